@@ -1,0 +1,1 @@
+//! Wall and monotonic time, the coarse clock, a manual clock for tests.

@@ -1,0 +1,1 @@
+//! Listeners, the pipeline of a request, forwarding, drain.

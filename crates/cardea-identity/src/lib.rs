@@ -1,0 +1,1 @@
+//! Who is calling: trusted issuers, key sets, token verification, verdicts.

@@ -1,0 +1,1 @@
+//! The authorization server: client registry, tokens, signing keys.

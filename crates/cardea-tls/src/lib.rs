@@ -1,0 +1,1 @@
+//! Certificates, server and client configurations of TLS, trust domains.

@@ -1,0 +1,1 @@
+//! Services, endpoints, their health, and connection pools.
