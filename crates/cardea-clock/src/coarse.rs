@@ -1,0 +1,236 @@
+//! The coarse clock: the time in one cache line, refreshed by a thread of its own.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use crate::{Mono, Timestamp, Wall, manual::ManualSource};
+
+/// How often the coarse clock is refreshed unless told otherwise.
+///
+/// Token lifetimes are minutes to hours, timeouts are seconds: a tenth of a second is below what either
+/// can notice, and ten wake-ups per second cost nothing that can be measured.
+pub const PERIOD_DEFAULT: Duration = Duration::from_millis(100);
+
+/// How far the published time may lag before [`Clock::watch`] refreshes it itself.
+pub const LAG_MAX: Duration = Duration::from_secs(1);
+
+/// Where the raw time comes from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    System { origin: Instant },
+    Manual(ManualSource),
+}
+
+impl Source {
+    #[expect(clippy::disallowed_methods, reason = "this crate is where the system's clocks are read")]
+    fn system() -> Self {
+        Self::System { origin: Instant::now() }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this crate is where the system's clocks are read")]
+    fn read(&self) -> Timestamp {
+        match self {
+            Self::System { origin } => Timestamp {
+                wall: wall_of(SystemTime::now()),
+                mono: Mono::from_nanos(u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX)),
+            },
+            Self::Manual(source) => source.read(),
+        }
+    }
+}
+
+fn wall_of(time: SystemTime) -> Wall {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => Wall::from_unix_nanos(0).saturating_add(since),
+        Err(before) => Wall::from_unix_nanos(0).saturating_sub(before.duration()),
+    }
+}
+
+/// What is published: alone in its cache line, so that no neighbour's writes slow its readers.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Published {
+    wall: AtomicI64,
+    mono: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Shared {
+    published: Published,
+    source: Source,
+    late_refreshes: AtomicU64,
+}
+
+/// A handle that reads the time. Clones are cheap and see the same clock.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    shared: Arc<Shared>,
+}
+
+impl Clock {
+    pub(crate) fn of(source: Source) -> Self {
+        let now = source.read();
+        let published =
+            Published { wall: AtomicI64::new(now.wall.unix_nanos()), mono: AtomicU64::new(now.mono.nanos()) };
+        Self { shared: Arc::new(Shared { published, source, late_refreshes: AtomicU64::new(0) }) }
+    }
+
+    /// The coarse time: two relaxed loads from one cache line.
+    ///
+    /// The two may stem from neighbouring refreshes. That is harmless: a window is open only if the wall
+    /// time *and* the monotonic deadline allow it.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        Timestamp { wall: self.wall(), mono: self.mono() }
+    }
+
+    /// The coarse wall time: one relaxed load.
+    #[must_use]
+    pub fn wall(&self) -> Wall {
+        Wall::from_unix_nanos(self.shared.published.wall.load(Relaxed))
+    }
+
+    /// The coarse monotonic time: one relaxed load.
+    #[must_use]
+    pub fn mono(&self) -> Mono {
+        Mono::from_nanos(self.shared.published.mono.load(Relaxed))
+    }
+
+    /// The exact time, from the system: some tens of nanoseconds.
+    #[must_use]
+    pub fn precise(&self) -> Timestamp {
+        self.shared.source.read()
+    }
+
+    /// Publishes the exact time and returns it.
+    pub fn refresh(&self) -> Timestamp {
+        let now = self.shared.source.read();
+        self.shared.published.wall.store(now.wall.unix_nanos(), Relaxed);
+        // Two refreshers (the thread and a watchdog) may race; monotonic time must not go back for that.
+        self.shared.published.mono.fetch_max(now.mono.nanos(), Relaxed);
+        now
+    }
+
+    /// The watchdog: refreshes the time if it lags by more than [`LAG_MAX`], counts that, and says whether
+    /// the time was fresh.
+    ///
+    /// To be called about once a second from threads that do not depend on the refresher (each worker's
+    /// timer). A refresher that stopped thus extends a token's life by a bounded second, never more.
+    pub fn watch(&self) -> bool {
+        let exact = self.shared.source.read().mono;
+        if exact.saturating_since(self.mono()) <= LAG_MAX {
+            return true;
+        }
+        self.shared.late_refreshes.fetch_add(1, Relaxed);
+        self.refresh();
+        false
+    }
+
+    /// How often [`Clock::watch`] had to refresh the time itself.
+    #[must_use]
+    pub fn late_refreshes(&self) -> u64 {
+        self.shared.late_refreshes.load(Relaxed)
+    }
+}
+
+/// The clock of the process: owns the thread that refreshes it. Dropping it stops and joins the thread;
+/// handles stay usable and show the last time that was published.
+#[derive(Debug)]
+pub struct CoarseClock {
+    clock: Clock,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl CoarseClock {
+    /// Starts the refresher with the given period (see [`PERIOD_DEFAULT`]; at most [`LAG_MAX`]).
+    ///
+    /// # Errors
+    /// If the operating system has no thread to give.
+    pub fn start(period: Duration) -> io::Result<Self> {
+        let clock = Clock::of(Source::system());
+        let stop = Arc::new(AtomicBool::new(false));
+        let period = period.clamp(Duration::from_millis(1), LAG_MAX);
+        let thread = thread::Builder::new().name("cardea-clock".into()).spawn({
+            let (clock, stop) = (clock.clone(), Arc::clone(&stop));
+            move || {
+                while !stop.load(Relaxed) {
+                    clock.refresh();
+                    thread::park_timeout(period);
+                }
+            }
+        })?;
+        Ok(Self { clock, stop, thread: Some(thread) })
+    }
+
+    /// A handle that reads this clock.
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        self.clock.clone()
+    }
+}
+
+impl Drop for CoarseClock {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // A refresher that panicked has nothing to tell: it only stores the time.
+            drop(thread.join());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ManualClock;
+
+    #[test]
+    fn the_refresher_follows_the_system_and_stops_when_dropped() {
+        let coarse = CoarseClock::start(Duration::from_millis(1)).unwrap();
+        let clock = coarse.clock();
+        let begin = clock.mono();
+        while clock.mono() == begin {
+            thread::yield_now();
+        }
+        assert!(clock.watch());
+        assert!(clock.precise().wall.saturating_since(clock.wall()) < Duration::from_secs(60));
+        drop(coarse);
+        let last = clock.now();
+        assert_eq!(clock.now(), last);
+    }
+
+    #[test]
+    fn a_stopped_refresher_is_noticed_by_the_watchdog_and_counted() {
+        let manual = ManualClock::new(Wall::from_unix_seconds(1_000));
+        let clock = manual.clock();
+        manual.advance_unpublished(LAG_MAX);
+        assert!(clock.watch(), "a lag of just a second is allowed");
+        assert_eq!(clock.wall(), Wall::from_unix_seconds(1_000));
+        manual.advance_unpublished(Duration::from_nanos(1));
+        assert!(!clock.watch());
+        assert_eq!(clock.late_refreshes(), 1);
+        assert_eq!(clock.now(), clock.precise());
+        assert!(clock.watch());
+    }
+
+    #[test]
+    fn steps_of_the_wall_clock_are_followed_and_leave_monotonic_time_alone() {
+        let manual = ManualClock::new(Wall::from_unix_seconds(1_000));
+        let clock = manual.clock();
+        let begin = clock.mono();
+        manual.step_wall_back(Duration::from_secs(500));
+        assert_eq!(clock.wall(), Wall::from_unix_seconds(500));
+        manual.step_wall_forward(Duration::from_secs(1_500));
+        assert_eq!(clock.wall(), Wall::from_unix_seconds(2_000));
+        assert_eq!(clock.mono(), begin);
+    }
+}
