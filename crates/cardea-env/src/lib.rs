@@ -1,1 +1,49 @@
-//! The request environment: a generic table of attributes, and templates that read it.
+//! The request environment: a generic table of attributes, and what is compiled against it.
+//!
+//! A dictionary of everything that is known about a request costs more to build than most requests need
+//! to be served. So nothing is built: a [`Table`] is `static`, and each of its [`Attribute`]s is a function
+//! that reads one value out of the request, whatever the request's type is. Names are looked up once, when
+//! the configuration is loaded, and give [`Reference`]s; a read is a call through a function pointer, and
+//! allocates nothing.
+//!
+//! What is compiled against a table:
+//! - a [`Template`] (`"{source.address}:{request.headers.x-tenant|none}"`), for headers and throttle keys;
+//! - a [`JsonRecord`], one line of an access log.
+//!
+//! ```
+//! use cardea_env::{Attribute, Escape, Kind, Table, Template, Value};
+//!
+//! struct Request {
+//!     path: String,
+//! }
+//!
+//! static TABLE: Table<Request> = Table::new(
+//!     &[Attribute {
+//!         name: "request.path",
+//!         kind: Kind::Text,
+//!         doc: "The normalised path.",
+//!         read: |request| Value::Bytes(request.path.as_bytes()),
+//!     }],
+//!     &[],
+//! );
+//!
+//! let template = Template::compile("path={request.path}", &TABLE)?;
+//! let mut out = Vec::new();
+//! template.render(&Request { path: "/api".into() }, Escape::None, &mut out);
+//! assert_eq!(out, b"path=/api");
+//! # Ok::<(), cardea_env::TemplateError>(())
+//! ```
+
+mod escape;
+mod json;
+mod suggest;
+mod table;
+mod template;
+mod value;
+
+pub use escape::Escape;
+pub use json::{JsonRecord, RecordError};
+pub use suggest::nearest;
+pub use table::{Attribute, Family, Key, Reference, ResolveError, Table, markdown};
+pub use template::{Rendered, Template, TemplateError};
+pub use value::{Inline, Kind, Value};

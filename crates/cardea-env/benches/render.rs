@@ -1,0 +1,117 @@
+//! What a record of twelve fields and a header template cost: `cargo bench -p cardea-env`.
+#![expect(clippy::print_stdout, reason = "a measurement is for reading")]
+#![expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
+#![expect(clippy::expect_used, reason = "both are constant and compile")]
+
+use std::hint::black_box;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use cardea_env::{Attribute, Escape, Family, Inline, JsonRecord, Key, Kind, Table, Template, Value};
+
+struct Request {
+    method: Vec<u8>,
+    path: Vec<u8>,
+    host: Vec<u8>,
+    headers: Vec<(Vec<u8>, Vec<u8>)>,
+    address: IpAddr,
+    time: i64,
+    duration: Duration,
+    status: i64,
+}
+
+static TABLE: Table<Request> = Table::new(
+    &[
+        Attribute { name: "request.method", kind: Kind::Text, doc: "-", read: |r| Value::Bytes(&r.method) },
+        Attribute { name: "request.path", kind: Kind::Text, doc: "-", read: |r| Value::Bytes(&r.path) },
+        Attribute { name: "request.host", kind: Kind::Text, doc: "-", read: |r| Value::Bytes(&r.host) },
+        Attribute {
+            name: "request.id",
+            kind: Kind::Text,
+            doc: "-",
+            read: |_| Value::Inline(Inline::from_array(*b"01jd5x9q3kz8r7v6t4s2p1n0m5")),
+        },
+        Attribute { name: "request.time", kind: Kind::Time, doc: "-", read: |r| Value::Time(r.time) },
+        Attribute {
+            name: "source.address",
+            kind: Kind::Address,
+            doc: "-",
+            read: |r| Value::Address(r.address),
+        },
+        Attribute { name: "response.code", kind: Kind::Int, doc: "-", read: |r| Value::Int(r.status) },
+        Attribute {
+            name: "response.duration",
+            kind: Kind::Duration,
+            doc: "-",
+            read: |r| Value::Duration(r.duration),
+        },
+    ],
+    &[Family {
+        prefix: "request.headers.",
+        argument: "name",
+        kind: Kind::Text,
+        doc: "-",
+        prepare: Key::field_name,
+        read: |r, key| {
+            Value::bytes(
+                r.headers.iter().find(|(name, _)| name == key.text.as_bytes()).map(|(_, value)| value),
+            )
+        },
+    }],
+);
+
+fn main() {
+    let request = Request {
+        method: b"GET".to_vec(),
+        path: b"/api/v1/tenants/4711/orders".to_vec(),
+        host: b"api.example.com".to_vec(),
+        headers: vec![
+            (b"accept".to_vec(), b"*/*".to_vec()),
+            (b"user-agent".to_vec(), b"Mozilla/5.0 (X11; Linux x86_64; rv:133.0) Gecko/20100101".to_vec()),
+            (b"referer".to_vec(), b"https://www.example.com/orders".to_vec()),
+        ],
+        address: [203, 0, 113, 77].into(),
+        time: 1_763_690_951_123_456_789,
+        duration: Duration::from_micros(1_842),
+        status: 200,
+    };
+    let fields = [
+        ("time", "request.time"),
+        ("id", "request.id"),
+        ("address", "source.address"),
+        ("method", "request.method"),
+        ("host", "request.host"),
+        ("path", "request.path"),
+        ("status", "response.code"),
+        ("duration_ms", "response.duration"),
+        ("bytes", "response.code"),
+        ("agent", "request.headers.user-agent"),
+        ("referer", "request.headers.referer"),
+        ("tenant", "request.headers.x-tenant"),
+    ];
+    let record = JsonRecord::compile(fields, &TABLE).expect("the fields are in the table");
+    let template = Template::compile("for={source.address};host={request.host};proto=https", &TABLE)
+        .expect("the attributes are in the table");
+
+    measure("JSON record of 12 fields", |out| record.write(&request, out));
+    measure("header template of 2 values", |out| {
+        template.render(&request, Escape::HeaderValue, out);
+    });
+}
+
+/// The best of several rounds, which is what the machine can do when nothing else disturbs it.
+fn measure(name: &str, mut write: impl FnMut(&mut Vec<u8>)) {
+    const ROUNDS: usize = 20;
+    const CALLS: u32 = 100_000;
+    let mut out = Vec::with_capacity(4 * 1024);
+    let mut best = Duration::MAX;
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        for _ in 0..CALLS {
+            out.clear();
+            write(black_box(&mut out));
+        }
+        best = best.min(start.elapsed() / CALLS);
+    }
+    println!("{name}: {} ns, {} bytes", best.as_nanos(), out.len());
+}

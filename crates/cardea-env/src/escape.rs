@@ -1,0 +1,195 @@
+//! How the bytes of a value are written where some bytes have a meaning of their own.
+//!
+//! Whoever sends a request chooses most of what is written here. Each rule is therefore stated as what its
+//! output can contain.
+
+/// The rule for writing a value's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Escape {
+    /// As they are; for keys that nothing parses.
+    None,
+    /// For the value of a header: each control character but HTAB becomes a space (RFC 9110 §5.5), in the
+    /// template's own text too, and white space at both ends goes. The output can hold no CR, LF or NUL.
+    HeaderValue,
+    /// For the inside of a JSON string (RFC 8259 §7). Bytes that are not UTF-8 are read as Latin-1, so the
+    /// output is always valid UTF-8.
+    Json,
+    /// For a line of a text log: quotes, backslashes, control characters and bytes from 0x7F on become `\xHH`.
+    /// The output is one line of ASCII, and can't end a field that the template puts between quotes.
+    LogField,
+    /// For a part of a URI: all but the unreserved characters (RFC 3986 §2.3) become `%HH`.
+    Percent,
+}
+
+impl Escape {
+    /// Appends a value's bytes; true if it had to replace what a header can't carry.
+    pub(crate) fn push(self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
+        match self {
+            Escape::None => out.extend_from_slice(bytes),
+            Escape::HeaderValue => return push_header_value(bytes, out),
+            Escape::Json => push_json(bytes, out),
+            Escape::LogField => push_log_field(bytes, out),
+            Escape::Percent => push_percent(bytes, out),
+        }
+        false
+    }
+}
+
+fn push_header_value(bytes: &[u8], out: &mut Vec<u8>) -> bool {
+    let start = out.len();
+    out.extend_from_slice(bytes);
+    let mut altered = false;
+    for byte in &mut out[start..] {
+        if byte.is_ascii_control() && *byte != b'\t' {
+            *byte = b' ';
+            altered = true;
+        }
+    }
+    altered
+}
+
+fn push_log_field(bytes: &[u8], out: &mut Vec<u8>) {
+    for &byte in bytes {
+        match byte {
+            b'"' | b'\\' | ..=0x1F | 0x7F.. => out.extend_from_slice(&[
+                b'\\',
+                b'x',
+                HEX_UPPER[usize::from(byte >> 4)],
+                HEX_UPPER[usize::from(byte & 15)],
+            ]),
+            _ => out.push(byte),
+        }
+    }
+}
+
+fn push_percent(bytes: &[u8], out: &mut Vec<u8>) {
+    for &byte in bytes {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(byte),
+            _ => out.extend_from_slice(&[
+                b'%',
+                HEX_UPPER[usize::from(byte >> 4)],
+                HEX_UPPER[usize::from(byte & 15)],
+            ]),
+        }
+    }
+}
+
+/// Appends the inside of a JSON string. Nearly all values need no escape, and are copied as they are.
+pub(crate) fn push_json(bytes: &[u8], out: &mut Vec<u8>) {
+    let plain = json_plain_prefix(bytes);
+    let (plain, rest) = bytes.split_at(plain);
+    out.extend_from_slice(plain);
+    if !rest.is_empty() {
+        push_json_escaped(rest, out);
+    }
+}
+
+#[cold]
+fn push_json_escaped(bytes: &[u8], out: &mut Vec<u8>) {
+    let utf8 = std::str::from_utf8(bytes).is_ok();
+    for &byte in bytes {
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            // DEL too: JSON would allow it, a terminal that shows the log would not thank us.
+            ..=0x1F | 0x7F => out.extend_from_slice(&[
+                b'\\',
+                b'u',
+                b'0',
+                b'0',
+                HEX_LOWER[usize::from(byte >> 4)],
+                HEX_LOWER[usize::from(byte & 15)],
+            ]),
+            // Latin-1 are the first 256 code points: two bytes in UTF-8.
+            0x80.. if !utf8 => out.extend_from_slice(&[0xC0 | byte >> 6, 0x80 | byte & 0x3F]),
+            _ => out.push(byte),
+        }
+    }
+}
+
+const HEX_LOWER: &[u8; 16] = b"0123456789abcdef";
+const HEX_UPPER: &[u8; 16] = b"0123456789ABCDEF";
+
+/// How many bytes from the start a JSON string holds as they are: ASCII, no control, quote or backslash.
+///
+/// Eight bytes at a time. Each of the tests sets the top bit of the bytes that it is about; a borrow can
+/// set that of a later byte wrongly, never that of an earlier one, and only the earliest is used.
+fn json_plain_prefix(bytes: &[u8]) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const TOPS: u64 = 0x8080_8080_8080_8080;
+    let zero = |word: u64| word.wrapping_sub(ONES) & !word & TOPS;
+
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let control = word.wrapping_sub(ONES * 0x20) & !word & TOPS;
+        let quote = zero(word ^ (ONES * u64::from(b'"')));
+        let backslash = zero(word ^ (ONES * u64::from(b'\\')));
+        let delete = zero(word ^ (ONES * 0x7F));
+        let found = control | quote | backslash | delete | (word & TOPS);
+        if found != 0 {
+            return index * 8 + found.trailing_zeros() as usize / 8;
+        }
+    }
+    let plain = |byte: &u8| matches!(byte, 0x20..=0x7E) && !matches!(byte, b'"' | b'\\');
+    bytes.len() - rest.len() + rest.iter().take_while(|byte| plain(byte)).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn escaped(escape: Escape, bytes: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        escape.push(bytes, &mut out);
+        out
+    }
+
+    #[test]
+    fn each_rule_writes_what_it_says() {
+        let input = b"a \"b\\\r\n\t\0\x7F/\xE9~";
+        let cases: [(Escape, &[u8]); 5] = [
+            (Escape::None, input),
+            (Escape::HeaderValue, b"a \"b\\  \t  /\xE9~"),
+            (Escape::Json, b"a \\\"b\\\\\\r\\n\\t\\u0000\\u007f/\xC3\xA9~"),
+            (Escape::LogField, b"a \\x22b\\x5C\\x0D\\x0A\\x09\\x00\\x7F/\\xE9~"),
+            (Escape::Percent, b"a%20%22b%5C%0D%0A%09%00%7F%2F%E9~"),
+        ];
+        for (escape, expected) in cases {
+            assert_eq!(
+                escaped(escape, input).escape_ascii().to_string(),
+                expected.escape_ascii().to_string()
+            );
+        }
+    }
+
+    #[test]
+    fn utf8_stays_and_what_is_not_becomes_latin1() {
+        assert_eq!(escaped(Escape::Json, "naïve ☃\"".as_bytes()), "naïve ☃\\\"".as_bytes());
+        assert_eq!(escaped(Escape::Json, b"na\xEFve \xE2\x98"), "naïve â\u{98}".as_bytes());
+        // An overlong slash (RFC 3629 §3) is not UTF-8.
+        assert_eq!(escaped(Escape::Json, b"\xC0\xAF"), "À¯".as_bytes());
+    }
+
+    #[test]
+    fn the_plain_prefix_is_that_of_a_search_by_bytes() {
+        for byte in 0..=u8::MAX {
+            for length in 1..=20 {
+                for position in 0..length {
+                    for filler in [b'x', b' ', b'!', b'#', b'[', b']', b'~'] {
+                        let mut text = vec![filler; length];
+                        text[position] = byte;
+                        let plain = matches!(byte, 0x20..=0x7E) && byte != b'"' && byte != b'\\';
+                        let expected = if plain { length } else { position };
+                        assert_eq!(json_plain_prefix(&text), expected, "{byte:#x} in {text:?}");
+                    }
+                }
+            }
+        }
+    }
+}

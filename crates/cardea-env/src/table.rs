@@ -1,0 +1,295 @@
+//! The table of attributes: what can be known about a request, and how each thing is read.
+
+use std::fmt::{self, Write as _};
+
+use crate::suggest::nearest;
+use crate::value::{Kind, Value};
+
+#[cfg(test)]
+mod tests;
+
+/// One thing that is known of a request by a fixed name.
+pub struct Attribute<R: ?Sized> {
+    /// Its name: lower-case words between dots, as CEL and Envoy have them (`source.address`).
+    pub name: &'static str,
+    /// The type of its values.
+    pub kind: Kind,
+    /// What it is, in Markdown: unit, source, when it is absent.
+    pub doc: &'static str,
+    /// Reads it. Called for each request: must neither allocate nor block.
+    pub read: for<'a> fn(&'a R) -> Value<'a>,
+}
+
+/// Attributes whose names end in something that only the configuration knows, such as a header's name.
+pub struct Family<R: ?Sized> {
+    /// What the names start with, the last dot included: `request.headers.`.
+    pub prefix: &'static str,
+    /// What the rest stands for, in documents: `name`.
+    pub argument: &'static str,
+    /// The type of the members' values.
+    pub kind: Kind,
+    /// What the members are, in Markdown.
+    pub doc: &'static str,
+    /// Turns the rest of a name (never empty) into a key, when the configuration is loaded; or says why there
+    /// can be no such member. The place to refuse what must not be read, such as a header of credentials.
+    pub prepare: fn(&str) -> Result<Key, &'static str>,
+    /// Reads one member. Called for each request: must neither allocate nor block.
+    pub read: for<'a> fn(&'a R, &Key) -> Value<'a>,
+}
+
+/// The resolved argument of a [`Family`]'s member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// The argument as the family looks it up, for instance in lower case.
+    pub text: Box<str>,
+    /// What the family found out about it in advance, for instance the number of a well-known header.
+    pub id: Option<u32>,
+}
+
+impl Key {
+    /// A key that is the argument as it stands, for use as [`Family::prepare`].
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub fn verbatim(argument: &str) -> Result<Self, &'static str> {
+        Ok(Self { text: argument.into(), id: None })
+    }
+
+    /// A key for the name of a header field (RFC 9110 §5.1), in lower case, for use as [`Family::prepare`].
+    ///
+    /// # Errors
+    ///
+    /// If it is not a token (RFC 9110 §5.6.2).
+    pub fn field_name(argument: &str) -> Result<Self, &'static str> {
+        let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if argument.is_empty() || !argument.bytes().all(token) {
+            return Err("not the name of a header");
+        }
+        Ok(Self { text: argument.to_ascii_lowercase().into(), id: None })
+    }
+}
+
+/// All attributes of a type of requests.
+pub struct Table<R: ?Sized + 'static> {
+    attributes: &'static [Attribute<R>],
+    families: &'static [Family<R>],
+}
+
+impl<R: ?Sized> Table<R> {
+    /// A table of these. [`Table::check`] says whether they make sense.
+    #[must_use]
+    pub const fn new(attributes: &'static [Attribute<R>], families: &'static [Family<R>]) -> Self {
+        Self { attributes, families }
+    }
+
+    /// Looks a name up: an attribute of exactly this name, else the member of the family with the longest
+    /// prefix. For when the configuration is loaded: it compares all names, and an error seeks a near miss.
+    ///
+    /// # Errors
+    ///
+    /// [`ResolveError`], if there is no such attribute, or no such member of the family.
+    pub fn resolve(&self, name: &str) -> Result<Reference<R>, ResolveError> {
+        if let Some(attribute) = self.attributes.iter().find(|attribute| attribute.name == name) {
+            return Ok(Reference { kind: attribute.kind, read: Read::Attribute(attribute.read) });
+        }
+        let family = self
+            .families
+            .iter()
+            .filter(|family| name.len() > family.prefix.len() && name.starts_with(family.prefix))
+            .max_by_key(|family| family.prefix.len());
+        let Some(family) = family else {
+            return Err(ResolveError::Unknown { name: name.to_owned(), suggestion: self.suggest(name) });
+        };
+        match (family.prepare)(&name[family.prefix.len()..]) {
+            Ok(key) => Ok(Reference { kind: family.kind, read: Read::Member(family.read, key) }),
+            Err(reason) => Err(ResolveError::Argument { name: name.to_owned(), reason }),
+        }
+    }
+
+    /// Reads one value. Allocates nothing, unless the table's function does.
+    #[inline]
+    #[must_use]
+    pub fn read<'a>(&self, reference: &Reference<R>, request: &'a R) -> Value<'a> {
+        reference.read(request)
+    }
+
+    /// The attributes, in the table's order.
+    pub fn attributes(&self) -> impl Iterator<Item = &'static Attribute<R>> + use<R> {
+        self.attributes.iter()
+    }
+
+    /// The families, in the table's order.
+    pub fn families(&self) -> impl Iterator<Item = &'static Family<R>> + use<R> {
+        self.families.iter()
+    }
+
+    /// Whether the table makes sense; for a test beside the table.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with which name: not lower-case words between dots, there twice, hidden behind a family,
+    /// undocumented.
+    pub fn check(&self) -> Result<(), String> {
+        let word = |word: &str| {
+            word.starts_with(|first: char| first.is_ascii_lowercase())
+                && word.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))
+        };
+        let names = self.attributes().map(|attribute| (attribute.name, attribute.name, attribute.doc));
+        let prefixes = self
+            .families()
+            .map(|family| (family.prefix, family.prefix.strip_suffix('.').unwrap_or(""), family.doc));
+        let mut seen = Vec::new();
+        for (name, words, doc) in names.chain(prefixes) {
+            if !words.split('.').all(word) {
+                return Err(format!("\"{name}\" is not made of lower-case words and dots"));
+            }
+            if doc.trim().is_empty() || doc.contains(['\n', '|']) {
+                return Err(format!("\"{name}\" has no documentation that fits into a table"));
+            }
+            if seen.contains(&name) {
+                return Err(format!("\"{name}\" is there twice"));
+            }
+            seen.push(name);
+        }
+        for attribute in self.attributes() {
+            if let Some(family) = self.families().find(|family| attribute.name.starts_with(family.prefix)) {
+                return Err(format!("\"{}\" looks like a member of \"{}\"", attribute.name, family.prefix));
+            }
+        }
+        Ok(())
+    }
+
+    /// What was probably meant: a name with a slip in it, a family's prefix with one, or a name that lacks its
+    /// first part (`path`).
+    fn suggest(&self, name: &str) -> Option<String> {
+        if let Some(near) = nearest(name, self.attributes().map(|attribute| attribute.name)) {
+            return Some(near.to_owned());
+        }
+        for family in self.families() {
+            let dots = family.prefix.matches('.').count();
+            let Some((end, _)) = name.match_indices('.').nth(dots - dots.min(1)) else { continue };
+            if name.len() > end + 1 && nearest(&name[..=end], [family.prefix]).is_some() {
+                return Some(format!("{}{}", family.prefix, &name[end + 1..]));
+            }
+        }
+        let last = |attribute: &&Attribute<R>| {
+            attribute.name.rsplit_once('.').is_some_and(|(_, last)| last.eq_ignore_ascii_case(name))
+        };
+        let mut found = self.attributes().filter(last);
+        match (found.next(), found.next()) {
+            (Some(only), None) => Some(only.name.to_owned()),
+            _ => None,
+        }
+    }
+}
+
+/// A name that was looked up in a table: what reads the value.
+pub struct Reference<R: ?Sized> {
+    kind: Kind,
+    read: Read<R>,
+}
+
+enum Read<R: ?Sized> {
+    Attribute(for<'a> fn(&'a R) -> Value<'a>),
+    Member(for<'a> fn(&'a R, &Key) -> Value<'a>, Key),
+}
+
+impl<R: ?Sized> Reference<R> {
+    /// Reads the value. Allocates nothing, unless the table's function does.
+    #[inline]
+    #[must_use]
+    pub fn read<'a>(&self, request: &'a R) -> Value<'a> {
+        match &self.read {
+            Read::Attribute(read) => read(request),
+            Read::Member(read, key) => read(request, key),
+        }
+    }
+
+    /// The type of the values.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+}
+
+impl<R: ?Sized> Clone for Reference<R> {
+    fn clone(&self) -> Self {
+        let read = match &self.read {
+            Read::Attribute(read) => Read::Attribute(*read),
+            Read::Member(read, key) => Read::Member(*read, key.clone()),
+        };
+        Self { kind: self.kind, read }
+    }
+}
+
+impl<R: ?Sized> fmt::Debug for Reference<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Reference");
+        debug.field("kind", &self.kind);
+        if let Read::Member(_, key) = &self.read {
+            debug.field("key", key);
+        }
+        debug.finish()
+    }
+}
+
+/// A name that is not in the table. The fault of whoever wrote the configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResolveError {
+    /// There is no such attribute.
+    #[error("unknown attribute \"{}\"", shortened(name))]
+    Unknown {
+        /// The name, as written.
+        name: String,
+        /// What was probably meant.
+        suggestion: Option<String>,
+    },
+    /// The family is there, but can have no such member.
+    #[error("\"{}\": {reason}", shortened(name))]
+    Argument {
+        /// The name, as written.
+        name: String,
+        /// Why not.
+        reason: &'static str,
+    },
+}
+
+impl ResolveError {
+    /// What was probably meant.
+    #[must_use]
+    pub fn suggestion(&self) -> Option<&str> {
+        match self {
+            ResolveError::Unknown { suggestion, .. } => suggestion.as_deref(),
+            ResolveError::Argument { .. } => None,
+        }
+    }
+}
+
+/// The start of a name that someone wrote, for an error of bounded length on one line.
+pub(crate) fn shortened(name: &str) -> String {
+    const LENGTH_MAX: usize = 64;
+    let mut short: String = name.chars().take(LENGTH_MAX).flat_map(char::escape_debug).collect();
+    if name.chars().nth(LENGTH_MAX).is_some() {
+        short.push('…');
+    }
+    short
+}
+
+/// The reference page of a table: one Markdown table, in the table's order.
+#[must_use]
+pub fn markdown<R: ?Sized>(table: &Table<R>) -> String {
+    let mut page = String::from("| attribute | type | what it is |\n|---|---|---|\n");
+    let mut row = |name: fmt::Arguments<'_>, kind: Kind, doc: &str| {
+        // Writing to a string can't fail.
+        let _ = writeln!(page, "| `{name}` | {kind} | {doc} |");
+    };
+    for attribute in table.attributes() {
+        row(format_args!("{}", attribute.name), attribute.kind, attribute.doc);
+    }
+    for family in table.families() {
+        row(format_args!("{}<{}>", family.prefix, family.argument), family.kind, family.doc);
+    }
+    page
+}

@@ -1,0 +1,213 @@
+//! Templates: text with attributes in it, for headers, log lines and throttle keys.
+//!
+//! `{name}` stands for an attribute, `{name|text}` for the attribute or, where it is absent, the text;
+//! `{{` and `}}` are the braces themselves.
+
+use std::fmt;
+
+use crate::escape::Escape;
+use crate::table::{Reference, ResolveError, Table};
+use crate::value::Inline;
+
+#[cfg(test)]
+mod tests;
+
+/// The most bytes of a template's text.
+const LENGTH_MAX: usize = 8 * 1024;
+
+/// A compiled template.
+pub struct Template<R: ?Sized> {
+    parts: Box<[Part<R>]>,
+}
+
+enum Part<R: ?Sized> {
+    Literal(Box<[u8]>),
+    Reference { reference: Reference<R>, default: Option<Box<[u8]>> },
+}
+
+impl<R: ?Sized> Template<R> {
+    /// Compiles a template of at most 8 KiB against a table.
+    ///
+    /// # Errors
+    ///
+    /// [`TemplateError`], which points: braces that do not match, a name that is not in the table.
+    pub fn compile(text: &str, table: &Table<R>) -> Result<Self, TemplateError> {
+        if text.len() > LENGTH_MAX {
+            return Err(TemplateError::new(LENGTH_MAX, "a template has at most 8192 bytes"));
+        }
+        let mut parts = Vec::new();
+        let mut literal = Vec::new();
+        let mut position = 0;
+        while let Some(offset) = text[position..].find(['{', '}']) {
+            let brace = position + offset;
+            literal.extend_from_slice(&text.as_bytes()[position..brace]);
+            let rest = &text[brace..];
+            if rest.starts_with("{{") || rest.starts_with("}}") {
+                literal.push(rest.as_bytes()[0]);
+                position = brace + 2;
+            } else if rest.starts_with('}') {
+                return Err(TemplateError::new(brace, "`}` without `{`; write `}}` for the brace itself"));
+            } else {
+                let Some(length) = rest[1..].find(['{', '}']).filter(|end| rest[1 + end..].starts_with('}'))
+                else {
+                    return Err(TemplateError::new(
+                        brace,
+                        "`{` without `}`; write `{{` for the brace itself",
+                    ));
+                };
+                if !literal.is_empty() {
+                    parts.push(Part::Literal(std::mem::take(&mut literal).into()));
+                }
+                parts.push(compile_reference(&rest[1..=length], brace + 1, table)?);
+                position = brace + length + 2;
+            }
+        }
+        literal.extend_from_slice(&text.as_bytes()[position..]);
+        if !literal.is_empty() {
+            parts.push(Part::Literal(literal.into()));
+        }
+        Ok(Self { parts: parts.into() })
+    }
+
+    /// Appends the template with a request's values in it.
+    ///
+    /// The rule is for values and their defaults; the template's own text is the configuration's, and stays as
+    /// it is, except with [`Escape::HeaderValue`]. Allocates nothing but room in `out`.
+    pub fn render(&self, request: &R, escape: Escape, out: &mut Vec<u8>) -> Rendered {
+        let start = out.len();
+        let mut rendered = Rendered { absent: false, altered: false };
+        for part in &self.parts {
+            match part {
+                Part::Literal(text) if escape == Escape::HeaderValue => {
+                    rendered.altered |= escape.push(text, out);
+                }
+                Part::Literal(text) => out.extend_from_slice(text),
+                Part::Reference { reference, default } => {
+                    let mut scratch = Inline::new();
+                    match (reference.read(request).text(&mut scratch), default) {
+                        (Some(text), _) => rendered.altered |= escape.push(text, out),
+                        (None, Some(default)) => rendered.altered |= escape.push(default, out),
+                        (None, None) => rendered.absent = true,
+                    }
+                }
+            }
+        }
+        if escape == Escape::HeaderValue {
+            rendered.altered |= trim(start, out);
+        }
+        rendered
+    }
+
+    /// The template's text, if it reads nothing.
+    #[must_use]
+    pub fn constant(&self) -> Option<&[u8]> {
+        match &*self.parts {
+            [] => Some(b""),
+            [Part::Literal(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// What the template reads, in its order.
+    pub fn references(&self) -> impl Iterator<Item = &Reference<R>> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Literal(_) => None,
+            Part::Reference { reference, .. } => Some(reference),
+        })
+    }
+}
+
+impl<R: ?Sized> Clone for Template<R> {
+    fn clone(&self) -> Self {
+        let part = |part: &Part<R>| match part {
+            Part::Literal(text) => Part::Literal(text.clone()),
+            Part::Reference { reference, default } => {
+                Part::Reference { reference: reference.clone(), default: default.clone() }
+            }
+        };
+        Self { parts: self.parts.iter().map(part).collect() }
+    }
+}
+
+impl<R: ?Sized> fmt::Debug for Template<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut list = f.debug_list();
+        for part in &self.parts {
+            match part {
+                Part::Literal(text) => list.entry(&format_args!("\"{}\"", text.escape_ascii())),
+                Part::Reference { reference, .. } => list.entry(reference),
+            };
+        }
+        list.finish()
+    }
+}
+
+/// What became of a template's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rendered {
+    /// A value without a default was absent: nothing stands in its place. A header that is only made of it is
+    /// better not sent.
+    pub absent: bool,
+    /// [`Escape::HeaderValue`] replaced or trimmed bytes: two values that differ may now look the same, so a
+    /// header that states who someone is must not be sent.
+    pub altered: bool,
+}
+
+/// A template that does not compile. The fault of whoever wrote the configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct TemplateError {
+    /// Where in the text, in bytes from its start.
+    pub position: usize,
+    /// What is wrong, in one line.
+    pub message: String,
+    /// The attribute that was probably meant.
+    pub suggestion: Option<String>,
+}
+
+impl TemplateError {
+    fn new(position: usize, message: &str) -> Self {
+        Self { position, message: message.to_owned(), suggestion: None }
+    }
+}
+
+/// What stands between two braces: a name, and maybe a default.
+fn compile_reference<R: ?Sized>(
+    text: &str,
+    position: usize,
+    table: &Table<R>,
+) -> Result<Part<R>, TemplateError> {
+    let (name, default) = match text.split_once('|') {
+        Some((name, default)) => (name, Some(default)),
+        None => (text, None),
+    };
+    if name.is_empty() {
+        return Err(TemplateError::new(position, "the braces hold no name of an attribute"));
+    }
+    if let Some(space) = name.find(char::is_whitespace) {
+        return Err(TemplateError::new(position + space, "white space in the name of an attribute"));
+    }
+    match table.resolve(name) {
+        Ok(reference) => {
+            Ok(Part::Reference { reference, default: default.map(|text| text.as_bytes().into()) })
+        }
+        Err(error) => Err(TemplateError {
+            position,
+            message: error.to_string(),
+            suggestion: match error {
+                ResolveError::Unknown { suggestion, .. } => suggestion,
+                ResolveError::Argument { .. } => None,
+            },
+        }),
+    }
+}
+
+/// Takes white space from both ends of what begins at `start` (RFC 9110 §5.5); true if there was any.
+fn trim(start: usize, out: &mut Vec<u8>) -> bool {
+    let length = out.len();
+    let space = |byte: &&u8| matches!(byte, b' ' | b'\t');
+    out.truncate(length - out[start..].iter().rev().take_while(space).count());
+    let leading = out[start..].iter().take_while(space).count();
+    out.drain(start..start + leading);
+    out.len() < length
+}
