@@ -1,1 +1,30 @@
 //! Certificates, server and client configurations of TLS, trust domains.
+//!
+//! [`ServerTls`] is what a listener needs: certificates chosen by server name, reloaded when their files
+//! change, resumption that never leaves the listener, and the trust domain of every host.
+//! [`client_config`] is what a connection to an upstream needs. [`HandshakeFacts`] says what was negotiated.
+//!
+//! The one TLS stack is rustls on aws-lc-rs, with the explicit [`provider`]: the process-wide default of
+//! rustls is neither read nor set. TLS 1.2 and 1.3; never 0-RTT, because a replayed request would pass every
+//! check that the first one passed (RFC 8446 §8).
+
+#[cfg(feature = "authority")]
+pub mod authority;
+mod certificate;
+mod client;
+mod config;
+mod error;
+mod facts;
+mod files;
+mod names;
+mod provider;
+mod server;
+
+pub use certificate::{CertificateInfo, KeyType};
+pub use client::{client_config, server_name};
+pub use config::{CertificateConfig, ClientTlsConfig, MinVersion, Roots, ServerTlsConfig, UnknownName};
+pub use error::{CertificateError, CertificateProblem, TlsError};
+pub use facts::HandshakeFacts;
+pub use names::TrustDomain;
+pub use provider::provider;
+pub use server::ServerTls;

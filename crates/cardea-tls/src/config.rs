@@ -1,0 +1,114 @@
+//! What an operator decides about TLS, as plain values.
+
+use std::path::PathBuf;
+
+use rustls::SupportedProtocolVersion;
+use rustls::version::{TLS12, TLS13};
+
+/// One certificate that a listener serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateConfig {
+    /// PEM file with the leaf first, then each issuer in turn; at most 1 MiB and 16 certificates.
+    pub chain: PathBuf,
+    /// PEM file with the leaf's private key, unencrypted: PKCS #8, SEC 1 or PKCS #1.
+    pub key: PathBuf,
+    /// Host names that it is served for: names, `*.` wildcards or addresses, each covered by the leaf.
+    /// Empty: every DNS name and IP address of the leaf's subject alternative names.
+    pub hosts: Vec<String>,
+    /// Hosts of one trust domain may share a connection; a request for a host of another one gets 421.
+    pub trust_domain: String,
+}
+
+/// The lowest version of TLS that is negotiated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MinVersion {
+    /// TLS 1.2 and 1.3.
+    #[default]
+    Tls12,
+    /// TLS 1.3 only.
+    Tls13,
+}
+
+impl MinVersion {
+    pub(crate) fn versions(self) -> &'static [&'static SupportedProtocolVersion] {
+        match self {
+            Self::Tls12 => &FROM_TLS12,
+            Self::Tls13 => &FROM_TLS13,
+        }
+    }
+}
+
+static FROM_TLS12: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
+static FROM_TLS13: [&SupportedProtocolVersion; 1] = [&TLS13];
+
+/// What is served to a client that names no host, or one that no certificate is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UnknownName {
+    /// The first certificate of the listener (and those of another key type for the same host).
+    #[default]
+    DefaultCertificate,
+    /// Nothing: the handshake fails with an alert, so scanners by address learn no host name.
+    Refuse,
+}
+
+/// TLS as a listener terminates it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerTlsConfig {
+    /// Certificates; at least one. The first is the default one.
+    pub certificates: Vec<CertificateConfig>,
+    /// Default: TLS 1.2.
+    pub min_version: MinVersion,
+    /// Protocols by our preference (RFC 7301). Default: `h2`, `http/1.1`. A client that offers only others is
+    /// refused; one that offers none is let in.
+    pub alpn: Vec<Vec<u8>>,
+    /// Default: the first certificate.
+    pub unknown_name: UnknownName,
+    /// Sessions remembered for resumption; the oldest goes first. Default: 10,000 (about 4 MiB when full).
+    /// 0: no resumption.
+    pub sessions_max: usize,
+    /// TLS 1.3 tickets sent after a full handshake. Default: 1, since most clients resume once at a time and
+    /// each ticket costs a key derivation, a record and a place in the session store. At most 4.
+    pub tickets: u8,
+}
+
+impl Default for ServerTlsConfig {
+    fn default() -> Self {
+        Self {
+            certificates: Vec::new(),
+            min_version: MinVersion::default(),
+            alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+            unknown_name: UnknownName::default(),
+            sessions_max: 10_000,
+            tickets: 1,
+        }
+    }
+}
+
+/// Which certificate authorities a client of ours believes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Roots {
+    /// The system's store, read once per process.
+    #[default]
+    System,
+    /// Only those of this PEM file; at most 1 MiB.
+    File(PathBuf),
+    /// The system's store and those of this PEM file.
+    SystemAnd(PathBuf),
+}
+
+/// TLS as we speak it to an upstream, or to where key sets come from. Servers are always verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientTlsConfig {
+    /// Default: the system's.
+    pub roots: Roots,
+    /// Default: TLS 1.2.
+    pub min_version: MinVersion,
+    /// Protocols offered, by preference. Default: `http/1.1`.
+    pub alpn: Vec<Vec<u8>>,
+}
+
+impl Default for ClientTlsConfig {
+    fn default() -> Self {
+        Self { roots: Roots::default(), min_version: MinVersion::default(), alpn: vec![b"http/1.1".to_vec()] }
+    }
+}

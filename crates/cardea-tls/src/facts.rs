@@ -1,0 +1,75 @@
+//! What a finished handshake negotiated, for attributes, logs and metrics.
+
+use rustls::{CipherSuite, HandshakeKind, NamedGroup, ProtocolVersion, ServerConnection};
+
+/// What a handshake negotiated. The names are few and static, so they are safe as metric labels; `sni` is the
+/// client's choice and is not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HandshakeFacts {
+    /// `TLSv1.2` or `TLSv1.3`.
+    pub protocol: &'static str,
+    /// The name in IANA's registry, such as `TLS_AES_128_GCM_SHA256`.
+    pub cipher_suite: &'static str,
+    /// The name in IANA's registry, such as `X25519MLKEM768`; empty where a TLS 1.2 session was resumed, which
+    /// exchanges no key.
+    pub key_exchange_group: &'static str,
+    /// The server name the client sent, in lower case and without a trailing dot.
+    pub sni: Option<Box<str>>,
+    /// `h2`, `http/1.1`, or `other`; `None` where the client offered nothing.
+    pub alpn: Option<&'static str>,
+    /// Whether an earlier session was resumed.
+    pub resumed: bool,
+}
+
+impl HandshakeFacts {
+    /// The facts of `connection`; `None` while it is still handshaking.
+    #[must_use]
+    pub fn of(connection: &ServerConnection) -> Option<Self> {
+        if connection.is_handshaking() {
+            return None;
+        }
+        let sni = connection.server_name().map(|name| name.strip_suffix('.').unwrap_or(name));
+        Some(Self {
+            protocol: protocol(connection.protocol_version()?),
+            cipher_suite: cipher_suite(connection.negotiated_cipher_suite()?.suite()),
+            key_exchange_group: connection
+                .negotiated_key_exchange_group()
+                .map_or("", |group| key_group(group.name())),
+            sni: sni.map(Into::into),
+            alpn: connection.alpn_protocol().map(|protocol| match protocol {
+                b"h2" => "h2",
+                b"http/1.1" => "http/1.1",
+                _ => "other",
+            }),
+            resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
+        })
+    }
+}
+
+fn protocol(version: ProtocolVersion) -> &'static str {
+    match version {
+        ProtocolVersion::TLSv1_3 => "TLSv1.3",
+        ProtocolVersion::TLSv1_2 => "TLSv1.2",
+        _ => "other",
+    }
+}
+
+/// rustls names the suites of TLS 1.3 otherwise than the registry does.
+fn cipher_suite(suite: CipherSuite) -> &'static str {
+    match suite {
+        CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",
+        CipherSuite::TLS13_AES_256_GCM_SHA384 => "TLS_AES_256_GCM_SHA384",
+        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => "TLS_CHACHA20_POLY1305_SHA256",
+        suite => suite.as_str().unwrap_or("other"),
+    }
+}
+
+fn key_group(group: NamedGroup) -> &'static str {
+    match group {
+        NamedGroup::X25519MLKEM768 => "X25519MLKEM768",
+        NamedGroup::X25519 => "x25519",
+        NamedGroup::secp256r1 => "secp256r1",
+        NamedGroup::secp384r1 => "secp384r1",
+        _ => "other",
+    }
+}

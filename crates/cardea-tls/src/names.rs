@@ -1,0 +1,213 @@
+//! Which certificate and which trust domain a host belongs to: exact names first, then wildcards of one
+//! label, then the default.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use rustls::SignatureScheme;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls_pki_types::DnsName;
+
+use crate::certificate::{Certificate, KeyType};
+use crate::config::UnknownName;
+use crate::error::{CertificateError, CertificateProblem};
+
+/// A trust domain of one [`ServerTls`](crate::ServerTls): cheap to keep and to compare. Those of two
+/// `ServerTls` have nothing to do with each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TrustDomain(u32);
+
+/// The names of all certificates of a listener; rustls asks it for the certificate of each handshake.
+#[derive(Debug)]
+pub(crate) struct Names {
+    exact: HashMap<Box<str>, Entry>,
+    /// By what follows the `*.`.
+    wildcards: HashMap<Box<str>, Entry>,
+    default: Option<Entry>,
+    /// The names of the trust domains, by their ids.
+    domains: Vec<Box<str>>,
+}
+
+/// What is served for one name. Never empty.
+#[derive(Debug, Clone)]
+struct Entry {
+    trust_domain: TrustDomain,
+    /// Index of the certificate that the name was first seen in, for error messages.
+    origin: usize,
+    /// In order of preference: by key type, then as configured.
+    keys: Vec<(KeyType, Arc<CertifiedKey>)>,
+}
+
+impl Names {
+    /// Indexes `certificates`. An error names every host that is in two trust domains.
+    pub(crate) fn new(
+        certificates: &[Certificate],
+        unknown: UnknownName,
+    ) -> Result<Self, Vec<CertificateError>> {
+        let mut names =
+            Self { exact: HashMap::new(), wildcards: HashMap::new(), default: None, domains: Vec::new() };
+        let mut errors = Vec::new();
+        for (index, certificate) in certificates.iter().enumerate() {
+            let trust_domain = names.intern(&certificate.info.trust_domain);
+            for host in &certificate.info.hosts {
+                if let Err(first) = names.insert(host, trust_domain, index, certificate) {
+                    errors.extend(certificates.get(first).map(|other| conflict(host, certificate, other)));
+                }
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        if unknown == UnknownName::DefaultCertificate {
+            // The entry of a host holds every key type that there is for it.
+            let host = certificates.first().and_then(|first| first.info.hosts.first());
+            names.default = host
+                .and_then(|host| match host.strip_prefix("*.") {
+                    Some(suffix) => names.wildcards.get(suffix),
+                    None => names.exact.get(host.as_str()),
+                })
+                .cloned();
+        }
+        Ok(names)
+    }
+
+    /// The trust domain of `host`; that of the default certificate if no name covers it.
+    pub(crate) fn trust_domain_of(&self, host: &str) -> Option<TrustDomain> {
+        self.lookup(host).map(|entry| entry.trust_domain)
+    }
+
+    /// The trust domain of a connection whose client named no host.
+    pub(crate) fn default_trust_domain(&self) -> Option<TrustDomain> {
+        self.default.as_ref().map(|entry| entry.trust_domain)
+    }
+
+    pub(crate) fn trust_domain_name(&self, domain: TrustDomain) -> Option<&str> {
+        self.domains.get(usize::try_from(domain.0).ok()?).map(AsRef::as_ref)
+    }
+
+    /// Whether every host there can be is in the same trust domain here as there.
+    pub(crate) fn same_trust_domains(&self, other: &Self) -> bool {
+        let same = |ours: &HashMap<Box<str>, Entry>, theirs: &HashMap<Box<str>, Entry>| {
+            ours.len() == theirs.len()
+                && ours.iter().all(|(name, entry)| {
+                    theirs.get(name).is_some_and(|their| their.trust_domain == entry.trust_domain)
+                })
+        };
+        self.domains == other.domains
+            && self.default_trust_domain() == other.default_trust_domain()
+            && same(&self.exact, &other.exact)
+            && same(&self.wildcards, &other.wildcards)
+    }
+
+    fn intern(&mut self, domain: &str) -> TrustDomain {
+        let known = self.domains.iter().position(|name| name.as_ref() == domain);
+        let id = known.unwrap_or_else(|| {
+            self.domains.push(domain.into());
+            self.domains.len() - 1
+        });
+        TrustDomain(u32::try_from(id).unwrap_or(u32::MAX))
+    }
+
+    fn insert(
+        &mut self,
+        host: &str,
+        trust_domain: TrustDomain,
+        index: usize,
+        certificate: &Certificate,
+    ) -> Result<(), usize> {
+        let (map, name) = match host.strip_prefix("*.") {
+            Some(suffix) => (&mut self.wildcards, suffix),
+            None => (&mut self.exact, host),
+        };
+        let entry =
+            map.entry(name.into()).or_insert_with(|| Entry { trust_domain, origin: index, keys: Vec::new() });
+        if entry.trust_domain != trust_domain {
+            return Err(entry.origin);
+        }
+        let key_type = certificate.info.key_type;
+        // After its equals: of two with the same key type, the one configured first is served.
+        let place = entry.keys.partition_point(|(other, _)| *other <= key_type);
+        entry.keys.insert(place, (key_type, Arc::clone(&certificate.certified)));
+        Ok(())
+    }
+
+    fn lookup(&self, host: &str) -> Option<&Entry> {
+        let mut buffer = [0; HOST_LEN_MAX];
+        let known = lower_case(host, &mut buffer)
+            .and_then(|host| self.exact.get(host).or_else(|| self.wildcards.get(wildcard_of(host)?)));
+        known.or(self.default.as_ref())
+    }
+}
+
+impl ResolvesServerCert for Names {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let entry = match hello.server_name() {
+            Some(name) => self.lookup(name),
+            None => self.default.as_ref(),
+        }?;
+        entry.choose(hello.signature_schemes())
+    }
+}
+
+impl Entry {
+    /// The best key that the client can verify; else the best one, for the handshake to fail on.
+    fn choose(&self, offered: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        let usable = self.keys.iter().find(|(_, certified)| certified.key.choose_scheme(offered).is_some());
+        usable.or(self.keys.first()).map(|(_, certified)| Arc::clone(certified))
+    }
+}
+
+/// The longest DNS name in text (RFC 1035 §2.3.4), and a trailing dot or the brackets of an address.
+const HOST_LEN_MAX: usize = 256;
+
+/// `host` in lower case, without a trailing dot or the brackets of an IPv6 address; nothing if it is too long
+/// to be a host. Hosts that arrive are nearly always so already, and then nothing is copied.
+fn lower_case<'a>(host: &'a str, buffer: &'a mut [u8; HOST_LEN_MAX]) -> Option<&'a str> {
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let host = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    if !host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return Some(host);
+    }
+    let copy = buffer.get_mut(..host.len())?;
+    copy.copy_from_slice(host.as_bytes());
+    copy.make_ascii_lowercase();
+    std::str::from_utf8(copy).ok()
+}
+
+/// What follows the `*.` of the wildcard that would cover `host`: all but its first label. Addresses have none.
+pub(crate) fn wildcard_of(host: &str) -> Option<&str> {
+    if host.starts_with("*.") || host.parse::<IpAddr>().is_ok() {
+        return None;
+    }
+    host.split_once('.').filter(|(label, _)| !label.is_empty()).map(|(_, suffix)| suffix)
+}
+
+/// The form in which a name of a certificate or of the configuration is kept; nothing if it isn't a host, a
+/// wildcard of one label, or an address.
+pub(crate) fn normal_host(name: &str) -> Option<String> {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return Some(address.to_string());
+    }
+    let suffix = name.strip_prefix("*.").unwrap_or(name);
+    DnsName::try_from(suffix).ok()?;
+    Some(name.to_ascii_lowercase())
+}
+
+fn conflict(host: &str, certificate: &Certificate, other: &Certificate) -> CertificateError {
+    CertificateError {
+        path: certificate.info.path.clone(),
+        problem: CertificateProblem::TrustDomainConflict {
+            host: host.to_owned(),
+            domain: certificate.info.trust_domain.clone(),
+            other: other.info.path.clone(),
+            other_domain: other.info.trust_domain.clone(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

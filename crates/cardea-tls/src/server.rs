@@ -1,0 +1,260 @@
+//! A listener's TLS: one published configuration, replaced as a whole when certificate files change.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use cardea_clock::Wall;
+use rustls::ServerConfig;
+use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, StoresServerSessions};
+
+use crate::certificate::{Certificate, CertificateInfo};
+use crate::config::{CertificateConfig, ServerTlsConfig};
+use crate::error::{CertificateError, CertificateProblem, TlsError};
+use crate::files::Stamp;
+use crate::names::{Names, TrustDomain};
+use crate::provider;
+
+/// More tickets than this help no client; each costs a place in the session store.
+const TICKETS_MAX: u8 = 4;
+
+/// TLS as one listener terminates it; shared by its connections, and kept for as long as they last.
+///
+/// Sessions are resumed only here: each `ServerTls` has a session store of its own, so what one listener
+/// demanded of a client is never taken for what another one demands. Within it a session is bound to its
+/// server name (RFC 6066 §3), and the store is dropped when a reload moves a host between trust domains.
+pub struct ServerTls {
+    settings: ServerTlsConfig,
+    active: ArcSwap<Active>,
+    watched: Mutex<Watched>,
+}
+
+/// What handshakes and requests read.
+struct Active {
+    config: Arc<ServerConfig>,
+    names: Arc<Names>,
+    certificates: Vec<CertificateInfo>,
+}
+
+/// What reloads compare and change.
+struct Watched {
+    slots: Vec<Slot>,
+    /// What the last reload complained of: an unchanged complaint is made once, not every few seconds.
+    reported: Vec<CertificateError>,
+}
+
+#[derive(Clone)]
+struct Slot {
+    certificate: Certificate,
+    stamps: [Stamp; 2],
+}
+
+impl ServerTls {
+    /// Loads all certificates.
+    ///
+    /// # Errors
+    /// [`TlsError::Certificates`] with everything that is wrong with any of them at `now`;
+    /// [`TlsError::NoCertificate`] if there is none. Blocks on the file system.
+    pub fn load(config: &ServerTlsConfig, now: Wall) -> Result<Self, TlsError> {
+        if config.certificates.is_empty() {
+            return Err(TlsError::NoCertificate);
+        }
+        let (mut slots, mut errors) = (Vec::new(), Vec::new());
+        for certificate in &config.certificates {
+            let stamps = stamps(certificate);
+            match Certificate::load(certificate, now) {
+                Ok(certificate) => slots.push(Slot { certificate, stamps }),
+                Err(problems) => errors.extend(problems),
+            }
+        }
+        if !errors.is_empty() {
+            return Err(TlsError::Certificates(errors));
+        }
+        let active = Active::new(config, &slots, None)?;
+        Ok(Self {
+            settings: config.clone(),
+            active: ArcSwap::from_pointee(active),
+            watched: Mutex::new(Watched { slots, reported: Vec::new() }),
+        })
+    }
+
+    /// The configuration for the next handshake. To be asked for at each accept: a reload replaces it.
+    #[must_use]
+    pub fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.active.load().config)
+    }
+
+    /// Looks whether certificate files have changed and serves what is good among the new ones from the next
+    /// handshake on; established connections and sessions go on. Returns whether anything was replaced.
+    ///
+    /// A certificate that can't be used at `now` keeps its predecessor in service, is tried again by every
+    /// call, and doesn't hold up the others. To be called every few seconds, off the runtime's threads:
+    /// blocks on the file system (two `stat` calls per certificate when nothing has changed).
+    ///
+    /// # Errors
+    /// [`TlsError::Certificates`] with what is wrong, whether or not others were replaced; the same complaint is
+    /// returned once, until it changes.
+    pub fn reload_if_changed(&self, now: Wall) -> Result<bool, TlsError> {
+        // A panic elsewhere can't leave the slots half-written: they are replaced as a whole.
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut fresh, mut errors) = (Vec::new(), Vec::new());
+        for (index, (config, slot)) in self.settings.certificates.iter().zip(&watched.slots).enumerate() {
+            let stamps = stamps(config);
+            if stamps != slot.stamps {
+                match Certificate::load(config, now) {
+                    Ok(certificate) => fresh.push((index, Slot { certificate, stamps })),
+                    Err(problems) => errors.extend(problems),
+                }
+            }
+        }
+        let mut changed = self.publish(&mut watched.slots, &fresh, &mut errors)?;
+        if !changed && fresh.len() > 1 {
+            // One of them moves a host between trust domains; the others need not wait for it.
+            errors.retain(|error| !matches!(error.problem, CertificateProblem::TrustDomainConflict { .. }));
+            for one in fresh.chunks(1) {
+                changed |= self.publish(&mut watched.slots, one, &mut errors)?;
+            }
+        }
+        if errors != watched.reported {
+            watched.reported.clone_from(&errors);
+            if !errors.is_empty() {
+                return Err(TlsError::Certificates(errors));
+            }
+        }
+        Ok(changed)
+    }
+
+    /// The trust domain of a host in a request's authority: that of the certificate which a client that names
+    /// this host gets. `None` where such a client is refused. Case, a trailing dot and the brackets of an IPv6
+    /// address make no difference; the host carries no port.
+    #[must_use]
+    pub fn trust_domain_of(&self, host: &str) -> Option<TrustDomain> {
+        self.active.load().names.trust_domain_of(host)
+    }
+
+    /// The trust domain of a connection by the server name that its client sent, if any.
+    #[must_use]
+    pub fn trust_domain_of_connection(&self, sni: Option<&str>) -> Option<TrustDomain> {
+        let active = self.active.load();
+        match sni {
+            Some(name) => active.names.trust_domain_of(name),
+            None => active.names.default_trust_domain(),
+        }
+    }
+
+    /// Whether a request for `host` must be answered with 421 on a connection with this server name
+    /// (RFC 9110 §15.5.20): its trust domain is another one, or there is none.
+    #[must_use]
+    pub fn is_misdirected(&self, sni: Option<&str>, host: &str) -> bool {
+        if sni == Some(host) {
+            // Nearly every request; saves both lookups.
+            return false;
+        }
+        let domain = self.trust_domain_of_connection(sni);
+        domain.is_none() || domain != self.trust_domain_of(host)
+    }
+
+    /// The configured name of a trust domain of this `ServerTls`.
+    #[must_use]
+    pub fn trust_domain_name(&self, domain: TrustDomain) -> Option<String> {
+        self.active.load().names.trust_domain_name(domain).map(str::to_owned)
+    }
+
+    /// The certificates in service, in the order of the configuration.
+    #[must_use]
+    pub fn certificates(&self) -> Vec<CertificateInfo> {
+        self.active.load().certificates.clone()
+    }
+
+    /// Publishes `slots` with the fresh ones in their places. Where that puts a host into two trust domains it
+    /// changes nothing, adds to `errors` and returns false.
+    fn publish(
+        &self,
+        slots: &mut Vec<Slot>,
+        fresh: &[(usize, Slot)],
+        errors: &mut Vec<CertificateError>,
+    ) -> Result<bool, TlsError> {
+        if fresh.is_empty() {
+            return Ok(false);
+        }
+        let mut next = slots.clone();
+        for (index, slot) in fresh {
+            if let Some(place) = next.get_mut(*index) {
+                place.clone_from(slot);
+            }
+        }
+        match Active::new(&self.settings, &next, Some(&self.active.load())) {
+            Ok(active) => self.active.store(Arc::new(active)),
+            Err(TlsError::Certificates(conflicts)) => {
+                errors.extend(conflicts);
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        }
+        *slots = next;
+        Ok(true)
+    }
+}
+
+impl fmt::Debug for ServerTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerTls")
+            .field("certificates", &self.active.load().certificates)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Active {
+    fn new(settings: &ServerTlsConfig, slots: &[Slot], before: Option<&Self>) -> Result<Self, TlsError> {
+        let certificates: Vec<Certificate> = slots.iter().map(|slot| slot.certificate.clone()).collect();
+        let names = Names::new(&certificates, settings.unknown_name).map_err(TlsError::Certificates)?;
+        let names = Arc::new(names);
+        let sessions = match before {
+            Some(before) if before.names.same_trust_domains(&names) => {
+                Arc::clone(&before.config.session_storage)
+            }
+            _ => session_store(settings.sessions_max),
+        };
+        Ok(Self {
+            config: Arc::new(server_config(settings, &names, sessions)?),
+            names,
+            certificates: certificates.into_iter().map(|certificate| certificate.info).collect(),
+        })
+    }
+}
+
+fn server_config(
+    settings: &ServerTlsConfig,
+    names: &Arc<Names>,
+    sessions: Arc<dyn StoresServerSessions>,
+) -> Result<ServerConfig, TlsError> {
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(settings.min_version.versions())?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::<Names>::clone(names));
+    config.alpn_protocols.clone_from(&settings.alpn);
+    // Our order of cipher suites, for the reason given there.
+    config.ignore_client_order = true;
+    // Stateful tickets: a stolen ticket key can't decrypt what was recorded, and each ticket works once.
+    config.session_storage = sessions;
+    config.send_tls13_tickets =
+        if settings.sessions_max == 0 { 0 } else { usize::from(settings.tickets.min(TICKETS_MAX)) };
+    // A replayed early request would pass every check that the first one passed.
+    config.max_early_data_size = 0;
+    Ok(config)
+}
+
+fn session_store(sessions_max: usize) -> Arc<dyn StoresServerSessions> {
+    if sessions_max == 0 {
+        Arc::new(NoServerSessionStorage {})
+    } else {
+        ServerSessionMemoryCache::new(sessions_max)
+    }
+}
+
+fn stamps(config: &CertificateConfig) -> [Stamp; 2] {
+    [Stamp::of(&config.chain), Stamp::of(&config.key)]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,476 @@
+//! Real handshakes in memory between a rustls client and a listener's configuration.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use cardea_clock::Wall;
+use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, ServerConnection, SupportedProtocolVersion, version,
+};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, ServerName};
+use tempfile::TempDir;
+
+use super::ServerTls;
+use crate::authority::Authority;
+use crate::{
+    CertificateConfig, ClientTlsConfig, HandshakeFacts, KeyType, MinVersion, Roots, ServerTlsConfig,
+    TlsError, UnknownName, client_config, provider, server_name,
+};
+
+/// Certificates of these tests are valid for so long that clients may use the real time.
+const NOW: Wall = Wall::from_unix_seconds(1_800_000_000);
+const EARLIER: Wall = Wall::from_unix_seconds(1_000_000_000);
+const LATER: Wall = Wall::from_unix_seconds(9_000_000_000);
+
+/// A folder with an authority and the certificates it has issued.
+struct Bench {
+    dir: TempDir,
+    authority: Authority,
+    config: ServerTlsConfig,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::new("test", EARLIER, LATER).unwrap();
+        fs::write(dir.path().join("ca.pem"), authority.certificate_pem()).unwrap();
+        Self { dir, authority, config: ServerTlsConfig::default() }
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Issues a certificate and writes its files as an administrator's tool does: by renaming.
+    fn write(&self, file: &str, key_type: KeyType, names: &[&str]) {
+        let issued = self.authority.issue_with(key_type, names, EARLIER, LATER).unwrap();
+        for (suffix, text) in [("pem", issued.chain_pem.as_bytes()), ("key", issued.key_pem.as_bytes())] {
+            let new = self.path().join("new");
+            fs::write(&new, text).unwrap();
+            fs::rename(new, self.path().join(format!("{file}.{suffix}"))).unwrap();
+        }
+    }
+
+    fn with(self, file: &str, names: &[&str]) -> Self {
+        self.with_key(file, KeyType::Ecdsa, names, "default")
+    }
+
+    fn with_domain(self, file: &str, names: &[&str], trust_domain: &str) -> Self {
+        self.with_key(file, KeyType::Ecdsa, names, trust_domain)
+    }
+
+    fn with_key(mut self, file: &str, key_type: KeyType, names: &[&str], trust_domain: &str) -> Self {
+        self.write(file, key_type, names);
+        self.config.certificates.push(CertificateConfig {
+            chain: self.path().join(format!("{file}.pem")),
+            key: self.path().join(format!("{file}.key")),
+            hosts: Vec::new(),
+            trust_domain: trust_domain.to_owned(),
+        });
+        self
+    }
+
+    fn load(&self) -> ServerTls {
+        ServerTls::load(&self.config, NOW).unwrap()
+    }
+
+    /// A client that trusts the authority, through the crate's own configuration.
+    fn client(&self) -> ClientConfig {
+        let config = ClientTlsConfig { roots: Roots::File(self.path().join("ca.pem")), ..Default::default() };
+        client_config(&config).unwrap().as_ref().clone()
+    }
+
+    /// A client with chosen versions and cryptography.
+    fn client_with(
+        &self,
+        provider: CryptoProvider,
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> ClientConfig {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(self.path().join("ca.pem")).unwrap()).unwrap();
+        let provider = Arc::new(provider);
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+            .build()
+            .unwrap();
+        ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(versions)
+            .unwrap()
+            .with_webpki_verifier(verifier)
+            .with_no_client_auth()
+    }
+}
+
+struct Handshake {
+    facts: HandshakeFacts,
+    leaf: CertificateDer<'static>,
+}
+
+/// Shakes hands and carries the tickets over, so that the client can resume.
+fn shake(server: &ServerTls, client: &Arc<ClientConfig>, name: &str) -> Result<Handshake, rustls::Error> {
+    let mut client = ClientConnection::new(Arc::clone(client), server_name(name).unwrap())?;
+    let mut server = ServerConnection::new(server.config())?;
+    loop {
+        let mut wire = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut wire).unwrap();
+        }
+        let sent = wire.len();
+        let mut rest = wire.as_slice();
+        while !rest.is_empty() {
+            server.read_tls(&mut rest).unwrap();
+            server.process_new_packets()?;
+        }
+        let mut wire = Vec::new();
+        while server.wants_write() {
+            server.write_tls(&mut wire).unwrap();
+        }
+        let mut rest = wire.as_slice();
+        while !rest.is_empty() {
+            client.read_tls(&mut rest).unwrap();
+            client.process_new_packets()?;
+        }
+        if sent + wire.len() == 0 {
+            break;
+        }
+    }
+    Ok(Handshake {
+        facts: HandshakeFacts::of(&server).expect("the handshake is complete"),
+        leaf: client.peer_certificates().unwrap()[0].clone().into_owned(),
+    })
+}
+
+fn served(bench: &Bench, file: &str) -> CertificateDer<'static> {
+    CertificateDer::from_pem_file(bench.path().join(format!("{file}.pem"))).unwrap()
+}
+
+#[test]
+fn a_server_name_selects_exact_before_wildcard_before_default() {
+    let bench = Bench::new()
+        .with("default", &["default.example", "127.0.0.1"])
+        .with("wild", &["*.example.com"])
+        .with("exact", &["exact.example.com", "example.com"]);
+    let server = bench.load();
+    let client = Arc::new(bench.client());
+    let cases = [
+        ("default.example", "default"),
+        ("exact.example.com", "exact"),
+        ("EXACT.example.com", "exact"),
+        ("example.com", "exact"),
+        ("other.example.com", "wild"),
+        // An address is sent in no server name (RFC 6066 §3).
+        ("127.0.0.1", "default"),
+    ];
+    for (name, file) in cases {
+        assert_eq!(shake(&server, &client, name).unwrap().leaf, served(&bench, file), "{name}");
+    }
+    for name in ["a.b.example.com", "unknown.example"] {
+        let error =
+            shake(&server, &client, name).err().expect("a client refuses a certificate for another name");
+        assert!(matches!(error, rustls::Error::InvalidCertificate(_)), "{name}: {error}");
+    }
+}
+
+#[test]
+fn unknown_names_can_be_refused_in_the_handshake() {
+    let mut bench = Bench::new().with("a", &["a.example", "127.0.0.1"]);
+    bench.config.unknown_name = UnknownName::Refuse;
+    let server = bench.load();
+    let client = Arc::new(bench.client());
+    assert!(shake(&server, &client, "a.example").is_ok());
+    for name in ["b.example", "127.0.0.1"] {
+        let error = shake(&server, &client, name).err().expect("refused");
+        assert!(error.to_string().contains("no server certificate chain resolved"), "{name}: {error}");
+    }
+    assert_eq!(server.trust_domain_of("b.example"), None);
+    assert_eq!(server.trust_domain_of_connection(None), None);
+    assert!(server.is_misdirected(Some("a.example"), "b.example"));
+}
+
+#[test]
+fn the_best_key_type_that_the_client_can_verify_is_served() {
+    let bench = Bench::new().with_key("rsa", KeyType::Rsa, &["a.example"], "default").with_key(
+        "ecdsa",
+        KeyType::Ecdsa,
+        &["a.example"],
+        "default",
+    );
+    let server = bench.load();
+    for version in [&version::TLS13, &version::TLS12] {
+        let all = Arc::new(bench.client_with(provider().as_ref().clone(), &[version]));
+        assert_eq!(shake(&server, &all, "a.example").unwrap().leaf, served(&bench, "ecdsa"));
+    }
+    // In TLS 1.2 a client that offers RSA suites alone can't take an ECDSA certificate.
+    let mut rsa_only = provider().as_ref().clone();
+    rsa_only.cipher_suites.retain(|suite| format!("{:?}", suite.suite()).contains("ECDHE_RSA"));
+    let rsa_only = Arc::new(bench.client_with(rsa_only, &[&version::TLS12]));
+    // The authority signs with ECDSA, so this client must at least verify that.
+    match shake(&server, &rsa_only, "a.example") {
+        Ok(handshake) => assert_eq!(handshake.leaf, served(&bench, "rsa")),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn version_suite_group_and_protocol_are_reported() {
+    let bench = Bench::new().with("a", &["a.example"]);
+    let server = bench.load();
+    let mut client = bench.client();
+    client.alpn_protocols = vec![b"http/1.1".to_vec(), b"h2".to_vec()];
+    let facts = shake(&server, &Arc::new(client), "A.example.").unwrap().facts;
+    assert_eq!(
+        facts,
+        HandshakeFacts {
+            protocol: "TLSv1.3",
+            cipher_suite: "TLS_AES_128_GCM_SHA256",
+            key_exchange_group: "X25519MLKEM768",
+            sni: Some("a.example".into()),
+            // Ours is the preference.
+            alpn: Some("h2"),
+            resumed: false,
+        }
+    );
+    let client = bench.client_with(rustls::crypto::aws_lc_rs::default_provider(), &[&version::TLS12]);
+    let facts = shake(&server, &Arc::new(client), "a.example").unwrap().facts;
+    assert_eq!((facts.protocol, facts.alpn), ("TLSv1.2", None));
+    assert_eq!(facts.cipher_suite, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256");
+    // The hybrid is defined for TLS 1.3 alone.
+    assert_eq!(facts.key_exchange_group, "x25519");
+}
+
+#[test]
+fn our_order_of_suites_wins_over_the_clients() {
+    let bench = Bench::new().with("a", &["a.example"]);
+    let mut reversed = provider().as_ref().clone();
+    reversed.cipher_suites.reverse();
+    let client = bench.client_with(reversed, &[&version::TLS13]);
+    let facts = shake(&bench.load(), &Arc::new(client), "a.example").unwrap().facts;
+    assert_eq!(facts.cipher_suite, "TLS_AES_128_GCM_SHA256");
+}
+
+#[test]
+fn a_client_with_other_protocols_only_is_refused() {
+    let bench = Bench::new().with("a", &["a.example"]);
+    let mut client = bench.client();
+    client.alpn_protocols = vec![b"spdy/3".to_vec()];
+    let error = shake(&bench.load(), &Arc::new(client), "a.example").err();
+    assert_eq!(error, Some(rustls::Error::NoApplicationProtocol));
+}
+
+#[test]
+fn the_minimum_version_holds() {
+    let mut bench = Bench::new().with("a", &["a.example"]);
+    bench.config.min_version = MinVersion::Tls13;
+    let server = bench.load();
+    let old = bench.client_with(provider().as_ref().clone(), &[&version::TLS12]);
+    assert!(matches!(shake(&server, &Arc::new(old), "a.example"), Err(rustls::Error::PeerIncompatible(_))));
+    assert!(shake(&server, &Arc::new(bench.client()), "a.example").is_ok());
+}
+
+#[test]
+fn sessions_resume_and_never_cross_listeners() {
+    let bench = Bench::new().with("a", &["a.example"]);
+    let (server, other) = (bench.load(), bench.load());
+    for version in [&version::TLS13, &version::TLS12] {
+        let client = Arc::new(bench.client_with(provider().as_ref().clone(), &[version]));
+        assert!(!shake(&server, &client, "a.example").unwrap().facts.resumed);
+        assert!(shake(&server, &client, "a.example").unwrap().facts.resumed, "{version:?}");
+        assert!(!shake(&other, &client, "a.example").unwrap().facts.resumed, "{version:?}");
+    }
+}
+
+#[test]
+fn resumption_can_be_switched_off() {
+    let mut bench = Bench::new().with("a", &["a.example"]);
+    bench.config.sessions_max = 0;
+    let server = bench.load();
+    for version in [&version::TLS13, &version::TLS12] {
+        let client = Arc::new(bench.client_with(provider().as_ref().clone(), &[version]));
+        for _ in 0..2 {
+            assert!(!shake(&server, &client, "a.example").unwrap().facts.resumed);
+        }
+    }
+}
+
+#[test]
+fn a_reload_serves_the_new_certificate_and_keeps_sessions() {
+    let bench = Bench::new().with("a", &["a.example"]).with("b", &["b.example"]);
+    let server = bench.load();
+    let client = Arc::new(bench.client());
+    let before = shake(&server, &client, "a.example").unwrap().leaf;
+    assert!(!server.reload_if_changed(NOW).unwrap());
+
+    bench.write("a", KeyType::Ecdsa, &["a.example"]);
+    assert!(server.reload_if_changed(NOW).unwrap());
+    assert!(!server.reload_if_changed(NOW).unwrap());
+    assert!(shake(&server, &client, "a.example").unwrap().facts.resumed);
+    let fresh = Arc::new(bench.client());
+    let after = shake(&server, &fresh, "a.example").unwrap();
+    assert!(!after.facts.resumed);
+    assert_ne!(after.leaf, before);
+    assert_eq!(after.leaf, served(&bench, "a"));
+}
+
+#[test]
+fn a_reload_that_moves_hosts_forgets_sessions() {
+    let bench = Bench::new().with_domain("a", &["a.example", "b.example"], "one").with_domain(
+        "b",
+        &["c.example"],
+        "two",
+    );
+    let server = bench.load();
+    let client = Arc::new(bench.client());
+    shake(&server, &client, "a.example").unwrap();
+    shake(&server, &client, "b.example").unwrap();
+    bench.write("a", KeyType::Ecdsa, &["a.example"]);
+    assert!(server.reload_if_changed(NOW).unwrap());
+    bench.write("b", KeyType::Ecdsa, &["b.example", "c.example"]);
+    assert!(server.reload_if_changed(NOW).unwrap());
+    assert!(!shake(&server, &client, "b.example").unwrap().facts.resumed);
+    assert!(server.is_misdirected(Some("a.example"), "b.example"));
+}
+
+#[test]
+fn bad_files_keep_the_old_certificate_and_hold_up_no_other() {
+    let bench = Bench::new().with("a", &["a.example"]).with("b", &["b.example"]);
+    let server = bench.load();
+    let client = Arc::new(bench.client());
+    let before = shake(&server, &client, "a.example").unwrap().leaf;
+    let complaint = |result: Result<bool, TlsError>| result.expect_err("a bad file").to_string();
+
+    for (content, expected) in
+        [(Some("garbage"), "a.pem: holds no certificate"), (None, "a.pem: can't be read")]
+    {
+        match content {
+            Some(text) => fs::write(bench.path().join("a.pem"), text).unwrap(),
+            None => fs::remove_file(bench.path().join("a.pem")).unwrap(),
+        }
+        bench.write("b", KeyType::Ecdsa, &["b.example"]);
+        let error = complaint(server.reload_if_changed(NOW));
+        assert!(error.contains(expected), "{error}");
+        assert_eq!(error.lines().count(), 1);
+        // Said once; the file is still looked at.
+        assert!(!server.reload_if_changed(NOW).unwrap());
+        let client = Arc::new(bench.client());
+        assert_eq!(shake(&server, &client, "a.example").unwrap().leaf, before);
+        assert_eq!(shake(&server, &client, "b.example").unwrap().leaf, served(&bench, "b"));
+    }
+
+    bench.write("a", KeyType::Ecdsa, &["a.example"]);
+    assert!(server.reload_if_changed(NOW).unwrap());
+    let client = Arc::new(bench.client());
+    assert_eq!(shake(&server, &client, "a.example").unwrap().leaf, served(&bench, "a"));
+}
+
+#[test]
+fn a_certificate_that_is_not_yet_valid_is_taken_when_its_time_comes() {
+    let bench = Bench::new().with("a", &["a.example"]);
+    let server = bench.load();
+    let soon = NOW.saturating_add(std::time::Duration::from_secs(60));
+    let issued = bench.authority.issue(&["a.example"], soon, LATER).unwrap();
+    fs::write(bench.path().join("a.pem"), &issued.chain_pem).unwrap();
+    fs::write(bench.path().join("a.key"), issued.key_pem.as_bytes()).unwrap();
+    assert!(server.reload_if_changed(NOW).unwrap_err().to_string().contains("is not valid before"));
+    assert!(server.reload_if_changed(soon).unwrap());
+    assert_eq!(server.certificates()[0].not_before, soon);
+}
+
+#[test]
+fn a_reload_never_puts_a_host_into_two_trust_domains() {
+    let bench = Bench::new()
+        .with_domain("a", &["a.example"], "one")
+        .with_domain("b", &["b.example"], "two")
+        .with_domain("c", &["c.example"], "two");
+    let server = bench.load();
+    bench.write("b", KeyType::Ecdsa, &["a.example", "b.example"]);
+    bench.write("c", KeyType::Ecdsa, &["c.example", "d.example"]);
+    let error = server.reload_if_changed(NOW).unwrap_err().to_string();
+    assert!(error.contains("serves \"a.example\" in trust domain \"two\""), "{error}");
+    assert!(!server.reload_if_changed(NOW).unwrap());
+    assert_eq!(server.certificates()[1].hosts, ["b.example"]);
+    assert_eq!(server.certificates()[2].hosts, ["c.example", "d.example"]);
+    assert!(matches!(ServerTls::load(&bench.config, NOW), Err(TlsError::Certificates(_))));
+}
+
+#[test]
+fn trust_domains_follow_the_certificate_that_a_host_gets() {
+    let bench = Bench::new()
+        .with_domain("a", &["a.example", "*.example.com", "127.0.0.1"], "one")
+        .with_domain("b", &["step-up.example.com"], "two");
+    let server = bench.load();
+    let one = server.trust_domain_of("a.example").unwrap();
+    let two = server.trust_domain_of("step-up.example.com").unwrap();
+    assert_ne!(one, two);
+    assert_eq!(server.trust_domain_name(two).as_deref(), Some("two"));
+    assert_eq!(server.trust_domain_of_connection(None), Some(one));
+
+    // Connection's server name, request's host, 421?
+    let cases = [
+        (Some("a.example"), "a.example", false),
+        (Some("a.example"), "x.example.com", false),
+        (Some("a.example"), "X.Example.Com.", false),
+        (Some("x.example.com"), "step-up.example.com", true),
+        (Some("x.example.com"), "STEP-UP.example.com.", true),
+        (Some("step-up.example.com"), "x.example.com", true),
+        (Some("step-up.example.com"), "step-up.example.com", false),
+        (Some("step-up.example.com"), "unknown.example", true),
+        (None, "127.0.0.1", false),
+        (None, "unknown.example", false),
+        (None, "step-up.example.com", true),
+        (Some("a.example"), &"x".repeat(300), false),
+        (Some("a.example"), &"X".repeat(300), false),
+        (Some("a.example"), "", false),
+    ];
+    for (sni, host, misdirected) in cases {
+        assert_eq!(server.is_misdirected(sni, host), misdirected, "{sni:?} {host}");
+    }
+}
+
+#[test]
+fn all_certificates_are_complained_of_at_once() {
+    let bench = Bench::new().with("a", &["a.example"]).with("b", &["b.example"]);
+    fs::write(bench.path().join("a.pem"), "").unwrap();
+    fs::write(bench.path().join("b.key"), "").unwrap();
+    let error = ServerTls::load(&bench.config, NOW).unwrap_err().to_string();
+    let files: BTreeSet<_> =
+        error.lines().filter_map(|line| line.split(": ").next()?.rsplit('/').next()).collect();
+    assert_eq!(files, BTreeSet::from(["a.pem", "b.key"]));
+    assert!(matches!(ServerTls::load(&ServerTlsConfig::default(), NOW), Err(TlsError::NoCertificate)));
+}
+
+#[test]
+fn certificates_are_described_for_metrics() {
+    let bench =
+        Bench::new().with("a", &["a.example"]).with_key("b", KeyType::Ed25519, &["b.example"], "other");
+    let server = bench.load();
+    let found: Vec<_> = server
+        .certificates()
+        .into_iter()
+        .map(|info| (info.hosts, info.not_after, info.key_type.as_str(), info.path, info.trust_domain))
+        .collect();
+    let expected = [("a", "ecdsa", "default"), ("b", "ed25519", "other")].map(|(file, key_type, domain)| {
+        let path = bench.path().join(format!("{file}.pem"));
+        (vec![format!("{file}.example")], LATER, key_type, path, domain.to_owned())
+    });
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn an_unfinished_handshake_has_no_facts() {
+    let bench = Bench::new().with("a", &["a.example"]);
+    assert_eq!(HandshakeFacts::of(&ServerConnection::new(bench.load().config()).unwrap()), None);
+}
+
+#[test]
+fn a_client_refuses_a_server_that_its_roots_do_not_vouch_for() {
+    let (bench, stranger) = (Bench::new().with("a", &["a.example"]), Bench::new());
+    assert!(shake(&bench.load(), &Arc::new(stranger.client()), "a.example").is_err());
+    let mut client = bench.client();
+    client.resumption = Resumption::disabled();
+    assert!(shake(&bench.load(), &Arc::new(client), "a.example").is_ok());
+    assert!(matches!(server_name("[::1]"), Ok(ServerName::IpAddress(_))));
+}

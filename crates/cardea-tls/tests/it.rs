@@ -1,0 +1,79 @@
+//! OpenSSL's client against a listener's configuration, over loopback.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy sees as plain functions here")]
+
+use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use cardea_clock::Wall;
+use cardea_tls::authority::Authority;
+use cardea_tls::{CertificateConfig, HandshakeFacts, ServerTls, ServerTlsConfig};
+use rustls::{ServerConnection, StreamOwned};
+
+const NOW: Wall = Wall::from_unix_seconds(1_800_000_000);
+const EARLIER: Wall = Wall::from_unix_seconds(1_000_000_000);
+const LATER: Wall = Wall::from_unix_seconds(9_000_000_000);
+
+fn server(dir: &Path) -> ServerTls {
+    let authority = Authority::new("test", EARLIER, LATER).unwrap();
+    fs::write(dir.join("ca.pem"), authority.certificate_pem()).unwrap();
+    let certificates = ["a.example", "b.example"].map(|name| {
+        let issued = authority.issue(&[name], EARLIER, LATER).unwrap();
+        let (chain, key) = (dir.join(format!("{name}.pem")), dir.join(format!("{name}.key")));
+        fs::write(&chain, issued.chain_pem).unwrap();
+        fs::write(&key, issued.key_pem.as_bytes()).unwrap();
+        CertificateConfig { chain, key, hosts: Vec::new(), trust_domain: name.to_owned() }
+    });
+    ServerTls::load(&ServerTlsConfig { certificates: certificates.into(), ..Default::default() }, NOW)
+        .unwrap()
+}
+
+/// Accepts one connection, shakes hands, and sends a word.
+fn serve_one(listener: &TcpListener, server: &ServerTls) -> Option<HandshakeFacts> {
+    let (socket, _) = listener.accept().unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut stream = StreamOwned::new(ServerConnection::new(server.config()).unwrap(), socket);
+    stream.write_all(b"hello\n").ok()?;
+    stream.conn.send_close_notify();
+    stream.flush().ok()?;
+    HandshakeFacts::of(&stream.conn)
+}
+
+#[test]
+fn openssl_connects_with_each_version_and_name() {
+    if Command::new("openssl").arg("version").output().is_err() {
+        eprintln!("SKIPPED: no openssl on this machine");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let server = Arc::new(server(dir.path()));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    for (flag, protocol) in [("-tls1_2", "TLSv1.2"), ("-tls1_3", "TLSv1.3")] {
+        for name in ["a.example", "b.example"] {
+            let client = Command::new("openssl")
+                .args(["s_client", "-brief", "-verify_return_error", flag, "-alpn", "http/1.1"])
+                .args(["-connect", &address, "-servername", name, "-verify_hostname", name, "-CAfile"])
+                .arg(dir.path().join("ca.pem"))
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let facts = thread::scope(|scope| {
+                scope.spawn(|| serve_one(&listener, &server)).join().unwrap().expect("a complete handshake")
+            });
+            let output = client.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && said.contains("Verification: OK"), "{flag} {name}: {said}");
+            assert_eq!((facts.protocol, facts.sni.as_deref()), (protocol, Some(name)));
+            assert_eq!(facts.alpn, Some("http/1.1"));
+        }
+    }
+}
