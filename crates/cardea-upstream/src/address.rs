@@ -1,0 +1,152 @@
+//! Where an endpoint listens: an IP address, a name, or a Unix socket.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// The longest path of a Unix socket, in bytes: `sun_path` has 108 with the zero at its end (unix(7)).
+const SOCKET_PATH_MAX: usize = 107;
+
+/// Where an endpoint listens. What [`fmt::Display`] writes, [`FromStr`] reads back.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// `127.0.0.1:80` or `[::1]:80`.
+    Tcp(SocketAddr),
+    /// `name:80`. Whoever connects resolves the name.
+    Name {
+        /// The name, in lower case and without a trailing dot when it was parsed.
+        host: String,
+        /// The port, not 0.
+        port: u16,
+    },
+    /// `unix:/path`.
+    Unix(PathBuf),
+}
+
+/// Why a text is no address. The text is the configuration's.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum AddressError {
+    /// There is no port, or it is not a number from 1 to 65535.
+    #[error("{0:?} has no port between 1 and 65535 at its end")]
+    Port(String),
+    /// Neither an IP address nor a name (an IPv6 address needs brackets).
+    #[error("{0:?} is neither an IP address (IPv6 in brackets) nor a host name")]
+    Host(String),
+    /// A path that is relative, too long or contains a zero byte.
+    #[error("{0:?} is no absolute path of at most {SOCKET_PATH_MAX} bytes")]
+    Path(String),
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            if !path.starts_with('/') || path.len() > SOCKET_PATH_MAX || path.contains('\0') {
+                return Err(AddressError::Path(text.to_owned()));
+            }
+            return Ok(Self::Unix(PathBuf::from(path)));
+        }
+        let (host, port) = text.rsplit_once(':').ok_or_else(|| AddressError::Port(text.to_owned()))?;
+        // `u16::from_str` alone would take "+80".
+        let port = Some(port)
+            .filter(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
+            .and_then(|port| port.parse::<u16>().ok())
+            .filter(|port| *port != 0)
+            .ok_or_else(|| AddressError::Port(text.to_owned()))?;
+        if let Ok(address) = text.parse::<SocketAddr>() {
+            return Ok(Self::Tcp(address));
+        }
+        let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+        if !is_host_name(&host) {
+            return Err(AddressError::Host(text.to_owned()));
+        }
+        Ok(Self::Name { host, port })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Name { host, port } => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// RFC 1123 §2.1 with RFC 1035 §2.3.4, and `_`, which internal names do contain. A last label of digits
+/// alone is a malformed IPv4 address (RFC 1123 §2.1), not a name.
+fn is_host_name(name: &str) -> bool {
+    let label = |label: &str| {
+        !label.is_empty()
+            && label.len() <= 63
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    };
+    let numeric = name.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
+    name.len() <= 253 && !numeric && name.split('.').all(label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_written() {
+        for (text, wanted) in [
+            ("127.0.0.1:80", Address::Tcp("127.0.0.1:80".parse().unwrap())),
+            ("[::1]:8080", Address::Tcp("[::1]:8080".parse().unwrap())),
+            ("name:80", Address::Name { host: "name".into(), port: 80 }),
+            ("a_b.c-d.example:65535", Address::Name { host: "a_b.c-d.example".into(), port: 65535 }),
+            ("unix:/run/a b.sock", Address::Unix("/run/a b.sock".into())),
+        ] {
+            assert_eq!(text.parse(), Ok(wanted.clone()), "{text}");
+            assert_eq!(wanted.to_string(), text);
+        }
+        assert_eq!("Name.Example.:80".parse(), Ok(Address::Name { host: "name.example".into(), port: 80 }));
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for text in [
+            "",
+            "name",
+            "127.0.0.1",
+            "name:",
+            "name:0",
+            "name:65536",
+            "name:+80",
+            "name:-1",
+            "[::1]:0",
+            "::1",
+        ] {
+            assert!(
+                matches!(text.parse::<Address>(), Err(AddressError::Port(_) | AddressError::Host(_))),
+                "{text}"
+            );
+        }
+        for text in [
+            ":80",
+            "a..b:80",
+            "a b:80",
+            "-a:80",
+            "a-:80",
+            "::1:80",
+            "[::1:80",
+            "[name]:80",
+            "1.2.3:80",
+            "1.2.3.256:80",
+            "é:80",
+        ] {
+            assert_eq!(text.parse::<Address>(), Err(AddressError::Host(text.into())), "{text}");
+        }
+        for text in ["unix:", "unix:run/a", "unix:/a\0b", &format!("unix:/{}", "a".repeat(107))] {
+            assert_eq!(text.parse::<Address>(), Err(AddressError::Path(text.into())), "{text}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What the operator says about a service, and its limits.
+
+use std::time::Duration;
+
+use foldhash::{HashSet, HashSetExt};
+use thiserror::Error;
+
+use crate::address::Address;
+use crate::retry::RetryConfig;
+
+/// How many endpoints a service may have.
+pub const ENDPOINTS_MAX: usize = 1024;
+/// The greatest weight of an endpoint.
+pub const WEIGHT_MAX: u32 = 1_000_000;
+
+/// A service: endpoints that answer the same requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceConfig {
+    /// The stable name that the state is kept by across reloads.
+    pub name: String,
+    /// At least one and at most [`ENDPOINTS_MAX`], each with an address of its own.
+    pub endpoints: Vec<EndpointConfig>,
+    /// The pool of each endpoint.
+    pub pool: PoolConfig,
+    /// How many retries there may be for how many requests.
+    pub retry: RetryConfig,
+    /// Whatever else decides how a connection is made and what may travel on it, in a form of the caller's:
+    /// server name, trusted roots, client certificate. When it changes in a reload, no connection that was
+    /// made before is used again.
+    pub connection_key: String,
+}
+
+/// One endpoint of a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointConfig {
+    /// Where it listens. The endpoint keeps its state in a reload as long as this stays.
+    pub address: Address,
+    /// The region it stands in. Endpoints without one form a region of their own.
+    pub region: Option<String>,
+    /// Its share of the requests relative to others of the region; 0: it gets none. Default 1, at most
+    /// [`WEIGHT_MAX`].
+    pub weight: u32,
+}
+
+impl EndpointConfig {
+    /// An endpoint without a region, of weight 1.
+    #[must_use]
+    pub fn new(address: Address) -> Self {
+        Self { address, region: None, weight: 1 }
+    }
+}
+
+/// The connections of one endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolConfig {
+    /// How many idle connections are kept per endpoint; 0: none. Default 128.
+    pub idle_max: usize,
+    /// How long an idle connection is kept. It should be shorter than what the endpoint allows, lest a
+    /// request meet its end. Default 50 s: common servers close after 60 s or more.
+    pub idle_timeout: Duration,
+    /// How many connections there may be to an endpoint, idle ones included. Default: no limit but the
+    /// number of requests.
+    pub connections_max: Option<usize>,
+}
+
+impl Default for PoolConfig {
+    fn default() -> Self {
+        Self { idle_max: 128, idle_timeout: Duration::from_secs(50), connections_max: None }
+    }
+}
+
+/// Why a service can't be as configured.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ConfigError {
+    /// No endpoints.
+    #[error("a service needs an endpoint")]
+    NoEndpoints,
+    /// More than [`ENDPOINTS_MAX`] endpoints.
+    #[error("a service has at most {ENDPOINTS_MAX} endpoints")]
+    TooManyEndpoints,
+    /// An address that another endpoint has already; with the position of the second.
+    #[error("another endpoint has the address {address}")]
+    Repeated {
+        /// Position in the list of endpoints.
+        endpoint: usize,
+        /// The address.
+        address: Address,
+    },
+    /// A weight over [`WEIGHT_MAX`].
+    #[error("the weight {weight} is more than {WEIGHT_MAX}")]
+    Weight {
+        /// Position in the list of endpoints.
+        endpoint: usize,
+        /// The weight.
+        weight: u32,
+    },
+    /// `connections_max` of 0: no request would ever be served.
+    #[error("connections_max must be at least 1")]
+    NoConnections,
+}
+
+impl ServiceConfig {
+    /// A service with default limits.
+    #[must_use]
+    pub fn new(name: impl Into<String>, endpoints: Vec<EndpointConfig>) -> Self {
+        Self {
+            name: name.into(),
+            endpoints,
+            pool: PoolConfig::default(),
+            retry: RetryConfig::default(),
+            connection_key: String::new(),
+        }
+    }
+
+    /// Checks the limits.
+    ///
+    /// # Errors
+    /// The first [`ConfigError`].
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        if self.endpoints.is_empty() {
+            return Err(ConfigError::NoEndpoints);
+        }
+        if self.endpoints.len() > ENDPOINTS_MAX {
+            return Err(ConfigError::TooManyEndpoints);
+        }
+        if self.pool.connections_max == Some(0) {
+            return Err(ConfigError::NoConnections);
+        }
+        let mut seen = HashSet::new();
+        for (endpoint, EndpointConfig { address, weight, .. }) in self.endpoints.iter().enumerate() {
+            if *weight > WEIGHT_MAX {
+                return Err(ConfigError::Weight { endpoint, weight: *weight });
+            }
+            if !seen.insert(address) {
+                return Err(ConfigError::Repeated { endpoint, address: address.clone() });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint(port: u16) -> EndpointConfig {
+        EndpointConfig::new(Address::Name { host: "h".into(), port })
+    }
+
+    #[test]
+    fn limits_are_checked() {
+        let valid = ServiceConfig::new("s", vec![endpoint(1), endpoint(2)]);
+        assert_eq!(valid.validate(), Ok(()));
+        let with = |endpoints| ServiceConfig { endpoints, ..valid.clone() }.validate();
+        assert_eq!(with(vec![]), Err(ConfigError::NoEndpoints));
+        assert_eq!(with((1..=1025).map(endpoint).collect()), Err(ConfigError::TooManyEndpoints));
+        let address = endpoint(1).address;
+        assert_eq!(
+            with(vec![endpoint(1), endpoint(2), endpoint(1)]),
+            Err(ConfigError::Repeated { endpoint: 2, address })
+        );
+        let heavy = EndpointConfig { weight: WEIGHT_MAX + 1, ..endpoint(1) };
+        assert_eq!(with(vec![heavy]), Err(ConfigError::Weight { endpoint: 0, weight: WEIGHT_MAX + 1 }));
+        let pool = PoolConfig { connections_max: Some(0), ..PoolConfig::default() };
+        assert_eq!(ServiceConfig { pool, ..valid.clone() }.validate(), Err(ConfigError::NoConnections));
+    }
+}

@@ -1,0 +1,212 @@
+//! One endpoint of a service: its health, its counters and its connections.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use cardea_clock::Mono;
+
+use crate::address::Address;
+use crate::config::PoolConfig;
+use crate::health::Health;
+use crate::permit::{ConnectionPermit, Permits};
+use crate::pool::Pool;
+
+/// What failed at an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// The connection was refused, or the host or its name could not be reached. Ejects the endpoint.
+    Connect,
+    /// The connection was not made in time. Ejects the endpoint.
+    ConnectTimeout,
+    /// The TLS handshake failed. Ejects the endpoint.
+    Handshake,
+    /// The exchange failed on an established connection (reset, malformed or missing response). Counted
+    /// only: clients can provoke it, and must not be able to eject endpoints.
+    Exchange,
+}
+
+impl FailureKind {
+    /// The name in logs and metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::ConnectTimeout => "connect_timeout",
+            Self::Handshake => "handshake",
+            Self::Exchange => "exchange",
+        }
+    }
+}
+
+/// An endpoint that lives as long as its address stays in the configuration.
+#[derive(Debug)]
+pub struct Endpoint<C> {
+    address: Address,
+    pub(crate) shared: Arc<Shared>,
+    pool: Pool<C>,
+    permits: Arc<Permits>,
+}
+
+/// What outlives even a change of how connections are made.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) health: Health,
+    pub(crate) in_flight: AtomicUsize,
+    pub(crate) requests: AtomicU64,
+    pub(crate) connects: AtomicU64,
+    pub(crate) connect_failures: AtomicU64,
+    pub(crate) exchange_failures: AtomicU64,
+    pub(crate) ejections: AtomicU64,
+}
+
+impl<C> Endpoint<C> {
+    pub(crate) fn new(address: Address, pool: &PoolConfig) -> Self {
+        let shared = Shared {
+            health: Health::new(),
+            in_flight: AtomicUsize::new(0),
+            requests: AtomicU64::new(0),
+            connects: AtomicU64::new(0),
+            connect_failures: AtomicU64::new(0),
+            exchange_failures: AtomicU64::new(0),
+            ejections: AtomicU64::new(0),
+        };
+        let permits = Arc::new(Permits::new(pool.connections_max));
+        Self { address, shared: Arc::new(shared), pool: Pool::new(pool), permits }
+    }
+
+    /// The same endpoint with a pool of its own, for connections that are made differently.
+    ///
+    /// Permits are common to both: the limit is the endpoint's.
+    pub(crate) fn with_new_pool(&self, pool: &PoolConfig) -> Self {
+        Self {
+            address: self.address.clone(),
+            shared: Arc::clone(&self.shared),
+            pool: Pool::new(pool),
+            permits: Arc::clone(&self.permits),
+        }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Its idle connections.
+    #[must_use]
+    pub fn pool(&self) -> &Pool<C> {
+        &self.pool
+    }
+
+    /// Counts a request for as long as the guard lives: until its exchange has ended.
+    pub fn begin(&self) -> InFlight {
+        self.shared.requests.fetch_add(1, Ordering::Relaxed);
+        self.shared.in_flight.fetch_add(1, Ordering::Relaxed);
+        InFlight { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Requests that are there now.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.shared.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// The right to make one more connection; `None` at `connections_max`.
+    pub fn permit(&self) -> Option<ConnectionPermit> {
+        self.permits.try_acquire()
+    }
+
+    /// Connections that hold a permit.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.permits.in_use()
+    }
+
+    /// A connection was made, its TLS handshake included: the endpoint is healthy.
+    pub fn connected(&self) {
+        self.shared.connects.fetch_add(1, Ordering::Relaxed);
+        self.succeeded();
+    }
+
+    /// A response came, on whichever connection: the endpoint is healthy. One load where it was so before.
+    pub fn succeeded(&self) {
+        if self.shared.health.succeeded() {
+            tracing::info!(endpoint = %self.address, "endpoint is healthy again");
+        }
+    }
+
+    /// Something failed there. Failures to connect eject the endpoint: it is skipped for a back-off that
+    /// grows from [`BACK_OFF_FIRST`](crate::BACK_OFF_FIRST) to [`BACK_OFF_MAX`](crate::BACK_OFF_MAX).
+    ///
+    /// A reset of a reused connection is no failure: the endpoint may close an idle one at any time.
+    pub fn failed(&self, now: Mono, kind: FailureKind) {
+        if kind == FailureKind::Exchange {
+            self.shared.exchange_failures.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        self.shared.connect_failures.fetch_add(1, Ordering::Relaxed);
+        if let Some(back_off) = self.shared.health.failed(now) {
+            self.shared.ejections.fetch_add(1, Ordering::Relaxed);
+            let seconds = back_off.as_secs();
+            tracing::warn!(endpoint = %self.address, failure = kind.as_str(), seconds, "endpoint is ejected");
+        }
+    }
+
+    /// Whether the last that was heard of the endpoint is a failure to connect.
+    #[must_use]
+    pub fn is_ejected(&self) -> bool {
+        self.shared.health.is_ejected()
+    }
+
+    pub(crate) fn configure(&self, pool: &PoolConfig) {
+        self.pool.configure(pool);
+        self.permits.set_limit(pool.connections_max);
+    }
+}
+
+/// A request that is at an endpoint; dropped when its exchange ends.
+#[derive(Debug)]
+#[must_use = "the request counts as long as this lives"]
+pub struct InFlight {
+    shared: Arc<Shared>,
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint() -> Endpoint<()> {
+        Endpoint::new(Address::Name { host: "h".into(), port: 80 }, &PoolConfig::default())
+    }
+
+    #[test]
+    fn requests_count_while_they_last() {
+        let endpoint = endpoint();
+        let (one, two) = (endpoint.begin(), endpoint.begin());
+        assert_eq!(endpoint.in_flight(), 2);
+        drop(one);
+        assert_eq!(endpoint.in_flight(), 1);
+        drop(two);
+        assert_eq!((endpoint.in_flight(), endpoint.shared.requests.load(Ordering::Relaxed)), (0, 2));
+    }
+
+    #[test]
+    fn only_failures_to_connect_eject() {
+        for kind in [FailureKind::Connect, FailureKind::ConnectTimeout, FailureKind::Handshake] {
+            let endpoint = endpoint();
+            endpoint.failed(Mono::MIN, kind);
+            assert!(endpoint.is_ejected(), "{}", kind.as_str());
+            endpoint.connected();
+            assert!(!endpoint.is_ejected());
+        }
+        let endpoint = endpoint();
+        (0..100).for_each(|_| endpoint.failed(Mono::MIN, FailureKind::Exchange));
+        assert!(!endpoint.is_ejected());
+    }
+}

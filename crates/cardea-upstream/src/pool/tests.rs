@@ -1,0 +1,217 @@
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::thread;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn at(seconds: u64) -> Mono {
+    Mono::from_nanos(seconds * 1_000_000_000)
+}
+
+fn pool<C>(idle_max: usize, idle_seconds: u64) -> Pool<C> {
+    Pool::new(&PoolConfig {
+        idle_max,
+        idle_timeout: Duration::from_secs(idle_seconds),
+        connections_max: None,
+    })
+}
+
+fn all(_: &mut u32) -> bool {
+    true
+}
+
+#[test]
+fn the_most_recently_used_comes_first() {
+    let pool = pool(3, 10);
+    for connection in [1, 2, 3] {
+        assert_eq!(pool.put(connection, at(0)), None);
+    }
+    assert_eq!(pool.take(at(1), all), Some(3));
+    assert_eq!(pool.take(at(1), all), Some(2));
+    assert_eq!(pool.put(2, at(2)), None);
+    assert_eq!(pool.take(at(2), all), Some(2));
+    assert_eq!(pool.take(at(2), all), Some(1));
+    assert_eq!(pool.take(at(2), all), None);
+    assert_eq!(pool.stats(), PoolStats { reused: 4, ..PoolStats::default() });
+}
+
+#[test]
+fn a_full_pool_gives_back_the_least_recently_used() {
+    let pool = pool(2, 10);
+    assert_eq!([1, 2, 3, 4].map(|connection| pool.put(connection, at(0))), [None, None, Some(1), Some(2)]);
+    assert_eq!(pool.stats(), PoolStats { idle: 2, surplus: 2, ..PoolStats::default() });
+    let none = super::tests::pool(0, 10);
+    assert_eq!(none.put(7, at(0)), Some(7));
+    assert!(none.is_empty());
+}
+
+#[test]
+fn the_dead_are_passed_over_and_the_expired_dropped() {
+    let pool = pool(10, 10);
+    for (connection, seconds) in [(1, 0), (2, 5), (3, 6), (4, 6)] {
+        assert_eq!(pool.put(connection, at(seconds)), None);
+    }
+    assert_eq!(pool.take(at(8), |connection| *connection < 4), Some(3));
+    assert_eq!(pool.take(at(15), all), None, "idle for exactly the limit");
+    assert_eq!(pool.stats(), PoolStats { reused: 1, dead: 1, expired: 2, ..PoolStats::default() });
+}
+
+#[test]
+fn a_sweep_drops_the_expired_alone() {
+    let pool = pool(10, 10);
+    for seconds in 0..5 {
+        assert_eq!(pool.put(1, at(seconds)), None);
+    }
+    pool.sweep(at(9));
+    assert_eq!(pool.len(), 5);
+    pool.sweep(at(12));
+    assert_eq!(pool.len(), 2);
+    pool.sweep(at(100));
+    assert_eq!(pool.stats(), PoolStats { expired: 5, ..PoolStats::default() });
+}
+
+#[test]
+fn a_closed_pool_keeps_nothing_and_a_cleared_one_goes_on() {
+    let pool = pool(10, 10);
+    assert_eq!(pool.put(1, at(0)), None);
+    pool.clear();
+    assert_eq!(pool.take(at(0), all), None);
+    assert_eq!(pool.put(2, at(0)), None);
+    pool.close();
+    assert_eq!(pool.take(at(0), all), None);
+    assert_eq!(pool.put(3, at(0)), Some(3));
+}
+
+#[test]
+fn new_limits_hold_for_what_is_idle_already() {
+    let pool = pool(10, 10);
+    for connection in 0..5 {
+        assert_eq!(pool.put(connection, at(0)), None);
+    }
+    pool.configure(&PoolConfig { idle_max: 2, idle_timeout: Duration::from_secs(3), connections_max: None });
+    assert_eq!(pool.len(), 2);
+    assert_eq!(pool.take(at(2), all), Some(4));
+    assert_eq!(pool.take(at(3), all), None);
+}
+
+/// A connection that takes the pool's lock when it is dropped: under the lock that would never end.
+struct Nosy(Arc<Pool<Nosy>>, Arc<AtomicUsize>);
+
+impl Drop for Nosy {
+    fn drop(&mut self) {
+        let _ = self.0.len();
+        self.1.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn connections_are_checked_and_dropped_outside_the_lock() {
+    let (pool, dropped) = (Arc::new(pool(4, 10)), Arc::new(AtomicUsize::new(0)));
+    let fill = |seconds| {
+        for _ in 0..5 {
+            drop(pool.put(Nosy(Arc::clone(&pool), Arc::clone(&dropped)), at(seconds)));
+        }
+    };
+    fill(0);
+    assert!(pool.take(at(1), |nosy| nosy.0.len() > 4).is_none());
+    fill(0);
+    assert!(pool.take(at(10), |_| true).is_none());
+    fill(0);
+    pool.sweep(at(10));
+    fill(0);
+    pool.configure(&PoolConfig { idle_max: 1, ..PoolConfig::default() });
+    pool.clear();
+    fill(0);
+    pool.close();
+    fill(0);
+    assert_eq!(dropped.load(Ordering::Relaxed), 30);
+}
+
+#[test]
+fn threads_never_get_the_same_connection() {
+    let pool = Arc::new(pool(8, 1000));
+    let uses: Arc<[AtomicUsize; 8]> = Arc::new(Default::default());
+    (0..8).for_each(|connection| assert_eq!(pool.put(connection, at(0)), None));
+    let workers: Vec<_> = (0..4)
+        .map(|_| {
+            let (pool, uses) = (Arc::clone(&pool), Arc::clone(&uses));
+            thread::spawn(move || {
+                for _ in 0..10_000 {
+                    let Some(connection) = pool.take(at(1), all) else { continue };
+                    let counter = &uses[connection as usize];
+                    assert_eq!(counter.fetch_add(1, Ordering::SeqCst), 0);
+                    counter.fetch_sub(1, Ordering::SeqCst);
+                    assert_eq!(pool.put(connection, at(1)), None);
+                }
+            })
+        })
+        .collect();
+    workers.into_iter().for_each(|worker| worker.join().unwrap());
+    assert_eq!(pool.len(), 8);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put,
+    Take,
+    Kill(usize),
+    Sweep,
+    Wait(u64),
+    Clear,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => Just(Step::Put),
+        3 => Just(Step::Take),
+        2 => (0_usize..50).prop_map(Step::Kill),
+        1 => Just(Step::Sweep),
+        2 => (0_u64..8).prop_map(Step::Wait),
+        1 => Just(Step::Clear),
+    ];
+    proptest::collection::vec(step, 0..200)
+}
+
+proptest! {
+    /// The reference is a list of all connections with when they were put.
+    #[test]
+    fn the_pool_keeps_its_bounds_and_gives_only_what_is_alive(idle_max in 0_usize..6, steps in steps()) {
+        let pool = pool(idle_max, 10);
+        let (mut now, mut next, mut dead) = (0, 0_u32, Vec::new());
+        let mut idle: Vec<(u32, u64)> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Put => {
+                    idle.push((next, now));
+                    let surplus = (idle.len() > idle_max).then(|| idle.remove(0).0);
+                    prop_assert_eq!(pool.put(next, at(now)), surplus);
+                    next += 1;
+                }
+                Step::Take => {
+                    let mut wanted = None;
+                    while let Some((newest, since)) = idle.pop() {
+                        if now - since < 10 && !dead.contains(&newest) {
+                            wanted = Some(newest);
+                            break;
+                        }
+                    }
+                    prop_assert_eq!(pool.take(at(now), |connection| !dead.contains(connection)), wanted);
+                }
+                Step::Kill(which) => dead.extend(idle.get(which % idle.len().max(1)).map(|(connection, _)| *connection)),
+                Step::Sweep => {
+                    pool.sweep(at(now));
+                    idle.retain(|(_, since)| now - since < 10);
+                    prop_assert_eq!(pool.len(), idle.len());
+                }
+                Step::Wait(seconds) => now += seconds,
+                Step::Clear => {
+                    pool.clear();
+                    idle.clear();
+                }
+            }
+            prop_assert!(pool.len() <= idle_max);
+        }
+    }
+}

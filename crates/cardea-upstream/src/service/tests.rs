@@ -1,0 +1,274 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::config::EndpointConfig;
+use crate::endpoint::FailureKind;
+use crate::retry::RetryConfig;
+use crate::{Address, BACK_OFF_FIRST};
+
+type State = ServiceState<u32>;
+
+fn at(millis: u64) -> Mono {
+    Mono::from_nanos(millis * 1_000_000)
+}
+
+fn endpoint(port: u16, region: &str, weight: u32) -> EndpointConfig {
+    let region = (!region.is_empty()).then(|| region.to_owned());
+    EndpointConfig { address: Address::Name { host: "h".into(), port }, region, weight }
+}
+
+fn config(endpoints: &[(u16, &str, u32)]) -> ServiceConfig {
+    ServiceConfig::new(
+        "s",
+        endpoints.iter().map(|(port, region, weight)| endpoint(*port, region, *weight)).collect(),
+    )
+}
+
+fn state(endpoints: &[(u16, &str, u32)]) -> Arc<State> {
+    State::reconcile(&config(endpoints), None).unwrap()
+}
+
+fn fail(state: &State, endpoint: usize, now: Mono) {
+    state.slots[endpoint].endpoint.failed(now, FailureKind::Connect);
+}
+
+fn chosen(state: &State, now: Mono, region: &str, tried: &Tried) -> Option<usize> {
+    state.choose(now, Some(region), tried).map(|(index, _)| index.get())
+}
+
+/// All endpoints in the order in which one request would try them.
+fn order(state: &State, region: &str) -> Vec<usize> {
+    let mut tried = Tried::new();
+    std::iter::from_fn(|| {
+        let (index, _) = state.choose(at(0), Some(region), &tried)?;
+        tried.insert(index);
+        Some(index.get())
+    })
+    .collect()
+}
+
+#[test]
+fn the_local_region_comes_first_then_the_others_in_order() {
+    let state = state(&[(1, "b", 1), (2, "a", 1), (3, "", 1), (4, "a", 0), (5, "c", 1)]);
+    assert_eq!(order(&state, "a"), [1, 0, 2, 4]);
+    assert_eq!(order(&state, "c"), [4, 0, 1, 2]);
+    assert_eq!(order(&state, "nowhere"), [0, 1, 2, 4]);
+    assert_eq!(state.choose(at(0), None, &Tried::new()).map(|(index, _)| index.get()), Some(0));
+}
+
+#[test]
+fn an_ejected_region_gives_way_until_its_trial_succeeds() {
+    let state = state(&[(1, "a", 1), (2, "b", 1)]);
+    fail(&state, 0, at(0));
+    assert_eq!(chosen(&state, at(999), "a", &Tried::new()), Some(1));
+    let due = at(0).saturating_add(BACK_OFF_FIRST);
+    assert_eq!(chosen(&state, due, "a", &Tried::new()), Some(0), "the trial");
+    assert_eq!(chosen(&state, due, "a", &Tried::new()), Some(1), "one at a time");
+    state.slots[0].endpoint.connected();
+    assert_eq!(chosen(&state, due, "a", &Tried::new()), Some(0));
+}
+
+#[test]
+fn with_all_ejected_the_least_recently_failed_is_better_than_none() {
+    let state = state(&[(1, "a", 1), (2, "a", 1), (3, "b", 1), (4, "b", 0)]);
+    for (endpoint, millis) in [(0, 30), (1, 20), (2, 10), (3, 5)] {
+        fail(&state, endpoint, at(millis));
+    }
+    assert_eq!(order(&state, "a"), [2, 1, 0]);
+    assert_eq!(state.stats().panics, 3);
+}
+
+#[test]
+fn a_request_makes_few_attempts() {
+    let many: Vec<_> = (1..=20).map(|port| (port, "", 1)).collect();
+    let tried = order(&state(&many), "");
+    assert_eq!(tried.len(), ATTEMPTS_MAX);
+    let mut full = Tried::new();
+    (0..20).for_each(|index| full.insert(EndpointIndex(index)));
+    assert!(full.is_full() && full.len() == ATTEMPTS_MAX && !full.is_empty());
+}
+
+/// How often each endpoint is chosen in `rounds`, with nothing in flight.
+fn shares(state: &State, rounds: usize, tried: &Tried) -> Vec<usize> {
+    let mut counts = vec![0; state.slots.len()];
+    for _ in 0..rounds {
+        counts[chosen(state, at(0), "", tried).unwrap()] += 1;
+    }
+    counts
+}
+
+#[test]
+fn idle_endpoints_get_requests_by_weight() {
+    let state = state(&[(1, "", 1), (2, "", 2), (3, "", 0), (4, "", 5)]);
+    let counts = shares(&state, 80_000, &Tried::new());
+    for (count, wanted) in counts.iter().zip([10_000_usize, 20_000, 0, 50_000]) {
+        assert!(count.abs_diff(wanted) <= wanted / 20, "{counts:?}");
+    }
+}
+
+#[test]
+fn shares_stay_right_among_those_that_are_left() {
+    // All but three of many are ejected, so that drawing fails and each is looked at.
+    let many: Vec<_> =
+        (0..200).map(|at| (at + 1, "", if at < 3 { 1 + u32::from(at) } else { 100 })).collect();
+    let state = state(&many);
+    (3..200).for_each(|endpoint| fail(&state, endpoint, at(0)));
+    let counts = shares(&state, 60_000, &Tried::new());
+    for (count, wanted) in counts.iter().zip([10_000_usize, 20_000, 30_000]) {
+        assert!(count.abs_diff(wanted) <= wanted / 20, "{:?}", &counts[..3]);
+    }
+    assert_eq!(counts.iter().skip(3).sum::<usize>(), 0);
+}
+
+#[test]
+fn the_busier_of_two_is_avoided_for_its_weight() {
+    let state = state(&[(1, "", 1), (2, "", 3)]);
+    let hold = |endpoint: usize, count: usize| -> Vec<_> {
+        (0..count).map(|_| state.slots[endpoint].endpoint.begin()).collect()
+    };
+    let (light, heavy) = (hold(0, 2), hold(1, 5));
+    assert_eq!(shares(&state, 100, &Tried::new()), [0, 100]);
+    let more = hold(1, 2);
+    assert_eq!(shares(&state, 100, &Tried::new()), [100, 0]);
+    drop((light, heavy, more));
+    assert!(shares(&state, 100, &Tried::new()).iter().all(|count| *count > 0));
+}
+
+#[test]
+fn load_spreads_by_weight_when_requests_last() {
+    let state = state(&[(1, "", 1), (2, "", 1), (3, "", 2)]);
+    let mut held = Vec::new();
+    for _ in 0..400 {
+        let (_, endpoint) = state.choose(at(0), None, &Tried::new()).unwrap();
+        held.push(endpoint.begin());
+    }
+    let loads: Vec<_> = state.endpoints().map(|(_, endpoint)| endpoint.in_flight()).collect();
+    for (load, wanted) in loads.iter().zip([100_usize, 100, 200]) {
+        assert!(load.abs_diff(wanted) <= 4, "{loads:?}");
+    }
+}
+
+#[test]
+fn a_reload_keeps_what_stays_and_forgets_what_goes() {
+    let old = state(&[(1, "a", 1), (2, "a", 1), (3, "a", 1)]);
+    for (index, endpoint) in old.endpoints() {
+        assert_eq!(endpoint.pool().put(index.get() as u32, at(0)), None);
+    }
+    fail(&old, 1, at(0));
+    let in_flight = old.slots[1].endpoint.begin();
+    assert!(old.retry(at(0)));
+    let mut wanted = config(&[(4, "b", 1), (2, "b", 7), (1, "a", 1)]);
+    wanted.pool.idle_max = 1;
+    let new = State::reconcile(&wanted, Some(&old)).unwrap();
+    // The old one goes on as it was until the new one is activated.
+    assert_eq!(old.slots[2].endpoint.pool().len(), 1);
+    let two = &new.stats().endpoints[1];
+    assert_eq!((two.in_flight, two.ejected, two.pool.idle, two.weight), (1, true, 1, 7));
+    assert_eq!(two.region.as_deref(), Some("b"));
+    assert_eq!(new.stats().retries, 1);
+    assert_eq!(new.stats().endpoints[0].pool.idle, 0);
+    assert!(Arc::ptr_eq(&new.slots[2].endpoint, &old.slots[0].endpoint));
+    new.activate(Some(&old));
+    assert_eq!(old.slots[2].endpoint.pool().put(9, at(0)), Some(9), "its pool is closed");
+    assert_eq!(new.slots[1].endpoint.pool().put(9, at(0)), Some(1), "the new limit holds");
+    drop(in_flight);
+    assert_eq!(new.stats().endpoints[1].in_flight, 0);
+}
+
+#[test]
+fn connections_made_differently_are_never_reused() {
+    let before = ServiceConfig { connection_key: "one".into(), ..config(&[(1, "", 1)]) };
+    let before = ServiceConfig { pool: PoolConfig { connections_max: Some(1), ..before.pool }, ..before };
+    let old = State::reconcile(&before, None).unwrap();
+    let permit = old.slots[0].endpoint.permit();
+    assert!(permit.is_some());
+    assert_eq!(old.slots[0].endpoint.pool().put(1, at(0)), None);
+    fail(&old, 0, at(0));
+    let same = State::reconcile(&before, Some(&old)).unwrap();
+    assert_eq!(same.slots[0].endpoint.pool().len(), 1, "a control");
+    let after = ServiceConfig { connection_key: "two".into(), ..before };
+    let new = State::reconcile(&after, Some(&old)).unwrap();
+    new.activate(Some(&old));
+    assert_eq!(new.slots[0].endpoint.pool().take(at(0), |_| true), None);
+    // A request that began before the reload gives its connection back where it took it.
+    assert_eq!(old.slots[0].endpoint.pool().put(2, at(0)), Some(2));
+    assert!(new.slots[0].endpoint.is_ejected(), "health stays");
+    assert!(new.slots[0].endpoint.permit().is_none(), "and so does the limit");
+    drop(permit);
+    assert!(new.slots[0].endpoint.permit().is_some());
+}
+
+#[test]
+fn a_new_retry_configuration_starts_a_new_budget() {
+    let wanted = ServiceConfig {
+        retry: RetryConfig { capacity: 1, ..RetryConfig::default() },
+        ..config(&[(1, "", 1)])
+    };
+    let old = State::reconcile(&wanted, None).unwrap();
+    old.begin();
+    assert!(old.retry(at(0)) && !old.retry(at(0)));
+    let same = State::reconcile(&wanted, Some(&old)).unwrap();
+    assert!(!same.retry(at(0)));
+    let stats = same.stats();
+    assert_eq!((stats.retries, stats.retries_refused, stats.retry_balance), (1, 2, 0));
+    let new = ServiceConfig { retry: RetryConfig::default(), ..wanted };
+    assert!(State::reconcile(&new, Some(&old)).unwrap().retry(at(0)));
+}
+
+#[test]
+fn a_service_that_leaves_keeps_no_connection() {
+    let state = state(&[(1, "", 1)]);
+    let endpoint = &state.slots[0].endpoint;
+    assert_eq!(endpoint.pool().put(1, at(0)), None);
+    state.sweep(at(0));
+    assert_eq!(endpoint.pool().len(), 1);
+    state.sweep(at(0).saturating_add(Duration::from_secs(3600)));
+    assert!(endpoint.pool().is_empty());
+    state.retire();
+    assert_eq!(endpoint.pool().put(1, at(0)), Some(1));
+}
+
+#[test]
+fn a_bad_configuration_is_refused() {
+    assert_eq!(State::reconcile(&config(&[]), None).map(|_| ()), Err(ConfigError::NoEndpoints));
+    let idle = state(&[(1, "", 0)]);
+    assert!(idle.choose(at(0), None, &Tried::new()).is_none());
+}
+
+proptest! {
+    #[test]
+    fn a_choice_is_never_tried_and_only_ejected_when_nothing_else_is_left(
+        endpoints in proptest::collection::vec((0_usize..3, 0_u32..4), 1..12),
+        failed in proptest::collection::vec((0_usize..12, 0_u64..3000), 0..20),
+        rounds in proptest::collection::vec((0_u64..5000, 0_usize..12), 1..20),
+    ) {
+        let regions = ["a", "b", ""];
+        let endpoints: Vec<_> = endpoints.iter().zip(1..).map(|((region, weight), port)| (port, regions[*region], *weight)).collect();
+        let state = state(&endpoints);
+        for (endpoint, millis) in failed {
+            fail(&state, endpoint % endpoints.len(), at(millis));
+        }
+        let mut now = 3000;
+        for (wait, attempts) in rounds {
+            now += wait;
+            let mut tried = Tried::new();
+            for _ in 0..attempts {
+                let left = |index: usize| endpoints[index].2 > 0 && !tried.contains(EndpointIndex(index as u16));
+                let available = |index: usize| left(index) && state.slots[index].endpoint.shared.health.is_available(at(now));
+                let before: Vec<_> = (0..endpoints.len()).map(available).collect();
+                let left: Vec<_> = (0..endpoints.len()).filter(|index| left(*index)).collect();
+                let Some((index, _)) = state.choose(at(now), Some("a"), &tried) else {
+                    prop_assert!(left.is_empty() || tried.is_full());
+                    break;
+                };
+                prop_assert!(left.contains(&index.get()));
+                prop_assert!(before[index.get()] || before.iter().all(|available| !available));
+                let local = |index: usize| endpoints[index].1 == "a" && before[index];
+                prop_assert!(local(index.get()) || !(0..endpoints.len()).any(local));
+                tried.insert(index);
+            }
+        }
+    }
+}
