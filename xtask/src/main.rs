@@ -1,2 +1,59 @@
-//! The program.
-fn main() {}
+//! Tasks of development: `cargo xtask test`, `cargo xtask tidy`, `cargo xtask clients`.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a tool of the command line: its output is its purpose"
+)]
+
+mod clients;
+mod needs;
+mod process;
+mod test;
+mod tidy;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+
+/// Tasks of development.
+#[derive(Parser)]
+#[command(name = "xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Checks everything: format, lints, tests, documentation, tidiness, real clients.
+    Test(test::Options),
+    /// Checks what the compiler and clippy can't: layers, sizes, banned calls, links, commands in documents.
+    Tidy,
+    /// Runs real OAuth clients of several languages against the demo.
+    Clients(clients::Options),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = root().and_then(|root| match &arguments.task {
+        Task::Test(options) => test::run(&root, options),
+        Task::Tidy => tidy::run(&root).map(|failures| failures == 0),
+        Task::Clients(options) => clients::run(&root, options).map(|tally| tally.failed == 0),
+    });
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The root of the repository: the parent of this crate.
+fn root() -> Result<PathBuf> {
+    let parent = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+    parent.canonicalize().with_context(|| format!("{}", parent.display()))
+}

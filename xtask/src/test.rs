@@ -1,0 +1,259 @@
+//! `cargo xtask test`: everything that has to hold before a change goes in, step by step.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use crate::process::{Stopwatch, cargo, pass, pass_lines};
+use crate::{clients, needs, tidy};
+
+/// What `cargo xtask test` accepts.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Runs these steps alone, in this order.
+    steps: Vec<Step>,
+    /// Leaves out the documentation and the clients.
+    #[arg(long, conflicts_with = "steps")]
+    fast: bool,
+    /// Goes on after a step that failed.
+    #[arg(long)]
+    keep_going: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum Step {
+    /// The format of the sources.
+    Fmt,
+    /// The lints, as errors.
+    Clippy,
+    /// All tests, the replay of the fuzzers' corpus among them.
+    Tests,
+    /// The documentation of the crates, warnings as errors.
+    Docs,
+    /// `cargo xtask tidy`.
+    Tidy,
+    /// `cargo xtask clients`.
+    Clients,
+}
+
+impl Step {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Fmt => "fmt",
+            Self::Clippy => "clippy",
+            Self::Tests => "tests",
+            Self::Docs => "docs",
+            Self::Tidy => "tidy",
+            Self::Clients => "clients",
+        }
+    }
+}
+
+/// How many checks of a step passed and failed, and what else is to be said.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+struct Counts {
+    passed: usize,
+    failed: usize,
+    note: String,
+}
+
+impl Counts {
+    /// A step that is one check.
+    fn one(success: bool) -> Self {
+        Self { passed: usize::from(success), failed: usize::from(!success), note: String::new() }
+    }
+}
+
+/// Runs the steps. The last line is the sum: each test and each client counts, and each other step counts as one.
+pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
+    let steps = choose(options);
+    let mut table: Vec<(Step, Counts, Duration)> = Vec::new();
+    for &step in &steps {
+        println!("── {} ──", step.name());
+        let watch = Stopwatch::start();
+        let counts = carry_out(step, root).unwrap_or_else(|error| {
+            eprintln!("error: {error:#}");
+            Counts::one(false)
+        });
+        let failed = counts.failed > 0;
+        table.push((step, counts, watch.elapsed()));
+        if failed && !options.keep_going {
+            break;
+        }
+    }
+    print_summary(&steps, &table);
+    Ok(table.len() == steps.len() && table.iter().all(|(_, counts, _)| counts.failed == 0))
+}
+
+fn choose(options: &Options) -> Vec<Step> {
+    let all = Step::value_variants();
+    match (options.steps.as_slice(), options.fast) {
+        ([], false) => all.to_vec(),
+        ([], true) => {
+            all.iter().copied().filter(|step| !matches!(step, Step::Docs | Step::Clients)).collect()
+        }
+        (chosen, _) => chosen.to_vec(),
+    }
+}
+
+fn carry_out(step: Step, root: &Path) -> Result<Counts> {
+    match step {
+        Step::Fmt => {
+            component(root, "rustfmt", "fmt")?;
+            Ok(Counts::one(pass(cargo(root).args(["fmt", "--all", "--check"]))?))
+        }
+        Step::Clippy => {
+            component(root, "clippy", "clippy")?;
+            needs::provide(&[needs::C_COMPILER])?;
+            let mut command = cargo(root);
+            command.args(["clippy", "--workspace", "--all-targets", "--", "--deny=warnings"]);
+            Ok(Counts::one(pass(&mut command)?))
+        }
+        Step::Tests => tests(root),
+        Step::Docs => {
+            let mut command = cargo(root);
+            command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-Dwarnings");
+            Ok(Counts::one(pass(&mut command)?))
+        }
+        Step::Tidy => Ok(Counts::one(tidy::run(root)? == 0)),
+        Step::Clients => real_clients(root),
+    }
+}
+
+fn tests(root: &Path) -> Result<Counts> {
+    needs::provide(&[needs::C_COMPILER])?;
+    let mut sum = TestSum::default();
+    let mut command = cargo(root);
+    command.args(["test", "--workspace", "--no-fail-fast"]);
+    let success = pass_lines(&mut command, |line| sum.read(line))?;
+    Ok(sum.counts(success))
+}
+
+fn real_clients(root: &Path) -> Result<Counts> {
+    let skip = is_set("CARDEA_SKIP_CLIENTS");
+    let in_ci = is_set("CI");
+    if skip {
+        println!("skipped: CARDEA_SKIP_CLIENTS is set");
+        let note = if in_ci { "skipped, which CI does not accept" } else { "SKIPPED" };
+        return Ok(Counts { passed: 0, failed: usize::from(in_ci), note: note.to_owned() });
+    }
+    let tally = clients::run(root, &clients::Options::default())?;
+    Ok(Counts { passed: tally.passed, failed: tally.failed, note: String::new() })
+}
+
+/// Whether a variable says yes: `CI=true` and `CI=1` do, `CI=false`, `CI=0` and an empty one don't.
+fn is_set(name: &str) -> bool {
+    std::env::var(name).is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false"))
+}
+
+/// Sees to it that a part of the toolchain is there that a minimal installation leaves out.
+fn component(root: &Path, name: &str, subcommand: &str) -> Result<()> {
+    if crate::process::catch(cargo(root).args([subcommand, "--version"]), Duration::from_secs(60))?.success {
+        return Ok(());
+    }
+    let mut command = Command::new("rustup");
+    command.args(["component", "add", name]).current_dir(root);
+    anyhow::ensure!(pass(&mut command)?, "missing: {name}; try: rustup component add {name}");
+    Ok(())
+}
+
+/// Adds up what `cargo test` reports for each binary.
+#[derive(Default)]
+struct TestSum {
+    passed: usize,
+    failed: usize,
+    ignored: usize,
+    binaries: usize,
+}
+
+impl TestSum {
+    /// Reads one line of output; those that are no result are skipped.
+    fn read(&mut self, line: &str) {
+        let Some(rest) = line.strip_prefix("test result: ") else { return };
+        self.binaries += 1;
+        let counts = rest.split_once(". ").map_or("", |(_, counts)| counts);
+        for part in counts.split(';') {
+            let mut words = part.split_whitespace();
+            let (Some(Ok(count)), Some(what)) = (words.next().map(str::parse::<usize>), words.next()) else {
+                continue;
+            };
+            match what {
+                "passed" => self.passed += count,
+                "failed" => self.failed += count,
+                "ignored" => self.ignored += count,
+                _ => {}
+            }
+        }
+    }
+
+    /// A run that failed without a failed test (it didn't compile, a binary crashed) counts as one failure, and so
+    /// does one in which nothing ran.
+    fn counts(&self, success: bool) -> Counts {
+        let silent_failure = (!success || self.passed == 0) && self.failed == 0;
+        let note = match self.ignored {
+            0 => format!("{} binaries", self.binaries),
+            ignored => format!("{} binaries, {ignored} ignored", self.binaries),
+        };
+        Counts { passed: self.passed, failed: self.failed + usize::from(silent_failure), note }
+    }
+}
+
+fn print_summary(steps: &[Step], table: &[(Step, Counts, Duration)]) {
+    println!("── summary ──");
+    for (step, counts, time) in table {
+        let result = if counts.failed > 0 { "FAILED" } else { "ok" };
+        let Counts { passed, failed, note } = counts;
+        let line = format!(
+            "  {:<8} {result:<7} {passed:>5} passed {failed:>4} failed {:>7.1} s  {note}",
+            step.name(),
+            time.as_secs_f64()
+        );
+        println!("{}", line.trim_end());
+    }
+    for step in &steps[table.len()..] {
+        println!("  {:<8} not run", step.name());
+    }
+    let passed: usize = table.iter().map(|(_, counts, _)| counts.passed).sum();
+    let failed: usize = table.iter().map(|(_, counts, _)| counts.failed).sum();
+    println!("{passed} passed, {failed} failed");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum(lines: &[&str]) -> TestSum {
+        let mut sum = TestSum::default();
+        lines.iter().for_each(|line| sum.read(line));
+        sum
+    }
+
+    const OK: &str =
+        "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s";
+    const BAD: &str =
+        "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s";
+
+    #[test]
+    fn results_of_all_binaries_are_added_up() {
+        let counts = sum(&["running 13 tests", OK, "noise", BAD]).counts(false);
+        assert_eq!(counts, Counts { passed: 15, failed: 2, note: "2 binaries, 1 ignored".to_owned() });
+    }
+
+    #[test]
+    fn a_run_that_fails_without_a_failed_test_is_a_failure() {
+        assert_eq!(sum(&[OK]).counts(true).failed, 0);
+        assert_eq!(sum(&[OK]).counts(false).failed, 1);
+        assert_eq!(sum(&[]).counts(true).failed, 1);
+    }
+
+    #[test]
+    fn fast_leaves_out_documentation_and_clients() {
+        let options = |fast, steps: &[Step]| Options { steps: steps.to_vec(), fast, keep_going: false };
+        assert_eq!(choose(&options(false, &[])).len(), 6);
+        assert_eq!(choose(&options(true, &[])), [Step::Fmt, Step::Clippy, Step::Tests, Step::Tidy]);
+        assert_eq!(choose(&options(false, &[Step::Docs])), [Step::Docs]);
+    }
+}

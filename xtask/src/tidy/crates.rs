@@ -1,0 +1,317 @@
+//! Rules for the crates: which may use which, and what every manifest says.
+
+use toml::{Table, Value};
+
+use super::Finding;
+use super::files::File;
+
+/// One row per crate: which others it may use, and what it must not know.
+struct Layer {
+    name: &'static str,
+    may_use: &'static [&'static str],
+    /// In its tests besides.
+    tests_may_use: &'static [&'static str],
+    /// A leaf knows neither the runtime nor the configuration's format.
+    leaf: bool,
+}
+
+const LAYERS: [Layer; 13] = [
+    Layer { name: "cardea-clock", may_use: &[], tests_may_use: &[], leaf: true },
+    Layer { name: "cardea-cache", may_use: &["cardea-clock"], tests_may_use: &[], leaf: true },
+    Layer { name: "cardea-kdf", may_use: &[], tests_may_use: &[], leaf: true },
+    Layer { name: "cardea-env", may_use: &[], tests_may_use: &[], leaf: true },
+    Layer { name: "cardea-http", may_use: &[], tests_may_use: &[], leaf: true },
+    Layer { name: "cardea-tls", may_use: &["cardea-clock", "cardea-cache"], tests_may_use: &[], leaf: false },
+    Layer {
+        name: "cardea-identity",
+        may_use: &["cardea-clock", "cardea-cache"],
+        tests_may_use: &[],
+        leaf: false,
+    },
+    Layer {
+        name: "cardea-guard",
+        may_use: &["cardea-clock", "cardea-cache"],
+        tests_may_use: &[],
+        leaf: false,
+    },
+    Layer {
+        name: "cardea-issuer",
+        may_use: &["cardea-clock", "cardea-cache", "cardea-kdf", "cardea-guard"],
+        tests_may_use: &[],
+        leaf: false,
+    },
+    Layer {
+        name: "cardea-upstream",
+        may_use: &["cardea-clock", "cardea-http"],
+        tests_may_use: &[],
+        leaf: false,
+    },
+    Layer {
+        name: "cardea-gateway",
+        may_use: &[
+            "cardea-clock",
+            "cardea-cache",
+            "cardea-kdf",
+            "cardea-env",
+            "cardea-http",
+            "cardea-tls",
+            "cardea-identity",
+            "cardea-guard",
+            "cardea-issuer",
+            "cardea-upstream",
+        ],
+        tests_may_use: &[],
+        leaf: false,
+    },
+    Layer {
+        name: "cardea",
+        may_use: &[
+            "cardea-clock",
+            "cardea-cache",
+            "cardea-kdf",
+            "cardea-env",
+            "cardea-http",
+            "cardea-tls",
+            "cardea-identity",
+            "cardea-guard",
+            "cardea-issuer",
+            "cardea-upstream",
+            "cardea-gateway",
+        ],
+        tests_may_use: &[],
+        leaf: false,
+    },
+    Layer { name: "xtask", may_use: &[], tests_may_use: &[], leaf: false },
+];
+
+/// What a leaf must not know.
+const NOT_FOR_LEAVES: [&str; 5] = ["tokio", "toml", "serde", "schemars", "rustls"];
+/// Errors without a type are for programs.
+const ANYHOW_ALLOWED: [&str; 2] = ["cardea", "xtask"];
+/// Fields of `[package]` that the workspace decides.
+const INHERITED: [&str; 6] = ["version", "edition", "rust-version", "license", "repository", "publish"];
+const LICENCE: &str = "Apache-2.0 OR MIT";
+
+/// Checks all manifests of the workspace.
+pub(super) fn check(files: &[File]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Some(root) = files.iter().find(|file| file.path == "Cargo.toml") {
+        licence(root, files, &mut findings);
+    }
+    for file in files {
+        let is_member = file.path.starts_with("crates/") || file.path == "xtask/Cargo.toml";
+        if !is_member || file.name() != "Cargo.toml" {
+            continue;
+        }
+        match file.text.parse::<Table>() {
+            Ok(manifest) => member(file, &manifest, &mut findings),
+            Err(error) => findings.push(Finding::new(file, 1, "manifest", error.message(), "write TOML")),
+        }
+    }
+    findings
+}
+
+fn licence(root: &File, files: &[File], findings: &mut Vec<Finding>) {
+    let manifest = root.text.parse::<Table>().unwrap_or_default();
+    let stated = manifest.get("workspace").and_then(|w| w.get("package")?.get("license")?.as_str());
+    if stated != Some(LICENCE) {
+        let what = format!("the licence is {stated:?}");
+        findings.push(Finding::new(root, 1, "licence", what, format!("state \"{LICENCE}\"")));
+    }
+    for name in ["LICENSE-APACHE", "LICENSE-MIT"] {
+        if !files.iter().any(|file| file.path == name) {
+            findings.push(Finding::new(root, 1, "licence", format!("{name} is missing"), "add its text"));
+        }
+    }
+}
+
+fn member(file: &File, manifest: &Table, findings: &mut Vec<Finding>) {
+    let mut push = |line, what: String, remedy: &str| {
+        findings.push(Finding::new(file, line, "manifest", what, remedy));
+    };
+    let package = manifest.get("package").and_then(Value::as_table);
+    let field = |name: &str| package.and_then(|package| package.get(name));
+    let name = field("name").and_then(Value::as_str).unwrap_or_default();
+    let folder = file.folder().rsplit('/').next().unwrap_or_default();
+    if name != folder {
+        push(1, format!("the crate {name} is in the folder {folder}"), "give both the same name");
+    }
+    if field("description").and_then(Value::as_str).is_none_or(str::is_empty) {
+        push(1, "no description".to_owned(), "say in a line what the crate's one job is");
+    }
+    for inherited in INHERITED {
+        if !is_inherited(field(inherited)) {
+            push(1, format!("its own {inherited}"), &format!("write `{inherited}.workspace = true`"));
+        }
+    }
+    if !is_inherited(manifest.get("lints")) {
+        push(1, "its own lints".to_owned(), "write `[lints]` and `workspace = true`");
+    }
+    let Some(layer) = LAYERS.iter().find(|layer| layer.name == name) else {
+        push(1, format!("{name} has no row in the table of layers"), "add it to xtask/src/tidy/crates.rs");
+        return;
+    };
+    dependencies(file, manifest, layer, findings);
+}
+
+fn is_inherited(value: Option<&Value>) -> bool {
+    value.and_then(|value| value.get("workspace")).and_then(Value::as_bool) == Some(true)
+}
+
+fn dependencies(file: &File, manifest: &Table, layer: &Layer, findings: &mut Vec<Finding>) {
+    for (used, for_tests) in all_dependencies(manifest) {
+        let line = line_of(&file.text, &used);
+        let ours = LAYERS.iter().any(|other| other.name == used) || used.starts_with("cardea");
+        let may = layer.may_use.contains(&used.as_str())
+            || (for_tests && layer.tests_may_use.contains(&used.as_str()))
+            // A crate may use itself in its tests: to switch on a feature.
+            || (for_tests && used == layer.name);
+        if ours && !may {
+            let what = format!("{} uses {used}", layer.name);
+            findings.push(Finding::new(
+                file,
+                line,
+                "layers",
+                what,
+                "dependencies go downward: ARCHITECTURE.md",
+            ));
+        }
+        let known = NOT_FOR_LEAVES.iter().any(|name| used == *name || used.starts_with(&format!("{name}-")));
+        if layer.leaf && !for_tests && known {
+            let what = format!("{}, a leaf, knows {used}", layer.name);
+            findings.push(Finding::new(file, line, "layers", what, "take what it needs as an argument"));
+        }
+        if used == "anyhow" && !ANYHOW_ALLOWED.contains(&layer.name) {
+            let what = format!("anyhow in the library {}", layer.name);
+            findings.push(Finding::new(file, line, "layers", what, "an enum of its own, by thiserror"));
+        }
+    }
+}
+
+/// The names of all packages that a manifest names as a dependency, and whether for tests alone; those of a target
+/// and renamed ones too.
+fn all_dependencies(manifest: &Table) -> Vec<(String, bool)> {
+    let targets = manifest.get("target").and_then(Value::as_table);
+    let targets = targets.into_iter().flat_map(Table::values).filter_map(Value::as_table);
+    let mut found = Vec::new();
+    for table in std::iter::once(manifest).chain(targets) {
+        for (section, for_tests) in
+            [("dependencies", false), ("build-dependencies", false), ("dev-dependencies", true)]
+        {
+            for (name, value) in table.get(section).and_then(Value::as_table).into_iter().flatten() {
+                let package = value.get("package").and_then(Value::as_str).unwrap_or(name);
+                found.push((package.to_owned(), for_tests));
+            }
+        }
+    }
+    found
+}
+
+fn line_of(text: &str, name: &str) -> usize {
+    text.lines().position(|line| line.trim_start().starts_with(name)).map_or(1, |index| index + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "version.workspace = true\nedition.workspace = true\nrust-version.workspace = true\n\
+                        license.workspace = true\nrepository.workspace = true\npublish.workspace = true\n\
+                        [lints]\nworkspace = true\n";
+
+    fn manifest(name: &str, rest: &str) -> File {
+        let text = format!("[package]\nname = \"{name}\"\ndescription = \"d\"\n{HEAD}{rest}");
+        File { path: format!("crates/{name}/Cargo.toml"), text }
+    }
+
+    fn found(file: File) -> Vec<(&'static str, String)> {
+        check(&[file]).into_iter().map(|finding| (finding.rule, finding.what)).collect()
+    }
+
+    #[test]
+    fn dependencies_go_downward() {
+        let uses = |name, rest: &str| found(manifest(name, rest));
+        assert_eq!(uses("cardea-tls", "[dependencies]\ncardea-clock.workspace = true\n"), []);
+        for section in
+            ["dependencies", "build-dependencies", "dev-dependencies", "target.'cfg(unix)'.dependencies"]
+        {
+            let rest = format!("[{section}]\ncardea-gateway.workspace = true\n");
+            let expected = [("layers", "cardea-http uses cardea-gateway".to_owned())];
+            assert_eq!(uses("cardea-http", &rest), expected, "{section}");
+        }
+        let renamed = "[dependencies]\nx = { package = \"cardea-issuer\", path = \"..\" }\n";
+        assert_eq!(
+            uses("cardea-identity", renamed),
+            [("layers", "cardea-identity uses cardea-issuer".to_owned())]
+        );
+        let itself = "[dev-dependencies]\ncardea-tls = { path = \".\", features = [\"a\"] }\n";
+        assert_eq!(uses("cardea-tls", itself), []);
+    }
+
+    #[test]
+    fn the_table_of_layers_goes_downward_itself() {
+        for (index, layer) in LAYERS.iter().enumerate() {
+            for used in layer.may_use {
+                let position = LAYERS.iter().position(|other| other.name == *used);
+                assert!(position.is_some_and(|position| position < index), "{} uses {used}", layer.name);
+            }
+        }
+    }
+
+    #[test]
+    fn leaves_know_neither_runtime_nor_configuration_but_their_tests_may() {
+        for name in ["tokio", "tokio-util", "toml", "serde"] {
+            let rest = format!("[dependencies]\n{name} = \"1\"\n");
+            let expected = [("layers", format!("cardea-http, a leaf, knows {name}"))];
+            assert_eq!(found(manifest("cardea-http", &rest)), expected);
+            assert_eq!(found(manifest("cardea-gateway", &rest)), []);
+            assert_eq!(found(manifest("cardea-http", &rest.replace("dep", "dev-dep"))), []);
+        }
+    }
+
+    #[test]
+    fn anyhow_is_for_programs() {
+        let rest = "[dependencies]\nanyhow = \"1\"\n";
+        assert_eq!(found(manifest("cardea", rest)), []);
+        assert_eq!(
+            found(manifest("cardea-tls", rest)),
+            [("layers", "anyhow in the library cardea-tls".to_owned())]
+        );
+    }
+
+    #[test]
+    fn a_new_crate_needs_a_row() {
+        let expected = [("manifest", "cardea-new has no row in the table of layers".to_owned())];
+        assert_eq!(found(manifest("cardea-new", "")), expected);
+    }
+
+    #[test]
+    fn a_manifest_inherits_what_the_workspace_decides() {
+        for line in HEAD.lines().filter(|line| line.ends_with("true")) {
+            let mut file = manifest("cardea-tls", "");
+            file.text = file.text.replacen(line, "", 1);
+            assert!(!found(file).is_empty(), "{line}");
+        }
+        let mut file = manifest("cardea-tls", "");
+        file.text = file.text.replace("description = \"d\"", "");
+        assert_eq!(found(file), [("manifest", "no description".to_owned())]);
+        let mut file = manifest("cardea-tls", "");
+        file.path = "crates/tls/Cargo.toml".to_owned();
+        assert_eq!(found(file).len(), 1);
+        let broken = File { path: "crates/a/Cargo.toml".to_owned(), text: "[".to_owned() };
+        assert_eq!(found(broken).len(), 1);
+    }
+
+    #[test]
+    fn the_licence_is_stated_and_there() {
+        let root = |licence: &str| File {
+            path: "Cargo.toml".to_owned(),
+            text: format!("[workspace.package]\nlicense = \"{licence}\"\n"),
+        };
+        let texts =
+            ["LICENSE-APACHE", "LICENSE-MIT"].map(|path| File { path: path.to_owned(), text: String::new() });
+        let [apache, mit] = texts;
+        assert_eq!(check(&[root(LICENCE), apache, mit]), []);
+        assert_eq!(check(&[root("MIT")]).len(), 3);
+    }
+}
