@@ -1,0 +1,271 @@
+use std::collections::HashMap;
+use std::fs;
+use std::io::Write;
+use std::sync::mpsc;
+
+use cardea_clock::{ManualClock, Wall};
+
+use super::*;
+
+const SOON: Duration = Duration::from_secs(30);
+
+fn clock() -> Clock {
+    ManualClock::new(Wall::from_unix_seconds(1_000)).clock()
+}
+
+/// Writes only when asked to, unless a test says otherwise.
+fn config(path: &Path) -> AccessLogConfig {
+    AccessLogConfig {
+        sink: Sink::File(path.to_owned()),
+        queue_bytes_max: 1024 * 1024,
+        flush_interval: Duration::from_secs(3_600),
+    }
+}
+
+fn with_output(output: impl Write + Send + 'static) -> AccessLog {
+    let (queue, interval) = (AccessLogConfig::QUEUE_BYTES_MIN, Duration::from_secs(3_600));
+    AccessLog::start_with(Box::new(output), None, queue, interval, clock()).unwrap()
+}
+
+/// A sink that takes so many bytes, then fails, until more are allowed.
+#[derive(Clone, Default)]
+struct Limited(Arc<Mutex<(Vec<u8>, usize)>>);
+
+impl Limited {
+    fn allow(&self, bytes: usize) {
+        self.0.lock().unwrap().1 = bytes;
+    }
+
+    fn written(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().0.clone()).unwrap()
+    }
+}
+
+impl Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut inner = self.0.lock().unwrap();
+        let count = bytes.len().min(inner.1);
+        if count == 0 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        inner.1 -= count;
+        inner.0.extend_from_slice(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A sink that waits for leave to write, as a pipe that nobody reads does.
+struct Stuck {
+    entered: mpsc::Sender<()>,
+    leave: mpsc::Receiver<()>,
+}
+
+impl Write for Stuck {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = self.entered.send(());
+        // Whoever drops the sender lets everything through.
+        let _ = self.leave.recv();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn lines_of_many_threads_arrive_whole_and_in_each_threads_order() {
+    const THREADS: usize = 4;
+    const EACH: usize = 2_000;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.log");
+    let log = Arc::new(AccessLog::start(config(&path), clock()).unwrap());
+    let threads: Vec<_> = (0..THREADS)
+        .map(|thread| {
+            let log = Arc::clone(&log);
+            thread::spawn(move || {
+                for count in 0..EACH {
+                    log.append_with(|line| writeln!(line, "{thread} {count} {}", "x".repeat(20)).unwrap());
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert!(log.flush(SOON));
+    assert_eq!(log.dropped(), 0);
+    assert_eq!(log.queued_bytes(), 0);
+
+    let mut next: HashMap<usize, usize> = HashMap::new();
+    let text = fs::read_to_string(&path).unwrap();
+    for line in text.lines() {
+        let parts: Vec<&str> = line.split(' ').collect();
+        let (thread, count): (usize, usize) = (parts[0].parse().unwrap(), parts[1].parse().unwrap());
+        assert_eq!(parts[2], "x".repeat(20));
+        let expected = next.entry(thread).or_default();
+        assert_eq!(count, *expected);
+        *expected += 1;
+    }
+    assert_eq!(text.lines().count(), THREADS * EACH);
+}
+
+#[test]
+fn dropping_the_log_writes_what_is_queued() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.log");
+    fs::write(&path, "before\n").unwrap();
+    let log = AccessLog::start(config(&path), clock()).unwrap();
+    log.append(b"one\n");
+    log.append(b"two\n");
+    drop(log);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "before\none\ntwo\n");
+}
+
+#[test]
+fn the_interval_writes_without_being_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.log");
+    let flush_interval = Duration::from_millis(1);
+    let log = AccessLog::start(AccessLogConfig { flush_interval, ..config(&path) }, clock()).unwrap();
+    log.append(b"one\n");
+    while fs::read(&path).unwrap() != b"one\n" {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_half_full_queue_is_written_before_the_interval_ends() {
+    let sink = Limited::default();
+    sink.allow(usize::MAX);
+    let log = with_output(sink.clone());
+    let line = [b'x'; 1023].iter().chain(b"\n").copied().collect::<Vec<u8>>();
+    for _ in 0..AccessLogConfig::QUEUE_BYTES_MIN / 1024 {
+        log.append(&line);
+        if log.queued_bytes() == 0 {
+            break;
+        }
+    }
+    while sink.written().is_empty() {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn rotation_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, old) = (folder.path().join("access.log"), folder.path().join("access.log.1"));
+    let log = AccessLog::start(config(&path), clock()).unwrap();
+    log.append(b"one\n");
+    fs::rename(&path, &old).unwrap();
+    log.reopen();
+    assert!(log.flush(SOON));
+    log.append(b"two\n");
+    assert!(log.flush(SOON));
+    assert_eq!(fs::read_to_string(&old).unwrap(), "one\n");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "two\n");
+}
+
+#[test]
+fn a_failed_reopening_keeps_the_old_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (inner, moved) = (folder.path().join("logs"), folder.path().join("moved"));
+    fs::create_dir(&inner).unwrap();
+    let log = AccessLog::start(config(&inner.join("access.log")), clock()).unwrap();
+    fs::rename(&inner, &moved).unwrap();
+    log.reopen();
+    log.append(b"one\n");
+    assert!(log.flush(SOON));
+    assert_eq!(log.write_errors(), 1);
+    log.append(b"two\n");
+    assert!(log.flush(SOON));
+    assert_eq!(fs::read_to_string(moved.join("access.log")).unwrap(), "one\ntwo\n");
+}
+
+#[test]
+fn a_full_disk_costs_lines_and_the_next_begins_afresh() {
+    let sink = Limited::default();
+    let log = with_output(sink.clone());
+    sink.allow(6);
+    log.append(b"one\ntwo\nthree\n");
+    assert!(log.flush(SOON));
+    assert_eq!((log.dropped(), log.write_errors()), (2, 1));
+    log.append(b"four\n");
+    assert!(log.flush(SOON));
+    assert_eq!((log.dropped(), log.write_errors()), (3, 2));
+    sink.allow(usize::MAX);
+    log.append(b"five\n");
+    assert!(log.flush(SOON));
+    assert_eq!((log.dropped(), log.write_errors()), (3, 2));
+    assert_eq!(sink.written(), "one\ntw\nfive\n");
+}
+
+#[test]
+fn a_sink_that_is_stuck_costs_lines_and_blocks_nobody() {
+    let (entered, has_entered) = mpsc::channel();
+    let (let_go, leave) = mpsc::channel();
+    let log = with_output(Stuck { entered, leave });
+    log.append(b"first\n");
+    assert!(!log.flush(Duration::from_millis(1)));
+    has_entered.recv().unwrap();
+
+    let line = [b'x'; 1023].iter().chain(b"\n").copied().collect::<Vec<u8>>();
+    let room = log.shared.shards.len() * (log.shared.shard_bytes / line.len());
+    for _ in 0..room + 10 {
+        log.append(&line);
+    }
+    assert_eq!(log.dropped(), 10);
+    assert!(log.queued_bytes() <= AccessLogConfig::QUEUE_BYTES_MIN);
+
+    drop(let_go);
+    assert!(log.flush(SOON));
+    log.append(b"last\n");
+    assert!(log.flush(SOON));
+    assert_eq!(log.dropped(), 10);
+}
+
+#[test]
+fn a_line_longer_than_the_queue_is_dropped() {
+    let sink = Limited::default();
+    sink.allow(usize::MAX);
+    let log = with_output(sink.clone());
+    log.append(&[b'x'; AccessLogConfig::QUEUE_BYTES_MIN]);
+    log.append(b"short\n");
+    assert!(log.flush(SOON));
+    assert_eq!((log.dropped(), sink.written().as_str()), (1, "short\n"));
+}
+
+#[test]
+fn a_line_that_logs_while_it_is_made_does_not_disturb_itself() {
+    let sink = Limited::default();
+    sink.allow(usize::MAX);
+    let log = with_output(sink.clone());
+    log.append_with(|outer| {
+        outer.extend_from_slice(b"outer");
+        log.append_with(|inner| inner.extend_from_slice(b"inner\n"));
+        outer.push(b'\n');
+    });
+    assert!(log.flush(SOON));
+    assert_eq!(sink.written(), "inner\nouter\n");
+}
+
+#[test]
+fn what_can_not_work_does_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("missing").join("access.log");
+    assert_eq!(AccessLog::start(config(&path), clock()).err().unwrap().kind(), io::ErrorKind::NotFound);
+    let path = folder.path().join("access.log");
+    let small = AccessLogConfig { queue_bytes_max: 1024, ..config(&path) };
+    assert_eq!(AccessLog::start(small, clock()).err().unwrap().kind(), io::ErrorKind::InvalidInput);
+}
+
+#[test]
+fn the_file_is_not_for_everyone() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.log");
+    let _log = AccessLog::start(config(&path), clock()).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o007, 0);
+}

@@ -1,0 +1,331 @@
+use std::collections::{HashMap, HashSet};
+use std::thread;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+
+static REQUESTS: CounterDef<2> =
+    CounterDef::new("cardea_requests_total", "Requests,\nby \\ route.", ["route", "method"]).sharded();
+static RELOADS: CounterDef<0> = CounterDef::new("cardea_reloads_total", "Reloads.", []);
+static ACTIVE: GaugeDef<0> = GaugeDef::new("http_server_active_requests", "Active requests.", []);
+static EPOCH: GaugeDef<1> = GaugeDef::new("cardea_epoch", "Epoch.", ["issuer"]);
+static DURATION: HistogramDef<2> = HistogramDef::new(
+    "http_server_request_duration_seconds",
+    "Time of requests.",
+    ["http_route", "http_response_status_class"],
+    LATENCY_BOUNDS,
+);
+static SMALL: HistogramDef<0> = HistogramDef::new(
+    "cardea_small_seconds",
+    "Small.",
+    [],
+    &[Duration::from_millis(1), Duration::from_millis(2_500), Duration::from_secs(10)],
+);
+static CODES: CounterDef<1> =
+    CounterDef::new("cardea_http_responses_total", "Responses.", ["http_response_status_code"]);
+
+fn render(registry: &Registry) -> String {
+    let mut out = String::new();
+    registry.render(&mut out);
+    out
+}
+
+/// A sample: its name, its labels in order, its value.
+type Sample = (String, Vec<(String, String)>, f64);
+
+/// A strict reader of the format, which panics at anything that it does not know.
+fn parse(text: &str) -> Vec<Sample> {
+    assert!(text.is_empty() || text.ends_with('\n'));
+    let mut samples: Vec<Sample> = Vec::new();
+    let mut metrics = HashSet::new();
+    let mut current = (String::new(), String::new());
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            let (name, help) = rest.split_once(' ').unwrap();
+            assert!(!help.is_empty());
+            assert!(metrics.insert(name.to_owned()), "{name} comes twice");
+            let kind = lines.next().unwrap().strip_prefix(&format!("# TYPE {name} ")).unwrap();
+            assert!(["counter", "gauge", "histogram"].contains(&kind));
+            assert_eq!(kind == "counter", name.ends_with("_total"));
+            current = (name.to_owned(), kind.to_owned());
+            continue;
+        }
+        let sample = parse_sample(line);
+        let suffix = sample.0.strip_prefix(&current.0).unwrap();
+        let suffixes: &[&str] = if current.1 == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
+        assert!(suffixes.contains(&suffix), "{line} under {}", current.0);
+        assert!(!samples.iter().any(|other| (&other.0, &other.1) == (&sample.0, &sample.1)), "{line} twice");
+        samples.push(sample);
+    }
+    check_histograms(&samples);
+    samples
+}
+
+fn parse_sample(line: &str) -> Sample {
+    let end = line.find(['{', ' ']).unwrap();
+    let name = &line[..end];
+    assert!(name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b':'));
+    let mut labels = Vec::new();
+    let mut rest = &line[end..];
+    if let Some(mut inner) = rest.strip_prefix('{') {
+        loop {
+            let (label, tail) = inner.split_once("=\"").unwrap();
+            assert!(label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'));
+            let mut value = String::new();
+            let mut letters = tail.char_indices();
+            let end = loop {
+                match letters.next().unwrap() {
+                    (end, '"') => break end,
+                    (_, '\\') => value.push(match letters.next().unwrap().1 {
+                        '\\' => '\\',
+                        '"' => '"',
+                        'n' => '\n',
+                        other => panic!("\\{other}"),
+                    }),
+                    (_, letter) => value.push(letter),
+                }
+            };
+            labels.push((label.to_owned(), value));
+            inner = &tail[end + 1..];
+            if let Some(tail) = inner.strip_prefix('}') {
+                rest = tail;
+                break;
+            }
+            inner = inner.strip_prefix(',').unwrap();
+        }
+    }
+    let value = rest.strip_prefix(' ').unwrap();
+    assert!(!value.contains(' '));
+    (name.to_owned(), labels, value.parse().unwrap())
+}
+
+/// Buckets grow, the last is `+Inf` and equals the count.
+fn check_histograms(samples: &[Sample]) {
+    let mut last: HashMap<(String, Vec<(String, String)>), (f64, f64)> = HashMap::new();
+    for (name, labels, value) in samples {
+        if let Some(base) = name.strip_suffix("_bucket") {
+            let mut labels = labels.clone();
+            let (le, bound) = labels.pop().unwrap();
+            assert_eq!(le, "le");
+            let bound: f64 = bound.parse().unwrap();
+            let before = last.insert((base.to_owned(), labels), (bound, *value));
+            assert!(before.is_none_or(|before| before.0 < bound && before.1 <= *value));
+        }
+    }
+    for ((base, labels), (bound, value)) in last {
+        assert_eq!(bound, f64::INFINITY);
+        let count = samples.iter().find(|sample| sample.0 == format!("{base}_count") && sample.1 == labels);
+        assert_eq!(count.unwrap().2, value);
+        assert!(samples.iter().any(|sample| sample.0 == format!("{base}_sum") && sample.1 == labels));
+    }
+}
+
+fn value(samples: &[Sample], name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+    let same = |sample: &&Sample| {
+        sample.0 == name
+            && sample.1.iter().map(|(name, value)| (name.as_str(), value.as_str())).eq(labels.iter().copied())
+    };
+    samples.iter().find(same).map(|sample| sample.2)
+}
+
+#[test]
+fn the_text_is_as_the_format_wants_it() {
+    let registry = Registry::new();
+    registry.counter(&REQUESTS, ["a\"\\\n", "GET"]).add(3);
+    registry.counter(&RELOADS, []).increment();
+    registry.gauge(&EPOCH, ["https://a"]).set(-7);
+    let small = registry.histogram(&SMALL, []);
+    small.observe(Duration::from_millis(1));
+    small.observe(Duration::from_millis(2));
+    small.observe(Duration::from_secs(11));
+    assert_eq!(
+        render(&registry),
+        "# HELP cardea_epoch Epoch.\n\
+         # TYPE cardea_epoch gauge\n\
+         cardea_epoch{issuer=\"https://a\"} -7\n\
+         # HELP cardea_reloads_total Reloads.\n\
+         # TYPE cardea_reloads_total counter\n\
+         cardea_reloads_total 1\n\
+         # HELP cardea_requests_total Requests,\\nby \\\\ route.\n\
+         # TYPE cardea_requests_total counter\n\
+         cardea_requests_total{route=\"a\\\"\\\\\\n\",method=\"GET\"} 3\n\
+         # HELP cardea_small_seconds Small.\n\
+         # TYPE cardea_small_seconds histogram\n\
+         cardea_small_seconds_bucket{le=\"0.001\"} 1\n\
+         cardea_small_seconds_bucket{le=\"2.5\"} 2\n\
+         cardea_small_seconds_bucket{le=\"10\"} 2\n\
+         cardea_small_seconds_bucket{le=\"+Inf\"} 3\n\
+         cardea_small_seconds_sum 11.003\n\
+         cardea_small_seconds_count 3\n"
+    );
+    parse(&render(&registry));
+}
+
+#[test]
+fn an_empty_registry_is_an_empty_text() {
+    assert_eq!(render(&Registry::new()), "");
+}
+
+#[test]
+fn the_same_labels_give_the_same_series() {
+    let registry = Registry::new();
+    registry.counter(&REQUESTS, ["a", "GET"]).increment();
+    registry.counter(&REQUESTS, ["b", "GET"]).increment();
+    let again = registry.counter(&REQUESTS, ["a", "GET"]);
+    again.increment();
+    assert_eq!(again.value(), 2);
+    let samples = parse(&render(&registry));
+    assert_eq!(samples.len(), 2);
+    assert_eq!(value(&samples, "cardea_requests_total", &[("route", "a"), ("method", "GET")]), Some(2.0));
+}
+
+#[test]
+fn threads_lose_no_counts() {
+    const THREADS: usize = 4;
+    const EACH: u64 = 10_000;
+    let registry = Registry::new();
+    let counter = registry.counter(&REQUESTS, ["a", "GET"]);
+    let active = registry.up_down(&ACTIVE, []);
+    let histogram = registry.histogram(&SMALL, []);
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for _ in 0..EACH {
+                    let _active = active.enter();
+                    counter.increment();
+                    histogram.observe(Duration::from_nanos(1));
+                }
+                // What one thread counts up another may count down.
+                active.increment();
+            });
+        }
+    });
+    assert_eq!(active.value(), THREADS as i64);
+    (0..THREADS).for_each(|_| active.decrement());
+    assert_eq!((counter.value(), active.value()), (THREADS as u64 * EACH, 0));
+    assert_eq!(histogram.count(), THREADS as u64 * EACH);
+    let samples = parse(&render(&registry));
+    assert_eq!(value(&samples, "http_server_active_requests", &[]), Some(0.0));
+    assert_eq!(value(&samples, "cardea_small_seconds_sum", &[]), Some(0.000_04));
+}
+
+#[test]
+fn bounds_are_inclusive() {
+    let registry = Registry::new();
+    let histogram = registry.histogram(&DURATION, ["/", "2xx"]);
+    for bound in LATENCY_BOUNDS {
+        histogram.observe(*bound);
+        histogram.observe(*bound + Duration::from_nanos(1));
+    }
+    let samples = parse(&render(&registry));
+    for (index, bound) in LATENCY_BOUNDS.iter().enumerate() {
+        let bound = bound.as_secs_f64().to_string();
+        let labels = [("http_route", "/"), ("http_response_status_class", "2xx"), ("le", bound.as_str())];
+        let count = value(&samples, "http_server_request_duration_seconds_bucket", &labels);
+        assert_eq!(count, Some(2.0 * index as f64 + 1.0), "{bound}");
+    }
+}
+
+#[test]
+fn series_are_bounded() {
+    let registry = Registry::new();
+    for index in 0..SERIES_MAX + 10 {
+        registry.gauge(&EPOCH, [&index.to_string()]).set(1);
+    }
+    let overflow = registry.gauge(&EPOCH, ["one more"]);
+    overflow.set(5);
+    let text = render(&registry);
+    assert_eq!(text.lines().filter(|line| !line.starts_with('#')).count(), SERIES_MAX + 1);
+    assert!(text.contains("cardea_epoch{issuer=\"_other\"} 5\n"));
+}
+
+#[test]
+fn what_nobody_holds_is_forgotten_when_asked() {
+    let registry = Registry::new();
+    let kept = registry.counter(&REQUESTS, ["kept", "GET"]);
+    registry.counter(&REQUESTS, ["gone", "GET"]).increment();
+    registry.counter(&RELOADS, []).increment();
+    assert_eq!(parse(&render(&registry)).len(), 3);
+    registry.prune();
+    kept.increment();
+    let samples = parse(&render(&registry));
+    assert_eq!(samples.len(), 1);
+    assert_eq!(value(&samples, "cardea_requests_total", &[("route", "kept"), ("method", "GET")]), Some(1.0));
+}
+
+#[test]
+fn collectors_are_read_when_asked() {
+    let registry = Registry::new();
+    let gauge = registry.gauge(&EPOCH, ["x"]);
+    registry.collect_gauge(&ACTIVE, move |samples| samples.push(&["surplus"], gauge.value() as f64 / 2.0));
+    registry.collect_counter(&CODES, |samples| {
+        for code in ["200", "404"] {
+            samples.push(&[code], 1e18);
+        }
+    });
+    registry.gauge(&EPOCH, ["x"]).set(5);
+    let samples = parse(&render(&registry));
+    assert_eq!(value(&samples, "http_server_active_requests", &[]), Some(2.5));
+    let labels = [("http_response_status_code", "404")];
+    assert_eq!(value(&samples, "cardea_http_responses_total", &labels), Some(1e18));
+
+    // A later one takes the place; one without values shows nothing.
+    registry.collect_gauge(&ACTIVE, |_| {});
+    assert!(!render(&registry).contains("http_server_active_requests"));
+    let mut special = String::new();
+    for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.1, 1e21] {
+        text::sample(&mut special, "x", "", number);
+    }
+    assert_eq!(special, "x NaN\nx +Inf\nx -Inf\nx 0.1\nx 1000000000000000000000\n");
+}
+
+#[test]
+fn a_second_metric_of_the_same_name_harms_nothing() {
+    static OTHER: GaugeDef<1> = GaugeDef::new("cardea_epoch", "Other.", ["other"]);
+    let registry = Registry::new();
+    registry.gauge(&EPOCH, ["a"]).set(1);
+    let hidden = registry.gauge(&OTHER, ["a"]);
+    hidden.set(2);
+    registry.collect_gauge(&EPOCH, |samples| samples.push(&["b"], 3.0));
+    assert_eq!(hidden.value(), 2);
+    let samples = parse(&render(&registry));
+    assert_eq!(samples.len(), 1);
+    assert_eq!(value(&samples, "cardea_epoch", &[("issuer", "a")]), Some(1.0));
+}
+
+#[test]
+fn instruments_have_a_series_for_what_happened() {
+    let registry = Registry::new();
+    let route = StatusClasses::new(&DURATION, "/api");
+    let codes = StatusCodes::new(&CODES);
+    for status in [200, 204, 503, 100, 599, 99, 600, 0, u16::MAX] {
+        route.observe(&registry, status, Duration::from_millis(1));
+        codes.increment(&registry, status);
+    }
+    let samples = parse(&render(&registry));
+    let count = |class| {
+        let labels = [("http_route", "/api"), ("http_response_status_class", class)];
+        value(&samples, "http_server_request_duration_seconds_count", &labels)
+    };
+    let counts = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"].map(count);
+    assert_eq!(counts, [Some(4.0), Some(1.0), Some(2.0), None, None, Some(2.0)]);
+    let code = |code| value(&samples, "cardea_http_responses_total", &[("http_response_status_code", code)]);
+    assert_eq!(
+        [code("200"), code("599"), code("none"), code("404")],
+        [Some(1.0), Some(1.0), Some(4.0), None]
+    );
+}
+
+proptest! {
+    #[test]
+    fn label_values_come_back_whatever_they_are(route in any::<String>(), method in "[\"\\\\\n,={} a]{0,8}") {
+        let registry = Registry::new();
+        registry.counter(&REQUESTS, [&route, &method]).increment();
+        let samples = parse(&render(&registry));
+        prop_assert_eq!(&samples[0].1[0].1, &route);
+        prop_assert_eq!(&samples[0].1[1].1, &method);
+    }
+}

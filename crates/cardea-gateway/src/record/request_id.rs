@@ -1,0 +1,94 @@
+//! Identifiers of requests: made here, or taken over from a trusted peer.
+//!
+//! The form is that of a ULID in lower case: 48 bits of Unix milliseconds and 80 others, as 26 letters of
+//! Crockford's base 32. They sort by time and hold no letter that is mistaken for another.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+
+use cardea_clock::Wall;
+
+#[cfg(test)]
+mod tests;
+
+/// The most bytes of an identifier that a peer sends.
+pub const INCOMING_LENGTH_MAX: usize = 64;
+
+/// The identifier of one request.
+///
+/// It does not repeat, not between threads, processes and machines either, but is no secret: knowing one must
+/// not give anyone anything.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(u128);
+
+impl RequestId {
+    /// The bytes of its text.
+    pub const LENGTH: usize = 26;
+
+    /// A new identifier. `now` may be coarse: it says when, uniqueness does not depend on it.
+    ///
+    /// Each thread counts, and a keyed hash (SipHash, under a key that the standard library draws for each
+    /// thread) makes 64 bits of the count; the count's own low 16 bits keep those of one thread apart even
+    /// where the hash does not.
+    #[must_use]
+    pub fn generate(now: Wall) -> Self {
+        thread_local! {
+            static SOURCE: RefCell<Source> = RefCell::new(Source { key: RandomState::new(), count: 0 });
+        }
+        // Before 1970 is 0; 48 bits reach to the year 10889.
+        let millis = u128::try_from(now.unix_millis()).unwrap_or(0) & ((1 << 48) - 1);
+        let rest = SOURCE.with_borrow_mut(Source::next);
+        Self(millis << 80 | rest)
+    }
+
+    /// Its text: 26 of `0123456789abcdefghjkmnpqrstvwxyz`.
+    #[must_use]
+    pub fn to_ascii(self) -> [u8; Self::LENGTH] {
+        const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+        let mut text = [0; Self::LENGTH];
+        let mut bits = self.0;
+        for letter in text.iter_mut().rev() {
+            *letter = ALPHABET[(bits & 31) as usize];
+            bits >>= 5;
+        }
+        text
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_ascii().iter().try_for_each(|letter| fmt::Write::write_char(f, char::from(*letter)))
+    }
+}
+
+impl fmt::Debug for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+struct Source {
+    key: RandomState,
+    count: u64,
+}
+
+impl Source {
+    /// 80 bits: 64 hashed, 16 counted. The counted ones stand last, where they do not disturb the order.
+    fn next(&mut self) -> u128 {
+        self.count = self.count.wrapping_add(1);
+        let hashed = self.key.hash_one(self.count);
+        u128::from(hashed) << 16 | u128::from(self.count as u16)
+    }
+}
+
+/// The value of a peer's `X-Request-Id`, if it is fit to be passed on and logged: 1 to 64 of `[A-Za-z0-9._-]`.
+/// Whether the peer is one whose identifiers are taken over is for the caller to know.
+#[must_use]
+pub fn validate_incoming(value: &[u8]) -> Option<&str> {
+    let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
+    if value.is_empty() || value.len() > INCOMING_LENGTH_MAX || !value.iter().all(allowed) {
+        return None;
+    }
+    std::str::from_utf8(value).ok()
+}
