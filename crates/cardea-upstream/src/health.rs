@@ -161,6 +161,24 @@ mod tests {
     }
 
     #[test]
+    fn of_many_threads_one_gets_the_trial() {
+        for round in 0..50 {
+            let health = Health::new();
+            health.failed(at(round));
+            let start = std::sync::Barrier::new(4);
+            let claims = std::thread::scope(|scope| {
+                let claim = || {
+                    start.wait();
+                    health.claim(at(round + 1000))
+                };
+                let threads: Vec<_> = (0..4).map(|_| scope.spawn(claim)).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).filter(|got| *got).count()
+            });
+            assert_eq!(claims, 1);
+        }
+    }
+
+    #[test]
     fn a_trial_that_never_ends_is_followed_by_another() {
         let health = Health::new();
         health.failed(at(0));

@@ -28,6 +28,7 @@ pub struct ServiceState<C> {
     slots: Vec<Slot<C>>,
     /// In the order in which they first appear in the configuration.
     regions: Vec<Region>,
+    retries: Arc<RetryBudget>,
     shared: Arc<Shared>,
 }
 
@@ -48,10 +49,9 @@ struct Region {
     sums: Vec<u64>,
 }
 
-/// What survives a reload beside the endpoints.
-#[derive(Debug)]
+/// What survives every reload beside the endpoints.
+#[derive(Debug, Default)]
 struct Shared {
-    retries: RetryBudget,
     /// Draws made: with a hash over it, the source of randomness.
     draws: AtomicU64,
     retried: AtomicU64,
@@ -161,18 +161,18 @@ impl<C> ServiceState<C> {
             }
             slots.push(Slot { endpoint, region, weight: wanted.weight });
         }
-        let shared = match previous {
-            Some(previous) if *previous.shared.retries.config() == config.retry => {
-                Arc::clone(&previous.shared)
-            }
-            _ => Arc::new(Shared::new(RetryBudget::new(config.retry))),
+        let retries = match previous {
+            Some(previous) if *previous.retries.config() == config.retry => Arc::clone(&previous.retries),
+            _ => Arc::new(RetryBudget::new(config.retry)),
         };
+        let shared = previous.map(|previous| Arc::clone(&previous.shared)).unwrap_or_default();
         Ok(Arc::new(Self {
             name: config.name.clone(),
             pool: config.pool,
             connection_key: config.connection_key.clone(),
             slots,
             regions,
+            retries,
             shared,
         }))
     }
@@ -212,12 +212,12 @@ impl<C> ServiceState<C> {
 
     /// Counts a request for the retry budget: once per request, not per attempt.
     pub fn begin(&self) {
-        self.shared.retries.request();
+        self.retries.request();
     }
 
     /// Whether the budget allows one more attempt for a request; takes from it if so.
     pub fn retry(&self, now: Mono) -> bool {
-        let allowed = self.shared.retries.try_retry(now);
+        let allowed = self.retries.try_retry(now);
         let counter = if allowed { &self.shared.retried } else { &self.shared.retries_refused };
         counter.fetch_add(1, Ordering::Relaxed);
         allowed
@@ -344,7 +344,7 @@ impl<C> ServiceState<C> {
             panics: self.shared.panics.load(Ordering::Relaxed),
             retries: self.shared.retried.load(Ordering::Relaxed),
             retries_refused: self.shared.retries_refused.load(Ordering::Relaxed),
-            retry_balance: self.shared.retries.balance(),
+            retry_balance: self.retries.balance(),
         }
     }
 }
@@ -363,16 +363,6 @@ impl Region {
 }
 
 impl Shared {
-    fn new(retries: RetryBudget) -> Self {
-        Self {
-            retries,
-            draws: AtomicU64::new(0),
-            retried: AtomicU64::new(0),
-            retries_refused: AtomicU64::new(0),
-            panics: AtomicU64::new(0),
-        }
-    }
-
     /// SplitMix64 over a counter: well spread, cheap, shared by all threads. It need not be unpredictable.
     fn random(&self) -> u64 {
         let count = self.draws.fetch_add(1, Ordering::Relaxed).wrapping_add(1);

@@ -214,7 +214,9 @@ fn a_new_retry_configuration_starts_a_new_budget() {
     let stats = same.stats();
     assert_eq!((stats.retries, stats.retries_refused, stats.retry_balance), (1, 2, 0));
     let new = ServiceConfig { retry: RetryConfig::default(), ..wanted };
-    assert!(State::reconcile(&new, Some(&old)).unwrap().retry(at(0)));
+    let new = State::reconcile(&new, Some(&old)).unwrap();
+    assert!(new.retry(at(0)));
+    assert_eq!(new.stats().retries, 2, "what was counted stays");
 }
 
 #[test]
