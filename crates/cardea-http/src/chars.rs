@@ -1,0 +1,105 @@
+//! Byte classes of the grammars, as one table: a test costs one load.
+
+/// `tchar` (RFC 9110 §5.6.2).
+pub(crate) const TOKEN: u8 = 1;
+/// `unreserved` (RFC 3986 §2.3).
+pub(crate) const UNRESERVED: u8 = 2;
+/// What may stand in a path as it is, `/` and `%` not counted: `pchar` (RFC 3986 §3.3), and `[`, `]`, `|`, `\`,
+/// which the URL standard of browsers leaves unescaped there.
+pub(crate) const PATH: u8 = 4;
+/// What may stand in a query as it is, `%` not counted: `pchar`, `/`, `?` (RFC 3986 §3.4), and
+/// `[ ] { } | \ ^` and the back-quote, which browsers leave unescaped there.
+pub(crate) const QUERY: u8 = 8;
+/// What may stand in a host name: letters, digits, `-`, `.` and `_`.
+pub(crate) const HOST: u8 = 16;
+/// Path bytes after which the quick test for an already normal path gives up.
+pub(crate) const PATH_SPECIAL: u8 = 32;
+
+static CLASSES: [u8; 256] = classes();
+
+/// All classes of `byte`.
+pub(crate) fn class_of(byte: u8) -> u8 {
+    CLASSES.get(usize::from(byte)).copied().unwrap_or(0)
+}
+
+/// Whether `byte` is in (one of) the classes `class`.
+pub(crate) fn is(byte: u8, class: u8) -> bool {
+    class_of(byte) & class != 0
+}
+
+/// Whether `bytes` is a `token` (RFC 9110 §5.6.2): not empty, and `tchar` throughout.
+pub(crate) fn is_token(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.iter().all(|&byte| is(byte, TOKEN))
+}
+
+/// Whether `bytes` may be a field value once white space around it is gone (RFC 9110 §5.5): no control byte but
+/// HTAB. 0x80–0xFF are allowed (`obs-text`).
+pub(crate) fn is_field_value(bytes: &[u8]) -> bool {
+    // No early return: a loop without branches becomes vector instructions.
+    !bytes.iter().fold(false, |bad, &byte| bad | ((byte < 0x20) & (byte != b'\t')) | (byte == 0x7F))
+}
+
+/// `bytes` without the optional white space (SP, HTAB) around it.
+pub(crate) fn trim_ows(mut bytes: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = bytes {
+        bytes = rest;
+    }
+    while let [rest @ .., b' ' | b'\t'] = bytes {
+        bytes = rest;
+    }
+    bytes
+}
+
+/// The members of a comma-separated list (RFC 9110 §5.6.1), trimmed; empty ones are skipped.
+pub(crate) fn list_members(value: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+    value.split(|&byte| byte == b',').map(trim_ows).filter(|member| !member.is_empty())
+}
+
+/// The value of a hexadecimal digit.
+pub(crate) fn hex_value(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
+    }
+}
+
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler: an index out of range does not build"
+)]
+const fn classes() -> [u8; 256] {
+    let mut table = [0u8; 256];
+    add(&mut table, b"!#$%&'*+-.^_`|~", TOKEN);
+    add(&mut table, b"-._~", UNRESERVED | PATH | QUERY);
+    add(&mut table, b"!$&'()*+,;=:@", PATH | QUERY);
+    add(&mut table, b"[]|\\", PATH | QUERY);
+    add(&mut table, b"/?{}^`", QUERY);
+    add(&mut table, b"-._", HOST);
+    add(&mut table, b"\\;", PATH_SPECIAL);
+    let mut byte = 0;
+    while byte < 256 {
+        if (byte as u8).is_ascii_alphanumeric() {
+            table[byte] |= TOKEN | UNRESERVED | PATH | QUERY | HOST;
+        }
+        // What is not allowed at all is for the careful path to refuse.
+        if table[byte] & PATH == 0 && byte != b'/' as usize {
+            table[byte] |= PATH_SPECIAL;
+        }
+        byte += 1;
+    }
+    table
+}
+
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler: an index out of range does not build"
+)]
+const fn add(table: &mut [u8; 256], bytes: &[u8], class: u8) {
+    let mut at = 0;
+    while at < bytes.len() {
+        table[bytes[at] as usize] |= class;
+        at += 1;
+    }
+}

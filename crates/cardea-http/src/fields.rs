@@ -1,0 +1,400 @@
+//! Field lines: one arena of bytes, one table, and a set of the known names that are there.
+
+mod known;
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+
+pub use known::Known;
+
+use crate::chars::{is_field_value, is_token, trim_ows};
+
+/// The bit of the set that says: there is a name with `_` in it, which some origins read as `-`.
+const UNDERSCORE: u128 = 1 << 127;
+
+/// The field lines of a message, in the order of their arrival, names in the spelling of their arrival.
+///
+/// Every name is a token and every value is free of control bytes, whichever way it got in. Looking for a
+/// [`Known`] name that is absent costs one bit test. [`Fields::clear`] keeps the memory. At most
+/// [`Fields::BYTES_MAX`] bytes and [`Fields::LEN_MAX`] lines.
+#[derive(Clone, Default)]
+pub struct Fields {
+    arena: Vec<u8>,
+    entries: Vec<Entry>,
+    present: u128,
+}
+
+/// One field line.
+#[derive(Clone, Copy)]
+pub struct Field<'a> {
+    /// The id of the name, if it is one that we handle by id.
+    pub known: Option<Known>,
+    /// The name as received.
+    pub name: &'a [u8],
+    /// The value, without white space around it.
+    pub value: &'a [u8],
+}
+
+/// Offsets into the arena. An empty name stands for the usual spelling of a known one.
+#[derive(Clone, Copy)]
+struct Entry {
+    name_start: u32,
+    value_start: u32,
+    value_len: u32,
+    name_len: u16,
+    known: Option<Known>,
+}
+
+/// Why a field line is not taken in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FieldError {
+    /// The name is empty, no token (RFC 9110 §5.1), or longer than 65,535 bytes.
+    #[error("a field name is not a token")]
+    NameInvalid,
+    /// The value has a control byte other than HTAB (RFC 9110 §5.5).
+    #[error("a control byte in a field value")]
+    ValueInvalid,
+    /// More than [`Fields::BYTES_MAX`] bytes in all.
+    #[error("the fields are too large")]
+    TooLarge,
+    /// More than [`Fields::LEN_MAX`] lines.
+    #[error("too many fields")]
+    TooMany,
+}
+
+impl Fields {
+    /// The most bytes that are held, names and values together.
+    pub const BYTES_MAX: usize = 1 << 20;
+    /// The most field lines that are held.
+    pub const LEN_MAX: usize = 1024;
+
+    /// Appends a field line. White space around the value is dropped.
+    ///
+    /// # Errors
+    /// [`FieldError`] if the name or the value is not valid, or there is no room.
+    pub fn append(&mut self, name: &[u8], value: &[u8]) -> Result<(), FieldError> {
+        if !is_token(name) {
+            return Err(FieldError::NameInvalid);
+        }
+        let name_len = u16::try_from(name.len()).map_err(|_| FieldError::NameInvalid)?;
+        let value = checked(value)?;
+        self.make_room(name.len() + value.len())?;
+        let known = Known::of(name);
+        let name_start = self.offset();
+        self.arena.extend_from_slice(name);
+        self.push(known, name_start, name_len, value);
+        if known.is_none() && name.contains(&b'_') {
+            self.present |= UNDERSCORE;
+        }
+        Ok(())
+    }
+
+    /// Appends a field line under the usual spelling of its name.
+    ///
+    /// # Errors
+    /// [`FieldError`] if the value is not valid, or there is no room.
+    pub fn append_known(&mut self, known: Known, value: &[u8]) -> Result<(), FieldError> {
+        let value = checked(value)?;
+        self.make_room(value.len())?;
+        let name_start = self.offset();
+        self.push(Some(known), name_start, 0, value);
+        Ok(())
+    }
+
+    /// Removes all lines of this name and appends one. On an error nothing has changed.
+    ///
+    /// # Errors
+    /// [`FieldError`] if the value is not valid, or there is no room.
+    pub fn set_known(&mut self, known: Known, value: &[u8]) -> Result<(), FieldError> {
+        let value = checked(value)?;
+        if self.arena.len().saturating_add(value.len()) > Self::BYTES_MAX {
+            let replaced: usize = self.get_all(known).map(|old| known.as_str().len() + old.len()).sum();
+            let kept = self.byte_len().saturating_sub(replaced);
+            if kept + known.as_str().len() + value.len() > Self::BYTES_MAX {
+                return Err(FieldError::TooLarge);
+            }
+        }
+        if !self.contains(known) && self.entries.len() >= Self::LEN_MAX {
+            return Err(FieldError::TooMany);
+        }
+        self.remove(known);
+        self.append_known(known, value)
+    }
+
+    /// All lines, in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Field<'_>> + ExactSizeIterator {
+        self.entries.iter().map(|entry| entry.field(&self.arena))
+    }
+
+    /// The value of the first line of this name.
+    #[must_use]
+    pub fn get(&self, known: Known) -> Option<&[u8]> {
+        self.get_all(known).next()
+    }
+
+    /// The values of all lines of this name, in order.
+    pub fn get_all(&self, known: Known) -> impl DoubleEndedIterator<Item = &[u8]> {
+        let entries = if self.contains(known) { self.entries.as_slice() } else { &[] };
+        entries.iter().filter(move |entry| entry.known == Some(known)).map(|entry| entry.value(&self.arena))
+    }
+
+    /// The number of lines of this name.
+    #[must_use]
+    pub fn count(&self, known: Known) -> usize {
+        self.get_all(known).count()
+    }
+
+    /// Whether there is a line of this name.
+    #[must_use]
+    pub const fn contains(&self, known: Known) -> bool {
+        self.present & known.bit() != 0
+    }
+
+    /// The value of the first line of this name, in any case.
+    #[must_use]
+    pub fn get_by_name(&self, name: &[u8]) -> Option<&[u8]> {
+        self.get_all_by_name(name).next()
+    }
+
+    /// The values of all lines of this name, in any case.
+    pub fn get_all_by_name(&self, name: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+        let known = Known::of(name);
+        self.iter()
+            .filter(move |field| field.known == known && field.name.eq_ignore_ascii_case(name))
+            .map(|field| field.value)
+    }
+
+    /// Removes all lines of this name; returns how many there were.
+    pub fn remove(&mut self, known: Known) -> usize {
+        if !self.contains(known) {
+            return 0;
+        }
+        let before = self.entries.len();
+        self.entries.retain(|entry| entry.known != Some(known));
+        self.present &= !known.bit();
+        before - self.entries.len()
+    }
+
+    /// Removes all lines of this name, in any case; returns how many there were.
+    pub fn remove_by_name(&mut self, name: &[u8]) -> usize {
+        if let Some(known) = Known::of(name) {
+            return self.remove(known);
+        }
+        let before = self.entries.len();
+        self.retain(|field| field.known.is_some() || !field.name.eq_ignore_ascii_case(name));
+        before - self.entries.len()
+    }
+
+    /// Keeps the lines for which `keep` says so.
+    pub fn retain(&mut self, mut keep: impl FnMut(Field<'_>) -> bool) {
+        let Self { arena, entries, present } = self;
+        let underscore = *present & UNDERSCORE;
+        *present = underscore;
+        entries.retain(|entry| {
+            let kept = keep(entry.field(arena));
+            if let (true, Some(known)) = (kept, entry.known) {
+                *present |= known.bit();
+            }
+            kept
+        });
+    }
+
+    /// Removes everything and keeps the memory.
+    pub fn clear(&mut self) {
+        self.arena.clear();
+        self.entries.clear();
+        self.present = 0;
+    }
+
+    /// The number of lines.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are no lines.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The bytes of all names and values together.
+    #[must_use]
+    pub fn byte_len(&self) -> usize {
+        self.iter().map(|field| field.name.len() + field.value.len()).sum()
+    }
+
+    /// About the bytes that the lines take in a head.
+    pub(crate) fn wire_len(&self) -> usize {
+        self.arena.len() + self.entries.len() * 32
+    }
+
+    /// The known names that are there, as [`Known::bit`]s.
+    pub(crate) const fn known_set(&self) -> u128 {
+        self.present & !UNDERSCORE
+    }
+
+    /// Whether there may be a name with an underscore.
+    pub(crate) const fn may_have_underscore(&self) -> bool {
+        self.present & UNDERSCORE != 0
+    }
+
+    /// Takes the lines that `httparse` found in `block`, which were checked there, replacing all there are. The
+    /// block is copied in one go and the lines point into it.
+    pub(crate) fn adopt(&mut self, block: &[u8], lines: &[httparse::Header<'_>]) -> Result<(), FieldError> {
+        self.clear();
+        if block.len() > Self::BYTES_MAX {
+            return Err(FieldError::TooLarge);
+        }
+        if lines.len() > Self::LEN_MAX {
+            return Err(FieldError::TooMany);
+        }
+        self.arena.extend_from_slice(block);
+        self.entries.reserve(lines.len());
+        let base = block.as_ptr().addr();
+        let offset =
+            |slice: &[u8]| u32::try_from(slice.as_ptr().addr().wrapping_sub(base)).unwrap_or(u32::MAX);
+        for line in lines {
+            let name = line.name.as_bytes();
+            let name_len = u16::try_from(name.len()).map_err(|_| FieldError::NameInvalid)?;
+            if name_len == 0 {
+                return Err(FieldError::NameInvalid);
+            }
+            let value = trim_ows(line.value);
+            let known = Known::of(name);
+            match known {
+                Some(known) => self.present |= known.bit(),
+                None if name.contains(&b'_') => self.present |= UNDERSCORE,
+                None => {}
+            }
+            self.entries.push(Entry {
+                name_start: offset(name),
+                // An empty slice may point anywhere.
+                value_start: if value.is_empty() { 0 } else { offset(value) },
+                value_len: u32::try_from(value.len()).unwrap_or(0),
+                name_len,
+                known,
+            });
+        }
+        Ok(())
+    }
+
+    /// Where the next byte goes. [`Fields::make_room`] keeps it below [`Fields::BYTES_MAX`].
+    fn offset(&self) -> u32 {
+        u32::try_from(self.arena.len()).unwrap_or(u32::MAX)
+    }
+
+    fn push(&mut self, known: Option<Known>, name_start: u32, name_len: u16, value: &[u8]) {
+        let value_start = self.offset();
+        let value_len = u32::try_from(value.len()).unwrap_or(0);
+        self.arena.extend_from_slice(value);
+        self.entries.push(Entry { name_start, value_start, value_len, name_len, known });
+        self.present |= known.map_or(0, Known::bit);
+    }
+
+    /// Makes sure that one more line of `bytes` fits, giving up the bytes of removed lines if need be.
+    fn make_room(&mut self, bytes: usize) -> Result<(), FieldError> {
+        if self.entries.len() >= Self::LEN_MAX {
+            return Err(FieldError::TooMany);
+        }
+        if self.arena.len().saturating_add(bytes) <= Self::BYTES_MAX {
+            return Ok(());
+        }
+        if self.byte_len().saturating_add(bytes) > Self::BYTES_MAX {
+            return Err(FieldError::TooLarge);
+        }
+        let old = core::mem::take(self);
+        for field in old.iter() {
+            self.append(field.name, field.value)?;
+        }
+        Ok(())
+    }
+}
+
+impl Entry {
+    fn field<'a>(&self, arena: &'a [u8]) -> Field<'a> {
+        let name = match (self.name_len, self.known) {
+            (0, Some(known)) => known.as_str().as_bytes(),
+            _ => part(arena, self.name_start, u32::from(self.name_len)),
+        };
+        Field { known: self.known, name, value: self.value(arena) }
+    }
+
+    fn value<'a>(&self, arena: &'a [u8]) -> &'a [u8] {
+        part(arena, self.value_start, self.value_len)
+    }
+}
+
+/// Offsets always lie within the arena that they were made for; should they not, the part is empty.
+fn part(arena: &[u8], start: u32, len: u32) -> &[u8] {
+    let start = start as usize;
+    arena.get(start..start.saturating_add(len as usize)).unwrap_or_default()
+}
+
+/// The value without white space around it, if it is valid.
+fn checked(value: &[u8]) -> Result<&[u8], FieldError> {
+    let value = trim_ows(value);
+    if is_field_value(value) { Ok(value) } else { Err(FieldError::ValueInvalid) }
+}
+
+impl PartialEq for Fields {
+    /// The same lines in the same order, names and values byte by byte.
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len()
+            && self.iter().zip(other.iter()).all(|(one, two)| (one.name, one.value) == (two.name, two.value))
+    }
+}
+
+impl Eq for Fields {}
+
+impl fmt::Debug for Fields {
+    /// Credentials are redacted.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl fmt::Debug for Field<'_> {
+    /// Credentials are redacted.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let secret = matches!(
+            self.known,
+            Some(
+                Known::Authorization
+                    | Known::ProxyAuthorization
+                    | Known::Cookie
+                    | Known::SetCookie
+                    | Known::Dpop
+            )
+        );
+        let name = self.name.escape_ascii();
+        if secret {
+            write!(f, "{name}: [redacted]")
+        } else {
+            write!(f, "{name}: {}", self.value.escape_ascii())
+        }
+    }
+}
+
+impl FieldError {
+    /// A stable name of the reason, for answers and logs.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::NameInvalid => "field_name_invalid",
+            Self::ValueInvalid => "field_value_invalid",
+            Self::TooLarge => "head_too_large",
+            Self::TooMany => "too_many_fields",
+        }
+    }
+
+    /// The status to answer a request with.
+    #[must_use]
+    pub const fn status(&self) -> u16 {
+        match self {
+            Self::TooLarge | Self::TooMany => 431,
+            Self::NameInvalid | Self::ValueInvalid => 400,
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Fields behave as a list of lines, whatever is done to them.
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn names_and_values_follow_the_grammar() {
+    let mut fields = Fields::default();
+    for name in [&b""[..], b"a b", b"a:", b":path", b"a\x7F", b"caf\xE9", b"a\r\n", b"a\0"] {
+        assert_eq!(fields.append(name, b"x"), Err(FieldError::NameInvalid), "{name:?}");
+    }
+    for value in [&b"a\rb"[..], b"a\nb", b"a\0", b"\x01", b"\x7F", b"a\r\n b", b"\x0B"] {
+        assert_eq!(fields.append(b"a", value), Err(FieldError::ValueInvalid), "{value:?}");
+        assert_eq!(fields.set_known(Known::Host, value), Err(FieldError::ValueInvalid), "{value:?}");
+    }
+    assert!(fields.is_empty());
+    fields.append(b"A.!#$%&'*+^_`|~9", b" \t caf\xE9\tau\x80\xFF lait \t").unwrap();
+    assert_eq!(fields.get_by_name(b"a.!#$%&'*+^_`|~9"), Some(&b"caf\xE9\tau\x80\xFF lait"[..]));
+}
+
+#[test]
+fn set_replaces_all_lines_and_an_error_changes_nothing() {
+    let mut fields = Fields::default();
+    fields.append(b"HOST", b"one").unwrap();
+    fields.append(b"x", b"1").unwrap();
+    fields.append(b"host", b"two").unwrap();
+    assert_eq!(fields.get_all(Known::Host).collect::<Vec<_>>(), [b"one", b"two"]);
+    assert!(fields.set_known(Known::Host, b"bad\0").is_err());
+    assert_eq!(fields.count(Known::Host), 2);
+    fields.set_known(Known::Host, b"three").unwrap();
+    assert_eq!(fields.get_all(Known::Host).collect::<Vec<_>>(), [b"three"]);
+    assert_eq!(fields.remove(Known::Host), 1);
+    assert_eq!((fields.remove(Known::Host), fields.len(), fields.get(Known::Host)), (0, 1, None));
+}
+
+#[test]
+fn lines_and_bytes_are_bounded_and_removed_bytes_come_back() {
+    let mut fields = Fields::default();
+    for _ in 0..Fields::LEN_MAX {
+        fields.append(b"a", b"").unwrap();
+    }
+    assert_eq!(fields.append(b"a", b""), Err(FieldError::TooMany));
+
+    let half = vec![b'x'; Fields::BYTES_MAX / 2];
+    let mut fields = Fields::default();
+    fields.append(b"keep", b"me").unwrap();
+    for _ in 0..10 {
+        fields.set_known(Known::Cookie, &half).unwrap();
+    }
+    assert_eq!(fields.append(b"other", &half), Err(FieldError::TooLarge));
+    assert_eq!(fields.get_by_name(b"keep"), Some(&b"me"[..]));
+    assert_eq!(fields.get(Known::Cookie), Some(&half[..]));
+    assert!(fields.arena.len() <= Fields::BYTES_MAX);
+}
+
+#[derive(Debug, Clone)]
+enum Op {
+    Append(String, String),
+    Set(usize, String),
+    Remove(String),
+    Retain(u8),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let name = prop_oneof![
+        "[a-c]{1,2}",
+        Just("Host".to_owned()),
+        Just("hOST".to_owned()),
+        Just("x_a".to_owned()),
+        Just("Cookie".to_owned())
+    ];
+    prop_oneof![
+        4 => (name.clone(), "[ -~]{0,6}").prop_map(|(name, value)| Op::Append(name, value)),
+        1 => (0..Known::ALL.len(), "[!-~]{0,6}").prop_map(|(id, value)| Op::Set(id, value)),
+        1 => name.prop_map(Op::Remove),
+        1 => any::<u8>().prop_map(Op::Retain),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn fields_agree_with_a_plain_list(ops in prop::collection::vec(op(), 0..40)) {
+        let mut fields = Fields::default();
+        let mut list: Vec<(String, String)> = Vec::new();
+        for op in ops {
+            match op {
+                Op::Append(name, value) => {
+                    fields.append(name.as_bytes(), value.as_bytes()).unwrap();
+                    list.push((name, value.trim_matches(' ').to_owned()));
+                }
+                Op::Set(id, value) => {
+                    let known = Known::ALL[id];
+                    fields.set_known(known, value.as_bytes()).unwrap();
+                    list.retain(|(name, _)| !name.eq_ignore_ascii_case(known.as_str()));
+                    list.push((known.as_str().to_owned(), value));
+                }
+                Op::Remove(name) => {
+                    let before = list.len();
+                    list.retain(|(other, _)| !other.eq_ignore_ascii_case(&name));
+                    prop_assert_eq!(fields.remove_by_name(name.as_bytes()), before - list.len());
+                }
+                Op::Retain(byte) => {
+                    fields.retain(|field| !field.value.contains(&byte));
+                    list.retain(|(_, value)| !value.as_bytes().contains(&byte));
+                }
+            }
+            let lines: Vec<_> = fields.iter().map(|f| (f.name.to_vec(), f.value.to_vec())).collect();
+            let expected: Vec<_> = list.iter().map(|(n, v)| (n.clone().into_bytes(), v.clone().into_bytes())).collect();
+            prop_assert_eq!(lines, expected);
+            for &known in Known::ALL {
+                let count = list.iter().filter(|(name, _)| name.eq_ignore_ascii_case(known.as_str())).count();
+                prop_assert_eq!(fields.count(known), count);
+                prop_assert_eq!(fields.contains(known), count > 0);
+            }
+            if list.iter().any(|(name, _)| name.contains('_')) {
+                prop_assert!(fields.may_have_underscore());
+            }
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The corpus of every fuzz target, replayed.
+
+use std::fs;
+use std::path::Path;
+
+#[test]
+fn the_corpus_holds_every_property() {
+    let targets: [(&str, fn(&[u8])); 6] = [
+        ("request_head", super::request_head),
+        ("response_head", super::response_head),
+        ("chunked", super::chunked),
+        ("target", super::target),
+        ("normalize", super::normalize),
+        ("proxy_protocol", super::proxy_protocol),
+    ];
+    for (name, run) in targets {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
+        let mut count = 0;
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let data = fs::read(&path).unwrap();
+            // The file's name is in the output of a failure.
+            println!("{}", path.display());
+            run(&data);
+            count += 1;
+        }
+        assert!(count > 0, "no corpus in {}", folder.display());
+    }
+}

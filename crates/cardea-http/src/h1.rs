@@ -1,0 +1,16 @@
+//! The HTTP/1.1 codec (RFC 9112): heads, chunked bodies, and how long a body is.
+
+mod chunked;
+mod framing;
+mod request;
+mod response;
+mod scan;
+mod write;
+
+pub use chunked::{ChunkedDecoder, ChunkedError, ChunkedLimits, Step};
+pub(crate) use framing::has_connection_option;
+pub use framing::{Framing, request_framing, response_framing, wants_keep_alive};
+pub use request::RequestDecoder;
+pub use response::ResponseDecoder;
+pub use scan::HeadLimits;
+pub use write::{write_chunk_size, write_fields, write_last_chunk, write_request_head, write_response_head};

@@ -1,0 +1,260 @@
+//! Decoding chunked bodies (RFC 9112 §7.1) without touching the data.
+
+#[cfg(test)]
+mod tests;
+
+use super::scan::{FIELDS_CAP, HeadLimits, HeadScan, diagnose_fields};
+use crate::chars::hex_value;
+use crate::{Fields, HeadError};
+
+/// What a chunked body may have beside its data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChunkedLimits {
+    /// The bytes of all chunk extensions of a body together (RFC 9112 §7.1.1 asks for a limit). Default 4 KiB.
+    pub extension_bytes_max: usize,
+    /// The bytes of the trailer section with all its line ends. Default 8 KiB.
+    pub trailer_bytes_max: usize,
+    /// The number of trailer fields. Default 32, at most 256.
+    pub trailer_fields_max: usize,
+}
+
+impl Default for ChunkedLimits {
+    fn default() -> Self {
+        Self { extension_bytes_max: 4 * 1024, trailer_bytes_max: 8 * 1024, trailer_fields_max: 32 }
+    }
+}
+
+/// What to do with the beginning of the input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Drop this many bytes of framing.
+    Skip(usize),
+    /// This many bytes are data. They count as taken: the next input begins behind them.
+    Data(usize),
+    /// The input is used up.
+    NeedMore,
+    /// Drop this many bytes: the body is complete. What follows them is another message.
+    Done(usize),
+}
+
+/// Why a chunked body is refused. The connection is to be closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ChunkedError {
+    /// Not 1 to 16 hexadecimal digits, 2^63 or more, or not followed by `;` or CR LF.
+    #[error("a chunk size is malformed")]
+    SizeInvalid,
+    /// A control byte in an extension, or a CR or LF alone.
+    #[error("a chunk extension is malformed")]
+    ExtensionInvalid,
+    /// More bytes of extensions than the limit.
+    #[error("the chunk extensions are too large")]
+    ExtensionsTooLarge,
+    /// Data that is not followed by CR LF.
+    #[error("a chunk's data is not followed by CR LF")]
+    DataEndInvalid,
+    /// A malformed trailer field, or too many.
+    #[error("the trailer section: {0}")]
+    Trailer(HeadError),
+}
+
+impl ChunkedError {
+    /// A stable name of the reason, for answers and logs.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::SizeInvalid => "chunk_size_invalid",
+            Self::ExtensionInvalid => "chunk_extension_invalid",
+            Self::ExtensionsTooLarge => "chunk_extensions_too_large",
+            Self::DataEndInvalid => "chunk_data_end_invalid",
+            Self::Trailer(HeadError::TooLarge | HeadError::TooManyFields) => "trailers_too_large",
+            Self::Trailer(_) => "trailer_invalid",
+        }
+    }
+
+    /// The status to answer a request with.
+    #[must_use]
+    pub const fn status(&self) -> u16 {
+        match self {
+            Self::Trailer(error) => error.status(),
+            _ => 400,
+        }
+    }
+}
+
+/// Tells framing from data in a chunked body (RFC 9112 §7.1), wherever the input is cut.
+#[derive(Debug, Clone)]
+pub struct ChunkedDecoder {
+    limits: ChunkedLimits,
+    state: State,
+    extension_bytes: usize,
+    /// The trailer section as far as it has come, then the fields.
+    section: Vec<u8>,
+    scan: HeadScan,
+    trailers: Option<Fields>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// In a chunk size, of which this much has been read.
+    Size { size: u64, digits: u8 },
+    /// In the extensions after a chunk size.
+    Extension { size: u64 },
+    /// Behind the CR of a chunk size line.
+    SizeLf { size: u64 },
+    /// In the data, of which this much is left.
+    Data { left: u64 },
+    /// Behind the data.
+    DataCr,
+    /// Behind the CR behind the data.
+    DataLf,
+    /// Behind the last chunk.
+    Trailer,
+    /// Behind the body.
+    Done,
+}
+
+const SIZE: State = State::Size { size: 0, digits: 0 };
+
+impl ChunkedDecoder {
+    /// A decoder at the beginning of a body.
+    #[must_use]
+    pub fn new(limits: ChunkedLimits) -> Self {
+        let scan = HeadScan::default();
+        Self { limits, state: SIZE, extension_bytes: 0, section: Vec::new(), scan, trailers: None }
+    }
+
+    /// Says what to do with the beginning of `input`. Call it again with what follows the bytes that the step
+    /// names; after [`Step::NeedMore`], with new bytes.
+    ///
+    /// # Errors
+    /// [`ChunkedError`]: what came before is not to be taken for a whole body. Calling again after an error gives
+    /// no meaningful result.
+    pub fn step(&mut self, input: &[u8]) -> Result<Step, ChunkedError> {
+        if let State::Data { left } = self.state {
+            if input.is_empty() {
+                return Ok(Step::NeedMore);
+            }
+            let taken = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
+            let left = left - taken as u64;
+            self.state = if left == 0 { State::DataCr } else { State::Data { left } };
+            return Ok(Step::Data(taken));
+        }
+        let mut taken = 0;
+        for &byte in input {
+            if matches!(self.state, State::Data { .. } | State::Trailer | State::Done) {
+                break;
+            }
+            self.state = self.next(byte)?;
+            taken += 1;
+        }
+        match self.state {
+            State::Done => Ok(Step::Done(taken)),
+            State::Trailer => self.trailer_section(taken, input.get(taken..).unwrap_or_default()),
+            _ if taken == 0 => Ok(Step::NeedMore),
+            _ => Ok(Step::Skip(taken)),
+        }
+    }
+
+    /// The trailer fields, once the body is complete; `None` if it had none.
+    #[must_use]
+    pub const fn trailers(&self) -> Option<&Fields> {
+        self.trailers.as_ref()
+    }
+
+    /// The trailer fields for good, once the body is complete; `None` if it had none.
+    pub const fn take_trailers(&mut self) -> Option<Fields> {
+        self.trailers.take()
+    }
+
+    /// Whether the body is complete.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// The state behind one more byte of framing.
+    fn next(&mut self, byte: u8) -> Result<State, ChunkedError> {
+        match self.state {
+            State::Size { size, digits } => match (byte, hex_value(byte)) {
+                (_, Some(digit)) if digits < 16 && size < 1 << 59 => {
+                    Ok(State::Size { size: size << 4 | u64::from(digit), digits: digits + 1 })
+                }
+                (b'\r', _) if digits > 0 => Ok(State::SizeLf { size }),
+                (b';', _) if digits > 0 => self.extension(size),
+                _ => Err(ChunkedError::SizeInvalid),
+            },
+            State::Extension { size } => match byte {
+                b'\r' => Ok(State::SizeLf { size }),
+                b'\t' | 0x20..=0x7E | 0x80..=0xFF => self.extension(size),
+                _ => Err(ChunkedError::ExtensionInvalid),
+            },
+            State::SizeLf { size } => match (byte, size) {
+                (b'\n', 0) => Ok(State::Trailer),
+                (b'\n', left) => Ok(State::Data { left }),
+                _ => Err(ChunkedError::ExtensionInvalid),
+            },
+            State::DataCr if byte == b'\r' => Ok(State::DataLf),
+            State::DataLf if byte == b'\n' => Ok(SIZE),
+            State::DataCr | State::DataLf => Err(ChunkedError::DataEndInvalid),
+            // Not reached: these are no states of single bytes.
+            State::Data { .. } | State::Trailer | State::Done => Ok(self.state),
+        }
+    }
+
+    /// One more byte of extension.
+    fn extension(&mut self, size: u64) -> Result<State, ChunkedError> {
+        self.extension_bytes += 1;
+        if self.extension_bytes > self.limits.extension_bytes_max {
+            return Err(ChunkedError::ExtensionsTooLarge);
+        }
+        Ok(State::Extension { size })
+    }
+
+    /// Takes in what there is of the trailer section; `taken` bytes before it were framing too.
+    fn trailer_section(&mut self, taken: usize, input: &[u8]) -> Result<Step, ChunkedError> {
+        // Nearly always there are no trailers.
+        if self.section.is_empty() && input.starts_with(b"\r\n") {
+            self.state = State::Done;
+            return Ok(Step::Done(taken + 2));
+        }
+        let limits = HeadLimits {
+            head_bytes_max: self.limits.trailer_bytes_max.max(2),
+            target_bytes_max: 0,
+            // A head's first line is no field; here it is.
+            fields_max: self.limits.trailer_fields_max.min(FIELDS_CAP).saturating_sub(1),
+        };
+        let before = self.section.len();
+        let room = limits.head_bytes_max.saturating_sub(before).min(input.len());
+        self.section.extend_from_slice(input.get(..room).unwrap_or_default());
+        if matches!(self.section.first(), Some(b' ' | b'\t')) {
+            return Err(ChunkedError::Trailer(HeadError::ObsFold));
+        }
+        let Some(end) = self.scan.advance(&self.section, &limits).map_err(ChunkedError::Trailer)? else {
+            let taken = taken + room;
+            return Ok(if taken == 0 { Step::NeedMore } else { Step::Skip(taken) });
+        };
+        if self.scan.lines() > self.limits.trailer_fields_max {
+            return Err(ChunkedError::Trailer(HeadError::TooManyFields));
+        }
+        self.section.truncate(end);
+        if end > 2 {
+            self.trailers = Some(parse_trailers(&self.section).map_err(ChunkedError::Trailer)?);
+        }
+        self.section = Vec::new();
+        self.state = State::Done;
+        Ok(Step::Done(taken + end.saturating_sub(before)))
+    }
+}
+
+/// Parses a complete trailer section, whose lines all end in CR LF.
+fn parse_trailers(section: &[u8]) -> Result<Fields, HeadError> {
+    let mut lines = [httparse::EMPTY_HEADER; FIELDS_CAP];
+    match httparse::parse_headers(section, &mut lines) {
+        Ok(httparse::Status::Complete((length, lines))) if length == section.len() => {
+            let mut fields = Fields::default();
+            fields.adopt(section, lines)?;
+            Ok(fields)
+        }
+        _ => Err(diagnose_fields(section)),
+    }
+}

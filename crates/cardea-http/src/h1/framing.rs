@@ -1,0 +1,145 @@
+//! How long a body is (RFC 9112 §6.3), and whether the connection goes on after it (§9.3).
+
+#[cfg(test)]
+mod tests;
+
+use crate::chars::list_members;
+use crate::names::folds_to;
+use crate::{
+    Fields, FramingError, Known, Method, RequestError, RequestHead, ResponseError, ResponseHead, Version,
+};
+
+/// How a body is delimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// No body. In HTTP/2: no declared length, the end of the stream ends it.
+    None,
+    /// This many bytes.
+    Length(u64),
+    /// Chunked (RFC 9112 §7.1).
+    Chunked,
+    /// Up to the end of the connection; responses only.
+    UntilClose,
+}
+
+/// How the body of a request is delimited (RFC 9112 §6.3, RFC 9113 §8.1.1, §8.2.2).
+///
+/// Refused, beside what the RFCs demand: `Content-Length` with `Transfer-Encoding`, `Transfer-Encoding` in
+/// HTTP/1.0, any other value than one `chunked`, `Content-Length` twice or as a list even if the values are equal
+/// (RFC 9110 §8.6 leaves the choice), and field names that are one of both with `_` for `-`.
+///
+/// # Errors
+/// [`RequestError::Framing`].
+pub fn request_framing(head: &RequestHead) -> Result<Framing, RequestError> {
+    let fields = &head.fields;
+    if fields.may_have_underscore()
+        && fields.iter().any(|field| field.known.is_none() && is_lookalike(field.name))
+    {
+        return Err(FramingError::FramingFieldLookalike.into());
+    }
+    if head.version == Version::Http2 && has_connection_fields(fields) {
+        return Err(FramingError::ConnectionFieldInHttp2.into());
+    }
+    Ok(declared(fields, head.version)?.unwrap_or(Framing::None))
+}
+
+/// How the body of a response to `request_method` is delimited (RFC 9112 §6.3). A 2xx to CONNECT begins a tunnel
+/// and is not asked about here.
+///
+/// # Errors
+/// [`ResponseError::Framing`] if it is ambiguous, as for requests; also for a body's length in a 1xx or 204
+/// (a `Content-Length` of 0 is let pass: many origins send it).
+pub fn response_framing(head: &ResponseHead, request_method: Method) -> Result<Framing, ResponseError> {
+    let declared = declared(&head.fields, head.version)?;
+    match head.status {
+        100..=199 | 204 => match declared {
+            None | Some(Framing::Length(0)) => Ok(Framing::None),
+            _ => Err(FramingError::BodyNotAllowed.into()),
+        },
+        // What the field says is true of the body that a GET would have had.
+        304 => Ok(Framing::None),
+        _ if request_method == Method::Head => Ok(Framing::None),
+        _ => Ok(declared.unwrap_or(if head.version == Version::Http2 {
+            Framing::None
+        } else {
+            Framing::UntilClose
+        })),
+    }
+}
+
+/// Whether the sender of this head would go on using the connection (RFC 9112 §9.3).
+#[must_use]
+pub fn wants_keep_alive(version: Version, fields: &Fields) -> bool {
+    let has = |token: &[u8]| has_connection_option(fields, token);
+    match version {
+        Version::Http10 => has(b"keep-alive") && !has(b"close"),
+        Version::Http11 => !has(b"close"),
+        Version::Http2 => true,
+    }
+}
+
+/// Whether `Connection` has this option, in any case.
+pub(crate) fn has_connection_option(fields: &Fields, option: &[u8]) -> bool {
+    fields.get_all(Known::Connection).flat_map(list_members).any(|member| member.eq_ignore_ascii_case(option))
+}
+
+/// What the framing fields declare, if there are any.
+fn declared(fields: &Fields, version: Version) -> Result<Option<Framing>, FramingError> {
+    if fields.contains(Known::TransferEncoding) {
+        return transfer_encoding(fields, version).map(|()| Some(Framing::Chunked));
+    }
+    let mut lengths = fields.get_all(Known::ContentLength);
+    let Some(length) = lengths.next() else {
+        return Ok(None);
+    };
+    if lengths.next().is_some() {
+        return Err(FramingError::ContentLengthRepeated);
+    }
+    parse_length(length).map(|length| Some(Framing::Length(length)))
+}
+
+fn transfer_encoding(fields: &Fields, version: Version) -> Result<(), FramingError> {
+    match version {
+        Version::Http10 => return Err(FramingError::TransferEncodingInHttp10),
+        Version::Http2 => return Err(FramingError::ConnectionFieldInHttp2),
+        Version::Http11 => {}
+    }
+    if fields.contains(Known::ContentLength) {
+        return Err(FramingError::ContentLengthWithTransferEncoding);
+    }
+    let mut values = fields.get_all(Known::TransferEncoding);
+    let value = values.next().unwrap_or_default();
+    if values.next().is_some() || value.contains(&b',') {
+        return Err(FramingError::TransferEncodingRepeated);
+    }
+    if value.eq_ignore_ascii_case(b"chunked") { Ok(()) } else { Err(FramingError::TransferEncodingUnknown) }
+}
+
+/// `1*DIGIT` (RFC 9110 §8.6), below 2^63 so that an origin that counts in signed numbers counts the same, and at
+/// most 19 digits.
+fn parse_length(value: &[u8]) -> Result<u64, FramingError> {
+    if value.contains(&b',') {
+        return Err(FramingError::ContentLengthRepeated);
+    }
+    if value.is_empty() || value.len() > 19 || !value.iter().all(u8::is_ascii_digit) {
+        return Err(FramingError::ContentLengthInvalid);
+    }
+    // 19 digits fit into 64 bits.
+    let length = value.iter().fold(0_u64, |length, digit| length * 10 + u64::from(digit - b'0'));
+    if length > i64::MAX.unsigned_abs() { Err(FramingError::ContentLengthInvalid) } else { Ok(length) }
+}
+
+fn is_lookalike(name: &[u8]) -> bool {
+    folds_to(name, b"content-length") || folds_to(name, b"transfer-encoding")
+}
+
+/// RFC 9113 §8.2.2: all are forbidden, but for `TE: trailers`.
+fn has_connection_fields(fields: &Fields) -> bool {
+    let set = Known::Connection.bit()
+        | Known::KeepAlive.bit()
+        | Known::ProxyConnection.bit()
+        | Known::TransferEncoding.bit()
+        | Known::Upgrade.bit();
+    fields.known_set() & set != 0
+        || fields.get_all(Known::Te).any(|value| !value.eq_ignore_ascii_case(b"trailers"))
+}

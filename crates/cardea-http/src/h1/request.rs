@@ -1,0 +1,150 @@
+//! Decoding the head of a request.
+
+#[cfg(test)]
+mod tests;
+
+use core::mem::MaybeUninit;
+
+use super::scan::{FIELDS_CAP, HeadLimits, HeadScan, diagnose_fields};
+use crate::{HeadError, Method, OtherMethod, RequestError, RequestHead, Version};
+
+/// Decodes request heads (RFC 9112 §2, §3, §5), one after another.
+///
+/// What the grammar does not have is refused: LF without CR, folded lines, white space before a colon, more than
+/// one space in the request line, control bytes, empty names, other versions. One empty line before the request
+/// line is skipped (RFC 9112 §2.2).
+#[derive(Debug, Clone)]
+pub struct RequestDecoder {
+    limits: HeadLimits,
+    scan: HeadScan,
+}
+
+/// What a request line has beside its target: the longest method, two spaces, the version, CR.
+const REQUEST_LINE_REST: usize = OtherMethod::LEN_MAX + b"  HTTP/1.1\r".len();
+
+impl RequestDecoder {
+    /// A decoder with these limits.
+    #[must_use]
+    pub fn new(limits: HeadLimits) -> Self {
+        Self { limits: limits.capped(), scan: HeadScan::default() }
+    }
+
+    /// Forgets what it has seen of a head that is not complete. Not needed after a complete one.
+    pub fn reset(&mut self) {
+        self.scan = HeadScan::default();
+    }
+
+    /// Decodes the head at the beginning of `input` and returns its length in bytes, or `None` if it is not
+    /// complete: then call again with the same bytes and more behind them. What was looked at is not looked at
+    /// again. `head` is overwritten; after an error it has no meaning.
+    ///
+    /// # Errors
+    /// [`RequestError`]: the connection is to be answered and closed. Limits apply before a head is complete.
+    pub fn decode(&mut self, input: &[u8], head: &mut RequestHead) -> Result<Option<usize>, RequestError> {
+        let (skipped, bytes) = match input {
+            [] | b"\r" => return Ok(None),
+            [b'\r', b'\n', rest @ ..] => (2, rest),
+            _ => (0, input),
+        };
+        match bytes {
+            [] => return Ok(None),
+            [b'\n', ..] => return Err(HeadError::BareLf.into()),
+            [b'\r', ..] if skipped > 0 => return Err(HeadError::EmptyLine.into()),
+            [b'\r', ..] => return Err(HeadError::BareCr.into()),
+            // Something else than HTTP, such as a TLS handshake, need not be waited for.
+            [first, ..] if !crate::chars::is(*first, crate::chars::TOKEN) => {
+                return Err(HeadError::StartLineInvalid.into());
+            }
+            _ => {}
+        }
+        let end = match self.scan.advance(bytes, &self.limits) {
+            Ok(end) => end,
+            Err(HeadError::TooLarge) if self.scan.lines() == 0 => return Err(RequestError::TargetTooLong),
+            Err(error) => return Err(error.into()),
+        };
+        let Some(end) = end else {
+            if self.scan.lines() == 0
+                && bytes.len() > self.limits.target_bytes_max.saturating_add(REQUEST_LINE_REST)
+            {
+                return Err(RequestError::TargetTooLong);
+            }
+            return Ok(None);
+        };
+        self.reset();
+        self.parse(bytes.get(..end).unwrap_or_default(), head)?;
+        Ok(Some(skipped + end))
+    }
+
+    /// Parses a complete head, whose lines all end in CR LF.
+    fn parse(&self, bytes: &[u8], head: &mut RequestHead) -> Result<(), RequestError> {
+        let mut lines = [const { MaybeUninit::uninit() }; FIELDS_CAP];
+        let mut request = httparse::Request::new(&mut []);
+        let parsed = httparse::ParserConfig::default().parse_request_with_uninit_headers(
+            &mut request,
+            bytes,
+            &mut lines,
+        );
+        let (Ok(httparse::Status::Complete(length)), Some(method), Some(target), Some(version)) =
+            (parsed, request.method, request.path, request.version)
+        else {
+            return Err(diagnose(bytes, self.limits.target_bytes_max));
+        };
+        // The parser finds the same end; a difference would mean that we disagree on the grammar.
+        if length != bytes.len() {
+            return Err(HeadError::StartLineInvalid.into());
+        }
+        head.method = Method::parse(method.as_bytes())?;
+        head.version = if version == 0 { Version::Http10 } else { Version::Http11 };
+        let target = target.as_bytes();
+        if target.len() > self.limits.target_bytes_max {
+            return Err(RequestError::TargetTooLong);
+        }
+        if !target.iter().all(u8::is_ascii_graphic) {
+            return Err(crate::TargetError::ByteInvalid.into());
+        }
+        head.set_target(target);
+        head.fields.adopt(bytes, request.headers)?;
+        Ok(())
+    }
+}
+
+/// Names the fault of a head that the parser has refused.
+fn diagnose(bytes: &[u8], target_bytes_max: usize) -> RequestError {
+    let invalid = RequestError::Head(HeadError::StartLineInvalid);
+    let end = memchr::memchr(b'\n', bytes).map_or(bytes.len(), |at| at + 1);
+    let Some((first, rest)) = bytes.split_at_checked(end) else {
+        return invalid;
+    };
+    let line = first.strip_suffix(b"\r\n").unwrap_or(first);
+    if line.contains(&b'\r') {
+        return HeadError::BareCr.into();
+    }
+    let mut parts = line.split(|&byte| byte == b' ');
+    let (method, target, version) = (parts.next(), parts.next(), parts.next());
+    let (Some(method), Some(target), Some(version), None) = (method, target, version, parts.next()) else {
+        return invalid;
+    };
+    if let Err(error) = Method::parse(method) {
+        return error.into();
+    }
+    if target.len() > target_bytes_max {
+        return RequestError::TargetTooLong;
+    }
+    match version {
+        b"HTTP/1.1" | b"HTTP/1.0" => {}
+        // RFC 9112 §2.3: two digits and a dot; RFC 9113 §3.4 announces itself as 2.0.
+        [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
+            if major.is_ascii_digit() && minor.is_ascii_digit() =>
+        {
+            return RequestError::VersionUnsupported;
+        }
+        _ => return invalid,
+    }
+    if target.is_empty() {
+        return invalid;
+    }
+    if !target.iter().all(u8::is_ascii_graphic) {
+        return crate::TargetError::ByteInvalid.into();
+    }
+    diagnose_fields(rest).into()
+}

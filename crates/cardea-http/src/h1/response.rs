@@ -1,0 +1,117 @@
+//! Decoding the head of a response.
+
+#[cfg(test)]
+mod tests;
+
+use core::mem::MaybeUninit;
+
+use super::scan::{FIELDS_CAP, HeadLimits, HeadScan, diagnose_fields};
+use crate::{HeadError, ResponseError, ResponseHead, Version};
+
+/// Decodes response heads (RFC 9112 §2, §4, §5), one after another, as strictly as requests. The reason phrase is
+/// checked and dropped; the space before it may be missing, as it is from many origins.
+#[derive(Debug, Clone)]
+pub struct ResponseDecoder {
+    limits: HeadLimits,
+    scan: HeadScan,
+}
+
+impl ResponseDecoder {
+    /// A decoder with these limits; the one on targets has no meaning here.
+    #[must_use]
+    pub fn new(limits: HeadLimits) -> Self {
+        Self { limits: limits.capped(), scan: HeadScan::default() }
+    }
+
+    /// Forgets what it has seen of a head that is not complete. Not needed after a complete one.
+    pub fn reset(&mut self) {
+        self.scan = HeadScan::default();
+    }
+
+    /// Decodes the head at the beginning of `input` and returns its length in bytes, or `None` if it is not
+    /// complete: then call again with the same bytes and more behind them. What was looked at is not looked at
+    /// again. `head` is overwritten; after an error it has no meaning.
+    ///
+    /// # Errors
+    /// [`ResponseError`]: the connection is to be closed. Limits apply before a head is complete.
+    pub fn decode(&mut self, input: &[u8], head: &mut ResponseHead) -> Result<Option<usize>, ResponseError> {
+        match input {
+            [] => return Ok(None),
+            [b'H', ..] => {}
+            [b'\r' | b'\n', ..] => return Err(HeadError::EmptyLine.into()),
+            _ => return Err(HeadError::StartLineInvalid.into()),
+        }
+        let Some(end) = self.scan.advance(input, &self.limits)? else {
+            return Ok(None);
+        };
+        self.reset();
+        parse(input.get(..end).unwrap_or_default(), head)?;
+        Ok(Some(end))
+    }
+}
+
+/// Parses a complete head, whose lines all end in CR LF.
+fn parse(bytes: &[u8], head: &mut ResponseHead) -> Result<(), ResponseError> {
+    let mut lines = [const { MaybeUninit::uninit() }; FIELDS_CAP];
+    let mut response = httparse::Response::new(&mut []);
+    let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
+        &mut response,
+        bytes,
+        &mut lines,
+    );
+    let (Ok(httparse::Status::Complete(length)), Some(status), Some(version)) =
+        (parsed, response.code, response.version)
+    else {
+        return Err(diagnose(bytes));
+    };
+    // The parser skips what we do not (several spaces, empty lines): hold the first line to the grammar.
+    if length != bytes.len() || !is_status_line(first_line(bytes)) {
+        return Err(HeadError::StartLineInvalid.into());
+    }
+    if !(100..=599).contains(&status) {
+        return Err(ResponseError::StatusInvalid);
+    }
+    head.status = status;
+    head.version = if version == 0 { Version::Http10 } else { Version::Http11 };
+    head.fields.adopt(bytes, response.headers)?;
+    Ok(())
+}
+
+/// `HTTP-version SP status-code [ SP [ reason-phrase ] ]` (RFC 9112 §4).
+fn is_status_line(line: &[u8]) -> bool {
+    let Some(rest) = line.strip_prefix(b"HTTP/1.0 ").or_else(|| line.strip_prefix(b"HTTP/1.1 ")) else {
+        return false;
+    };
+    match rest {
+        [a, b, c, reason @ ..] if [a, b, c].iter().all(|digit| digit.is_ascii_digit()) => match reason {
+            [] => true,
+            [b' ', reason @ ..] => crate::chars::is_field_value(reason),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+fn first_line(bytes: &[u8]) -> &[u8] {
+    let end = memchr::memchr(b'\r', bytes).unwrap_or(bytes.len());
+    bytes.get(..end).unwrap_or_default()
+}
+
+/// Names the fault of a head that the parser has refused.
+fn diagnose(bytes: &[u8]) -> ResponseError {
+    let end = memchr::memchr(b'\n', bytes).map_or(bytes.len(), |at| at + 1);
+    let (first, rest) = bytes.split_at_checked(end).unwrap_or((bytes, b""));
+    let line = first.strip_suffix(b"\r\n").unwrap_or(first);
+    if is_status_line(line) {
+        return diagnose_fields(rest).into();
+    }
+    match line {
+        _ if line.contains(&b'\r') => HeadError::BareCr.into(),
+        [b'H', b'T', b'T', b'P', b'/', major, b'.', minor, b' ', ..]
+            if major.is_ascii_digit() && minor.is_ascii_digit() && (*major, *minor) > (b'1', b'1') =>
+        {
+            ResponseError::VersionUnsupported
+        }
+        _ => HeadError::StartLineInvalid.into(),
+    }
+}

@@ -1,0 +1,100 @@
+//! Fields that concern one connection only, and the one upgrade that is let through.
+
+#[cfg(test)]
+mod tests;
+
+use smallvec::SmallVec;
+
+use crate::chars::{is_token, list_members};
+use crate::h1::{Framing, request_framing};
+use crate::{Fields, Known, Method, RequestError, RequestHead, Version};
+
+/// The fields that no proxy forwards, named in `Connection` or not (RFC 9110 §7.6.1, RFC 7540 §3.2.1).
+/// `Trailer` is not one of them.
+const HOP_BY_HOP: u128 = Known::Connection.bit()
+    | Known::KeepAlive.bit()
+    | Known::ProxyConnection.bit()
+    | Known::Te.bit()
+    | Known::TransferEncoding.bit()
+    | Known::Upgrade.bit()
+    | Known::ProxyAuthenticate.bit()
+    | Known::ProxyAuthorization.bit()
+    | Known::ProxyAuthenticationInfo.bit()
+    | Known::Http2Settings.bit();
+
+/// The most options that `Connection` may have: each costs a look at every field.
+const OPTIONS_MAX: usize = 16;
+
+/// Removes the hop-by-hop fields of a request, and those that `Connection` names. To be called before our own
+/// fields are added, or a client could have them removed.
+///
+/// # Errors
+/// [`RequestError::ConnectionNamesEndToEnd`] if `Connection` names a known field that is not hop-by-hop (`Host`,
+/// `Authorization`, `X-Forwarded-For` …), or `Transfer-Encoding`: nobody means that honestly.
+/// [`RequestError::ConnectionInvalid`] for an option that is no token, or more than 16 options. The fields may then
+/// be half done.
+pub fn strip_hop_by_hop(fields: &mut Fields) -> Result<(), RequestError> {
+    if fields.known_set() & HOP_BY_HOP == 0 {
+        return Ok(());
+    }
+    let mut named: SmallVec<[SmallVec<[u8; 24]>; 2]> = SmallVec::new();
+    for (index, option) in fields.get_all(Known::Connection).flat_map(list_members).enumerate() {
+        if index >= OPTIONS_MAX || !is_token(option) {
+            return Err(RequestError::ConnectionInvalid);
+        }
+        match Known::of(option) {
+            Some(Known::TransferEncoding) => return Err(RequestError::ConnectionNamesEndToEnd),
+            Some(known) if known.bit() & HOP_BY_HOP != 0 => {}
+            Some(_) => return Err(RequestError::ConnectionNamesEndToEnd),
+            None if is_plain_option(option) => {}
+            None => named.push(SmallVec::from_slice(option)),
+        }
+    }
+    strip(fields, &named);
+    Ok(())
+}
+
+/// As [`strip_hop_by_hop`], for responses: what `Connection` may not name is ignored, and so is every option after
+/// the sixteenth.
+pub fn strip_hop_by_hop_response(fields: &mut Fields) {
+    if fields.known_set() & HOP_BY_HOP == 0 {
+        return;
+    }
+    let named: SmallVec<[SmallVec<[u8; 24]>; 2]> = fields
+        .get_all(Known::Connection)
+        .flat_map(list_members)
+        .take(OPTIONS_MAX)
+        .filter(|option| Known::of(option).is_none() && !is_plain_option(option))
+        .map(SmallVec::from_slice)
+        .collect();
+    strip(fields, &named);
+}
+
+/// Whether this is a request for a WebSocket (RFC 6455 §4.1), the one upgrade that is tunnelled: GET in HTTP/1.1
+/// without a body, `Upgrade: websocket` alone, and `upgrade` among the options of `Connection`.
+#[must_use]
+pub fn upgrade_websocket(head: &RequestHead) -> bool {
+    let fields = &head.fields;
+    if !fields.contains(Known::Upgrade) || !fields.contains(Known::Connection) {
+        return false;
+    }
+    let mut upgrades = fields.get_all(Known::Upgrade);
+    head.method == Method::Get
+        && head.version == Version::Http11
+        && upgrades.next().is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"))
+        && upgrades.next().is_none()
+        && crate::h1::has_connection_option(fields, b"upgrade")
+        && request_framing(head) == Ok(Framing::None)
+}
+
+/// The options that name no field.
+fn is_plain_option(option: &[u8]) -> bool {
+    option.eq_ignore_ascii_case(b"close")
+}
+
+fn strip(fields: &mut Fields, named: &[SmallVec<[u8; 24]>]) {
+    fields.retain(|field| match field.known {
+        Some(known) => known.bit() & HOP_BY_HOP == 0,
+        None => !named.iter().any(|name| field.name.eq_ignore_ascii_case(name)),
+    });
+}
