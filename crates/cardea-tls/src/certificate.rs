@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cardea_clock::Wall;
+use rustls::server::ParsedCertificate;
 use rustls::sign::{CertifiedKey, SigningKey};
 use rustls::{InconsistentKeys, SignatureAlgorithm};
 use rustls_pki_types::pem::{self, PemObject};
@@ -184,9 +185,12 @@ fn check_chain(
             }
         })
         .collect::<Result<Vec<_>, _>>()?;
-    let Some(leaf) = parsed.first() else {
+    let (Some(leaf), Some(der)) = (parsed.first(), chain.first()) else {
         return Err(CertificateProblem::NoCertificate { holds_key: false });
     };
+    // A second, stricter parser, the one that clients of this stack use: what it refuses can't be served to them.
+    ParsedCertificate::try_from(der)
+        .map_err(|error| CertificateProblem::Malformed { position: 1, reason: error.to_string() })?;
     check_key(&parsed, key, &config.key)?;
     check_order(&parsed)?;
     let (not_before, not_after) = (&leaf.validity().not_before, &leaf.validity().not_after);

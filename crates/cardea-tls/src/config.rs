@@ -63,7 +63,7 @@ pub struct ServerTlsConfig {
     pub alpn: Vec<Vec<u8>>,
     /// Default: the first certificate.
     pub unknown_name: UnknownName,
-    /// Sessions remembered for resumption; the oldest goes first. Default: 10,000 (about 4 MiB when full).
+    /// Sessions remembered for resumption; the oldest goes first. Default: 10,000.
     /// 0: no resumption.
     pub sessions_max: usize,
     /// TLS 1.3 tickets sent after a full handshake. Default: 1, since most clients resume once at a time and

@@ -2,8 +2,11 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use cardea_clock::Wall;
+use proptest::prelude::*;
+use proptest::sample::Index;
 use tempfile::TempDir;
 
 use super::{Certificate, KeyType};
@@ -214,4 +217,21 @@ fn a_leaf_is_served_only_while_it_is_valid() {
         files.load_at(LATER.saturating_add(second)).unwrap_err(),
         "chain.pem: expired on 2030-03-17T17:46:40Z; renew it"
     );
+}
+
+proptest! {
+    #[test]
+    fn a_damaged_file_is_an_error_or_the_same_certificate(at in any::<Index>(), bit in 0..8_u8) {
+        static ISSUED: OnceLock<Issued> = OnceLock::new();
+        let issued = ISSUED.get_or_init(|| issue(&["a.example"]));
+        let mut chain = issued.chain_pem.clone().into_bytes();
+        let at = at.index(chain.len());
+        chain[at] ^= 1_u8 << bit;
+        let files = Files::new(&chain, issued.key_pem.as_bytes());
+        // A signature isn't verified here, so the name and the key are what must not change unnoticed.
+        if let Ok(certificate) = files.load() {
+            prop_assert_eq!(certificate.info.hosts.len(), 1);
+            prop_assert!(certificate.certified.keys_match().is_ok());
+        }
+    }
 }

@@ -6,7 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cardea_clock::Wall;
-use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::NamedGroup;
+use rustls::client::{
+    ClientSessionMemoryCache, ClientSessionStore, Resumption, Tls12ClientSessionValue,
+    Tls13ClientSessionValue, WebPkiServerVerifier,
+};
 use rustls::crypto::CryptoProvider;
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, ServerConnection, SupportedProtocolVersion, version,
@@ -280,6 +284,57 @@ fn sessions_resume_and_never_cross_listeners() {
         assert!(!shake(&server, &client, "a.example").unwrap().facts.resumed);
         assert!(shake(&server, &client, "a.example").unwrap().facts.resumed, "{version:?}");
         assert!(!shake(&other, &client, "a.example").unwrap().facts.resumed, "{version:?}");
+    }
+}
+
+/// A client's store that offers every session to every server, as an attacker's would.
+#[derive(Debug)]
+struct OneDrawer(ClientSessionMemoryCache, ServerName<'static>);
+
+impl ClientSessionStore for OneDrawer {
+    fn set_kx_hint(&self, _: ServerName<'static>, group: NamedGroup) {
+        self.0.set_kx_hint(self.1.clone(), group);
+    }
+
+    fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
+        self.0.kx_hint(&self.1)
+    }
+
+    fn set_tls12_session(&self, _: ServerName<'static>, value: Tls12ClientSessionValue) {
+        self.0.set_tls12_session(self.1.clone(), value);
+    }
+
+    fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        self.0.tls12_session(&self.1)
+    }
+
+    fn remove_tls12_session(&self, _: &ServerName<'static>) {
+        self.0.remove_tls12_session(&self.1);
+    }
+
+    fn insert_tls13_ticket(&self, _: ServerName<'static>, value: Tls13ClientSessionValue) {
+        self.0.insert_tls13_ticket(self.1.clone(), value);
+    }
+
+    fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        self.0.take_tls13_ticket(&self.1)
+    }
+}
+
+#[test]
+fn a_session_never_resumes_under_another_name() {
+    let bench =
+        Bench::new().with_domain("a", &["a.example"], "one").with_domain("b", &["step-up.example"], "two");
+    let server = bench.load();
+    for version in [&version::TLS13, &version::TLS12] {
+        let mut client = bench.client_with(provider().as_ref().clone(), &[version]);
+        let drawer = OneDrawer(ClientSessionMemoryCache::new(8), server_name("drawer.example").unwrap());
+        client.resumption = Resumption::store(Arc::new(drawer));
+        let client = Arc::new(client);
+        let resumed = |name| shake(&server, &client, name).unwrap().facts.resumed;
+        assert!(!resumed("a.example"));
+        assert!(resumed("a.example"), "{version:?}: the control");
+        assert!(!resumed("step-up.example"), "{version:?}");
     }
 }
 
