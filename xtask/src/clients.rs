@@ -63,7 +63,16 @@ static PYTHON: Language = Language {
     needs: &[needs::PYTHON],
     prepare: &[
         &["python3", "-m", "venv", "venv"],
-        &["venv/bin/pip", "install", "--quiet", "--require-hashes", "--requirement=requirements.txt"],
+        // Wheels alone: nothing that was downloaded runs in order to be installed.
+        &[
+            "venv/bin/pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--only-binary=:all:",
+            "--require-hashes",
+            "--requirement=requirements.txt",
+        ],
     ],
 };
 static GO: Language = Language {
@@ -281,11 +290,13 @@ struct Demo {
 impl Demo {
     fn start(root: &Path, work: &Path) -> Result<Self> {
         needs::provide(&[needs::C_COMPILER])?;
-        let program = build_cardea(root)?;
-        let log = work.join("demo.log");
-        let mut child = Command::new(program)
-            .args(["demo", "--port=0", "--admin-port=0", "--json"])
-            .current_dir(work)
+        let mut command = Command::new(build_cardea(root)?);
+        command.args(["demo", "--port=0", "--admin-port=0", "--json"]).current_dir(work);
+        Self::spawn(&mut command, work.join("demo.log"))
+    }
+
+    fn spawn(command: &mut Command, log: PathBuf) -> Result<Self> {
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(fs::File::create(&log)?)
@@ -408,6 +419,27 @@ mod tests {
         let copy = prepare(root.path(), &work, &COUNTING).unwrap();
         assert_eq!(runs(), 2);
         assert_eq!(fs::read_to_string(copy.join("a")).unwrap(), "2");
+    }
+
+    fn demo(script: &str) -> Result<Demo> {
+        let folder = tempfile::tempdir().unwrap();
+        Demo::spawn(Command::new("sh").args(["-c", script]), folder.path().join("log"))
+    }
+
+    #[test]
+    fn the_demo_is_described_by_its_first_line_and_ends_when_asked() {
+        let willing =
+            demo("trap 'exit 0' TERM; echo first; echo more; while :; do sleep 0.01; done").unwrap();
+        assert_eq!(willing.first_line, "first\n");
+        willing.stop(false).unwrap();
+        let failing = demo("trap 'exit 3' TERM; echo first; while :; do sleep 0.01; done").unwrap();
+        failing.stop(false).unwrap_err();
+    }
+
+    #[test]
+    fn a_demo_that_ends_at_once_tells_why() {
+        let error = demo("echo the port is taken >&2; exit 1").err().unwrap().to_string();
+        assert!(error.ends_with("before its first line:\nthe port is taken"), "{error}");
     }
 
     #[test]

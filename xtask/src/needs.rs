@@ -32,7 +32,7 @@ pub(crate) const PYTHON: Need = Need {
 };
 /// 1.21 is the first that fetches the toolchain which a module asks for.
 pub(crate) const GO: Need = Need {
-    name: "Go 1.21 or later",
+    name: "Go 1.21 or later (go.dev/dl)",
     probe: &["sh", "-c", "test \"$(go env GOTOOLCHAIN)\""],
     packages: &["golang-go"],
 };

@@ -1,5 +1,7 @@
 //! Rules for the crates: which may use which, and what every manifest says.
 
+use std::collections::BTreeSet;
+
 use toml::{Table, Value};
 
 use super::Finding;
@@ -91,10 +93,13 @@ const ANYHOW_ALLOWED: [&str; 2] = ["cardea", "xtask"];
 /// Fields of `[package]` that the workspace decides.
 const INHERITED: [&str; 6] = ["version", "edition", "rust-version", "license", "repository", "publish"];
 const LICENCE: &str = "Apache-2.0 OR MIT";
+/// The document that gives a reason for each dependency.
+const REASONS: &str = "docs/dependencies.md";
 
 /// Checks all manifests of the workspace.
 pub(super) fn check(files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
+    let mut used = BTreeSet::new();
     if let Some(root) = files.iter().find(|file| file.path == "Cargo.toml") {
         licence(root, files, &mut findings);
     }
@@ -104,11 +109,42 @@ pub(super) fn check(files: &[File]) -> Vec<Finding> {
             continue;
         }
         match file.text.parse::<Table>() {
-            Ok(manifest) => member(file, &manifest, &mut findings),
+            Ok(manifest) => {
+                member(file, &manifest, &mut findings);
+                let external = all_dependencies(&manifest).into_iter().filter(|(name, _)| !is_ours(name));
+                used.extend(external.map(|(name, _)| name));
+            }
             Err(error) => findings.push(Finding::new(file, 1, "manifest", error.message(), "write TOML")),
         }
     }
+    if let Some(document) = files.iter().find(|file| file.path == REASONS) {
+        reasons(document, &used, &mut findings);
+    }
     findings
+}
+
+fn is_ours(name: &str) -> bool {
+    name == "xtask" || name.starts_with("cardea")
+}
+
+/// Each dependency has a row with its reason, and each row a dependency. Rows begin with names between backticks.
+fn reasons(document: &File, used: &BTreeSet<String>, findings: &mut Vec<Finding>) {
+    let mut explained = BTreeSet::new();
+    for (index, line) in document.text.lines().enumerate() {
+        let Some(row) = line.strip_prefix("| `") else { continue };
+        let names = row.split('|').next().unwrap_or_default();
+        for name in names.split('`').filter(|name| name.contains(|c: char| c.is_alphanumeric())) {
+            explained.insert(name.to_owned());
+            if !used.contains(name) {
+                let what = format!("no crate uses {name}");
+                findings.push(Finding::new(document, index + 1, "reasons", what, "remove it from the table"));
+            }
+        }
+    }
+    for name in used.difference(&explained) {
+        let what = format!("no reason for {name}");
+        findings.push(Finding::new(document, 1, "reasons", what, "add a row, or do without it"));
+    }
 }
 
 fn licence(root: &File, files: &[File], findings: &mut Vec<Finding>) {
@@ -161,7 +197,7 @@ fn is_inherited(value: Option<&Value>) -> bool {
 fn dependencies(file: &File, manifest: &Table, layer: &Layer, findings: &mut Vec<Finding>) {
     for (used, for_tests) in all_dependencies(manifest) {
         let line = line_of(&file.text, &used);
-        let ours = LAYERS.iter().any(|other| other.name == used) || used.starts_with("cardea");
+        let ours = is_ours(&used);
         let may = layer.may_use.contains(&used.as_str())
             || (for_tests && layer.tests_may_use.contains(&used.as_str()))
             // A crate may use itself in its tests: to switch on a feature.
@@ -300,6 +336,20 @@ mod tests {
         assert_eq!(found(file).len(), 1);
         let broken = File { path: "crates/a/Cargo.toml".to_owned(), text: "[".to_owned() };
         assert_eq!(found(broken).len(), 1);
+    }
+
+    #[test]
+    fn each_dependency_has_a_reason_and_each_reason_a_dependency() {
+        let reasons = |rows: &str| {
+            let document =
+                File { path: REASONS.to_owned(), text: format!("| crate | why |\n|---|---|\n{rows}") };
+            let crates = "[dependencies]\nbytes = \"1\"\nh2 = \"1\"\ncardea-clock.workspace = true\n";
+            let found = check(&[manifest("cardea-tls", crates), document]);
+            found.into_iter().map(|finding| (finding.line, finding.what)).collect::<Vec<_>>()
+        };
+        assert_eq!(reasons("| `bytes`, `h2` | both, for `x` |\n"), []);
+        assert_eq!(reasons("| `bytes` | a |\n"), [(1, "no reason for h2".to_owned())]);
+        assert_eq!(reasons("| `bytes`, `h2`, `x` | a |\n"), [(3, "no crate uses x".to_owned())]);
     }
 
     #[test]

@@ -14,6 +14,8 @@ use crate::process::catch;
 
 /// For `--help` of one subcommand.
 const HELP_LIMIT: Duration = Duration::from_secs(20);
+/// The page that leads to all documents for users.
+const CONTENTS: &str = "docs/README.md";
 /// Code blocks in these languages are not typed by a reader into a shell.
 const NOT_SHELL: [&str; 9] = ["toml", "json", "rust", "http", "ini", "yaml", "nginx", "diff", "html"];
 
@@ -131,7 +133,25 @@ pub(super) fn check(
             }
         }
     }
+    if file.path == CONTENTS {
+        unlisted(file, files, &mut findings);
+    }
     findings
+}
+
+/// Each document in `docs/` can be found from its table of contents.
+fn unlisted(contents: &File, files: &[File], findings: &mut Vec<Finding>) {
+    let lines = lines_of(contents);
+    let listed: Vec<&str> =
+        lines.iter().filter(|line| !line.code).flat_map(|line| links_in(line.text)).collect();
+    for other in files.iter().filter(|other| other.folder() == contents.folder() && other.has_extension("md"))
+    {
+        let name = other.name();
+        if other.path != CONTENTS && !listed.iter().any(|link| link.split('#').next() == Some(name)) {
+            let what = format!("{} is not in the contents", other.path);
+            findings.push(Finding::new(contents, 1, "contents", what, "add a line with a link to it"));
+        }
+    }
 }
 
 struct Line<'a> {
@@ -357,6 +377,25 @@ mod tests {
             assert_eq!(found(&format!("{bad}\n")), [(1, "link")], "{bad}");
         }
         assert_eq!(found("```text\n[a](c.md)\n```\n"), []);
+    }
+
+    #[test]
+    fn the_contents_name_every_document() {
+        let missing = |contents: &str| {
+            let file = |path: &str, text: &str| File { path: path.to_owned(), text: text.to_owned() };
+            let files = [
+                file(CONTENTS, contents),
+                file("docs/a.md", ""),
+                file("docs/adr/1.md", ""),
+                file("b.md", ""),
+            ];
+            let mut findings = Vec::new();
+            unlisted(&files[0], &files, &mut findings);
+            findings.len()
+        };
+        assert_eq!(missing("[a](a.md)\n"), 0);
+        assert_eq!(missing("[a](a.md#b)\n"), 0);
+        assert_eq!(missing("a.md\n```\n[a](a.md)\n```\n"), 1);
     }
 
     #[test]
