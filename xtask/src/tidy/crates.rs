@@ -95,11 +95,14 @@ const INHERITED: [&str; 6] = ["version", "edition", "rust-version", "license", "
 const LICENCE: &str = "Apache-2.0 OR MIT";
 /// The document that gives a reason for each dependency.
 const REASONS: &str = "docs/dependencies.md";
+/// The document with the map of the crates.
+const MAP: &str = "ARCHITECTURE.md";
 
 /// Checks all manifests of the workspace.
 pub(super) fn check(files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut used = BTreeSet::new();
+    let map = files.iter().find(|file| file.path == MAP);
     if let Some(root) = files.iter().find(|file| file.path == "Cargo.toml") {
         licence(root, files, &mut findings);
     }
@@ -111,6 +114,9 @@ pub(super) fn check(files: &[File]) -> Vec<Finding> {
         match file.text.parse::<Table>() {
             Ok(manifest) => {
                 member(file, &manifest, &mut findings);
+                if let Some(map) = map.filter(|_| file.path.starts_with("crates/")) {
+                    on_the_map(file, &manifest, map, &mut findings);
+                }
                 let external = all_dependencies(&manifest).into_iter().filter(|(name, _)| !is_ours(name));
                 used.extend(external.map(|(name, _)| name));
             }
@@ -121,6 +127,26 @@ pub(super) fn check(files: &[File]) -> Vec<Finding> {
         reasons(document, &used, &mut findings);
     }
     findings
+}
+
+/// Each crate has a row on the map, whose last column names what of ours it uses: `clock, http`, or all above.
+fn on_the_map(file: &File, manifest: &Table, map: &File, findings: &mut Vec<Finding>) {
+    let name = file.folder().rsplit('/').next().unwrap_or_default();
+    let start = format!("| `{name}` |");
+    let Some(index) = map.text.lines().position(|line| line.starts_with(&start)) else {
+        findings.push(Finding::new(map, 1, "map", format!("{name} is not on the map"), "add a row"));
+        return;
+    };
+    let row = map.text.lines().nth(index).unwrap_or_default().trim_end_matches([' ', '|']);
+    let allowed = row.rsplit('|').next().unwrap_or_default().trim();
+    for (used, for_tests) in all_dependencies(manifest) {
+        let short = used.trim_start_matches("cardea-");
+        let listed = allowed == "all above" || allowed.split(", ").any(|allowed| allowed == short);
+        if is_ours(&used) && !for_tests && !listed {
+            let what = format!("{name} uses {used}, which its row does not say");
+            findings.push(Finding::new(map, index + 1, "map", what, "correct the row, or the crate"));
+        }
+    }
 }
 
 fn is_ours(name: &str) -> bool {
@@ -350,6 +376,22 @@ mod tests {
         assert_eq!(reasons("| `bytes`, `h2` | both, for `x` |\n"), []);
         assert_eq!(reasons("| `bytes` | a |\n"), [(1, "no reason for h2".to_owned())]);
         assert_eq!(reasons("| `bytes`, `h2`, `x` | a |\n"), [(3, "no crate uses x".to_owned())]);
+    }
+
+    #[test]
+    fn the_map_shows_each_crate_and_what_it_uses() {
+        let on_map = |row: &str| {
+            let map = File { path: MAP.to_owned(), text: format!("# Map\n{row}\n") };
+            let crates = "[dependencies]\ncardea-clock.workspace = true\n";
+            let found = check(&[map, manifest("cardea-tls", crates)]);
+            found.into_iter().map(|finding| (finding.line, finding.what)).collect::<Vec<_>>()
+        };
+        assert_eq!(on_map("| `cardea-tls` | a | clock |"), []);
+        assert_eq!(on_map("| `cardea-tls` | a | http, clock |"), []);
+        assert_eq!(on_map("| `cardea-tls` | a | all above |"), []);
+        assert_eq!(on_map("| `cardea` | a | clock |"), [(1, "cardea-tls is not on the map".to_owned())]);
+        let expected = "cardea-tls uses cardea-clock, which its row does not say".to_owned();
+        assert_eq!(on_map("| `cardea-tls` | clock | – |"), [(2, expected)]);
     }
 
     #[test]

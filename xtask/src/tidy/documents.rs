@@ -1,4 +1,4 @@
-//! Rules for documents: relative links lead somewhere, and commands in code blocks exist.
+//! Rules for documents: relative links lead somewhere, commands in code blocks exist, and examples parse.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -133,10 +133,33 @@ pub(super) fn check(
             }
         }
     }
+    examples(file, &mut findings);
     if file.path == CONTENTS {
         unlisted(file, files, &mut findings);
     }
     findings
+}
+
+/// What an example claims to be written in, it is.
+fn examples(file: &File, findings: &mut Vec<Finding>) {
+    let lines: Vec<&str> = file.text.lines().collect();
+    for (index, line) in lines.iter().enumerate() {
+        let body = || {
+            let body = lines[index + 1..].iter().take_while(|line| !line.trim_start().starts_with("```"));
+            body.fold(String::new(), |text, line| text + line + "\n")
+        };
+        let error = match line.trim() {
+            "```toml" => body().parse::<toml::Table>().err().map(|error| error.message().to_owned()),
+            "```json" => {
+                serde_json::from_str::<serde_json::Value>(&body()).err().map(|error| error.to_string())
+            }
+            _ => None,
+        };
+        if let Some(error) = error {
+            let what = format!("the example does not parse: {error}");
+            findings.push(Finding::new(file, index + 1, "example", what, "correct it, or mark it as text"));
+        }
+    }
 }
 
 /// Each document in `docs/` can be found from its table of contents.
@@ -350,7 +373,7 @@ mod tests {
 
     #[test]
     fn only_blocks_for_a_shell_hold_commands() {
-        assert_eq!(found("cardea no-such\n```toml\ncardea no-such\n```\ncardea no-such\n"), []);
+        assert_eq!(found("cardea no-such\n```http\ncardea no-such\n```\ncardea no-such\n"), []);
     }
 
     #[test]
@@ -377,6 +400,13 @@ mod tests {
             assert_eq!(found(&format!("{bad}\n")), [(1, "link")], "{bad}");
         }
         assert_eq!(found("```text\n[a](c.md)\n```\n"), []);
+    }
+
+    #[test]
+    fn examples_parse() {
+        assert_eq!(found("```toml\na = 1\n```\n```json\n{}\n```\n```text\n{\n```\n"), []);
+        assert_eq!(found("```toml\na = \n```\n"), [(1, "example")]);
+        assert_eq!(found("a\n```json\n{\n```\n"), [(2, "example")]);
     }
 
     #[test]

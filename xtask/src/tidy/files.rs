@@ -9,9 +9,31 @@ use anyhow::{Context, Result};
 const SKIPPED_FOLDERS: [&str; 8] =
     [".git", "target", "node_modules", "venv", "__pycache__", "corpus", "artifacts", "coverage"];
 /// What ends the name of a text file. Anything else may be data, whose bytes are not ours to judge.
-const TEXT_EXTENSIONS: [&str; 22] = [
-    "c", "conf", "go", "html", "in", "java", "js", "json", "lock", "lua", "md", "mjs", "mod", "py", "rs",
-    "service", "sh", "socket", "sum", "toml", "txt", "xml",
+const TEXT_EXTENSIONS: [&str; 24] = [
+    "c",
+    "conf",
+    "dockerignore",
+    "go",
+    "html",
+    "in",
+    "java",
+    "js",
+    "json",
+    "lock",
+    "lua",
+    "md",
+    "mjs",
+    "mod",
+    "py",
+    "rs",
+    "service",
+    "sh",
+    "socket",
+    "sum",
+    "sysusers",
+    "toml",
+    "txt",
+    "xml",
 ];
 /// Text files without such an extension.
 const TEXT_NAMES: [&str; 6] =
