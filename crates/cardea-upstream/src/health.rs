@@ -25,6 +25,7 @@ pub(crate) struct Health {
     state: Mutex<State>,
 }
 
+/// Of an endpoint that is ejected; without meaning for a healthy one.
 #[derive(Debug, Default)]
 struct State {
     back_off: Duration,
@@ -78,9 +79,8 @@ impl Health {
         if !self.is_ejected() {
             return false;
         }
-        let mut state = self.lock();
+        let _state = self.lock();
         let news = self.is_ejected();
-        *state = State::default();
         self.skipped_until.store(0, Ordering::Relaxed);
         news
     }

@@ -47,7 +47,7 @@ pub struct PoolStats {
     pub expired: u64,
     /// Connections dropped because they were found dead when they were to be used.
     pub dead: u64,
-    /// Connections not kept because the pool was full or closed.
+    /// Connections not kept because the pool was full or closed, or given up to make room.
     pub surplus: u64,
 }
 
@@ -108,6 +108,15 @@ impl<C> Pool<C> {
         drop(state);
         count(&self.surplus, usize::from(surplus.is_some()));
         surplus
+    }
+
+    /// Gives up the least recently used connection, to make room for a fresh one where the permits are used
+    /// up: idle connections hold permits too.
+    #[must_use = "drop it where that may take its time"]
+    pub fn give_up_oldest(&self) -> Option<C> {
+        let oldest = self.lock().idle.pop_front();
+        count(&self.surplus, usize::from(oldest.is_some()));
+        oldest.map(|idle| idle.connection)
     }
 
     /// Drops the connections that have been idle for too long. To be called every few seconds.

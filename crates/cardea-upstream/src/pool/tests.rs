@@ -42,6 +42,11 @@ fn a_full_pool_gives_back_the_least_recently_used() {
     let pool = pool(2, 10);
     assert_eq!([1, 2, 3, 4].map(|connection| pool.put(connection, at(0))), [None, None, Some(1), Some(2)]);
     assert_eq!(pool.stats(), PoolStats { idle: 2, surplus: 2, ..PoolStats::default() });
+    assert_eq!(
+        [pool.give_up_oldest(), pool.give_up_oldest(), pool.give_up_oldest()],
+        [Some(3), Some(4), None]
+    );
+    assert_eq!(pool.stats(), PoolStats { surplus: 4, ..PoolStats::default() });
     let none = super::tests::pool(0, 10);
     assert_eq!(none.put(7, at(0)), Some(7));
     assert!(none.is_empty());
