@@ -18,6 +18,7 @@ use std::time::Duration;
 use cardea_clock::Clock;
 
 use self::writer::{Output, Writer};
+use super::metrics::{CounterDef, GaugeDef, Registry};
 use super::shard;
 
 #[cfg(test)]
@@ -30,6 +31,13 @@ const CLOSE_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// A thread keeps the buffer in which it makes its lines, unless a line has made it larger than this.
 const SCRATCH_BYTES_MAX: usize = 64 * 1024;
+
+static DROPPED: CounterDef<0> =
+    CounterDef::new("cardea_access_log_dropped_lines_total", "Lines of the access log that were lost.", []);
+static WRITE_ERRORS: CounterDef<0> =
+    CounterDef::new("cardea_access_log_write_errors_total", "Failed writes of the access log.", []);
+static QUEUED: GaugeDef<0> =
+    GaugeDef::new("cardea_access_log_queued_bytes", "Bytes of the access log that wait to be written.", []);
 
 /// Where lines go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,8 +61,8 @@ pub struct AccessLogConfig {
 }
 
 impl AccessLogConfig {
-    /// The least that `queue_bytes_max` can be: 64 KiB.
-    pub const QUEUE_BYTES_MIN: usize = 64 * 1024;
+    /// The least that `queue_bytes_max` can be: 1 MiB. However many processors there are, a line of 31 KiB fits.
+    pub const QUEUE_BYTES_MIN: usize = 1024 * 1024;
 }
 
 impl Default for AccessLogConfig {
@@ -100,7 +108,10 @@ impl AccessLog {
         clock: Clock,
     ) -> io::Result<Self> {
         if queue_bytes_max < AccessLogConfig::QUEUE_BYTES_MIN {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the queue must have at least 64 KiB"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the queue of the access log must have at least 1 MiB",
+            ));
         }
         let shards = shard::count();
         // One buffer for each shard, and the one that is being written.
@@ -164,7 +175,21 @@ impl AccessLog {
     /// How many bytes wait to be written.
     #[must_use]
     pub fn queued_bytes(&self) -> usize {
-        self.shared.shards.iter().map(|shard| lock(&shard.lines).len()).sum()
+        self.shared.queued_bytes()
+    }
+
+    /// Enters the three figures above into a registry.
+    pub fn register(&self, registry: &Registry) {
+        let shared = Arc::clone(&self.shared);
+        registry.collect_counter(&DROPPED, move |samples| {
+            samples.push(&[], shared.dropped.load(Ordering::Relaxed) as f64);
+        });
+        let shared = Arc::clone(&self.shared);
+        registry.collect_counter(&WRITE_ERRORS, move |samples| {
+            samples.push(&[], shared.write_errors.load(Ordering::Relaxed) as f64);
+        });
+        let shared = Arc::clone(&self.shared);
+        registry.collect_gauge(&QUEUED, move |samples| samples.push(&[], shared.queued_bytes() as f64));
     }
 
     /// Opens the file again, once what is queued now has been written to the old one; for rotation, after the
@@ -233,6 +258,10 @@ struct Control {
 }
 
 impl Shared {
+    fn queued_bytes(&self) -> usize {
+        self.shards.iter().map(|shard| lock(&shard.lines).len()).sum()
+    }
+
     fn append(&self, line: &[u8]) {
         let slot = shard::slot();
         let half = self.shard_bytes / 2;

@@ -21,6 +21,7 @@ mod cells;
 mod definition;
 mod instruments;
 pub mod process;
+pub mod standard;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -91,7 +92,7 @@ impl Registry {
     }
 
     /// Counters whose values are read when they are asked for. A later collector of the same metric takes the
-    /// earlier one's place. It must not block, and must not use the registry.
+    /// earlier one's place. It must not block.
     pub fn collect_counter<const N: usize>(
         &self,
         def: &'static CounterDef<N>,
@@ -107,6 +108,20 @@ impl Registry {
         collect: impl Fn(&mut Samples<'_>) + Send + Sync + 'static,
     ) {
         self.collect(def.name, def.help, Kind::Gauge, &def.labels, Arc::new(collect));
+    }
+
+    /// Enters a gauge of the series of each metric, `cardea_metric_series`, to be seen beside [`SERIES_MAX`].
+    pub fn collect_series(self: &Arc<Self>) {
+        static SERIES: GaugeDef<1> = GaugeDef::new("cardea_metric_series", "Series, by metric.", ["metric"]);
+        let registry = Arc::downgrade(self);
+        self.collect_gauge(&SERIES, move |samples| {
+            let Some(registry) = registry.upgrade() else { return };
+            for (name, metric) in &*registry.lock() {
+                if let Source::Series(series) = &metric.source {
+                    samples.push(&[name], series.len() as f64);
+                }
+            }
+        });
     }
 
     /// Forgets the series that nobody holds a handle of, such as those of routes that are gone. To be called
@@ -150,6 +165,7 @@ impl Registry {
                     }
                 }
                 Snapshot::Collector(collector) => {
+                    // Not under the lock, so that a collector may use the registry.
                     let mut samples = Samples { name, help, kind, names: labels, count: 0, out };
                     collector(&mut samples);
                 }

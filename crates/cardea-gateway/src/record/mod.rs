@@ -4,6 +4,8 @@
 //! over the processors, lines go into a bounded buffer and are dropped, and counted, where it is full.
 
 pub mod access_log;
+#[cfg(test)]
+mod measure;
 pub mod metrics;
 pub mod request_id;
 mod shard;

@@ -8,17 +8,17 @@ use std::thread::available_parallelism;
 /// More shards cost memory and scrape time, and gain nothing that a measurement would show.
 const COUNT_MAX: usize = 32;
 
-/// How many shards there are: a power of two, at least one for each processor we may use, at most 32.
+/// How many shards there are: a power of two, at most 32, else at least two for each processor we may use.
+/// Threads that are no workers are numbered too, and with one for each two workers would often share.
 pub(super) fn count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| {
         let processors = available_parallelism().map_or(1, std::num::NonZero::get);
-        processors.min(COUNT_MAX).next_power_of_two()
+        (2 * processors).next_power_of_two().min(COUNT_MAX)
     })
 }
 
-/// The number of this thread, to be taken modulo [`count`]. Threads are numbered as they first ask, so that
-/// as many workers as there are shards have one each.
+/// The number of this thread, to be taken modulo [`count`]. Threads are numbered as they first ask.
 #[inline]
 pub(super) fn slot() -> usize {
     const UNNUMBERED: usize = usize::MAX;

@@ -3,7 +3,7 @@ use std::fs;
 use std::io::Write;
 use std::sync::mpsc;
 
-use cardea_clock::{ManualClock, Wall};
+use cardea_clock::{ManualClock, Mono, Wall};
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn clock() -> Clock {
 fn config(path: &Path) -> AccessLogConfig {
     AccessLogConfig {
         sink: Sink::File(path.to_owned()),
-        queue_bytes_max: 1024 * 1024,
+        queue_bytes_max: AccessLogConfig::default().queue_bytes_max,
         flush_interval: Duration::from_secs(3_600),
     }
 }
@@ -27,29 +27,45 @@ fn with_output(output: impl Write + Send + 'static) -> AccessLog {
     AccessLog::start_with(Box::new(output), None, queue, interval, clock()).unwrap()
 }
 
+/// What was written, and how many bytes more are taken.
+type Room = Mutex<(Vec<u8>, usize)>;
+
 /// A sink that takes so many bytes, then fails, until more are allowed.
 #[derive(Clone, Default)]
-struct Limited(Arc<Mutex<(Vec<u8>, usize)>>);
+struct Limited(Arc<(Room, Condvar)>);
 
 impl Limited {
+    fn endless() -> Self {
+        let sink = Self::default();
+        sink.allow(usize::MAX);
+        sink
+    }
+
     fn allow(&self, bytes: usize) {
-        self.0.lock().unwrap().1 = bytes;
+        self.0.0.lock().unwrap().1 = bytes;
     }
 
     fn written(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().0.clone()).unwrap()
+        String::from_utf8(self.0.0.lock().unwrap().0.clone()).unwrap()
+    }
+
+    /// Waits until something has been written.
+    fn arrived(&self) -> bool {
+        let inner = self.0.0.lock().unwrap();
+        !self.0.1.wait_timeout_while(inner, SOON, |inner| inner.0.is_empty()).unwrap().1.timed_out()
     }
 }
 
 impl Write for Limited {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut inner = self.0.lock().unwrap();
+        let mut inner = self.0.0.lock().unwrap();
         let count = bytes.len().min(inner.1);
         if count == 0 {
             return Err(io::ErrorKind::StorageFull.into());
         }
         inner.1 -= count;
         inner.0.extend_from_slice(&bytes[..count]);
+        self.0.1.notify_all();
         Ok(count)
     }
 
@@ -126,31 +142,21 @@ fn dropping_the_log_writes_what_is_queued() {
 
 #[test]
 fn the_interval_writes_without_being_asked() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("access.log");
-    let flush_interval = Duration::from_millis(1);
-    let log = AccessLog::start(AccessLogConfig { flush_interval, ..config(&path) }, clock()).unwrap();
+    let sink = Limited::endless();
+    let (queue, interval) = (AccessLogConfig::QUEUE_BYTES_MIN, Duration::from_millis(1));
+    let log = AccessLog::start_with(Box::new(sink.clone()), None, queue, interval, clock()).unwrap();
     log.append(b"one\n");
-    while fs::read(&path).unwrap() != b"one\n" {
-        thread::yield_now();
-    }
+    assert!(sink.arrived());
+    assert_eq!(sink.written(), "one\n");
 }
 
 #[test]
-fn a_half_full_queue_is_written_before_the_interval_ends() {
-    let sink = Limited::default();
-    sink.allow(usize::MAX);
+fn a_half_full_buffer_is_written_before_the_interval_ends() {
+    let sink = Limited::endless();
     let log = with_output(sink.clone());
-    let line = [b'x'; 1023].iter().chain(b"\n").copied().collect::<Vec<u8>>();
-    for _ in 0..AccessLogConfig::QUEUE_BYTES_MIN / 1024 {
-        log.append(&line);
-        if log.queued_bytes() == 0 {
-            break;
-        }
-    }
-    while sink.written().is_empty() {
-        thread::yield_now();
-    }
+    let half = log.shared.shard_bytes / 2;
+    log.append(&[vec![b'x'; half - 1], b"\n".to_vec()].concat());
+    assert!(sink.arrived());
 }
 
 #[test]
@@ -228,8 +234,7 @@ fn a_sink_that_is_stuck_costs_lines_and_blocks_nobody() {
 
 #[test]
 fn a_line_longer_than_the_queue_is_dropped() {
-    let sink = Limited::default();
-    sink.allow(usize::MAX);
+    let sink = Limited::endless();
     let log = with_output(sink.clone());
     log.append(&[b'x'; AccessLogConfig::QUEUE_BYTES_MIN]);
     log.append(b"short\n");
@@ -239,8 +244,7 @@ fn a_line_longer_than_the_queue_is_dropped() {
 
 #[test]
 fn a_line_that_logs_while_it_is_made_does_not_disturb_itself() {
-    let sink = Limited::default();
-    sink.allow(usize::MAX);
+    let sink = Limited::endless();
     let log = with_output(sink.clone());
     log.append_with(|outer| {
         outer.extend_from_slice(b"outer");
@@ -268,4 +272,31 @@ fn the_file_is_not_for_everyone() {
     let path = folder.path().join("access.log");
     let _log = AccessLog::start(config(&path), clock()).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o007, 0);
+}
+
+#[test]
+fn its_figures_are_metrics() {
+    let log = with_output(Limited::default());
+    let registry = Registry::new();
+    log.register(&registry);
+    log.append(b"lost\n");
+    assert!(log.flush(SOON));
+    log.append(b"queued\n");
+    let mut text = String::new();
+    registry.render(&mut text);
+    for line in [
+        "cardea_access_log_dropped_lines_total 1\n",
+        "cardea_access_log_write_errors_total 1\n",
+        "cardea_access_log_queued_bytes 7\n",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+}
+
+#[test]
+fn failures_are_reported_once_a_minute() {
+    let mut last = None;
+    let at = |seconds| Mono::from_nanos(seconds * 1_000_000_000);
+    let reported: Vec<u64> = (0..200).filter(|second| writer::due(&mut last, at(*second))).collect();
+    assert_eq!(reported, [0, 60, 120, 180]);
 }

@@ -181,7 +181,7 @@ impl Reports {
 }
 
 /// Whether it is time for another report; if so, it counts as made.
-fn due(last: &mut Option<Mono>, now: Mono) -> bool {
+pub(super) fn due(last: &mut Option<Mono>, now: Mono) -> bool {
     let due = last.is_none_or(|last| now.saturating_since(last) >= REPORT_INTERVAL);
     if due {
         *last = Some(now);

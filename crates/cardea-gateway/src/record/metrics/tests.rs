@@ -4,27 +4,21 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::standard::{
+    HTTP_RESPONSES as CODES, HTTP_SERVER_ACTIVE_REQUESTS as ACTIVE, HTTP_SERVER_REQUEST_DURATION as DURATION,
+};
 use super::*;
 
 static REQUESTS: CounterDef<2> =
     CounterDef::new("cardea_requests_total", "Requests,\nby \\ route.", ["route", "method"]).sharded();
 static RELOADS: CounterDef<0> = CounterDef::new("cardea_reloads_total", "Reloads.", []);
-static ACTIVE: GaugeDef<0> = GaugeDef::new("http_server_active_requests", "Active requests.", []);
 static EPOCH: GaugeDef<1> = GaugeDef::new("cardea_epoch", "Epoch.", ["issuer"]);
-static DURATION: HistogramDef<2> = HistogramDef::new(
-    "http_server_request_duration_seconds",
-    "Time of requests.",
-    ["http_route", "http_response_status_class"],
-    LATENCY_BOUNDS,
-);
 static SMALL: HistogramDef<0> = HistogramDef::new(
     "cardea_small_seconds",
     "Small.",
     [],
     &[Duration::from_millis(1), Duration::from_millis(2_500), Duration::from_secs(10)],
 );
-static CODES: CounterDef<1> =
-    CounterDef::new("cardea_http_responses_total", "Responses.", ["http_response_status_code"]);
 
 fn render(registry: &Registry) -> String {
     let mut out = String::new();
@@ -32,8 +26,11 @@ fn render(registry: &Registry) -> String {
     out
 }
 
-/// A sample: its name, its labels in order, its value.
-type Sample = (String, Vec<(String, String)>, f64);
+/// Labels in their order.
+type Labels = Vec<(String, String)>;
+
+/// A sample: its name, its labels, its value.
+type Sample = (String, Labels, f64);
 
 /// A strict reader of the format, which panics at anything that it does not know.
 fn parse(text: &str) -> Vec<Sample> {
@@ -104,7 +101,7 @@ fn parse_sample(line: &str) -> Sample {
 
 /// Buckets grow, the last is `+Inf` and equals the count.
 fn check_histograms(samples: &[Sample]) {
-    let mut last: HashMap<(String, Vec<(String, String)>), (f64, f64)> = HashMap::new();
+    let mut last: HashMap<(String, Labels), (f64, f64)> = HashMap::new();
     for (name, labels, value) in samples {
         if let Some(base) = name.strip_suffix("_bucket") {
             let mut labels = labels.clone();
@@ -162,6 +159,21 @@ fn the_text_is_as_the_format_wants_it() {
          cardea_small_seconds_count 3\n"
     );
     parse(&render(&registry));
+}
+
+#[test]
+fn the_gateways_own_metrics_are_of_different_names() {
+    let registry = Registry::new();
+    let _held = (
+        registry.histogram(&standard::HTTP_SERVER_REQUEST_DURATION, ["a", "b"]),
+        registry.histogram(&standard::HTTP_CLIENT_REQUEST_DURATION, ["a", "b"]),
+        registry.up_down(&standard::HTTP_SERVER_ACTIVE_REQUESTS, []),
+        registry.counter(&standard::HTTP_RESPONSES, ["a"]),
+        registry.counter(&standard::REFUSALS, ["a"]),
+        registry.gauge(&standard::BUILD_INFO, ["a"]),
+    );
+    let buckets = LATENCY_BOUNDS.len() + 3;
+    assert_eq!(parse(&render(&registry)).len(), 2 * buckets + 4);
 }
 
 #[test]
@@ -294,6 +306,19 @@ fn a_second_metric_of_the_same_name_harms_nothing() {
     let samples = parse(&render(&registry));
     assert_eq!(samples.len(), 1);
     assert_eq!(value(&samples, "cardea_epoch", &[("issuer", "a")]), Some(1.0));
+}
+
+#[test]
+fn the_registry_counts_its_own_series() {
+    let registry = Arc::new(Registry::new());
+    registry.collect_series();
+    let _held = [registry.counter(&REQUESTS, ["a", "GET"]), registry.counter(&REQUESTS, ["b", "GET"])];
+    let _one = registry.counter(&RELOADS, []);
+    let samples = parse(&render(&registry));
+    assert_eq!(value(&samples, "cardea_metric_series", &[("metric", "cardea_requests_total")]), Some(2.0));
+    assert_eq!(value(&samples, "cardea_metric_series", &[("metric", "cardea_reloads_total")]), Some(1.0));
+    // It does not keep itself alive.
+    assert_eq!(Arc::strong_count(&registry), 1);
 }
 
 #[test]
