@@ -86,11 +86,13 @@ fn a_failed_parse_leaves_nothing_behind() {
     assert_eq!((authority.host(), authority.as_str(), authority.port()), ("", "", None));
 }
 
+type Case<'a> = (Version, &'a str, &'a [&'a str], Result<&'a str, RequestError>);
+
 #[test]
 fn a_request_has_one_authority() {
     use RequestError as E;
     let (v10, v11, v2) = (Version::Http10, Version::Http11, Version::Http2);
-    let table: &[(Version, &str, &[&str], Result<&str, RequestError>)] = &[
+    let table: &[Case<'_>] = &[
         (v11, "/", &["A.example:443"], Ok("a.example")),
         (v11, "/", &[], Err(E::HostMissing)),
         (v11, "https://a.example/", &[], Err(E::HostMissing)),

@@ -3,9 +3,11 @@
 use std::fs;
 use std::path::Path;
 
+type Target = (&'static str, fn(&[u8]));
+
 #[test]
 fn the_corpus_holds_every_property() {
-    let targets: [(&str, fn(&[u8])); 6] = [
+    let targets: [Target; 6] = [
         ("request_head", super::request_head),
         ("response_head", super::response_head),
         ("chunked", super::chunked),

@@ -8,8 +8,10 @@ use crate::h1::{write_chunk_size, write_last_chunk};
 const LIMITS: ChunkedLimits =
     ChunkedLimits { extension_bytes_max: 32, trailer_bytes_max: 64, trailer_fields_max: 2 };
 
+type Body = (Vec<u8>, usize, Option<Fields>);
+
 /// The data, the bytes taken and the trailers, or `None` if the body is not complete.
-fn decode(input: &[u8], size: usize) -> Result<Option<(Vec<u8>, usize, Option<Fields>)>, ChunkedError> {
+fn decode(input: &[u8], size: usize) -> Result<Option<Body>, ChunkedError> {
     let mut decoder = ChunkedDecoder::new(LIMITS);
     let (mut data, mut taken) = (Vec::new(), 0);
     for piece in input.chunks(size) {
