@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
+use std::sync::Once;
 
 use anyhow::{Result, bail};
 use nix::unistd::geteuid;
@@ -49,6 +50,9 @@ pub(crate) const JAVA: Need = Need {
     packages: &["default-jdk-headless", "maven"],
 };
 
+/// The package lists are refreshed once per run.
+static LISTS: Once = Once::new();
+
 /// Sees to it that everything in `needs` is there.
 ///
 /// # Errors
@@ -67,8 +71,10 @@ pub(crate) fn provide(needs: &[Need]) -> Result<()> {
         bail!("missing: {}; on Debian: apt-get install {}", names.join(", "), packages.join(" "));
     }
     println!("installing {}", packages.join(" "));
-    // Lists that can't be refreshed may still be good enough: what counts is the installation.
-    let _ = pass(&mut apt(&["update", "--quiet"]))?;
+    LISTS.call_once(|| {
+        // Lists that can't be refreshed may still be good enough: what counts is the installation.
+        let _ = pass(&mut apt(&["update", "--quiet"]));
+    });
     let mut install = vec!["install", "--quiet", "--yes", "--no-install-recommends"];
     install.extend(&packages);
     let installed = pass(&mut apt(&install))?;
