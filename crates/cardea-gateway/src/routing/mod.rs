@@ -28,6 +28,7 @@
 //! with how patterns overlap, never with the number of routes. Matching allocates nothing.
 
 mod build;
+mod disguise;
 mod error;
 mod pattern;
 mod search;

@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::str::FromStr;
 
+use cardea_http::normalize_path;
+
 use super::error::{HostError, PathError};
 
 /// How many segments a configured path may have.
@@ -214,7 +216,12 @@ fn literal(piece: &str, may_be_empty: bool) -> Result<(), PathError> {
             c => return Err(PathError::NotEncoded(c)),
         }
     }
-    Ok(())
+    // What else normalisation changes or refuses, such as a disguised dot segment.
+    let (path, mut normal) = (format!("/{piece}"), Vec::new());
+    match normalize_path(path.as_bytes(), &mut normal) {
+        Ok(_) if normal == path.as_bytes() => Ok(()),
+        _ => Err(PathError::NeverMatches(piece.to_owned())),
+    }
 }
 
 /// RFC 3986 §2.3.

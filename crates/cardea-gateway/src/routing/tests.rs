@@ -320,6 +320,41 @@ fn parameters_are_ranges_of_the_path() {
 }
 
 #[test]
+fn path_parameters_that_hide_another_route_are_noticed() {
+    let router = router(&[
+        prefix("/"),
+        prefix("/admin"),
+        pattern("/users/{id}/keys"),
+        by(&["PUT"], exact("/only/put")),
+    ]);
+    let disguised = |path: &str| {
+        let found = found(&router, "h", path, &GET).unwrap();
+        (found.index(), router.is_disguised("h", path.as_bytes(), &GET, &found))
+    };
+    for path in [
+        "/admin;x",
+        "/admin;x/a",
+        "/admin%3Bx/a",
+        "/admin;/a",
+        "/;x/admin",
+        "/users;a/7;b/keys;c",
+        "/;a/;b/admin/c",
+    ] {
+        assert_eq!(disguised(path), (0, true), "{path}");
+    }
+    for path in ["/", "/a", "/a;x", "/a;x/b;y", "/a%3Bx", "/;x", "/xadmin;x", "/only/put;x"] {
+        assert_eq!(disguised(path), (0, false), "{path}");
+    }
+    for (path, route) in [("/admin/a;x", 1), ("/admin/;x", 1), ("/users/7;x/keys", 2)] {
+        assert_eq!(disguised(path), (route, false), "{path}");
+    }
+    // Where nothing serves the path without them, the origin must not get to see it either.
+    let router = super::tests::router(&[pattern("/users/{id}/keys")]);
+    let found = found(&router, "h", "/users/;x/keys", &GET).unwrap();
+    assert!(router.is_disguised("h", b"/users/;x/keys", &GET, &found));
+}
+
+#[test]
 fn the_cost_does_not_grow_with_the_number_of_routes() {
     let build = |count: usize| {
         let kinds = |at: usize| match at % 4 {
