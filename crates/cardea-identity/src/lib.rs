@@ -1,1 +1,67 @@
 //! Who is calling: trusted issuers, key sets, token verification, verdicts.
+//!
+//! An [`Authenticator`] holds the issuers that the configuration trusts. [`Authenticator::verify`]
+//! turns the bytes of a bearer token into a [`Verdict`]: the token is authentic, from this issuer,
+//! for one of its accepted audiences, within this window of time, and states these claims. What a
+//! *route* asks for is a [`Demand`], compared with the verdict on every request.
+//!
+//! The crate does no I/O but reading key files while a configuration loads: key sets come through
+//! the [`Fetch`] seam, time is an argument, and nothing here writes a token, a claim or a key to a log.
+//!
+//! Specifications: RFC 7515 (JWS), 7517 (JWK), 7518 (JWA), 7519 (JWT), 8037 (`EdDSA`), 8725 (best
+//! practices), 9068 (access tokens), 6750 (bearer tokens), 8414 (metadata).
+
+#![forbid(unsafe_code)]
+#![deny(clippy::indexing_slicing)]
+
+mod algorithm;
+mod authenticator;
+mod bearer;
+mod check;
+mod claims;
+mod config;
+mod decode;
+mod demand;
+mod entra;
+mod error;
+mod fetch;
+mod issuer;
+mod json;
+mod jwk;
+mod jws;
+mod keyset;
+mod policy;
+mod remote;
+mod revocations;
+mod verdict;
+
+pub use algorithm::Algorithm;
+pub use authenticator::{Authenticator, KeySetStatus};
+pub use bearer::{CREDENTIALS_BYTES_MAX, CredentialsError, bearer_token};
+pub use check::Check;
+pub use config::{
+    ClaimNames, ClaimPath, IssuerConfig, KeyRefresh, KeySource, Preset, SKEW_DEFAULT, SKEW_MAX,
+};
+pub use decode::{Decoded, decode_unverified};
+pub use demand::{Alternative, Demand, DemandError};
+pub use error::{IdentityError, KeySetError, TokenError};
+pub use fetch::{Fetch, FetchError, FetchRequest, is_private_address};
+pub use jws::TOKEN_BYTES_MAX;
+pub use keyset::LocalKeys;
+pub use revocations::Revocations;
+pub use verdict::{Caller, CallerKind, ClientAuthentication, Verdict};
+
+/// Runs everything that parses a stranger's bytes on `data`: the credentials, the token, a key set.
+///
+/// Pure, without I/O; for the fuzzer. It must return, whatever `data` is.
+#[cfg(feature = "fuzzing")]
+pub fn fuzz_token(data: &[u8]) {
+    let _ = bearer_token(std::iter::once(data));
+    if let Ok(decoded) = decode_unverified(data) {
+        let _ = serde_json::to_string(&decoded.claims);
+    }
+    let _ = jwk::KeySet::parse(data, &Algorithm::ALL);
+    if let Ok(claims) = json::object(data, json::CLAIMS_LIMITS) {
+        claims::fuzz(claims);
+    }
+}

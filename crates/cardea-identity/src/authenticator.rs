@@ -1,0 +1,322 @@
+//! The issuers that a configuration trusts, and the verification of a token step by step.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cardea_clock::Timestamp;
+use serde_json::{Map, Value};
+
+use crate::check::{Check, Observer, Recorder, Silent, show};
+use crate::claims;
+use crate::config::IssuerConfig;
+use crate::entra;
+use crate::error::{IdentityError, TokenError};
+use crate::fetch::Fetch;
+use crate::issuer::{Issuer, Trusted};
+use crate::json;
+use crate::jwk::Key;
+use crate::jws::{Compact, Header, TOKEN_BYTES_MAX};
+use crate::keyset::Source;
+use crate::remote::{Remote, Why};
+use crate::revocations::Revocations;
+use crate::verdict::Verdict;
+
+/// The most issuers of a configuration.
+const ISSUERS_MAX: usize = 1000;
+
+/// The trusted issuers of one configuration. Immutable; key sets and revocations live on in the next.
+pub struct Authenticator {
+    /// By the exact `iss`; several lead to one issuer where a preset has several tenants.
+    trusted: HashMap<Arc<str>, Trusted, foldhash::fast::RandomState>,
+    /// By configured name.
+    issuers: HashMap<Arc<str>, Arc<Issuer>, foldhash::fast::RandomState>,
+    fetch: Arc<dyn Fetch>,
+    revocations: Arc<Revocations>,
+}
+
+/// How an issuer's keys do, for metrics and the admin listener.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeySetStatus {
+    /// The issuer's name in the configuration.
+    pub issuer: Arc<str>,
+    /// How many keys can verify.
+    pub keys: usize,
+    /// Whether tokens can be verified: there are keys, and they are not too old.
+    pub usable: bool,
+    /// Failed fetches since the last good one.
+    pub failures: u32,
+    /// Why the last fetch failed; for the operator.
+    pub last_error: Option<String>,
+}
+
+impl Authenticator {
+    /// Resolves the issuers of a configuration. Reads key files (blocking, while a configuration
+    /// loads), fetches nothing and spawns nothing: see [`Authenticator::maintain`].
+    ///
+    /// From `previous` it takes over the revocations, and the keys of issuers that are still the same.
+    ///
+    /// # Errors
+    /// The first issuer whose settings, addresses or key file are unusable, and repeated names or `iss`.
+    pub fn new(
+        issuers: Vec<IssuerConfig>,
+        previous: Option<&Self>,
+        fetch: Arc<dyn Fetch>,
+    ) -> Result<Self, IdentityError> {
+        let mut this = Self {
+            trusted: HashMap::default(),
+            issuers: HashMap::default(),
+            fetch,
+            revocations: previous.map_or_else(Arc::default, |old| Arc::clone(&old.revocations)),
+        };
+        for (index, config) in issuers.into_iter().enumerate() {
+            if index >= ISSUERS_MAX {
+                return Err(config.error("more than 1,000 issuers"));
+            }
+            let old = previous.and_then(|old| old.issuers.get(config.name.as_str()));
+            let issuer = Issuer::new(config, old)?;
+            this.add(&issuer)?;
+        }
+        Ok(this)
+    }
+
+    fn add(&mut self, issuer: &Arc<Issuer>) -> Result<(), IdentityError> {
+        let config = &issuer.config;
+        let name = Arc::clone(&issuer.name);
+        if self.issuers.insert(name, Arc::clone(issuer)).is_some() {
+            return Err(config.error("the name occurs twice"));
+        }
+        let accepted = match &config.preset {
+            None => vec![(config.issuer.clone(), None)],
+            Some(preset) => {
+                preset.expand(config)?.into_iter().map(|tenant| (tenant.issuer, Some(tenant.id))).collect()
+            }
+        };
+        for (iss, tenant) in accepted {
+            let iss: Arc<str> = iss.into();
+            let trusted = Trusted { issuer: Arc::clone(issuer), iss: Arc::clone(&iss), tenant };
+            if self.trusted.insert(Arc::clone(&iss), trusted).is_some() {
+                return Err(config.error(format!("the issuer {iss:?} occurs twice")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Verifies a token. With the key at hand it completes without waiting; for an unknown key or
+    /// before the first keys it waits for a fetch, at most the issuer's configured timeout.
+    ///
+    /// # Errors
+    /// [`TokenError`]: 401 `invalid_token`, but for [`TokenError::is_gateway_fault`], which is 503.
+    pub async fn verify(&self, token: &[u8], now: Timestamp) -> Result<Arc<Verdict>, TokenError> {
+        self.run(token, now, &mut Silent).await.map(Arc::new)
+    }
+
+    /// Verifies a token as [`Authenticator::verify`] does and tells every step, up to and including
+    /// the one that fails. The texts quote the token's header and claims: for the one who holds it.
+    pub async fn explain(&self, token: &[u8], now: Timestamp) -> Vec<Check> {
+        let mut recorder = Recorder::default();
+        // The result is the last of the steps.
+        let _ = self.run(token, now, &mut recorder).await;
+        recorder.0
+    }
+
+    /// Whether a verdict still holds: within its window, its issuer configured as it was, its key
+    /// neither gone nor changed, its subject not revoked. What a cached verdict is asked on each use.
+    #[must_use]
+    pub fn is_current(&self, verdict: &Verdict, now: Timestamp) -> bool {
+        let issuer = self.issuers.get(&*verdict.caller.issuer_name);
+        verdict.is_valid_at(now)
+            && issuer.and_then(|issuer| issuer.current_epoch()) == Some(verdict.epoch)
+            && !self.revocations.is_revoked(verdict)
+    }
+
+    /// Fetches the keys that are due and waits for them, at most the issuers' timeouts; forgets
+    /// revocations that have no more tokens. The program calls it once before it is ready and then
+    /// every few seconds; failures are logged, counted and repeated with growing waits.
+    pub async fn maintain(&self, now: Timestamp) {
+        self.revocations.purge(now.wall);
+        let flights: Vec<_> = self
+            .remotes()
+            .filter(|(_, remote)| remote.is_due(now.mono))
+            .filter_map(|(_, remote)| {
+                let flight = remote.start(&self.fetch, now.mono, Why::Due)?;
+                Some((remote, flight))
+            })
+            .collect();
+        for (remote, flight) in flights {
+            remote.landed(flight).await;
+        }
+    }
+
+    /// Whether [`Authenticator::maintain`] would fetch something.
+    #[must_use]
+    pub fn refresh_due(&self, now: Timestamp) -> bool {
+        self.remotes().any(|(_, remote)| remote.is_due(now.mono))
+    }
+
+    /// How every issuer's keys do, in the order of their names.
+    #[must_use]
+    pub fn key_sets(&self, now: Timestamp) -> Vec<KeySetStatus> {
+        let mut all: Vec<_> = self
+            .issuers
+            .values()
+            .map(|issuer| {
+                let (keys, usable, failures, last_error) = match &issuer.source {
+                    Source::Fixed(keys) => (keys.len(), true, 0, None),
+                    Source::Local(keys) => match keys.load() {
+                        Some(keys) => (keys.len(), true, 0, None),
+                        None => (0, false, 0, None),
+                    },
+                    Source::Remote(remote) => {
+                        let status = remote.status(now.mono);
+                        (status.keys, status.usable, status.failures, status.last_error)
+                    }
+                };
+                KeySetStatus { issuer: Arc::clone(&issuer.name), keys, usable, failures, last_error }
+            })
+            .collect();
+        all.sort_by(|a, b| a.issuer.cmp(&b.issuer));
+        all
+    }
+
+    /// Revoked and disabled subjects; the same for every configuration of the process.
+    #[must_use]
+    pub fn revocations(&self) -> &Revocations {
+        &self.revocations
+    }
+
+    fn remotes(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Remote>)> {
+        self.issuers.iter().filter_map(|(name, issuer)| match &issuer.source {
+            Source::Remote(remote) => Some((name, remote)),
+            _ => None,
+        })
+    }
+
+    /// The steps, in the order of RFC 7519 §7.2 and RFC 7515 §5.2.
+    async fn run(
+        &self,
+        token: &[u8],
+        now: Timestamp,
+        observer: &mut impl Observer,
+    ) -> Result<Verdict, TokenError> {
+        let compact = observer.observe("form", Compact::parse(token), || {
+            let expected = "three segments of base64url, in at most";
+            let found = token.split(|&byte| byte == b'.').count();
+            (
+                format!("{expected} {TOKEN_BYTES_MAX} bytes"),
+                format!("{found} segments, {} bytes", token.len()),
+            )
+        })?;
+        let header = observer.observe("header", Header::parse(&compact.header), || {
+            let expected = "a JSON object with alg, without crit, b64, zip, enc or a key of its own";
+            (expected.to_owned(), quote(&compact.header))
+        })?;
+        let claims = json::object(&compact.payload, json::CLAIMS_LIMITS).map_err(TokenError::ClaimsMalformed);
+        let claims = observer.observe("claims", claims, || {
+            let found = format!("{} bytes", compact.payload.len());
+            ("a JSON object with unique names".to_owned(), found)
+        })?;
+        let trusted = observer.observe("issuer", self.trusted(&claims), || {
+            let mut known: Vec<_> = self.trusted.keys().take(16).collect();
+            known.sort();
+            (format!("iss one of {known:?}"), show(claims.get("iss")))
+        })?;
+        let issuer = &trusted.issuer;
+        let algorithm = observer.observe("algorithm", issuer.allows(&header), || {
+            let names: Vec<_> = issuer.config.algorithms.iter().map(|a| a.name()).collect();
+            (format!("alg one of {names:?}"), show(header.fields.get("alg")))
+        })?;
+        let found = self.key(trusted, &header, now).await;
+        let (key, epoch) = observer.observe("key", found, || {
+            let expected = "one key of the issuer for the token's kid and alg".to_owned();
+            (expected, format!("kid {}", show(header.fields.get("kid"))))
+        })?;
+        let verified = key.verify(algorithm, compact.signing_input, &compact.signature);
+        observer.observe("signature", verified, || {
+            let expected = format!("a signature by that key with {algorithm}");
+            (expected, format!("{} bytes", compact.signature.len()))
+        })?;
+        let epoch = issuer.epoch(epoch);
+        let verdict = claims::judge(observer, trusted, &header, claims, epoch, now)?;
+        let revoked = if self.revocations.is_revoked(&verdict) { Err(TokenError::Revoked) } else { Ok(()) };
+        observer.observe("revocation", revoked, || {
+            let subject = verdict.caller.subject.as_deref().unwrap_or("absent");
+            ("a subject that is not revoked".to_owned(), format!("sub {subject:?}"))
+        })?;
+        Ok(verdict)
+    }
+
+    /// Whose token it claims to be: `iss`, compared exactly (RFC 7519 §4.1.1). Claims are looked at
+    /// before the signature for this alone.
+    fn trusted(&self, claims: &Map<String, Value>) -> Result<&Trusted, TokenError> {
+        match claims.get("iss") {
+            None => Err(TokenError::ClaimMissing("iss")),
+            Some(Value::String(iss)) => self.trusted.get(iss.as_str()).ok_or(TokenError::IssuerUnknown),
+            Some(_) => Err(TokenError::ClaimInvalid("iss")),
+        }
+    }
+
+    async fn key(
+        &self,
+        trusted: &Trusted,
+        header: &Header,
+        now: Timestamp,
+    ) -> Result<(Arc<Key>, u64), TokenError> {
+        let found = match &trusted.issuer.source {
+            Source::Fixed(keys) => Source::select(header, Some(keys)),
+            Source::Local(keys) => Source::select(header, keys.load().as_deref()),
+            Source::Remote(remote) => match self.key_at_hand(remote, header, now) {
+                // Boxed: the rare way must not make the future of the usual one larger.
+                Err(TokenError::KeyUnknown | TokenError::KeysUnavailable) => {
+                    Box::pin(self.fetched_key(remote, header, now)).await
+                }
+                found => found,
+            },
+        }?;
+        match &trusted.tenant {
+            Some(tenant) if !entra::key_serves(found.0.issuer.as_deref(), tenant) => {
+                Err(TokenError::KeyMismatch)
+            }
+            _ => Ok(found),
+        }
+    }
+
+    fn key_at_hand(
+        &self,
+        remote: &Arc<Remote>,
+        header: &Header,
+        now: Timestamp,
+    ) -> Result<(Arc<Key>, u64), TokenError> {
+        if remote.is_due(now.mono) {
+            // Ahead of need: this request goes on with the keys at hand.
+            let _ = remote.start(&self.fetch, now.mono, Why::Due);
+        }
+        remote.select(header, now.mono)
+    }
+
+    async fn fetched_key(
+        &self,
+        remote: &Arc<Remote>,
+        header: &Header,
+        now: Timestamp,
+    ) -> Result<(Arc<Key>, u64), TokenError> {
+        let unusable = matches!(remote.select(header, now.mono), Err(TokenError::KeysUnavailable));
+        let why = if unusable { Why::Due } else { Why::UnknownKey };
+        if let Some(flight) = remote.start(&self.fetch, now.mono, why) {
+            remote.landed(flight).await;
+        }
+        remote.select(header, now.mono)
+    }
+}
+
+impl std::fmt::Debug for Authenticator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut names: Vec<_> = self.issuers.keys().collect();
+        names.sort();
+        f.debug_struct("Authenticator").field("issuers", &names).finish_non_exhaustive()
+    }
+}
+
+/// Bytes of a header as text, cut to 200 characters.
+fn quote(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).chars().take(200).collect()
+}

@@ -1,0 +1,170 @@
+//! The token in the `Authorization` field (RFC 6750 §2.1, RFC 9110 §11.4); never in query or body.
+
+use thiserror::Error;
+
+use crate::jws::TOKEN_BYTES_MAX;
+
+/// The longest value of `Authorization` that is looked at, in bytes.
+pub const CREDENTIALS_BYTES_MAX: usize = TOKEN_BYTES_MAX + SCHEME.len() + 64;
+
+const SCHEME: &[u8] = b"bearer";
+
+/// Why the `Authorization` fields of a request hold no bearer token that could be looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum CredentialsError {
+    /// More than one field: two parsers would take two different ones. 400 `invalid_request`.
+    #[error("more than one Authorization field")]
+    Repeated,
+    /// Credentials of another scheme. For a bearer-protected route as good as none: 401 with a
+    /// challenge that has no `error` (RFC 6750 §3.1).
+    #[error("the credentials are not a bearer token")]
+    OtherScheme,
+    /// The bearer scheme, but no token that follows the grammar. 400 `invalid_request`.
+    #[error("the bearer credentials are malformed")]
+    Malformed,
+    /// Longer than [`CREDENTIALS_BYTES_MAX`]. 400 `invalid_request`.
+    #[error("the credentials are too long")]
+    TooLong,
+}
+
+impl CredentialsError {
+    /// The stable reason code.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Repeated => "authorization_repeated",
+            Self::OtherScheme => "authorization_scheme",
+            Self::Malformed => "authorization_malformed",
+            Self::TooLong => "authorization_too_long",
+        }
+    }
+
+    /// Whether the request is malformed (400 `invalid_request`) rather than without credentials (401).
+    #[must_use]
+    pub const fn is_bad_request(&self) -> bool {
+        !matches!(self, Self::OtherScheme)
+    }
+}
+
+/// The bearer token among the values of all `Authorization` fields; `None` without such a field.
+///
+/// Values are as the parser gives them, without white space around. The scheme has no case; the
+/// token is `b64token` (RFC 6750 §2.1), which leaves no room for lists or parameters.
+///
+/// # Errors
+/// [`CredentialsError`]; see its variants for the answer that each calls for.
+pub fn bearer_token<'a>(
+    mut authorization_values: impl Iterator<Item = &'a [u8]>,
+) -> Result<Option<&'a [u8]>, CredentialsError> {
+    let Some(value) = authorization_values.next() else {
+        return Ok(None);
+    };
+    if authorization_values.next().is_some() {
+        return Err(CredentialsError::Repeated);
+    }
+    if value.len() > CREDENTIALS_BYTES_MAX {
+        return Err(CredentialsError::TooLong);
+    }
+    let end = value.iter().position(|&byte| byte == b' ');
+    let (scheme, rest) = value.split_at(end.unwrap_or(value.len()));
+    if !scheme.eq_ignore_ascii_case(SCHEME) {
+        // A tab or comma behind the scheme's name is not another scheme.
+        let name = scheme.get(..SCHEME.len()).unwrap_or_default();
+        let separated = scheme.get(SCHEME.len()).is_some_and(|byte| !is_token_byte(*byte));
+        return Err(if name.eq_ignore_ascii_case(SCHEME) && separated {
+            CredentialsError::Malformed
+        } else {
+            CredentialsError::OtherScheme
+        });
+    }
+    let blanks = rest.iter().take_while(|&&byte| byte == b' ').count();
+    let token = rest.get(blanks..).unwrap_or_default();
+    let padding = token.iter().rev().take_while(|&&byte| byte == b'=').count();
+    let body = token.get(..token.len() - padding).unwrap_or_default();
+    if body.is_empty() || !body.iter().all(|&byte| is_b64token_byte(byte)) {
+        return Err(CredentialsError::Malformed);
+    }
+    if token.len() > TOKEN_BYTES_MAX {
+        return Err(CredentialsError::TooLong);
+    }
+    Ok(Some(token))
+}
+
+const fn is_b64token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/')
+}
+
+/// `tchar` (RFC 9110 §5.6.2): what the name of a scheme is made of.
+const fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(
+            byte,
+            b'!' | b'#'
+                | b'$'
+                | b'%'
+                | b'&'
+                | b'\''
+                | b'*'
+                | b'+'
+                | b'-'
+                | b'.'
+                | b'^'
+                | b'_'
+                | b'`'
+                | b'|'
+                | b'~'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(value: &[u8]) -> Result<Option<&[u8]>, CredentialsError> {
+        bearer_token(std::iter::once(value))
+    }
+
+    #[test]
+    fn reads_the_grammar_of_rfc_6750() {
+        use CredentialsError::{Malformed, OtherScheme, TooLong};
+        let table: &[(&str, Result<&str, CredentialsError>)] = &[
+            ("Bearer abc", Ok("abc")),
+            ("bearer abc", Ok("abc")),
+            ("BEARER   a.b-c_d~e+f/g==", Ok("a.b-c_d~e+f/g==")),
+            ("Bearer", Err(Malformed)),
+            ("Bearer ", Err(Malformed)),
+            ("Bearer ==", Err(Malformed)),
+            ("Bearer a b", Err(Malformed)),
+            ("Bearer a, Bearer b", Err(Malformed)),
+            ("Bearer a=b", Err(Malformed)),
+            ("Bearer \"a\"", Err(Malformed)),
+            ("Bearer\ta", Err(Malformed)),
+            ("Bearer a ", Err(Malformed)),
+            ("Bearer a\u{e9}", Err(Malformed)),
+            ("Bearer,a", Err(Malformed)),
+            ("Basic abc", Err(OtherScheme)),
+            ("Bearerabc", Err(OtherScheme)),
+            ("Bearer2 abc", Err(OtherScheme)),
+            ("DPoP abc", Err(OtherScheme)),
+            ("", Err(OtherScheme)),
+            (" Bearer abc", Err(OtherScheme)),
+        ];
+        for (value, expected) in table {
+            let found = one(value.as_bytes());
+            assert_eq!(found, expected.map(|token| Some(token.as_bytes())), "{value:?}");
+        }
+        let long = format!("Bearer {}", "a".repeat(TOKEN_BYTES_MAX + 1));
+        assert_eq!(one(long.as_bytes()), Err(TooLong));
+        let longest = format!("Bearer {}", "a".repeat(TOKEN_BYTES_MAX));
+        assert!(one(longest.as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn none_is_anonymous_and_two_are_refused() {
+        assert_eq!(bearer_token(std::iter::empty()), Ok(None));
+        let twice = [&b"Bearer a"[..], b"Bearer a"];
+        assert_eq!(bearer_token(twice.into_iter()), Err(CredentialsError::Repeated));
+        let mixed = [&b"Basic a"[..], b"Bearer a"];
+        assert_eq!(bearer_token(mixed.into_iter()), Err(CredentialsError::Repeated));
+    }
+}

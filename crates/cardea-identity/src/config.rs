@@ -1,0 +1,314 @@
+//! What the operator says about an issuer, and the limits that hold for it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use url::Url;
+
+use crate::algorithm::Algorithm;
+use crate::error::IdentityError;
+use crate::keyset::LocalKeys;
+
+/// How far clocks may differ unless configured: synchronised machines stay within a second; half a
+/// minute forgives those that are not, and extends a stolen token's life by no more than that.
+pub const SKEW_DEFAULT: Duration = Duration::from_secs(30);
+
+/// The largest skew that can be configured: five minutes, as much as Kerberos forgives.
+pub const SKEW_MAX: Duration = Duration::from_secs(5 * 60);
+
+/// One trusted issuer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IssuerConfig {
+    /// The name by which routes and logs refer to the issuer; unique, at most 64 bytes. State that
+    /// survives a reload is keyed by it.
+    pub name: String,
+    /// The exact value of `iss` (RFC 7519 §4.1.1), compared byte by byte; unique. With
+    /// [`KeySource::Discovery`] also where the metadata is. Not read where a [`Preset`] gives the issuers.
+    pub issuer: String,
+    /// The values of `aud` of which a token must have at least one. Never empty: a token that is
+    /// for anybody is a token for somebody else. The first one is the default of a route's demand.
+    pub audiences: Vec<String>,
+    /// Where the keys are. Default: discovery.
+    pub keys: KeySource,
+    /// The algorithms that tokens may be signed with. Default: [`Algorithm::DEFAULT`]. Never empty.
+    pub algorithms: Vec<Algorithm>,
+    /// The accepted values of `typ`, without regard to case; the prefix `application/` may be left
+    /// out, here and in tokens. An empty string stands for a header without `typ`. Default:
+    /// `at+jwt` (RFC 9068 §2.1) and `jwt` (what most providers still send).
+    pub types: Vec<String>,
+    /// How far the issuer's clock may differ from ours. Default [`SKEW_DEFAULT`], limit [`SKEW_MAX`].
+    pub clock_skew: Duration,
+    /// The longest accepted `exp − iat`; a token without `iat` is then refused. Default: no limit.
+    pub lifetime_max: Option<Duration>,
+    /// Where scopes and roles are.
+    pub claims: ClaimNames,
+    /// Peculiarities of a provider.
+    pub preset: Option<Preset>,
+    /// When keys are fetched, and how long they are used.
+    pub refresh: KeyRefresh,
+    /// Whether keys may come from private, loopback and link-local addresses. Default: no.
+    pub allow_private_addresses: bool,
+    /// Hosts besides the issuer's own from which discovery may take keys, for example
+    /// `www.googleapis.com`. Compared exactly, without regard to case; no wildcards.
+    pub key_hosts: Vec<String>,
+    /// Whether `http` is acceptable for a loopback address, for development. Default: no.
+    pub danger_allow_http_loopback: bool,
+    /// A PEM file of certificates to trust for fetching, besides those of the system.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl Default for IssuerConfig {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            issuer: String::new(),
+            audiences: Vec::new(),
+            keys: KeySource::Discovery,
+            algorithms: Algorithm::DEFAULT.to_vec(),
+            types: vec!["at+jwt".to_owned(), "jwt".to_owned()],
+            clock_skew: SKEW_DEFAULT,
+            lifetime_max: None,
+            claims: ClaimNames::default(),
+            preset: None,
+            refresh: KeyRefresh::default(),
+            allow_private_addresses: false,
+            key_hosts: Vec::new(),
+            danger_allow_http_loopback: false,
+            ca_file: None,
+        }
+    }
+}
+
+impl IssuerConfig {
+    /// Checks everything that needs no other issuer.
+    pub(crate) fn validate(&self) -> Result<(), IdentityError> {
+        if self.name.is_empty() || self.name.len() > 64 {
+            return Err(self.error("the name needs 1 to 64 bytes"));
+        }
+        if self.audiences.is_empty() || self.audiences.iter().any(String::is_empty) {
+            return Err(
+                self.error("audiences must not be empty: name the values of `aud` that are meant for you")
+            );
+        }
+        if self.algorithms.is_empty() {
+            return Err(self.error("algorithms must not be empty"));
+        }
+        if self.types.is_empty() {
+            return Err(self.error("types must not be empty; \"\" accepts a header without typ"));
+        }
+        if self.clock_skew > SKEW_MAX {
+            return Err(self.error("clock_skew must be at most 5 minutes"));
+        }
+        if self.lifetime_max.is_some_and(|max| max.is_zero()) {
+            return Err(self.error("lifetime_max must not be zero"));
+        }
+        if self.preset.is_none() && self.issuer.is_empty() {
+            return Err(self.error("the issuer must not be empty"));
+        }
+        self.refresh.validate().map_err(|message| self.error(message))
+    }
+
+    pub(crate) fn error(&self, message: impl Into<String>) -> IdentityError {
+        IdentityError::Config { name: self.name.clone(), message: message.into() }
+    }
+
+    /// Whether keys fetched under `other` may be used under this configuration.
+    pub(crate) fn shares_keys_with(&self, other: &Self) -> bool {
+        (&self.issuer, &self.keys, &self.algorithms, &self.preset)
+            == (&other.issuer, &other.keys, &other.algorithms, &other.preset)
+            && (&self.key_hosts, &self.ca_file) == (&other.key_hosts, &other.ca_file)
+            && self.allow_private_addresses == other.allow_private_addresses
+            && self.danger_allow_http_loopback == other.danger_allow_http_loopback
+    }
+}
+
+/// Where an issuer's keys are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeySource {
+    /// `jwks_uri` of the issuer's metadata: `/.well-known/openid-configuration` behind the issuer
+    /// (OpenID Connect Discovery 1.0 §4), else `/.well-known/oauth-authorization-server` between its
+    /// host and path (RFC 8414 §3). The metadata's `issuer` must be the configured one.
+    Discovery,
+    /// A JWK set at this address, whatever its host: naming it allows it.
+    Url(Url),
+    /// A JWK set in a file of at most 1 MiB, read when the configuration loads.
+    File(PathBuf),
+    /// Keys in memory, of our own authorization server.
+    Local(LocalKeys),
+}
+
+/// Peculiarities of a provider, so that an operator need not know them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Preset {
+    /// Microsoft Entra ID, tokens of version 1.0: `https://sts.windows.net/{tenant}/`.
+    EntraV1 {
+        /// The ids (GUIDs) of the accepted tenants; at least one, at most 1,000.
+        tenants: Vec<String>,
+    },
+    /// Microsoft Entra ID, tokens of version 2.0: `https://login.microsoftonline.com/{tenant}/v2.0`.
+    EntraV2 {
+        /// The ids (GUIDs) of the accepted tenants; at least one, at most 1,000.
+        tenants: Vec<String>,
+    },
+}
+
+/// Which claims hold scopes and roles.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimNames {
+    /// The first of these that a token has gives its scopes: a string parted by spaces (RFC 8693
+    /// §4.2) or an array of strings. Default: `scope`, then `scp`.
+    pub scopes: Vec<ClaimPath>,
+    /// Roles are gathered from all of these: arrays of strings, or a single string. Default: `roles`.
+    pub roles: Vec<ClaimPath>,
+}
+
+impl Default for ClaimNames {
+    fn default() -> Self {
+        Self { scopes: vec!["scope".into(), "scp".into()], roles: vec!["roles".into()] }
+    }
+}
+
+/// The way to a claim: `roles`, `realm_access.roles` for a nested one. Written with a leading `/`
+/// (`/resource_access/my.client/roles`) the parts may hold dots; a name with `://` is taken whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimPath(Vec<String>);
+
+impl ClaimPath {
+    /// The names from the outermost object inward.
+    pub(crate) fn parts(&self) -> &[String] {
+        &self.0
+    }
+}
+
+impl From<&str> for ClaimPath {
+    fn from(path: &str) -> Self {
+        if path.contains("://") {
+            return Self(vec![path.to_owned()]);
+        }
+        let parts = match path.strip_prefix('/') {
+            Some(pointer) => pointer.split('/'),
+            None => return Self(path.split('.').map(str::to_owned).collect()),
+        };
+        // RFC 6901 §4: `~1` is `/`, `~0` is `~`, in this order.
+        Self(parts.map(|part| part.replace("~1", "/").replace("~0", "~")).collect())
+    }
+}
+
+impl FromStr for ClaimPath {
+    type Err = std::convert::Infallible;
+
+    fn from_str(path: &str) -> Result<Self, Self::Err> {
+        Ok(path.into())
+    }
+}
+
+impl fmt::Display for ClaimPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("."))
+    }
+}
+
+/// When keys are fetched from a URL, and how long they are used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyRefresh {
+    /// How long fetched keys count as fresh; one minute to one day. Default: one hour, so that a key
+    /// that its issuer withdrew is gone here within the hour.
+    pub lifetime: Duration,
+    /// How long before the end of `lifetime` they are fetched again; below `lifetime`. Default: 15 minutes.
+    pub ahead: Duration,
+    /// How long after `lifetime` keys are used while fetching fails; at most seven days. Default: 12
+    /// hours, an outage's length over night. After that tokens meet `keys_unavailable`.
+    pub stale_if_error: Duration,
+    /// The least time between fetches that unknown key ids cause; one second to one hour. Default: 30 seconds.
+    pub cooldown: Duration,
+    /// The most time for one refresh, discovery included, and so the longest that a request waits for
+    /// keys; 100 ms to 30 s. Default: 5 seconds.
+    pub timeout: Duration,
+}
+
+impl Default for KeyRefresh {
+    fn default() -> Self {
+        Self {
+            lifetime: Duration::from_secs(3600),
+            ahead: Duration::from_secs(15 * 60),
+            stale_if_error: Duration::from_secs(12 * 3600),
+            cooldown: Duration::from_secs(30),
+            timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+impl KeyRefresh {
+    fn validate(&self) -> Result<(), &'static str> {
+        let day = Duration::from_secs(24 * 3600);
+        if !(Duration::from_secs(60)..=day).contains(&self.lifetime) {
+            return Err("the keys' lifetime must be 1 minute to 1 day");
+        }
+        if self.ahead >= self.lifetime {
+            return Err("keys must be refreshed ahead by less than their lifetime");
+        }
+        if self.stale_if_error > 7 * day {
+            return Err("stale keys must be used for at most 7 days");
+        }
+        if !(Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&self.cooldown) {
+            return Err("the cooldown must be 1 second to 1 hour");
+        }
+        if !(Duration::from_millis(100)..=Duration::from_secs(30)).contains(&self.timeout) {
+            return Err("the timeout for fetching keys must be 100 ms to 30 s");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claim_paths_are_dotted_pointers_or_whole() {
+        let table: [(&str, &[&str]); 5] = [
+            ("roles", &["roles"]),
+            ("realm_access.roles", &["realm_access", "roles"]),
+            ("/resource_access/my.client/roles", &["resource_access", "my.client", "roles"]),
+            ("/a~1b/c~0d/~01", &["a/b", "c~d", "~1"]),
+            ("https://example.com/roles", &["https://example.com/roles"]),
+        ];
+        for (path, parts) in table {
+            assert_eq!(ClaimPath::from(path).parts(), parts, "{path}");
+        }
+    }
+
+    #[test]
+    fn settings_out_of_range_are_errors() {
+        let good = IssuerConfig {
+            name: "main".into(),
+            issuer: "https://id.example".into(),
+            audiences: vec!["api".into()],
+            ..IssuerConfig::default()
+        };
+        assert!(good.validate().is_ok());
+        let bad: [fn(&mut IssuerConfig); 13] = [
+            |c| c.name.clear(),
+            |c| c.name = "x".repeat(65),
+            |c| c.issuer.clear(),
+            |c| c.audiences.clear(),
+            |c| c.audiences = vec![String::new()],
+            |c| c.algorithms.clear(),
+            |c| c.types.clear(),
+            |c| c.clock_skew = Duration::from_secs(301),
+            |c| c.lifetime_max = Some(Duration::ZERO),
+            |c| c.refresh.lifetime = Duration::from_secs(59),
+            |c| c.refresh.ahead = c.refresh.lifetime,
+            |c| c.refresh.cooldown = Duration::ZERO,
+            |c| c.refresh.timeout = Duration::from_secs(31),
+        ];
+        for (index, spoil) in bad.iter().enumerate() {
+            let mut config = good.clone();
+            spoil(&mut config);
+            assert!(config.validate().is_err(), "case {index}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! A trusted issuer as the authenticator uses it: configuration resolved, keys attached.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::config::{IssuerConfig, KeySource};
+use crate::error::{IdentityError, TokenError};
+use crate::jwk::{DOCUMENT_BYTES_MAX, KeySet, next_epoch};
+use crate::jws::Header;
+use crate::keyset::{Source, report};
+use crate::remote::Remote;
+
+/// An issuer and the source of its keys; shared with the next configuration if nothing changed.
+pub(crate) struct Issuer {
+    pub(crate) name: Arc<str>,
+    pub(crate) config: IssuerConfig,
+    pub(crate) source: Source,
+    /// Differs from that of the same issuer under another configuration.
+    generation: u64,
+    /// Accepted `typ`, lower case, without `application/`.
+    types: Vec<String>,
+}
+
+/// One exact `iss`, and the issuer that it belongs to.
+pub(crate) struct Trusted {
+    pub(crate) issuer: Arc<Issuer>,
+    pub(crate) iss: Arc<str>,
+    /// The tenant of a template.
+    pub(crate) tenant: Option<String>,
+}
+
+impl Issuer {
+    /// Resolves `config`, with what can be kept of `previous`.
+    ///
+    /// # Errors
+    /// Settings out of range, an unreadable or malformed key file, an address that is not allowed.
+    pub(crate) fn new(
+        config: IssuerConfig,
+        previous: Option<&Arc<Self>>,
+    ) -> Result<Arc<Self>, IdentityError> {
+        config.validate()?;
+        let unchanged = previous.filter(|previous| previous.config == config);
+        let keys = match (&config.preset, &config.keys) {
+            (Some(preset), KeySource::Discovery) => preset.key_source(&config)?,
+            _ => config.keys.clone(),
+        };
+        let source = match keys {
+            KeySource::File(path) => {
+                let keys = read(&config, &path)?;
+                let old = unchanged.and_then(|previous| match &previous.source {
+                    Source::Fixed(keys) => Some((previous, keys)),
+                    _ => None,
+                });
+                match old {
+                    Some((previous, old)) => {
+                        let keys = keys.succeeding(old);
+                        if keys.epoch == old.epoch && keys.len() == old.len() {
+                            return Ok(Arc::clone(previous));
+                        }
+                        Source::Fixed(Arc::new(keys))
+                    }
+                    None => Source::Fixed(Arc::new(keys)),
+                }
+            }
+            _ if unchanged.is_some() => {
+                return unchanged.cloned().ok_or_else(|| config.error("no issuer"));
+            }
+            KeySource::Local(keys) => Source::Local(keys),
+            keys => {
+                let remote = Remote::new(&config, &keys)?;
+                if let Some(previous) = previous.filter(|old| old.config.shares_keys_with(&config))
+                    && let Source::Remote(old) = &previous.source
+                {
+                    remote.seed(old);
+                }
+                Source::Remote(Arc::new(remote))
+            }
+        };
+        Ok(Arc::new(Self {
+            name: config.name.as_str().into(),
+            types: config.types.iter().map(|typ| media_type(typ)).collect(),
+            source,
+            // A file's keys moved their own epoch; the configuration is what it was.
+            generation: unchanged.map_or_else(next_epoch, |previous| previous.generation),
+            config,
+        }))
+    }
+
+    /// Whether the issuer's tokens may have this `typ`.
+    pub(crate) fn accepts_type(&self, typ: Option<&str>) -> bool {
+        let typ = media_type(typ.unwrap_or_default());
+        self.types.contains(&typ)
+    }
+
+    /// `alg` must be on the list (RFC 8725 §3.1); whether the key is for it, the key says.
+    pub(crate) fn allows(&self, header: &Header) -> Result<crate::Algorithm, TokenError> {
+        header
+            .algorithm
+            .filter(|algorithm| self.config.algorithms.contains(algorithm))
+            .ok_or(TokenError::AlgorithmNotAllowed)
+    }
+
+    /// The epoch of verdicts that rest on a key set of epoch `keys`: unique over both numbers as long
+    /// as neither counter passes 2³², which a change a second takes 136 years for.
+    pub(crate) const fn epoch(&self, keys: u64) -> u64 {
+        (self.generation << 32) | (keys & 0xffff_ffff)
+    }
+
+    /// The epoch of verdicts as of now; `None` without keys.
+    pub(crate) fn current_epoch(&self) -> Option<u64> {
+        let keys = match &self.source {
+            Source::Fixed(keys) => Some(keys.epoch),
+            Source::Local(keys) => keys.load().map(|keys| keys.epoch),
+            Source::Remote(remote) => remote.epoch(),
+        };
+        keys.map(|keys| self.epoch(keys))
+    }
+}
+
+/// RFC 7515 §4.1.9: `application/` may be left out where no other `/` follows; names of media types
+/// have no case (RFC 2045 §5.1).
+fn media_type(typ: &str) -> String {
+    let lower = typ.to_ascii_lowercase();
+    match lower.strip_prefix("application/") {
+        Some(rest) if !rest.contains('/') => rest.to_owned(),
+        _ => lower,
+    }
+}
+
+fn read(config: &IssuerConfig, path: &Path) -> Result<KeySet, IdentityError> {
+    let mut bytes = Vec::new();
+    let limit = DOCUMENT_BYTES_MAX as u64 + 1;
+    std::fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)).map_err(
+        |source| IdentityError::KeyFile { name: config.name.clone(), path: path.to_owned(), source },
+    )?;
+    let (keys, skipped) = KeySet::parse(&bytes, &config.algorithms)
+        .map_err(|error| config.error(format!("{}: {error}", path.display())))?;
+    report(&config.name, &skipped);
+    if keys.len() == 0 {
+        let why = skipped.first().map_or("it has none", |skipped| skipped.reason);
+        return Err(config.error(format!("{}: no usable key: {why}", path.display())));
+    }
+    Ok(keys)
+}

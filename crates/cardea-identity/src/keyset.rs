@@ -1,0 +1,107 @@
+//! Where an issuer's keys are: in a file read once, in memory, or behind a URL.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+
+use crate::algorithm::Algorithm;
+use crate::error::{IdentityError, TokenError};
+use crate::jwk::{Key, KeySet, Skipped};
+use crate::jws::Header;
+use crate::remote::Remote;
+
+/// Keys in memory: our own authorization server publishes here, without a way over the network.
+///
+/// A clone is another handle to the same keys. Until the first publication there are none, and
+/// every token of the issuer meets [`TokenError::KeysUnavailable`].
+#[derive(Clone)]
+pub struct LocalKeys(Arc<Local>);
+
+struct Local {
+    current: ArcSwap<Option<Arc<KeySet>>>,
+    /// Orders publications, so that epochs follow from what was there before.
+    publishing: Mutex<()>,
+}
+
+impl LocalKeys {
+    /// A handle without keys.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Arc::new(Local { current: ArcSwap::from_pointee(None), publishing: Mutex::new(()) }))
+    }
+
+    /// Replaces the keys by those of a JWK set (RFC 7517 §5). In effect when it returns.
+    ///
+    /// # Errors
+    /// The set is malformed; the keys stay as they were.
+    pub fn publish(&self, jwks_json: &[u8]) -> Result<(), IdentityError> {
+        let (keys, skipped) = KeySet::parse(jwks_json, &Algorithm::ALL)?;
+        report("local", &skipped);
+        let _order = self.0.publishing.lock().unwrap_or_else(PoisonError::into_inner);
+        let keys = match self.0.current.load().as_ref() {
+            Some(previous) => keys.succeeding(previous),
+            None => keys,
+        };
+        self.0.current.store(Arc::new(Some(Arc::new(keys))));
+        Ok(())
+    }
+
+    pub(crate) fn load(&self) -> Option<Arc<KeySet>> {
+        self.0.current.load().as_ref().clone()
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Default for LocalKeys {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Two handles are equal if they lead to the same keys.
+impl PartialEq for LocalKeys {
+    fn eq(&self, other: &Self) -> bool {
+        self.is(other)
+    }
+}
+
+impl Eq for LocalKeys {}
+
+impl fmt::Debug for LocalKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = self.load().map_or(0, |keys| keys.len());
+        f.debug_struct("LocalKeys").field("keys", &keys).finish()
+    }
+}
+
+/// The long-lived source of an issuer's keys.
+pub(crate) enum Source {
+    /// Read from a file while the configuration loaded.
+    Fixed(Arc<KeySet>),
+    Local(LocalKeys),
+    Remote(Arc<Remote>),
+}
+
+impl Source {
+    /// The key for `header` among the keys at hand, and the epoch of their set.
+    pub(crate) fn select(header: &Header, keys: Option<&KeySet>) -> Result<(Arc<Key>, u64), TokenError> {
+        let keys = keys.ok_or(TokenError::KeysUnavailable)?;
+        Ok((keys.select(header)?, keys.epoch))
+    }
+}
+
+/// Tells the operator about keys that should not be where they are.
+pub(crate) fn report(issuer: &str, skipped: &[Skipped]) {
+    for key in skipped {
+        let (kid, reason) = (key.kid.as_deref().unwrap_or("-"), key.reason);
+        if key.alarming {
+            tracing::warn!(issuer, kid, reason, "key skipped");
+        } else {
+            tracing::debug!(issuer, kid, reason, "key skipped");
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Keys behind a URL: fetched in one flight at a time, ahead of need, and used for a bounded time after.
+//!
+//! Requests read a snapshot. A flight is a task of its own, so that a caller who hangs up can't cut
+//! it short: otherwise a stranger could keep new keys from ever arriving. What a stranger can cause,
+//! a fetch for an unknown key id, has a cooldown.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use cardea_clock::Mono;
+use serde_json::Value;
+use tokio::sync::watch;
+use url::Url;
+
+use crate::config::{IssuerConfig, KeySource};
+use crate::error::{IdentityError, TokenError};
+use crate::fetch::{Fetch, FetchError, FetchRequest};
+use crate::jwk::{DOCUMENT_BYTES_MAX, Key, KeySet};
+use crate::jws::Header;
+use crate::keyset::{Source, report};
+use crate::{json, policy};
+
+/// The first wait after a failure; it doubles with each one up to [`BACK_OFF_MAX`].
+const BACK_OFF: Duration = Duration::from_secs(1);
+const BACK_OFF_MAX: Duration = Duration::from_secs(60);
+
+/// The keys of one issuer that are fetched.
+pub(crate) struct Remote {
+    config: IssuerConfig,
+    place: Place,
+    current: ArcSwap<Snapshot>,
+    /// When the next fetch is due, as [`Mono::nanos`]; `u64::MAX` while one is under way. Beside the
+    /// snapshot, so that a request learns with one load that there is nothing to do.
+    due_at: AtomicU64,
+    flight: Mutex<Flight>,
+}
+
+enum Place {
+    /// The issuer, whose metadata says where.
+    Discovery(Url),
+    Keys(Url),
+}
+
+struct Snapshot {
+    /// `None` until a first fetch succeeded.
+    keys: Option<Arc<KeySet>>,
+    /// Until then the keys are used, even if fetching fails.
+    usable_until: Mono,
+}
+
+/// What only flights and those who start them touch.
+#[derive(Default)]
+struct Flight {
+    running: Option<watch::Receiver<()>>,
+    /// No fetch at all before this, after failures.
+    retry_at: Option<Mono>,
+    /// No fetch for an unknown key before this.
+    cooled_at: Option<Mono>,
+    failures: u32,
+    /// Where discovery found the keys; asked again at every refresh that is due, not for unknown keys.
+    found: Option<Url>,
+    last_error: Option<String>,
+}
+
+/// Why a fetch is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// The time has come, or there is no usable key at all.
+    Due,
+    /// A token names a key that is not there.
+    UnknownKey,
+}
+
+/// How a key set does, for metrics and the admin listener.
+pub(crate) struct Status {
+    pub(crate) keys: usize,
+    pub(crate) usable: bool,
+    pub(crate) failures: u32,
+    pub(crate) last_error: Option<String>,
+}
+
+impl Remote {
+    /// Nothing is fetched yet; the first fetch is due at once.
+    ///
+    /// # Errors
+    /// The configured address is not allowed, or the issuer of a discovery is no URL.
+    pub(crate) fn new(config: &IssuerConfig, keys: &KeySource) -> Result<Self, IdentityError> {
+        let place = match keys {
+            KeySource::Url(url) => Place::Keys(url.clone()),
+            _ => Place::Discovery(
+                Url::parse(&config.issuer)
+                    .ok()
+                    .filter(|url| url.query().is_none())
+                    .ok_or_else(|| config.error("discovery needs an issuer that is a URL without query"))?,
+            ),
+        };
+        let (Place::Keys(url) | Place::Discovery(url)) = &place;
+        policy::check(url, config).map_err(|error| config.error(error.to_string()))?;
+        Ok(Self {
+            config: config.clone(),
+            place,
+            current: ArcSwap::from_pointee(Snapshot { keys: None, usable_until: Mono::MIN }),
+            due_at: AtomicU64::new(0),
+            flight: Mutex::default(),
+        })
+    }
+
+    /// Takes over the keys that were fetched under another configuration of the same issuer.
+    pub(crate) fn seed(&self, previous: &Self) {
+        self.current.store(previous.current.load_full());
+        let due_at = previous.due_at.load(Ordering::Acquire);
+        if due_at != u64::MAX {
+            self.due_at.store(due_at, Ordering::Release);
+        }
+    }
+
+    pub(crate) fn epoch(&self) -> Option<u64> {
+        self.current.load().keys.as_ref().map(|keys| keys.epoch)
+    }
+
+    /// The key for `header` from the keys at hand.
+    ///
+    /// # Errors
+    /// [`TokenError::KeysUnavailable`] if there are none or they are too old.
+    pub(crate) fn select(&self, header: &Header, now: Mono) -> Result<(Arc<Key>, u64), TokenError> {
+        let snapshot = self.current.load();
+        let usable = snapshot.keys.as_deref().filter(|_| now < snapshot.usable_until);
+        Source::select(header, usable)
+    }
+
+    /// Whether a fetch is due: ahead of the keys' end, or when a failed one may be repeated.
+    pub(crate) fn is_due(&self, now: Mono) -> bool {
+        now.nanos() >= self.due_at.load(Ordering::Relaxed)
+    }
+
+    /// Joins the flight under way or starts one; `None` if none may start now.
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        fetch: &Arc<dyn Fetch>,
+        now: Mono,
+        why: Why,
+    ) -> Option<watch::Receiver<()>> {
+        let runtime = tokio::runtime::Handle::try_current().ok()?;
+        let mut flight = self.flight();
+        if let Some(running) = &flight.running {
+            return Some(running.clone());
+        }
+        let passed = |limit: Option<Mono>| limit.is_none_or(|limit| limit <= now);
+        let cooled = why == Why::Due || passed(flight.cooled_at);
+        if !passed(flight.retry_at) || !cooled {
+            return None;
+        }
+        let (landed, running) = watch::channel(());
+        flight.running = Some(running.clone());
+        flight.cooled_at = Some(now.saturating_add(self.config.refresh.cooldown));
+        let found = flight.found.clone().filter(|_| why == Why::UnknownKey);
+        self.due_at.store(u64::MAX, Ordering::Release);
+        drop(flight);
+        let landing = Landing { remote: Arc::clone(self), started: now, result: None, _landed: landed };
+        runtime.spawn(landing.fly(Arc::clone(fetch), found));
+        Some(running)
+    }
+
+    /// Waits until the flight lands, at most the configured timeout.
+    pub(crate) async fn landed(&self, mut flight: watch::Receiver<()>) {
+        // An error of `changed` is the landing: the sender is gone.
+        let _ = tokio::time::timeout(self.config.refresh.timeout, flight.changed()).await;
+    }
+
+    pub(crate) fn status(&self, now: Mono) -> Status {
+        let snapshot = self.current.load();
+        let flight = self.flight();
+        Status {
+            keys: snapshot.keys.as_ref().map_or(0, |keys| keys.len()),
+            usable: snapshot.keys.is_some() && now < snapshot.usable_until,
+            failures: flight.failures,
+            last_error: flight.last_error.clone(),
+        }
+    }
+
+    fn flight(&self) -> MutexGuard<'_, Flight> {
+        self.flight.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Fetches the keys; `found` is where an earlier discovery found them.
+    async fn load(&self, fetch: &dyn Fetch, found: Option<Url>) -> Result<Fetched, IdentityError> {
+        let place = match (&self.place, found) {
+            (Place::Keys(url), _) => url.clone(),
+            (Place::Discovery(_), Some(url)) => url,
+            (Place::Discovery(issuer), None) => self.discover(fetch, issuer).await?,
+        };
+        let bytes = self.get(fetch, &place).await?;
+        let (keys, skipped) = KeySet::parse(&bytes, &self.config.algorithms)?;
+        report(&self.config.name, &skipped);
+        Ok(Fetched { keys, place })
+    }
+
+    /// Reads `jwks_uri` from the issuer's metadata.
+    async fn discover(&self, fetch: &dyn Fetch, issuer: &Url) -> Result<Url, IdentityError> {
+        let path = issuer.path().trim_end_matches('/');
+        let mut metadata = issuer.clone();
+        metadata.set_path(&format!("{path}/.well-known/openid-configuration"));
+        let bytes = match self.get(fetch, &metadata).await {
+            Err(IdentityError::Fetch(FetchError::Status(404))) => {
+                metadata.set_path(&format!("/.well-known/oauth-authorization-server{path}"));
+                self.get(fetch, &metadata).await?
+            }
+            other => other?,
+        };
+        let document = json::object(&bytes, json::DOCUMENT_LIMITS).map_err(IdentityError::Discovery)?;
+        // RFC 8414 §3.3: identical, or the document is another issuer's.
+        if document.get("issuer").and_then(Value::as_str) != Some(self.config.issuer.as_str()) {
+            return Err(IdentityError::Discovery("its issuer is not the configured one"));
+        }
+        let keys = document
+            .get("jwks_uri")
+            .and_then(Value::as_str)
+            .and_then(|uri| Url::parse(uri).ok())
+            .ok_or(IdentityError::Discovery("it has no jwks_uri that is a URL"))?;
+        policy::check_discovered(&keys, issuer, &self.config)?;
+        Ok(keys)
+    }
+
+    async fn get(&self, fetch: &dyn Fetch, url: &Url) -> Result<Vec<u8>, IdentityError> {
+        let bytes = fetch
+            .fetch(FetchRequest {
+                url,
+                bytes_max: DOCUMENT_BYTES_MAX,
+                timeout: self.config.refresh.timeout,
+                allow_private_addresses: self.config.allow_private_addresses,
+                danger_allow_http_loopback: self.config.danger_allow_http_loopback,
+                ca_file: self.config.ca_file.as_deref(),
+            })
+            .await?;
+        if bytes.len() > DOCUMENT_BYTES_MAX {
+            return Err(FetchError::TooLarge.into());
+        }
+        Ok(bytes)
+    }
+}
+
+struct Fetched {
+    keys: KeySet,
+    place: Url,
+}
+
+/// A flight that lands whatever happens to its task: the last act is in `drop`.
+struct Landing {
+    remote: Arc<Remote>,
+    started: Mono,
+    result: Option<Result<Fetched, IdentityError>>,
+    /// Dropped last of all: wakes those who wait.
+    _landed: watch::Sender<()>,
+}
+
+impl Landing {
+    async fn fly(mut self, fetch: Arc<dyn Fetch>, found: Option<Url>) {
+        let remote = Arc::clone(&self.remote);
+        let load = remote.load(&*fetch, found);
+        let result = tokio::time::timeout(remote.config.refresh.timeout, load).await;
+        self.result = Some(result.unwrap_or(Err(FetchError::Timeout.into())));
+    }
+}
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        let remote = &*self.remote;
+        let refresh = remote.config.refresh;
+        let result = self.result.take();
+        let result =
+            result.unwrap_or_else(|| Err(FetchError::Io("the fetch was abandoned".to_owned()).into()));
+        let mut flight = remote.flight();
+        let due_at = match result {
+            Ok(Fetched { keys, place }) => {
+                let keys = match &remote.current.load().keys {
+                    Some(previous) => keys.succeeding(previous),
+                    None => keys,
+                };
+                // Counted from the start: a slow answer is as old as its question.
+                let fresh_until = self.started.saturating_add(refresh.lifetime);
+                remote.current.store(Arc::new(Snapshot {
+                    keys: Some(Arc::new(keys)),
+                    usable_until: fresh_until.saturating_add(refresh.stale_if_error),
+                }));
+                flight.failures = 0;
+                flight.retry_at = None;
+                flight.last_error = None;
+                flight.found = Some(place);
+                let ahead = refresh.lifetime.saturating_sub(refresh.ahead);
+                self.started.saturating_add(ahead)
+            }
+            Err(error) => {
+                let doublings = flight.failures.min(6);
+                let wait = (BACK_OFF * 2_u32.pow(doublings)).min(BACK_OFF_MAX);
+                let retry_at = self.started.saturating_add(wait);
+                flight.failures = flight.failures.saturating_add(1);
+                flight.retry_at = Some(retry_at);
+                flight.found = None;
+                let (issuer, failures) = (remote.config.name.as_str(), flight.failures);
+                tracing::warn!(issuer, failures, %error, "the issuer's keys could not be fetched");
+                flight.last_error = Some(error.to_string());
+                retry_at
+            }
+        };
+        flight.running = None;
+        remote.due_at.store(due_at.nanos(), Ordering::Release);
+    }
+}

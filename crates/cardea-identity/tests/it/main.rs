@@ -1,0 +1,12 @@
+//! The authenticator from outside: tokens, attacks, key sets, configurations.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail the test that calls them")]
+
+mod attacks;
+mod claims;
+mod entra;
+mod explain;
+mod keys;
+mod properties;
+mod reload;
+mod support;

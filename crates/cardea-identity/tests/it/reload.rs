@@ -1,0 +1,146 @@
+//! From one configuration to the next: what is kept, what ends, what is refused.
+
+use std::sync::Arc;
+
+use cardea_identity::{Algorithm, Authenticator, IdentityError, IssuerConfig, KeySource, LocalKeys};
+use serde_json::json;
+
+use crate::support::{Network, Signer, at_once, claims, config, jwks, no_network, now};
+
+fn next(issuers: Vec<IssuerConfig>, previous: &Authenticator) -> Authenticator {
+    Authenticator::new(issuers, Some(previous), no_network()).unwrap()
+}
+
+#[test]
+fn a_verdict_outlives_a_reload_that_changes_nothing_and_ends_with_one_that_does() {
+    let signer = Signer::new("key", Algorithm::Es256);
+    let keys = LocalKeys::new();
+    keys.publish(&signer.jwks()).unwrap();
+    let config = config(KeySource::Local(keys));
+    let first = Authenticator::new(vec![config.clone()], None, no_network()).unwrap();
+    let token = signer.token(&claims());
+    let verdict = at_once(first.verify(token.as_bytes(), now())).unwrap();
+
+    let same = next(vec![config.clone()], &first);
+    assert!(same.is_current(&verdict, now()));
+
+    let mut narrower = config.clone();
+    narrower.audiences = vec!["api2".to_owned()];
+    assert!(!next(vec![narrower.clone()], &same).is_current(&verdict, now()));
+    assert!(!next(vec![], &same).is_current(&verdict, now()));
+    // Coming back does not revive it either: it is another configuration in between.
+    let back = next(vec![config], &next(vec![narrower], &same));
+    assert!(!back.is_current(&verdict, now()));
+    assert!(at_once(back.verify(token.as_bytes(), now())).is_ok());
+}
+
+#[test]
+fn verdicts_end_when_a_key_goes_and_not_when_one_comes() {
+    let signer = Signer::new("key", Algorithm::Es256);
+    let other = Signer::new("other", Algorithm::EdDsa);
+    let keys = LocalKeys::new();
+    let config = config(KeySource::Local(keys.clone()));
+    let authenticator = Authenticator::new(vec![config], None, no_network()).unwrap();
+    let token = signer.token(&claims());
+    let error = at_once(authenticator.verify(token.as_bytes(), now())).unwrap_err();
+    assert_eq!(error.code(), "keys_unavailable");
+    assert!(error.is_gateway_fault());
+
+    keys.publish(&signer.jwks()).unwrap();
+    let verdict = at_once(authenticator.verify(token.as_bytes(), now())).unwrap();
+    keys.publish(&jwks(&[&signer, &other])).unwrap();
+    assert!(authenticator.is_current(&verdict, now()));
+    assert!(keys.publish(b"not a set").is_err());
+    assert!(authenticator.is_current(&verdict, now()));
+    keys.publish(&other.jwks()).unwrap();
+    assert!(!authenticator.is_current(&verdict, now()));
+    keys.publish(&signer.jwks()).unwrap();
+    assert!(!authenticator.is_current(&verdict, now()));
+}
+
+#[test]
+fn revocations_survive_a_reload() {
+    let signer = Signer::new("key", Algorithm::Es256);
+    let keys = LocalKeys::new();
+    keys.publish(&signer.jwks()).unwrap();
+    let config = config(KeySource::Local(keys));
+    let first = Authenticator::new(vec![config.clone()], None, no_network()).unwrap();
+    first.revocations().disable("main", "alice");
+    let second = next(vec![config], &first);
+    let token = signer.token(&claims());
+    assert_eq!(at_once(second.verify(token.as_bytes(), now())).unwrap_err().code(), "token_revoked");
+    second.revocations().enable("main", "alice");
+    assert!(at_once(first.verify(token.as_bytes(), now())).is_ok());
+}
+
+#[test]
+fn key_files_are_read_at_every_reload_and_bad_ones_refuse_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("keys.json");
+    let signer = Signer::new("key", Algorithm::Es256);
+    let other = Signer::new("other", Algorithm::EdDsa);
+    let token = signer.token(&claims());
+    let config = config(KeySource::File(path.clone()));
+    let load =
+        |previous: Option<&Authenticator>| Authenticator::new(vec![config.clone()], previous, no_network());
+    assert!(matches!(load(None), Err(IdentityError::KeyFile { .. })));
+
+    std::fs::write(&path, signer.jwks()).unwrap();
+    let first = load(None).unwrap();
+    let verdict = at_once(first.verify(token.as_bytes(), now())).unwrap();
+    assert!(load(Some(&first)).unwrap().is_current(&verdict, now()));
+
+    std::fs::write(&path, jwks(&[&signer, &other])).unwrap();
+    let second = load(Some(&first)).unwrap();
+    assert!(second.is_current(&verdict, now()));
+    assert!(at_once(second.verify(other.token(&claims()).as_bytes(), now())).is_ok());
+
+    std::fs::write(&path, other.jwks()).unwrap();
+    let third = load(Some(&second)).unwrap();
+    assert!(!third.is_current(&verdict, now()));
+    assert!(at_once(third.verify(token.as_bytes(), now())).is_err());
+
+    for bad in
+        [&b"{}"[..], b"{\"keys\":[]}", b"{\"keys\":[{\"kty\":\"oct\",\"k\":\"AA\"}]}", &[b' '; 1_048_577]]
+    {
+        std::fs::write(&path, bad).unwrap();
+        let error = load(Some(&third)).unwrap_err();
+        assert!(error.to_string().contains("keys.json"), "{error}");
+    }
+}
+
+#[test]
+fn contradictions_between_issuers_are_errors() {
+    let config = |name: &str, issuer: &str| IssuerConfig {
+        name: name.to_owned(),
+        issuer: issuer.to_owned(),
+        ..config(KeySource::Local(LocalKeys::new()))
+    };
+    let new = |issuers| Authenticator::new(issuers, None, no_network()).map(|_| ());
+    assert!(new(vec![config("a", "https://a"), config("b", "https://b")]).is_ok());
+    assert!(new(vec![config("a", "https://a"), config("a", "https://b")]).is_err());
+    assert!(new(vec![config("a", "https://a"), config("b", "https://a")]).is_err());
+    let mut open = config("a", "https://a");
+    open.audiences.clear();
+    assert!(new(vec![open]).is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn fetched_keys_are_taken_over_when_only_the_rest_changes() {
+    let network = Arc::new(Network::default());
+    let signer = Signer::new("key", Algorithm::Es256);
+    network.answer("https://id.example/keys", Ok(signer.jwks()));
+    let mut config = config(KeySource::Url("https://id.example/keys".parse().unwrap()));
+    let first = Authenticator::new(vec![config.clone()], None, network.clone()).unwrap();
+    let token = signer.token(&claims());
+    let verdict = first.verify(token.as_bytes(), now()).await.unwrap();
+    config.audiences.push("api3".to_owned());
+    let second = Authenticator::new(vec![config.clone()], Some(&first), network.clone()).unwrap();
+    assert!(!second.is_current(&verdict, now()));
+    assert!(at_once(second.verify(token.as_bytes(), now())).is_ok());
+    assert_eq!(network.calls(), 1);
+    config.keys = KeySource::Url("https://id.example/other".parse().unwrap());
+    let third = Authenticator::new(vec![config], Some(&second), network.clone()).unwrap();
+    assert_eq!(third.verify(token.as_bytes(), now()).await.unwrap_err().code(), "keys_unavailable");
+    assert_eq!(json!(third.key_sets(now()).len()), 1);
+}
