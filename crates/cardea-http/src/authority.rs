@@ -159,20 +159,14 @@ impl Authority {
         if host.len() > Self::HOST_LEN_MAX {
             return Err(AuthorityError::HostTooLong);
         }
-        let mut before = b'.';
-        for &byte in host {
-            if !chars::is(byte, HOST) {
-                return Err(AuthorityError::HostInvalid);
-            }
-            if byte == b'.' && before == b'.' {
-                return Err(AuthorityError::HostEmpty);
-            }
-            before = byte;
-            self.text.push(char::from(byte.to_ascii_lowercase()));
+        if !host.iter().all(|&byte| chars::is(byte, HOST)) {
+            return Err(AuthorityError::HostInvalid);
         }
-        if before == b'.' {
+        if host.split(|&byte| byte == b'.').any(<[u8]>::is_empty) {
             return Err(AuthorityError::HostEmpty);
         }
+        self.text.push_str(core::str::from_utf8(host).map_err(|_| AuthorityError::HostInvalid)?);
+        self.text.make_ascii_lowercase();
         // `127.1`, `0x7f.1` and `2130706433` are addresses to some resolvers and names to others.
         let last = self.text.rsplit('.').next().unwrap_or_default();
         let numeric = last.bytes().all(|byte| byte.is_ascii_digit())

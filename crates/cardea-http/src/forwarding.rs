@@ -4,7 +4,8 @@
 mod tests;
 
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::io::Write as _;
+
+use smallvec::SmallVec;
 
 use crate::chars::{is_token, trim_ows};
 use crate::names::folds_to;
@@ -66,7 +67,7 @@ const FORWARDING: [Known; 8] = [
 /// # Errors
 /// [`FieldError`] if the pseudonym is no field value, or there is no room.
 pub fn append_via(fields: &mut Fields, version: Version, pseudonym: &str) -> Result<(), FieldError> {
-    let mut member = smallvec::SmallVec::<[u8; 64]>::new();
+    let mut member = SmallVec::<[u8; 64]>::new();
     member.extend_from_slice(version.via().as_bytes());
     member.push(b' ');
     member.extend_from_slice(pseudonym.as_bytes());
@@ -95,7 +96,7 @@ pub fn set_forwarded(
         (ForwardedPolicy::Off, _) => Ok(()),
         // A list may be spread over lines (RFC 9110 §5.3), but many readers see only one of them.
         (_, ForwardedHeader::XForwarded) => {
-            append_member(fields, Known::XForwardedFor, address(hop.client).as_bytes())?;
+            append_member(fields, Known::XForwardedFor, &address(hop.client))?;
             fields.append_known(Known::XForwardedProto, hop.scheme.as_str().as_bytes())?;
             fields.append_known(Known::XForwardedHost, hop.host.as_bytes())
         }
@@ -160,7 +161,7 @@ fn set_missing(fields: &mut Fields, header: ForwardedHeader, hop: &Hop<'_>) -> R
         };
     }
     if !fields.contains(Known::XForwardedFor) {
-        fields.append_known(Known::XForwardedFor, address(hop.client).as_bytes())?;
+        fields.append_known(Known::XForwardedFor, &address(hop.client))?;
     }
     if !fields.contains(Known::XForwardedProto) {
         fields.append_known(Known::XForwardedProto, hop.scheme.as_str().as_bytes())?;
@@ -213,24 +214,43 @@ fn append_member(fields: &mut Fields, known: Known, member: &[u8]) -> Result<(),
 /// One element of `Forwarded` (RFC 7239 §4). IPv6 addresses and hosts with a port are quoted (§6).
 fn forwarded_element(hop: &Hop<'_>) -> Vec<u8> {
     let mut element = Vec::with_capacity(64);
-    let for_quote = if hop.client.to_canonical().is_ipv6() { ("\"[", "]\"") } else { ("", "") };
-    let host_quote = if is_token(hop.host.as_bytes()) { "" } else { "\"" };
-    // Writing to a vector does not fail.
-    let _ = write!(
-        element,
-        "for={}{}{};host={host_quote}{}{host_quote};proto={}",
-        for_quote.0,
-        address(hop.client),
-        for_quote.1,
-        hop.host,
-        hop.scheme
-    );
+    let (open, close): (&[u8], &[u8]) =
+        if hop.client.to_canonical().is_ipv6() { (b"\"[", b"]\"") } else { (b"", b"") };
+    let quote: &[u8] = if is_token(hop.host.as_bytes()) { b"" } else { b"\"" };
+    let parts: [&[u8]; 9] = [
+        b"for=",
+        open,
+        &address(hop.client),
+        close,
+        b";host=",
+        quote,
+        hop.host.as_bytes(),
+        quote,
+        b";proto=",
+    ];
+    for part in parts {
+        element.extend_from_slice(part);
+    }
+    element.extend_from_slice(hop.scheme.as_str().as_bytes());
     element
 }
 
 /// The address in its usual spelling, an IPv4-mapped one as IPv4.
-fn address(address: IpAddr) -> String {
-    address.to_canonical().to_string()
+fn address(address: IpAddr) -> SmallVec<[u8; 40]> {
+    match address.to_canonical() {
+        // Written for every request; the formatting machinery takes several times as long.
+        IpAddr::V4(address) => {
+            let mut text = SmallVec::new();
+            for (index, octet) in address.octets().into_iter().enumerate() {
+                if index > 0 {
+                    text.push(b'.');
+                }
+                text.extend_from_slice(itoa::Buffer::new().format(octet).as_bytes());
+            }
+            text
+        }
+        IpAddr::V6(address) => SmallVec::from_slice(address.to_string().as_bytes()),
+    }
 }
 
 /// What stands before the last comma, and what behind it.

@@ -5,7 +5,7 @@ mod tests;
 
 use core::mem::MaybeUninit;
 
-use super::scan::{FIELDS_CAP, HeadLimits, HeadScan, diagnose_fields};
+use super::scan::{FIELDS_CAP, HeadLimits, HeadScan, diagnose_fields, lines_end_in_crlf};
 use crate::{HeadError, Method, OtherMethod, RequestError, RequestHead, Version};
 
 /// Decodes request heads (RFC 9112 §2, §3, §5), one after another.
@@ -57,6 +57,12 @@ impl RequestDecoder {
             }
             _ => {}
         }
+        // Nearly always the whole head comes at once. Whatever is wrong with it is found out the long way.
+        if self.scan.is_fresh()
+            && let Some(result) = self.parse(bytes, head)
+        {
+            return result.map(|length| Some(skipped + length));
+        }
         let end = match self.scan.advance(bytes, &self.limits) {
             Ok(end) => end,
             Err(HeadError::TooLarge) if self.scan.lines() == 0 => return Err(RequestError::TargetTooLong),
@@ -71,12 +77,18 @@ impl RequestDecoder {
             return Ok(None);
         };
         self.reset();
-        self.parse(bytes.get(..end).unwrap_or_default(), head)?;
-        Ok(Some(skipped + end))
+        let bytes = bytes.get(..end).unwrap_or_default();
+        match self.parse(bytes, head) {
+            Some(Ok(length)) if length == end => Ok(Some(skipped + end)),
+            // The parser finds the same end; a difference would mean that we disagree on the grammar.
+            Some(Ok(_)) => Err(HeadError::StartLineInvalid.into()),
+            Some(Err(error)) => Err(error),
+            None => Err(diagnose(bytes, self.limits.target_bytes_max)),
+        }
     }
 
-    /// Parses a complete head, whose lines all end in CR LF.
-    fn parse(&self, bytes: &[u8], head: &mut RequestHead) -> Result<(), RequestError> {
+    /// Parses the head at the beginning of `bytes`. `None` if it is not complete, or its lines are not as they must be.
+    fn parse(&self, bytes: &[u8], head: &mut RequestHead) -> Option<Result<usize, RequestError>> {
         let mut lines = [const { MaybeUninit::uninit() }; FIELDS_CAP];
         let mut request = httparse::Request::new(&mut []);
         let parsed = httparse::ParserConfig::default().parse_request_with_uninit_headers(
@@ -84,15 +96,28 @@ impl RequestDecoder {
             bytes,
             &mut lines,
         );
-        let (Ok(httparse::Status::Complete(length)), Some(method), Some(target), Some(version)) =
-            (parsed, request.method, request.path, request.version)
-        else {
-            return Err(diagnose(bytes, self.limits.target_bytes_max));
+        let Ok(httparse::Status::Complete(length)) = parsed else {
+            return None;
         };
-        // The parser finds the same end; a difference would mean that we disagree on the grammar.
-        if length != bytes.len() {
-            return Err(HeadError::StartLineInvalid.into());
+        let block = bytes.get(..length)?;
+        let within = length <= self.limits.head_bytes_max && request.headers.len() <= self.limits.fields_max;
+        if !within || !lines_end_in_crlf(block, request.headers) {
+            return None;
         }
+        Some(self.take(block, &request, head).map(|()| length))
+    }
+
+    /// Takes over a head that was parsed.
+    fn take(
+        &self,
+        block: &[u8],
+        request: &httparse::Request<'_, '_>,
+        head: &mut RequestHead,
+    ) -> Result<(), RequestError> {
+        let (Some(method), Some(target), Some(version)) = (request.method, request.path, request.version)
+        else {
+            return Err(HeadError::StartLineInvalid.into());
+        };
         head.method = Method::parse(method.as_bytes())?;
         head.version = if version == 0 { Version::Http10 } else { Version::Http11 };
         let target = target.as_bytes();
@@ -103,7 +128,7 @@ impl RequestDecoder {
             return Err(crate::TargetError::ByteInvalid.into());
         }
         head.set_target(target);
-        head.fields.adopt(bytes, request.headers)?;
+        head.fields.adopt(block, request.headers)?;
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ mod tests;
 
 use core::mem::MaybeUninit;
 
-use super::scan::{FIELDS_CAP, HeadLimits, HeadScan, diagnose_fields};
+use super::scan::{FIELDS_CAP, HeadLimits, HeadScan, diagnose_fields, lines_end_in_crlf};
 use crate::{HeadError, ResponseError, ResponseHead, Version};
 
 /// Decodes response heads (RFC 9112 §2, §4, §5), one after another, as strictly as requests. The reason phrase is
@@ -41,39 +41,65 @@ impl ResponseDecoder {
             [b'\r' | b'\n', ..] => return Err(HeadError::EmptyLine.into()),
             _ => return Err(HeadError::StartLineInvalid.into()),
         }
+        // Nearly always the whole head comes at once. Whatever is wrong with it is found out the long way.
+        if self.scan.is_fresh()
+            && let Some(result) = self.parse(input, head)
+        {
+            return result.map(Some);
+        }
         let Some(end) = self.scan.advance(input, &self.limits)? else {
             return Ok(None);
         };
         self.reset();
-        parse(input.get(..end).unwrap_or_default(), head)?;
-        Ok(Some(end))
+        let bytes = input.get(..end).unwrap_or_default();
+        match self.parse(bytes, head) {
+            Some(Ok(length)) if length == end => Ok(Some(end)),
+            // The parser finds the same end; a difference would mean that we disagree on the grammar.
+            Some(Ok(_)) => Err(HeadError::StartLineInvalid.into()),
+            Some(Err(error)) => Err(error),
+            None => Err(diagnose(bytes)),
+        }
+    }
+
+    /// Parses the head at the beginning of `bytes`. `None` if it is not complete, or its lines are not as they must be.
+    fn parse(&self, bytes: &[u8], head: &mut ResponseHead) -> Option<Result<usize, ResponseError>> {
+        let mut lines = [const { MaybeUninit::uninit() }; FIELDS_CAP];
+        let mut response = httparse::Response::new(&mut []);
+        let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
+            &mut response,
+            bytes,
+            &mut lines,
+        );
+        let Ok(httparse::Status::Complete(length)) = parsed else {
+            return None;
+        };
+        let block = bytes.get(..length)?;
+        let within = length <= self.limits.head_bytes_max && response.headers.len() <= self.limits.fields_max;
+        if !within || !lines_end_in_crlf(block, response.headers) {
+            return None;
+        }
+        Some(take(block, &response, head).map(|()| length))
     }
 }
 
-/// Parses a complete head, whose lines all end in CR LF.
-fn parse(bytes: &[u8], head: &mut ResponseHead) -> Result<(), ResponseError> {
-    let mut lines = [const { MaybeUninit::uninit() }; FIELDS_CAP];
-    let mut response = httparse::Response::new(&mut []);
-    let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
-        &mut response,
-        bytes,
-        &mut lines,
-    );
-    let (Ok(httparse::Status::Complete(length)), Some(status), Some(version)) =
-        (parsed, response.code, response.version)
+/// Takes over a head that was parsed.
+fn take(
+    block: &[u8],
+    response: &httparse::Response<'_, '_>,
+    head: &mut ResponseHead,
+) -> Result<(), ResponseError> {
+    // The parser skips what we do not (several spaces): hold the first line to the grammar.
+    let (Some(status), Some(version), true) =
+        (response.code, response.version, is_status_line(first_line(block)))
     else {
-        return Err(diagnose(bytes));
-    };
-    // The parser skips what we do not (several spaces, empty lines): hold the first line to the grammar.
-    if length != bytes.len() || !is_status_line(first_line(bytes)) {
         return Err(HeadError::StartLineInvalid.into());
-    }
+    };
     if !(100..=599).contains(&status) {
         return Err(ResponseError::StatusInvalid);
     }
     head.status = status;
     head.version = if version == 0 { Version::Http10 } else { Version::Http11 };
-    head.fields.adopt(bytes, response.headers)?;
+    head.fields.adopt(block, response.headers)?;
     Ok(())
 }
 

@@ -46,6 +46,11 @@ pub(crate) struct HeadScan {
 }
 
 impl HeadScan {
+    /// Whether nothing has been looked at yet.
+    pub(crate) const fn is_fresh(&self) -> bool {
+        self.scanned == 0
+    }
+
     /// The number of complete lines.
     pub(crate) const fn lines(&self) -> usize {
         self.lines
@@ -83,6 +88,17 @@ impl HeadScan {
         }
         Ok(None)
     }
+}
+
+/// Whether every line of a parsed head ends in CR LF. The parser takes LF alone, but no LF within a line, so that only
+/// what stands before each line has to be looked at.
+pub(crate) fn lines_end_in_crlf(head: &[u8], lines: &[httparse::Header<'_>]) -> bool {
+    let base = head.as_ptr().addr();
+    let preceded = |line: &httparse::Header<'_>| {
+        let start = line.name.as_ptr().addr().wrapping_sub(base);
+        head.get(start.wrapping_sub(2)..start) == Some(b"\r\n")
+    };
+    head.ends_with(b"\r\n\r\n") && lines.iter().all(preceded)
 }
 
 /// Names the fault of field lines that the parser has refused. `lines` follows the first line of a head.
