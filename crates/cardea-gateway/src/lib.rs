@@ -1,1 +1,31 @@
-//! Listeners, the pipeline of a request, forwarding, drain.
+//! The data path: listeners, the pipeline of a request, forwarding, drain.
+//!
+//! `listener` accepts connections, `h1` and `h2` drive them, `pipeline` decides, `forward` carries, `record` notes.
+//! [`model::Model`] is what a configuration becomes; [`gateway::Gateway`] holds the one in force.
+#![forbid(unsafe_code)]
+
+pub mod attributes;
+mod buffer;
+mod builtin;
+mod date;
+mod downstream;
+pub mod exchange;
+mod forward;
+pub mod gateway;
+mod h1;
+mod h2;
+pub mod listener;
+pub mod metrics;
+pub mod model;
+mod pipeline;
+pub mod record;
+mod refusal;
+mod response;
+pub mod routing;
+mod timer;
+mod transport;
+mod tunnel;
+pub mod workers;
+
+pub use forward::{Pooled, ReplayBudget};
+pub use refusal::Reason;

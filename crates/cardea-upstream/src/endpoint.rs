@@ -42,6 +42,7 @@ impl FailureKind {
 #[derive(Debug)]
 pub struct Endpoint<C> {
     address: Address,
+    label: Arc<str>,
     pub(crate) shared: Arc<Shared>,
     pool: Pool<C>,
     permits: Arc<Permits>,
@@ -71,7 +72,8 @@ impl<C> Endpoint<C> {
             ejections: AtomicU64::new(0),
         };
         let permits = Arc::new(Permits::new(pool.connections_max));
-        Self { address, shared: Arc::new(shared), pool: Pool::new(pool), permits }
+        let label = address.to_string().into();
+        Self { address, label, shared: Arc::new(shared), pool: Pool::new(pool), permits }
     }
 
     /// The same endpoint with a pool of its own, for connections that are made differently.
@@ -80,10 +82,17 @@ impl<C> Endpoint<C> {
     pub(crate) fn with_new_pool(&self, pool: &PoolConfig) -> Self {
         Self {
             address: self.address.clone(),
+            label: Arc::clone(&self.label),
             shared: Arc::clone(&self.shared),
             pool: Pool::new(pool),
             permits: Arc::clone(&self.permits),
         }
+    }
+
+    /// The address as text, for logs.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        &self.label
     }
 
     /// Where it listens.

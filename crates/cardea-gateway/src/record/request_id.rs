@@ -19,7 +19,7 @@ pub const INCOMING_LENGTH_MAX: usize = 64;
 ///
 /// It does not repeat, not between threads, processes and machines either, but is no secret: knowing one must
 /// not give anyone anything.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RequestId(u128);
 
 impl RequestId {

@@ -1,0 +1,164 @@
+//! Receive buffers, pooled per thread: an idle connection owns none.
+
+use std::cell::RefCell;
+
+/// The size of a pooled buffer in bytes: a TLS record's worth, and what one `recv` of a busy peer returns.
+pub(crate) const BUFFER_BYTES: usize = 16 * 1024;
+
+/// How many buffers a thread keeps for its next requests (1 MiB each thread at the most).
+const POOLED_MAX: usize = 64;
+
+thread_local! {
+    static POOL: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Bytes that were received and not consumed yet.
+///
+/// Owns no memory until something is received. Gives its memory back to the pool when it is dropped or
+/// [released](Buffer::release).
+#[derive(Default)]
+pub(crate) struct Buffer {
+    /// Initialised from end to end; its length is the capacity of the buffer.
+    memory: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Buffer {
+    /// An empty buffer without memory.
+    pub(crate) const fn new() -> Self {
+        Self { memory: Vec::new(), start: 0, end: 0 }
+    }
+
+    /// What was received and not consumed.
+    pub(crate) fn filled(&self) -> &[u8] {
+        self.memory.get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// How much was received and not consumed, in bytes.
+    pub(crate) const fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Whether nothing is left to consume.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// Whether [`Buffer::space`] would be empty: consume something, or [`Buffer::grow`].
+    pub(crate) const fn is_full(&self) -> bool {
+        self.end - self.start == self.memory.len() && !self.memory.is_empty()
+    }
+
+    /// Where to receive into; takes memory from the pool where there is none yet.
+    pub(crate) fn space(&mut self) -> &mut [u8] {
+        if self.memory.is_empty() {
+            self.memory = POOL.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; BUFFER_BYTES]);
+        }
+        if self.start == self.end {
+            self.start = 0;
+            self.end = 0;
+        } else if self.end == self.memory.len() && self.start > 0 {
+            self.memory.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        self.memory.get_mut(self.end..).unwrap_or_default()
+    }
+
+    /// Notes that `count` bytes were received into [`Buffer::space`].
+    pub(crate) fn received(&mut self, count: usize) {
+        self.end = (self.end + count).min(self.memory.len());
+    }
+
+    /// Discards the first `count` bytes.
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.start = (self.start + count).min(self.end);
+    }
+
+    /// Makes room for a message of up to `bytes` bytes, for heads that are larger than a pooled buffer.
+    pub(crate) fn grow(&mut self, bytes: usize) {
+        if bytes > self.memory.len() {
+            self.memory.resize(bytes, 0);
+        }
+    }
+
+    /// Gives the memory back if nothing is left to consume.
+    pub(crate) fn release(&mut self) {
+        if self.is_empty() {
+            let memory = std::mem::take(&mut self.memory);
+            self.start = 0;
+            self.end = 0;
+            recycle(memory);
+        }
+    }
+}
+
+fn recycle(memory: Vec<u8>) {
+    if memory.len() == BUFFER_BYTES {
+        // At the end of a thread its pool may be gone already.
+        let _ = POOL.try_with(|pool| {
+            let mut pool = pool.borrow_mut();
+            if pool.len() < POOLED_MAX {
+                pool.push(memory);
+            }
+        });
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        recycle(std::mem::take(&mut self.memory));
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    /// Shows how much there is, never what: it may hold secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Buffer").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_received_is_consumed_in_order_across_compaction() {
+        let mut buffer = Buffer::new();
+        assert!(buffer.is_empty() && !buffer.is_full());
+        let space = buffer.space();
+        assert_eq!(space.len(), BUFFER_BYTES);
+        space.fill(7);
+        buffer.received(BUFFER_BYTES);
+        assert!(buffer.is_full());
+        buffer.consume(BUFFER_BYTES - 2);
+        assert_eq!(buffer.filled(), [7, 7]);
+        assert_eq!(buffer.space().len(), BUFFER_BYTES - 2, "what is left has moved to the front");
+        assert_eq!(buffer.filled(), [7, 7]);
+        buffer.consume(100);
+        assert!(buffer.is_empty());
+    }
+
+    #[test]
+    fn an_empty_buffer_gives_its_memory_back_and_a_filled_one_keeps_it() {
+        let mut buffer = Buffer::new();
+        buffer.space();
+        buffer.received(1);
+        buffer.release();
+        assert_eq!(buffer.len(), 1);
+        buffer.consume(1);
+        buffer.release();
+        assert_eq!(buffer.memory.capacity(), 0);
+    }
+
+    #[test]
+    fn a_grown_buffer_keeps_its_bytes_and_is_not_pooled() {
+        let mut buffer = Buffer::new();
+        buffer.space()[..3].copy_from_slice(b"abc");
+        buffer.received(3);
+        buffer.grow(BUFFER_BYTES * 2);
+        assert_eq!(buffer.filled(), b"abc");
+        assert_eq!(buffer.space().len(), BUFFER_BYTES * 2 - 3);
+    }
+}

@@ -1,0 +1,120 @@
+//! Endpoints of the gateway itself: destinations like a service, behind the same guards.
+
+use std::{future::poll_fn, sync::Arc, task::Poll};
+
+use cardea_http::{Known, Method, ResponseHead};
+use cardea_issuer::{Reply, TokenRequest};
+
+use crate::{
+    downstream::{BodyError, Downstream},
+    exchange::Exchange,
+    gateway::Gateway,
+    model::{BuiltIn, Model, Route},
+    pipeline::Outcome,
+    refusal::Reason,
+    response::{Response, ResponseBody},
+    timer::Timer,
+};
+
+/// The largest token request, in bytes: two assertions and a list of scopes fit many times.
+const FORM_BYTES_MAX: u64 = 64 * 1024;
+
+/// How long metadata and keys may be kept by clients, in seconds.
+const CACHE_SECONDS: &str = "public, max-age=300";
+
+/// Answers a request for `which`.
+pub(crate) async fn answer(
+    gateway: &Gateway,
+    model: &Model,
+    route: &Route,
+    which: BuiltIn,
+    exchange: &mut Exchange,
+    client: &mut dyn Downstream,
+    timer: &mut Timer,
+) -> Result<Outcome, Reason> {
+    if which == BuiltIn::Health {
+        allow(exchange, &[Method::Get, Method::Head])?;
+        return document(200, "text/plain", "ok\n".to_owned(), "no-store");
+    }
+    let Some(issuer) = &model.issuer else { return Err(Reason::RouteNotFound) };
+    match which {
+        BuiltIn::Token => {
+            allow(exchange, &[Method::Post])?;
+            client.set_body_limit(FORM_BYTES_MAX.min(route.body_bytes_max));
+            let body = read_body(route, client, timer).await?;
+            let fields = &exchange.head.fields;
+            let authorization: Vec<&[u8]> = fields.get_all(Known::Authorization).collect();
+            let request = TokenRequest {
+                authorization: &authorization,
+                content_type: fields.get(Known::ContentType),
+                query_present: exchange.query.is_some(),
+                body: &body,
+            };
+            let reply = issuer.token(request, gateway.clock.precise()).await;
+            exchange.response.reason = reply.reason;
+            respond(reply)
+        }
+        BuiltIn::Authorize => respond(issuer.authorize_refusal()),
+        BuiltIn::KeySet | BuiltIn::OauthMetadata | BuiltIn::OpenidConfiguration => {
+            allow(exchange, &[Method::Get, Method::Head])?;
+            let (kind, text) = match which {
+                BuiltIn::KeySet => ("application/jwk-set+json", issuer.key_set()),
+                BuiltIn::OauthMetadata => ("application/json", issuer.oauth_metadata()),
+                _ => ("application/json", issuer.openid_configuration()),
+            };
+            document(200, kind, text.to_string(), CACHE_SECONDS)
+        }
+        BuiltIn::Health => Err(Reason::RouteNotFound),
+    }
+}
+
+fn allow(exchange: &Exchange, methods: &[Method]) -> Result<(), Reason> {
+    if methods.contains(&exchange.head.method) {
+        return Ok(());
+    }
+    let names: Vec<&str> = methods.iter().map(Method::as_str).collect();
+    Err(Reason::MethodNotAllowed(names.join(", ")))
+}
+
+/// The whole request body, which the limit keeps small.
+async fn read_body(route: &Route, client: &mut dyn Downstream, timer: &mut Timer) -> Result<Vec<u8>, Reason> {
+    let mut body = Vec::new();
+    let deadline = timer.now().saturating_add(route.timeouts.request_body_idle);
+    let read = poll_fn(|cx| {
+        loop {
+            match std::task::ready!(client.poll_data(cx)) {
+                Ok(true) => {
+                    let count = client.chunk().len();
+                    body.extend_from_slice(client.chunk());
+                    client.consume(count);
+                }
+                Ok(false) => return Poll::Ready(Ok(())),
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    });
+    match timer.until(deadline, read).await {
+        Ok(Ok(())) => Ok(body),
+        Ok(Err(BodyError::Aborted)) => Err(Reason::ClientAborted),
+        Ok(Err(BodyError::Malformed(code))) => Err(Reason::Malformed { code, status: 400 }),
+        Ok(Err(BodyError::TooLarge)) => Err(Reason::BodyTooLarge),
+        Err(_) => Err(Reason::RequestBodyTimeout),
+    }
+}
+
+fn respond(reply: Reply) -> Result<Outcome, Reason> {
+    let mut head = ResponseHead::new(reply.status);
+    for (name, value) in &reply.headers {
+        head.fields.append(name.as_bytes(), value.as_bytes()).map_err(|_| Reason::IssuerFailed)?;
+    }
+    Ok(Outcome::Respond(Response::new(head, ResponseBody::text(reply.body))))
+}
+
+fn document(status: u16, kind: &str, text: String, cache: &str) -> Result<Outcome, Reason> {
+    let mut head = ResponseHead::new(status);
+    for (known, value) in [(Known::ContentType, kind), (Known::CacheControl, cache)] {
+        head.fields.set_known(known, value.as_bytes()).map_err(|_| Reason::IssuerFailed)?;
+    }
+    let bytes: Arc<[u8]> = text.into_bytes().into();
+    Ok(Outcome::Respond(Response::new(head, ResponseBody::bytes(bytes))))
+}

@@ -1,0 +1,194 @@
+//! What is known of one request and its response: read by the pipeline, the attributes and the access log.
+
+use std::{
+    cell::RefCell,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use cardea_clock::Timestamp;
+use cardea_http::{Authority, PathFlags, RequestHead, ResponseHead, Scheme};
+use cardea_identity::Verdict;
+use cardea_tls::HandshakeFacts;
+use cardea_upstream::Endpoint;
+
+use crate::{
+    forward::Pooled,
+    model::{BuiltIn, Destination, ListenerModel, Model, Route},
+    record::RequestId,
+};
+
+/// What is known of a connection, the same for all its requests.
+#[derive(Debug)]
+pub struct ConnectionFacts {
+    /// The listener it came by, as it was then.
+    pub listener: Arc<ListenerModel>,
+    /// The other end of the socket; `None` for a Unix socket.
+    pub peer: Option<SocketAddr>,
+    /// Our end of the socket, or what the PROXY protocol says of it.
+    pub local: Option<SocketAddr>,
+    /// Who connected, by the PROXY protocol where that is believed, else the peer.
+    pub client: Option<SocketAddr>,
+    /// Facts of the TLS handshake, where there was one.
+    pub tls: Option<HandshakeFacts>,
+}
+
+/// What is known of the service's side.
+#[derive(Debug, Default)]
+pub struct UpstreamFacts {
+    /// The endpoint that was tried last.
+    pub endpoint: Option<Arc<Endpoint<Pooled>>>,
+    /// How many attempts were made.
+    pub attempts: u32,
+    /// Whether the last attempt went over a connection that was kept.
+    pub reused: bool,
+    /// How long connecting took, where it was needed.
+    pub connect: Option<Duration>,
+    /// From the start of the request to the head of the response.
+    pub response_head: Option<Duration>,
+}
+
+/// What is known of the response.
+#[derive(Debug, Default)]
+pub struct ResponseFacts {
+    /// Its status; 0 while there is none.
+    pub status: u16,
+    /// Octets of its body that were sent.
+    pub body_bytes: u64,
+    /// Why the gateway answered in place of the service.
+    pub reason: Option<&'static str>,
+    /// Whether the client got it whole.
+    pub complete: bool,
+}
+
+/// One request and its response.
+#[derive(Debug)]
+pub struct Exchange {
+    /// Names this request in answers, logs and to services.
+    pub id: RequestId,
+    /// When its head was complete.
+    pub started: Timestamp,
+    /// When its response was sent, or given up.
+    pub ended: Timestamp,
+    /// The head, as received; while it is forwarded, as sent.
+    pub head: RequestHead,
+    /// `https` if it came over TLS.
+    pub scheme: Scheme,
+    /// The normalised authority.
+    pub authority: Option<Authority>,
+    /// The normalised path: what is routed, decided on and forwarded.
+    pub path: Vec<u8>,
+    /// What in the path a route must allow.
+    pub path_flags: PathFlags,
+    /// The query without `?`, as received; `None` where there is no `?`.
+    pub query: Option<Vec<u8>>,
+    /// The rightmost address that isn't a trusted proxy's.
+    pub source: Option<IpAddr>,
+    /// Octets of the request's body that were taken in.
+    pub request_body_bytes: u64,
+    /// The connection.
+    pub connection: Option<Arc<ConnectionFacts>>,
+    /// The configuration it is carried by.
+    pub model: Option<Arc<Model>>,
+    /// The route that was chosen.
+    pub route: Option<Arc<Route>>,
+    /// Who is calling, where the route asks.
+    pub verdict: Option<Arc<Verdict>>,
+    /// The service's side.
+    pub upstream: UpstreamFacts,
+    /// The response.
+    pub response: ResponseFacts,
+    /// The response's head while it is made; reused memory.
+    pub(crate) response_head: ResponseHead,
+    /// Memory for messages to send.
+    pub(crate) scratch: Vec<u8>,
+}
+
+/// How many exchanges a thread keeps for its next requests.
+const POOLED_MAX: usize = 64;
+
+/// Larger memory than this is not kept, in bytes.
+const KEPT_BYTES_MAX: usize = 64 * 1024;
+
+thread_local! {
+    #[expect(clippy::vec_box, reason = "what is pooled is the allocation")]
+    static POOL: RefCell<Vec<Box<Exchange>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Exchange {
+    /// An exchange with memory from the pool.
+    pub(crate) fn take() -> Box<Self> {
+        POOL.with_borrow_mut(Vec::pop).unwrap_or_default()
+    }
+
+    /// Gives the memory back, without what it held.
+    pub(crate) fn recycle(mut self: Box<Self>) {
+        if self.scratch.capacity() > KEPT_BYTES_MAX || self.head.fields.byte_len() > KEPT_BYTES_MAX {
+            return;
+        }
+        self.clear();
+        let _ = POOL.try_with(|pool| {
+            let mut pool = pool.borrow_mut();
+            if pool.len() < POOLED_MAX {
+                pool.push(self);
+            }
+        });
+    }
+
+    fn clear(&mut self) {
+        self.head.clear();
+        self.response_head.clear();
+        self.scratch.clear();
+        self.path.clear();
+        self.path_flags = PathFlags::default();
+        self.authority = None;
+        self.query = None;
+        self.source = None;
+        self.request_body_bytes = 0;
+        self.connection = None;
+        self.model = None;
+        self.route = None;
+        self.verdict = None;
+        self.upstream = UpstreamFacts::default();
+        self.response = ResponseFacts::default();
+    }
+
+    /// Whether this is for the token endpoint, whose callers read errors in a shape of their own.
+    pub(crate) fn is_token_request(&self) -> bool {
+        self.route
+            .as_ref()
+            .is_some_and(|route| matches!(route.destination, Destination::BuiltIn(BuiltIn::Token)))
+    }
+
+    /// How long it took, or has taken by `now`.
+    pub(crate) fn duration(&self) -> Duration {
+        self.ended.mono.saturating_since(self.started.mono)
+    }
+}
+
+impl Default for Exchange {
+    fn default() -> Self {
+        Self {
+            id: RequestId::default(),
+            started: Timestamp::default(),
+            ended: Timestamp::default(),
+            head: RequestHead::default(),
+            scheme: Scheme::Http,
+            authority: None,
+            path: Vec::new(),
+            path_flags: PathFlags::default(),
+            query: None,
+            source: None,
+            request_body_bytes: 0,
+            connection: None,
+            model: None,
+            route: None,
+            verdict: None,
+            upstream: UpstreamFacts::default(),
+            response: ResponseFacts::default(),
+            response_head: ResponseHead::default(),
+            scratch: Vec::new(),
+        }
+    }
+}

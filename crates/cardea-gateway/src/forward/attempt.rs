@@ -1,0 +1,379 @@
+//! One attempt at carrying a request to an endpoint: sends the request, receives the response.
+
+use std::{
+    io::IoSlice,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use cardea_clock::Clock;
+use cardea_http::{
+    Fields, Method, RequestHead, ResponseHead, filter_trailers,
+    h1::{Framing, ResponseDecoder, response_framing, wants_keep_alive, write_chunk_size, write_last_chunk},
+    strip_named,
+};
+
+use super::{lease::Lease, replay::Replay};
+use crate::{
+    buffer::Buffer,
+    downstream::{BodyError, Downstream},
+    h1::body::BodyReader,
+    model::Model,
+    transport::Transport,
+};
+
+/// Chunked data is gathered up to this size before it is sent, in bytes.
+const GATHER_BYTES: usize = 16 * 1024;
+
+/// Whose fault it is that the request could not be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SendError {
+    /// The service's connection failed.
+    Service,
+    /// The client's body did.
+    Client(BodyError),
+}
+
+/// Why there is no response head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HeadError {
+    /// The connection ended; nothing of a response was received.
+    ClosedBefore,
+    /// The connection ended within the head.
+    ClosedWithin,
+    /// It breaks a rule; the codec's reason code.
+    Malformed(&'static str),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sending {
+    /// Waits for the service's `100 Continue`.
+    Held,
+    Body,
+    Ended,
+    /// The service does not take it any more.
+    Failed,
+}
+
+/// Where the next octets of the request's body come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Nothing,
+    Replay,
+    Client,
+}
+
+/// An exchange with an endpoint. Its connection goes back to the pool at the end of the response if it can be used
+/// again, and is closed otherwise.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    transport: Option<Transport>,
+    inbound: Buffer,
+    outbound: Vec<u8>,
+    outbound_sent: usize,
+    sending: Sending,
+    request_framing: Framing,
+    replay: Replay,
+    replayed: usize,
+    decoder: ResponseDecoder,
+    method: Method,
+    body: BodyReader,
+    framing: Framing,
+    keep_alive: bool,
+    lease: Lease,
+    model: Arc<Model>,
+    clock: Clock,
+}
+
+impl Attempt {
+    /// Begins with the head of the request, encoded in `outbound`.
+    pub(crate) fn new(
+        transport: Transport,
+        lease: Lease,
+        outbound: Vec<u8>,
+        head: &RequestHead,
+        framing: Framing,
+        replay: Replay,
+        model: Arc<Model>,
+        clock: Clock,
+    ) -> Self {
+        let has_body = !matches!(framing, Framing::None | Framing::Length(0));
+        Self {
+            transport: Some(transport),
+            inbound: Buffer::new(),
+            outbound,
+            outbound_sent: 0,
+            sending: if has_body { Sending::Body } else { Sending::Ended },
+            request_framing: framing,
+            replay,
+            replayed: 0,
+            decoder: ResponseDecoder::new(model.limits.head),
+            method: head.method,
+            body: BodyReader::ended(),
+            framing: Framing::None,
+            keep_alive: false,
+            lease,
+            model,
+            clock,
+        }
+    }
+
+    /// Keeps the body back until [`Attempt::release_body`], as `Expect: 100-continue` asks (RFC 9110 §10.1.1).
+    pub(crate) fn hold_body(&mut self) {
+        if self.sending == Sending::Body {
+            self.sending = Sending::Held;
+        }
+    }
+
+    /// Whether the body is kept back.
+    pub(crate) fn is_held(&self) -> bool {
+        self.sending == Sending::Held
+    }
+
+    /// Lets the body go.
+    pub(crate) fn release_body(&mut self) {
+        if self.sending == Sending::Held {
+            self.sending = Sending::Body;
+        }
+    }
+
+    /// Gives back what another attempt needs; the connection is closed.
+    pub(crate) fn into_replay(self) -> Replay {
+        self.replay
+    }
+
+    /// Whether the whole request could be sent once more.
+    pub(crate) const fn is_replayable(&self) -> bool {
+        self.replay.is_possible()
+    }
+
+    /// Whether all of the request is sent, or what is left never will be.
+    pub(crate) fn is_sent(&self) -> bool {
+        matches!(self.sending, Sending::Ended | Sending::Failed) && self.outbound_sent == self.outbound.len()
+    }
+
+    /// Sends the request: its head, then its body as the client gives it. Ready when all is sent.
+    ///
+    /// # Errors
+    /// Once; after that, nothing more is sent and the attempt is only good for receiving.
+    pub(crate) fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        client: &mut dyn Downstream,
+    ) -> Poll<Result<(), SendError>> {
+        loop {
+            let source = self.poll_source(cx, client).map_err(|error| {
+                self.sending = Sending::Failed;
+                SendError::Client(error)
+            })?;
+            let chunked = self.request_framing == Framing::Chunked;
+            let unsent = self.outbound.len() - self.outbound_sent;
+            if chunked && source != Source::Nothing && unsent < GATHER_BYTES {
+                self.gather(source, client);
+                continue;
+            }
+            let Self { transport: Some(transport), outbound, outbound_sent, replay, replayed, .. } = self
+            else {
+                return Poll::Ready(Ok(()));
+            };
+            let chunk = match source {
+                Source::Replay if !chunked => replay.kept().get(*replayed..).unwrap_or_default(),
+                Source::Client if !chunked => client.chunk(),
+                _ => &[],
+            };
+            if unsent == 0 && chunk.is_empty() {
+                return match transport.poll_flush(cx) {
+                    Poll::Ready(Ok(())) if self.is_sent() => Poll::Ready(Ok(())),
+                    Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
+                    Poll::Ready(Err(_)) => Poll::Ready(Err(self.fail())),
+                };
+            }
+            let head = outbound.get(*outbound_sent..).unwrap_or_default();
+            let sent = match (head.is_empty(), chunk.is_empty()) {
+                (false, true) => transport.poll_send(cx, &[IoSlice::new(head)]),
+                (true, _) => transport.poll_send(cx, &[IoSlice::new(chunk)]),
+                (false, false) => transport.poll_send(cx, &[IoSlice::new(head), IoSlice::new(chunk)]),
+            };
+            match ready!(sent) {
+                Ok(sent) => {
+                    let of_outbound = sent.min(unsent);
+                    *outbound_sent += of_outbound;
+                    if *outbound_sent == outbound.len() {
+                        outbound.clear();
+                        *outbound_sent = 0;
+                    }
+                    self.took(source, client, sent - of_outbound);
+                }
+                Err(_) => return Poll::Ready(Err(self.fail())),
+            }
+        }
+    }
+
+    fn fail(&mut self) -> SendError {
+        self.sending = Sending::Failed;
+        self.outbound.clear();
+        self.outbound_sent = 0;
+        SendError::Service
+    }
+
+    /// Where the next part of the body comes from; notes its end.
+    fn poll_source(
+        &mut self,
+        cx: &mut Context<'_>,
+        client: &mut dyn Downstream,
+    ) -> Result<Source, BodyError> {
+        if self.sending != Sending::Body {
+            return Ok(Source::Nothing);
+        }
+        if self.replayed < self.replay.kept().len() {
+            return Ok(Source::Replay);
+        }
+        match client.poll_data(cx) {
+            Poll::Ready(Ok(true)) => Ok(Source::Client),
+            Poll::Ready(Err(error)) => Err(error),
+            Poll::Pending => Ok(Source::Nothing),
+            Poll::Ready(Ok(false)) => {
+                self.sending = Sending::Ended;
+                if self.request_framing == Framing::Chunked {
+                    let trailers = client.trailers().map(|trailers| self.clean_trailers(trailers));
+                    write_last_chunk(&mut self.outbound, trailers.as_ref());
+                }
+                Ok(Source::Nothing)
+            }
+        }
+    }
+
+    /// Trailers are no way around what is done to headers.
+    fn clean_trailers(&self, trailers: &Fields) -> Fields {
+        let mut trailers = trailers.clone();
+        filter_trailers(&mut trailers);
+        strip_named(&mut trailers, &self.model.identity_headers.names);
+        trailers
+    }
+
+    /// Frames the next part of the body into `outbound`.
+    fn gather(&mut self, source: Source, client: &mut dyn Downstream) {
+        let chunk = match source {
+            Source::Replay => self.replay.kept().get(self.replayed..).unwrap_or_default(),
+            Source::Client => client.chunk(),
+            Source::Nothing => return,
+        };
+        let count = chunk.len();
+        write_chunk_size(&mut self.outbound, count);
+        self.outbound.extend_from_slice(chunk);
+        self.outbound.extend_from_slice(b"\r\n");
+        self.took(source, client, count);
+    }
+
+    fn took(&mut self, source: Source, client: &mut dyn Downstream, count: usize) {
+        match source {
+            Source::Nothing => {}
+            Source::Replay => self.replayed += count,
+            Source::Client => {
+                self.replay.record(client.chunk().get(..count).unwrap_or_default());
+                self.replayed = self.replay.kept().len();
+                client.consume(count);
+            }
+        }
+    }
+
+    /// Receives the head of a response into `head`: a final one or an informational one.
+    pub(crate) fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        head: &mut ResponseHead,
+    ) -> Poll<Result<(), HeadError>> {
+        let Some(transport) = &mut self.transport else { return Poll::Ready(Err(HeadError::ClosedBefore)) };
+        loop {
+            if !self.inbound.is_empty() {
+                match self.decoder.decode(self.inbound.filled(), head) {
+                    Ok(Some(consumed)) => {
+                        self.inbound.consume(consumed);
+                        return Poll::Ready(self.begin_response(head));
+                    }
+                    Ok(None) if self.inbound.is_full() => {
+                        self.inbound.grow(self.inbound.len() * 2);
+                    }
+                    Ok(None) => {}
+                    Err(error) => return Poll::Ready(Err(HeadError::Malformed(error.code()))),
+                }
+            }
+            match ready!(transport.poll_recv(cx, &mut self.inbound)) {
+                Ok(count) if count > 0 => {}
+                _ if self.inbound.is_empty() => return Poll::Ready(Err(HeadError::ClosedBefore)),
+                _ => return Poll::Ready(Err(HeadError::ClosedWithin)),
+            }
+        }
+    }
+
+    fn begin_response(&mut self, head: &ResponseHead) -> Result<(), HeadError> {
+        self.decoder.reset();
+        if head.status < 200 && head.status != 101 {
+            return Ok(());
+        }
+        let malformed = |error: cardea_http::ResponseError| HeadError::Malformed(error.code());
+        self.framing = response_framing(head, self.method).map_err(malformed)?;
+        self.keep_alive = wants_keep_alive(head.version, &head.fields) && head.status != 101;
+        self.body = BodyReader::new(self.framing);
+        if self.sending == Sending::Held {
+            // The service decided without the body, so it is not sent; the connection can't be used again.
+            self.sending = Sending::Failed;
+        }
+        if self.body.is_ended() {
+            self.finish();
+        }
+        Ok(())
+    }
+
+    /// How the response's body is delimited.
+    pub(crate) const fn response_framing(&self) -> Framing {
+        self.framing
+    }
+
+    /// See [`crate::response::ResponseBody::poll_data`].
+    pub(crate) fn poll_data(
+        &mut self,
+        cx: &mut Context<'_>,
+        client: &mut dyn Downstream,
+    ) -> Poll<Result<bool, BodyError>> {
+        if !self.is_sent() {
+            // A service may answer before it has read all, and an error in sending does not void its answer.
+            let _ = self.poll_send(cx, client);
+        }
+        let Some(transport) = &mut self.transport else { return Poll::Ready(Ok(false)) };
+        let more = ready!(self.body.poll_data(cx, transport, &mut self.inbound))?;
+        if !more {
+            self.finish();
+        }
+        Poll::Ready(Ok(more))
+    }
+
+    pub(crate) fn chunk(&self) -> &[u8] {
+        self.inbound.filled().get(..self.body.available()).unwrap_or_default()
+    }
+
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.body.consume(&mut self.inbound, count);
+    }
+
+    pub(crate) fn trailers(&self) -> Option<&Fields> {
+        self.body.trailers()
+    }
+
+    /// Gives the connection back where nothing speaks against using it again: it is kept alive, the request was sent
+    /// whole, and nothing came that was not asked for.
+    fn finish(&mut self) {
+        let whole = self.sending == Sending::Ended && self.outbound_sent == self.outbound.len();
+        let Some(transport) = self.transport.take() else { return };
+        if self.keep_alive && whole && self.framing != Framing::UntilClose && self.inbound.is_empty() {
+            self.lease.give_back(transport, self.clock.mono());
+        }
+        self.inbound.release();
+    }
+
+    /// The connection after a `101 Switching Protocols`, with what was received on it beyond the head.
+    pub(crate) fn into_tunnel(mut self) -> Option<(Transport, Buffer, Lease)> {
+        let transport = self.transport.take()?;
+        Some((transport, self.inbound, self.lease))
+    }
+}

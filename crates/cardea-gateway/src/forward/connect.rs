@@ -1,0 +1,86 @@
+//! Connects to endpoints: TCP or Unix socket, name resolution, TLS.
+
+use std::{io, net::SocketAddr};
+
+use cardea_clock::Mono;
+use cardea_tls::server_name;
+use cardea_upstream::{Address, FailureKind};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::{
+    model::ServiceTls,
+    timer::Timer,
+    transport::{Socket, TlsTransport, Transport},
+};
+
+/// How many addresses of a name are tried.
+const ADDRESSES_MAX: usize = 8;
+
+/// Opens a connection, with the TLS handshake where the service asks for it, by `deadline`.
+///
+/// # Errors
+/// At which step it failed.
+pub(crate) async fn connect(
+    address: &Address,
+    tls: Option<&ServiceTls>,
+    timer: &mut Timer,
+    deadline: Mono,
+) -> Result<Transport, FailureKind> {
+    let socket = match timer.until(deadline, open(address)).await {
+        Ok(Ok(socket)) => socket,
+        Ok(Err(error)) => {
+            tracing::debug!(endpoint = %address, %error, "can't connect");
+            return Err(FailureKind::Connect);
+        }
+        Err(_) => return Err(FailureKind::ConnectTimeout),
+    };
+    let Some(tls) = tls else {
+        return Ok(socket.into_plain());
+    };
+    match timer.until(deadline, secure(socket, address, tls)).await {
+        Ok(Ok(transport)) => Ok(transport),
+        Ok(Err(error)) => {
+            tracing::warn!(endpoint = %address, %error, "TLS handshake with the service failed");
+            Err(FailureKind::Handshake)
+        }
+        Err(_) => Err(FailureKind::ConnectTimeout),
+    }
+}
+
+async fn open(address: &Address) -> io::Result<Socket> {
+    match address {
+        Address::Tcp(address) => tcp(*address).await.map(Socket::Tcp),
+        Address::Unix(path) => UnixStream::connect(path).await.map(Socket::Unix),
+        Address::Name { host, port } => {
+            let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+            for address in tokio::net::lookup_host((host.as_str(), *port)).await?.take(ADDRESSES_MAX) {
+                match tcp(address).await {
+                    Ok(tcp) => return Ok(Socket::Tcp(tcp)),
+                    Err(error) => last = error,
+                }
+            }
+            Err(last)
+        }
+    }
+}
+
+async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
+    let tcp = TcpStream::connect(address).await?;
+    tcp.set_nodelay(true)?;
+    Ok(tcp)
+}
+
+async fn secure(socket: Socket, address: &Address, tls: &ServiceTls) -> io::Result<Transport> {
+    let name = match (&tls.server_name, address) {
+        (Some(name), _) => name.clone(),
+        (None, Address::Name { host, .. }) => server_name(host).map_err(io::Error::other)?,
+        (None, Address::Tcp(address)) => rustls::pki_types::ServerName::IpAddress(address.ip().into()),
+        (None, Address::Unix(_)) => {
+            return Err(io::Error::other("a Unix socket needs a server name for TLS"));
+        }
+    };
+    let mut tls =
+        TlsTransport::client(socket, std::sync::Arc::clone(&tls.config), name).map_err(io::Error::other)?;
+    std::future::poll_fn(|cx| tls.poll_handshake(cx)).await?;
+    Ok(Transport::Tls(Box::new(tls)))
+}

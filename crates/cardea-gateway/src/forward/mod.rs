@@ -1,0 +1,384 @@
+//! Carries a request to a service: a loop over attempts.
+//!
+//! An attempt ends the loop unless it is safe to make another: nothing was sent, or the method is idempotent and all
+//! of the body can be sent again (RFC 9110 §9.2.2). A connection that was kept may have been closed by the service
+//! meanwhile (RFC 9112 §9.3.1), so its failure before any byte of a response buys one attempt over a fresh connection.
+
+mod attempt;
+mod connect;
+mod lease;
+mod replay;
+mod request;
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use cardea_clock::Mono;
+use cardea_env::Escape;
+use cardea_http::{Fields, Known, append_via, strip_hop_by_hop_response};
+use cardea_upstream::{Endpoint, FailureKind, Tried};
+
+pub(crate) use attempt::Attempt;
+use attempt::{HeadError, SendError};
+use lease::Lease;
+pub use lease::Pooled;
+use replay::Replay;
+pub use replay::ReplayBudget;
+
+use crate::{
+    buffer::Buffer,
+    downstream::{BodyError, Downstream},
+    exchange::Exchange,
+    gateway::Gateway,
+    model::{HeaderRule, Model, Route, Service},
+    pipeline::Outcome,
+    refusal::Reason,
+    response::{Response, ResponseBody, has_body},
+    timer::Timer,
+    transport::Transport,
+};
+
+/// How many attempts one request may cost, over all endpoints.
+const ATTEMPTS_MAX: u32 = 3;
+
+/// How long a service is waited for that neither answers an expectation nor asks for the body (RFC 9110 §10.1.1).
+const CONTINUE_WAIT: Duration = Duration::from_secs(1);
+
+/// Both ends of an upgraded connection.
+#[derive(Debug)]
+pub(crate) struct Tunnel {
+    pub(crate) transport: Transport,
+    pub(crate) received: Buffer,
+    /// The tunnel counts at the endpoint as long as it lasts.
+    pub(crate) lease: Lease,
+}
+
+/// Why an attempt failed, and whether another may be made.
+struct Failure {
+    reason: Reason,
+    /// Nothing of a response was received.
+    before_response: bool,
+    attempt: Option<Box<Attempt>>,
+}
+
+/// Carries the request of `exchange` to `service`.
+pub(crate) async fn forward(
+    gateway: &Gateway,
+    model: &Arc<Model>,
+    route: &Route,
+    service: &Service,
+    exchange: &mut Exchange,
+    client: &mut dyn Downstream,
+    timer: &mut Timer,
+) -> Result<Outcome, Reason> {
+    let upgrade = request::prepare(model, route, exchange, client.framing())?;
+    let framing = client.framing();
+    let mut replay = Replay::new(
+        model.limits.replay_bytes_max,
+        model.limits.replay_total_bytes_max,
+        Arc::clone(&gateway.replay_budget),
+    );
+    let mut tried = Tried::default();
+    service.state.begin();
+    let mut fresh = false;
+    loop {
+        let chosen = service.state.choose(timer.now(), model.region.as_deref(), &tried);
+        let Some((index, endpoint)) = chosen else {
+            return Err(if exchange.upstream.attempts == 0 {
+                Reason::NoEndpoint
+            } else {
+                Reason::ConnectFailed
+            });
+        };
+        exchange.upstream.attempts += 1;
+        exchange.upstream.endpoint = Some(Arc::clone(endpoint));
+        let (transport, lease) = match acquire(route, service, endpoint, fresh, exchange, timer).await {
+            Ok(acquired) => acquired,
+            Err(reason) => {
+                tried.insert(index);
+                // Nothing was sent: any request may go elsewhere.
+                if may_retry(route, service, exchange, timer) {
+                    continue;
+                }
+                return Err(reason);
+            }
+        };
+        let mut outbound = Vec::with_capacity(1024);
+        request::encode(exchange, route, framing, upgrade, &mut outbound);
+        let mut attempt = Box::new(Attempt::new(
+            transport,
+            lease,
+            outbound,
+            &exchange.head,
+            framing,
+            replay,
+            Arc::clone(model),
+            gateway.clock.clone(),
+        ));
+        if exchange.head.fields.get(Known::Expect).is_some() {
+            attempt.hold_body();
+        }
+        match converse(route, attempt, exchange, client, timer).await {
+            Ok(attempt) => {
+                endpoint.succeeded();
+                exchange.upstream.response_head =
+                    Some(timer.precise().saturating_since(exchange.started.mono));
+                return respond(model, route, exchange, attempt, upgrade);
+            }
+            Err(failure) => {
+                endpoint.failed(timer.now(), FailureKind::Exchange);
+                let Some(attempt) = failure.attempt else { return Err(failure.reason) };
+                let again = failure.before_response
+                    && exchange.upstream.reused
+                    && exchange.head.method.is_idempotent()
+                    && attempt.is_replayable()
+                    && may_retry(route, service, exchange, timer);
+                if !again {
+                    return Err(failure.reason);
+                }
+                replay = attempt.into_replay();
+                fresh = true;
+            }
+        }
+    }
+}
+
+/// Turns the service's response into ours.
+fn respond(
+    model: &Model,
+    route: &Route,
+    exchange: &mut Exchange,
+    attempt: Box<Attempt>,
+    upgrade: bool,
+) -> Result<Outcome, Reason> {
+    let mut head = std::mem::take(&mut exchange.response_head);
+    let switching = head.status == 101;
+    let websocket =
+        head.fields.get(Known::Upgrade).is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"));
+    if switching && !(upgrade && websocket) {
+        return Err(Reason::ServiceMalformed("switching_protocols_unasked"));
+    }
+    strip_hop_by_hop_response(&mut head.fields);
+    let version = head.version;
+    // The pseudonym was checked when the configuration was loaded.
+    let _ = append_via(&mut head.fields, version, &model.forwarding.via);
+    apply_rules(&route.response_headers, exchange, &mut head.fields);
+    if switching {
+        let (transport, received, lease) = attempt.into_tunnel().ok_or(Reason::ServiceAborted)?;
+        return Ok(Outcome::Tunnel(head, Box::new(Tunnel { transport, received, lease })));
+    }
+    let body = if has_body(exchange.head.method, head.status) {
+        ResponseBody::Service(attempt)
+    } else {
+        ResponseBody::Empty
+    };
+    Ok(Outcome::Respond(Response::new(head, body)))
+}
+
+/// Applies the configured changes to `fields`. What a template renders can't break out of a header's value.
+pub(crate) fn apply_rules(rules: &[HeaderRule], exchange: &Exchange, fields: &mut Fields) {
+    let mut value = Vec::new();
+    for rule in rules {
+        match rule {
+            HeaderRule::Remove(name) => {
+                fields.remove_by_name(name.as_bytes());
+            }
+            HeaderRule::Set(name, template) => {
+                value.clear();
+                template.render(exchange, Escape::HeaderValue, &mut value);
+                fields.remove_by_name(name.as_bytes());
+                if !value.is_empty() && fields.append(name.as_bytes(), &value).is_err() {
+                    tracing::debug!(header = %name, "a rendered header is not valid and was left out");
+                }
+            }
+        }
+    }
+}
+
+/// When the whole exchange must be over.
+pub(crate) fn request_deadline(route: &Route, exchange: &Exchange) -> Mono {
+    route.timeouts.request.map_or(Mono::MAX, |limit| exchange.started.mono.saturating_add(limit))
+}
+
+/// Whether attempts, time and the service's retry budget allow one more.
+fn may_retry(route: &Route, service: &Service, exchange: &Exchange, timer: &Timer) -> bool {
+    exchange.upstream.attempts < ATTEMPTS_MAX
+        && timer.now() < request_deadline(route, exchange)
+        && service.state.retry(timer.now())
+}
+
+/// A connection to the endpoint: a kept one, unless it must be fresh, or a new one.
+async fn acquire(
+    route: &Route,
+    service: &Service,
+    endpoint: &Arc<Endpoint<Pooled>>,
+    fresh: bool,
+    exchange: &mut Exchange,
+    timer: &mut Timer,
+) -> Result<(Transport, Lease), Reason> {
+    if !fresh && let Some(kept) = endpoint.pool().take(timer.now(), |pooled| pooled.transport.is_quiet()) {
+        exchange.upstream.reused = true;
+        return Ok((kept.transport, Lease::new(Arc::clone(endpoint), kept.permit)));
+    }
+    exchange.upstream.reused = false;
+    let permit = endpoint.permit().ok_or(Reason::ConnectionsExhausted)?;
+    let limit = service.connect_timeout.unwrap_or(route.timeouts.connect);
+    let deadline = timer.now().saturating_add(limit).min(request_deadline(route, exchange));
+    let begun = timer.precise();
+    match connect::connect(endpoint.address(), service.tls.as_ref(), timer, deadline).await {
+        Ok(transport) => {
+            exchange.upstream.connect = Some(timer.precise().saturating_since(begun));
+            endpoint.connected();
+            Ok((transport, Lease::new(Arc::clone(endpoint), permit)))
+        }
+        Err(kind) => {
+            endpoint.failed(timer.now(), kind);
+            Err(if kind == FailureKind::ConnectTimeout {
+                Reason::ConnectTimeout
+            } else {
+                Reason::ConnectFailed
+            })
+        }
+    }
+}
+
+/// Sends the request and receives the head of the final response.
+async fn converse(
+    route: &Route,
+    mut attempt: Box<Attempt>,
+    exchange: &mut Exchange,
+    client: &mut dyn Downstream,
+    timer: &mut Timer,
+) -> Result<Box<Attempt>, Failure> {
+    let mut wait = Wait::begin(route, exchange, timer.now());
+    let outcome =
+        std::future::poll_fn(|cx| poll_conversation(cx, &mut attempt, exchange, client, timer, &mut wait))
+            .await;
+    match outcome {
+        Ok(()) => Ok(attempt),
+        Err((reason, before_response)) => Err(Failure { reason, before_response, attempt: Some(attempt) }),
+    }
+}
+
+/// What is waited for, and until when.
+struct Wait {
+    request_deadline: Mono,
+    body_idle: Duration,
+    response_head: Duration,
+    /// When the body must have moved on, or the response must have begun.
+    deadline: Mono,
+    body_bytes: u64,
+    sent: bool,
+    continue_by: Mono,
+}
+
+impl Wait {
+    fn begin(route: &Route, exchange: &Exchange, now: Mono) -> Self {
+        Self {
+            request_deadline: request_deadline(route, exchange),
+            body_idle: route.timeouts.request_body_idle,
+            response_head: route.timeouts.response_head,
+            deadline: now.saturating_add(route.timeouts.request_body_idle),
+            body_bytes: exchange.request_body_bytes,
+            sent: false,
+            continue_by: now.saturating_add(CONTINUE_WAIT),
+        }
+    }
+}
+
+type Conversation = Result<(), (Reason, bool)>;
+
+fn poll_conversation(
+    cx: &mut Context<'_>,
+    attempt: &mut Attempt,
+    exchange: &mut Exchange,
+    client: &mut dyn Downstream,
+    timer: &mut Timer,
+    wait: &mut Wait,
+) -> Poll<Conversation> {
+    loop {
+        if !attempt.is_sent() {
+            match attempt.poll_send(cx, client) {
+                // A response may be there all the same: a service that refuses a body answers, then closes.
+                Poll::Ready(Ok(()) | Err(SendError::Service)) | Poll::Pending => {}
+                Poll::Ready(Err(SendError::Client(error))) => {
+                    return Poll::Ready(Err((client_fault(error), false)));
+                }
+            }
+        }
+        match attempt.poll_head(cx, &mut exchange.response_head) {
+            Poll::Ready(Ok(())) => match exchange.response_head.status {
+                100 => attempt.release_body(),
+                101 => return Poll::Ready(Ok(())),
+                102..200 => client.inform(&exchange.response_head),
+                _ => return Poll::Ready(Ok(())),
+            },
+            Poll::Ready(Err(HeadError::ClosedBefore)) => {
+                return Poll::Ready(Err((Reason::ServiceAborted, true)));
+            }
+            Poll::Ready(Err(HeadError::ClosedWithin)) => {
+                return Poll::Ready(Err((Reason::ServiceAborted, false)));
+            }
+            Poll::Ready(Err(HeadError::Malformed(code))) => {
+                return Poll::Ready(Err((Reason::ServiceMalformed(code), false)));
+            }
+            Poll::Pending => break,
+        }
+    }
+    if client.poll_background(cx).is_ready() {
+        return Poll::Ready(Err((Reason::ClientAborted, false)));
+    }
+    poll_deadlines(cx, attempt, exchange, client, timer, wait)
+}
+
+fn poll_deadlines(
+    cx: &mut Context<'_>,
+    attempt: &mut Attempt,
+    exchange: &Exchange,
+    client: &mut dyn Downstream,
+    timer: &mut Timer,
+    wait: &mut Wait,
+) -> Poll<Conversation> {
+    let now = timer.now();
+    if attempt.is_held() {
+        if timer.poll_until(cx, wait.continue_by).is_pending() {
+            return Poll::Pending;
+        }
+        attempt.release_body();
+        cx.waker().wake_by_ref();
+        return Poll::Pending;
+    }
+    let body_bytes = client.body_bytes();
+    if attempt.is_sent() && !wait.sent {
+        wait.sent = true;
+        wait.deadline = now.saturating_add(wait.response_head);
+    } else if !wait.sent && body_bytes != wait.body_bytes {
+        wait.body_bytes = body_bytes;
+        wait.deadline = now.saturating_add(wait.body_idle);
+    }
+    if timer.poll_until(cx, wait.deadline.min(wait.request_deadline)).is_pending() {
+        return Poll::Pending;
+    }
+    let _ = exchange;
+    Poll::Ready(Err((
+        if wait.request_deadline <= wait.deadline {
+            Reason::RequestTimeout
+        } else if wait.sent {
+            Reason::ResponseHeadTimeout
+        } else {
+            Reason::RequestBodyTimeout
+        },
+        false,
+    )))
+}
+
+fn client_fault(error: BodyError) -> Reason {
+    match error {
+        BodyError::Aborted => Reason::ClientAborted,
+        BodyError::Malformed(code) => Reason::Malformed { code, status: 400 },
+        BodyError::TooLarge => Reason::BodyTooLarge,
+    }
+}

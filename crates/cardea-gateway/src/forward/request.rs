@@ -1,0 +1,171 @@
+//! Makes the request that a service gets: what was decided on, and nothing that only we may say.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use cardea_http::{
+    Hop, Known, Version, append_via,
+    h1::{Framing, write_request_head},
+    set_forwarded, strip_hop_by_hop, strip_named, upgrade_websocket,
+};
+use cardea_identity::Caller;
+
+use super::apply_rules;
+use crate::{
+    exchange::Exchange,
+    model::{IdentityField, Model, Rewrite, Route},
+    refusal::Reason,
+};
+
+/// Prepares the head in place, once for all attempts. Tells whether an upgrade to WebSocket is asked for.
+pub(super) fn prepare(
+    model: &Model,
+    route: &Route,
+    exchange: &mut Exchange,
+    framing: Framing,
+) -> Result<bool, Reason> {
+    let upgrade = framing == Framing::None && upgrade_websocket(&exchange.head);
+    let version = exchange.head.version;
+    let fields = &mut exchange.head.fields;
+    strip_hop_by_hop(fields).map_err(Reason::from)?;
+    // After `Connection` is gone with what it names, so that nothing of it can undo what is set below.
+    strip_named(fields, &model.identity_headers.names);
+    let client = exchange.connection.as_ref().and_then(|connection| connection.client);
+    let hop = Hop {
+        // Over a Unix socket it is somebody on this machine.
+        client: client.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |client| client.ip()),
+        scheme: exchange.scheme,
+        host: exchange.authority.as_ref().map_or("", cardea_http::Authority::as_str),
+    };
+    let invalid = |_| Reason::Malformed { code: "forwarding_headers_invalid", status: 400 };
+    set_forwarded(fields, model.forwarding.policy, model.forwarding.header, &hop).map_err(invalid)?;
+    append_via(fields, version, &model.forwarding.via).map_err(invalid)?;
+    if let Some(authority) = &exchange.authority {
+        set(fields, Known::Host, authority.as_str().as_bytes());
+    }
+    set(fields, Known::XRequestId, &exchange.id.to_ascii());
+    if let Framing::Chunked = framing {
+        fields.remove(Known::ContentLength);
+    }
+    if version < Version::Http11 {
+        fields.remove(Known::Expect);
+    }
+    if let Some(verdict) = exchange.verdict.clone() {
+        set_identity(model, &verdict.caller, exchange);
+    }
+    if !route.request_headers.is_empty() {
+        let mut fields = std::mem::take(&mut exchange.head.fields);
+        apply_rules(&route.request_headers, exchange, &mut fields);
+        exchange.head.fields = fields;
+    }
+    Ok(upgrade)
+}
+
+/// Sets a header to a value of ours; one that no header may have (a control character in a claim) is left out.
+fn set(fields: &mut cardea_http::Fields, known: Known, value: &[u8]) {
+    if fields.set_known(known, value).is_err() {
+        fields.remove(known);
+    }
+}
+
+fn set_identity(model: &Model, caller: &Caller, exchange: &mut Exchange) {
+    for (name, field) in &model.identity_headers.fields {
+        let value = match field {
+            IdentityField::Issuer => Some(caller.issuer.to_string()),
+            IdentityField::Subject => caller.subject.clone(),
+            IdentityField::ClientId => caller.client_id.clone(),
+            IdentityField::Scopes => Some(caller.scopes.join(" ")),
+            IdentityField::Roles => Some(caller.roles.join(",")),
+            IdentityField::Claim(path) => claim(caller, path),
+        };
+        // An absent claim gives no header, and neither does one that would not survive the way.
+        let Some(value) = value.filter(|value| !value.is_empty()) else { continue };
+        let _ = exchange.head.fields.append(name.as_bytes(), value.as_bytes());
+    }
+}
+
+fn claim(caller: &Caller, path: &[String]) -> Option<String> {
+    let (first, rest) = path.split_first()?;
+    let value = rest.iter().try_fold(caller.claims.get(first)?, |value, name| value.get(name))?;
+    match value {
+        serde_json::Value::Array(items) => {
+            let items: Option<Vec<String>> = items.iter().map(scalar).collect();
+            items.map(|items| items.join(","))
+        }
+        other => scalar(other),
+    }
+}
+
+fn scalar(value: &serde_json::Value) -> Option<String> {
+    match value {
+        serde_json::Value::String(text) => Some(text.clone()),
+        serde_json::Value::Number(number) => Some(number.to_string()),
+        serde_json::Value::Bool(truth) => Some(truth.to_string()),
+        _ => None,
+    }
+}
+
+/// Writes the head for an attempt.
+pub(super) fn encode(
+    exchange: &mut Exchange,
+    route: &Route,
+    framing: Framing,
+    upgrade: bool,
+    out: &mut Vec<u8>,
+) {
+    let target = &mut exchange.scratch;
+    target.clear();
+    rewrite(&route.rewrite, &exchange.path, target);
+    if let Some(query) = &exchange.query {
+        target.push(b'?');
+        target.extend_from_slice(query);
+    }
+    write_request_head(out, exchange.head.method, target, &exchange.head.fields);
+    // What frames the message on this hop comes after all that could be configured.
+    let framing: &[u8] = match (framing, upgrade) {
+        (_, true) => b"connection: upgrade\r\nupgrade: websocket\r\n\r\n",
+        (Framing::Chunked, _) => b"transfer-encoding: chunked\r\n\r\n",
+        _ => return,
+    };
+    out.truncate(out.len().saturating_sub(2));
+    out.extend_from_slice(framing);
+}
+
+fn rewrite(rewrite: &Rewrite, path: &[u8], out: &mut Vec<u8>) {
+    let (prefix, with) = match rewrite {
+        Rewrite::None => return out.extend_from_slice(path),
+        Rewrite::Path(path) => return out.extend_from_slice(path.as_bytes()),
+        Rewrite::StripPrefix(prefix) => (prefix, ""),
+        Rewrite::ReplacePrefix { prefix, with } => (prefix, with.as_str()),
+    };
+    let rest = path.strip_prefix(prefix.trim_end_matches('/').as_bytes()).unwrap_or(path);
+    let with = with.trim_end_matches('/');
+    out.extend_from_slice(with.as_bytes());
+    if !rest.starts_with(b"/") {
+        out.push(b'/');
+    }
+    out.extend_from_slice(rest);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_are_stripped_and_replaced_on_segment_boundaries() {
+        let cases = [
+            (Rewrite::None, "/a/b", "/a/b"),
+            (Rewrite::StripPrefix("/a".into()), "/a/b", "/b"),
+            (Rewrite::StripPrefix("/a/".into()), "/a/b", "/b"),
+            (Rewrite::StripPrefix("/a".into()), "/a", "/"),
+            (Rewrite::StripPrefix("/".into()), "/a", "/a"),
+            (Rewrite::ReplacePrefix { prefix: "/a".into(), with: "/v2/x".into() }, "/a/b", "/v2/x/b"),
+            (Rewrite::ReplacePrefix { prefix: "/a".into(), with: "/".into() }, "/a/b", "/b"),
+            (Rewrite::Path("/fixed".into()), "/a/b", "/fixed"),
+        ];
+        for (rule, path, expected) in cases {
+            let mut out = Vec::new();
+            rewrite(&rule, path.as_bytes(), &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), expected, "{rule:?} on {path}");
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! What all connections share: the current model, the clock, what is counted, and whether the gateway is going away.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst},
+};
+use std::task::Waker;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use cardea_clock::Clock;
+use tokio::sync::Notify;
+
+use crate::{
+    exchange::Exchange,
+    forward::ReplayBudget,
+    metrics::GatewayMetrics,
+    model::{LogFormat, Model},
+    record::{AccessLog, Registry},
+};
+
+/// How far the gateway is on its way out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Phase {
+    /// Not at all.
+    Running,
+    /// Not ready any more, but still accepting: load balancers need time to notice.
+    Draining,
+    /// Accepts nothing, closes connections as they fall idle.
+    Stopping,
+}
+
+/// The shared state of the data path.
+pub struct Gateway {
+    model: ArcSwap<Model>,
+    /// The time.
+    pub clock: Clock,
+    /// What is counted.
+    pub metrics: GatewayMetrics,
+    /// The budget for request bodies that are kept for a second attempt.
+    pub replay_budget: Arc<ReplayBudget>,
+    access_log: ArcSwapOption<AccessLog>,
+    phase: AtomicU8,
+    /// Told when the phase changes and when the last connection of a stopping gateway is gone.
+    changed: Notify,
+    connections: Connections,
+}
+
+impl Gateway {
+    /// A gateway that carries requests by `model` and enters what it counts into `registry`.
+    #[must_use]
+    pub fn new(model: Arc<Model>, clock: Clock, registry: Arc<Registry>) -> Arc<Self> {
+        Arc::new(Self {
+            model: ArcSwap::new(model),
+            clock,
+            metrics: GatewayMetrics::new(registry),
+            replay_budget: Arc::new(ReplayBudget::new()),
+            access_log: ArcSwapOption::empty(),
+            phase: AtomicU8::new(Phase::Running as u8),
+            changed: Notify::new(),
+            connections: Connections::default(),
+        })
+    }
+
+    /// The configuration in force.
+    #[must_use]
+    pub fn model(&self) -> Arc<Model> {
+        self.model.load_full()
+    }
+
+    /// Puts another configuration in force; requests in flight keep theirs.
+    pub fn set_model(&self, model: Arc<Model>) {
+        self.model.store(model);
+    }
+
+    /// Where the access log is written; `None` for nowhere.
+    pub fn set_access_log(&self, log: Option<Arc<AccessLog>>) {
+        self.access_log.store(log);
+    }
+
+    /// The access log.
+    #[must_use]
+    pub fn access_log(&self) -> Option<Arc<AccessLog>> {
+        self.access_log.load_full()
+    }
+
+    /// How far the gateway is on its way out.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        match self.phase.load(SeqCst) {
+            0 => Phase::Running,
+            1 => Phase::Draining,
+            _ => Phase::Stopping,
+        }
+    }
+
+    /// Whether connections are to be closed as they fall idle.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.phase() == Phase::Stopping
+    }
+
+    /// Goes on to `phase`; there is no way back.
+    pub fn advance(&self, phase: Phase) {
+        self.phase.fetch_max(phase as u8, SeqCst);
+        self.changed.notify_waiters();
+        if phase == Phase::Stopping {
+            self.connections.wake_all();
+        }
+    }
+
+    /// Returns once the gateway accepts nothing more.
+    pub async fn stopping(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.is_stopping() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Returns once no connection is left.
+    pub async fn idle(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.connections.count() == 0 {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Current connections.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.connections.count()
+    }
+
+    /// Counts a connection, and remembers how to wake its task when the gateway stops.
+    pub(crate) fn enter(self: &Arc<Self>, waker: Waker) -> ConnectionGuard {
+        let (shard, place) = self.connections.insert(waker);
+        ConnectionGuard { gateway: Arc::clone(self), shard, place }
+    }
+
+    /// Notes the end of an exchange: metrics, and a line in the access log.
+    pub(crate) fn record(&self, exchange: &mut Exchange) {
+        exchange.ended = self.clock.precise();
+        self.metrics.record(exchange);
+        // A head that was refused has no model; it is logged by the one in force.
+        if exchange.model.is_none() {
+            exchange.model = Some(self.model());
+        }
+        self.log(exchange);
+    }
+
+    fn log(&self, exchange: &Exchange) {
+        let log = self.access_log.load();
+        let (Some(log), Some(format)) =
+            (log.as_ref(), exchange.model.as_ref().and_then(|model| model.access_log.as_ref()))
+        else {
+            return;
+        };
+        log.append_with(|line| match format {
+            LogFormat::Json(record) => record.write(exchange, line),
+            LogFormat::Template(template) => {
+                template.render(exchange, cardea_env::Escape::LogField, line);
+            }
+        });
+    }
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gateway").field("phase", &self.phase()).finish_non_exhaustive()
+    }
+}
+
+/// The open connections, by shards.
+#[derive(Debug, Default)]
+struct Connections {
+    count: AtomicUsize,
+    shards: [Mutex<Shard>; 16],
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    places: Vec<Option<Waker>>,
+    free: Vec<usize>,
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Connections {
+    fn count(&self) -> usize {
+        self.count.load(SeqCst)
+    }
+
+    fn insert(&self, waker: Waker) -> (usize, usize) {
+        let shard = self.count.fetch_add(1, SeqCst) % self.shards.len();
+        let mut places = lock(&self.shards[shard]);
+        let place = places.free.pop().unwrap_or(places.places.len());
+        if place == places.places.len() {
+            places.places.push(Some(waker));
+        } else {
+            places.places[place] = Some(waker);
+        }
+        (shard, place)
+    }
+
+    fn remove(&self, shard: usize, place: usize) -> bool {
+        let mut places = lock(&self.shards[shard]);
+        let waker = places.places[place].take();
+        places.free.push(place);
+        drop(places);
+        drop(waker);
+        self.count.fetch_sub(1, SeqCst) == 1
+    }
+
+    fn wake_all(&self) {
+        for shard in &self.shards {
+            let wakers: Vec<Waker> = lock(shard).places.iter().flatten().cloned().collect();
+            wakers.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+/// A connection that counts as open while this lives.
+#[derive(Debug)]
+pub(crate) struct ConnectionGuard {
+    gateway: Arc<Gateway>,
+    shard: usize,
+    place: usize,
+}
+
+impl Drop for ConnectionGuard {
+    fn drop(&mut self) {
+        if self.gateway.connections.remove(self.shard, self.place) && self.gateway.is_stopping() {
+            self.gateway.changed.notify_waiters();
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Takes a message body out of a connection, by its framing. Serves requests and responses alike.
+
+use std::task::{Context, Poll, ready};
+
+use cardea_http::{
+    Fields,
+    h1::{ChunkedDecoder, ChunkedLimits, Framing, Step},
+};
+
+use crate::{buffer::Buffer, downstream::BodyError, transport::Transport};
+
+#[derive(Debug)]
+enum State {
+    Ended,
+    Length(u64),
+    Chunked(Box<ChunkedDecoder>),
+    UntilClose,
+}
+
+/// The state of one body.
+#[derive(Debug)]
+pub(crate) struct BodyReader {
+    state: State,
+    /// How many octets at the front of the connection's buffer are data of this body.
+    available: usize,
+    /// How many more octets may come.
+    limit: u64,
+    /// How many octets were found.
+    found: u64,
+    trailers: Option<Fields>,
+}
+
+impl BodyReader {
+    /// No body.
+    pub(crate) const fn ended() -> Self {
+        Self { state: State::Ended, available: 0, limit: u64::MAX, found: 0, trailers: None }
+    }
+
+    pub(crate) fn new(framing: Framing) -> Self {
+        let state = match framing {
+            Framing::None | Framing::Length(0) => State::Ended,
+            Framing::Length(length) => State::Length(length),
+            Framing::Chunked => State::Chunked(Box::new(ChunkedDecoder::new(ChunkedLimits::default()))),
+            Framing::UntilClose => State::UntilClose,
+        };
+        Self { state, available: 0, limit: u64::MAX, found: 0, trailers: None }
+    }
+
+    pub(crate) fn set_limit(&mut self, bytes: u64) {
+        self.limit = bytes;
+    }
+
+    /// Whether the body was taken whole.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.available == 0 && matches!(self.state, State::Ended)
+    }
+
+    /// How many octets at the front of `inbound` are data.
+    pub(crate) const fn available(&self) -> usize {
+        self.available
+    }
+
+    /// How many octets of the body were found so far.
+    pub(crate) const fn found(&self) -> u64 {
+        self.found
+    }
+
+    pub(crate) fn trailers(&self) -> Option<&Fields> {
+        self.trailers.as_ref()
+    }
+
+    pub(crate) fn consume(&mut self, inbound: &mut Buffer, count: usize) {
+        let count = count.min(self.available);
+        inbound.consume(count);
+        self.available -= count;
+    }
+
+    /// Finds data in `inbound`, receiving more where there is none. See [`crate::downstream::Downstream::poll_data`].
+    pub(crate) fn poll_data(
+        &mut self,
+        cx: &mut Context<'_>,
+        transport: &mut Transport,
+        inbound: &mut Buffer,
+    ) -> Poll<Result<bool, BodyError>> {
+        loop {
+            if self.find(inbound)? {
+                return Poll::Ready(Ok(true));
+            }
+            if matches!(self.state, State::Ended) {
+                return Poll::Ready(Ok(false));
+            }
+            if inbound.is_full() {
+                return Poll::Ready(Err(BodyError::Malformed("chunk_framing_too_large")));
+            }
+            match ready!(transport.poll_recv(cx, inbound)) {
+                Ok(0) if matches!(self.state, State::UntilClose) => self.state = State::Ended,
+                Ok(0) | Err(_) => return Poll::Ready(Err(BodyError::Aborted)),
+                Ok(_) => {}
+            }
+        }
+    }
+
+    /// Whether there is data at the front of `inbound`; discards what is framing.
+    fn find(&mut self, inbound: &mut Buffer) -> Result<bool, BodyError> {
+        while self.available == 0 {
+            let found = match &mut self.state {
+                State::Ended => return Ok(false),
+                State::Length(left) => {
+                    let found = usize::try_from(*left).unwrap_or(usize::MAX).min(inbound.len());
+                    *left -= found as u64;
+                    if *left == 0 {
+                        self.state = State::Ended;
+                    }
+                    found
+                }
+                State::UntilClose => inbound.len(),
+                State::Chunked(decoder) => {
+                    match decoder
+                        .step(inbound.filled())
+                        .map_err(|error| BodyError::Malformed(error.code()))?
+                    {
+                        Step::Skip(count) => {
+                            inbound.consume(count);
+                            continue;
+                        }
+                        Step::Data(count) => count,
+                        Step::NeedMore => 0,
+                        Step::Done(count) => {
+                            inbound.consume(count);
+                            self.trailers = decoder.trailers().cloned();
+                            self.state = State::Ended;
+                            return Ok(false);
+                        }
+                    }
+                }
+            };
+            if found == 0 {
+                return Ok(false);
+            }
+            self.limit = self.limit.checked_sub(found as u64).ok_or(BodyError::TooLarge)?;
+            self.found += found as u64;
+            self.available = found;
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,385 @@
+//! Drives an HTTP/1.1 connection (RFC 9112): reads heads, hands requests to the pipeline, writes responses.
+
+pub(crate) mod body;
+mod respond;
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use cardea_clock::Mono;
+use cardea_http::{
+    Fields, Known, ResponseHead, Scheme, Version,
+    h1::{Framing, HeadLimits, RequestDecoder, request_framing, wants_keep_alive, write_response_head},
+};
+
+use crate::{
+    buffer::Buffer,
+    downstream::{Aborted, BodyError, Downstream},
+    exchange::{ConnectionFacts, Exchange},
+    gateway::Gateway,
+    pipeline::{self, Outcome},
+    record::RequestId,
+    refusal::Reason,
+    timer::Timer,
+    transport::Transport,
+    tunnel,
+};
+
+use body::BodyReader;
+
+/// What is left of a request's body after the response is read and thrown away up to this size, in bytes; beyond it,
+/// closing is cheaper than reading.
+const DISCARD_BYTES_MAX: u64 = 64 * 1024;
+
+/// How long a closing connection is read from, so that the peer gets our last response before a reset
+/// (RFC 9112 §9.6).
+const LINGER: Duration = Duration::from_secs(2);
+
+/// A client's connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    transport: Transport,
+    inbound: Buffer,
+    decoder: RequestDecoder,
+    /// The body of the current request.
+    body: BodyReader,
+    framing: Framing,
+    /// The client waits for `100 Continue` before it sends the body.
+    expects_continue: bool,
+    /// The client lets this connection be used again.
+    keep_alive: bool,
+    /// The client takes trailers (RFC 9110 §10.1.4).
+    takes_trailers: bool,
+    version: Version,
+    /// Informational responses on their way.
+    informational: Vec<u8>,
+    /// Part of a response was sent and the rest was not.
+    within_response: bool,
+}
+
+/// What comes next on a connection.
+enum Next {
+    Request(Box<Exchange>),
+    Refused(Box<Exchange>, Reason),
+    /// Nothing more.
+    End,
+}
+
+/// Serves the connection to its end.
+pub(crate) async fn serve(
+    gateway: Arc<Gateway>,
+    transport: Transport,
+    inbound: Buffer,
+    facts: Arc<ConnectionFacts>,
+) {
+    let limits = gateway.model().limits.head;
+    let mut connection = Connection::new(transport, inbound, limits);
+    let mut timer = Timer::new(gateway.clock.clone());
+    let mut begun = false;
+    loop {
+        match connection.next(&gateway, &facts, &mut timer, begun).await {
+            Next::End => break,
+            Next::Refused(mut exchange, reason) => {
+                let outcome = pipeline::refuse(&reason, &mut exchange);
+                connection.finish(&gateway, outcome, exchange, &mut timer).await;
+                break;
+            }
+            Next::Request(mut exchange) => {
+                // The pipeline's future exists only during a request: an idle connection does not pay for its size.
+                let outcome =
+                    Box::pin(pipeline::handle(&gateway, &mut exchange, &mut connection, &mut timer)).await;
+                if !connection.finish(&gateway, outcome, exchange, &mut timer).await {
+                    break;
+                }
+            }
+        }
+        begun = true;
+    }
+    connection.close(&mut timer).await;
+}
+
+impl Connection {
+    fn new(transport: Transport, inbound: Buffer, limits: HeadLimits) -> Self {
+        Self {
+            transport,
+            inbound,
+            decoder: RequestDecoder::new(limits),
+            body: BodyReader::ended(),
+            framing: Framing::None,
+            expects_continue: false,
+            keep_alive: false,
+            takes_trailers: false,
+            version: Version::Http11,
+            informational: Vec::new(),
+            within_response: false,
+        }
+    }
+
+    /// Waits for the next request and reads its head.
+    async fn next(
+        &mut self,
+        gateway: &Gateway,
+        facts: &Arc<ConnectionFacts>,
+        timer: &mut Timer,
+        begun: bool,
+    ) -> Next {
+        self.decoder.reset();
+        if self.inbound.is_empty() && !self.wait_for_bytes(gateway, timer, begun).await {
+            return Next::End;
+        }
+        let mut exchange = Exchange::take();
+        exchange.id = RequestId::generate(gateway.clock.wall());
+        exchange.connection = Some(Arc::clone(facts));
+        exchange.scheme = if facts.tls.is_some() { Scheme::Https } else { Scheme::Http };
+        let deadline = timer.now().saturating_add(gateway.model().timeouts.request_head);
+        let read = std::future::poll_fn(|cx| self.poll_head(cx, &mut exchange, timer, deadline)).await;
+        exchange.started = gateway.clock.precise();
+        match read {
+            Ok(true) => self.begin(exchange),
+            Ok(false) => {
+                exchange.recycle();
+                Next::End
+            }
+            Err(reason) => Next::Refused(exchange, reason),
+        }
+    }
+
+    /// Waits until something was received; `false` if nothing will be.
+    async fn wait_for_bytes(&mut self, gateway: &Gateway, timer: &mut Timer, begun: bool) -> bool {
+        let timeouts = &gateway.model().timeouts;
+        let limit = if begun { timeouts.keep_alive_idle } else { timeouts.request_head };
+        let deadline = timer.now().saturating_add(limit);
+        std::future::poll_fn(|cx| {
+            match self.transport.poll_recv(cx, &mut self.inbound) {
+                Poll::Ready(Ok(count)) => return Poll::Ready(count > 0),
+                Poll::Ready(Err(_)) => return Poll::Ready(false),
+                Poll::Pending => self.inbound.release(),
+            }
+            // Woken when the gateway stops; a connection that never was used is left to its first request.
+            if begun && gateway.is_stopping() {
+                return Poll::Ready(false);
+            }
+            timer.poll_until(cx, deadline).map(|_| false)
+        })
+        .await
+    }
+
+    /// Ready with `true` when the head is complete, with `false` when the client has left.
+    fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange,
+        timer: &mut Timer,
+        deadline: Mono,
+    ) -> Poll<Result<bool, Reason>> {
+        loop {
+            match self.decoder.decode(self.inbound.filled(), &mut exchange.head) {
+                Ok(Some(consumed)) => {
+                    self.inbound.consume(consumed);
+                    return Poll::Ready(Ok(true));
+                }
+                Ok(None) => {}
+                Err(error) => return Poll::Ready(Err(Reason::from(error))),
+            }
+            if self.inbound.is_full() {
+                // The decoder's limits end this.
+                self.inbound.grow(self.inbound.len() * 2);
+            }
+            match self.transport.poll_recv(cx, &mut self.inbound) {
+                Poll::Ready(Ok(count)) if count > 0 => {}
+                Poll::Ready(_) => return Poll::Ready(Ok(false)),
+                Poll::Pending => {
+                    return timer.poll_until(cx, deadline).map(|_| Err(Reason::RequestHeadTimeout));
+                }
+            }
+        }
+    }
+
+    /// Reads from the head what concerns the connection.
+    fn begin(&mut self, exchange: Box<Exchange>) -> Next {
+        let head = &exchange.head;
+        self.version = head.version;
+        self.framing = match request_framing(head) {
+            Ok(framing) => framing,
+            Err(error) => return Next::Refused(exchange, Reason::from(error)),
+        };
+        self.body = BodyReader::new(self.framing);
+        self.keep_alive = wants_keep_alive(head.version, &head.fields);
+        self.expects_continue = head.version >= Version::Http11
+            && !self.body.is_ended()
+            && head
+                .fields
+                .get(Known::Expect)
+                .is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"));
+        self.takes_trailers = head.fields.get(Known::Te).is_some_and(|value| {
+            value
+                .split(|byte| *byte == b',')
+                .any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+        });
+        Next::Request(exchange)
+    }
+
+    /// Does what the pipeline decided; `true` if the connection can be used again.
+    async fn finish(
+        &mut self,
+        gateway: &Gateway,
+        outcome: Outcome,
+        mut exchange: Box<Exchange>,
+        timer: &mut Timer,
+    ) -> bool {
+        let again = match outcome {
+            Outcome::Respond(response) => {
+                respond::respond(self, gateway, response, &mut exchange, timer).await
+            }
+            Outcome::Close => {
+                self.transport.set_abortive();
+                false
+            }
+            Outcome::Tunnel(head, upstream) => {
+                exchange.response.status = head.status;
+                let mut out = Vec::with_capacity(512);
+                write_response_head(&mut out, head.status, &head.fields);
+                out.truncate(out.len().saturating_sub(2));
+                out.extend_from_slice(b"connection: upgrade\r\nupgrade: websocket\r\n\r\n");
+                let carried =
+                    tunnel::run(&mut self.transport, &mut self.inbound, out, *upstream, timer).await;
+                exchange.response.body_bytes = carried;
+                exchange.response.complete = true;
+                false
+            }
+        };
+        exchange.request_body_bytes = self.body.found();
+        gateway.record(&mut exchange);
+        exchange.recycle();
+        again && self.discard_body(timer).await
+    }
+
+    /// Reads what is left of the request's body, if that is little.
+    async fn discard_body(&mut self, timer: &mut Timer) -> bool {
+        if self.body.is_ended() {
+            return true;
+        }
+        self.body.set_limit(DISCARD_BYTES_MAX);
+        let deadline = timer.now().saturating_add(LINGER);
+        let discard = std::future::poll_fn(|cx| {
+            loop {
+                match std::task::ready!(self.poll_data(cx)) {
+                    Ok(true) => self.consume(usize::MAX),
+                    Ok(false) => return Poll::Ready(true),
+                    Err(_) => return Poll::Ready(false),
+                }
+            }
+        });
+        timer.until(deadline, discard).await.unwrap_or(false)
+    }
+
+    /// Closes in order: our last response must not be lost to a reset because something is unread.
+    async fn close(mut self, timer: &mut Timer) {
+        let deadline = timer.now().saturating_add(LINGER);
+        let mut left = DISCARD_BYTES_MAX;
+        let end = std::future::poll_fn(|cx| {
+            if std::task::ready!(self.transport.poll_shutdown(cx)).is_err() {
+                return Poll::Ready(());
+            }
+            loop {
+                self.inbound.consume(usize::MAX);
+                match std::task::ready!(self.transport.poll_recv(cx, &mut self.inbound)) {
+                    Ok(count) if count > 0 && left > 0 => left = left.saturating_sub(count as u64),
+                    _ => return Poll::Ready(()),
+                }
+            }
+        });
+        let _ = timer.until(deadline, end).await;
+    }
+}
+
+impl Drop for Connection {
+    /// A response that was cut short, by whatever ended this task, must not look whole.
+    fn drop(&mut self) {
+        if self.within_response {
+            self.transport.set_abortive();
+        }
+    }
+}
+
+impl Downstream for Connection {
+    fn framing(&self) -> Framing {
+        self.framing
+    }
+
+    fn set_body_limit(&mut self, bytes: u64) {
+        self.body.set_limit(bytes);
+    }
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, BodyError>> {
+        if self.expects_continue && self.inbound.is_empty() {
+            // The body is wanted now, so it is asked for now (RFC 9110 §10.1.1).
+            self.expects_continue = false;
+            self.informational.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+        }
+        if self.poll_informational(cx).is_err() {
+            return Poll::Ready(Err(BodyError::Aborted));
+        }
+        self.body.poll_data(cx, &mut self.transport, &mut self.inbound)
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.inbound.filled().get(..self.body.available()).unwrap_or_default()
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.body.consume(&mut self.inbound, count);
+    }
+
+    fn body_bytes(&self) -> u64 {
+        self.body.found()
+    }
+
+    fn trailers(&self) -> Option<&Fields> {
+        self.body.trailers()
+    }
+
+    fn inform(&mut self, head: &ResponseHead) {
+        // A client of HTTP/1.0 knows no such responses (RFC 9110 §15.2).
+        if self.version >= Version::Http11 {
+            write_response_head(&mut self.informational, head.status, &head.fields);
+        }
+    }
+
+    fn poll_background(&mut self, cx: &mut Context<'_>) -> Poll<Aborted> {
+        if self.poll_informational(cx).is_err() {
+            return Poll::Ready(Aborted);
+        }
+        // While a body is awaited, reading is up to who wants it; and a client that sends ahead is not read further.
+        while self.body.is_ended() && !self.inbound.is_full() {
+            match self.transport.poll_recv(cx, &mut self.inbound) {
+                Poll::Ready(Ok(count)) if count > 0 => {}
+                Poll::Ready(_) => return Poll::Ready(Aborted),
+                Poll::Pending => {
+                    self.inbound.release();
+                    break;
+                }
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl Connection {
+    /// Sends what is queued, as far as the client takes it.
+    fn poll_informational(&mut self, cx: &mut Context<'_>) -> Result<(), Aborted> {
+        while !self.informational.is_empty() {
+            match self.transport.poll_send(cx, &[std::io::IoSlice::new(&self.informational)]) {
+                Poll::Ready(Ok(sent)) => {
+                    self.informational.drain(..sent.min(self.informational.len()));
+                }
+                Poll::Ready(Err(_)) => return Err(Aborted),
+                Poll::Pending => break,
+            }
+        }
+        Ok(())
+    }
+}

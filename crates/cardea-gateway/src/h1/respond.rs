@@ -1,0 +1,242 @@
+//! Writes a response to a client of HTTP/1.1 or 1.0.
+
+use std::{
+    io::IoSlice,
+    task::{Context, Poll, ready},
+};
+
+use cardea_clock::Mono;
+use cardea_http::{
+    Known, Version,
+    h1::{Framing, write_chunk_size, write_last_chunk, write_response_head},
+};
+
+use super::Connection;
+use crate::{
+    date,
+    downstream::Downstream,
+    exchange::Exchange,
+    forward::request_deadline,
+    gateway::Gateway,
+    response::{Response, ResponseBody, has_body, set_length},
+    timer::Timer,
+};
+
+/// Parts of a body up to this size are copied behind the head, so that one system call sends both.
+const COPY_BYTES_MAX: usize = 8 * 1024;
+
+/// What is gathered before it is sent, in bytes.
+const GATHER_BYTES: usize = 16 * 1024;
+
+/// A response on its way.
+struct Writer {
+    body: ResponseBody,
+    outbound: Vec<u8>,
+    outbound_sent: usize,
+    chunked: bool,
+    ended: bool,
+    trailers: bool,
+    body_bytes: u64,
+    sent_bytes: u64,
+}
+
+/// Why a response was cut short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    Client,
+    Service,
+    Stalled,
+}
+
+/// Sends the response; `true` if the connection can be used again.
+pub(super) async fn respond(
+    connection: &mut Connection,
+    gateway: &Gateway,
+    mut response: Response,
+    exchange: &mut Exchange,
+    timer: &mut Timer,
+) -> bool {
+    exchange.response.status = response.head.status;
+    let has_body = has_body(exchange.head.method, response.head.status);
+    let framing = response.body.framing();
+    let length_known = matches!(framing, Framing::None | Framing::Length(_));
+    if has_body {
+        set_length(&mut response.head, framing);
+    } else if response.head.status == 204 {
+        response.head.fields.remove(Known::ContentLength);
+    }
+    let chunked = has_body && !length_known && connection.version >= Version::Http11;
+    let delimited_by_close = has_body && !length_known && !chunked;
+    let discardable = connection.body.is_ended() || !connection.expects_continue;
+    let keep_alive = connection.keep_alive
+        && !response.close
+        && !delimited_by_close
+        && discardable
+        && !gateway.is_stopping();
+
+    let mut outbound = std::mem::take(&mut exchange.scratch);
+    outbound.clear();
+    outbound.append(&mut connection.informational);
+    encode_head(&mut outbound, connection.version, &response, gateway, chunked, keep_alive);
+    let mut writer = Writer {
+        body: if has_body { response.body } else { ResponseBody::Empty },
+        outbound,
+        outbound_sent: 0,
+        chunked,
+        ended: false,
+        trailers: connection.takes_trailers,
+        body_bytes: 0,
+        sent_bytes: 0,
+    };
+    connection.within_response = true;
+    let result = write(&mut writer, connection, exchange, timer).await;
+    connection.within_response = result.is_err();
+    exchange.response.body_bytes = writer.body_bytes;
+    exchange.response.complete = result.is_ok();
+    exchange.scratch = writer.outbound;
+    match result {
+        Ok(()) => keep_alive,
+        Err(cut) => {
+            exchange.response.reason = Some(match cut {
+                Cut::Client => "client_aborted",
+                Cut::Service => "upstream_aborted",
+                Cut::Stalled => "response_timeout",
+            });
+            // What was sent must not look whole.
+            connection.transport.set_abortive();
+            false
+        }
+    }
+}
+
+fn encode_head(
+    out: &mut Vec<u8>,
+    version: Version,
+    response: &Response,
+    gateway: &Gateway,
+    chunked: bool,
+    keep_alive: bool,
+) {
+    let fields = &response.head.fields;
+    write_response_head(out, response.head.status, fields);
+    out.truncate(out.len().saturating_sub(2));
+    if fields.get(Known::Date).is_none() {
+        out.extend_from_slice(b"date: ");
+        date::write(gateway.clock.wall(), out);
+        out.extend_from_slice(b"\r\n");
+    }
+    if chunked {
+        out.extend_from_slice(b"transfer-encoding: chunked\r\n");
+    }
+    match (keep_alive, version) {
+        (false, _) => out.extend_from_slice(b"connection: close\r\n"),
+        (true, Version::Http10) => out.extend_from_slice(b"connection: keep-alive\r\n"),
+        (true, _) => {}
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+async fn write(
+    writer: &mut Writer,
+    connection: &mut Connection,
+    exchange: &Exchange,
+    timer: &mut Timer,
+) -> Result<(), Cut> {
+    let idle = exchange
+        .route
+        .as_ref()
+        .map_or(crate::model::RESPONSE_BODY_IDLE, |route| route.timeouts.response_body_idle);
+    let whole = exchange.route.as_ref().map_or(Mono::MAX, |route| request_deadline(route, exchange));
+    let mut progress = (u64::MAX, u64::MAX);
+    let mut deadline = Mono::MAX;
+    std::future::poll_fn(|cx| {
+        if let Poll::Ready(result) = writer.poll(cx, connection) {
+            return Poll::Ready(result);
+        }
+        let now = (writer.body_bytes, writer.sent_bytes);
+        if now != progress {
+            progress = now;
+            deadline = timer.now().saturating_add(idle).min(whole);
+        }
+        timer.poll_until(cx, deadline).map(|_| Err(Cut::Stalled))
+    })
+    .await
+}
+
+impl Writer {
+    fn poll(&mut self, cx: &mut Context<'_>, connection: &mut Connection) -> Poll<Result<(), Cut>> {
+        loop {
+            let direct = self.gather(cx, connection)?;
+            let head = self.outbound.get(self.outbound_sent..).unwrap_or_default();
+            let chunk = if direct { self.body.chunk() } else { &[] };
+            let sent = match (head.is_empty(), chunk.is_empty()) {
+                (true, true) if self.ended => {
+                    return connection.transport.poll_flush(cx).map_err(|_| Cut::Client);
+                }
+                (true, true) => {
+                    // Nothing to send until the service says more: meanwhile the client may leave.
+                    let lost = matches!(connection.transport.poll_flush(cx), Poll::Ready(Err(_)));
+                    if lost || connection.poll_background(cx).is_ready() {
+                        return Poll::Ready(Err(Cut::Client));
+                    }
+                    return Poll::Pending;
+                }
+                (false, true) => connection.transport.poll_send(cx, &[IoSlice::new(head)]),
+                (true, false) => connection.transport.poll_send(cx, &[IoSlice::new(chunk)]),
+                (false, false) => {
+                    connection.transport.poll_send(cx, &[IoSlice::new(head), IoSlice::new(chunk)])
+                }
+            };
+            let sent = ready!(sent).map_err(|_| Cut::Client)?;
+            self.sent_bytes += sent as u64;
+            let of_outbound = sent.min(head.len());
+            self.outbound_sent += of_outbound;
+            if self.outbound_sent == self.outbound.len() {
+                self.outbound.clear();
+                self.outbound_sent = 0;
+            }
+            if sent > of_outbound {
+                self.body_bytes += (sent - of_outbound) as u64;
+                self.body.consume(sent - of_outbound);
+            }
+        }
+    }
+
+    /// Moves what the body has behind the head; `true` if there is a chunk that is better sent from where it lies.
+    fn gather(&mut self, cx: &mut Context<'_>, connection: &mut Connection) -> Result<bool, Cut> {
+        while !self.ended && self.outbound.len() - self.outbound_sent < GATHER_BYTES {
+            match self.body.poll_data(cx, connection) {
+                Poll::Ready(Ok(true)) => {
+                    let chunk = self.body.chunk();
+                    if !self.chunked && chunk.len() > COPY_BYTES_MAX {
+                        return Ok(true);
+                    }
+                    let count = chunk.len();
+                    if self.chunked {
+                        write_chunk_size(&mut self.outbound, count);
+                    }
+                    self.outbound.extend_from_slice(chunk);
+                    if self.chunked {
+                        self.outbound.extend_from_slice(b"\r\n");
+                    }
+                    self.body_bytes += count as u64;
+                    self.body.consume(count);
+                }
+                Poll::Ready(Ok(false)) => {
+                    self.ended = true;
+                    if self.chunked {
+                        let trailers = if self.trailers { self.body.trailers().cloned() } else { None };
+                        let trailers = trailers.map(|mut trailers| {
+                            cardea_http::filter_trailers(&mut trailers);
+                            trailers
+                        });
+                        write_last_chunk(&mut self.outbound, trailers.as_ref());
+                    }
+                }
+                Poll::Ready(Err(_)) => return Err(Cut::Service),
+                Poll::Pending => break,
+            }
+        }
+        Ok(false)
+    }
+}

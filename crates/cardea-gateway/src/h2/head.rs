@@ -1,0 +1,95 @@
+//! Copies heads between the `http` crate's types and ours.
+
+use cardea_http::{Known, Method, ResponseHead, Scheme, Version, h1::Framing};
+use h2::RecvStream;
+use http::{HeaderMap, HeaderName, HeaderValue, request::Parts};
+
+use crate::{exchange::Exchange, refusal::Reason};
+
+const MALFORMED: Reason = Reason::Malformed { code: "http2_head_malformed", status: 400 };
+
+/// Copies the head of a request into the arena of `exchange`.
+pub(super) fn read(parts: &Parts, exchange: &mut Exchange) -> Result<(), Reason> {
+    exchange.scheme = Scheme::Https;
+    let head = &mut exchange.head;
+    head.version = Version::Http2;
+    head.method = Method::parse(parts.method.as_str().as_bytes()).map_err(|_| MALFORMED)?;
+    head.set_target(parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).as_bytes());
+    // `:authority` is what HTTP/1.1 calls `Host`; where both came they must agree (RFC 9113 §8.3.1).
+    if let Some(authority) = parts.uri.authority() {
+        head.fields.append_known(Known::Host, authority.as_str().as_bytes()).map_err(|_| MALFORMED)?;
+    }
+    for (name, value) in &parts.headers {
+        if name == http::header::HOST {
+            match parts.uri.authority() {
+                Some(authority) if authority.as_str().as_bytes().eq_ignore_ascii_case(value.as_bytes()) => {
+                    continue;
+                }
+                Some(_) => return Err(Reason::Malformed { code: "host_disagrees", status: 400 }),
+                None => {}
+            }
+        }
+        // Cookies may come in pieces, which HTTP/1.1 does not know (RFC 9113 §8.2.3).
+        if name == http::header::COOKIE && head.fields.get(Known::Cookie).is_some() {
+            continue;
+        }
+        let joined;
+        let bytes = if name == http::header::COOKIE {
+            joined = parts
+                .headers
+                .get_all(name)
+                .iter()
+                .map(HeaderValue::as_bytes)
+                .collect::<Vec<_>>()
+                .join(&b"; "[..]);
+            joined.as_slice()
+        } else {
+            value.as_bytes()
+        };
+        head.fields.append(name.as_str().as_bytes(), bytes).map_err(|_| MALFORMED)?;
+    }
+    Ok(())
+}
+
+/// How the request's body is delimited, for those who forward it.
+pub(super) fn framing(stated: Option<Framing>, body: &RecvStream) -> Framing {
+    match stated {
+        _ if body.is_end_stream() => Framing::None,
+        Some(Framing::Length(length)) => Framing::Length(length),
+        _ => Framing::Chunked,
+    }
+}
+
+/// Our head in the `http` crate's types.
+pub(super) fn write(head: &ResponseHead) -> Option<http::Response<()>> {
+    let mut response = http::Response::new(());
+    *response.status_mut() = http::StatusCode::from_u16(head.status).ok()?;
+    for field in head.fields.iter() {
+        let name = HeaderName::from_bytes(field.name).ok()?;
+        let value = HeaderValue::from_bytes(field.value).ok()?;
+        response.headers_mut().append(name, value);
+    }
+    Some(response)
+}
+
+/// Trailers in the `http` crate's types.
+pub(super) fn trailers(fields: &cardea_http::Fields) -> HeaderMap {
+    let mut map = HeaderMap::new();
+    for field in fields.iter() {
+        if let (Ok(name), Ok(value)) =
+            (HeaderName::from_bytes(field.name), HeaderValue::from_bytes(field.value))
+        {
+            map.append(name, value);
+        }
+    }
+    map
+}
+
+/// Trailers in our types; what is not valid in ours is left out.
+pub(super) fn read_trailers(map: &HeaderMap) -> cardea_http::Fields {
+    let mut fields = cardea_http::Fields::default();
+    for (name, value) in map {
+        let _ = fields.append(name.as_str().as_bytes(), value.as_bytes());
+    }
+    fields
+}

@@ -1,0 +1,114 @@
+//! A thin HTTP/2 downstream (RFC 9113) on the `h2` crate: copies heads into our own, and hands each stream to the same
+//! pipeline as a request of HTTP/1.1.
+
+mod body;
+mod head;
+mod respond;
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use cardea_http::h1::request_framing;
+use h2::{RecvStream, server::SendResponse};
+use tokio::time::timeout;
+
+use crate::{
+    exchange::{ConnectionFacts, Exchange},
+    gateway::Gateway,
+    pipeline,
+    record::RequestId,
+    refusal::Reason,
+    timer::Timer,
+    transport::Transport,
+    workers,
+};
+
+use body::RequestBody;
+
+/// How much of one request body is taken in ahead of the service, in bytes (RFC 9113 §6.9).
+const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+
+/// The same for all streams of a connection together.
+const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+
+/// How much of responses is buffered per stream, in bytes.
+const SEND_BUFFER_BYTES: usize = 64 * 1024;
+
+/// Streams that the peer reset early and that are still accounted for; beyond that it is an attack (CVE-2023-44487).
+const RESET_STREAMS_MAX: usize = 64;
+
+/// Serves the connection to its end.
+pub(crate) async fn serve(gateway: Arc<Gateway>, transport: Transport, facts: Arc<ConnectionFacts>) {
+    let model = gateway.model();
+    let head_bytes = u32::try_from(model.limits.head.head_bytes_max).unwrap_or(u32::MAX);
+    let mut builder = h2::server::Builder::new();
+    builder
+        .initial_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_concurrent_streams(model.limits.http2_streams_max)
+        .max_header_list_size(head_bytes)
+        .max_send_buffer_size(SEND_BUFFER_BYTES)
+        .max_concurrent_reset_streams(RESET_STREAMS_MAX)
+        .max_pending_accept_reset_streams(RESET_STREAMS_MAX);
+    let idle = model.timeouts.keep_alive_idle;
+    let begin = model.timeouts.request_head;
+    drop(model);
+    let Ok(Ok(mut connection)) = timeout(begin, builder.handshake::<_, Bytes>(transport)).await else {
+        return;
+    };
+    let streams = Arc::new(());
+    let mut stopping = false;
+    loop {
+        let next = tokio::select! {
+            next = connection.accept() => next,
+            () = gateway.stopping(), if !stopping => {
+                stopping = true;
+                // GOAWAY in two phases (RFC 9113 §6.8).
+                connection.graceful_shutdown();
+                continue;
+            }
+            () = tokio::time::sleep(idle) => {
+                // Nothing begun for a while: if nothing is in flight either, the connection has served.
+                if Arc::strong_count(&streams) == 1 {
+                    connection.graceful_shutdown();
+                    let _ = timeout(Duration::from_secs(2), std::future::poll_fn(|cx| connection.poll_closed(cx))).await;
+                    return;
+                }
+                continue;
+            }
+        };
+        let Some(Ok((request, respond))) = next else { return };
+        let (gateway, facts, counted) = (Arc::clone(&gateway), Arc::clone(&facts), Arc::clone(&streams));
+        workers::spawn(async move {
+            stream(&gateway, facts, request, respond).await;
+            drop(counted);
+        });
+    }
+}
+
+/// Carries one request.
+async fn stream(
+    gateway: &Gateway,
+    facts: Arc<ConnectionFacts>,
+    request: http::Request<RecvStream>,
+    respond: SendResponse<Bytes>,
+) {
+    let mut timer = Timer::new(gateway.clock.clone());
+    let mut exchange = Exchange::take();
+    exchange.id = RequestId::generate(gateway.clock.wall());
+    exchange.started = gateway.clock.precise();
+    exchange.connection = Some(facts);
+    let (parts, body) = request.into_parts();
+    let read = head::read(&parts, &mut exchange)
+        .and_then(|()| request_framing(&exchange.head).map_err(Reason::from));
+    let framing = head::framing(read.as_ref().copied().ok(), &body);
+    let mut body = RequestBody::new(body, respond, framing);
+    let outcome = match read {
+        Ok(_) => pipeline::handle(gateway, &mut exchange, &mut body, &mut timer).await,
+        Err(reason) => pipeline::refuse(&reason, &mut exchange),
+    };
+    respond::respond(gateway, outcome, &mut exchange, &mut body, &mut timer).await;
+    exchange.request_body_bytes = body.found();
+    gateway.record(&mut exchange);
+    exchange.recycle();
+}

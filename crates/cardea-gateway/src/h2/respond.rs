@@ -1,0 +1,138 @@
+//! Writes a response to a stream, within the peer's flow control.
+
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use cardea_clock::Mono;
+use cardea_http::{Known, Version, filter_trailers};
+use h2::{Reason as ResetReason, SendStream};
+
+use super::{body::RequestBody, head};
+use crate::{
+    date,
+    downstream::Downstream,
+    exchange::Exchange,
+    forward::request_deadline,
+    gateway::Gateway,
+    model::RESPONSE_BODY_IDLE,
+    pipeline::Outcome,
+    response::{Response, ResponseBody, has_body, set_length},
+    timer::Timer,
+};
+
+/// How much of a body is copied into one DATA frame's worth, in bytes.
+const CHUNK_BYTES: usize = 16 * 1024;
+
+/// Sends what the pipeline decided.
+pub(super) async fn respond(
+    gateway: &Gateway,
+    outcome: Outcome,
+    exchange: &mut Exchange,
+    body: &mut RequestBody,
+    timer: &mut Timer,
+) {
+    let mut response = match outcome {
+        Outcome::Respond(response) => response,
+        // An upgrade is never asked for over HTTP/2 (RFC 9113 §8.6), so there is no tunnel to carry.
+        Outcome::Close | Outcome::Tunnel(..) => return body.respond.send_reset(ResetReason::CANCEL),
+    };
+    exchange.response.status = response.head.status;
+    debug_assert!(exchange.head.version == Version::Http2);
+    let has_body = has_body(exchange.head.method, response.head.status);
+    if has_body {
+        set_length(&mut response.head, response.body.framing());
+    }
+    if response.head.fields.get(Known::Date).is_none() {
+        let mut text = Vec::with_capacity(32);
+        date::write(gateway.clock.wall(), &mut text);
+        let _ = response.head.fields.append_known(Known::Date, &text);
+    }
+    let Some(written) = head::write(&response.head) else {
+        return body.respond.send_reset(ResetReason::INTERNAL_ERROR);
+    };
+    let Response { body: source, .. } = response;
+    let source = if has_body { source } else { ResponseBody::Empty };
+    let empty = matches!(source, ResponseBody::Empty);
+    let Ok(stream) = body.respond.send_response(written, empty) else { return };
+    if empty {
+        exchange.response.complete = true;
+        return;
+    }
+    let mut writer = Writer { stream, source, sent: 0 };
+    let result = write(&mut writer, body, exchange, timer).await;
+    exchange.response.body_bytes = writer.sent;
+    exchange.response.complete = result.is_ok();
+    if let Err(reason) = result {
+        exchange.response.reason = Some(reason);
+        // A stream that is reset can't be taken for whole.
+        writer.stream.send_reset(ResetReason::INTERNAL_ERROR);
+    }
+}
+
+struct Writer {
+    stream: SendStream<Bytes>,
+    source: ResponseBody,
+    sent: u64,
+}
+
+async fn write(
+    writer: &mut Writer,
+    body: &mut RequestBody,
+    exchange: &Exchange,
+    timer: &mut Timer,
+) -> Result<(), &'static str> {
+    let route = exchange.route.as_ref();
+    let idle = route.map_or(RESPONSE_BODY_IDLE, |route| route.timeouts.response_body_idle);
+    let whole = route.map_or(Mono::MAX, |route| request_deadline(route, exchange));
+    let mut progress = u64::MAX;
+    let mut deadline = Mono::MAX;
+    std::future::poll_fn(|cx| {
+        if let Poll::Ready(result) = writer.poll(cx, body) {
+            return Poll::Ready(result);
+        }
+        if writer.sent != progress {
+            progress = writer.sent;
+            deadline = timer.now().saturating_add(idle).min(whole);
+        }
+        timer.poll_until(cx, deadline).map(|_| Err("response_timeout"))
+    })
+    .await
+}
+
+impl Writer {
+    fn poll(&mut self, cx: &mut Context<'_>, body: &mut RequestBody) -> Poll<Result<(), &'static str>> {
+        loop {
+            if self.stream.poll_reset(cx).is_ready() {
+                return Poll::Ready(Err("client_aborted"));
+            }
+            let more = match ready!(self.source.poll_data(cx, body as &mut dyn Downstream)) {
+                Ok(more) => more,
+                Err(_) => return Poll::Ready(Err("upstream_aborted")),
+            };
+            if !more {
+                let trailers = self.source.trailers().cloned();
+                let sent = match trailers {
+                    Some(mut trailers) => {
+                        filter_trailers(&mut trailers);
+                        self.stream.send_trailers(head::trailers(&trailers))
+                    }
+                    None => self.stream.send_data(Bytes::new(), true),
+                };
+                return Poll::Ready(sent.map_err(|_| "client_aborted"));
+            }
+            let wanted = self.source.chunk().len().min(CHUNK_BYTES);
+            self.stream.reserve_capacity(wanted);
+            while self.stream.capacity() == 0 {
+                match ready!(self.stream.poll_capacity(cx)) {
+                    Some(Ok(_)) => {}
+                    _ => return Poll::Ready(Err("client_aborted")),
+                }
+            }
+            let count = wanted.min(self.stream.capacity());
+            let chunk = Bytes::copy_from_slice(self.source.chunk().get(..count).unwrap_or_default());
+            self.stream.send_data(chunk, false).map_err(|_| "client_aborted")?;
+            self.source.consume(count);
+            self.sent += count as u64;
+        }
+    }
+}

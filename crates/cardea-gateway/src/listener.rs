@@ -1,0 +1,209 @@
+//! Accepts connections: PROXY protocol, TLS handshake, then the driver of the protocol that was negotiated.
+
+use std::{io, net::SocketAddr, sync::Arc, task::Poll, time::Duration};
+
+use cardea_clock::Mono;
+use cardea_http::proxy_protocol::{self, ProxyHeader};
+use cardea_tls::HandshakeFacts;
+use tokio::{
+    net::{TcpListener, TcpStream, UnixListener, UnixStream},
+    sync::Semaphore,
+};
+
+use crate::{
+    buffer::Buffer,
+    exchange::ConnectionFacts,
+    gateway::Gateway,
+    h1, h2,
+    model::{ListenerModel, ProxyProtocol},
+    timer::Timer,
+    transport::{Socket, TlsTransport, Transport},
+    workers,
+};
+
+/// How long accepting pauses when there are no descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A socket that listens.
+#[derive(Debug)]
+pub enum ListenSocket {
+    /// TCP.
+    Tcp(TcpListener),
+    /// A Unix socket.
+    Unix(UnixListener),
+}
+
+enum Accepted {
+    Tcp(TcpStream, SocketAddr),
+    Unix(UnixStream),
+}
+
+impl ListenSocket {
+    async fn accept(&self) -> io::Result<Accepted> {
+        match self {
+            Self::Tcp(listener) => listener.accept().await.map(|(tcp, peer)| Accepted::Tcp(tcp, peer)),
+            Self::Unix(listener) => listener.accept().await.map(|(unix, _)| Accepted::Unix(unix)),
+        }
+    }
+
+    /// The address that is listened on, where it is a TCP one.
+    #[must_use]
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().ok(),
+            Self::Unix(_) => None,
+        }
+    }
+}
+
+/// Accepts connections for the listener called `name` until the gateway stops. `permits` bounds the connections of
+/// all listeners: where there is none, new connections wait in the kernel's queue.
+pub async fn serve(gateway: Arc<Gateway>, name: String, socket: ListenSocket, permits: Arc<Semaphore>) {
+    let accept = async {
+        loop {
+            let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
+            let accepted = match socket.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    if !is_of_one_connection(&error) {
+                        gateway.metrics.accept_failures.increment();
+                        tracing::warn!(listener = %name, %error, "can't accept; pausing");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                    continue;
+                }
+            };
+            gateway.metrics.connection_attempts.increment();
+            // A reload may have changed or removed the listener's model.
+            let Some(listener) = gateway.model().listeners.get(&name).cloned() else { continue };
+            let gateway = Arc::clone(&gateway);
+            workers::spawn(async move {
+                let guard = std::future::poll_fn(|cx| Poll::Ready(gateway.enter(cx.waker().clone()))).await;
+                connect(Arc::clone(&gateway), listener, accepted).await;
+                drop(guard);
+                drop(permit);
+            });
+        }
+    };
+    tokio::select! {
+        () = accept => {}
+        () = gateway.stopping() => {}
+    }
+}
+
+/// Errors that concern the connection that was being accepted, not the listener.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::Interrupted
+    )
+}
+
+/// Takes a connection through its beginnings and serves it.
+async fn connect(gateway: Arc<Gateway>, listener: Arc<ListenerModel>, accepted: Accepted) {
+    let mut timer = Timer::new(gateway.clock.clone());
+    let deadline = timer.now().saturating_add(gateway.model().timeouts.tls_handshake);
+    let (mut socket, peer) = match accepted {
+        Accepted::Tcp(tcp, peer) => {
+            let _ = tcp.set_nodelay(true);
+            (Socket::Tcp(tcp), Some(peer))
+        }
+        Accepted::Unix(unix) => (Socket::Unix(unix), None),
+    };
+    let mut facts = ConnectionFacts {
+        listener: Arc::clone(&listener),
+        peer,
+        local: match &socket {
+            Socket::Tcp(tcp) => tcp.local_addr().ok(),
+            Socket::Unix(_) => None,
+        },
+        client: peer,
+        tls: None,
+    };
+    let mut inbound = Buffer::new();
+    if let Some(expected) = &listener.proxy_protocol
+        && is_trusted(expected, peer)
+    {
+        match read_proxy_header(&mut socket, &mut inbound, expected, &mut timer, deadline).await {
+            Some(header) => apply(&header, &mut facts),
+            None => {
+                gateway.metrics.proxy_header_failures.increment();
+                tracing::debug!(listener = %listener.name, peer = ?peer, "no valid PROXY header");
+                return;
+            }
+        }
+    }
+    let Some(tls) = &listener.tls else {
+        let transport = socket.into_plain();
+        return h1::serve(gateway, transport, inbound, Arc::new(facts)).await;
+    };
+    let Ok(mut tls) = TlsTransport::server(socket, tls.config(), inbound) else { return };
+    match timer.until(deadline, std::future::poll_fn(|cx| tls.poll_handshake(cx))).await {
+        Ok(Ok(())) => {}
+        failed => {
+            gateway.metrics.handshake_failures.increment();
+            tracing::debug!(listener = %listener.name, peer = ?peer, ?failed, "TLS handshake failed");
+            return;
+        }
+    }
+    facts.tls = tls.server_session().and_then(HandshakeFacts::of);
+    drop(timer);
+    if let Some(tls) = &facts.tls {
+        gateway.metrics.handshake(tls.resumed);
+    }
+    let speaks_h2 = facts.tls.as_ref().is_some_and(|tls| tls.alpn == Some("h2"));
+    let transport = Transport::Tls(Box::new(tls));
+    if speaks_h2 {
+        h2::serve(gateway, transport, Arc::new(facts)).await;
+    } else {
+        h1::serve(gateway, transport, Buffer::new(), Arc::new(facts)).await;
+    }
+}
+
+fn is_trusted(expected: &ProxyProtocol, peer: Option<SocketAddr>) -> bool {
+    // The peer of a Unix socket has the permission to write to it: that is its trust.
+    peer.is_none_or(|peer| expected.trusted.iter().any(|prefix| prefix.contains(peer.ip())))
+}
+
+/// Reads the header that must come first. What follows it stays in `inbound`.
+async fn read_proxy_header(
+    socket: &mut Socket,
+    inbound: &mut Buffer,
+    expected: &ProxyProtocol,
+    timer: &mut Timer,
+    deadline: Mono,
+) -> Option<ProxyHeader> {
+    let read = std::future::poll_fn(|cx| {
+        loop {
+            if !inbound.is_empty() {
+                let v2 = inbound.filled().first() == Some(&b'\r');
+                if !(if v2 { expected.v2 } else { expected.v1 }) {
+                    return Poll::Ready(None);
+                }
+                match proxy_protocol::decode(inbound.filled()) {
+                    Ok(Some((consumed, header))) => {
+                        inbound.consume(consumed);
+                        return Poll::Ready(Some(header));
+                    }
+                    Ok(None) if !inbound.is_full() => {}
+                    Ok(None) | Err(_) => return Poll::Ready(None),
+                }
+            }
+            match std::task::ready!(socket.poll_recv(cx, inbound)) {
+                Ok(count) if count > 0 => {}
+                _ => return Poll::Ready(None),
+            }
+        }
+    });
+    timer.until(deadline, read).await.ok().flatten()
+}
+
+fn apply(header: &ProxyHeader, facts: &mut ConnectionFacts) {
+    if let ProxyHeader::Proxied { source, destination } = header {
+        facts.client = Some(*source);
+        facts.local = Some(*destination);
+    }
+}

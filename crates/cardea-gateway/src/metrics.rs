@@ -1,0 +1,117 @@
+//! What the data path counts. Labels are resolved when a model is built: a request looks up nothing.
+
+use std::sync::Arc;
+
+use crate::{
+    exchange::Exchange,
+    record::{
+        Registry,
+        metrics::{Counter, CounterDef, HistogramDef, LATENCY_BOUNDS, StatusClasses},
+    },
+};
+
+static ACCEPT_FAILURES: CounterDef<0> =
+    CounterDef::new("cardea_accept_failures_total", "Failures to accept a connection.", []);
+static CONNECTION_ATTEMPTS: CounterDef<0> =
+    CounterDef::new("cardea_connection_attempts_total", "Connections accepted.", []).sharded();
+static HANDSHAKE_FAILURES: CounterDef<0> =
+    CounterDef::new("cardea_tls_handshake_failures_total", "TLS handshakes that failed.", []);
+static HANDSHAKES: CounterDef<1> =
+    CounterDef::new("cardea_tls_handshakes_total", "TLS handshakes done.", ["resumed"]).sharded();
+static PROXY_HEADER_FAILURES: CounterDef<0> = CounterDef::new(
+    "cardea_proxy_header_failures_total",
+    "Connections of trusted proxies without a valid PROXY header.",
+    [],
+);
+static REFUSED: CounterDef<0> =
+    CounterDef::new("cardea_refused_requests_total", "Requests that the gateway answered itself.", [])
+        .sharded();
+static ABORTED: CounterDef<0> = CounterDef::new(
+    "cardea_aborted_requests_total",
+    "Requests whose client or service gave up before the response was whole.",
+    [],
+)
+.sharded();
+static DURATION: HistogramDef<2> = HistogramDef::new(
+    "http_server_request_duration_seconds",
+    "From the head of the request to the end of the response.",
+    ["http_route", "status_class"],
+    LATENCY_BOUNDS,
+);
+
+/// What is counted for the process.
+pub struct GatewayMetrics {
+    /// Failures to accept.
+    pub accept_failures: Counter,
+    /// Connections accepted.
+    pub connection_attempts: Counter,
+    /// TLS handshakes that failed.
+    pub handshake_failures: Counter,
+    /// Full TLS handshakes.
+    pub handshakes_full: Counter,
+    /// Resumed TLS sessions.
+    pub handshakes_resumed: Counter,
+    /// PROXY headers that were missing or invalid.
+    pub proxy_header_failures: Counter,
+    /// Requests that the gateway answered itself because it refused them.
+    pub refused: Counter,
+    /// Exchanges that did not come to their end.
+    pub aborted: Counter,
+    /// Requests without a route.
+    unrouted: RouteMetrics,
+    registry: Arc<Registry>,
+}
+
+impl GatewayMetrics {
+    /// Enters the figures into `registry`.
+    #[must_use]
+    pub fn new(registry: Arc<Registry>) -> Self {
+        Self {
+            accept_failures: registry.counter(&ACCEPT_FAILURES, []),
+            connection_attempts: registry.counter(&CONNECTION_ATTEMPTS, []),
+            handshake_failures: registry.counter(&HANDSHAKE_FAILURES, []),
+            handshakes_full: registry.counter(&HANDSHAKES, ["false"]),
+            handshakes_resumed: registry.counter(&HANDSHAKES, ["true"]),
+            proxy_header_failures: registry.counter(&PROXY_HEADER_FAILURES, []),
+            refused: registry.counter(&REFUSED, []),
+            aborted: registry.counter(&ABORTED, []),
+            unrouted: RouteMetrics::new(""),
+            registry,
+        }
+    }
+
+    /// Counts a handshake.
+    pub(crate) fn handshake(&self, resumed: bool) {
+        if resumed { &self.handshakes_resumed } else { &self.handshakes_full }.increment();
+    }
+
+    /// Counts an exchange that has ended.
+    pub(crate) fn record(&self, exchange: &Exchange) {
+        let route = exchange.route.as_ref().map_or(&self.unrouted, |route| &route.metrics);
+        route.durations.observe(&self.registry, exchange.response.status, exchange.duration());
+        if !exchange.response.complete {
+            self.aborted.increment();
+        } else if exchange.response.reason.is_some() {
+            self.refused.increment();
+        }
+    }
+}
+
+/// What is counted for a route.
+pub struct RouteMetrics {
+    durations: StatusClasses,
+}
+
+impl RouteMetrics {
+    /// The figures of the route called `name`; the same ones for the same name, across reloads.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self { durations: StatusClasses::new(&DURATION, name) }
+    }
+}
+
+impl std::fmt::Debug for RouteMetrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RouteMetrics").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,367 @@
+//! The immutable snapshot of a configuration that a request is carried by.
+//!
+//! A reload builds a whole new [`Model`] and swaps the pointer; requests in flight keep the one that they began
+//! with. What lives longer (endpoints' health, pools, key sets, counters) is in objects that the models share.
+
+use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
+
+use cardea_env::Template;
+use cardea_http::{ForwardedHeader, ForwardedPolicy, HeaderNameSet, h1::HeadLimits};
+use cardea_identity::{Authenticator, Demand};
+use cardea_issuer::AuthorizationServer;
+use cardea_tls::ServerTls;
+use cardea_upstream::ServiceState;
+
+use crate::{exchange::Exchange, forward::Pooled, routing::Router};
+
+/// One configuration, resolved.
+#[derive(Debug)]
+pub struct Model {
+    /// Finds a route by authority, path, method and headers.
+    pub router: Router<Arc<Route>>,
+    /// The issuers that are trusted.
+    pub authenticator: Arc<Authenticator>,
+    /// Our own authorization server, where there is one.
+    pub issuer: Option<Arc<AuthorizationServer>>,
+    /// Listeners by their name.
+    pub listeners: HashMap<String, Arc<ListenerModel>>,
+    /// Bounds.
+    pub limits: Limits,
+    /// Time limits of connections.
+    pub timeouts: ConnectionTimeouts,
+    /// Who is believed about addresses.
+    pub trusted_proxies: Vec<Prefix>,
+    /// What services are told of the way of a request.
+    pub forwarding: Forwarding,
+    /// The headers that carry the caller's identity to services.
+    pub identity_headers: IdentityHeaders,
+    /// Where this gateway stands; endpoints of this region are preferred.
+    pub region: Option<String>,
+    /// How a line of the access log is written; none where nothing is logged.
+    pub access_log: Option<LogFormat>,
+}
+
+/// How a line of the access log is written.
+#[derive(Debug)]
+pub enum LogFormat {
+    /// One JSON object per request.
+    Json(cardea_env::JsonRecord<Exchange>),
+    /// A template.
+    Template(Template<Exchange>),
+}
+
+/// What a listener needs for each connection.
+#[derive(Debug)]
+pub struct ListenerModel {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Terminates TLS where present.
+    pub tls: Option<Arc<ServerTls>>,
+    /// Whose PROXY protocol header is expected and believed; nobody's where empty.
+    pub proxy_protocol: Option<ProxyProtocol>,
+    /// Answers every request with a redirect to HTTPS on this port.
+    pub redirect_to_https: Option<u16>,
+    /// Whether HTTP/2 is spoken (by ALPN only).
+    pub http2: bool,
+}
+
+/// PROXY protocol on a listener.
+#[derive(Debug, Clone)]
+pub struct ProxyProtocol {
+    /// Peers that must begin with a header. Others must not, and are taken for what they are.
+    pub trusted: Vec<Prefix>,
+    /// Version 1 is accepted.
+    pub v1: bool,
+    /// Version 2 is accepted.
+    pub v2: bool,
+}
+
+/// Bounds of the process and of a message.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Of request and response heads.
+    pub head: HeadLimits,
+    /// Request bodies are kept up to this size for a second attempt, in bytes.
+    pub replay_bytes_max: usize,
+    /// All kept request bodies together, in bytes.
+    pub replay_total_bytes_max: usize,
+    /// Concurrent streams of an HTTP/2 connection.
+    pub http2_streams_max: u32,
+    /// Concurrent connections of all listeners.
+    pub connections_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            head: HeadLimits::default(),
+            replay_bytes_max: 64 * 1024,
+            replay_total_bytes_max: 64 * 1024 * 1024,
+            http2_streams_max: 128,
+            connections_max: 100_000,
+        }
+    }
+}
+
+/// Time limits of a client's connection.
+#[derive(Debug, Clone)]
+pub struct ConnectionTimeouts {
+    /// From accept to the end of the TLS handshake.
+    pub tls_handshake: Duration,
+    /// From the first byte of a request to the end of its head.
+    pub request_head: Duration,
+    /// Between two requests.
+    pub keep_alive_idle: Duration,
+}
+
+impl Default for ConnectionTimeouts {
+    fn default() -> Self {
+        Self {
+            tls_handshake: Duration::from_secs(10),
+            request_head: Duration::from_secs(10),
+            keep_alive_idle: Duration::from_secs(75),
+        }
+    }
+}
+
+/// How long a response may stand still where no route says otherwise.
+pub(crate) const RESPONSE_BODY_IDLE: Duration = Duration::from_secs(60);
+
+/// Time limits of an exchange.
+#[derive(Debug, Clone)]
+pub struct Timeouts {
+    /// Between two parts of the request's body.
+    pub request_body_idle: Duration,
+    /// To a connected (and, with TLS, authenticated) service. Always below `request`.
+    pub connect: Duration,
+    /// From the end of the request to the head of the response.
+    pub response_head: Duration,
+    /// Between two parts of the response's body, from the service or to the client.
+    pub response_body_idle: Duration,
+    /// The whole exchange; none where `None`.
+    pub request: Option<Duration>,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            request_body_idle: Duration::from_secs(30),
+            connect: Duration::from_secs(5),
+            response_head: Duration::from_secs(60),
+            response_body_idle: RESPONSE_BODY_IDLE,
+            request: None,
+        }
+    }
+}
+
+/// What services are told of the way of a request.
+#[derive(Debug, Clone)]
+pub struct Forwarding {
+    /// The pseudonym in `Via` (RFC 9110 §7.6.3).
+    pub via: String,
+    /// Whether `Forwarded`/`X-Forwarded-*` are set, appended to, trusted or left out.
+    pub policy: ForwardedPolicy,
+    /// Which of the two kinds.
+    pub header: ForwardedHeader,
+}
+
+/// The headers that carry the caller's identity to services.
+#[derive(Debug, Default)]
+pub struct IdentityHeaders {
+    /// All names: stripped from every request on every route, whatever its spelling.
+    pub names: HeaderNameSet,
+    /// What is set for a caller that is known.
+    pub fields: Vec<(String, IdentityField)>,
+}
+
+/// What an identity header says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IdentityField {
+    /// The issuer, `iss`.
+    Issuer,
+    /// The subject, `sub`.
+    Subject,
+    /// The client's id.
+    ClientId,
+    /// The scopes, separated by spaces.
+    Scopes,
+    /// The roles, separated by commas.
+    Roles,
+    /// Another claim, by its path; strings, numbers and booleans, and lists of these separated by commas.
+    Claim(Vec<String>),
+}
+
+/// A block of addresses (RFC 4632).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prefix {
+    /// An address of the block.
+    pub address: IpAddr,
+    /// How many leading bits count.
+    pub bits: u8,
+}
+
+impl Prefix {
+    /// Whether `address` is in the block; an IPv4-mapped IPv6 address counts as the IPv4 address.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address.to_canonical(), address.to_canonical()) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => {
+                same_bits(a.to_bits().into(), b.to_bits().into(), 32, self.bits)
+            }
+            (IpAddr::V6(a), IpAddr::V6(b)) => same_bits(a.to_bits(), b.to_bits(), 128, self.bits),
+            _ => false,
+        }
+    }
+}
+
+fn same_bits(a: u128, b: u128, width: u8, bits: u8) -> bool {
+    let shift = u32::from(width.saturating_sub(bits));
+    shift >= 128 || (a ^ b) >> shift == 0
+}
+
+/// Where requests of a kind go, and what they need.
+#[derive(Debug)]
+pub struct Route {
+    /// Its name in the configuration.
+    pub name: String,
+    /// What the caller must show; `None` for `auth = "public"`.
+    pub demand: Option<Demand>,
+    /// Where it goes.
+    pub destination: Destination,
+    /// Time limits.
+    pub timeouts: Timeouts,
+    /// The largest request body, in bytes.
+    pub body_bytes_max: u64,
+    /// Which encodings the path may hold.
+    pub allow: AllowEncoded,
+    /// How the path is rewritten.
+    pub rewrite: Rewrite,
+    /// Changes to the request's headers, after the gateway's own.
+    pub request_headers: Vec<HeaderRule>,
+    /// Changes to the response's headers.
+    pub response_headers: Vec<HeaderRule>,
+    /// What is counted for this route.
+    pub metrics: crate::metrics::RouteMetrics,
+}
+
+/// Encodings that most services read in more than one way, and that a route may allow nevertheless.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AllowEncoded {
+    /// `%2F`.
+    pub slash: bool,
+    /// `%5C` and `\`.
+    pub backslash: bool,
+    /// `%00`.
+    pub nul: bool,
+}
+
+/// How a path is rewritten.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Rewrite {
+    /// Not at all.
+    #[default]
+    None,
+    /// Without this prefix.
+    StripPrefix(String),
+    /// With this prefix in place of that one.
+    ReplacePrefix {
+        /// What goes.
+        prefix: String,
+        /// What comes.
+        with: String,
+    },
+    /// Another path.
+    Path(String),
+}
+
+/// A change to a header.
+#[derive(Debug)]
+pub enum HeaderRule {
+    /// Sets it to the rendered value; an empty value leaves it out.
+    Set(String, Template<Exchange>),
+    /// Removes it.
+    Remove(String),
+}
+
+/// Where a request goes.
+#[derive(Debug)]
+pub enum Destination {
+    /// To a service.
+    Service(Arc<Service>),
+    /// To an endpoint of the gateway itself.
+    BuiltIn(BuiltIn),
+    /// Elsewhere, by a redirect.
+    Redirect {
+        /// The `Location`.
+        to: Template<Exchange>,
+        /// 301, 302, 303, 307 or 308.
+        status: u16,
+    },
+    /// A fixed response.
+    Static {
+        /// Its status.
+        status: u16,
+        /// Its `Content-Type`.
+        content_type: String,
+        /// Its body.
+        body: Arc<[u8]>,
+    },
+}
+
+/// Endpoints of the gateway itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BuiltIn {
+    /// The token endpoint (RFC 6749 §3.2).
+    Token,
+    /// The key set (RFC 7517 §5).
+    KeySet,
+    /// Authorization server metadata (RFC 8414).
+    OauthMetadata,
+    /// OpenID discovery.
+    OpenidConfiguration,
+    /// The authorization endpoint, which refuses.
+    Authorize,
+    /// 200 while the process lives.
+    Health,
+}
+
+/// A service, as one configuration describes it.
+#[derive(Debug)]
+pub struct Service {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Its endpoints' health and connections, which survive a reload.
+    pub state: Arc<ServiceState<Pooled>>,
+    /// TLS to its endpoints.
+    pub tls: Option<ServiceTls>,
+    /// In place of the route's.
+    pub connect_timeout: Option<Duration>,
+}
+
+/// TLS to a service.
+#[derive(Debug, Clone)]
+pub struct ServiceTls {
+    /// Roots and protocol.
+    pub config: Arc<rustls::ClientConfig>,
+    /// The name that must be in the endpoint's certificate; its own host name where `None`.
+    pub server_name: Option<rustls::pki_types::ServerName<'static>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_contain_their_addresses_and_mapped_ones() {
+        let ten = Prefix { address: "10.0.0.0".parse().unwrap(), bits: 8 };
+        assert!(ten.contains("10.255.0.1".parse().unwrap()));
+        assert!(ten.contains("::ffff:10.1.2.3".parse().unwrap()));
+        assert!(!ten.contains("11.0.0.1".parse().unwrap()));
+        assert!(!ten.contains("::1".parse().unwrap()));
+        let all = Prefix { address: "::".parse().unwrap(), bits: 0 };
+        assert!(all.contains("2001:db8::1".parse().unwrap()));
+        assert!(!all.contains("10.0.0.1".parse().unwrap()));
+        let one = Prefix { address: "::1".parse().unwrap(), bits: 128 };
+        assert!(one.contains("::1".parse().unwrap()) && !one.contains("::2".parse().unwrap()));
+    }
+}

@@ -1,0 +1,247 @@
+//! The way of a request, read top to bottom: normalise, route, identify, authorize, forward.
+//!
+//! No protocol's name is in it: a connection driver gives an [`Exchange`] with a head and a [`Downstream`] for the
+//! body, and writes the [`Outcome`] to the client in its own protocol. A destination inside the gateway stands behind the
+//! same guards as a service.
+
+use std::{net::IpAddr, sync::Arc};
+
+use cardea_http::{
+    Known, RequestHead, ResponseHead, TargetForm, client_address, normalize_path, parse_target,
+    request_authority,
+};
+use cardea_identity::{DemandError, bearer_token};
+
+use crate::{
+    builtin,
+    downstream::Downstream,
+    exchange::Exchange,
+    forward::{self, Tunnel},
+    gateway::Gateway,
+    model::{Destination, Model, Route},
+    refusal::Reason,
+    response::{Response, ResponseBody},
+    routing::{self, RequestView},
+    timer::Timer,
+};
+
+/// What the connection's driver has to do.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// Send this response.
+    Respond(Response),
+    /// Send this `101 Switching Protocols`, then carry bytes both ways.
+    Tunnel(ResponseHead, Box<Tunnel>),
+    /// The client is gone: end the connection (or the stream) at once.
+    Close,
+}
+
+/// Carries one request through the gateway.
+pub(crate) async fn handle(
+    gateway: &Gateway,
+    exchange: &mut Exchange,
+    client: &mut dyn Downstream,
+    timer: &mut Timer,
+) -> Outcome {
+    match carry(gateway, exchange, client, timer).await {
+        Ok(outcome) => outcome,
+        Err(reason) => refuse(&reason, exchange),
+    }
+}
+
+/// The answer to a request that goes no further.
+pub(crate) fn refuse(reason: &Reason, exchange: &mut Exchange) -> Outcome {
+    exchange.response.reason = Some(reason.code());
+    exchange.response.status = reason.status();
+    if *reason == Reason::ClientAborted {
+        return Outcome::Close;
+    }
+    Outcome::Respond(reason.respond(exchange))
+}
+
+async fn carry(
+    gateway: &Gateway,
+    exchange: &mut Exchange,
+    client: &mut dyn Downstream,
+    timer: &mut Timer,
+) -> Result<Outcome, Reason> {
+    let model = gateway.model();
+    exchange.model = Some(Arc::clone(&model));
+
+    normalise(&model, exchange)?;
+    if let Some(response) = redirect_to_https(exchange) {
+        return Ok(Outcome::Respond(response));
+    }
+    let route = choose_route(&model, exchange)?;
+    check_path(&route, exchange)?;
+    check_body(&route, exchange, client)?;
+    identify(&model, &route, exchange).await?;
+    authorize(&route, exchange)?;
+
+    match &route.destination {
+        Destination::Service(service) => {
+            forward::forward(gateway, &model, &route, service, exchange, client, timer).await
+        }
+        Destination::BuiltIn(which) => {
+            builtin::answer(gateway, &model, &route, *which, exchange, client, timer).await
+        }
+        Destination::Redirect { to, status } => redirect(to, *status, exchange),
+        Destination::Static { status, content_type, body } => {
+            let mut head = ResponseHead::new(*status);
+            set(&mut head, Known::ContentType, content_type)?;
+            Ok(Outcome::Respond(Response::new(head, ResponseBody::bytes(Arc::clone(body)))))
+        }
+    }
+}
+
+/// One path, one authority, one source: what all that follows reads, and what the service gets.
+fn normalise(model: &Model, exchange: &mut Exchange) -> Result<(), Reason> {
+    let target = parse_target(exchange.head.method, exchange.head.target()).map_err(Reason::from)?;
+    if target.form == TargetForm::Authority {
+        return Err(Reason::Malformed { code: "connect_not_supported", status: 501 });
+    }
+    let authority = request_authority(&exchange.head, &target, exchange.scheme).map_err(Reason::from)?;
+    exchange.path_flags = if target.form == TargetForm::Asterisk {
+        exchange.path.extend_from_slice(b"*");
+        cardea_http::PathFlags::default()
+    } else {
+        normalize_path(target.path, &mut exchange.path).map_err(Reason::from)?
+    };
+    exchange.query = target.query.map(<[u8]>::to_vec);
+    exchange.source = source(model, exchange);
+    if let Some(connection) = &exchange.connection
+        && let (Some(tls), Some(facts)) = (&connection.listener.tls, &connection.tls)
+        && tls.is_misdirected(facts.sni.as_deref(), authority.host())
+    {
+        return Err(Reason::MisdirectedRequest);
+    }
+    exchange.authority = Some(authority);
+    Ok(())
+}
+
+/// The rightmost address that isn't a trusted proxy's.
+fn source(model: &Model, exchange: &Exchange) -> Option<IpAddr> {
+    let peer = exchange.connection.as_ref()?.client?.ip();
+    let trusted = |address: IpAddr| model.trusted_proxies.iter().any(|prefix| prefix.contains(address));
+    if !trusted(peer) {
+        return Some(peer);
+    }
+    Some(client_address(&exchange.head.fields, peer, trusted, model.forwarding.header))
+}
+
+fn redirect_to_https(exchange: &Exchange) -> Option<Response> {
+    let port = exchange.connection.as_ref()?.listener.redirect_to_https?;
+    let authority = exchange.authority.as_ref()?;
+    let mut to = format!("https://{}", authority.host()).into_bytes();
+    if port != 443 {
+        to.extend_from_slice(format!(":{port}").as_bytes());
+    }
+    to.extend_from_slice(&exchange.path);
+    if let Some(query) = &exchange.query {
+        to.push(b'?');
+        to.extend_from_slice(query);
+    }
+    let mut head = ResponseHead::new(308);
+    head.fields.set_known(Known::Location, &to).ok()?;
+    Some(Response::new(head, ResponseBody::Empty))
+}
+
+fn choose_route(model: &Model, exchange: &mut Exchange) -> Result<Arc<Route>, Reason> {
+    let host = exchange.authority.as_ref().map_or("", cardea_http::Authority::host);
+    let route = match model.router.find(host, &exchange.path, &HeadView(&exchange.head)) {
+        routing::Outcome::Found(found) => Arc::clone(found.route()),
+        routing::Outcome::MethodNotAllowed { allow } => {
+            return Err(Reason::MethodNotAllowed(allow.to_string()));
+        }
+        routing::Outcome::NotFound => return Err(Reason::RouteNotFound),
+    };
+    exchange.route = Some(Arc::clone(&route));
+    Ok(route)
+}
+
+/// What the router asks of a head.
+struct HeadView<'a>(&'a RequestHead);
+
+impl RequestView for HeadView<'_> {
+    fn method(&self) -> &str {
+        self.0.method.as_str()
+    }
+
+    fn header_equals(&self, name: &str, value: &str) -> bool {
+        let mut values = self.0.fields.get_all_by_name(name.as_bytes());
+        values.next() == Some(value.as_bytes()) && values.next().is_none()
+    }
+
+    fn has_header(&self, name: &str) -> bool {
+        self.0.fields.get_by_name(name.as_bytes()).is_some()
+    }
+}
+
+/// Encodings that services read in more than one way pass only where the route says so.
+fn check_path(route: &Route, exchange: &Exchange) -> Result<(), Reason> {
+    let flags = exchange.path_flags;
+    let refused = (flags.encoded_slash && !route.allow.slash)
+        || ((flags.encoded_backslash || flags.backslash) && !route.allow.backslash)
+        || (flags.encoded_nul && !route.allow.nul);
+    if refused { Err(Reason::PathEncodingNotAllowed) } else { Ok(()) }
+}
+
+/// A body that says it is too large is refused before it is asked for.
+fn check_body(route: &Route, exchange: &Exchange, client: &mut dyn Downstream) -> Result<(), Reason> {
+    if let cardea_http::h1::Framing::Length(length) = client.framing()
+        && length > route.body_bytes_max
+    {
+        return Err(Reason::BodyTooLarge);
+    }
+    client.set_body_limit(route.body_bytes_max);
+    match exchange.head.fields.get(Known::Expect) {
+        Some(value) if !value.eq_ignore_ascii_case(b"100-continue") => Err(Reason::ExpectationFailed),
+        _ => Ok(()),
+    }
+}
+
+/// Who is calling. A route that asks for nobody gets nobody, whatever came.
+async fn identify(model: &Model, route: &Route, exchange: &mut Exchange) -> Result<(), Reason> {
+    if route.demand.is_none() {
+        return Ok(());
+    }
+    let token = match bearer_token(exchange.head.fields.get_all(Known::Authorization)) {
+        Ok(Some(token)) => token,
+        Ok(None) => return Err(Reason::CredentialsMissing),
+        Err(_) => return Err(Reason::CredentialsMalformed),
+    };
+    let verdict = model.authenticator.verify(token, exchange.started).await?;
+    exchange.verdict = Some(verdict);
+    Ok(())
+}
+
+/// Whether the caller may.
+fn authorize(route: &Route, exchange: &Exchange) -> Result<(), Reason> {
+    let Some(demand) = &route.demand else { return Ok(()) };
+    let Some(verdict) = &exchange.verdict else { return Err(Reason::CredentialsMissing) };
+    demand.check(verdict).map_err(|error| match error {
+        DemandError::Scope { needed } => Reason::InsufficientScope(needed),
+        DemandError::Role { .. } => Reason::RoleMissing,
+        other => Reason::TokenInvalid(other.code()),
+    })
+}
+
+fn redirect(
+    to: &cardea_env::Template<Exchange>,
+    status: u16,
+    exchange: &Exchange,
+) -> Result<Outcome, Reason> {
+    let mut location = Vec::new();
+    to.render(exchange, cardea_env::Escape::HeaderValue, &mut location);
+    let mut head = ResponseHead::new(status);
+    head.fields
+        .set_known(Known::Location, &location)
+        .map_err(|_| Reason::Malformed { code: "redirect_target_invalid", status: 400 })?;
+    Ok(Outcome::Respond(Response::new(head, ResponseBody::Empty)))
+}
+
+fn set(head: &mut ResponseHead, known: Known, value: &str) -> Result<(), Reason> {
+    head.fields
+        .set_known(known, value.as_bytes())
+        .map_err(|_| Reason::Malformed { code: "response_header_invalid", status: 500 })
+}

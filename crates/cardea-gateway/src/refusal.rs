@@ -1,0 +1,270 @@
+//! Why a request was refused: reason codes, and the one function that turns them into status codes.
+//!
+//! The caller is told the reason code, the request's id and a sentence that reveals nothing of the inside; the
+//! operator finds the same code and id in the access log.
+
+use std::borrow::Cow;
+
+use cardea_http::{Known, ResponseHead};
+use cardea_identity::TokenError;
+
+use crate::{
+    exchange::Exchange,
+    response::{Response, ResponseBody},
+};
+
+/// Why the gateway answers in place of a service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reason {
+    /// The message breaks a rule of HTTP; its code and status come from the codec (RFC 9110, RFC 9112).
+    Malformed {
+        /// The codec's reason code.
+        code: &'static str,
+        /// The status that the RFC asks for.
+        status: u16,
+    },
+    /// The head did not arrive in time.
+    RequestHeadTimeout,
+    /// The body stopped arriving.
+    RequestBodyTimeout,
+    /// The body is larger than the route allows.
+    BodyTooLarge,
+    /// An expectation other than `100-continue` (RFC 9110 §10.1.1).
+    ExpectationFailed,
+    /// The authority belongs to another trust domain than the connection (RFC 9110 §15.5.20).
+    MisdirectedRequest,
+    /// No route takes this authority and path.
+    RouteNotFound,
+    /// Routes take this path, none with this method; the value lists the methods that are taken.
+    MethodNotAllowed(String),
+    /// The path holds an encoding that the route does not allow.
+    PathEncodingNotAllowed,
+    /// More than one `Authorization` header, or one that is malformed (RFC 6750 §3.1).
+    CredentialsMalformed,
+    /// A token is needed and none came.
+    CredentialsMissing,
+    /// A token came and does not hold; the code of the check that failed.
+    TokenInvalid(&'static str),
+    /// The token holds, the caller may not; what is missing, for `insufficient_scope`.
+    InsufficientScope(String),
+    /// The token holds, its caller lacks a role.
+    RoleMissing,
+    /// The keys that the token is to be checked with can't be had.
+    KeysUnavailable,
+    /// No endpoint of the service can be tried.
+    NoEndpoint,
+    /// No connection to the service within its bound.
+    ConnectionsExhausted,
+    /// No endpoint accepted a connection.
+    ConnectFailed,
+    /// The service did not accept a connection in time.
+    ConnectTimeout,
+    /// The service closed or reset the connection before its response.
+    ServiceAborted,
+    /// The service's response breaks a rule of HTTP; the codec's code.
+    ServiceMalformed(&'static str),
+    /// The head of the service's response did not arrive in time.
+    ResponseHeadTimeout,
+    /// The whole exchange took longer than the route allows.
+    RequestTimeout,
+    /// The client gave up; nobody is there to be told.
+    ClientAborted,
+    /// The authorization server failed.
+    IssuerFailed,
+    /// The gateway has as many connections or exchanges as it may.
+    Overloaded,
+    /// The gateway is going away.
+    Draining,
+}
+
+impl Reason {
+    /// The stable code, as the answer and the access log show it.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Malformed { code, .. } => code,
+            Self::RequestHeadTimeout => "request_head_timeout",
+            Self::RequestBodyTimeout => "request_body_timeout",
+            Self::BodyTooLarge => "request_body_too_large",
+            Self::ExpectationFailed => "expectation_failed",
+            Self::MisdirectedRequest => "misdirected_request",
+            Self::RouteNotFound => "route_not_found",
+            Self::MethodNotAllowed(_) => "method_not_allowed",
+            Self::PathEncodingNotAllowed => "path_encoding_not_allowed",
+            Self::CredentialsMalformed => "credentials_malformed",
+            Self::CredentialsMissing => "credentials_missing",
+            Self::TokenInvalid(code) => code,
+            Self::InsufficientScope(_) => "insufficient_scope",
+            Self::RoleMissing => "role_missing",
+            Self::KeysUnavailable => "keys_unavailable",
+            Self::NoEndpoint => "no_endpoint",
+            Self::ConnectionsExhausted => "upstream_connections_exhausted",
+            Self::ConnectFailed => "upstream_connect_failed",
+            Self::ConnectTimeout => "upstream_connect_timeout",
+            Self::ServiceAborted => "upstream_aborted",
+            Self::ServiceMalformed(_) => "upstream_malformed",
+            Self::ResponseHeadTimeout => "upstream_response_head_timeout",
+            Self::RequestTimeout => "request_timeout",
+            Self::ClientAborted => "client_aborted",
+            Self::IssuerFailed => "issuer_failed",
+            Self::Overloaded => "overloaded",
+            Self::Draining => "draining",
+        }
+    }
+
+    /// The status code.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::Malformed { status, .. } => *status,
+            Self::CredentialsMalformed | Self::PathEncodingNotAllowed => 400,
+            Self::CredentialsMissing | Self::TokenInvalid(_) => 401,
+            Self::InsufficientScope(_) | Self::RoleMissing => 403,
+            Self::RouteNotFound => 404,
+            Self::MethodNotAllowed(_) => 405,
+            Self::RequestHeadTimeout | Self::RequestBodyTimeout => 408,
+            Self::BodyTooLarge => 413,
+            Self::ExpectationFailed => 417,
+            Self::MisdirectedRequest => 421,
+            // Not a code of the RFCs: what nginx logs for this, and never sent.
+            Self::ClientAborted => 499,
+            Self::IssuerFailed => 500,
+            Self::ConnectFailed | Self::ServiceAborted | Self::ServiceMalformed(_) => 502,
+            Self::KeysUnavailable
+            | Self::NoEndpoint
+            | Self::ConnectionsExhausted
+            | Self::Overloaded
+            | Self::Draining => 503,
+            Self::ConnectTimeout | Self::ResponseHeadTimeout | Self::RequestTimeout => 504,
+        }
+    }
+
+    /// What the caller is told.
+    fn title(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Self::Malformed { .. } => "The request is malformed.",
+            Self::RequestHeadTimeout => "The request's head did not arrive in time.",
+            Self::RequestBodyTimeout => "The request's body stopped arriving.",
+            Self::BodyTooLarge => "The request's body is larger than this resource takes.",
+            Self::ExpectationFailed => "This expectation can't be met.",
+            Self::MisdirectedRequest => "This connection does not serve that authority; open another.",
+            Self::RouteNotFound => "There is no such resource.",
+            Self::MethodNotAllowed(_) => "This resource does not take this method.",
+            Self::PathEncodingNotAllowed => "The path holds an encoding that this resource does not take.",
+            Self::CredentialsMalformed => "The credentials are malformed.",
+            Self::CredentialsMissing => "A bearer token is needed.",
+            Self::TokenInvalid(_) => "The token does not hold here.",
+            Self::InsufficientScope(_) => "The token's scope does not suffice.",
+            Self::RoleMissing => "The caller lacks a role.",
+            Self::KeysUnavailable => "The token can't be checked at the moment.",
+            Self::NoEndpoint | Self::ConnectionsExhausted => "The service is not available.",
+            Self::ConnectFailed => "The service can't be reached.",
+            Self::ConnectTimeout => "The service can't be reached in time.",
+            Self::ServiceAborted => "The service gave up.",
+            Self::ServiceMalformed(_) => "The service's response is malformed.",
+            Self::ResponseHeadTimeout => "The service did not answer in time.",
+            Self::RequestTimeout => "The exchange took too long.",
+            Self::ClientAborted => "The client gave up.",
+            Self::IssuerFailed => "The authorization server failed.",
+            Self::Overloaded => "The gateway is at its limit.",
+            Self::Draining => "The gateway is going away.",
+        })
+    }
+
+    /// Whether the connection can't be trusted or used after this.
+    #[must_use]
+    pub fn closes(&self) -> bool {
+        matches!(
+            self,
+            Self::Malformed { .. }
+                | Self::RequestHeadTimeout
+                | Self::RequestBodyTimeout
+                | Self::BodyTooLarge
+                | Self::ExpectationFailed
+                | Self::ClientAborted
+                | Self::Draining
+        )
+    }
+
+    /// The response to the caller: a problem document (RFC 9457), or the token endpoint's shape
+    /// (RFC 6749 §5.2) where that is what the caller speaks.
+    pub(crate) fn respond(&self, exchange: &Exchange) -> Response {
+        let mut head = ResponseHead::new(self.status());
+        if let Some(challenge) = self.challenge() {
+            set(&mut head, Known::WwwAuthenticate, &challenge);
+        }
+        match self {
+            Self::MethodNotAllowed(allow) => set(&mut head, Known::Allow, allow),
+            Self::KeysUnavailable | Self::NoEndpoint | Self::ConnectionsExhausted | Self::Overloaded => {
+                set(&mut head, Known::RetryAfter, "1");
+            }
+            _ => {}
+        }
+        let id = exchange.id.to_string();
+        set(&mut head, Known::XRequestId, &id);
+        let body = if exchange.is_token_request() {
+            let error = match self.status() {
+                429 | 503 => "temporarily_unavailable",
+                400..=499 => "invalid_request",
+                _ => "server_error",
+            };
+            set(&mut head, Known::ContentType, "application/json");
+            set(&mut head, Known::CacheControl, "no-store");
+            serde_json::json!({
+                "error": error, "error_description": self.title(), "code": self.code(), "request_id": id,
+            })
+        } else {
+            set(&mut head, Known::ContentType, "application/problem+json");
+            set(&mut head, Known::CacheControl, "no-store");
+            serde_json::json!({
+                "type": "about:blank", "title": self.title(), "status": self.status(),
+                "code": self.code(), "request_id": id,
+            })
+        };
+        let mut response = Response::new(head, ResponseBody::text(body.to_string()));
+        response.close = self.closes();
+        response
+    }
+
+    /// The `WWW-Authenticate` value (RFC 6750 §3): without credentials no `error`.
+    fn challenge(&self) -> Option<String> {
+        match self {
+            Self::CredentialsMissing => Some("Bearer".to_owned()),
+            Self::CredentialsMalformed => Some("Bearer error=\"invalid_request\"".to_owned()),
+            Self::TokenInvalid(code) => {
+                Some(format!("Bearer error=\"invalid_token\", error_description=\"{code}\""))
+            }
+            Self::InsufficientScope(scope) => {
+                let scope: String =
+                    scope.chars().filter(|c| matches!(c, ' ' | '!' | '#'..='[' | ']'..='~')).collect();
+                Some(format!("Bearer error=\"insufficient_scope\", scope=\"{scope}\""))
+            }
+            Self::RoleMissing => Some("Bearer error=\"insufficient_scope\"".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+/// Sets a header whose value this file has made: it can't be refused.
+fn set(head: &mut ResponseHead, known: Known, value: &str) {
+    let _ = head.fields.set_known(known, value.as_bytes());
+}
+
+impl From<TokenError> for Reason {
+    fn from(error: TokenError) -> Self {
+        if error.is_gateway_fault() { Self::KeysUnavailable } else { Self::TokenInvalid(error.code()) }
+    }
+}
+
+/// The codec's errors are the client's fault, with a code and a status of their own.
+macro_rules! malformed {
+    ($($error:ty),+) => {
+        $(impl From<$error> for Reason {
+            fn from(error: $error) -> Self {
+                Self::Malformed { code: error.code(), status: error.status() }
+            }
+        })+
+    };
+}
+
+malformed!(cardea_http::RequestError, cardea_http::TargetError, cardea_http::PathError);

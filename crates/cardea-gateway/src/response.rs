@@ -1,0 +1,111 @@
+//! A response on its way to the client, wherever it comes from.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use cardea_http::{Fields, Known, ResponseHead, h1::Framing};
+
+use crate::{
+    downstream::{BodyError, Downstream},
+    forward::Attempt,
+};
+
+/// What the driver of a connection writes to the client.
+#[derive(Debug)]
+pub(crate) struct Response {
+    /// Without fields that frame the message, but for a `Content-Length` that holds.
+    pub(crate) head: ResponseHead,
+    pub(crate) body: ResponseBody,
+    /// The connection must not be used after this response.
+    pub(crate) close: bool,
+}
+
+impl Response {
+    pub(crate) fn new(head: ResponseHead, body: ResponseBody) -> Self {
+        Self { head, body, close: false }
+    }
+}
+
+/// Where the octets of a response come from. Read like a [`Downstream`].
+#[derive(Debug)]
+pub(crate) enum ResponseBody {
+    Empty,
+    Bytes { bytes: Arc<[u8]>, consumed: usize },
+    Service(Box<Attempt>),
+}
+
+impl ResponseBody {
+    pub(crate) fn text(text: impl Into<String>) -> Self {
+        Self::bytes(text.into().into_bytes().into())
+    }
+
+    pub(crate) const fn bytes(bytes: Arc<[u8]>) -> Self {
+        Self::Bytes { bytes, consumed: 0 }
+    }
+
+    /// How the body is delimited where it is known; `UntilClose` and `Chunked` alike mean that its length isn't.
+    pub(crate) fn framing(&self) -> Framing {
+        match self {
+            Self::Empty => Framing::Length(0),
+            Self::Bytes { bytes, .. } => Framing::Length(bytes.len() as u64),
+            Self::Service(attempt) => attempt.response_framing(),
+        }
+    }
+
+    /// Ready with `true` once there is a chunk, with `false` at the end. What is left of the request's body is sent
+    /// to the service meanwhile.
+    pub(crate) fn poll_data(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: &mut dyn Downstream,
+    ) -> Poll<Result<bool, BodyError>> {
+        match self {
+            Self::Empty => Poll::Ready(Ok(false)),
+            Self::Bytes { bytes, consumed } => Poll::Ready(Ok(*consumed < bytes.len())),
+            Self::Service(attempt) => attempt.poll_data(cx, request),
+        }
+    }
+
+    pub(crate) fn chunk(&self) -> &[u8] {
+        match self {
+            Self::Empty => &[],
+            Self::Bytes { bytes, consumed } => bytes.get(*consumed..).unwrap_or_default(),
+            Self::Service(attempt) => attempt.chunk(),
+        }
+    }
+
+    pub(crate) fn consume(&mut self, count: usize) {
+        match self {
+            Self::Empty => {}
+            Self::Bytes { bytes, consumed } => *consumed = (*consumed + count).min(bytes.len()),
+            Self::Service(attempt) => attempt.consume(count),
+        }
+    }
+
+    pub(crate) fn trailers(&self) -> Option<&Fields> {
+        match self {
+            Self::Empty | Self::Bytes { .. } => None,
+            Self::Service(attempt) => attempt.trailers(),
+        }
+    }
+}
+
+/// What a client may see of a response's body (RFC 9110 §6.4.1): nothing for HEAD, 204 and 304.
+pub(crate) fn has_body(method: cardea_http::Method, status: u16) -> bool {
+    method != cardea_http::Method::Head && status >= 200 && status != 204 && status != 304
+}
+
+/// Sets `Content-Length` to what is known, and removes it where nothing is.
+pub(crate) fn set_length(head: &mut ResponseHead, framing: Framing) {
+    match framing {
+        Framing::Length(length) => {
+            let mut digits = itoa::Buffer::new();
+            let _ = head.fields.set_known(Known::ContentLength, digits.format(length).as_bytes());
+        }
+        Framing::None | Framing::Chunked | Framing::UntilClose => {
+            head.fields.remove(Known::ContentLength);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The transport seam: receive into a pooled buffer, send a list of slices, shut down, close.
+//!
+//! The connection drivers know nothing of sockets beyond this. Tokio's sockets stand behind it, with or
+//! without TLS; another way to do input and output can stand beside them.
+
+mod tls;
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpStream, UnixStream},
+};
+
+pub(crate) use tls::{Socket, TlsTransport};
+
+use crate::buffer::Buffer;
+
+/// A connected byte stream.
+#[derive(Debug)]
+pub(crate) enum Transport {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    Tls(Box<TlsTransport>),
+}
+
+impl Transport {
+    /// Receives what there is into `buffer`, which must not be full. Ready with 0 at the end of the stream.
+    ///
+    /// # Errors
+    /// Those of the socket; `UnexpectedEof` where a TLS peer ended the stream without saying so (RFC 8446 §6.1).
+    pub(crate) fn poll_recv(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Tcp(tcp) => poll_recv_plain(tcp, cx, buffer),
+            Self::Unix(unix) => poll_recv_plain(unix, cx, buffer),
+            Self::Tls(tls) => tls.poll_recv(cx, buffer),
+        }
+    }
+
+    /// Sends as much of `slices` as the peer takes now; ready with that count.
+    pub(crate) fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Tcp(tcp) => poll_send_plain(tcp, cx, slices),
+            Self::Unix(unix) => poll_send_plain(unix, cx, slices),
+            Self::Tls(tls) => tls.poll_send(cx, slices),
+        }
+    }
+
+    /// Ready once nothing is kept back in this process.
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => Poll::Ready(Ok(())),
+            Self::Tls(tls) => tls.poll_flush(cx),
+        }
+    }
+
+    /// Says that nothing more will be sent: `close_notify` where there is TLS, then FIN.
+    pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Self::Unix(unix) => Pin::new(unix).poll_shutdown(cx),
+            Self::Tls(tls) => tls.poll_shutdown(cx),
+        }
+    }
+
+    /// Whether an idle connection looks alive: nothing to receive, no end of stream, no error.
+    ///
+    /// Asks the runtime's readiness, which costs no system call while the connection is quiet.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        match self {
+            Self::Tcp(tcp) => is_quiet(|buf| tcp.try_read(buf), |cx| tcp.poll_read_ready(cx)),
+            Self::Unix(unix) => is_quiet(|buf| unix.try_read(buf), |cx| unix.poll_read_ready(cx)),
+            Self::Tls(tls) => tls.is_quiet(),
+        }
+    }
+
+    /// Makes closing abortive (RST), so that the peer can't take what it got for the whole.
+    pub(crate) fn set_abortive(&self) {
+        let tcp = match self {
+            Self::Tcp(tcp) => Some(tcp),
+            Self::Tls(tls) => tls.tcp(),
+            Self::Unix(_) => None,
+        };
+        if let Some(tcp) = tcp {
+            // Best effort: the connection is being given up either way.
+            drop(socket2::SockRef::from(tcp).set_linger(Some(Duration::ZERO)));
+        }
+    }
+}
+
+fn poll_recv_plain<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    cx: &mut Context<'_>,
+    buffer: &mut Buffer,
+) -> Poll<io::Result<usize>> {
+    let mut space = ReadBuf::new(buffer.space());
+    std::task::ready!(Pin::new(stream).poll_read(cx, &mut space))?;
+    let count = space.filled().len();
+    buffer.received(count);
+    Poll::Ready(Ok(count))
+}
+
+fn poll_send_plain<S: AsyncWrite + Unpin>(
+    stream: &mut S,
+    cx: &mut Context<'_>,
+    slices: &[IoSlice<'_>],
+) -> Poll<io::Result<usize>> {
+    let sent = match slices {
+        [one] => std::task::ready!(Pin::new(stream).poll_write(cx, one))?,
+        many => std::task::ready!(Pin::new(stream).poll_write_vectored(cx, many))?,
+    };
+    if sent == 0 && slices.iter().any(|slice| !slice.is_empty()) {
+        return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+    }
+    Poll::Ready(Ok(sent))
+}
+
+fn is_quiet(
+    try_read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
+    poll_read_ready: impl FnOnce(&mut Context<'_>) -> Poll<io::Result<()>>,
+) -> bool {
+    let mut cx = Context::from_waker(std::task::Waker::noop());
+    match poll_read_ready(&mut cx) {
+        Poll::Pending => true,
+        Poll::Ready(Err(_)) => false,
+        // The readiness may be left over from the last response: only the socket knows.
+        Poll::Ready(Ok(())) => {
+            matches!(try_read(&mut [0; 1]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+        }
+    }
+}
+
+/// For what needs the runtime's own traits (the `h2` crate).
+impl AsyncRead for Transport {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        space: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_read(cx, space),
+            Self::Unix(unix) => Pin::new(unix).poll_read(cx, space),
+            Self::Tls(tls) => {
+                let count = std::task::ready!(tls.poll_read(cx, space.initialize_unfilled()))?;
+                space.advance(count);
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+}
+
+/// For what needs the runtime's own traits (the `h2` crate).
+impl AsyncWrite for Transport {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.get_mut().poll_send(cx, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().poll_send(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Self::poll_flush(self.get_mut(), cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Self::poll_shutdown(self.get_mut(), cx)
+    }
+}
