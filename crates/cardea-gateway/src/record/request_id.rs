@@ -36,8 +36,8 @@ impl RequestId {
         thread_local! {
             static SOURCE: RefCell<Source> = RefCell::new(Source { key: RandomState::new(), count: 0 });
         }
-        // Before 1970 is 0; 48 bits reach to the year 10889.
-        let millis = u128::try_from(now.unix_millis()).unwrap_or(0) & ((1 << 48) - 1);
+        // Before 1970 is 0; the latest `Wall`, in 2262, has 44 bits of milliseconds.
+        let millis = u128::try_from(now.unix_millis()).unwrap_or(0);
         let rest = SOURCE.with_borrow_mut(Source::next);
         Self(millis << 80 | rest)
     }

@@ -205,7 +205,9 @@ fn a_full_disk_costs_lines_and_the_next_begins_afresh() {
     log.append(b"five\n");
     assert!(log.flush(SOON));
     assert_eq!((log.dropped(), log.write_errors()), (3, 2));
-    assert_eq!(sink.written(), "one\ntw\nfive\n");
+    log.append(b"six\n");
+    assert!(log.flush(SOON));
+    assert_eq!(sink.written(), "one\ntw\nfive\nsix\n");
 }
 
 #[test]

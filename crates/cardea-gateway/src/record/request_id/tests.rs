@@ -20,6 +20,7 @@ fn the_first_ten_letters_are_the_time() {
     let id = RequestId::generate(Wall::from_unix_nanos(1_469_918_176_385_000_000));
     assert_eq!(&id.to_ascii()[..10], b"01aryz6s41");
     assert_eq!(&RequestId::generate(Wall::MIN).to_ascii()[..10], b"0000000000");
+    assert!(RequestId::generate(Wall::MAX).0 >> 80 < 1 << 48);
 }
 
 #[test]
