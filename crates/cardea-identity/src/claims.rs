@@ -262,16 +262,3 @@ fn strings(value: &Value) -> Option<Vec<String>> {
         _ => None,
     }
 }
-
-/// Reads every claim that is read anywhere, for the fuzzer.
-#[cfg(feature = "fuzzing")]
-pub(crate) fn fuzz(claims: Map<String, Value>) {
-    for name in ["exp", "nbf", "iat"] {
-        let _ = numeric_date(&claims, name);
-    }
-    let _ = audiences(&claims);
-    let _ = text(&claims, "sub");
-    let _ = scopes(&claims, &ClaimNames::default());
-    let _ = roles(&claims, &ClaimNames::default(), entra::groups_overage(&claims));
-    drop(claims);
-}

@@ -179,3 +179,46 @@ pub enum KeySetError {
     #[error("more than 128 keys")]
     TooManyKeys,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_fit_into_a_challenge_and_codes_differ() {
+        use TokenError as E;
+        let all = [
+            E::TooLarge,
+            E::Malformed("x"),
+            E::HeaderMalformed("x"),
+            E::HeaderNotAccepted("crit"),
+            E::ClaimsMalformed("x"),
+            E::ClaimMissing("exp"),
+            E::ClaimInvalid("exp"),
+            E::IssuerUnknown,
+            E::AlgorithmNotAllowed,
+            E::TypeNotAccepted,
+            E::KeyUnknown,
+            E::KeyAmbiguous,
+            E::KeyMismatch,
+            E::SignatureInvalid,
+            E::AudienceNotAccepted,
+            E::Expired,
+            E::NotYetValid,
+            E::IssuedInFuture,
+            E::LifetimeTooLong,
+            E::SenderConstrained,
+            E::TenantMismatch,
+            E::Revoked,
+            E::KeysUnavailable,
+        ];
+        let codes: std::collections::HashSet<_> = all.iter().map(TokenError::code).collect();
+        assert_eq!(codes.len(), all.len());
+        for error in all {
+            // RFC 6750 §3: the characters of `error_description`.
+            let fits = |c: char| matches!(c, ' ' | '!' | '#'..='[' | ']'..='~');
+            assert!(error.to_string().chars().all(fits), "{error}");
+            assert_eq!(error.is_gateway_fault(), error == E::KeysUnavailable);
+        }
+    }
+}

@@ -45,6 +45,9 @@ impl Issuer {
             (Some(preset), KeySource::Discovery) => preset.key_source(&config)?,
             _ => config.keys.clone(),
         };
+        if let (Some(previous), false) = (unchanged, matches!(keys, KeySource::File(_))) {
+            return Ok(Arc::clone(previous));
+        }
         let source = match keys {
             KeySource::File(path) => {
                 let keys = read(&config, &path)?;
@@ -62,9 +65,6 @@ impl Issuer {
                     }
                     None => Source::Fixed(Arc::new(keys)),
                 }
-            }
-            _ if unchanged.is_some() => {
-                return unchanged.cloned().ok_or_else(|| config.error("no issuer"));
             }
             KeySource::Local(keys) => Source::Local(keys),
             keys => {

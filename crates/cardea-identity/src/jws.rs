@@ -64,7 +64,9 @@ impl<'a> Compact<'a> {
     }
 }
 
-/// Canonical base64url without padding: one spelling per value, so that a token has one spelling too.
+/// Canonical base64url without padding: one spelling per value, so that nobody can respell a token.
+/// (An ECDSA signature still has a twin, r‖n−s, that anybody can compute: no list of refused tokens
+/// may go by their bytes.)
 pub(crate) fn decode(segment: &[u8]) -> Result<Vec<u8>, TokenError> {
     URL_SAFE_NO_PAD.decode(segment).map_err(|_| TokenError::Malformed("a segment is not canonical base64url"))
 }

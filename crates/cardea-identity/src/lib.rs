@@ -25,6 +25,8 @@ mod demand;
 mod entra;
 mod error;
 mod fetch;
+#[cfg(any(test, feature = "fuzzing"))]
+mod fuzzing;
 mod issuer;
 mod json;
 mod jwk;
@@ -46,22 +48,9 @@ pub use decode::{Decoded, decode_unverified};
 pub use demand::{Alternative, Demand, DemandError};
 pub use error::{IdentityError, KeySetError, TokenError};
 pub use fetch::{Fetch, FetchError, FetchRequest, is_private_address};
+#[cfg(any(test, feature = "fuzzing"))]
+pub use fuzzing::fuzz_token;
 pub use jws::TOKEN_BYTES_MAX;
 pub use keyset::LocalKeys;
 pub use revocations::Revocations;
 pub use verdict::{Caller, CallerKind, ClientAuthentication, Verdict};
-
-/// Runs everything that parses a stranger's bytes on `data`: the credentials, the token, a key set.
-///
-/// Pure, without I/O; for the fuzzer. It must return, whatever `data` is.
-#[cfg(feature = "fuzzing")]
-pub fn fuzz_token(data: &[u8]) {
-    let _ = bearer_token(std::iter::once(data));
-    if let Ok(decoded) = decode_unverified(data) {
-        let _ = serde_json::to_string(&decoded.claims);
-    }
-    let _ = jwk::KeySet::parse(data, &Algorithm::ALL);
-    if let Ok(claims) = json::object(data, json::CLAIMS_LIMITS) {
-        claims::fuzz(claims);
-    }
-}
