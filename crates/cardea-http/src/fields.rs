@@ -18,7 +18,7 @@ const UNDERSCORE: u128 = 1 << 127;
 /// Every name is a token and every value is free of control bytes, whichever way it got in. Looking for a
 /// [`Known`] name that is absent costs one bit test. [`Fields::clear`] keeps the memory. At most
 /// [`Fields::BYTES_MAX`] bytes and [`Fields::LEN_MAX`] lines.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct Fields {
     arena: Vec<u8>,
     entries: Vec<Entry>,
@@ -336,6 +336,19 @@ fn part(arena: &[u8], start: u32, len: u32) -> &[u8] {
 fn checked(value: &[u8]) -> Result<&[u8], FieldError> {
     let value = trim_ows(value);
     if is_field_value(value) { Ok(value) } else { Err(FieldError::ValueInvalid) }
+}
+
+impl Clone for Fields {
+    fn clone(&self) -> Self {
+        Self { arena: self.arena.clone(), entries: self.entries.clone(), present: self.present }
+    }
+
+    /// Reuses the memory.
+    fn clone_from(&mut self, other: &Self) {
+        self.arena.clone_from(&other.arena);
+        self.entries.clone_from(&other.entries);
+        self.present = other.present;
+    }
 }
 
 impl PartialEq for Fields {

@@ -175,10 +175,12 @@ pub fn normalize(data: &[u8]) {
     assert_eq!(normal, again);
     let text = String::from_utf8_lossy(&normal);
     assert!(text.is_ascii() && text.starts_with('/'));
-    for bad in ["//", "/./", "/../", "%2e", "%2E", "/..;", "/.;", "..%2F", "%2F.."] {
-        assert!(!format!("{text}/").replace("...", "x").contains(bad) || text.ends_with('/'), "{text}");
-    }
-    assert!(!text.contains("//") && !text.contains("/../") && !text.contains("/./"));
+    assert!(!text.contains("//") && !text.contains("%2E") && !text.contains("%2e"), "{text}");
+    // Whatever an origin takes for the end of a segment, it finds no dot segment.
+    let separated = ["%2F", "%5C", "%3B", "%00", "\\", ";"]
+        .iter()
+        .fold(text.into_owned(), |text, end| text.replace(end, "/"));
+    assert!(separated.split('/').all(|segment| segment != "." && segment != ".."), "{separated}");
 }
 
 /// A PROXY header is refused or taken the same wherever it is cut.

@@ -1,5 +1,7 @@
 //! The four forms of RFC 9112 §3.2, and what is none of them.
 
+use proptest::prelude::*;
+
 use super::*;
 
 fn origin<'a>(path: &'a str, query: Option<&'a str>) -> Target<'a> {
@@ -89,5 +91,16 @@ fn what_is_malformed_or_does_not_fit_the_method_is_refused() {
     ];
     for &(method, target, expected) in table {
         assert_eq!(parse_target(method, target), Err(expected), "{}", target.escape_ascii());
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_hold_the_properties_of_the_fuzz_target(
+        choice in any::<u8>(), start in "(https?://)?", rest in "[a-c0-9.:/?%@\\[\\]*;-]{0,16}"
+    ) {
+        let mut input = vec![choice];
+        input.extend_from_slice(format!("{start}{rest}").as_bytes());
+        crate::fuzzing::target(&input);
     }
 }
