@@ -1,1 +1,41 @@
-//! The authorization server: client registry, tokens, signing keys.
+//! The authorization server as a library: client registry, client authentication, access tokens, signing keys.
+//!
+//! [`AuthorizationServer`] answers token requests (RFC 6749 §4.4) with JWT access tokens (RFC 9068), describes
+//! itself (RFC 8414), publishes its key set (RFC 7517) and rotates its keys. It speaks no HTTP: the gateway carries
+//! requests to it and its [`Reply`] back. Everything that must survive is behind [`Store`]; [`sqlite`] is one.
+//!
+//! Time is passed in; nothing here reads a clock. Hashing of generated secrets is one SHA-256 and signing with
+//! elliptic curves some twenty microseconds, so both run in place; RSA and the disk have threads of their own.
+
+mod admin;
+mod client;
+mod client_auth;
+mod config;
+mod error;
+mod form;
+mod grant;
+mod jwt;
+mod key_ring;
+mod metadata;
+mod reply;
+mod revocation;
+mod rotation;
+mod secret;
+mod server;
+mod signing;
+pub mod store;
+mod wrapping;
+
+pub use client::{BasicEncoding, Client, ClientSecret, Created, GrantType, NewClient, Page};
+pub use config::{AuthorizationServerConfig, CLOCK_SKEW_MAX, SigningAlgorithm, TOKEN_LIFETIME_MAX};
+pub use error::IssuerError;
+pub use grant::TokenRequest;
+pub use key_ring::Key;
+pub use metadata::Endpoints;
+pub use reply::{Reply, error_reply};
+pub use revocation::{REVOCATION_RETENTION, RevocationSink};
+pub use rotation::RotateWhen;
+pub use secret::Secret;
+pub use server::AuthorizationServer;
+pub use store::{Store, StoreError, sqlite};
+pub use wrapping::{WrappingKey, WrappingKeyError};

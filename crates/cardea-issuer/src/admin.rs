@@ -1,0 +1,324 @@
+//! Management: what the command line and the admin socket do to clients and keys.
+
+use std::time::Duration;
+
+use cardea_clock::{Timestamp, Wall};
+
+use crate::{
+    AuthorizationServer, Client, Created, IssuerError, Key, NewClient, Page, RotateWhen, Secret, StoreError,
+    WrappingKey,
+    client::{check_secret_lifetime, invalid},
+    client_auth::{FORMAT_SHA256, SECRETS_MAX, is_live},
+    revocation,
+    rotation::{KEYS_MAX, set_removals, signing_index},
+    secret::{generate_client_id, generate_secret_id},
+    server::{ATTEMPTS_MAX, Changes},
+    store::{ClientRecord, KeyRecord, Revocation, RevocationState, SecretRecord},
+};
+
+/// The most clients of a page.
+const PAGE_MAX: u32 = 1_000;
+/// The longest that an old secret may stay good beside a new one.
+const SECRET_OVERLAP_MAX: Duration = Duration::from_secs(90 * 24 * 3_600);
+
+impl AuthorizationServer {
+    /// Creates a client with its first secret. It is durable, and may have tokens, when this returns.
+    ///
+    /// # Errors
+    /// [`IssuerError::InvalidClient`], [`IssuerError::ClientExists`], [`IssuerError::Store`].
+    pub async fn create_client(&self, new: NewClient, now: Timestamp) -> Result<Created, IssuerError> {
+        new.check(&self.config)?;
+        let now = now.wall;
+        let (secret, secret_record) = new_secret(now, new.secret_expires_in)?;
+        let lifetime = new.access_token_lifetime.map(|lifetime| u32::try_from(lifetime.as_secs()));
+        let record = ClientRecord {
+            id: match new.id {
+                Some(id) => id,
+                None => generate_client_id()?,
+            },
+            version: 1,
+            name: new.name,
+            enabled: true,
+            grant_types: new.grant_types,
+            scopes: new.scopes,
+            audiences: new.audiences,
+            token_lifetime_seconds: lifetime
+                .transpose()
+                .map_err(|_| invalid("access_token_lifetime", "too long".into()))?,
+            basic_encoding: new.basic_encoding,
+            created_at: now,
+            updated_at: now,
+            disabled_at: None,
+            tokens_revoked_through: None,
+            secrets: vec![secret_record],
+        };
+        let mut changes = self.changes.lock().await;
+        let stored = match self.store.insert_client(&record).await {
+            Ok(stored) => stored,
+            Err(StoreError::AlreadyExists) => return Err(IssuerError::ClientExists { id: record.id }),
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(revoked_through) = stored.tokens_revoked_through {
+            // There was a client of that id before. Its tokens stay dead.
+            self.tell(&mut changes, &stored.id, RevocationState::IssuedThrough(revoked_through));
+        }
+        tracing::info!(client_id = stored.id, "client created");
+        Ok(Created { client: Client::from(&stored), secret })
+    }
+
+    /// A page of at most `limit` (and 1,000) clients, those after `after` in the byte order of their ids.
+    ///
+    /// # Errors
+    /// [`IssuerError::Store`].
+    pub async fn list_clients(&self, after: Option<&str>, limit: u32) -> Result<Page, IssuerError> {
+        let limit = limit.clamp(1, PAGE_MAX);
+        let mut records = self.store.clients(after, limit + 1).await?;
+        let more = records.len() > limit as usize;
+        records.truncate(limit as usize);
+        let next = if more { records.last().map(|record| record.id.clone()) } else { None };
+        Ok(Page { clients: records.iter().map(Client::from).collect(), next })
+    }
+
+    /// One client.
+    ///
+    /// # Errors
+    /// [`IssuerError::UnknownClient`], [`IssuerError::Store`].
+    pub async fn show_client(&self, id: &str) -> Result<Client, IssuerError> {
+        Ok(Client::from(&self.client(id).await?))
+    }
+
+    /// Gives a client a new secret. The ones it has stay good for `overlap`, at most 90 days, or until they expire if
+    /// that is sooner; none for nothing. Tokens that were issued are not touched.
+    ///
+    /// # Errors
+    /// [`IssuerError::UnknownClient`], [`IssuerError::InvalidClient`], [`IssuerError::TooManySecrets`] where eight would be live,
+    /// [`IssuerError::Store`].
+    pub async fn rotate_secret(
+        &self,
+        id: &str,
+        overlap: Duration,
+        expires_in: Option<Duration>,
+        now: Timestamp,
+    ) -> Result<Created, IssuerError> {
+        check_secret_lifetime(expires_in)?;
+        if overlap > SECRET_OVERLAP_MAX {
+            return Err(invalid("overlap", "expected at most 90 days".into()));
+        }
+        let now = now.wall;
+        let (secret, secret_record) = new_secret(now, expires_in)?;
+        let until = now.saturating_add(overlap);
+        let _changes = self.changes.lock().await;
+        let record = self
+            .change_client(id, now, |record| {
+                for secret in &mut record.secrets {
+                    secret.expires_at =
+                        Some(secret.expires_at.map_or(until, |expires_at| expires_at.min(until)));
+                }
+                record.secrets.retain(|secret| is_live(secret, now));
+                if record.secrets.len() >= SECRETS_MAX {
+                    return Err(IssuerError::TooManySecrets { id: id.into(), limit: SECRETS_MAX });
+                }
+                record.secrets.push(secret_record.clone());
+                Ok(())
+            })
+            .await?;
+        tracing::info!(client_id = id, secret_id = secret_record.id, "client secret rotated");
+        Ok(Created { client: Client::from(&record), secret })
+    }
+
+    /// Disables a client. When this returns it gets no more tokens, and those it has are refused. Disabling again changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`IssuerError::UnknownClient`], [`IssuerError::Store`].
+    pub async fn disable_client(&self, id: &str, now: Timestamp) -> Result<Client, IssuerError> {
+        let now = now.wall;
+        let mut changes = self.changes.lock().await;
+        let record = self
+            .change_client(id, now, |record| {
+                record.enabled = false;
+                record.disabled_at.get_or_insert(now);
+                Ok(())
+            })
+            .await?;
+        self.tell(&mut changes, id, RevocationState::Disabled(record.disabled_at.unwrap_or(now)));
+        tracing::info!(client_id = id, "client disabled");
+        Ok(Client::from(&record))
+    }
+
+    /// Enables a client again. No token from before this moment comes back to life: whatever was issued in this second or
+    /// before stays dead, and tokens issued from now on say a later second. Enabling an enabled client changes nothing.
+    ///
+    /// # Errors
+    /// [`IssuerError::UnknownClient`], [`IssuerError::Store`].
+    pub async fn enable_client(&self, id: &str, now: Timestamp) -> Result<Client, IssuerError> {
+        let now = now.wall;
+        let mut changes = self.changes.lock().await;
+        let record = self
+            .change_client(id, now, |record| {
+                if let Some(disabled_at) = record.disabled_at.take() {
+                    // Not the time of disabling: a request that was under way then may have been answered a moment later.
+                    // Nor a time before it, should the clock have been set back.
+                    let through = now.max(disabled_at);
+                    record.tokens_revoked_through =
+                        Some(record.tokens_revoked_through.map_or(through, |earlier| earlier.max(through)));
+                }
+                record.enabled = true;
+                Ok(())
+            })
+            .await?;
+        if let Some(revoked_through) = record.tokens_revoked_through {
+            self.tell(&mut changes, id, RevocationState::IssuedThrough(revoked_through));
+        }
+        tracing::info!(client_id = id, "client enabled");
+        Ok(Client::from(&record))
+    }
+
+    /// Deletes a client. When this returns its tokens are refused, for good: a new client of the same id doesn't revive them.
+    ///
+    /// # Errors
+    /// [`IssuerError::UnknownClient`], [`IssuerError::Store`].
+    pub async fn delete_client(&self, id: &str, now: Timestamp) -> Result<(), IssuerError> {
+        let mut changes = self.changes.lock().await;
+        if !self.store.delete_client(id, now.wall).await? {
+            return Err(IssuerError::UnknownClient { id: id.into() });
+        }
+        self.tell(&mut changes, id, RevocationState::Deleted(now.wall));
+        tracing::info!(client_id = id, "client deleted");
+        Ok(())
+    }
+
+    /// The signing keys, in the order in which they take over.
+    ///
+    /// # Errors
+    /// [`IssuerError::Store`].
+    pub async fn list_keys(&self, now: Timestamp) -> Result<Vec<Key>, IssuerError> {
+        let _changes = self.changes.lock().await;
+        self.load_keys().await?;
+        Ok(self.keys.load().describe(now.wall))
+    }
+
+    /// Makes a new signing key. [`RotateWhen::Scheduled`] changes nothing where one is on its way already;
+    /// [`RotateWhen::Now`] always makes one, which signs when this returns. Gives the keys as they are then.
+    ///
+    /// # Errors
+    /// [`IssuerError::TooManyKeys`], [`IssuerError::Store`].
+    pub async fn rotate_key(&self, when: RotateWhen, now: Timestamp) -> Result<Vec<Key>, IssuerError> {
+        let now = now.wall;
+        let _changes = self.changes.lock().await;
+        for _ in 0..ATTEMPTS_MAX {
+            let stored = self.load_keys().await?;
+            let pending = stored.keys.last().is_some_and(|newest| now < newest.activates_at);
+            if when == RotateWhen::Scheduled && pending {
+                return Ok(self.keys.load().describe(now));
+            }
+            if stored.keys.len() >= KEYS_MAX {
+                return Err(IssuerError::TooManyKeys { limit: KEYS_MAX });
+            }
+            let activates_at = match when {
+                RotateWhen::Now => now,
+                RotateWhen::Scheduled => now.saturating_add(self.config.key_publish_ahead),
+            };
+            let mut keys = stored.keys;
+            // A key that waits has signed nothing, and would take over from the new one: it goes.
+            let signing = signing_index(keys.iter().map(|key| key.activates_at), now);
+            keys.truncate(signing.map_or(0, |signing| signing + 1));
+            keys.push(self.create_key(now, activates_at).await?);
+            set_removals(&mut keys, &self.config);
+            if self.replace_keys(stored.version, keys).await? {
+                return Ok(self.keys.load().describe(now));
+            }
+        }
+        Err(IssuerError::Contended { what: "key set" })
+    }
+
+    /// Wraps all signing keys anew, in one transaction. From then on the server opens with the new wrapping key only: configure it
+    /// before the next start.
+    ///
+    /// # Errors
+    /// [`IssuerError::WrappingKey`], [`IssuerError::Store`]; nothing was changed then.
+    pub async fn rewrap(&self, new: WrappingKey) -> Result<(), IssuerError> {
+        let _changes = self.changes.lock().await;
+        let old = self.wrapping_key();
+        for _ in 0..ATTEMPTS_MAX {
+            let stored = self.load_keys().await?;
+            let keys: Vec<KeyRecord> =
+                stored.keys.iter().map(|key| rewrapped(key, &old, &new)).collect::<Result<_, _>>()?;
+            match self.store.replace_keys(stored.version, &keys).await {
+                Ok(()) => {
+                    self.set_wrapping_key(new);
+                    self.load_keys().await?;
+                    tracing::info!("signing keys wrapped anew");
+                    return Ok(());
+                }
+                Err(StoreError::Changed) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(IssuerError::Contended { what: "key set" })
+    }
+
+    /// Closes the store. Requests that come later are answered 503.
+    pub async fn close(&self) {
+        self.store.close().await;
+    }
+
+    async fn client(&self, id: &str) -> Result<ClientRecord, IssuerError> {
+        self.store.client(id).await?.ok_or_else(|| IssuerError::UnknownClient { id: id.into() })
+    }
+
+    /// Changes a client as it is in the store at that moment, trying again where somebody else was faster.
+    async fn change_client(
+        &self,
+        id: &str,
+        now: Wall,
+        change: impl Fn(&mut ClientRecord) -> Result<(), IssuerError>,
+    ) -> Result<ClientRecord, IssuerError> {
+        for _ in 0..ATTEMPTS_MAX {
+            let before = self.client(id).await?;
+            let mut record = before.clone();
+            change(&mut record)?;
+            if record == before {
+                return Ok(record);
+            }
+            record.updated_at = now;
+            match self.store.update_client(&record).await {
+                Ok(()) => {
+                    record.version = record.version.saturating_add(1);
+                    return Ok(record);
+                }
+                Err(StoreError::Changed) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(IssuerError::Contended { what: "client" })
+    }
+
+    /// Tells the sink. `_changes` shows that the lock is held, so that the sink hears of changes in their order.
+    fn tell(&self, _changes: &mut Changes, id: &str, state: RevocationState) {
+        if let Some(sink) = self.sink.get() {
+            revocation::tell(&**sink, &Revocation { client_id: id.to_owned(), state });
+        }
+    }
+}
+
+fn new_secret(now: Wall, expires_in: Option<Duration>) -> Result<(Secret, SecretRecord), IssuerError> {
+    let secret = Secret::generate()?;
+    let record = SecretRecord {
+        id: generate_secret_id()?,
+        format: FORMAT_SHA256.to_owned(),
+        provenance: "generated".to_owned(),
+        verifier: secret.digest(),
+        created_at: now,
+        expires_at: expires_in.map(|expires_in| now.saturating_add(expires_in)),
+    };
+    Ok((secret, record))
+}
+
+fn rewrapped(key: &KeyRecord, old: &WrappingKey, new: &WrappingKey) -> Result<KeyRecord, IssuerError> {
+    let pkcs8 = old.unwrap(&key.kid, key.algorithm, &key.wrapping_key_id, &key.wrapped)?;
+    let wrapped = new
+        .wrap(&key.kid, key.algorithm, &pkcs8)
+        .ok_or(IssuerError::Crypto("the signing key can't be wrapped"))?;
+    Ok(KeyRecord { wrapped, wrapping_key_id: new.id().to_owned(), ..key.clone() })
+}

@@ -1,0 +1,273 @@
+//! Clients as those who administer them see them: without what verifies their secrets.
+
+use std::time::Duration;
+
+use cardea_clock::Wall;
+use serde::Serialize;
+
+use crate::{
+    AuthorizationServerConfig, IssuerError, Secret,
+    config::{check_lifetime, check_scopes, is_visible_ascii},
+    store::{ClientRecord, SecretRecord},
+};
+
+/// The most bytes a client id may have.
+pub(crate) const CLIENT_ID_BYTES_MAX: usize = 128;
+const NAME_BYTES_MAX: usize = 200;
+const SECRET_LIFETIME_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3_600);
+
+/// A grant of RFC 6749 that a client may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GrantType {
+    /// RFC 6749 §4.4.
+    ClientCredentials,
+}
+
+impl GrantType {
+    /// Its name in requests and metadata.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ClientCredentials => "client_credentials",
+        }
+    }
+
+    /// The grant of that name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        (name == Self::ClientCredentials.as_str()).then_some(Self::ClientCredentials)
+    }
+}
+
+/// How a client fills in HTTP Basic. RFC 6749 §2.3.1 wants id and secret form-encoded first; many clients do not.
+/// For ids and secrets of `[A-Za-z0-9_]`, such as we generate, it makes no difference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BasicEncoding {
+    /// Both readings are tried. Not for ids with `%`, `+` or `:`, where they differ.
+    #[default]
+    Auto,
+    /// As the RFC says.
+    FormEncoded,
+    /// As RFC 7617 says, and nothing more.
+    Raw,
+}
+
+impl BasicEncoding {
+    /// Its name in the store and on the command line.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::FormEncoded => "form-encoded",
+            Self::Raw => "raw",
+        }
+    }
+
+    /// The encoding of that name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Auto, Self::FormEncoded, Self::Raw].into_iter().find(|encoding| encoding.as_str() == name)
+    }
+}
+
+/// A client to be created.
+#[derive(Clone, Debug)]
+pub struct NewClient {
+    /// Its id: visible ASCII, at most 128 bytes; `None`: one is generated, which is recommended. An id with `%` or `+`
+    /// needs a `basic_encoding` other than [`BasicEncoding::Auto`], one with `:` needs [`BasicEncoding::FormEncoded`].
+    pub id: Option<String>,
+    /// A name for people, at most 200 bytes.
+    pub name: String,
+    /// The grants it may use. Default: client credentials.
+    pub grant_types: Vec<GrantType>,
+    /// The scopes it may ask for, and is given when it asks for none.
+    pub scopes: Vec<String>,
+    /// The audiences it may ask for, from the configured ones; empty: all of them. Where the default audience is not among
+    /// them, the first one is the default for this client.
+    pub audiences: Vec<String>,
+    /// How long its tokens live: 60 s to 24 h, and not longer than the overlap of keys allows; `None`: as configured.
+    pub access_token_lifetime: Option<Duration>,
+    /// When its first secret expires, at most ten years from now; `None`: never.
+    pub secret_expires_in: Option<Duration>,
+    /// How its Basic credentials are read.
+    pub basic_encoding: BasicEncoding,
+}
+
+impl Default for NewClient {
+    fn default() -> Self {
+        Self {
+            id: None,
+            name: String::new(),
+            grant_types: vec![GrantType::ClientCredentials],
+            scopes: Vec::new(),
+            audiences: Vec::new(),
+            access_token_lifetime: None,
+            secret_expires_in: None,
+            basic_encoding: BasicEncoding::default(),
+        }
+    }
+}
+
+impl NewClient {
+    /// Checks everything that can be checked without the store.
+    pub(crate) fn check(&self, config: &AuthorizationServerConfig) -> Result<(), IssuerError> {
+        if let Some(id) = &self.id {
+            check_id(id, self.basic_encoding).map_err(|problem| invalid("id", problem))?;
+        }
+        if self.name.len() > NAME_BYTES_MAX || self.name.chars().any(char::is_control) {
+            return Err(invalid(
+                "name",
+                format!("expected at most {NAME_BYTES_MAX} bytes without control characters"),
+            ));
+        }
+        check_scopes(&self.scopes).map_err(|problem| invalid("scopes", problem))?;
+        if !config.scopes.is_empty()
+            && let Some(unknown) = self.scopes.iter().find(|scope| !config.scopes.contains(scope))
+        {
+            let problem =
+                format!("{unknown:?} is not configured; the scopes are: {}", config.scopes.join(", "));
+            return Err(invalid("scopes", problem));
+        }
+        if let Some(unknown) = self.audiences.iter().find(|audience| !is_audience(config, audience)) {
+            let mut known = vec![config.default_audience.as_str()];
+            known.extend(config.resources.iter().map(String::as_str));
+            let problem = format!("{unknown:?} is not configured; the audiences are: {}", known.join(", "));
+            return Err(invalid("audiences", problem));
+        }
+        if let Some(lifetime) = self.access_token_lifetime {
+            check_lifetime(lifetime).map_err(|problem| invalid("access_token_lifetime", problem))?;
+            if lifetime > config.token_lifetime_max() {
+                let most = config.token_lifetime_max().as_secs();
+                return Err(invalid("access_token_lifetime", format!("key_overlap allows at most {most} s")));
+            }
+        }
+        check_secret_lifetime(self.secret_expires_in)
+    }
+}
+
+/// Whether tokens may be made for that audience.
+pub(crate) fn is_audience(config: &AuthorizationServerConfig, audience: &str) -> bool {
+    audience == config.default_audience || config.resources.iter().any(|resource| resource == audience)
+}
+
+/// Whether a secret may live that long.
+pub(crate) fn check_secret_lifetime(lifetime: Option<Duration>) -> Result<(), IssuerError> {
+    match lifetime {
+        Some(lifetime) if lifetime.is_zero() || lifetime > SECRET_LIFETIME_MAX => {
+            Err(invalid("secret_expires_in", "expected more than nothing and at most 10 years".into()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_id(id: &str, encoding: BasicEncoding) -> Result<(), String> {
+    if id.is_empty() || id.len() > CLIENT_ID_BYTES_MAX || !is_visible_ascii(id) {
+        return Err(format!("{id:?} is not an id: 1 to {CLIENT_ID_BYTES_MAX} bytes of visible ASCII"));
+    }
+    if id.contains(':') && encoding != BasicEncoding::FormEncoded {
+        return Err(format!("{id:?} has a colon, which Basic carries only form-encoded; set basic_encoding"));
+    }
+    if id.contains(['%', '+']) && encoding == BasicEncoding::Auto {
+        return Err(format!("{id:?} reads differently raw and form-encoded; set basic_encoding"));
+    }
+    Ok(())
+}
+
+pub(crate) fn invalid(field: &'static str, problem: String) -> IssuerError {
+    IssuerError::InvalidClient { field, problem }
+}
+
+/// A client. It serialises for scripts; times are Unix seconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Client {
+    /// The client id.
+    pub client_id: String,
+    /// A name for people.
+    pub name: String,
+    /// Whether it may have tokens.
+    pub enabled: bool,
+    /// The grants it may use.
+    pub grant_types: Vec<GrantType>,
+    /// The scopes it may ask for.
+    pub scopes: Vec<String>,
+    /// The audiences it may ask for; empty: all.
+    pub audiences: Vec<String>,
+    /// How long its tokens live; `None`: as configured.
+    pub access_token_lifetime_seconds: Option<u32>,
+    /// How its Basic credentials are read.
+    pub basic_encoding: BasicEncoding,
+    /// When it was created.
+    pub created_at: i64,
+    /// When it was last changed.
+    pub updated_at: i64,
+    /// Since when it has been disabled.
+    pub disabled_at: Option<i64>,
+    /// Its secrets, oldest first, expired ones included until the next rotation.
+    pub secrets: Vec<ClientSecret>,
+}
+
+/// What may be said of a secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClientSecret {
+    /// Names it within its client.
+    pub id: String,
+    /// How what verifies it was made.
+    pub format: String,
+    /// `generated` or `chosen`.
+    pub provenance: String,
+    /// When it was made, in Unix seconds.
+    pub created_at: i64,
+    /// From when it is refused, in Unix seconds.
+    pub expires_at: Option<i64>,
+}
+
+impl From<&ClientRecord> for Client {
+    fn from(record: &ClientRecord) -> Self {
+        Self {
+            client_id: record.id.clone(),
+            name: record.name.clone(),
+            enabled: record.enabled,
+            grant_types: record.grant_types.clone(),
+            scopes: record.scopes.clone(),
+            audiences: record.audiences.clone(),
+            access_token_lifetime_seconds: record.token_lifetime_seconds,
+            basic_encoding: record.basic_encoding,
+            created_at: record.created_at.unix_seconds(),
+            updated_at: record.updated_at.unix_seconds(),
+            disabled_at: record.disabled_at.map(Wall::unix_seconds),
+            secrets: record.secrets.iter().map(ClientSecret::from).collect(),
+        }
+    }
+}
+
+impl From<&SecretRecord> for ClientSecret {
+    fn from(record: &SecretRecord) -> Self {
+        Self {
+            id: record.id.clone(),
+            format: record.format.clone(),
+            provenance: record.provenance.clone(),
+            created_at: record.created_at.unix_seconds(),
+            expires_at: record.expires_at.map(Wall::unix_seconds),
+        }
+    }
+}
+
+/// A client together with a new secret of it.
+#[derive(Clone, Debug)]
+pub struct Created {
+    /// The client.
+    pub client: Client,
+    /// The secret; it can't be shown again.
+    pub secret: Secret,
+}
+
+/// A page of clients.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Page {
+    /// The clients, in the byte order of their ids.
+    pub clients: Vec<Client>,
+    /// What to ask for next; `None`: this was the last page.
+    pub next: Option<String>,
+}

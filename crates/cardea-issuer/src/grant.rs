@@ -1,0 +1,348 @@
+//! The token endpoint: one client-credentials grant (RFC 6749 §4.4), from the request to the token.
+
+use std::borrow::Cow;
+
+use cardea_clock::Wall;
+use serde::Serialize;
+
+use crate::{
+    AuthorizationServerConfig, GrantType, IssuerError, Reply,
+    client::is_audience,
+    client_auth::{self, Method, Presented},
+    config::is_scope_token,
+    error_reply,
+    form::{Form, FormError},
+    jwt::{self, Audience, Claims},
+    server::AuthorizationServer,
+    store::{ClientRecord, Store},
+};
+
+/// The most bytes of a token request's body.
+const BODY_BYTES_MAX: usize = 16 * 1_024;
+/// The most resources of one request.
+const RESOURCES_MAX: usize = 16;
+/// By how much `iat` may run ahead of the clock to set a token apart from those that were revoked.
+const ISSUED_AHEAD_SECONDS_MAX: i64 = 30;
+
+/// A `POST` to the token endpoint, as it came. Everything in it is hostile.
+#[derive(Clone, Copy)]
+pub struct TokenRequest<'a> {
+    /// The value of every `Authorization` field.
+    pub authorization: &'a [&'a [u8]],
+    /// The value of `Content-Type`; `None` where it is missing or repeated.
+    pub content_type: Option<&'a [u8]>,
+    /// Whether the target has a query, even an empty one.
+    pub query_present: bool,
+    /// The whole body. More than 16 KiB are refused.
+    pub body: &'a [u8],
+}
+
+impl std::fmt::Debug for TokenRequest<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TokenRequest")
+            .field("authorization", &self.authorization.len())
+            .field("query_present", &self.query_present)
+            .field("body_bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why there is no token: what the client is told, and what the operator is.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    status: u16,
+    error: &'static str,
+    description: Cow<'static, str>,
+    reason: &'static str,
+}
+
+impl Refusal {
+    /// RFC 6749 §5.2: the request itself is wrong.
+    pub(crate) fn invalid_request(reason: &'static str, description: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(400, "invalid_request", reason, description)
+    }
+
+    /// RFC 6749 §5.2: authentication failed. Always 401, for credentials in the body too, which the RFC allows.
+    pub(crate) fn invalid_client(reason: &'static str, description: &'static str) -> Self {
+        Self::new(401, "invalid_client", reason, description)
+    }
+
+    fn new(
+        status: u16,
+        error: &'static str,
+        reason: &'static str,
+        description: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self { status, error, description: description.into(), reason }
+    }
+
+    fn unavailable(reason: &'static str, error: &IssuerError) -> Self {
+        tracing::error!(%error, reason, "no token could be issued");
+        Self::new(
+            503,
+            "temporarily_unavailable",
+            reason,
+            "the authorization server can't answer now; try again",
+        )
+    }
+
+    #[cfg(test)]
+    pub(crate) fn reason(&self) -> &'static str {
+        self.reason
+    }
+
+    fn into_reply(self, realm: &str) -> Reply {
+        let reply = error_reply(self.error, &self.description, self.status).because(self.reason);
+        match self.status {
+            // RFC 9110 §15.5.2 wants a challenge in every 401, RFC 6749 §5.2 the scheme that was used; Basic is the
+            // one that we know.
+            401 => {
+                reply.with_header("www-authenticate", format!("Basic realm=\"{realm}\", charset=\"UTF-8\""))
+            }
+            503 => reply.with_header("retry-after", "1"),
+            _ => reply,
+        }
+    }
+}
+
+/// RFC 6749 §5.1.
+#[derive(Serialize)]
+struct TokenResponse<'a> {
+    access_token: &'a str,
+    token_type: &'static str,
+    expires_in: i64,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    scope: &'a str,
+}
+
+/// Answers a token request.
+pub(crate) async fn token(server: &AuthorizationServer, request: TokenRequest<'_>, now: Wall) -> Reply {
+    match issue(server, request, now).await {
+        Ok(reply) => reply,
+        Err(refusal) => {
+            tracing::debug!(reason = refusal.reason, "token request refused");
+            refusal.into_reply(server.config.issuer_text())
+        }
+    }
+}
+
+async fn issue(server: &AuthorizationServer, request: TokenRequest<'_>, now: Wall) -> Result<Reply, Refusal> {
+    let form = form_of(request)?;
+    let presented = client_auth::presented(request.authorization, &form)?;
+    let client = authenticate(&*server.store, &presented, now).await?;
+
+    match form.get("grant_type") {
+        Some("client_credentials") => {}
+        Some(_) => {
+            let description = "only client_credentials is supported";
+            return Err(Refusal::new(400, "unsupported_grant_type", "grant_type_unsupported", description));
+        }
+        None => return Err(Refusal::invalid_request("grant_type_missing", "grant_type is missing")),
+    }
+    if !client.grant_types.contains(&GrantType::ClientCredentials) {
+        let description = "this client may not use client_credentials";
+        return Err(Refusal::new(400, "unauthorized_client", "grant_type_not_allowed", description));
+    }
+    let scope = scope_of(&form, &client)?;
+    let audiences = audiences_of(&form, &client, &server.config)?;
+    sign(server, &client, &scope, &audiences, now).await
+}
+
+/// Checks how the request came, and parses its body (RFC 6749 §3.2, §4.4.2).
+fn form_of(request: TokenRequest<'_>) -> Result<Form, Refusal> {
+    if request.query_present {
+        // RFC 6749 §2.3.1: credentials never in the URI. Our endpoint has no query of its own, so nothing else belongs there.
+        return Err(Refusal::invalid_request(
+            "query_present",
+            "parameters belong in the body, never in the query",
+        ));
+    }
+    if !request.content_type.is_some_and(is_form) {
+        let description = "the Content-Type must be application/x-www-form-urlencoded";
+        return Err(Refusal::invalid_request("content_type_wrong", description));
+    }
+    if request.body.len() > BODY_BYTES_MAX {
+        return Err(Refusal::new(413, "invalid_request", "body_too_large", "the body is too large"));
+    }
+    let form = Form::parse(request.body).map_err(|error| match error {
+        FormError::Malformed => {
+            Refusal::invalid_request("form_malformed", "the body is not a well-formed form")
+        }
+        FormError::TooMany => Refusal::invalid_request("form_too_long", "the body has too many parameters"),
+    })?;
+    if form.repeated().is_some() {
+        return Err(Refusal::invalid_request("parameter_repeated", "a parameter is there more than once"));
+    }
+    Ok(form)
+}
+
+/// Whether a `Content-Type` is that of a form. The type has no parameters; `charset=UTF-8` says what holds anyway, and
+/// clients send it. Any other would mean another reading of the body.
+fn is_form(content_type: &[u8]) -> bool {
+    let Ok(content_type) = std::str::from_utf8(content_type) else { return false };
+    let mut parts = content_type.split(';').map(|part| part.trim_matches([' ', '\t']));
+    let form =
+        parts.next().is_some_and(|media| media.eq_ignore_ascii_case("application/x-www-form-urlencoded"));
+    form && parts.all(|parameter| {
+        let Some((name, value)) = parameter.split_once('=') else { return parameter.is_empty() };
+        let unquoted = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
+        name.eq_ignore_ascii_case("charset") && unquoted.eq_ignore_ascii_case("utf-8")
+    })
+}
+
+/// Finds the client that the credentials belong to. It reads the store for every reading, whatever came of the one before, and tells
+/// the client nothing about which part was wrong.
+async fn authenticate(store: &dyn Store, presented: &Presented, now: Wall) -> Result<ClientRecord, Refusal> {
+    let mut authenticated = None;
+    for reading in &presented.readings {
+        let record = store
+            .client(&reading.id)
+            .await
+            .map_err(|error| Refusal::unavailable("store_failed", &IssuerError::Store(error)))?;
+        if reading.holds(record.as_ref(), now) && authenticated.is_none() {
+            authenticated = record;
+        }
+    }
+    let client = authenticated.ok_or_else(|| {
+        let reason = match presented.method {
+            Method::Basic => "basic_credentials_wrong",
+            Method::Post => "post_credentials_wrong",
+        };
+        Refusal::invalid_client(reason, "client authentication failed")
+    })?;
+    if presented.body_client_id.as_ref().is_some_and(|id| *id != client.id) {
+        let description = "client_id names another client than the Authorization header";
+        return Err(Refusal::invalid_request("client_ids_differ", description));
+    }
+    Ok(client)
+}
+
+/// The scope that is granted (RFC 6749 §3.3): what was asked for, without repetition, or all that the client may have.
+fn scope_of(form: &Form, client: &ClientRecord) -> Result<String, Refusal> {
+    let Some(requested) = form.get("scope") else { return Ok(client.scopes.join(" ")) };
+    let mut granted: Vec<&str> = Vec::new();
+    for token in requested.split(' ') {
+        if !is_scope_token(token) {
+            return Err(Refusal::new(400, "invalid_scope", "scope_malformed", "the scope is malformed"));
+        }
+        if !client.scopes.iter().any(|scope| scope == token) {
+            let description = "a scope was asked for that this client may not have";
+            return Err(Refusal::new(400, "invalid_scope", "scope_not_allowed", description));
+        }
+        if !granted.contains(&token) {
+            granted.push(token);
+        }
+    }
+    Ok(granted.join(" "))
+}
+
+/// The audiences of the token (RFC 8707 §2.2, RFC 9068 §3).
+fn audiences_of<'a>(
+    form: &'a Form,
+    client: &'a ClientRecord,
+    config: &'a AuthorizationServerConfig,
+) -> Result<Vec<&'a str>, Refusal> {
+    let refused =
+        |reason, description: &'static str| Err(Refusal::new(400, "invalid_target", reason, description));
+    let may_have = |audience: &str| {
+        is_audience(config, audience)
+            && (client.audiences.is_empty() || client.audiences.iter().any(|allowed| allowed == audience))
+    };
+    let mut audiences: Vec<&str> = Vec::new();
+    for (index, resource) in form.all("resource").enumerate() {
+        if index >= RESOURCES_MAX {
+            return refused("resource_too_many", "too many resources in one request");
+        }
+        if !may_have(resource) {
+            return refused("resource_unknown", "a resource is unknown, or not for this client");
+        }
+        if !audiences.contains(&resource) {
+            audiences.push(resource);
+        }
+    }
+    if audiences.is_empty() {
+        let first = client.audiences.iter().map(String::as_str).find(|audience| may_have(audience));
+        let default = Some(config.default_audience.as_str()).filter(|audience| may_have(audience)).or(first);
+        match default {
+            Some(default) => audiences.push(default),
+            // The configuration no longer has any of the client's audiences.
+            None => return refused("audience_none", "there is no resource for this client"),
+        }
+    }
+    Ok(audiences)
+}
+
+async fn sign(
+    server: &AuthorizationServer,
+    client: &ClientRecord,
+    scope: &str,
+    audiences: &[&str],
+    now: Wall,
+) -> Result<Reply, Refusal> {
+    let lifetime = lifetime_seconds(client, &server.config);
+    let issued_at = issued_at(client, now).ok_or_else(|| {
+        let error = IssuerError::Crypto("the clock is behind the last revocation");
+        Refusal::unavailable("clock_behind_revocation", &error)
+    })?;
+    let failed = |error: IssuerError| Refusal::unavailable("signing_failed", &error);
+    let claims = Claims {
+        iss: server.config.issuer_text(),
+        sub: &client.id,
+        client_id: &client.id,
+        aud: Audience::of(audiences),
+        iat: issued_at,
+        exp: now.unix_seconds().saturating_add(lifetime),
+        jti: jwt::token_id().map_err(failed)?,
+        scope,
+    };
+    let key = server.keys.load().signing(now).map_err(failed)?;
+    let token = jwt::sign(&key, &claims, &server.signing_permits).await.map_err(failed)?;
+    let response = TokenResponse { access_token: &token, token_type: "Bearer", expires_in: lifetime, scope };
+    let body = serde_json::to_string(&response)
+        .map_err(|_| failed(IssuerError::Crypto("the response can't be written")))?;
+    tracing::debug!(client_id = client.id, jti = claims.jti, "token issued");
+    Ok(Reply::json(200, body))
+}
+
+/// How long the client's tokens live: never so long that their key could go before them.
+fn lifetime_seconds(client: &ClientRecord, config: &AuthorizationServerConfig) -> i64 {
+    let most = config.token_lifetime_max().as_secs();
+    let asked = client.token_lifetime_seconds.map_or(config.access_token_lifetime.as_secs(), u64::from);
+    i64::try_from(asked.min(most)).unwrap_or(i64::MAX)
+}
+
+/// `iat`: now, but always after the second through which the client's tokens were revoked, so that a token is never
+/// taken for one of those. `None` where the clock is further back than that may hide.
+fn issued_at(client: &ClientRecord, now: Wall) -> Option<i64> {
+    let now = now.unix_seconds();
+    let Some(revoked_through) = client.tokens_revoked_through else { return Some(now) };
+    let issued_at = now.max(revoked_through.unix_seconds().saturating_add(1));
+    (issued_at.saturating_sub(now) <= ISSUED_AHEAD_SECONDS_MAX).then_some(issued_at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_content_type_of_a_form_is_one() {
+        for (content_type, form) in [
+            ("application/x-www-form-urlencoded", true),
+            ("Application/X-WWW-Form-URLencoded", true),
+            ("application/x-www-form-urlencoded;charset=UTF-8", true),
+            ("application/x-www-form-urlencoded ; charset=\"utf-8\"", true),
+            ("application/x-www-form-urlencoded;", true),
+            ("application/x-www-form-urlencoded; charset=iso-8859-1", false),
+            ("application/x-www-form-urlencoded; charset=utf-7", false),
+            ("application/x-www-form-urlencoded; boundary=x", false),
+            ("application/x-www-form-urlencoded, application/json", false),
+            ("application/json", false),
+            ("multipart/form-data; boundary=x", false),
+            ("text/plain", false),
+            ("", false),
+        ] {
+            assert_eq!(is_form(content_type.as_bytes()), form, "{content_type:?}");
+        }
+        assert!(!is_form(b"application/x-www-form-urlencoded; charset=\xff"));
+    }
+}

@@ -1,0 +1,85 @@
+//! When a signing key comes, takes over and goes: a pure function of the stored keys, the configuration and the time.
+//!
+//! ```text
+//! key 1  published ─ signs ───────────────────────┐ stays published for the overlap ─┐ removed
+//! key 2               published ─ publish-ahead ──┘ signs ──────────────── …
+//! ```
+
+use cardea_clock::Wall;
+
+use crate::{AuthorizationServerConfig, store::KeyRecord};
+
+/// The most keys that are published at once.
+pub(crate) const KEYS_MAX: usize = 16;
+
+/// When an administrator wants the next key to take over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RotateWhen {
+    /// After it has been published for `key_publish_ahead`, so that no verifier meets a key it doesn't know.
+    Scheduled,
+    /// At once: for a key that may have leaked. Verifiers that cache the key set must fetch it again.
+    Now,
+}
+
+/// What is to be done with the stored keys.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// The keys that stay, with their removal times.
+    pub(crate) keys: Vec<KeyRecord>,
+    /// Whether they differ from what is stored.
+    pub(crate) changed: bool,
+    /// When a key that is to be made takes over, where one is to be made.
+    pub(crate) create: Option<Wall>,
+}
+
+/// The index of the key that signs at `now`: the last that has taken over, or the first where the clock was set back to
+/// before any of them. `None` only where there are no keys.
+pub(crate) fn signing_index(activations: impl Iterator<Item = Wall>, now: Wall) -> Option<usize> {
+    let mut signing = None;
+    for (index, activates_at) in activations.enumerate() {
+        if index == 0 || activates_at <= now {
+            signing = Some(index);
+        }
+    }
+    signing
+}
+
+/// What the configuration asks for at `now`, given keys in the order in which they take over.
+pub(crate) fn plan(stored: &[KeyRecord], config: &AuthorizationServerConfig, now: Wall) -> Plan {
+    let mut keys = stored.to_vec();
+    let Some(signing) = signing_index(keys.iter().map(|key| key.activates_at), now) else {
+        return Plan { keys, changed: false, create: Some(now) };
+    };
+    set_removals(&mut keys, config);
+    // Only keys that no longer sign go, and only when every token they signed has expired.
+    let mut index = 0;
+    keys.retain(|key| {
+        index += 1;
+        index > signing || key.remove_at.is_none_or(|remove_at| now < remove_at)
+    });
+    let newest = keys.last();
+    let due = newest.is_some_and(|newest| {
+        let pending = now < newest.activates_at;
+        let signs_until = newest.activates_at.saturating_add(config.key_lifetime);
+        let aged = now >= signs_until.saturating_sub(config.key_publish_ahead);
+        !pending && (aged || newest.algorithm != config.algorithm)
+    });
+    let create = (due && keys.len() < KEYS_MAX).then(|| now.saturating_add(config.key_publish_ahead));
+    Plan { changed: keys != stored, keys, create }
+}
+
+/// Gives each key that has a successor the time from which it is no longer needed. A time that was given stays at the
+/// least, so that a shorter overlap never cuts the tokens that were signed under a longer one.
+pub(crate) fn set_removals(keys: &mut [KeyRecord], config: &AuthorizationServerConfig) {
+    for index in 1..keys.len() {
+        let due = keys[index].activates_at.saturating_add(config.key_overlap);
+        let given = keys[index - 1].remove_at;
+        keys[index - 1].remove_at = Some(given.map_or(due, |given| given.max(due)));
+    }
+    if let Some(newest) = keys.last_mut() {
+        newest.remove_at = None;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! Timelines of keys.
+
+use std::time::Duration;
+
+use super::*;
+use crate::SigningAlgorithm;
+
+const HOUR: u64 = 3_600;
+
+fn config() -> AuthorizationServerConfig {
+    let issuer = url::Url::parse("https://id.example.com").unwrap();
+    AuthorizationServerConfig {
+        key_lifetime: Duration::from_secs(100 * HOUR),
+        key_publish_ahead: Duration::from_secs(10 * HOUR),
+        key_overlap: Duration::from_secs(5 * HOUR),
+        ..AuthorizationServerConfig::new(issuer, "api")
+    }
+}
+
+fn at(hours: u64) -> Wall {
+    Wall::from_unix_seconds(1_700_000_000).saturating_add(Duration::from_secs(hours * HOUR))
+}
+
+fn key(kid: &str, activates: u64, remove: Option<u64>) -> KeyRecord {
+    KeyRecord {
+        kid: kid.into(),
+        algorithm: SigningAlgorithm::Es256,
+        wrapped: vec![],
+        wrapping_key_id: String::new(),
+        created_at: at(activates),
+        activates_at: at(activates),
+        remove_at: remove.map(at),
+    }
+}
+
+#[test]
+fn the_first_key_signs_at_once() {
+    assert_eq!(plan(&[], &config(), at(7)), Plan { keys: vec![], changed: false, create: Some(at(7)) });
+}
+
+#[test]
+fn a_successor_is_published_ahead_and_the_old_key_stays_for_the_overlap() {
+    let config = config();
+    let one = [key("1", 0, None)];
+    assert_eq!(plan(&one, &config, at(89)).create, None);
+    assert_eq!(plan(&one, &config, at(90)).create, Some(at(100)));
+
+    let two = [key("1", 0, None), key("2", 100, None)];
+    for hours in 90..105 {
+        let plan = plan(&two, &config, at(hours));
+        assert_eq!(plan.keys, [key("1", 0, Some(105)), key("2", 100, None)], "hour {hours}");
+        assert_eq!(plan.create, None);
+        let signing = signing_index(two.iter().map(|key| key.activates_at), at(hours));
+        assert_eq!(signing, Some(usize::from(hours >= 100)), "hour {hours}");
+    }
+    assert_eq!(plan(&two, &config, at(105)).keys, [key("2", 100, None)]);
+}
+
+#[test]
+fn after_a_long_sleep_the_old_key_signs_on_until_its_successor_is_known() {
+    let config = config();
+    let one = [key("1", 0, None)];
+    assert_eq!(
+        plan(&one, &config, at(1_000)),
+        Plan { keys: one.to_vec(), changed: false, create: Some(at(1_010)) }
+    );
+}
+
+#[test]
+fn a_changed_algorithm_makes_a_key_but_only_one() {
+    let config = AuthorizationServerConfig { algorithm: SigningAlgorithm::EdDsa, ..config() };
+    let one = [key("1", 0, None)];
+    assert_eq!(plan(&one, &config, at(1)).create, Some(at(11)));
+    let two = [key("1", 0, None), KeyRecord { algorithm: SigningAlgorithm::EdDsa, ..key("2", 11, None) }];
+    assert_eq!(plan(&two, &config, at(2)).create, None);
+    assert_eq!(plan(&two, &config, at(20)).create, None);
+}
+
+#[test]
+fn a_shorter_overlap_never_brings_a_removal_forward_and_a_longer_one_defers_it() {
+    let two = [key("1", 0, Some(105)), key("2", 100, None)];
+    let shorter = AuthorizationServerConfig { key_overlap: Duration::from_secs(2 * HOUR), ..config() };
+    assert!(!plan(&two, &shorter, at(104)).changed);
+    let longer = AuthorizationServerConfig { key_overlap: Duration::from_secs(9 * HOUR), ..config() };
+    assert_eq!(plan(&two, &longer, at(104)).keys[0].remove_at, Some(at(109)));
+}
+
+#[test]
+fn setting_the_clock_back_or_far_ahead_leaves_a_key_that_signs() {
+    let two = [key("1", 10, Some(115)), key("2", 110, None)];
+    let before = plan(&two, &config(), at(0));
+    assert_eq!((before.keys.len(), before.create), (2, None));
+    assert_eq!(signing_index(two.iter().map(|key| key.activates_at), at(0)), Some(0));
+    assert_eq!(plan(&two, &config(), at(1_000_000)).keys, [key("2", 110, None)]);
+}
+
+#[test]
+fn the_number_of_keys_is_bounded() {
+    let keys: Vec<KeyRecord> =
+        (0..KEYS_MAX).map(|index| key(&index.to_string(), index as u64, Some(10_000))).collect();
+    assert_eq!(plan(&keys, &config(), at(9_000)).create, None);
+}

@@ -1,0 +1,263 @@
+//! The authorization server itself: what it holds, how it opens, what it publishes, how it keeps itself up to date.
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock, PoisonError, RwLock},
+    thread,
+};
+
+use arc_swap::ArcSwap;
+use cardea_clock::{Timestamp, Wall};
+use tokio::sync::{Mutex, Semaphore};
+
+use crate::{
+    AuthorizationServerConfig, CLOCK_SKEW_MAX, Endpoints, IssuerError, Reply, RevocationSink,
+    SigningAlgorithm, Store, StoreError, TokenRequest, WrappingKey, error_reply, grant,
+    key_ring::{self, KeyRing},
+    metadata::Metadata,
+    revocation::{self, REVOCATION_RETENTION},
+    rotation,
+    store::{KeyRecord, KeySetRecord},
+};
+
+/// How often a change is tried again that somebody else got ahead of.
+pub(crate) const ATTEMPTS_MAX: usize = 8;
+
+/// The authorization server. Shared in an `Arc`; every method may be called at any time from any task.
+pub struct AuthorizationServer {
+    pub(crate) config: AuthorizationServerConfig,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) keys: ArcSwap<KeyRing>,
+    /// Bounds how many RSA signatures are made at once.
+    pub(crate) signing_permits: Semaphore,
+    pub(crate) sink: OnceLock<Arc<dyn RevocationSink>>,
+    /// Held through every change that this process makes, so that the sink hears of them in the order of the store.
+    pub(crate) changes: Mutex<Changes>,
+    wrapping_key: RwLock<WrappingKey>,
+    endpoints: Endpoints,
+    metadata: Metadata,
+}
+
+/// What those who change something share.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    /// Up to when the store's revocations have been told to the sink.
+    pub(crate) told_until: Wall,
+    /// When tombstones were last forgotten.
+    forgot_at: Wall,
+}
+
+impl AuthorizationServer {
+    /// Checks the configuration, loads and unwraps the signing keys, and makes the first one where there is none.
+    ///
+    /// # Errors
+    /// [`IssuerError::InvalidConfig`]; [`IssuerError::WrappingKey`] where the key is not the one that the stored keys were
+    /// wrapped with, in which case nothing was changed; [`IssuerError::DamagedKey`]; [`IssuerError::Store`].
+    pub async fn open(
+        config: AuthorizationServerConfig,
+        store: Arc<dyn Store>,
+        wrapping_key: WrappingKey,
+        now: Timestamp,
+    ) -> Result<Self, IssuerError> {
+        config.check()?;
+        let endpoints = Endpoints::of(&config);
+        let metadata = Metadata::of(&config, &endpoints)?;
+        let ring = KeyRing::load(&store.keys().await?, &wrapping_key, None)?;
+        let server = Self {
+            config,
+            store,
+            keys: ArcSwap::from_pointee(ring),
+            signing_permits: Semaphore::new(thread::available_parallelism().map_or(1, usize::from)),
+            sink: OnceLock::new(),
+            changes: Mutex::new(Changes { told_until: Wall::MIN, forgot_at: Wall::MIN }),
+            wrapping_key: RwLock::new(wrapping_key),
+            endpoints,
+            metadata,
+        };
+        server.rotate_if_due(now.wall).await?;
+        Ok(server)
+    }
+
+    /// Answers a token request.
+    pub async fn token(&self, request: TokenRequest<'_>, now: Timestamp) -> Reply {
+        grant::token(self, request, now.wall).await
+    }
+
+    /// The authorization endpoint, which exists because metadata must name one. It refuses every request and never redirects: no
+    /// client has a redirection URI that could be trusted (RFC 6749 §4.1.2.1).
+    #[must_use]
+    pub fn authorize_refusal(&self) -> Reply {
+        let description = "this server issues tokens to clients only; use the token endpoint";
+        error_reply("unsupported_response_type", description, 400).because("authorize_unsupported")
+    }
+
+    /// The refusal of any method but `POST` at the token endpoint (RFC 6749 §3.2).
+    #[must_use]
+    pub fn method_refusal(&self) -> Reply {
+        error_reply("invalid_request", "the token endpoint takes POST only", 405)
+            .with_header("allow", "POST")
+            .because("method_not_allowed")
+    }
+
+    /// The issuer as tokens and metadata spell it: without a trailing slash.
+    #[must_use]
+    pub fn issuer(&self) -> &str {
+        self.config.issuer_text()
+    }
+
+    /// The configuration that it was opened with.
+    #[must_use]
+    pub fn config(&self) -> &AuthorizationServerConfig {
+        &self.config
+    }
+
+    /// Where the gateway serves it.
+    #[must_use]
+    pub fn endpoints(&self) -> &Endpoints {
+        &self.endpoints
+    }
+
+    /// The metadata of RFC 8414, as JSON.
+    #[must_use]
+    pub fn oauth_metadata(&self) -> Arc<str> {
+        Arc::clone(&self.metadata.oauth)
+    }
+
+    /// The metadata of OpenID Connect Discovery, as JSON.
+    #[must_use]
+    pub fn openid_configuration(&self) -> Arc<str> {
+        Arc::clone(&self.metadata.openid)
+    }
+
+    /// The published key set (RFC 7517 §5), as JSON. The same `Arc` until a key comes or goes.
+    #[must_use]
+    pub fn key_set(&self) -> Arc<str> {
+        Arc::clone(&self.keys.load().key_set)
+    }
+
+    /// Names who is to be told of revocations, and tells it all that matter. Only the first call counts.
+    ///
+    /// # Errors
+    /// [`IssuerError::Store`] where they can't be read; then no request may be let in yet.
+    pub async fn set_revocation_sink(
+        &self,
+        sink: Arc<dyn RevocationSink>,
+        now: Timestamp,
+    ) -> Result<(), IssuerError> {
+        let mut changes = self.changes.lock().await;
+        let since = now.wall.saturating_sub(REVOCATION_RETENTION);
+        for revocation in self.store.revocations(since).await? {
+            revocation::tell(&*sink, &revocation);
+        }
+        changes.told_until = now.wall;
+        if self.sink.set(sink).is_err() {
+            tracing::warn!("a revocation sink was named already; the second one is told nothing");
+        }
+        Ok(())
+    }
+
+    /// What is to be done every few seconds: takes over what other processes changed in the store (keys, revocations), brings keys, lets them
+    /// take over and removes them when they are due. It is cheap where nothing is due.
+    ///
+    /// # Errors
+    /// [`IssuerError::Store`], and [`IssuerError::WrappingKey`] where another process wrapped the keys anew. The server goes on with what it
+    /// has; the next call tries again.
+    pub async fn maintain(&self, now: Timestamp) -> Result<(), IssuerError> {
+        let mut changes = self.changes.lock().await;
+        self.tell_revocations(&mut changes, now.wall).await?;
+        if changes.forgot_at.saturating_add(REVOCATION_RETENTION) < now.wall {
+            // Kept twice as long as they matter: nothing depends on when exactly they go.
+            let before = now.wall.saturating_sub(REVOCATION_RETENTION).saturating_sub(REVOCATION_RETENTION);
+            self.store.forget_tombstones(before).await?;
+            changes.forgot_at = now.wall;
+        }
+        self.rotate_if_due(now.wall).await
+    }
+
+    /// Tells the sink what other processes revoked. It reads a little further back than it must, for their clocks.
+    async fn tell_revocations(&self, changes: &mut Changes, now: Wall) -> Result<(), IssuerError> {
+        let Some(sink) = self.sink.get() else { return Ok(()) };
+        let since = changes.told_until.min(now).saturating_sub(CLOCK_SKEW_MAX);
+        for revocation in self.store.revocations(since).await? {
+            revocation::tell(&**sink, &revocation);
+        }
+        changes.told_until = now;
+        Ok(())
+    }
+
+    /// Does to the stored keys what their plan says. Called by one task at a time; other processes are kept apart by the
+    /// set's version.
+    async fn rotate_if_due(&self, now: Wall) -> Result<(), IssuerError> {
+        for _ in 0..ATTEMPTS_MAX {
+            let stored = self.load_keys().await?;
+            let plan = rotation::plan(&stored.keys, &self.config, now);
+            if !plan.changed && plan.create.is_none() {
+                return Ok(());
+            }
+            let mut keys = plan.keys;
+            if let Some(activates_at) = plan.create {
+                keys.push(self.create_key(now, activates_at).await?);
+                rotation::set_removals(&mut keys, &self.config);
+            }
+            if self.replace_keys(stored.version, keys).await? {
+                return Ok(());
+            }
+        }
+        Err(IssuerError::Contended { what: "key set" })
+    }
+
+    /// Reads the stored keys, and makes them the ones in use where they are newer.
+    pub(crate) async fn load_keys(&self) -> Result<KeySetRecord, IssuerError> {
+        let stored = self.store.keys().await?;
+        let current = self.keys.load_full();
+        if stored.version != current.version {
+            let ring = KeyRing::load(&stored, &self.wrapping_key(), Some(&current))?;
+            self.keys.store(Arc::new(ring));
+        }
+        Ok(stored)
+    }
+
+    /// Stores keys in the place of those of `version`, and puts them in use. `false`: somebody else was faster.
+    pub(crate) async fn replace_keys(&self, version: u64, keys: Vec<KeyRecord>) -> Result<bool, IssuerError> {
+        // Load first: what can't be loaded must not be stored.
+        let replacement = KeySetRecord { version: version.saturating_add(1), keys };
+        let ring = KeyRing::load(&replacement, &self.wrapping_key(), Some(&self.keys.load()))?;
+        match self.store.replace_keys(version, &replacement.keys).await {
+            Ok(()) => {
+                self.keys.store(Arc::new(ring));
+                Ok(true)
+            }
+            Err(StoreError::Changed) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) async fn create_key(&self, now: Wall, activates_at: Wall) -> Result<KeyRecord, IssuerError> {
+        let algorithm: SigningAlgorithm = self.config.algorithm;
+        let wrapping_key = self.wrapping_key();
+        let record = tokio::task::spawn_blocking(move || {
+            key_ring::create(algorithm, &wrapping_key, now, activates_at)
+        })
+        .await
+        .map_err(|_| IssuerError::Crypto("making a key was stopped"))??;
+        tracing::info!(kid = record.kid, %algorithm, activates_at = activates_at.unix_seconds(), "signing key made");
+        Ok(record)
+    }
+
+    pub(crate) fn wrapping_key(&self) -> WrappingKey {
+        self.wrapping_key.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_wrapping_key(&self, key: WrappingKey) {
+        *self.wrapping_key.write().unwrap_or_else(PoisonError::into_inner) = key;
+    }
+}
+
+impl fmt::Debug for AuthorizationServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuthorizationServer")
+            .field("issuer", &self.issuer())
+            .field("store", &self.store)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,117 @@
+//! The tables, and how older ones become newer ones.
+
+use std::path::Path;
+
+use sqlx::{Connection as _, SqliteConnection};
+
+use super::{failed, opening};
+use crate::store::StoreError;
+
+/// Marks a SQLite file as ours ("Card").
+const APPLICATION_ID: i64 = 0x4361_7264;
+
+/// Each brings the schema from the version that is its index to the next. Only ever append.
+const MIGRATIONS: &[&str] = &["
+CREATE TABLE clients (
+    id TEXT NOT NULL PRIMARY KEY,
+    version INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    enabled INTEGER NOT NULL CHECK (enabled IN (0, 1)),
+    grant_types TEXT NOT NULL,              -- words
+    scopes TEXT NOT NULL,                   -- words
+    audiences TEXT NOT NULL,                -- a JSON array of strings
+    token_lifetime_seconds INTEGER,
+    basic_encoding TEXT NOT NULL,
+    created_at INTEGER NOT NULL,            -- every time: nanoseconds since the Unix epoch
+    updated_at INTEGER NOT NULL,
+    disabled_at INTEGER,
+    tokens_revoked_through INTEGER,
+    CHECK (enabled = (disabled_at IS NULL))
+) STRICT, WITHOUT ROWID;
+CREATE INDEX clients_disabled_at ON clients (disabled_at) WHERE disabled_at IS NOT NULL;
+CREATE INDEX clients_revoked ON clients (tokens_revoked_through) WHERE tokens_revoked_through IS NOT NULL;
+CREATE TABLE secrets (
+    client_id TEXT NOT NULL REFERENCES clients (id) ON DELETE CASCADE,
+    id TEXT NOT NULL,
+    format TEXT NOT NULL,
+    provenance TEXT NOT NULL,
+    verifier BLOB NOT NULL,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER,
+    PRIMARY KEY (client_id, id)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE deleted_clients (
+    id TEXT NOT NULL PRIMARY KEY,
+    deleted_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX deleted_clients_deleted_at ON deleted_clients (deleted_at);
+CREATE TABLE key_set (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    version INTEGER NOT NULL
+) STRICT;
+CREATE TABLE signing_keys (
+    kid TEXT NOT NULL PRIMARY KEY,
+    position INTEGER NOT NULL,              -- the order in which they take over
+    algorithm TEXT NOT NULL,
+    wrapped BLOB NOT NULL,
+    wrapping_key_id TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    activates_at INTEGER NOT NULL,
+    remove_at INTEGER
+) STRICT, WITHOUT ROWID;
+"];
+
+/// Checks that the database is ours and sound, and brings its schema up to date in one transaction, so that two processes which
+/// open a new file at once agree.
+pub(super) async fn prepare(connection: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
+    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+    let path_text = || path.display().to_string();
+    let mut write = connection.begin_with("BEGIN IMMEDIATE").await.map_err(|error| opening(path, error))?;
+    let read = |error| opening(path, error);
+    let application_id: i64 =
+        sqlx::query_scalar("PRAGMA application_id").fetch_one(&mut *write).await.map_err(read)?;
+    let tables: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_schema")
+        .fetch_one(&mut *write)
+        .await
+        .map_err(read)?;
+    let version: i64 = match (application_id, tables) {
+        (0, 0) => {
+            sqlx::raw_sql("CREATE TABLE schema_version (version INTEGER NOT NULL) STRICT; INSERT INTO schema_version VALUES (0)")
+                .execute(&mut *write)
+                .await
+                .map_err(read)?;
+            let mark = sqlx::AssertSqlSafe(format!("PRAGMA application_id = {APPLICATION_ID}"));
+            sqlx::raw_sql(mark).execute(&mut *write).await.map_err(read)?;
+            0
+        }
+        (APPLICATION_ID, 1..) => sqlx::query_scalar("SELECT version FROM schema_version")
+            .fetch_one(&mut *write)
+            .await
+            .map_err(read)?,
+        _ => {
+            let problem =
+                "it is another program's SQLite database; name another file (nothing was changed)".into();
+            return Err(StoreError::Unusable { path: path_text(), problem });
+        }
+    };
+    if version > known {
+        return Err(StoreError::NewerSchema { path: path_text(), found: version, known });
+    }
+    let sound: String =
+        sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(&mut *write).await.map_err(read)?;
+    if sound != "ok" {
+        return Err(StoreError::Corrupt { path: path_text(), detail: sound });
+    }
+    if version == known {
+        return Ok(());
+    }
+    for migration in MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or(0)) {
+        sqlx::raw_sql(*migration).execute(&mut *write).await.map_err(read)?;
+    }
+    sqlx::query("UPDATE schema_version SET version = ?1")
+        .bind(known)
+        .execute(&mut *write)
+        .await
+        .map_err(failed)?;
+    write.commit().await.map_err(failed)
+}

@@ -1,0 +1,285 @@
+//! The key that wraps signing keys at rest: AES-256-GCM-SIV under 32 bytes that the operator keeps apart.
+
+use std::fmt;
+
+use aws_lc_rs::{
+    aead::{AES_256_GCM_SIV, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
+    rand,
+};
+use base64::{
+    Engine as _,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig, general_purpose::URL_SAFE_NO_PAD},
+};
+use zeroize::Zeroizing;
+
+use crate::{SigningAlgorithm, secret::sha256};
+
+const KEY_BYTES: usize = 32;
+const TAG_BYTES: usize = 16;
+
+const LENIENT_PADDING: GeneralPurposeConfig =
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+const STANDARD: GeneralPurpose = GeneralPurpose::new(&base64::alphabet::STANDARD, LENIENT_PADDING);
+const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&base64::alphabet::URL_SAFE, LENIENT_PADDING);
+
+/// The 32-byte key under which private keys are stored. `Debug` redacts; the bytes are wiped on drop.
+#[derive(Clone)]
+pub struct WrappingKey {
+    bytes: Zeroizing<[u8; KEY_BYTES]>,
+    id: String,
+}
+
+/// Why a wrapping key is of no use.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WrappingKeyError {
+    /// The text is not a key.
+    #[error(
+        "wrapping key: expected 32 bytes in base64 or hex{found}; make one with: openssl rand -base64 32"
+    )]
+    Malformed {
+        /// What was found instead, as far as that can be said without showing it.
+        found: String,
+    },
+    /// The stored keys were wrapped with another key.
+    #[error(
+        "signing key {kid} was wrapped with key {stored}, but the configured wrapping key is {configured}; \
+         configure the key it was wrapped with (nothing was changed)"
+    )]
+    Mismatch {
+        /// The signing key's id.
+        kid: String,
+        /// The id of the wrapping key that its record names.
+        stored: String,
+        /// The id of the wrapping key that was given.
+        configured: String,
+    },
+    /// The wrapping key is the right one, but the wrapped bytes or their record have been changed.
+    #[error("signing key {kid} can't be unwrapped: its record is damaged (nothing was changed)")]
+    Damaged {
+        /// The signing key's id.
+        kid: String,
+    },
+}
+
+impl WrappingKey {
+    /// Draws a new key, for a server that keeps nothing (the demo) and for tests.
+    ///
+    /// # Errors
+    /// [`crate::IssuerError::Crypto`] where the system has no randomness to give.
+    pub fn generate() -> Result<Self, crate::IssuerError> {
+        let mut bytes = Zeroizing::new([0; KEY_BYTES]);
+        rand::fill(bytes.as_mut_slice()).map_err(|_| crate::IssuerError::Crypto("no randomness"))?;
+        Ok(Self::from_bytes(&bytes))
+    }
+
+    /// The key of these 32 bytes.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8; KEY_BYTES]) -> Self {
+        let id = key_id(bytes);
+        Self { bytes: Zeroizing::new(*bytes), id }
+    }
+
+    /// Reads a key as a file or an environment variable holds it: 64 hex digits, or base64 (either alphabet, with or
+    /// without padding), white space around it ignored; or a file's 32 raw bytes.
+    ///
+    /// # Errors
+    /// [`WrappingKeyError::Malformed`], which never shows what it read.
+    pub fn parse(text: &[u8]) -> Result<Self, WrappingKeyError> {
+        let trimmed = text.trim_ascii();
+        let decoded = if trimmed.len() == 2 * KEY_BYTES && trimmed.iter().all(u8::is_ascii_hexdigit) {
+            hex(trimmed)
+        } else if let Ok(bytes) = STANDARD.decode(trimmed).or_else(|_| URL_SAFE.decode(trimmed)) {
+            Zeroizing::new(bytes)
+        } else if text.len() == KEY_BYTES {
+            Zeroizing::new(text.to_vec())
+        } else {
+            let found = if trimmed.is_empty() { ", found nothing".into() } else { String::new() };
+            return Err(WrappingKeyError::Malformed { found });
+        };
+        let Ok(bytes) = <&[u8; KEY_BYTES]>::try_from(decoded.as_slice()) else {
+            let found = match decoded.len() {
+                0 => ", found nothing".into(),
+                found => format!(", found {found} bytes"),
+            };
+            return Err(WrappingKeyError::Malformed { found });
+        };
+        Ok(Self::from_bytes(bytes))
+    }
+
+    /// A short name of the key, safe to show: it says which key a record was wrapped with, and nothing about the key.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Wraps a private key: a random nonce, then the ciphertext with its tag, bound to the key's id and algorithm.
+    pub(crate) fn wrap(&self, kid: &str, algorithm: SigningAlgorithm, private: &[u8]) -> Option<Vec<u8>> {
+        let mut nonce = [0; NONCE_LEN];
+        rand::fill(&mut nonce).ok()?;
+        let mut out = Vec::with_capacity(NONCE_LEN + private.len() + TAG_BYTES);
+        // The plaintext is encrypted where it lies, so this buffer never leaves a copy of it behind.
+        let mut sealed = Zeroizing::new(Vec::with_capacity(private.len() + TAG_BYTES));
+        sealed.extend_from_slice(private);
+        self.cipher()?
+            .seal_in_place_append_tag(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::from(associated_data(kid, algorithm)),
+                &mut *sealed,
+            )
+            .ok()?;
+        out.extend_from_slice(&nonce);
+        out.extend_from_slice(&sealed);
+        Some(out)
+    }
+
+    /// Unwraps what [`Self::wrap`] made.
+    ///
+    /// # Errors
+    /// [`WrappingKeyError::Mismatch`] where `stored_id` names another wrapping key, [`WrappingKeyError::Damaged`]
+    /// where it names this one and the bytes don't authenticate.
+    pub(crate) fn unwrap(
+        &self,
+        kid: &str,
+        algorithm: SigningAlgorithm,
+        stored_id: &str,
+        wrapped: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, WrappingKeyError> {
+        if stored_id != self.id {
+            return Err(WrappingKeyError::Mismatch {
+                kid: kid.into(),
+                stored: stored_id.into(),
+                configured: self.id.clone(),
+            });
+        }
+        let damaged = || WrappingKeyError::Damaged { kid: kid.into() };
+        let (nonce, sealed) = wrapped.split_first_chunk::<NONCE_LEN>().ok_or_else(damaged)?;
+        let mut opened = Zeroizing::new(sealed.to_vec());
+        let length = self
+            .cipher()
+            .ok_or_else(damaged)?
+            .open_in_place(
+                Nonce::assume_unique_for_key(*nonce),
+                Aad::from(associated_data(kid, algorithm)),
+                opened.as_mut_slice(),
+            )
+            .map_err(|_| damaged())?
+            .len();
+        opened.truncate(length);
+        Ok(opened)
+    }
+
+    fn cipher(&self) -> Option<LessSafeKey> {
+        UnboundKey::new(&AES_256_GCM_SIV, self.bytes.as_slice()).ok().map(LessSafeKey::new)
+    }
+}
+
+impl fmt::Debug for WrappingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WrappingKey(redacted, id {})", self.id)
+    }
+}
+
+/// 64 bits of a hash under a label of its own: enough to tell keys apart, useless for finding one of 256 bits.
+fn key_id(bytes: &[u8; KEY_BYTES]) -> String {
+    let mut labelled = Zeroizing::new(b"cardea wrapping key id\0".to_vec());
+    labelled.extend_from_slice(bytes);
+    URL_SAFE_NO_PAD.encode(&sha256(&labelled)[..8])
+}
+
+/// Binds the ciphertext to its record, so that no record can be given another's key.
+fn associated_data(kid: &str, algorithm: SigningAlgorithm) -> Vec<u8> {
+    format!("cardea signing key v1\0{}\0{kid}", algorithm.as_str()).into_bytes()
+}
+
+fn hex(digits: &[u8]) -> Zeroizing<Vec<u8>> {
+    let value =
+        |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok()).unwrap_or(0);
+    let mut out = Zeroizing::new(Vec::with_capacity(digits.len() / 2));
+    for pair in digits.chunks_exact(2) {
+        if let [high, low] = pair {
+            out.push(value(*high) << 4 | value(*low));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ES256: SigningAlgorithm = SigningAlgorithm::Es256;
+
+    #[test]
+    fn every_spelling_gives_the_same_key() {
+        let bytes: [u8; 32] = std::array::from_fn(|index| 0xF8 ^ index as u8);
+        let key = WrappingKey::from_bytes(&bytes);
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let standard = base64::engine::general_purpose::STANDARD.encode(bytes);
+        for text in [
+            hex.clone(),
+            hex.to_uppercase(),
+            format!("  {hex}\n"),
+            standard.clone(),
+            format!("{standard}\r\n"),
+            standard.trim_end_matches('=').to_owned(),
+            URL_SAFE_NO_PAD.encode(bytes),
+        ] {
+            assert_eq!(WrappingKey::parse(text.as_bytes()).unwrap().bytes, key.bytes, "{text}");
+        }
+        assert_eq!(WrappingKey::parse(&bytes).unwrap().bytes, key.bytes, "raw bytes");
+    }
+
+    #[test]
+    fn a_malformed_key_says_what_to_do_and_shows_nothing() {
+        for (text, hint) in [
+            ("", "found nothing"),
+            ("c2VjcmV0", "found 6 bytes"),
+            ("not a key at all!", "openssl rand -base64 32"),
+            ("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde", "openssl"),
+        ] {
+            let message = WrappingKey::parse(text.as_bytes()).unwrap_err().to_string();
+            assert!(message.contains(hint), "{message}");
+            assert!(text.is_empty() || !message.contains(text), "{message}");
+        }
+    }
+
+    #[test]
+    fn what_was_wrapped_unwraps_only_under_its_own_key_id_and_algorithm() {
+        let key = WrappingKey::generate().unwrap();
+        let wrapped = key.wrap("kid-1", ES256, b"private").unwrap();
+        assert_eq!(key.unwrap("kid-1", ES256, key.id(), &wrapped).unwrap().as_slice(), b"private");
+
+        let damaged = Err(WrappingKeyError::Damaged { kid: "kid-2".into() });
+        assert_eq!(key.unwrap("kid-2", ES256, key.id(), &wrapped).map(|_| ()), damaged);
+        assert!(key.unwrap("kid-1", SigningAlgorithm::EdDsa, key.id(), &wrapped).is_err());
+        let other = WrappingKey::generate().unwrap();
+        assert!(matches!(
+            other.unwrap("kid-1", ES256, key.id(), &wrapped),
+            Err(WrappingKeyError::Mismatch { .. })
+        ));
+        assert!(matches!(
+            other.unwrap("kid-1", ES256, other.id(), &wrapped),
+            Err(WrappingKeyError::Damaged { .. })
+        ));
+    }
+
+    #[test]
+    fn every_changed_or_missing_byte_is_noticed() {
+        let key = WrappingKey::generate().unwrap();
+        let wrapped = key.wrap("kid", ES256, b"private").unwrap();
+        for index in 0..wrapped.len() {
+            let mut changed = wrapped.clone();
+            changed[index] ^= 1;
+            assert!(key.unwrap("kid", ES256, key.id(), &changed).is_err(), "changed at {index}");
+            assert!(key.unwrap("kid", ES256, key.id(), &wrapped[..index]).is_err(), "cut at {index}");
+        }
+    }
+
+    #[test]
+    fn wrapping_twice_gives_different_bytes_and_debug_shows_no_key() {
+        let key = WrappingKey::from_bytes(&[7; 32]);
+        assert_ne!(key.wrap("kid", ES256, b"private"), key.wrap("kid", ES256, b"private"));
+        assert!(format!("{key:?}").starts_with("WrappingKey(redacted"));
+    }
+}

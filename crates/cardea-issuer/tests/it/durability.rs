@@ -1,0 +1,117 @@
+//! Killed at any moment, the server has kept what it acknowledged.
+
+use std::{
+    env,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::Arc,
+};
+
+use cardea_clock::{Mono, Timestamp};
+use cardea_issuer::{AuthorizationServer, NewClient, Store, TokenRequest, sqlite::SqliteStore};
+
+use crate::support::{FORM, GRANT, START, basic, config, wrapping_key};
+
+const DATABASE: &str = "CARDEA_ISSUER_TEST_DATABASE";
+const ROUNDS: usize = 6;
+const ACKNOWLEDGED_PER_ROUND: usize = 15;
+
+fn now() -> Timestamp {
+    Timestamp { wall: START, mono: Mono::MIN }
+}
+
+async fn open(path: &Path) -> AuthorizationServer {
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(path).await.unwrap());
+    AuthorizationServer::open(config(), store, wrapping_key(), now()).await.unwrap()
+}
+
+/// Not a test of its own: the process that is killed. It creates clients, eight at once, and says so after each.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn child_that_creates_clients_until_it_is_killed() {
+    let Some(path) = env::var_os(DATABASE) else { return };
+    let server = Arc::new(open(Path::new(&path)).await);
+    let tasks: Vec<_> = (0..8)
+        .map(|_| {
+            let server = Arc::clone(&server);
+            tokio::spawn(async move {
+                for _ in 0..1_000_000 {
+                    let created = server.create_client(NewClient::default(), now()).await.unwrap();
+                    // One write per line, so that lines of several tasks never mix.
+                    println!("\nacknowledged {} {}", created.client.client_id, created.secret.expose());
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+fn spawn(path: &Path) -> Child {
+    Command::new(env::current_exe().unwrap())
+        .args(["--exact", "durability::child_that_creates_clients_until_it_is_killed", "--nocapture"])
+        .env(DATABASE, path)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// What the child acknowledges until there are enough; then it is killed without warning, and what was still in the pipe counts too.
+fn kill_after(mut child: Child, enough: usize) -> Vec<(String, String)> {
+    let mut acknowledged = Vec::new();
+    let mut killed = false;
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        let Ok(line) = line else { break };
+        let words: Vec<&str> = line.split(' ').collect();
+        // The last line may be cut; a whole secret says by its checksum that it is whole.
+        if let ["acknowledged", id, secret] = words[..]
+            && cardea_issuer::Secret::is_well_formed(secret)
+        {
+            acknowledged.push((id.to_owned(), secret.to_owned()));
+        }
+        if acknowledged.len() >= enough && !killed {
+            child.kill().unwrap();
+            killed = true;
+        }
+    }
+    child.wait().unwrap();
+    assert!(killed, "the child ended by itself");
+    acknowledged
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_acknowledged_client_authenticates_after_kill_9() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cardea.db");
+    let mut acknowledged = Vec::new();
+    let mut key_set = None;
+    for round in 0..ROUNDS {
+        // Two writers on one file, killed one after the other.
+        let children = [spawn(&path), spawn(&path)];
+        let readers = children.map(|child| {
+            tokio::task::spawn_blocking(move || kill_after(child, ACKNOWLEDGED_PER_ROUND + round))
+        });
+        for reader in readers {
+            acknowledged.extend(reader.await.unwrap());
+        }
+        let server = open(&path).await;
+        let current = server.key_set();
+        assert_eq!(*key_set.get_or_insert_with(|| current.clone()), current, "the first key is the only one");
+        server.close().await;
+    }
+    assert!(acknowledged.len() >= ROUNDS * 2 * ACKNOWLEDGED_PER_ROUND);
+    let server = open(&path).await;
+    for (id, secret) in &acknowledged {
+        let authorization = basic(id, secret);
+        let request = TokenRequest {
+            authorization: &[authorization.as_bytes()],
+            content_type: Some(FORM),
+            query_present: false,
+            body: GRANT.as_bytes(),
+        };
+        assert_eq!(server.token(request, now()).await.status, 200, "{id}");
+    }
+    server.close().await;
+}

@@ -1,0 +1,187 @@
+//! Signing keys over time: published ahead, taking over, staying, going; wrapped, and wrapped anew.
+
+use std::sync::Arc;
+
+use cardea_issuer::{
+    AuthorizationServer, IssuerError, RotateWhen, SigningAlgorithm, WrappingKey, WrappingKeyError,
+};
+use serde_json::Value;
+
+use crate::support::{Fixture, GRANT, basic_of, config, json, verify, wrapping_key};
+
+const HOUR: u64 = 3_600;
+
+fn kids(server: &AuthorizationServer) -> Vec<String> {
+    let key_set: Value = serde_json::from_str(&server.key_set()).unwrap();
+    key_set["keys"].as_array().unwrap().iter().map(|key| key["kid"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_year_of_rotation_leaves_no_token_without_its_key() {
+    let fixture = Fixture::new().await;
+    let client = fixture.client().await;
+    let mut published_since: Vec<(String, u64)> = vec![(kids(&fixture.server)[0].clone(), 0)];
+    let mut signers = vec![];
+    let mut issued: Vec<(String, u64)> = vec![];
+    for hour in 0..365 * 24 {
+        fixture.server.maintain(fixture.now()).await.unwrap();
+        let now = kids(&fixture.server);
+        assert!(now.len() <= 2);
+        for kid in &now {
+            if !published_since.iter().any(|(known, _)| known == kid) {
+                published_since.push((kid.clone(), hour));
+            }
+        }
+        if hour % 6 == 0 {
+            let reply = fixture.post(&[&basic_of(&client)], GRANT).await;
+            let token = json(&reply)["access_token"].as_str().unwrap().to_owned();
+            let signer = fixture.verified(&reply).header["kid"].as_str().unwrap().to_owned();
+            let since = published_since.iter().find(|(kid, _)| *kid == signer).unwrap().1;
+            assert!(since == 0 || since + 24 <= hour, "published a day before it signs");
+            if signers.last() != Some(&signer) {
+                signers.push(signer);
+            }
+            issued.push((token, hour));
+        }
+        issued.retain(|(_, at)| at + 24 > hour);
+        let key_set: Value = serde_json::from_str(&fixture.server.key_set()).unwrap();
+        assert!(issued.iter().all(|(token, _)| verify(token, &key_set).is_some()), "hour {hour}");
+        fixture.advance(HOUR);
+    }
+    assert_eq!(signers.len(), 13, "every thirty days another one, and none comes back");
+}
+
+#[tokio::test]
+async fn maintenance_with_nothing_due_changes_nothing() {
+    let fixture = Fixture::new().await;
+    let before = fixture.server.key_set();
+    fixture.advance(HOUR);
+    fixture.server.maintain(fixture.now()).await.unwrap();
+    assert!(Arc::ptr_eq(&before, &fixture.server.key_set()));
+}
+
+#[tokio::test]
+async fn a_rotation_at_once_signs_at_once_and_a_scheduled_one_later() {
+    let fixture = Fixture::new().await;
+    let client = fixture.client().await;
+    let first = fixture.token(&client).await.header["kid"].clone();
+    let keys = fixture.server.rotate_key(RotateWhen::Scheduled, fixture.now()).await.unwrap();
+    assert_eq!(keys.iter().map(|key| key.signing).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(fixture.token(&client).await.header["kid"], first);
+    let again = fixture.server.rotate_key(RotateWhen::Scheduled, fixture.now()).await.unwrap();
+    assert_eq!(again, keys, "one is on its way already");
+
+    let now = fixture.server.rotate_key(RotateWhen::Now, fixture.now()).await.unwrap();
+    assert_eq!(now.iter().map(|key| key.signing).collect::<Vec<_>>(), [false, true]);
+    assert_ne!(now[1].kid, keys[1].kid, "the one that waited is gone");
+    assert_eq!(fixture.token(&client).await.header["kid"], now[1].kid);
+    assert_eq!(kids(&fixture.server), [first.as_str().unwrap(), now[1].kid.as_str()]);
+    assert_eq!(fixture.server.list_keys(fixture.now()).await.unwrap(), now);
+    // As the store has it, too.
+    let reopened = AuthorizationServer::open(config(), fixture.store.clone(), wrapping_key(), fixture.now());
+    assert_eq!(kids(&reopened.await.unwrap()), kids(&fixture.server));
+}
+
+#[tokio::test]
+async fn the_number_of_keys_is_bounded() {
+    let fixture = Fixture::new().await;
+    for _ in 1..16 {
+        fixture.server.rotate_key(RotateWhen::Now, fixture.now()).await.unwrap();
+    }
+    let refused = fixture.server.rotate_key(RotateWhen::Now, fixture.now()).await;
+    assert!(matches!(refused, Err(IssuerError::TooManyKeys { limit: 16 })));
+    fixture.advance(25 * HOUR);
+    fixture.server.maintain(fixture.now()).await.unwrap();
+    assert_eq!(kids(&fixture.server).len(), 1);
+}
+
+#[tokio::test]
+async fn a_changed_algorithm_takes_over_after_it_was_published() {
+    let fixture = Fixture::new().await;
+    let client = fixture.client().await;
+    let mut changed = config();
+    changed.algorithm = SigningAlgorithm::EdDsa;
+    let server = AuthorizationServer::open(changed, fixture.store.clone(), wrapping_key(), fixture.now());
+    let changed = Fixture { server: Arc::new(server.await.unwrap()), ..fixture };
+    assert_eq!(changed.token(&client).await.header["alg"], "ES256");
+    changed.advance(24 * HOUR);
+    assert_eq!(changed.token(&client).await.header["alg"], "EdDSA");
+    changed.server.maintain(changed.now()).await.unwrap();
+    assert_eq!(kids(&changed.server).len(), 2);
+}
+
+#[tokio::test]
+async fn another_wrapping_key_is_refused_and_nothing_is_overwritten() {
+    let fixture = Fixture::new().await;
+    let before = fixture.store.keys().await.unwrap();
+    let other = WrappingKey::from_bytes(&[1; 32]);
+    let refused =
+        AuthorizationServer::open(config(), fixture.store.clone(), other.clone(), fixture.now()).await;
+    match refused.map(|_| ()) {
+        Err(IssuerError::WrappingKey(WrappingKeyError::Mismatch { stored, configured, .. })) => {
+            assert_eq!((stored.as_str(), configured.as_str()), (wrapping_key().id(), other.id()));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(fixture.store.keys().await.unwrap(), before);
+    AuthorizationServer::open(config(), fixture.store.clone(), wrapping_key(), fixture.now()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_damaged_key_is_refused_and_nothing_is_overwritten() {
+    let fixture = Fixture::new().await;
+    let mut set = fixture.store.keys().await.unwrap();
+    set.keys[0].wrapped[20] ^= 1;
+    fixture.store.replace_keys(set.version, &set.keys).await.unwrap();
+    let refused =
+        AuthorizationServer::open(config(), fixture.store.clone(), wrapping_key(), fixture.now()).await;
+    assert!(matches!(refused, Err(IssuerError::WrappingKey(WrappingKeyError::Damaged { .. }))));
+    assert_eq!(fixture.store.keys().await.unwrap().keys, set.keys);
+    // The server that runs keeps the keys it has.
+    assert!(fixture.server.maintain(fixture.now()).await.is_err());
+    let client = fixture.client().await;
+    fixture.token(&client).await;
+}
+
+#[tokio::test]
+async fn keys_wrapped_anew_open_with_the_new_wrapping_key_only() {
+    let fixture = Fixture::new().await;
+    fixture.server.rotate_key(RotateWhen::Scheduled, fixture.now()).await.unwrap();
+    let published = kids(&fixture.server);
+    let new = WrappingKey::from_bytes(&[3; 32]);
+    fixture.server.rewrap(new.clone()).await.unwrap();
+    assert_eq!(kids(&fixture.server), published);
+    fixture.server.maintain(fixture.now()).await.unwrap();
+    let client = fixture.client().await;
+    fixture.token(&client).await;
+    let open = |key| AuthorizationServer::open(config(), fixture.store.clone(), key, fixture.now());
+    assert!(matches!(open(wrapping_key()).await, Err(IssuerError::WrappingKey(_))));
+    assert_eq!(kids(&open(new).await.unwrap()), published);
+}
+
+#[tokio::test]
+async fn two_servers_on_one_store_agree_on_their_keys() {
+    let fixture = Fixture::new().await;
+    let (one, two) = tokio::join!(
+        AuthorizationServer::open(config(), fixture.store.clone(), wrapping_key(), fixture.now()),
+        AuthorizationServer::open(config(), fixture.store.clone(), wrapping_key(), fixture.now()),
+    );
+    let (one, two) = (one.unwrap(), two.unwrap());
+    fixture.advance(29 * 24 * HOUR);
+    let (first, second) = tokio::join!(one.maintain(fixture.now()), two.maintain(fixture.now()));
+    first.unwrap();
+    second.unwrap();
+    assert_eq!(kids(&one), kids(&two));
+    assert_eq!(kids(&one).len(), 2, "one of them made the successor");
+}
+
+#[tokio::test]
+async fn tokens_are_the_same_whichever_server_made_them() {
+    let fixture = Fixture::new().await;
+    let client = fixture.client().await;
+    let other = AuthorizationServer::open(config(), fixture.store.clone(), wrapping_key(), fixture.now())
+        .await
+        .unwrap();
+    let reply = fixture.post_as(&other, &[&basic_of(&client)], GRANT).await;
+    fixture.verified(&reply);
+}
