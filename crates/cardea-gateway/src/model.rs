@@ -79,8 +79,10 @@ pub struct ProxyProtocol {
 /// Bounds of the process and of a message.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Of request and response heads.
+    /// Of request heads.
     pub head: HeadLimits,
+    /// Of response heads.
+    pub response_head: HeadLimits,
     /// Request bodies are kept up to this size for a second attempt, in bytes.
     pub replay_bytes_max: usize,
     /// All kept request bodies together, in bytes.
@@ -95,6 +97,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             head: HeadLimits::default(),
+            response_head: HeadLimits { head_bytes_max: 64 * 1024, ..HeadLimits::default() },
             replay_bytes_max: 64 * 1024,
             replay_total_bytes_max: 64 * 1024 * 1024,
             http2_streams_max: 128,
@@ -256,7 +259,7 @@ pub struct AllowEncoded {
 }
 
 /// How a path is rewritten.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub enum Rewrite {
     /// Not at all.
     #[default]
@@ -271,7 +274,7 @@ pub enum Rewrite {
         with: String,
     },
     /// Another path.
-    Path(String),
+    Path(Template<Exchange>),
 }
 
 /// A change to a header.

@@ -8,7 +8,7 @@ use std::{
 
 use cardea_clock::Clock;
 use cardea_http::{
-    Fields, Method, RequestHead, ResponseHead, filter_trailers,
+    Fields, Method, ResponseHead, filter_trailers,
     h1::{Framing, ResponseDecoder, response_framing, wants_keep_alive, write_chunk_size, write_last_chunk},
     strip_named,
 };
@@ -63,6 +63,16 @@ enum Source {
     Client,
 }
 
+/// A request on its way out.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    /// The head, encoded.
+    pub(crate) outbound: Vec<u8>,
+    pub(crate) method: Method,
+    pub(crate) framing: Framing,
+    pub(crate) replay: Replay,
+}
+
 /// An exchange with an endpoint. Its connection goes back to the pool at the end of the response if it can be used
 /// again, and is closed otherwise.
 #[derive(Debug)]
@@ -86,17 +96,15 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    /// Begins with the head of the request, encoded in `outbound`.
+    /// Begins to send `request` over `transport`.
     pub(crate) fn new(
         transport: Transport,
         lease: Lease,
-        outbound: Vec<u8>,
-        head: &RequestHead,
-        framing: Framing,
-        replay: Replay,
+        request: Outgoing,
         model: Arc<Model>,
         clock: Clock,
     ) -> Self {
+        let Outgoing { outbound, method, framing, replay } = request;
         let has_body = !matches!(framing, Framing::None | Framing::Length(0));
         Self {
             transport: Some(transport),
@@ -107,8 +115,8 @@ impl Attempt {
             request_framing: framing,
             replay,
             replayed: 0,
-            decoder: ResponseDecoder::new(model.limits.head),
-            method: head.method,
+            decoder: ResponseDecoder::new(model.limits.response_head),
+            method,
             body: BodyReader::ended(),
             framing: Framing::None,
             keep_alive: false,

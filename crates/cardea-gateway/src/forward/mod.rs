@@ -22,7 +22,7 @@ use cardea_http::{Fields, Known, append_via, strip_hop_by_hop_response};
 use cardea_upstream::{Endpoint, FailureKind, Tried};
 
 pub(crate) use attempt::Attempt;
-use attempt::{HeadError, SendError};
+use attempt::{HeadError, Outgoing, SendError};
 use lease::Lease;
 pub use lease::Pooled;
 use replay::Replay;
@@ -108,16 +108,9 @@ pub(crate) async fn forward(
         };
         let mut outbound = Vec::with_capacity(1024);
         request::encode(exchange, route, framing, upgrade, &mut outbound);
-        let mut attempt = Box::new(Attempt::new(
-            transport,
-            lease,
-            outbound,
-            &exchange.head,
-            framing,
-            replay,
-            Arc::clone(model),
-            gateway.clock.clone(),
-        ));
+        let request = Outgoing { outbound, method: exchange.head.method, framing, replay };
+        let mut attempt =
+            Box::new(Attempt::new(transport, lease, request, Arc::clone(model), gateway.clock.clone()));
         if exchange.head.fields.get(Known::Expect).is_some() {
             attempt.hold_body();
         }

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use cardea_env::Escape;
 use cardea_http::{
     Hop, Known, Version, append_via,
     h1::{Framing, write_request_head},
@@ -112,14 +113,21 @@ pub(super) fn encode(
     upgrade: bool,
     out: &mut Vec<u8>,
 ) {
-    let target = &mut exchange.scratch;
+    let mut target = std::mem::take(&mut exchange.scratch);
     target.clear();
-    rewrite(&route.rewrite, &exchange.path, target);
+    match &route.rewrite {
+        // Percent-escaping keeps what is rendered from being more than a part of the path.
+        Rewrite::Path(template) => drop(template.render(exchange, Escape::Percent, &mut target)),
+        Rewrite::None => target.extend_from_slice(&exchange.path),
+        Rewrite::StripPrefix(prefix) => replace_prefix(prefix, "", &exchange.path, &mut target),
+        Rewrite::ReplacePrefix { prefix, with } => replace_prefix(prefix, with, &exchange.path, &mut target),
+    }
     if let Some(query) = &exchange.query {
         target.push(b'?');
         target.extend_from_slice(query);
     }
-    write_request_head(out, exchange.head.method, target, &exchange.head.fields);
+    write_request_head(out, exchange.head.method, &target, &exchange.head.fields);
+    exchange.scratch = target;
     // What frames the message on this hop comes after all that could be configured.
     let framing: &[u8] = match (framing, upgrade) {
         (_, true) => b"connection: upgrade\r\nupgrade: websocket\r\n\r\n",
@@ -130,13 +138,7 @@ pub(super) fn encode(
     out.extend_from_slice(framing);
 }
 
-fn rewrite(rewrite: &Rewrite, path: &[u8], out: &mut Vec<u8>) {
-    let (prefix, with) = match rewrite {
-        Rewrite::None => return out.extend_from_slice(path),
-        Rewrite::Path(path) => return out.extend_from_slice(path.as_bytes()),
-        Rewrite::StripPrefix(prefix) => (prefix, ""),
-        Rewrite::ReplacePrefix { prefix, with } => (prefix, with.as_str()),
-    };
+fn replace_prefix(prefix: &str, with: &str, path: &[u8], out: &mut Vec<u8>) {
     let rest = path.strip_prefix(prefix.trim_end_matches('/').as_bytes()).unwrap_or(path);
     let with = with.trim_end_matches('/');
     out.extend_from_slice(with.as_bytes());
@@ -153,19 +155,17 @@ mod tests {
     #[test]
     fn prefixes_are_stripped_and_replaced_on_segment_boundaries() {
         let cases = [
-            (Rewrite::None, "/a/b", "/a/b"),
-            (Rewrite::StripPrefix("/a".into()), "/a/b", "/b"),
-            (Rewrite::StripPrefix("/a/".into()), "/a/b", "/b"),
-            (Rewrite::StripPrefix("/a".into()), "/a", "/"),
-            (Rewrite::StripPrefix("/".into()), "/a", "/a"),
-            (Rewrite::ReplacePrefix { prefix: "/a".into(), with: "/v2/x".into() }, "/a/b", "/v2/x/b"),
-            (Rewrite::ReplacePrefix { prefix: "/a".into(), with: "/".into() }, "/a/b", "/b"),
-            (Rewrite::Path("/fixed".into()), "/a/b", "/fixed"),
+            ("/a", "", "/a/b", "/b"),
+            ("/a/", "", "/a/b", "/b"),
+            ("/a", "", "/a", "/"),
+            ("/", "", "/a", "/a"),
+            ("/a", "/v2/x", "/a/b", "/v2/x/b"),
+            ("/a", "/", "/a/b", "/b"),
         ];
-        for (rule, path, expected) in cases {
+        for (prefix, with, path, expected) in cases {
             let mut out = Vec::new();
-            rewrite(&rule, path.as_bytes(), &mut out);
-            assert_eq!(String::from_utf8(out).unwrap(), expected, "{rule:?} on {path}");
+            replace_prefix(prefix, with, path.as_bytes(), &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), expected, "{prefix} to {with} on {path}");
         }
     }
 }

@@ -105,9 +105,8 @@ impl Writer {
             if self.stream.poll_reset(cx).is_ready() {
                 return Poll::Ready(Err("client_aborted"));
             }
-            let more = match ready!(self.source.poll_data(cx, body as &mut dyn Downstream)) {
-                Ok(more) => more,
-                Err(_) => return Poll::Ready(Err("upstream_aborted")),
+            let Ok(more) = ready!(self.source.poll_data(cx, body as &mut dyn Downstream)) else {
+                return Poll::Ready(Err("upstream_aborted"));
             };
             if !more {
                 let trailers = self.source.trailers().cloned();
