@@ -256,6 +256,8 @@ pub struct AllowEncoded {
     pub backslash: bool,
     /// `%00`.
     pub nul: bool,
+    /// Path parameters (`;`) that hide a path which belongs to another route.
+    pub parameters: bool,
 }
 
 /// How a path is rewritten.

@@ -149,7 +149,16 @@ fn redirect_to_https(exchange: &Exchange) -> Option<Response> {
 fn choose_route(model: &Model, exchange: &mut Exchange) -> Result<Arc<Route>, Reason> {
     let host = exchange.authority.as_ref().map_or("", cardea_http::Authority::host);
     let route = match model.router.find(host, &exchange.path, &HeadView(&exchange.head)) {
-        routing::Outcome::Found(found) => Arc::clone(found.route()),
+        routing::Outcome::Found(found) => {
+            // A service that drops path parameters must not serve what another route guards.
+            let parameters = exchange.path_flags.parameters && !found.route().allow.parameters;
+            if parameters
+                && model.router.is_disguised(host, &exchange.path, &HeadView(&exchange.head), &found)
+            {
+                return Err(Reason::PathEncodingNotAllowed);
+            }
+            Arc::clone(found.route())
+        }
         routing::Outcome::MethodNotAllowed { allow } => {
             return Err(Reason::MethodNotAllowed(allow.to_string()));
         }

@@ -122,7 +122,9 @@ pub(crate) async fn forward(
                 return respond(model, route, exchange, attempt, upgrade);
             }
             Err(failure) => {
-                endpoint.failed(timer.now(), FailureKind::Exchange);
+                if failure.reason.is_of_service() && !exchange.upstream.reused {
+                    endpoint.failed(timer.now(), FailureKind::Exchange);
+                }
                 let Some(attempt) = failure.attempt else { return Err(failure.reason) };
                 let again = failure.before_response
                     && exchange.upstream.reused
@@ -217,7 +219,14 @@ async fn acquire(
         return Ok((kept.transport, Lease::new(Arc::clone(endpoint), kept.permit)));
     }
     exchange.upstream.reused = false;
-    let permit = endpoint.permit().ok_or(Reason::ConnectionsExhausted)?;
+    let permit = match endpoint.permit() {
+        Some(permit) => permit,
+        // Idle connections hold permits too: the oldest gives way to one that may be fresh.
+        None => {
+            drop(endpoint.pool().give_up_oldest());
+            endpoint.permit().ok_or(Reason::ConnectionsExhausted)?
+        }
+    };
     let limit = service.connect_timeout.unwrap_or(route.timeouts.connect);
     let deadline = timer.now().saturating_add(limit).min(request_deadline(route, exchange));
     let begun = timer.precise();
@@ -228,7 +237,10 @@ async fn acquire(
             Ok((transport, Lease::new(Arc::clone(endpoint), permit)))
         }
         Err(kind) => {
-            endpoint.failed(timer.now(), kind);
+            // A request that was short of time says nothing of the endpoint.
+            if kind != FailureKind::ConnectTimeout || timer.now() < request_deadline(route, exchange) {
+                endpoint.failed(timer.now(), kind);
+            }
             Err(if kind == FailureKind::ConnectTimeout {
                 Reason::ConnectTimeout
             } else {
