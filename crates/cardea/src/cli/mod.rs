@@ -1,0 +1,392 @@
+//! The command line: what can be asked of the program, and the commands that need no running gateway.
+
+mod check;
+mod completions;
+mod init;
+mod output;
+mod schema;
+mod values;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+pub(crate) use self::{
+    output::Output,
+    values::{BasicEncoding, DurationArgument, TokenArgument},
+};
+
+/// How the program ends. Scripts rely on these numbers; `docs/cli.md` lists them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// What was asked for is done, or holds.
+    Success = 0,
+    /// Something failed on the way: a file, the network, a database, a server.
+    Failure = 1,
+    /// The command line or the configuration is wrong.
+    Usage = 2,
+    /// It was done, and the answer is no: a token that does not verify, a check that does not hold, a client that
+    /// does not exist.
+    Refused = 3,
+}
+
+impl From<Exit> for std::process::ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// An identity-aware edge gateway.
+///
+/// Cardea terminates TLS, knows who is calling, decides whether they may, and carries the request to a healthy
+/// service. It also issues the tokens that machines call with.
+#[derive(Debug, Parser)]
+#[command(name = "cardea", version, max_term_width = 100, after_help = MAIN_EXAMPLES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const MAIN_EXAMPLES: &str = "\
+Examples:
+  cardea demo                      see it work: gateway, origins and authorization server on this machine
+  cardea init && cardea check      write a first configuration, and check it
+  cardea run --config cardea.toml  run the gateway
+
+Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 the answer is no.";
+
+/// What can be asked of the program.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Init(InitArgs),
+    Run(RunArgs),
+    Check(CheckArgs),
+    Demo(DemoArgs),
+    Client(ClientArgs),
+    Key(KeyArgs),
+    Token(TokenArgs),
+    Schema(SchemaArgs),
+    Completions(CompletionsArgs),
+}
+
+/// The configuration that a command works with.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ConfigArgs {
+    /// The configuration file.
+    #[arg(short, long, value_name = "FILE", default_value = "cardea.toml")]
+    pub(crate) config: PathBuf,
+}
+
+/// Write a commented starter configuration.
+///
+/// The file passes `cardea check` as it is. A file that exists is never overwritten.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cardea init                          writes cardea.toml
+  cardea init /etc/cardea/cardea.toml")]
+pub(crate) struct InitArgs {
+    /// The file to write.
+    #[arg(value_name = "PATH", default_value = "cardea.toml")]
+    pub(crate) path: PathBuf,
+}
+
+/// Run the gateway.
+///
+/// SIGHUP reloads the configuration: a bad one changes nothing and says why. SIGTERM drains: readiness fails,
+/// new connections are accepted for `drain.delay`, and what is in flight has until `drain.deadline`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cardea run --config /etc/cardea/cardea.toml
+  kill -HUP $(pidof cardea)            reload")]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+}
+
+/// Check a configuration, and report every error at once.
+///
+/// Each error has its file, line and column, and says what to do. Files that the configuration names are read
+/// too, so run it as the user that runs the gateway.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cardea check --config /etc/cardea/cardea.toml
+  cardea check --json | jq -r '.[].message'
+
+Exit codes: 0 the configuration is good, 2 it is not.")]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Print the errors as a JSON array of {file, line, column, message, remedy}; empty where there is none.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// See it work: a gateway with TLS, three origins in two regions and an authorization server, on loopback.
+///
+/// Prints curl lines to try, each with the answer as it came back, then runs until Ctrl-C. Nothing is kept.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cardea demo
+  cardea demo --port 0 --admin-port 0  on any free ports
+  cardea demo --check                  make the whole trip once; 0 only if all of it held")]
+pub(crate) struct DemoArgs {
+    /// The gateway's port on 127.0.0.1; 0 takes any free one.
+    #[arg(long, default_value_t = 8443)]
+    pub(crate) port: u16,
+    /// The admin listener's port on 127.0.0.1; 0 takes any free one.
+    #[arg(long, default_value_t = 9443)]
+    pub(crate) admin_port: u16,
+    /// Make the whole trip once, print each step with its result, and end.
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Print what a script needs (URLs, the authority's certificate, a client) as one JSON object on the first
+    /// line.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Manage the clients of the authorization server.
+///
+/// Where a gateway runs, commands go through its admin socket and are in effect when they return; else they
+/// work on its database.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cardea client create billing --scope orders.read --audience https://api.example.com
+  cardea client rotate cdcli_8f3k… --overlap 1d
+  cardea client list --json | jq -r '.[].client_id'")]
+pub(crate) struct ClientArgs {
+    #[command(subcommand)]
+    pub(crate) command: ClientCommand,
+    #[command(flatten)]
+    pub(crate) common: ManagementArgs,
+}
+
+/// What commands on clients and keys share.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ManagementArgs {
+    /// The configuration file.
+    #[arg(short, long, global = true, value_name = "FILE", default_value = "cardea.toml")]
+    pub(crate) config: PathBuf,
+    /// Print JSON.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+/// What can be done with clients.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClientCommand {
+    /// Create a client, and print its secret, which is shown this once.
+    Create(ClientCreateArgs),
+    /// List the clients.
+    List,
+    /// Show a client, without its secrets.
+    Show(ClientId),
+    /// Give a client a new secret, and let the old ones end.
+    Rotate(ClientRotateArgs),
+    /// Refuse a client: no new tokens, and those already issued are refused.
+    Disable(ClientId),
+    /// Let a disabled client in again; tokens from before stay refused.
+    Enable(ClientId),
+    /// Delete a client for good; its tokens are refused.
+    Delete(ClientId),
+}
+
+/// A client, by its id.
+#[derive(Debug, Args)]
+pub(crate) struct ClientId {
+    /// The client's id.
+    #[arg(value_name = "CLIENT_ID")]
+    pub(crate) id: String,
+}
+
+/// A client to create.
+#[derive(Debug, Args)]
+pub(crate) struct ClientCreateArgs {
+    /// What the client is called, for people.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Its id. Left out, one is generated.
+    #[arg(long, value_name = "CLIENT_ID")]
+    pub(crate) id: Option<String>,
+    /// A scope that it may ask for; may be repeated, or separated by commas.
+    #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',')]
+    pub(crate) scopes: Vec<String>,
+    /// An audience that it may ask for (`resource`, RFC 8707); may be repeated. Left out, the default audience.
+    #[arg(long = "audience", value_name = "URI")]
+    pub(crate) audiences: Vec<String>,
+    /// How long its tokens are good for. Left out, the server's `access_token_lifetime`.
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) token_lifetime: Option<DurationArgument>,
+    /// When its secret ends. Left out, never.
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) secret_expires_in: Option<DurationArgument>,
+    /// How its id and secret are read in Basic authentication, where they were chosen and have % or + in them.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) basic_encoding: BasicEncoding,
+}
+
+/// A secret to replace.
+#[derive(Debug, Args)]
+pub(crate) struct ClientRotateArgs {
+    /// The client's id.
+    #[arg(value_name = "CLIENT_ID")]
+    pub(crate) id: String,
+    /// How long the old secrets still work, so that the new one can be rolled out.
+    #[arg(long, value_name = "DURATION", default_value = "1d")]
+    pub(crate) overlap: DurationArgument,
+    /// When the new secret ends. Left out, never.
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) secret_expires_in: Option<DurationArgument>,
+}
+
+/// Manage the signing keys of the authorization server.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cardea key list
+  cardea key rotate                    publish a new key now, sign with it after key_publish_ahead
+  cardea key rewrap --new-key-file new-wrapping.key")]
+pub(crate) struct KeyArgs {
+    #[command(subcommand)]
+    pub(crate) command: KeyCommand,
+    #[command(flatten)]
+    pub(crate) common: ManagementArgs,
+}
+
+/// What can be done with signing keys.
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyCommand {
+    /// List the keys, and what each is doing.
+    List,
+    /// Make a new key.
+    Rotate(KeyRotateArgs),
+    /// Encrypt the private keys under another wrapping key.
+    Rewrap(KeyRewrapArgs),
+}
+
+/// A key to make.
+#[derive(Debug, Args)]
+pub(crate) struct KeyRotateArgs {
+    /// Sign with the new key at once, though not everyone may have fetched it yet: for a key that leaked.
+    #[arg(long)]
+    pub(crate) now: bool,
+}
+
+/// A wrapping key to change to; the configuration must name it afterwards.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct KeyRewrapArgs {
+    /// A file with the new wrapping key.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) new_key_file: Option<PathBuf>,
+    /// The environment variable with the new wrapping key.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) new_key_env: Option<String>,
+}
+
+/// Look into access tokens.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cardea token decode < token          read a token from standard input, so that it is in no process list
+  cardea token verify --route orders < token")]
+pub(crate) struct TokenArgs {
+    #[command(subcommand)]
+    pub(crate) command: TokenCommand,
+}
+
+/// What can be done with tokens.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Print what a token says, without believing any of it.
+    Decode(TokenDecodeArgs),
+    /// Verify a token as the gateway would, and name the check that fails.
+    ///
+    /// Each check is printed with what was expected and what was found.
+    Verify(TokenVerifyArgs),
+}
+
+/// A token to decode.
+#[derive(Debug, Args)]
+pub(crate) struct TokenDecodeArgs {
+    /// The token; `-` or nothing reads it from standard input, which keeps it out of process lists and histories.
+    #[arg(value_name = "TOKEN", default_value = "-")]
+    pub(crate) token: TokenArgument,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A token to verify.
+#[derive(Debug, Args)]
+pub(crate) struct TokenVerifyArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Also check what this route demands: issuer, audience, scopes and roles.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) route: Option<String>,
+    /// The token; `-` or nothing reads it from standard input, which keeps it out of process lists and histories.
+    #[arg(value_name = "TOKEN", default_value = "-")]
+    pub(crate) token: TokenArgument,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Print the JSON Schema of the configuration, for editors.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cardea schema > cardea.schema.json   then begin cardea.toml with: #:schema ./cardea.schema.json")]
+pub(crate) struct SchemaArgs {
+    /// Print the reference page in Markdown instead.
+    #[arg(long)]
+    pub(crate) markdown: bool,
+}
+
+/// Print completions for a shell.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cardea completions bash > /etc/bash_completion.d/cardea
+  cardea completions zsh > \"${fpath[1]}/_cardea\"")]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Reads the command line. Where it asks for help or is wrong, that has been printed and the program should end
+/// as the error says.
+///
+/// # Errors
+/// How to end.
+pub(crate) fn parse() -> Result<Command, Exit> {
+    match Cli::try_parse() {
+        Ok(cli) => Ok(cli.command),
+        Err(error) => {
+            // A closed pipe must not turn `cardea --help | head` into a failure.
+            let _ = error.print();
+            Err(if error.use_stderr() { Exit::Usage } else { Exit::Success })
+        }
+    }
+}
+
+/// Runs a command that needs no running gateway; `None` where it is for another part of the program.
+pub(crate) fn run_offline(command: &Command, output: &mut Output) -> Option<Exit> {
+    match command {
+        Command::Init(arguments) => Some(init::run(arguments, output)),
+        Command::Check(arguments) => Some(check::run(arguments, &|name| std::env::var(name).ok(), output)),
+        Command::Schema(arguments) => Some(schema::run(arguments, output)),
+        Command::Completions(arguments) => Some(completions::run(arguments, output)),
+        Command::Run(_) | Command::Demo(_) | Command::Client(_) | Command::Key(_) | Command::Token(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

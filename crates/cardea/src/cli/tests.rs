@@ -1,0 +1,185 @@
+use std::{cell::RefCell, fs, io, io::Write, path::Path, rc::Rc};
+
+use clap::CommandFactory;
+
+use super::*;
+
+/// What a command wrote.
+#[derive(Clone, Default)]
+struct Captured(Rc<RefCell<Vec<u8>>>);
+
+impl Write for Captured {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Runs a command line and returns how it ended, with its standard output and standard error.
+fn cardea(arguments: &[&str]) -> (Exit, String, String) {
+    let cli = Cli::try_parse_from(std::iter::once(&"cardea").chain(arguments)).unwrap();
+    let (out, err) = (Captured::default(), Captured::default());
+    let mut output = Output::new(Box::new(out.clone()), Box::new(err.clone()));
+    let exit = run_offline(&cli.command, &mut output).unwrap();
+    let text = |captured: Captured| String::from_utf8(captured.0.take()).unwrap();
+    (exit, text(out), text(err))
+}
+
+#[test]
+fn the_command_line_is_consistent() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn every_command_line_of_the_issue_is_understood() {
+    for line in [
+        "init",
+        "init x.toml",
+        "run -c x.toml",
+        "run --config x.toml",
+        "check -c x.toml --json",
+        "demo",
+        "demo --port 0 --admin-port 0 --check",
+        "demo --json",
+        "client create billing",
+        "client create billing --id b --scope a,b --scope c --audience https://a --token-lifetime 5m -c x.toml",
+        "client create billing --secret-expires-in 90d --basic-encoding raw --json",
+        "client list --json",
+        "client show b",
+        "client rotate b --overlap 0s",
+        "client disable b",
+        "client enable b",
+        "client delete b",
+        "key list",
+        "key rotate --now",
+        "key rewrap --new-key-file k",
+        "key rewrap --new-key-env K",
+        "token decode",
+        "token decode a.b.c --json",
+        "token verify -c x.toml",
+        "token verify -c x.toml --route orders -",
+        "schema",
+        "schema --markdown",
+        "completions bash",
+    ] {
+        let parsed = Cli::try_parse_from(std::iter::once("cardea").chain(line.split(' ')));
+        assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+    }
+    for line in [
+        "",
+        "clients",
+        "client",
+        "client show",
+        "key rewrap",
+        "demo --port 70000",
+        "completions tcsh2",
+        "key rewrap --new-key-file k --new-key-env K",
+        "client rotate b --overlap 5",
+    ] {
+        assert!(Cli::try_parse_from(std::iter::once("cardea").chain(line.split(' '))).is_err(), "{line}");
+    }
+}
+
+#[test]
+fn init_writes_a_configuration_that_passes_check() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cardea.toml");
+    let path = path.to_str().unwrap();
+
+    let (exit, out, err) = cardea(&["init", path]);
+    assert_eq!((exit, err.as_str()), (Exit::Success, ""));
+    assert!(out.contains(&format!("wrote {path}")), "{out}");
+
+    let (exit, out, err) = cardea(&["check", "-c", path]);
+    assert_eq!((exit, err.as_str()), (Exit::Success, ""));
+    assert!(out.contains("good; listeners: 1, issuers: 0, services: 1, routes: 2"), "{out}");
+}
+
+#[test]
+fn init_overwrites_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cardea.toml");
+    fs::write(&path, "precious").unwrap();
+    let (exit, _, err) = cardea(&["init", path.to_str().unwrap()]);
+    assert_eq!(exit, Exit::Failure);
+    assert!(err.contains("is left as it is"), "{err}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+
+    let (exit, _, err) = cardea(&["init", folder.path().join("none/x.toml").to_str().unwrap()]);
+    assert_eq!(exit, Exit::Failure);
+    assert!(err.contains("cannot write"), "{err}");
+}
+
+#[test]
+fn check_reports_errors_with_their_places_and_exits_with_2() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cardea.toml");
+    fs::write(&path, "[log]\nlevl = \"info\"\n").unwrap();
+    let name = path.to_str().unwrap();
+
+    let (exit, out, err) = cardea(&["check", "-c", name]);
+    assert_eq!((exit, out.as_str()), (Exit::Usage, ""));
+    assert!(err.contains(&format!("{name}:2:1: unknown key \"levl\"; did you mean \"level\"?\n")), "{err}");
+    assert!(err.ends_with(&format!("{name}: 2 errors\n")), "{err}");
+
+    let (exit, out, err) = cardea(&["check", "-c", name, "--json"]);
+    assert_eq!((exit, err.as_str()), (Exit::Usage, ""));
+    let problems: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        problems[1],
+        serde_json::json!({
+            "file": name, "line": 2, "column": 1,
+            "message": "unknown key \"levl\"", "remedy": "did you mean \"level\"?",
+        })
+    );
+    let keys: Vec<_> = problems[0].as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["column", "file", "line", "message", "remedy"]);
+}
+
+#[test]
+fn check_prints_an_empty_array_where_all_is_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cardea.toml");
+    fs::write(&path, init::STARTER).unwrap();
+    assert_eq!(
+        cardea(&["check", "--json", "-c", path.to_str().unwrap()]),
+        (Exit::Success, "[]\n".into(), "".into())
+    );
+}
+
+#[test]
+fn completions_name_the_commands() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let (exit, out, _) = cardea(&["completions", shell]);
+        assert_eq!(exit, Exit::Success);
+        assert!(out.contains("completions"), "{shell}");
+    }
+}
+
+#[test]
+fn commands_for_a_gateway_are_left_to_others() {
+    let cli = Cli::try_parse_from(["cardea", "run"]).unwrap();
+    let mut output = Output::new(Box::new(io::sink()), Box::new(io::sink()));
+    assert_eq!(run_offline(&cli.command, &mut output), None);
+}
+
+#[test]
+fn the_page_of_the_command_line_names_every_command() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
+    let page = fs::read_to_string(page).unwrap();
+    for command in Cli::command().get_subcommands() {
+        let name = format!("cardea {}", command.get_name());
+        assert!(page.contains(&name), "docs/cli.md does not name {name:?}");
+        for nested in command.get_subcommands() {
+            assert!(
+                page.contains(&format!("{name} {}", nested.get_name())),
+                "docs/cli.md: {name} {}",
+                nested.get_name()
+            );
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! The configuration as the program uses it: complete, checked, with every default filled in and every path
+//! resolved. `at` fields lead back to where something was written, for problems that only show later.
+
+use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
+
+use url::Url;
+use zeroize::Zeroizing;
+
+use super::{
+    problem::Problem,
+    sections::{
+        Algorithm, Builtin, ClaimNames, Drain, EncodedPathByte, EntraVersion, Forwarding, Limits, Log,
+        Process, ProxyProtocol, SigningAlgorithm, Timeouts, TlsVersion, TrustedProxies,
+    },
+    source::{Place, Sources},
+    text::{Address, BindAddress, IpPrefix},
+};
+
+/// A whole configuration.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) region: Option<String>,
+    pub(crate) process: Process,
+    pub(crate) log: Log,
+    pub(crate) access_log: AccessLog,
+    pub(crate) admin: Admin,
+    pub(crate) limits: Limits,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) drain: Drain,
+    pub(crate) forwarding: Forwarding,
+    pub(crate) trusted_proxies: TrustedProxies,
+    pub(crate) identity_headers: IdentityHeaders,
+    pub(crate) authorization_server: Option<AuthorizationServer>,
+    /// In the order written; never empty.
+    pub(crate) listeners: Vec<Listener>,
+    /// In the order written; names are unique.
+    pub(crate) issuers: Vec<Issuer>,
+    /// In the order written; names are unique.
+    pub(crate) services: Vec<Service>,
+    /// In the order written; names are unique.
+    pub(crate) routes: Vec<Route>,
+    /// The files that it came from.
+    pub(crate) sources: Arc<Sources>,
+}
+
+impl Config {
+    /// A problem at a place of this configuration, for checks that come after loading.
+    pub(crate) fn problem(
+        &self,
+        at: Place,
+        message: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Problem {
+        Problem::at(&self.sources, at, message, remedy)
+    }
+
+    /// The service of this name.
+    pub(crate) fn service(&self, name: &str) -> Option<&Service> {
+        self.services.iter().find(|service| service.name == name)
+    }
+}
+
+/// One line for each request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AccessLog {
+    pub(crate) enabled: bool,
+    pub(crate) path: AccessLogPath,
+    pub(crate) format: AccessLogFormat,
+    /// Octets that may wait to be written.
+    pub(crate) queue_bytes_max: u64,
+    /// Where the format was written.
+    pub(crate) format_at: Place,
+}
+
+/// Where the access log goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum AccessLogPath {
+    /// Standard output.
+    Stdout,
+    /// A file, opened for appending.
+    File(PathBuf),
+}
+
+/// What a line of the access log looks like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum AccessLogFormat {
+    /// A JSON object.
+    Json,
+    /// A template, not compiled yet.
+    Template(String),
+}
+
+/// The operator's side doors; `None` where closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Admin {
+    /// Metrics, health and readiness, read only.
+    pub(crate) address: Option<std::net::SocketAddr>,
+    /// The Unix socket through which things are changed.
+    pub(crate) socket: Option<PathBuf>,
+    /// Where the section was written.
+    pub(crate) at: Place,
+}
+
+/// The fields that carry the caller's identity, in lower case and all different.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct IdentityHeaders {
+    pub(crate) issuer: String,
+    pub(crate) subject: String,
+    pub(crate) client_id: String,
+    pub(crate) scopes: String,
+    pub(crate) roles: String,
+    /// Field name to claim.
+    pub(crate) extra: BTreeMap<String, String>,
+}
+
+impl IdentityHeaders {
+    /// Every field that only the gateway may set.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        [&self.issuer, &self.subject, &self.client_id, &self.scopes, &self.roles]
+            .into_iter()
+            .chain(self.extra.keys())
+            .map(String::as_str)
+    }
+}
+
+/// An address to listen on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Listener {
+    pub(crate) name: String,
+    pub(crate) address: BindAddress,
+    /// Permissions of a Unix socket; `0o660` where nothing is said.
+    pub(crate) mode: u32,
+    /// The port that every request is redirected to, under https.
+    pub(crate) redirect_to_https: Option<u16>,
+    pub(crate) proxy_protocol: ProxyProtocol,
+    /// Who may speak the PROXY protocol; never empty on TCP where it is spoken.
+    pub(crate) proxy_protocol_from: Vec<IpPrefix>,
+    pub(crate) http2: bool,
+    pub(crate) tls: Option<ListenerTls>,
+    pub(crate) at: Place,
+}
+
+/// TLS of a listener.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ListenerTls {
+    pub(crate) min_version: TlsVersion,
+    /// Sessions kept for resumption.
+    pub(crate) sessions_max: u32,
+    /// Never empty; the first is the default.
+    pub(crate) certificates: Vec<Certificate>,
+}
+
+/// A certificate with its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Certificate {
+    pub(crate) chain: PathBuf,
+    pub(crate) key: PathBuf,
+    /// In lower case; empty: the names in the certificate.
+    pub(crate) hosts: Vec<String>,
+    pub(crate) trust_domain: String,
+    pub(crate) at: Place,
+}
+
+/// An issuer whose tokens are believed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Issuer {
+    pub(crate) name: String,
+    /// The exact `iss`; empty with the Entra preset, whose tenants say it.
+    pub(crate) issuer: String,
+    /// Never empty.
+    pub(crate) audiences: Vec<String>,
+    pub(crate) keys: KeySource,
+    pub(crate) algorithms: Vec<Algorithm>,
+    pub(crate) types: Vec<String>,
+    pub(crate) clock_skew: Duration,
+    pub(crate) lifetime_max: Option<Duration>,
+    pub(crate) allow_private_addresses: bool,
+    /// In lower case.
+    pub(crate) key_hosts: Vec<String>,
+    pub(crate) ca_file: Option<PathBuf>,
+    pub(crate) claims: ClaimNames,
+    pub(crate) preset: Option<EntraPreset>,
+    pub(crate) at: Place,
+}
+
+/// Where an issuer's keys come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum KeySource {
+    /// From the issuer's metadata.
+    Discovery,
+    /// From a URL.
+    Url(Url),
+    /// From a file.
+    File(PathBuf),
+    /// From our own authorization server.
+    Local,
+}
+
+/// Microsoft Entra ID.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct EntraPreset {
+    /// Tenant ids in lower case; never empty.
+    pub(crate) tenants: Vec<String>,
+    pub(crate) version: EntraVersion,
+}
+
+/// The authorization server.
+#[derive(Debug)]
+pub(crate) struct AuthorizationServer {
+    pub(crate) issuer: Url,
+    /// The SQLite database.
+    pub(crate) database: PathBuf,
+    pub(crate) wrapping_key: Secret,
+    pub(crate) algorithm: SigningAlgorithm,
+    pub(crate) access_token_lifetime: Duration,
+    pub(crate) default_audience: String,
+    pub(crate) resources: Vec<String>,
+    pub(crate) scopes: Vec<String>,
+    pub(crate) key_lifetime: Duration,
+    pub(crate) key_publish_ahead: Duration,
+    pub(crate) key_overlap: Duration,
+    /// Whether its endpoints are there on every listener without a route.
+    pub(crate) mount: bool,
+    pub(crate) at: Place,
+}
+
+/// A secret, from a file or the environment; its memory is cleared when it goes.
+pub(crate) struct Secret {
+    value: Zeroizing<Vec<u8>>,
+    /// Where it came from: a path or `$NAME`.
+    origin: String,
+    at: Place,
+}
+
+impl Secret {
+    pub(super) fn new(value: Zeroizing<Vec<u8>>, origin: String, at: Place) -> Self {
+        Self { value, origin, at }
+    }
+
+    /// The secret, without white space at its end.
+    pub(crate) fn expose(&self) -> &[u8] {
+        &self.value
+    }
+
+    /// Where it came from, for messages.
+    pub(crate) fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// Where the configuration names it.
+    pub(crate) fn at(&self) -> Place {
+        self.at
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secret(from {}, redacted)", self.origin)
+    }
+}
+
+/// What requests are forwarded to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Service {
+    pub(crate) name: String,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) tls: Option<ServiceTls>,
+    pub(crate) pool: ServicePool,
+    /// Never empty; addresses are unique.
+    pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) at: Place,
+}
+
+/// TLS to a service's endpoints.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ServiceTls {
+    /// `None`: the system's authorities.
+    pub(crate) ca_file: Option<PathBuf>,
+    /// `None`: the host in the endpoint's address.
+    pub(crate) server_name: Option<String>,
+}
+
+/// Pooled connections to each endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ServicePool {
+    pub(crate) idle_max: usize,
+    pub(crate) connections_max: Option<usize>,
+    pub(crate) idle_timeout: Duration,
+}
+
+/// One place where a service answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    pub(crate) address: Address,
+    pub(crate) region: Option<String>,
+    pub(crate) weight: u32,
+}
+
+/// Which requests go where, and who may make them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Route {
+    pub(crate) name: String,
+    /// In lower case, `*.` first where it stands for names below; empty: any host.
+    pub(crate) hosts: Vec<String>,
+    pub(crate) path: PathMatch,
+    /// Empty: any.
+    pub(crate) methods: Vec<String>,
+    /// Field names in lower case with what is asked of them, sorted.
+    pub(crate) headers: Vec<(String, HeaderCondition)>,
+    pub(crate) auth: Auth,
+    pub(crate) destination: Destination,
+    /// Whether the prefix of `path` is taken away; only with [`PathMatch::Prefix`].
+    pub(crate) strip_prefix: bool,
+    /// Template of the path that is forwarded, with the parameters of a pattern in braces.
+    pub(crate) rewrite_path: Option<FieldTemplate>,
+    pub(crate) allow_encoded: Vec<EncodedPathByte>,
+    pub(crate) timeouts: RouteTimeouts,
+    pub(crate) body_bytes_max: u64,
+    pub(crate) request_headers: FieldEdits,
+    pub(crate) response_headers: FieldEdits,
+    pub(crate) at: Place,
+}
+
+/// Which paths a route is for, in normalised form.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum PathMatch {
+    /// This one.
+    Exact(String),
+    /// This one and all below, on segment boundaries; `/` is any.
+    Prefix(String),
+    /// Segments with `{name}`, and `{*name}` at the end.
+    Pattern(String),
+}
+
+/// A condition on a header field.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum HeaderCondition {
+    /// It is there.
+    Present,
+    /// It has this value.
+    Exact(String),
+}
+
+/// Who may make a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Auth {
+    /// Everyone.
+    Public,
+    /// Whoever has a token that fits one of these; never empty.
+    Demand(Vec<Alternative>),
+}
+
+/// What a token must say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Alternative {
+    /// The name of an issuer that exists.
+    pub(crate) issuer: String,
+    /// One of these; empty: any that the issuer accepts.
+    pub(crate) audiences: Vec<String>,
+    /// All of these.
+    pub(crate) scopes: Vec<String>,
+    /// One of these; empty: none is needed.
+    pub(crate) roles: Vec<String>,
+}
+
+/// Where requests go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Destination {
+    /// To a service.
+    Service {
+        /// Its index in [`Config::services`].
+        index: usize,
+    },
+    /// Elsewhere.
+    Redirect {
+        /// Template of a URL or an absolute path.
+        to: FieldTemplate,
+        /// 301, 302, 303, 307 or 308.
+        status: u16,
+    },
+    /// A fixed response.
+    Respond {
+        /// 200 to 599.
+        status: u16,
+        /// The media type of the body.
+        content_type: String,
+        /// The body.
+        body: Arc<[u8]>,
+    },
+    /// A built-in service.
+    Builtin(Builtin),
+}
+
+/// Timeouts of a route, with the general ones filled in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RouteTimeouts {
+    pub(crate) request: Duration,
+    pub(crate) request_body_idle: Duration,
+    pub(crate) response_head: Duration,
+    pub(crate) response_body_idle: Duration,
+}
+
+/// A template, not compiled yet, and where it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FieldTemplate {
+    pub(crate) text: String,
+    pub(crate) at: Place,
+}
+
+/// Changes to header fields: first removals, then what is set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct FieldEdits {
+    /// Names in lower case with templates of their values.
+    pub(crate) set: Vec<(String, FieldTemplate)>,
+    /// Names in lower case.
+    pub(crate) remove: Vec<String>,
+}

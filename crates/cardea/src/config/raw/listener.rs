@@ -1,0 +1,98 @@
+//! Listeners as written.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::super::{
+    sections::{ProxyProtocol, TlsVersion},
+    text::{BindAddress, IpPrefix, OptionalFileModeText},
+};
+
+/// An address to listen on.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::config) struct RawListener {
+    /// Its name, in logs and metrics.
+    #[schemars(extend("format" = "cardea-name"))]
+    pub(in crate::config) name: String,
+    /// An IP address and a port (`"0.0.0.0:8443"`, `"[::]:8443"`; port 0 takes any free one), or a Unix socket
+    /// (`"unix:/run/cardea/http.sock"`).
+    pub(in crate::config) address: BindAddress,
+    /// The permissions of a Unix socket, in octal. Left out, the socket is open to its owner and group: `"0660"`.
+    #[serde(default, with = "OptionalFileModeText")]
+    pub(in crate::config) mode: Option<u32>,
+    /// Answers every request with a redirect (308) to the same URL under https: `true` for port 443, or the port.
+    #[serde(default)]
+    pub(in crate::config) redirect_to_https: Option<RawRedirectToHttps>,
+    /// Whether connections begin with the PROXY protocol, before TLS. Connections from elsewhere than
+    /// `proxy_protocol_from` are then refused.
+    #[serde(default)]
+    pub(in crate::config) proxy_protocol: ProxyProtocol,
+    /// Who may speak the PROXY protocol. Left out, the trusted proxies.
+    #[serde(default)]
+    pub(in crate::config) proxy_protocol_from: Vec<IpPrefix>,
+    /// Whether HTTP/2 is offered beside HTTP/1.1 (by ALPN, so with TLS only).
+    #[serde(default = "yes")]
+    pub(in crate::config) http2: bool,
+    /// TLS. Left out, the listener speaks plain HTTP.
+    #[serde(default)]
+    pub(in crate::config) tls: Option<RawListenerTls>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Redirects to https: whether, or to which port.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub(in crate::config) enum RawRedirectToHttps {
+    /// To port 443, or not.
+    Switch(bool),
+    /// To this port.
+    Port(#[schemars(range(min = 1, max = 65535))] u16),
+}
+
+/// TLS of a listener.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::config) struct RawListenerTls {
+    /// The oldest version that is spoken.
+    #[serde(default)]
+    pub(in crate::config) min_version: TlsVersion,
+    /// How many sessions are kept for resumption.
+    #[serde(default = "sessions_max")]
+    #[schemars(range(min = 0, max = 10_000_000))]
+    pub(in crate::config) sessions_max: u32,
+    /// The certificates. A client gets the one for the name it asks for, the first where it names none.
+    #[schemars(length(min = 1))]
+    #[schemars(extend("x-remedy" = "add a table [[listener.tls.certificate]] with chain and key"))]
+    pub(in crate::config) certificate: Vec<RawCertificate>,
+}
+
+fn sessions_max() -> u32 {
+    20_000
+}
+
+/// A certificate with its key; both files are read again when they change.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::config) struct RawCertificate {
+    /// A PEM file with the certificate, then those that lead to its root.
+    pub(in crate::config) chain: String,
+    /// A PEM file with the private key.
+    pub(in crate::config) key: String,
+    /// The names that it is used for. Left out, those in the certificate.
+    #[serde(default)]
+    pub(in crate::config) hosts: Vec<String>,
+    /// Certificates that share a trust domain may share connections: a request for a host of another domain than
+    /// the connection's gets 421.
+    #[serde(default = "trust_domain")]
+    #[schemars(extend("format" = "cardea-name"))]
+    pub(in crate::config) trust_domain: String,
+}
+
+fn trust_domain() -> String {
+    "default".to_owned()
+}

@@ -1,0 +1,132 @@
+//! What the operator wrote: the shape of the files and nothing else. The documentation of these types is the
+//! reference of the configuration, and their schema is what files are checked against.
+
+mod identity;
+mod listener;
+mod route;
+mod service;
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub(super) use self::{
+    identity::{RawAuthorizationServer, RawIssuer, RawPreset, RawSecret},
+    listener::{RawListener, RawListenerTls, RawRedirectToHttps},
+    route::{RawAuth, RawDemand, RawFieldEdits, RawHeaderCondition, RawRedirect, RawRespond, RawRoute},
+    service::RawService,
+};
+use super::{
+    sections::{Drain, Forwarding, Limits, Log, Process, Timeouts, TrustedProxies},
+    text::SizeText,
+};
+
+/// The configuration of Cardea, in TOML. Texts may refer to the environment: `${NAME}`, or `${NAME:-default}`
+/// where it may be unset; `$$` stands for a dollar sign. Relative paths start from the folder of the file that
+/// names them. Durations are a whole number and a unit (`ms`, `s`, `m`, `h`, `d`), sizes likewise (`B`, `KB`,
+/// `KiB`, `MB`, `MiB`, …).
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawConfig {
+    /// Further files, relative to this one: `["conf.d/*.toml"]`. `*` and `?` stand in the last part of a path, and
+    /// files are read in the order of their names. Tables merge, lists append, and any other value must be set
+    /// once. An included file includes no others.
+    pub(super) include: Vec<String>,
+    /// The region where this gateway stands. Endpoints in it are preferred.
+    #[schemars(extend("format" = "cardea-name"))]
+    pub(super) region: Option<String>,
+    pub(super) process: Process,
+    pub(super) log: Log,
+    pub(super) access_log: RawAccessLog,
+    pub(super) admin: RawAdmin,
+    pub(super) limits: Limits,
+    pub(super) timeouts: Timeouts,
+    pub(super) drain: Drain,
+    pub(super) forwarding: Forwarding,
+    pub(super) trusted_proxies: TrustedProxies,
+    pub(super) identity_headers: RawIdentityHeaders,
+    pub(super) authorization_server: Option<RawAuthorizationServer>,
+    /// Where the gateway listens; at least one.
+    pub(super) listener: Vec<RawListener>,
+    /// Whose tokens are believed.
+    pub(super) issuer: Vec<RawIssuer>,
+    /// What requests are forwarded to.
+    pub(super) service: Vec<RawService>,
+    /// Which requests go where, and who may make them. The most specific match wins, whatever the order: exact
+    /// host, longest wildcard host, any host; then exact path, pattern, longest prefix; then more header
+    /// conditions; then a method.
+    pub(super) route: Vec<RawRoute>,
+}
+
+/// One line for each request.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawAccessLog {
+    /// Whether it is written.
+    pub(super) enabled: bool,
+    /// `"stdout"`, or a file that is opened for appending.
+    pub(super) path: String,
+    /// `"json"`, or a template of a line: `"{source.address} {request.method} {request.path} {response.code}"`.
+    pub(super) format: String,
+    /// What may wait to be written; lines beyond it are dropped and counted, since a full disk must not stop
+    /// traffic.
+    #[serde(with = "SizeText")]
+    #[schemars(extend("x-minimum" = "64KiB", "x-maximum" = "1GiB"))]
+    pub(super) queue_bytes_max: u64,
+}
+
+impl Default for RawAccessLog {
+    fn default() -> Self {
+        Self { enabled: true, path: "stdout".to_owned(), format: "json".to_owned(), queue_bytes_max: 8 << 20 }
+    }
+}
+
+/// The operator's side doors.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawAdmin {
+    /// Where metrics, health and readiness are read over HTTP; nothing can be changed there. `"off"` closes it.
+    /// The default is reachable from this machine alone.
+    pub(super) address: String,
+    /// The Unix socket, of mode 0600, through which the command line changes things. `"off"` closes it.
+    pub(super) socket: String,
+}
+
+impl Default for RawAdmin {
+    fn default() -> Self {
+        Self { address: "127.0.0.1:9443".to_owned(), socket: "/run/cardea/admin.sock".to_owned() }
+    }
+}
+
+/// The fields in which origins are told who calls. They are removed from every request on every route, then set
+/// where the caller is known and has the claim.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawIdentityHeaders {
+    /// The issuer of the token, exactly.
+    pub(super) issuer: String,
+    /// The subject, which means nothing without its issuer.
+    pub(super) subject: String,
+    /// The client that the token was issued to.
+    pub(super) client_id: String,
+    /// The scopes, separated by spaces.
+    pub(super) scopes: String,
+    /// The roles, separated by commas.
+    pub(super) roles: String,
+    /// Further fields, each with the claim that it carries: `{ "x-auth-tenant" = "tid" }`.
+    pub(super) extra: BTreeMap<String, String>,
+}
+
+impl Default for RawIdentityHeaders {
+    fn default() -> Self {
+        Self {
+            issuer: "x-auth-issuer".to_owned(),
+            subject: "x-auth-subject".to_owned(),
+            client_id: "x-auth-client-id".to_owned(),
+            scopes: "x-auth-scopes".to_owned(),
+            roles: "x-auth-roles".to_owned(),
+            extra: BTreeMap::new(),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Routes as written.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::super::{
+    sections::{Builtin, EncodedPathByte},
+    text::{OptionalDurationText, OptionalSizeText},
+};
+
+/// Which requests go where, and who may make them. One of `path`, `path_prefix` and `path_pattern` says which
+/// paths are meant (any, where all are left out); one of `service`, `redirect`, `respond` and `builtin` says
+/// where requests go.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::config) struct RawRoute {
+    /// Its name, in logs and metrics.
+    #[schemars(extend("format" = "cardea-name"))]
+    pub(in crate::config) name: String,
+    /// The hosts that it is for: names, or `"*.example.com"` for every name below one. Left out, any.
+    #[serde(default)]
+    pub(in crate::config) hosts: Vec<String>,
+    /// The one path that it is for.
+    #[serde(default)]
+    pub(in crate::config) path: Option<String>,
+    /// The path that it is for, with everything below: `"/api"` takes `/api` and `/api/x`, not `/apix`.
+    #[serde(default)]
+    pub(in crate::config) path_prefix: Option<String>,
+    /// Paths by their segments: `"/users/{id}/orders"`; `{*rest}` at the end takes all that follows.
+    #[serde(default)]
+    pub(in crate::config) path_pattern: Option<String>,
+    /// The methods that it is for. Left out, any.
+    #[serde(default)]
+    pub(in crate::config) methods: Vec<String>,
+    /// Header fields that a request must have: with this value, or with any where it is `true`.
+    #[serde(default)]
+    pub(in crate::config) headers: BTreeMap<String, RawHeaderCondition>,
+    /// Who may make the request: `"public"` for everyone, or what a token must say; with several tables, one of
+    /// them must fit.
+    #[schemars(extend("x-remedy" = "say who may make the request: auth = { issuer = \"…\", scopes = [\"…\"] }, or auth = \"public\" for everyone"))]
+    pub(in crate::config) auth: RawAuth,
+    /// The service that requests are forwarded to.
+    #[serde(default)]
+    #[schemars(extend("format" = "cardea-name"))]
+    pub(in crate::config) service: Option<String>,
+    /// Answers with a redirect.
+    #[serde(default)]
+    pub(in crate::config) redirect: Option<RawRedirect>,
+    /// Answers with a fixed response.
+    #[serde(default)]
+    pub(in crate::config) respond: Option<RawRespond>,
+    /// Answers with a built-in service.
+    #[serde(default)]
+    pub(in crate::config) builtin: Option<Builtin>,
+    /// Takes `path_prefix` away from the path before it is forwarded.
+    #[serde(default)]
+    pub(in crate::config) strip_prefix: bool,
+    /// The path that is forwarded instead; parameters of `path_pattern` stand in braces: `"/v2/{id}"`.
+    #[serde(default)]
+    pub(in crate::config) rewrite_path: Option<String>,
+    /// What paths may carry though origins could read it as a separator: `"%2F"`, `"%5C"`, `"\\"`. Requests with
+    /// any of them are refused elsewhere.
+    #[serde(default)]
+    pub(in crate::config) allow_encoded: Vec<EncodedPathByte>,
+    /// Timeouts that differ from the general ones.
+    #[serde(default)]
+    pub(in crate::config) timeouts: RawRouteTimeouts,
+    /// The largest request body. Left out, `limits.body_bytes_max`.
+    #[serde(default, with = "OptionalSizeText")]
+    #[schemars(extend("x-maximum" = "1TiB"))]
+    pub(in crate::config) body_bytes_max: Option<u64>,
+    /// Changes to the fields of the request before it is forwarded.
+    #[serde(default)]
+    pub(in crate::config) request_headers: RawFieldEdits,
+    /// Changes to the fields of the response before it is sent.
+    #[serde(default)]
+    pub(in crate::config) response_headers: RawFieldEdits,
+}
+
+/// A condition on a header field.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub(in crate::config) enum RawHeaderCondition {
+    /// The field is there.
+    Present(bool),
+    /// The field has this value.
+    Exact(String),
+}
+
+/// Who may make a request.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub(in crate::config) enum RawAuth {
+    /// Everyone.
+    Public(RawPublic),
+    /// Whoever has a token that fits.
+    Demand(RawDemand),
+    /// Whoever has a token that fits one of these.
+    Alternatives(#[schemars(length(min = 1))] Vec<RawDemand>),
+}
+
+/// The word for everyone.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(in crate::config) enum RawPublic {
+    /// Everyone.
+    Public,
+}
+
+/// What a token must say.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::config) struct RawDemand {
+    /// The name of the issuer that it must come from.
+    #[schemars(extend("format" = "cardea-name"))]
+    pub(in crate::config) issuer: String,
+    /// The audiences that it may be for; one must fit. Left out, any that the issuer's section accepts.
+    #[serde(default)]
+    pub(in crate::config) audiences: Vec<String>,
+    /// The scopes that it must have, all of them.
+    #[serde(default)]
+    pub(in crate::config) scopes: Vec<String>,
+    /// The roles of which it must have one. Left out, none is needed.
+    #[serde(default)]
+    pub(in crate::config) roles: Vec<String>,
+}
+
+/// A redirect.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::config) struct RawRedirect {
+    /// Where to: a URL or an absolute path, which may have attributes in braces: `"https://new.example.com{request.path}"`.
+    pub(in crate::config) to: String,
+    /// The status: 301, 302, 303, 307 or 308. The default keeps the method and is remembered by clients.
+    #[serde(default = "permanent_redirect")]
+    #[schemars(range(min = 301, max = 308))]
+    pub(in crate::config) status: u16,
+}
+
+fn permanent_redirect() -> u16 {
+    308
+}
+
+/// A fixed response.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::config) struct RawRespond {
+    /// The status.
+    #[serde(default = "ok")]
+    #[schemars(range(min = 200, max = 599))]
+    pub(in crate::config) status: u16,
+    /// The media type of the body.
+    #[serde(default = "text_plain")]
+    pub(in crate::config) content_type: String,
+    /// The body.
+    #[serde(default)]
+    pub(in crate::config) body: Option<String>,
+    /// A file with the body, of at most 1 MiB, which is read when the configuration is loaded.
+    #[serde(default)]
+    pub(in crate::config) file: Option<String>,
+}
+
+fn ok() -> u16 {
+    200
+}
+
+fn text_plain() -> String {
+    "text/plain; charset=utf-8".to_owned()
+}
+
+/// Timeouts of a route; left out, the general ones hold.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct RawRouteTimeouts {
+    /// In place of `timeouts.request`.
+    #[serde(with = "OptionalDurationText")]
+    #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "7d"))]
+    pub(in crate::config) request: Option<Duration>,
+    /// In place of `timeouts.request_body_idle`.
+    #[serde(with = "OptionalDurationText")]
+    #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "1h"))]
+    pub(in crate::config) request_body_idle: Option<Duration>,
+    /// In place of `timeouts.response_head`.
+    #[serde(with = "OptionalDurationText")]
+    #[schemars(extend("x-minimum" = "10ms", "x-maximum" = "1h"))]
+    pub(in crate::config) response_head: Option<Duration>,
+    /// In place of `timeouts.response_body_idle`.
+    #[serde(with = "OptionalDurationText")]
+    #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "1d"))]
+    pub(in crate::config) response_body_idle: Option<Duration>,
+}
+
+/// Changes to header fields: first removals, then what is set.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+pub(in crate::config) struct RawFieldEdits {
+    /// Fields with their values, which replace any of the same name. Values may have attributes in braces:
+    /// `{ "x-original-host" = "{request.host}" }`.
+    pub(in crate::config) set: BTreeMap<String, String>,
+    /// Fields to remove.
+    pub(in crate::config) remove: Vec<String>,
+}

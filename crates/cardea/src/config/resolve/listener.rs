@@ -1,0 +1,141 @@
+//! Listeners.
+
+use std::collections::HashMap;
+
+use super::{
+    super::{
+        document::Cursor,
+        model::{Certificate, Listener, ListenerTls},
+        raw::{RawListener, RawListenerTls, RawRedirectToHttps},
+        sections::ProxyProtocol,
+        text::{BindAddress, IpPrefix},
+    },
+    Resolver,
+    path::host_pattern,
+};
+
+/// The permissions of a Unix socket where nothing is said: its owner and group.
+const SOCKET_MODE: u32 = 0o660;
+
+impl Resolver<'_> {
+    pub(super) fn listeners(
+        &mut self,
+        raw: Vec<RawListener>,
+        trusted: &[IpPrefix],
+        root: Cursor<'_>,
+    ) -> Vec<Listener> {
+        let at = root.key("listener");
+        if raw.is_empty() && !self.dropped.any("listener") {
+            self.error(
+                root,
+                "there is no listener, so nothing could reach the gateway",
+                "add a table [[listener]] with name and address",
+            );
+        }
+        let mut taken: HashMap<BindAddress, usize> = HashMap::new();
+        let mut listeners = Vec::with_capacity(raw.len());
+        for (index, raw) in raw.into_iter().enumerate() {
+            let at = at.index(index);
+            let free = matches!(&raw.address, BindAddress::Tcp(address) if address.port() == 0);
+            if !free && let Some(first) = taken.insert(raw.address.clone(), index) {
+                let first = self.sources.position(root.key("listener").index(first).key("address").place());
+                self.error(
+                    at.key("address"),
+                    format!("{} is taken by the listener at {first}", raw.address),
+                    "give each listener its own address",
+                );
+            }
+            listeners.push(self.listener(raw, trusted, at));
+        }
+        listeners
+    }
+
+    fn listener(&mut self, raw: RawListener, trusted: &[IpPrefix], at: Cursor<'_>) -> Listener {
+        let is_unix = matches!(raw.address, BindAddress::Unix(_));
+        if raw.mode.is_some() && !is_unix {
+            self.error(at.key("mode"), "mode is for Unix sockets only", "remove it");
+        }
+        let redirect_to_https = match raw.redirect_to_https {
+            None | Some(RawRedirectToHttps::Switch(false)) => None,
+            Some(RawRedirectToHttps::Switch(true)) => Some(443),
+            Some(RawRedirectToHttps::Port(port)) => Some(port),
+        };
+        if redirect_to_https.is_some() && raw.tls.is_some() {
+            self.error(
+                at.key("redirect_to_https"),
+                "a listener with TLS redirects to itself",
+                "remove redirect_to_https here, and set it on the listener without TLS",
+            );
+        }
+        let speaks_proxy = raw.proxy_protocol != ProxyProtocol::Off;
+        if !speaks_proxy && !raw.proxy_protocol_from.is_empty() {
+            self.error(
+                at.key("proxy_protocol_from"),
+                "proxy_protocol_from has no effect while proxy_protocol is off",
+                "set proxy_protocol, or remove it",
+            );
+        }
+        let proxy_protocol_from =
+            if raw.proxy_protocol_from.is_empty() { trusted.to_vec() } else { raw.proxy_protocol_from };
+        if speaks_proxy
+            && !is_unix
+            && proxy_protocol_from.is_empty()
+            && !at.lost_any(&["proxy_protocol_from"])
+        {
+            self.error(
+                at.key("proxy_protocol"),
+                "nobody is trusted to speak the PROXY protocol, so every connection would be refused",
+                "name the load balancers: proxy_protocol_from = [\"10.0.0.0/8\"]",
+            );
+        }
+        let tls = raw.tls.map(|tls| self.listener_tls(tls, at.key("tls")));
+        Listener {
+            name: raw.name,
+            address: raw.address,
+            mode: raw.mode.unwrap_or(SOCKET_MODE),
+            redirect_to_https,
+            proxy_protocol: raw.proxy_protocol,
+            proxy_protocol_from,
+            http2: raw.http2,
+            tls,
+            at: at.place(),
+        }
+    }
+
+    fn listener_tls(&mut self, raw: RawListenerTls, at: Cursor<'_>) -> ListenerTls {
+        let mut certificates = Vec::with_capacity(raw.certificate.len());
+        for (index, raw) in raw.certificate.into_iter().enumerate() {
+            let at = at.key("certificate").index(index);
+            let (chain, _) = self.file(at.key("chain"), &raw.chain);
+            let (key, content) = self.file(at.key("key"), &raw.key);
+            drop(content.map(zeroize::Zeroizing::new));
+            let hosts = self.hosts(raw.hosts, at.key("hosts"));
+            certificates.push(Certificate {
+                chain,
+                key,
+                hosts,
+                trust_domain: raw.trust_domain,
+                at: at.place(),
+            });
+        }
+        ListenerTls { min_version: raw.min_version, sessions_max: raw.sessions_max, certificates }
+    }
+
+    /// Host patterns in lower case.
+    pub(super) fn hosts(&mut self, raw: Vec<String>, at: Cursor<'_>) -> Vec<String> {
+        let mut hosts: Vec<String> = Vec::with_capacity(raw.len());
+        for (index, written) in raw.into_iter().enumerate() {
+            let at = at.index(index);
+            match host_pattern(&written) {
+                Ok(host) if hosts.contains(&host) => {
+                    self.error(at, format!("{:?} is there twice", at.shown(&written)), "remove one of them");
+                }
+                Ok(host) => hosts.push(host),
+                Err(remedy) => {
+                    self.error(at, format!("{:?} is not a host", at.shown(&written)), at.remedy(remedy));
+                }
+            }
+        }
+        hosts
+    }
+}

@@ -1,0 +1,371 @@
+//! From what was written to what is used: references, addresses, files, and whatever concerns more than one key.
+
+mod identity;
+mod listener;
+mod path;
+mod route;
+mod service;
+
+use std::{
+    collections::{BTreeMap, HashMap, btree_map},
+    fs, io,
+    io::Read,
+    path::PathBuf,
+    sync::Arc,
+};
+
+use super::{
+    Environment,
+    check::Dropped,
+    document::{Cursor, Node},
+    model::{AccessLog, AccessLogFormat, AccessLogPath, Admin, Config, IdentityHeaders, Issuer, Service},
+    problem::Problems,
+    raw::{RawAccessLog, RawAdmin, RawConfig, RawIdentityHeaders},
+    sections::{Drain, Limits, Timeouts},
+    source::{Place, Sources},
+    text::{BindAddress, display_duration, display_size, is_token},
+};
+
+/// The largest file that a configuration may refer to: certificates, keys, bodies of responses.
+const REFERENCED_BYTES_MAX: u64 = 1 << 20;
+/// How many unknown names get a near miss; whoever has more has another problem.
+const SUGGESTIONS_MAX: usize = 100;
+
+/// Resolves one configuration.
+pub(super) struct Resolver<'a> {
+    problems: &'a mut Problems,
+    sources: &'a mut Sources,
+    dropped: &'a Dropped,
+    environment: Environment<'a>,
+    /// Near misses that are still looked for: each costs a look at every name.
+    suggestions_left: usize,
+}
+
+/// What routes refer to.
+struct Names<'a> {
+    services: &'a [Service],
+    service_indices: HashMap<&'a str, usize>,
+    issuers: HashMap<&'a str, &'a Issuer>,
+    has_authorization_server: bool,
+    identity_headers: &'a IdentityHeaders,
+    limits: &'a Limits,
+    timeouts: &'a Timeouts,
+}
+
+impl<'a> Resolver<'a> {
+    pub(super) fn new(
+        problems: &'a mut Problems,
+        sources: &'a mut Sources,
+        dropped: &'a Dropped,
+        environment: Environment<'a>,
+    ) -> Self {
+        Self { problems, sources, dropped, environment, suggestions_left: SUGGESTIONS_MAX }
+    }
+
+    pub(super) fn config(&mut self, raw: RawConfig, root: &Node) -> Config {
+        let at = Cursor::root(root);
+        self.limits(&raw.limits, at.key("limits"));
+        self.timeouts(&raw.timeouts, at.key("timeouts"));
+        self.drain(&raw.drain, at.key("drain"));
+
+        let access_log = self.access_log(raw.access_log, at.key("access_log"));
+        let admin = self.admin(&raw.admin, at.key("admin"));
+        let identity_headers = self.identity_headers(raw.identity_headers, at.key("identity_headers"));
+        let server_written = raw.authorization_server.is_some() || at.lost_any(&["authorization_server"]);
+        let authorization_server = raw
+            .authorization_server
+            .and_then(|server| self.authorization_server(server, at.key("authorization_server")));
+        let server_issuer = authorization_server.as_ref().map(|server| server.issuer.as_str().to_owned());
+
+        self.unique_names(raw.listener.iter().map(|raw| raw.name.as_str()), at.key("listener"), "listener");
+        self.unique_names(raw.issuer.iter().map(|raw| raw.name.as_str()), at.key("issuer"), "issuer");
+        self.unique_names(raw.service.iter().map(|raw| raw.name.as_str()), at.key("service"), "service");
+        self.unique_names(raw.route.iter().map(|raw| raw.name.as_str()), at.key("route"), "route");
+
+        let listeners = self.listeners(raw.listener, &raw.trusted_proxies.prefixes, at);
+        let issuers = self.issuers(raw.issuer, server_issuer.as_deref(), server_written, at.key("issuer"));
+        let services = self.services(raw.service, &raw.timeouts, at.key("service"));
+        let names = Names {
+            services: &services,
+            service_indices: services
+                .iter()
+                .enumerate()
+                .map(|(index, service)| (service.name.as_str(), index))
+                .collect(),
+            issuers: issuers.iter().map(|issuer| (issuer.name.as_str(), issuer)).collect(),
+            has_authorization_server: server_written,
+            identity_headers: &identity_headers,
+            limits: &raw.limits,
+            timeouts: &raw.timeouts,
+        };
+        let routes = self.routes(raw.route, &names, at.key("route"));
+        Config {
+            region: raw.region,
+            process: raw.process,
+            log: raw.log,
+            access_log,
+            admin,
+            limits: raw.limits,
+            timeouts: raw.timeouts,
+            drain: raw.drain,
+            forwarding: raw.forwarding,
+            trusted_proxies: raw.trusted_proxies,
+            identity_headers,
+            authorization_server,
+            listeners,
+            issuers,
+            services,
+            routes,
+            sources: Arc::new(Sources::default()),
+        }
+    }
+
+    fn limits(&mut self, limits: &Limits, at: Cursor<'_>) {
+        if limits.target_bytes_max > limits.head_bytes_max {
+            self.error(
+                at.key("target_bytes_max"),
+                format!(
+                    "target_bytes_max ({}) is above head_bytes_max ({}), which holds the target too",
+                    display_size(limits.target_bytes_max),
+                    display_size(limits.head_bytes_max)
+                ),
+                "lower the one or raise the other",
+            );
+        }
+        if limits.replay_bytes_max > limits.replay_total_bytes_max {
+            self.error(
+                at.key("replay_bytes_max"),
+                "replay_bytes_max of one request is above replay_total_bytes_max of all",
+                "lower the one or raise the other",
+            );
+        }
+    }
+
+    fn timeouts(&mut self, timeouts: &Timeouts, at: Cursor<'_>) {
+        if timeouts.connect >= timeouts.request {
+            self.error(
+                at.key("connect"),
+                format!(
+                    "connect ({}) is not below request ({})",
+                    display_duration(timeouts.connect),
+                    display_duration(timeouts.request)
+                ),
+                "lower connect, so that there is time left for another endpoint",
+            );
+        }
+    }
+
+    fn drain(&mut self, drain: &Drain, at: Cursor<'_>) {
+        if drain.delay >= drain.deadline {
+            self.error(
+                at.key("deadline"),
+                format!(
+                    "deadline ({}) is not above delay ({}); nothing could finish in between",
+                    display_duration(drain.deadline),
+                    display_duration(drain.delay)
+                ),
+                "raise deadline or lower delay",
+            );
+        }
+    }
+
+    fn access_log(&mut self, raw: RawAccessLog, at: Cursor<'_>) -> AccessLog {
+        let path = match raw.path.as_str() {
+            "stdout" => AccessLogPath::Stdout,
+            "" => {
+                self.error(at.key("path"), "the access log's path is empty", "write \"stdout\" or a file");
+                AccessLogPath::Stdout
+            }
+            path => AccessLogPath::File(self.path(at.key("path"), path)),
+        };
+        let format = match raw.format.as_str() {
+            "json" => AccessLogFormat::Json,
+            template if template.contains('{') => AccessLogFormat::Template(raw.format),
+            other => {
+                let shown = at.key("format").shown(other).to_owned();
+                self.error(
+                    at.key("format"),
+                    format!("{shown:?} is not a format of the access log"),
+                    "write \"json\", or a template with attributes in braces: \"{request.method} {request.path}\"",
+                );
+                AccessLogFormat::Json
+            }
+        };
+        AccessLog {
+            enabled: raw.enabled,
+            path,
+            format,
+            queue_bytes_max: raw.queue_bytes_max,
+            format_at: at.key("format").place(),
+        }
+    }
+
+    fn admin(&mut self, raw: &RawAdmin, at: Cursor<'_>) -> Admin {
+        let address = match (raw.address.as_str(), raw.address.parse()) {
+            ("off", _) => None,
+            (_, Ok(BindAddress::Tcp(address))) => Some(address),
+            (written, _) => {
+                let shown = at.key("address").shown(written).to_owned();
+                self.error(
+                    at.key("address"),
+                    format!("{shown:?} is not an address to listen on"),
+                    "write an IP address and a port, as in \"127.0.0.1:9443\", or \"off\"",
+                );
+                None
+            }
+        };
+        let socket = match raw.socket.as_str() {
+            "off" => None,
+            written => {
+                let path = self.path(at.key("socket"), written.strip_prefix("unix:").unwrap_or(written));
+                let name_of_file = !written.is_empty() && !written.ends_with('/');
+                if !name_of_file || path.as_os_str().len() > 107 {
+                    self.error(
+                        at.key("socket"),
+                        format!("{:?} is not the path of a Unix socket", at.key("socket").shown(written)),
+                        "write a path of at most 107 octets, or \"off\"",
+                    );
+                }
+                Some(path)
+            }
+        };
+        Admin { address, socket, at: at.place() }
+    }
+
+    fn identity_headers(&mut self, raw: RawIdentityHeaders, at: Cursor<'_>) -> IdentityHeaders {
+        let mut seen: BTreeMap<String, String> = BTreeMap::new();
+        let mut field = |this: &mut Self, key: Cursor<'_>, place: Place, label: &str, name: String| {
+            let name = this.settable_field_name(place, key.shown(&name).to_owned(), name);
+            // Origins that map fields to variables read `_` as `-`, so the two are one name.
+            match seen.entry(name.replace('_', "-")) {
+                btree_map::Entry::Vacant(vacant) => {
+                    vacant.insert(label.to_owned());
+                }
+                btree_map::Entry::Occupied(first) => this.problems.add(
+                    place,
+                    format!("{name:?} already carries the {}", first.get()),
+                    "give each its own field",
+                ),
+            }
+            name
+        };
+        let issuer = field(self, at.key("issuer"), at.key("issuer").place(), "issuer", raw.issuer);
+        let subject = field(self, at.key("subject"), at.key("subject").place(), "subject", raw.subject);
+        let client_id =
+            field(self, at.key("client_id"), at.key("client_id").place(), "client_id", raw.client_id);
+        let scopes = field(self, at.key("scopes"), at.key("scopes").place(), "scopes", raw.scopes);
+        let roles = field(self, at.key("roles"), at.key("roles").place(), "roles", raw.roles);
+        let mut extra = BTreeMap::new();
+        for (name, claim) in raw.extra {
+            let entry = at.key("extra").key(&name);
+            if claim.is_empty() {
+                self.error(entry, format!("{name:?} names no claim"), "write the claim that it carries");
+            }
+            let label = format!("claim {claim}");
+            let name = field(self, Cursor::nowhere(entry.key_place()), entry.key_place(), &label, name);
+            extra.insert(name, claim);
+        }
+        IdentityHeaders { issuer, subject, client_id, scopes, roles, extra }
+    }
+
+    /// A field name that the gateway may set or remove, in lower case.
+    fn settable_field_name(&mut self, place: Place, shown: String, name: String) -> String {
+        let name = name.to_ascii_lowercase();
+        if !is_token(&name) {
+            self.problems.add(
+                place,
+                format!("{shown:?} is not a field name"),
+                "use letters, digits and -, as in \"x-request-id\" (RFC 9110 §5.1)",
+            );
+        } else if RESERVED_FIELDS.contains(&name.as_str()) {
+            self.problems.add(
+                place,
+                format!("{name:?} belongs to the protocol, and the gateway takes care of it"),
+                "choose another field",
+            );
+        }
+        name
+    }
+
+    /// Reports names that stand for two things.
+    fn unique_names<'n>(&mut self, names: impl Iterator<Item = &'n str>, at: Cursor<'_>, what: &str) {
+        let mut seen: HashMap<&str, usize> = HashMap::new();
+        for (index, name) in names.enumerate() {
+            if let Some(&first) = seen.get(name) {
+                let first = self.sources.position(at.index(first).key("name").place());
+                self.error(
+                    at.index(index).key("name"),
+                    format!("a second {what} is called {name:?}; the first is at {first}"),
+                    "give each its own name",
+                );
+            } else {
+                seen.insert(name, index);
+            }
+        }
+    }
+
+    fn error(&mut self, at: Cursor<'_>, message: impl Into<String>, remedy: impl Into<String>) {
+        self.problems.add(at.place(), message, remedy);
+    }
+
+    /// A path, relative to the folder of the file that names it.
+    fn path(&self, at: Cursor<'_>, written: &str) -> PathBuf {
+        self.sources.folder(at.place()).join(written)
+    }
+
+    /// A path to a file that can be read; its content is read too, since nothing less tells that it can be.
+    fn file(&mut self, at: Cursor<'_>, written: &str) -> (PathBuf, Option<Vec<u8>>) {
+        let path = self.path(at, written);
+        if written.is_empty() {
+            self.error(at, "the file's name is empty", "name a file");
+            return (path, None);
+        }
+        self.sources.refer(path.clone());
+        match read_bounded(&path) {
+            Ok(content) => (path, Some(content)),
+            Err(error) => {
+                let remedy = match error.kind() {
+                    io::ErrorKind::NotFound => {
+                        "correct the name; relative paths start from this file's folder"
+                    }
+                    io::ErrorKind::PermissionDenied => "let the user that runs the program read it",
+                    _ => "name a readable file of at most 1 MiB",
+                };
+                self.error(at, format!("cannot read {}: {error}", path.display()), remedy);
+                (path, None)
+            }
+        }
+    }
+}
+
+fn read_bounded(path: &std::path::Path) -> io::Result<Vec<u8>> {
+    let file = fs::File::open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    let mut content = Vec::new();
+    file.take(REFERENCED_BYTES_MAX + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > REFERENCED_BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "more than 1 MiB"));
+    }
+    Ok(content)
+}
+
+/// Fields that carry the protocol itself, or credentials: no configuration may set them.
+const RESERVED_FIELDS: &[&str] = &[
+    "authorization",
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "via",
+];

@@ -1,0 +1,464 @@
+//! The sections and values whose written form needs no resolving: they are used as they are read, since the
+//! schema holds all that there is to check.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+use super::text::{DurationText, IpPrefix, SizeText};
+
+/// The process: who it runs as, and how many processors it uses.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Process {
+    /// The user to become after the sockets are bound, where the program is started as root. Left out, it stays
+    /// who it is.
+    pub(crate) user: Option<String>,
+    /// The group to become with `user`. Left out, the user's own.
+    pub(crate) group: Option<String>,
+    /// How many threads carry traffic. `"auto"` counts the processors that the process may use: its affinity and
+    /// its control group's quota.
+    pub(crate) workers: Workers,
+}
+
+/// How many threads carry traffic.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Workers {
+    /// One for each processor that the process may use.
+    #[default]
+    Auto,
+    /// This many.
+    Count(NonZeroU32),
+}
+
+/// The most workers: beyond it a number is a mistake rather than a machine.
+const WORKERS_MAX: u32 = 1024;
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum WorkersText {
+    Count(u32),
+    Word(String),
+}
+
+impl Serialize for Workers {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Auto => serializer.serialize_str("auto"),
+            Self::Count(count) => serializer.serialize_u32(count.get()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Workers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match WorkersText::deserialize(deserializer)? {
+            WorkersText::Word(word) if word == "auto" => Ok(Self::Auto),
+            WorkersText::Count(count) if count <= WORKERS_MAX => {
+                NonZeroU32::new(count).map(Self::Count).ok_or_else(|| D::Error::custom("no workers"))
+            }
+            _ => Err(D::Error::custom("neither \"auto\" nor a number")),
+        }
+    }
+}
+
+impl JsonSchema for Workers {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Workers".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "anyOf": [
+                { "type": "string", "enum": ["auto"] },
+                { "type": "integer", "minimum": 1, "maximum": WORKERS_MAX },
+            ]
+        })
+    }
+}
+
+/// What the program says about itself, on standard error.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Log {
+    /// The least severe messages that are written.
+    pub(crate) level: LogLevel,
+    /// How messages are written.
+    pub(crate) format: LogFormat,
+}
+
+/// The severity of log messages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(crate) enum LogLevel {
+    /// Something that was asked for cannot be done.
+    Error,
+    /// Something that someone should look at.
+    Warn,
+    /// Starts, reloads, changes of health.
+    #[default]
+    Info,
+    /// Decisions about connections and requests.
+    Debug,
+    /// Everything; too much for production.
+    Trace,
+}
+
+/// How log messages are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(crate) enum LogFormat {
+    /// A line for people.
+    #[default]
+    Text,
+    /// A JSON object a line, for collectors.
+    Json,
+}
+
+/// Bounds on what clients and origins may make the process hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Limits {
+    /// Client connections at a time, over all listeners. The default is what two processors serve without pain;
+    /// the process's file descriptors must allow twice as many.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub(crate) connections_max: u32,
+    /// The head of a request: its first line and fields. Larger ones get 431. The default has room for the
+    /// largest cookies and tokens that browsers and identity providers make.
+    #[serde(with = "SizeText")]
+    #[schemars(extend("x-minimum" = "1KiB", "x-maximum" = "1MiB"))]
+    pub(crate) head_bytes_max: u64,
+    /// The target of a request: path and query. Longer ones get 414. The default is what RFC 9110 §4.1 asks for.
+    #[serde(with = "SizeText")]
+    #[schemars(extend("x-minimum" = "256B", "x-maximum" = "1MiB"))]
+    pub(crate) target_bytes_max: u64,
+    /// How many fields the head of a request may have. More get 431. The default is about three times what
+    /// browsers behind two proxies send.
+    #[schemars(range(min = 10, max = 1000))]
+    pub(crate) fields_max: u32,
+    /// The head of an origin's response. Larger ones are answered with 502.
+    #[serde(with = "SizeText")]
+    #[schemars(extend("x-minimum" = "1KiB", "x-maximum" = "1MiB"))]
+    pub(crate) response_head_bytes_max: u64,
+    /// The body of a request, where the route says nothing else. Larger ones get 413. The default suits calls of
+    /// programs and small uploads; a route that takes more says so.
+    #[serde(with = "SizeText")]
+    #[schemars(extend("x-maximum" = "1TiB"))]
+    pub(crate) body_bytes_max: u64,
+    /// How much of a request's body is kept to send it again to another endpoint. A body beyond it is sent once.
+    #[serde(with = "SizeText")]
+    #[schemars(extend("x-maximum" = "16MiB"))]
+    pub(crate) replay_bytes_max: u64,
+    /// What all requests together may keep for sending bodies again; beyond it bodies are sent once.
+    #[serde(with = "SizeText")]
+    #[schemars(extend("x-maximum" = "64GiB"))]
+    pub(crate) replay_total_bytes_max: u64,
+    /// Concurrent requests on one HTTP/2 connection. The default is the least that RFC 9113 §6.5.2 recommends.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub(crate) http2_streams_max: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: 20_000,
+            head_bytes_max: 32 << 10,
+            target_bytes_max: 8 << 10,
+            fields_max: 100,
+            response_head_bytes_max: 64 << 10,
+            body_bytes_max: 16 << 20,
+            replay_bytes_max: 64 << 10,
+            replay_total_bytes_max: 64 << 20,
+            http2_streams_max: 100,
+        }
+    }
+}
+
+/// How long the gateway waits, for clients and for origins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Timeouts {
+    /// From the accepted connection to the end of the TLS handshake. The default lets a handshake over a bad
+    /// mobile link with two retransmissions through.
+    #[serde(with = "DurationText")]
+    #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "5m"))]
+    pub(crate) tls_handshake: Duration,
+    /// From the first octet of a request to the end of its head; 408 after that. Slow heads are how slow clients
+    /// hold a server.
+    #[serde(with = "DurationText")]
+    #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "5m"))]
+    pub(crate) request_head: Duration,
+    /// Between two pieces of a request's body; 408 after that.
+    #[serde(with = "DurationText")]
+    #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "1h"))]
+    pub(crate) request_body_idle: Duration,
+    /// A kept-alive client connection without a request. The default is what browsers and libraries expect.
+    #[serde(with = "DurationText")]
+    #[schemars(extend("x-minimum" = "1s", "x-maximum" = "1d"))]
+    pub(crate) keep_alive_idle: Duration,
+    /// Connecting to an endpoint, with its TLS handshake. Must be below `request`, so that there is time left for
+    /// another endpoint.
+    #[serde(with = "DurationText")]
+    #[schemars(extend("x-minimum" = "10ms", "x-maximum" = "1m"))]
+    pub(crate) connect: Duration,
+    /// From the sent request to the head of the response; 504 after that.
+    #[serde(with = "DurationText")]
+    #[schemars(extend("x-minimum" = "10ms", "x-maximum" = "1h"))]
+    pub(crate) response_head: Duration,
+    /// Between two pieces of a response's body; the response is cut after that.
+    #[serde(with = "DurationText")]
+    #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "1d"))]
+    pub(crate) response_body_idle: Duration,
+    /// A whole request, from its head to the last octet of the response; tunnels are exempt. Routes that carry
+    /// large bodies or long streams say more.
+    #[serde(with = "DurationText")]
+    #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "7d"))]
+    pub(crate) request: Duration,
+    /// A pooled connection to an endpoint without a request. Must be below what the endpoint itself keeps idle
+    /// connections for; the default is below the 60 s and more of most servers.
+    #[serde(with = "DurationText")]
+    #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "1h"))]
+    pub(crate) upstream_keep_alive_idle: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            tls_handshake: Duration::from_secs(10),
+            request_head: Duration::from_secs(10),
+            request_body_idle: Duration::from_secs(30),
+            keep_alive_idle: Duration::from_secs(75),
+            connect: Duration::from_secs(3),
+            response_head: Duration::from_secs(30),
+            response_body_idle: Duration::from_secs(60),
+            request: Duration::from_secs(300),
+            upstream_keep_alive_idle: Duration::from_secs(50),
+        }
+    }
+}
+
+/// How the process ends (SIGTERM): it fails its readiness, goes on accepting for `delay`, then finishes what is
+/// in flight.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Drain {
+    /// How long new connections are still accepted, so that load balancers notice the failing readiness. The
+    /// default is two probes of five seconds.
+    #[serde(with = "DurationText")]
+    #[schemars(extend("x-maximum" = "10m"))]
+    pub(crate) delay: Duration,
+    /// When what is still in flight is reset, counted from the signal. Must be above `delay`. The default is
+    /// below the 90 s after which systemd kills.
+    #[serde(with = "DurationText")]
+    #[schemars(extend("x-minimum" = "1s", "x-maximum" = "1d"))]
+    pub(crate) deadline: Duration,
+}
+
+impl Default for Drain {
+    fn default() -> Self {
+        Self { delay: Duration::from_secs(10), deadline: Duration::from_secs(60) }
+    }
+}
+
+/// What origins are told about the way of a request, and clients about that of a response.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Forwarding {
+    /// The pseudonym in `Via` fields (RFC 9110 §7.6.3).
+    #[schemars(extend("format" = "cardea-name"))]
+    pub(crate) via: String,
+    /// What becomes of the fields that name the client.
+    pub(crate) forwarded: ForwardedPolicy,
+    /// Which fields name the client.
+    pub(crate) header: ForwardedHeader,
+}
+
+impl Default for Forwarding {
+    fn default() -> Self {
+        Self {
+            via: "cardea".to_owned(),
+            forwarded: ForwardedPolicy::Set,
+            header: ForwardedHeader::XForwarded,
+        }
+    }
+}
+
+/// What becomes of the fields that name the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(crate) enum ForwardedPolicy {
+    /// Replaced by what the gateway knows: right for the outermost proxy.
+    Set,
+    /// The peer is appended to what came, whoever sent it.
+    Append,
+    /// The peer is appended to what came from a trusted proxy, and replaces what came from anyone else.
+    Trust,
+    /// Removed.
+    Off,
+}
+
+/// Which fields name the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub(crate) enum ForwardedHeader {
+    /// `X-Forwarded-For`, `-Proto` and `-Host`, which most origins read.
+    XForwarded,
+    /// `Forwarded` (RFC 7239).
+    Forwarded,
+    /// Both.
+    Both,
+}
+
+/// Proxies in front of the gateway.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct TrustedProxies {
+    /// Whose word on the client's address is believed: the address of a request's source is the rightmost one in
+    /// `Forwarded` or `X-Forwarded-For` that is in none of these prefixes. Also whose PROXY protocol is believed,
+    /// where a listener does not say.
+    pub(crate) prefixes: Vec<IpPrefix>,
+}
+
+/// The PROXY protocol before TLS.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(crate) enum ProxyProtocol {
+    /// Not spoken.
+    #[default]
+    Off,
+    /// Version 1, the text form.
+    V1,
+    /// Version 2, the binary form.
+    V2,
+    /// Either.
+    Any,
+}
+
+/// A version of TLS.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub(crate) enum TlsVersion {
+    /// TLS 1.2, with forward secrecy and authenticated encryption only.
+    #[default]
+    #[serde(rename = "1.2")]
+    Tls12,
+    /// TLS 1.3.
+    #[serde(rename = "1.3")]
+    Tls13,
+}
+
+/// A signature algorithm of tokens (RFC 7518 §3.1, RFC 8037 §3.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+#[schemars(inline)]
+pub(crate) enum Algorithm {
+    Rs256,
+    Rs384,
+    Rs512,
+    Ps256,
+    Ps384,
+    Ps512,
+    Es256,
+    Es384,
+    Es512,
+    #[serde(rename = "EdDSA")]
+    EdDsa,
+}
+
+/// The algorithm that the authorization server signs with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub(crate) enum SigningAlgorithm {
+    /// ECDSA on P-256: small and fast, and every client knows it.
+    #[default]
+    #[serde(rename = "ES256")]
+    Es256,
+    /// RSA of 2048 bits, for clients that know nothing else.
+    #[serde(rename = "RS256")]
+    Rs256,
+    /// Ed25519.
+    #[serde(rename = "EdDSA")]
+    EdDsa,
+}
+
+/// Which of Microsoft Entra's two token formats.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub(crate) enum EntraVersion {
+    /// Tokens of `https://sts.windows.net/…/`.
+    #[serde(rename = "1.0")]
+    V1,
+    /// Tokens of `https://login.microsoftonline.com/…/v2.0`.
+    #[default]
+    #[serde(rename = "2.0")]
+    V2,
+}
+
+/// Where an issuer's tokens say what the caller may do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ClaimNames {
+    /// Claims with scopes, the first that is there counts; dots lead into objects. Text is split at spaces.
+    #[schemars(length(min = 1))]
+    pub(crate) scopes: Vec<String>,
+    /// Claims with roles, the first that is there counts; dots lead into objects (`realm_access.roles`).
+    #[schemars(length(min = 1))]
+    pub(crate) roles: Vec<String>,
+}
+
+impl Default for ClaimNames {
+    fn default() -> Self {
+        Self { scopes: vec!["scope".to_owned(), "scp".to_owned()], roles: vec!["roles".to_owned()] }
+    }
+}
+
+/// A built-in service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(crate) enum Builtin {
+    /// The authorization server's token endpoint.
+    Token,
+    /// Its key set.
+    Jwks,
+    /// Its metadata (RFC 8414).
+    OauthMetadata,
+    /// The same metadata where OpenID Connect clients look for it.
+    OpenidConfiguration,
+    /// Its authorization endpoint, which refuses.
+    Authorize,
+    /// Answers 200 while the process is up, 503 while it drains.
+    Health,
+}
+
+impl Builtin {
+    /// Whether it is a part of the authorization server.
+    pub(crate) fn needs_authorization_server(self) -> bool {
+        self != Self::Health
+    }
+}
+
+/// What a path may carry only where a route says so, since origins read it in two ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub(crate) enum EncodedPathByte {
+    /// An encoded slash.
+    #[serde(rename = "%2F")]
+    Slash,
+    /// An encoded backslash.
+    #[serde(rename = "%5C")]
+    EncodedBackslash,
+    /// A backslash as it is.
+    #[serde(rename = "\\")]
+    Backslash,
+}

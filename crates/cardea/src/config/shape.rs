@@ -1,0 +1,168 @@
+//! The JSON Schema in the form that a tree is checked against, and from which the reference is written.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::text::Format;
+
+/// What a value may be.
+#[derive(Debug)]
+pub(super) struct Shape {
+    pub(super) description: String,
+    /// What holds where the key is left out.
+    pub(super) default: Option<Value>,
+    pub(super) kind: Kind,
+}
+
+/// The kinds of values.
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// Text, of a format and within limits where there are such.
+    String {
+        format: Option<Format>,
+        minimum: Option<String>,
+        maximum: Option<String>,
+    },
+    /// One of several words.
+    Choice(Vec<Word>),
+    Integer {
+        minimum: i64,
+        maximum: i64,
+    },
+    Boolean,
+    List {
+        item: Box<Shape>,
+        items_min: usize,
+    },
+    /// A table whose keys the operator chooses.
+    Map(Box<Shape>),
+    Table(TableShape),
+    /// One of several shapes that differ in their type.
+    Any(Vec<Shape>),
+}
+
+/// One of the words of a choice.
+#[derive(Debug)]
+pub(super) struct Word {
+    pub(super) value: String,
+    pub(super) description: String,
+}
+
+/// A table with known keys.
+#[derive(Debug)]
+pub(super) struct TableShape {
+    pub(super) keys: BTreeMap<String, Key>,
+}
+
+/// A key of a table.
+#[derive(Debug)]
+pub(super) struct Key {
+    pub(super) shape: Shape,
+    pub(super) required: bool,
+    /// What to do where a required key is missing.
+    pub(super) remedy: Option<String>,
+}
+
+impl Shape {
+    /// Reads a schema that [`super::schema`] generated; whatever that does not generate has no rules.
+    pub(super) fn of_schema(schema: &Value) -> Self {
+        let text = |key: &str| schema.get(key).and_then(Value::as_str).map(str::to_owned);
+        Self {
+            description: text("description").unwrap_or_default(),
+            default: schema.get("default").cloned(),
+            kind: kind(schema),
+        }
+    }
+
+    /// The type, in words, for messages.
+    pub(super) fn expected(&self) -> String {
+        match &self.kind {
+            Kind::String { format: None, .. } => "a string".to_owned(),
+            Kind::String { format: Some(format), .. } => format!("a string ({})", format.title()),
+            Kind::Choice(words) => words_of(words),
+            Kind::Integer { .. } => "a whole number".to_owned(),
+            Kind::Boolean => "true or false".to_owned(),
+            Kind::List { .. } => "a list".to_owned(),
+            Kind::Map(_) | Kind::Table(_) => "a table".to_owned(),
+            Kind::Any(alternatives) => {
+                alternatives.iter().map(Shape::expected).collect::<Vec<_>>().join(", or ")
+            }
+        }
+    }
+}
+
+/// The words of a choice, as they are written.
+pub(super) fn words_of(words: &[Word]) -> String {
+    words.iter().map(|word| format!("{:?}", word.value)).collect::<Vec<_>>().join(" or ")
+}
+
+fn kind(schema: &Value) -> Kind {
+    if let Some(Value::Array(alternatives)) = schema.get("anyOf") {
+        return Kind::Any(alternatives.iter().map(Shape::of_schema).collect());
+    }
+    if let Some(words) = words(schema) {
+        return Kind::Choice(words);
+    }
+    let text = |key: &str| schema.get(key).and_then(Value::as_str);
+    let number = |key: &str| schema.get(key).and_then(Value::as_i64);
+    match text("type") {
+        Some("string") => Kind::String {
+            format: text("format").and_then(Format::of_schema),
+            minimum: text("x-minimum").map(str::to_owned),
+            maximum: text("x-maximum").map(str::to_owned),
+        },
+        Some("integer") => Kind::Integer {
+            minimum: number("minimum").unwrap_or(i64::MIN),
+            maximum: number("maximum").unwrap_or(i64::MAX),
+        },
+        Some("boolean") => Kind::Boolean,
+        Some("array") => Kind::List {
+            item: Box::new(schema.get("items").map_or_else(anything, Shape::of_schema)),
+            items_min: number("minItems").and_then(|min| usize::try_from(min).ok()).unwrap_or(0),
+        },
+        _ => match schema.get("properties") {
+            Some(Value::Object(properties)) => {
+                let required = |key: &str| {
+                    let required = schema.get("required").and_then(Value::as_array);
+                    required.is_some_and(|required| required.iter().any(|name| name == key))
+                };
+                let key = |(name, schema): (&String, &Value)| {
+                    let remedy = schema.get("x-remedy").and_then(Value::as_str).map(str::to_owned);
+                    (name.clone(), Key { shape: Shape::of_schema(schema), required: required(name), remedy })
+                };
+                Kind::Table(TableShape { keys: properties.iter().map(key).collect() })
+            }
+            _ => Kind::Map(Box::new(
+                schema.get("additionalProperties").map_or_else(anything, Shape::of_schema),
+            )),
+        },
+    }
+}
+
+fn anything() -> Shape {
+    let kind = Kind::String { format: None, minimum: None, maximum: None };
+    Shape { description: String::new(), default: None, kind }
+}
+
+/// Choices are `enum` lists where their words have no documentation, `oneOf` constants where they have.
+fn words(schema: &Value) -> Option<Vec<Word>> {
+    let word = |value: &Value, description: Option<&Value>| {
+        let description = description.and_then(Value::as_str).unwrap_or_default().to_owned();
+        value.as_str().map(|value| Word { value: value.to_owned(), description })
+    };
+    if let Some(value) = schema.get("const") {
+        return word(value, schema.get("description")).map(|word| vec![word]);
+    }
+    if let Some(Value::Array(values)) = schema.get("enum") {
+        return values.iter().map(|value| word(value, None)).collect();
+    }
+    if let Some(Value::Array(alternatives)) = schema.get("oneOf") {
+        let mut found = Vec::new();
+        for alternative in alternatives {
+            found.extend(words(alternative)?);
+        }
+        return Some(found);
+    }
+    None
+}

@@ -1,0 +1,105 @@
+//! The files a configuration was read from, and places in them.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+/// A place in one of the files of a configuration: cheap to keep beside each value, turned into a line and a
+/// column only when there is something to report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct Place {
+    /// Index of the file in [`Sources`].
+    pub(super) file: u32,
+    /// Octets from the beginning of the file.
+    pub(super) offset: u32,
+}
+
+/// A place as people write it; lines and columns count from 1, columns in characters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// The file, as it was named.
+    pub(crate) file: PathBuf,
+    /// Line, from 1.
+    pub(crate) line: usize,
+    /// Column in characters, from 1.
+    pub(crate) column: usize,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file.display(), self.line, self.column)
+    }
+}
+
+/// The files a configuration was read from: the one that was named first, then what it includes, sorted.
+#[derive(Debug, Default)]
+pub(crate) struct Sources {
+    files: Vec<SourceFile>,
+    /// Certificates, keys and other files that the configuration names; read when it is loaded.
+    referenced: Vec<PathBuf>,
+}
+
+#[derive(Debug)]
+struct SourceFile {
+    path: PathBuf,
+    text: String,
+    /// Where each line begins; made for the first problem that is reported.
+    lines: OnceLock<Vec<usize>>,
+}
+
+impl SourceFile {
+    fn lines(&self) -> &[usize] {
+        self.lines.get_or_init(|| {
+            let newlines = self.text.bytes().enumerate().filter(|&(_, byte)| byte == b'\n');
+            std::iter::once(0).chain(newlines.map(|(offset, _)| offset + 1)).collect()
+        })
+    }
+}
+
+impl Sources {
+    /// Takes in a file and returns its index for [`Place`]s.
+    pub(super) fn add(&mut self, path: PathBuf, text: String) -> u32 {
+        self.files.push(SourceFile { path, text, lines: OnceLock::new() });
+        u32::try_from(self.files.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    /// Remembers a file that the configuration refers to.
+    pub(super) fn refer(&mut self, path: PathBuf) {
+        self.referenced.push(path);
+    }
+
+    pub(super) fn text(&self, file: u32) -> &str {
+        self.files.get(file as usize).map_or("", |file| file.text.as_str())
+    }
+
+    /// The folder that relative paths written at `place` start from.
+    pub(super) fn folder(&self, place: Place) -> &Path {
+        self.files.get(place.file as usize).and_then(|file| file.path.parent()).unwrap_or(Path::new(""))
+    }
+
+    /// The configuration files, in the order they were read.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|file| file.path.as_path())
+    }
+
+    /// The certificates, keys and other files that the configuration names.
+    pub(crate) fn referenced(&self) -> &[PathBuf] {
+        &self.referenced
+    }
+
+    /// File, line and column of a place.
+    pub(crate) fn position(&self, place: Place) -> Position {
+        let Some(file) = self.files.get(place.file as usize) else {
+            return Position { file: PathBuf::new(), line: 1, column: 1 };
+        };
+        let offset = (place.offset as usize).min(file.text.len());
+        let line = file.lines().partition_point(|&start| start <= offset);
+        let start = line.checked_sub(1).and_then(|index| file.lines().get(index)).copied().unwrap_or(0);
+        let before = file.text.as_bytes().get(start..offset).unwrap_or_default();
+        // Characters are counted by the octets that begin them.
+        let column = before.iter().filter(|&&octet| octet & 0xC0 != 0x80).count() + 1;
+        Position { file: file.path.clone(), line: line.max(1), column }
+    }
+}
