@@ -128,8 +128,18 @@ fn what_the_grammar_does_not_have_is_refused_with_its_reason() {
         (b"GET /a\tb HTTP/1.1\r\n\r\n".to_vec(), TargetError::ByteInvalid.into()),
     ];
     for (input, expected) in table {
-        let found = decode(&input);
-        assert_eq!(found.as_ref().err(), Some(&expected), "{}", input.escape_ascii());
+        let text = input.escape_ascii();
+        assert_eq!(decode(&input).as_ref().err(), Some(&expected), "{text}");
+        // The reason is the same wherever the input is cut.
+        for cut in 0..input.len() {
+            let mut decoder = RequestDecoder::new(HeadLimits::default());
+            let mut head = RequestHead::default();
+            let found = match decoder.decode(&input[..cut], &mut head) {
+                Ok(None) => decoder.decode(&input, &mut head),
+                other => other,
+            };
+            assert_eq!(found, Err(expected), "{text} at {cut}");
+        }
     }
     assert!(decode(&line("X: a")).unwrap().is_some(), "the control");
 }

@@ -62,6 +62,15 @@ fn what_the_grammar_does_not_have_is_refused_with_its_reason() {
     for (input, expected) in table {
         assert_eq!(decode(input).as_ref().err(), Some(expected), "{}", input.escape_ascii());
         assert_eq!(expected.status(), 502);
+        for cut in 0..input.len() {
+            let mut decoder = ResponseDecoder::new(HeadLimits::default());
+            let mut head = ResponseHead::default();
+            let found = match decoder.decode(&input[..cut], &mut head) {
+                Ok(None) => decoder.decode(input, &mut head),
+                other => other,
+            };
+            assert_eq!(found, Err(*expected), "{} at {cut}", input.escape_ascii());
+        }
     }
 }
 
