@@ -1,6 +1,8 @@
 //! The issuers that a configuration trusts, and the verification of a token step by step.
 
 use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use cardea_clock::Timestamp;
@@ -11,7 +13,7 @@ use crate::claims;
 use crate::config::IssuerConfig;
 use crate::entra;
 use crate::error::{IdentityError, TokenError};
-use crate::fetch::Fetch;
+use crate::fetch::{Fetch, FetchError, FetchRequest};
 use crate::issuer::{Issuer, Trusted};
 use crate::json;
 use crate::jwk::Key;
@@ -77,6 +79,22 @@ impl Authenticator {
             this.add(&issuer)?;
         }
         Ok(this)
+    }
+
+    /// Every error of a configuration at once, where [`Authenticator::new`] stops at the first. Reads
+    /// key files, fetches nothing.
+    #[must_use]
+    pub fn check(issuers: &[IssuerConfig]) -> Vec<IdentityError> {
+        let mut this = Self {
+            trusted: HashMap::default(),
+            issuers: HashMap::default(),
+            fetch: Arc::new(NoNetwork),
+            revocations: Arc::default(),
+        };
+        issuers
+            .iter()
+            .filter_map(|config| Issuer::new(config.clone(), None).and_then(|issuer| this.add(&issuer)).err())
+            .collect()
     }
 
     fn add(&mut self, issuer: &Arc<Issuer>) -> Result<(), IdentityError> {
@@ -305,6 +323,18 @@ impl Authenticator {
             remote.landed(flight).await;
         }
         remote.select(header, now.mono)
+    }
+}
+
+/// Fetches nothing: an authenticator that is only checked needs no keys.
+struct NoNetwork;
+
+impl Fetch for NoNetwork {
+    fn fetch<'a>(
+        &'a self,
+        _: FetchRequest<'a>,
+    ) -> Pin<Box<dyn Future<Output = Result<Vec<u8>, FetchError>> + Send + 'a>> {
+        Box::pin(async { Err(FetchError::Io("no network".to_owned())) })
     }
 }
 

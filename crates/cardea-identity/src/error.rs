@@ -162,6 +162,17 @@ pub enum IdentityError {
     Demand(String),
 }
 
+impl IdentityError {
+    /// The configured name of the issuer at fault, where there is one.
+    #[must_use]
+    pub fn issuer(&self) -> Option<&str> {
+        match self {
+            Self::Config { name, .. } | Self::KeyFile { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+}
+
 /// Why the bytes of a key set (RFC 7517 §5) are refused as a whole. Single keys are skipped instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]

@@ -5,8 +5,9 @@ use cardea_identity::{
     IssuerConfig, KeySource, LocalKeys, Preset, TokenError, Verdict,
 };
 use serde_json::{Value, json};
+use std::sync::Arc;
 
-use crate::support::{NOW, Signer, at_once, no_network, now};
+use crate::support::{NOW, Network, Signer, at_once, no_network, now};
 
 const TENANT: &str = "aaaaaaaa-1111-2222-3333-444444444444";
 const SECOND: &str = "bbbbbbbb-1111-2222-3333-444444444444";
@@ -148,5 +149,32 @@ fn tenants_must_be_named() {
             ..IssuerConfig::default()
         };
         assert!(Authenticator::new(vec![config], None, no_network()).is_err());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_come_from_the_tenant_or_from_the_common_set() {
+    let fetched = async |preset: Preset| {
+        let network = Arc::new(Network::default());
+        let config = IssuerConfig {
+            name: "entra".to_owned(),
+            audiences: vec!["app".to_owned()],
+            preset: Some(preset),
+            ..IssuerConfig::default()
+        };
+        let authenticator = Authenticator::new(vec![config], None, network.clone()).unwrap();
+        authenticator.maintain(now()).await;
+        network.urls()
+    };
+    let one = || vec![TENANT.to_owned()];
+    let two = || vec![TENANT.to_owned(), SECOND.to_owned()];
+    let base = "https://login.microsoftonline.com";
+    for (preset, path) in [
+        (Preset::EntraV1 { tenants: one() }, format!("{TENANT}/discovery/keys")),
+        (Preset::EntraV1 { tenants: two() }, "common/discovery/keys".to_owned()),
+        (Preset::EntraV2 { tenants: one() }, format!("{TENANT}/discovery/v2.0/keys")),
+        (Preset::EntraV2 { tenants: two() }, "common/discovery/v2.0/keys".to_owned()),
+    ] {
+        assert_eq!(fetched(preset).await, [format!("{base}/{path}")]);
     }
 }

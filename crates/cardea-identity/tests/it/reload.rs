@@ -122,7 +122,11 @@ fn contradictions_between_issuers_are_errors() {
     assert!(new(vec![config("a", "https://a"), config("b", "https://a")]).is_err());
     let mut open = config("a", "https://a");
     open.audiences.clear();
-    assert!(new(vec![open]).is_err());
+    assert!(new(vec![open.clone()]).is_err());
+    let all = [config("b", "https://b"), open, config("c", "https://b"), config("b", "https://d")];
+    let errors = Authenticator::check(&all);
+    let names: Vec<_> = errors.iter().map(|error| error.issuer().unwrap()).collect();
+    assert_eq!(names, ["a", "c", "b"]);
 }
 
 #[tokio::test(start_paused = true)]
