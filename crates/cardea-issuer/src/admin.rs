@@ -91,7 +91,8 @@ impl AuthorizationServer {
     /// that is sooner; none for nothing. Tokens that were issued are not touched.
     ///
     /// # Errors
-    /// [`IssuerError::UnknownClient`], [`IssuerError::InvalidClient`], [`IssuerError::TooManySecrets`] where eight would be live,
+    /// [`IssuerError::UnknownClient`], [`IssuerError::InvalidClient`], [`IssuerError::TooManySecrets`] where
+    /// eight would be live,
     /// [`IssuerError::Store`].
     pub async fn rotate_secret(
         &self,
@@ -126,8 +127,8 @@ impl AuthorizationServer {
         Ok(Created { client: Client::from(&record), secret })
     }
 
-    /// Disables a client. When this returns it gets no more tokens, and those it has are refused. Disabling again changes
-    /// nothing.
+    /// Disables a client. When this returns it gets no more tokens, and those it has are refused. Disabling
+    /// again changes nothing.
     ///
     /// # Errors
     /// [`IssuerError::UnknownClient`], [`IssuerError::Store`].
@@ -146,8 +147,9 @@ impl AuthorizationServer {
         Ok(Client::from(&record))
     }
 
-    /// Enables a client again. No token from before this moment comes back to life: whatever was issued in this second or
-    /// before stays dead, and tokens issued from now on say a later second. Enabling an enabled client changes nothing.
+    /// Enables a client again. No token from before this moment comes back to life: whatever was issued in
+    /// this second or before stays dead, and tokens issued from now on say a later second. Enabling an
+    /// enabled client changes nothing.
     ///
     /// # Errors
     /// [`IssuerError::UnknownClient`], [`IssuerError::Store`].
@@ -157,8 +159,8 @@ impl AuthorizationServer {
         let record = self
             .change_client(id, now, |record| {
                 if let Some(disabled_at) = record.disabled_at.take() {
-                    // Not the time of disabling: a request that was under way then may have been answered a moment later.
-                    // Nor a time before it, should the clock have been set back.
+                    // Not the time of disabling: a request that was under way then may have been answered a
+                    // moment later. Nor a time before it, should the clock have been set back.
                     let through = now.max(disabled_at);
                     record.tokens_revoked_through =
                         Some(record.tokens_revoked_through.map_or(through, |earlier| earlier.max(through)));
@@ -174,7 +176,8 @@ impl AuthorizationServer {
         Ok(Client::from(&record))
     }
 
-    /// Deletes a client. When this returns its tokens are refused, for good: a new client of the same id doesn't revive them.
+    /// Deletes a client. When this returns its tokens are refused, for good: a new client of the same id
+    /// doesn't revive them.
     ///
     /// # Errors
     /// [`IssuerError::UnknownClient`], [`IssuerError::Store`].
@@ -232,8 +235,9 @@ impl AuthorizationServer {
         Err(IssuerError::Contended { what: "key set" })
     }
 
-    /// Wraps all signing keys anew, in one transaction. From then on the server opens with the new wrapping key only: configure it
-    /// before the next start.
+    /// Wraps all signing keys anew, in one transaction. From then on the server opens with the new wrapping
+    /// key only: configure it before the next start. To be awaited to its end: given up half-way, the store may have the
+    /// new key while the server holds the old one, which [`Self::maintain`] then reports until the restart.
     ///
     /// # Errors
     /// [`IssuerError::WrappingKey`], [`IssuerError::Store`]; nothing was changed then.

@@ -75,8 +75,9 @@ impl BasicEncoding {
 /// A client to be created.
 #[derive(Clone, Debug)]
 pub struct NewClient {
-    /// Its id: visible ASCII, at most 128 bytes; `None`: one is generated, which is recommended. An id with `%` or `+`
-    /// needs a `basic_encoding` other than [`BasicEncoding::Auto`], one with `:` needs [`BasicEncoding::FormEncoded`].
+    /// Its id: visible ASCII, at most 128 bytes; `None`: one is generated, which is recommended. An id with
+    /// `%` or `+` needs a `basic_encoding` other than [`BasicEncoding::Auto`], one with `:` needs
+    /// [`BasicEncoding::FormEncoded`].
     pub id: Option<String>,
     /// A name for people, at most 200 bytes.
     pub name: String,
@@ -84,8 +85,8 @@ pub struct NewClient {
     pub grant_types: Vec<GrantType>,
     /// The scopes it may ask for, and is given when it asks for none.
     pub scopes: Vec<String>,
-    /// The audiences it may ask for, from the configured ones; empty: all of them. Where the default audience is not among
-    /// them, the first one is the default for this client.
+    /// The audiences it may ask for, from the configured ones; empty: all of them. Where the default audience
+    /// is not among them, the first one is the default for this client.
     pub audiences: Vec<String>,
     /// How long its tokens live: 60 s to 24 h, and not longer than the overlap of keys allows; `None`: as configured.
     pub access_token_lifetime: Option<Duration>,

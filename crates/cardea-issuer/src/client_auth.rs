@@ -134,8 +134,9 @@ fn reading(id: &[u8], secret: &[u8], encoding: Option<BasicEncoding>) -> Option<
 }
 
 impl Reading {
-    /// Whether this reading authenticates that client. A client that doesn't exist, is disabled, has no secrets or is read
-    /// otherwise takes the same steps as one that does: always [`SECRETS_MAX`] comparisons, each of constant time.
+    /// Whether this reading authenticates that client. A client that doesn't exist, is disabled, has no
+    /// secrets or is read otherwise takes the same steps as one that does: always [`SECRETS_MAX`]
+    /// comparisons, each of constant time.
     pub(crate) fn holds(&self, record: Option<&ClientRecord>, now: Wall) -> bool {
         const NOBODYS: [u8; 32] = [0; 32];
         let secrets: &[SecretRecord] = record.map_or(&[], |record| &record.secrets);

@@ -23,7 +23,8 @@ pub enum SigningAlgorithm {
     /// ECDSA on P-256 with SHA-256: short, quick to sign. The default.
     #[default]
     Es256,
-    /// RSA PKCS #1 v1.5 with SHA-256 and 2048-bit keys, for verifiers that know nothing else. It signs on threads apart.
+    /// RSA PKCS #1 v1.5 with SHA-256 and 2048-bit keys, for verifiers that know nothing else. It signs on
+    /// threads apart.
     Rs256,
     /// Ed25519.
     EdDsa,
@@ -59,7 +60,8 @@ pub struct AuthorizationServerConfig {
     /// The issuer: `https`, or `http` on a loopback host; it may have a path, but no query, fragment or user. The
     /// `iss` of tokens and the `issuer` of the metadata are this URL without a trailing slash.
     pub issuer: Url,
-    /// How long access tokens live, where a client's record says nothing else. Default 1 h; 60 s to 24 h, whole seconds.
+    /// How long access tokens live, where a client's record says nothing else. Default 1 h; 60 s to 24 h,
+    /// whole seconds.
     pub access_token_lifetime: Duration,
     /// How new signing keys sign. A change makes a new key at once, which takes over after `key_publish_ahead`.
     pub algorithm: SigningAlgorithm,

@@ -57,6 +57,9 @@ pub enum IssuerError {
         /// What was to be changed.
         what: &'static str,
     },
+    /// A revocation sink was named before: the program's mistake.
+    #[error("a revocation sink was named already")]
+    SinkNamed,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

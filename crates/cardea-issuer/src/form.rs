@@ -53,8 +53,8 @@ impl Form {
         self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The first name that stands there twice, but for `resource`, which may (RFC 8707 §2). Unknown parameters count too:
-    /// RFC 6749 §3.2 forbids repetition before it speaks of ignoring.
+    /// The first name that stands there twice, but for `resource`, which may (RFC 8707 §2). Unknown
+    /// parameters count too: RFC 6749 §3.2 forbids repetition before it speaks of ignoring.
     pub(crate) fn repeated(&self) -> Option<&str> {
         let mut names: Vec<&str> = self.0.iter().map(|(name, _)| name.as_str()).collect();
         names.sort_unstable();
@@ -63,7 +63,8 @@ impl Form {
     }
 }
 
-/// Undoes form-encoding: `+` is a space, `%XX` an octet. `None` where an escape is broken. Other octets stand for themselves.
+/// Undoes form-encoding: `+` is a space, `%XX` an octet. `None` where an escape is broken. Other octets stand
+/// for themselves.
 pub(crate) fn decode(encoded: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let mut decoded = Zeroizing::new(Vec::with_capacity(encoded.len()));
     let mut rest = encoded;

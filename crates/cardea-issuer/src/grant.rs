@@ -17,10 +17,10 @@ use crate::{
     store::{ClientRecord, Store},
 };
 
-/// The most bytes of a token request's body.
-const BODY_BYTES_MAX: usize = 16 * 1_024;
 /// The most resources of one request.
 const RESOURCES_MAX: usize = 16;
+/// The most scopes of one request, repeated ones included.
+const SCOPES_MAX: usize = 1_024;
 /// By how much `iat` may run ahead of the clock to set a token apart from those that were revoked.
 const ISSUED_AHEAD_SECONDS_MAX: i64 = 30;
 
@@ -33,8 +33,13 @@ pub struct TokenRequest<'a> {
     pub content_type: Option<&'a [u8]>,
     /// Whether the target has a query, even an empty one.
     pub query_present: bool,
-    /// The whole body. More than 16 KiB are refused.
+    /// The whole body. More than [`TokenRequest::BODY_BYTES_MAX`] is refused.
     pub body: &'a [u8],
+}
+
+impl TokenRequest<'_> {
+    /// The most bytes of a body. A gateway need not read more before it asks.
+    pub const BODY_BYTES_MAX: usize = 16 * 1_024;
 }
 
 impl std::fmt::Debug for TokenRequest<'_> {
@@ -143,7 +148,7 @@ async fn issue(server: &AuthorizationServer, request: TokenRequest<'_>, now: Wal
         let description = "this client may not use client_credentials";
         return Err(Refusal::new(400, "unauthorized_client", "grant_type_not_allowed", description));
     }
-    let scope = scope_of(&form, &client)?;
+    let scope = scope_of(&form, &client, &server.config)?;
     let audiences = audiences_of(&form, &client, &server.config)?;
     sign(server, &client, &scope, &audiences, now).await
 }
@@ -151,7 +156,8 @@ async fn issue(server: &AuthorizationServer, request: TokenRequest<'_>, now: Wal
 /// Checks how the request came, and parses its body (RFC 6749 §3.2, §4.4.2).
 fn form_of(request: TokenRequest<'_>) -> Result<Form, Refusal> {
     if request.query_present {
-        // RFC 6749 §2.3.1: credentials never in the URI. Our endpoint has no query of its own, so nothing else belongs there.
+        // RFC 6749 §2.3.1: credentials never in the URI. Our endpoint has no query of its own, so nothing
+        // else belongs there.
         return Err(Refusal::invalid_request(
             "query_present",
             "parameters belong in the body, never in the query",
@@ -161,7 +167,7 @@ fn form_of(request: TokenRequest<'_>) -> Result<Form, Refusal> {
         let description = "the Content-Type must be application/x-www-form-urlencoded";
         return Err(Refusal::invalid_request("content_type_wrong", description));
     }
-    if request.body.len() > BODY_BYTES_MAX {
+    if request.body.len() > TokenRequest::BODY_BYTES_MAX {
         return Err(Refusal::new(413, "invalid_request", "body_too_large", "the body is too large"));
     }
     let form = Form::parse(request.body).map_err(|error| match error {
@@ -176,8 +182,8 @@ fn form_of(request: TokenRequest<'_>) -> Result<Form, Refusal> {
     Ok(form)
 }
 
-/// Whether a `Content-Type` is that of a form. The type has no parameters; `charset=UTF-8` says what holds anyway, and
-/// clients send it. Any other would mean another reading of the body.
+/// Whether a `Content-Type` is that of a form. The type has no parameters; `charset=UTF-8` says what holds
+/// anyway, and clients send it. Any other would mean another reading of the body.
 fn is_form(content_type: &[u8]) -> bool {
     let Ok(content_type) = std::str::from_utf8(content_type) else { return false };
     let mut parts = content_type.split(';').map(|part| part.trim_matches([' ', '\t']));
@@ -190,8 +196,8 @@ fn is_form(content_type: &[u8]) -> bool {
     })
 }
 
-/// Finds the client that the credentials belong to. It reads the store for every reading, whatever came of the one before, and tells
-/// the client nothing about which part was wrong.
+/// Finds the client that the credentials belong to. It reads the store for every reading, whatever came of
+/// the one before, and tells the client nothing about which part was wrong.
 async fn authenticate(store: &dyn Store, presented: &Presented, now: Wall) -> Result<ClientRecord, Refusal> {
     let mut authenticated = None;
     for reading in &presented.readings {
@@ -217,15 +223,23 @@ async fn authenticate(store: &dyn Store, presented: &Presented, now: Wall) -> Re
     Ok(client)
 }
 
-/// The scope that is granted (RFC 6749 §3.3): what was asked for, without repetition, or all that the client may have.
-fn scope_of(form: &Form, client: &ClientRecord) -> Result<String, Refusal> {
-    let Some(requested) = form.get("scope") else { return Ok(client.scopes.join(" ")) };
+/// The scope that is granted (RFC 6749 §3.3): what was asked for, without repetition, or all that the client
+/// may have.
+fn scope_of(
+    form: &Form,
+    client: &ClientRecord,
+    config: &AuthorizationServerConfig,
+) -> Result<String, Refusal> {
+    // What the configuration no longer has, no record brings back.
+    let exists = |scope: &&str| config.scopes.is_empty() || config.scopes.iter().any(|known| known == scope);
+    let allowed: Vec<&str> = client.scopes.iter().map(String::as_str).filter(exists).collect();
+    let Some(requested) = form.get("scope") else { return Ok(allowed.join(" ")) };
     let mut granted: Vec<&str> = Vec::new();
-    for token in requested.split(' ') {
-        if !is_scope_token(token) {
+    for (index, token) in requested.split(' ').enumerate() {
+        if index >= SCOPES_MAX || !is_scope_token(token) {
             return Err(Refusal::new(400, "invalid_scope", "scope_malformed", "the scope is malformed"));
         }
-        if !client.scopes.iter().any(|scope| scope == token) {
+        if !allowed.contains(&token) {
             let description = "a scope was asked for that this client may not have";
             return Err(Refusal::new(400, "invalid_scope", "scope_not_allowed", description));
         }

@@ -51,15 +51,15 @@ pub(crate) fn token_id() -> Result<String, IssuerError> {
     Ok(URL_SAFE_NO_PAD.encode(bits))
 }
 
-/// Signs in place what is quick to sign, and RSA on the blocking threads, at most as many at once as `permits` has: more
-/// would take the processors from the requests that are under way.
+/// Signs in place what is quick to sign, and RSA on the blocking threads, at most as many at once as
+/// `permits` has: more would take the processors from the requests that are under way.
 ///
 /// # Errors
 /// [`IssuerError::Crypto`].
 pub(crate) async fn sign(
     key: &Arc<SigningKey>,
     claims: &Claims<'_>,
-    permits: &Semaphore,
+    permits: &Arc<Semaphore>,
 ) -> Result<String, IssuerError> {
     let claims = serde_json::to_string(claims).map_err(|_| IssuerError::Crypto("claims can't be written"))?;
     let mut token = String::with_capacity(key.header().len() + claims.len() * 4 / 3 + 360);
@@ -72,10 +72,17 @@ pub(crate) async fn sign(
             (token, signature)
         }
         SigningAlgorithm::Rs256 => {
-            let _permit = permits.acquire().await.map_err(|_| IssuerError::Crypto("shutting down"))?;
+            // The permit goes with the work: a request that is given up frees no processor before its
+            // signature is made.
+            let permit = Arc::clone(permits)
+                .acquire_owned()
+                .await
+                .map_err(|_| IssuerError::Crypto("shutting down"))?;
             let key = Arc::clone(key);
             tokio::task::spawn_blocking(move || {
-                key.sign(token.as_bytes()).map(|signature| (token, signature))
+                let signature = key.sign(token.as_bytes());
+                drop(permit);
+                signature.map(|signature| (token, signature))
             })
             .await
             .map_err(|_| IssuerError::Crypto("signing was stopped"))??

@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use crate::{AuthorizationServerConfig, IssuerError};
 
-/// The paths at which the gateway serves the authorization server, on the issuer's host. They are plain and normalised.
+/// The paths at which the gateway serves the authorization server, on the issuer's host. They are plain and
+/// normalised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoints {
     /// The token endpoint, `POST` (RFC 6749 §3.2).
@@ -43,8 +44,9 @@ pub(crate) struct Metadata {
 
 /// RFC 8414 §2, and OpenID Connect Discovery 1.0 §3 where a member says so.
 ///
-/// Truth before custom: no response type works here, so the list is empty. It is there all the same, because both documents
-/// require it and strict clients refuse one without; RFC 8414 §3.2 would rather leave out what is empty.
+/// Truth before custom: no response type works here, so the list is empty. It is there all the same, because
+/// both documents require it and strict clients refuse one without; RFC 8414 §3.2 would rather leave out what
+/// is empty.
 #[derive(Serialize)]
 struct Document<'a> {
     issuer: &'a str,

@@ -1,9 +1,11 @@
 //! What the authorization server answers: JSON with the headers that the RFCs ask for.
 
+use std::fmt;
+
 use serde::Serialize;
 
 /// An answer, for the gateway to carry.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Reply {
     /// The HTTP status.
     pub status: u16,
@@ -37,14 +39,27 @@ impl Reply {
     }
 }
 
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A refusal shows all of itself; a success is a token.
+        let body = if self.status == 200 { "redacted" } else { &self.body };
+        f.debug_struct("Reply")
+            .field("status", &self.status)
+            .field("reason", &self.reason)
+            .field("body", &body)
+            .finish()
+    }
+}
+
 #[derive(Serialize)]
 struct ErrorBody<'a> {
     error: &'a str,
     error_description: &'a str,
 }
 
-/// An error in the shape of RFC 6749 §5.2, for the refusals of the gateway's guards too (a throttle, an overload), so that a client of the
-/// token endpoint need understand only one. Characters that the RFC forbids in these values are replaced.
+/// An error in the shape of RFC 6749 §5.2, for the refusals of the gateway's guards too (a throttle, an
+/// overload), so that a client of the token endpoint need understand only one. Characters that the RFC
+/// forbids in these values are replaced.
 #[must_use]
 pub fn error_reply(error: &str, description: &str, status: u16) -> Reply {
     let (error, description) = (permitted(error), permitted(description));
@@ -74,6 +89,13 @@ mod tests {
         );
         assert!(reply.headers.contains(&("content-type", "application/json".into())));
         assert!(reply.headers.contains(&("cache-control", "no-store".into())));
+    }
+
+    #[test]
+    fn debug_shows_a_refusal_and_no_token() {
+        let token = Reply::json(200, r#"{"access_token":"eyJ"}"#.into());
+        assert!(!format!("{token:?}").contains("eyJ"));
+        assert!(format!("{:?}", error_reply("invalid_scope", "no", 400)).contains("invalid_scope"));
     }
 
     #[test]

@@ -32,8 +32,8 @@ pub(crate) struct Plan {
     pub(crate) create: Option<Wall>,
 }
 
-/// The index of the key that signs at `now`: the last that has taken over, or the first where the clock was set back to
-/// before any of them. `None` only where there are no keys.
+/// The index of the key that signs at `now`: the last that has taken over, or the first where the clock was
+/// set back to before any of them. `None` only where there are no keys.
 pub(crate) fn signing_index(activations: impl Iterator<Item = Wall>, now: Wall) -> Option<usize> {
     let mut signing = None;
     for (index, activates_at) in activations.enumerate() {

@@ -4,6 +4,7 @@ use std::{
     fmt,
     sync::{Arc, OnceLock, PoisonError, RwLock},
     thread,
+    time::Duration,
 };
 
 use arc_swap::ArcSwap;
@@ -29,9 +30,10 @@ pub struct AuthorizationServer {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) keys: ArcSwap<KeyRing>,
     /// Bounds how many RSA signatures are made at once.
-    pub(crate) signing_permits: Semaphore,
+    pub(crate) signing_permits: Arc<Semaphore>,
     pub(crate) sink: OnceLock<Arc<dyn RevocationSink>>,
-    /// Held through every change that this process makes, so that the sink hears of them in the order of the store.
+    /// Held through every change that this process makes, so that the sink hears of them in the order of the store. It
+    /// is asynchronous, so no thread waits for it, and no token request takes it.
     pub(crate) changes: Mutex<Changes>,
     wrapping_key: RwLock<WrappingKey>,
     endpoints: Endpoints,
@@ -51,8 +53,9 @@ impl AuthorizationServer {
     /// Checks the configuration, loads and unwraps the signing keys, and makes the first one where there is none.
     ///
     /// # Errors
-    /// [`IssuerError::InvalidConfig`]; [`IssuerError::WrappingKey`] where the key is not the one that the stored keys were
-    /// wrapped with, in which case nothing was changed; [`IssuerError::DamagedKey`]; [`IssuerError::Store`].
+    /// [`IssuerError::InvalidConfig`]; [`IssuerError::WrappingKey`] where the key is not the one that the
+    /// stored keys were wrapped with, in which case nothing was changed; [`IssuerError::DamagedKey`];
+    /// [`IssuerError::Store`].
     pub async fn open(
         config: AuthorizationServerConfig,
         store: Arc<dyn Store>,
@@ -67,7 +70,7 @@ impl AuthorizationServer {
             config,
             store,
             keys: ArcSwap::from_pointee(ring),
-            signing_permits: Semaphore::new(thread::available_parallelism().map_or(1, usize::from)),
+            signing_permits: Arc::new(Semaphore::new(thread::available_parallelism().map_or(1, usize::from))),
             sink: OnceLock::new(),
             changes: Mutex::new(Changes { told_until: Wall::MIN, forgot_at: Wall::MIN }),
             wrapping_key: RwLock::new(wrapping_key),
@@ -83,8 +86,8 @@ impl AuthorizationServer {
         grant::token(self, request, now.wall).await
     }
 
-    /// The authorization endpoint, which exists because metadata must name one. It refuses every request and never redirects: no
-    /// client has a redirection URI that could be trusted (RFC 6749 §4.1.2.1).
+    /// The authorization endpoint, which exists because metadata must name one. It refuses every request and
+    /// never redirects: no client has a redirection URI that could be trusted (RFC 6749 §4.1.2.1).
     #[must_use]
     pub fn authorize_refusal(&self) -> Reply {
         let description = "this server issues tokens to clients only; use the token endpoint";
@@ -135,9 +138,18 @@ impl AuthorizationServer {
         Arc::clone(&self.keys.load().key_set)
     }
 
-    /// Names who is to be told of revocations, and tells it all that matter. Only the first call counts.
+    /// How long the key set may be cached: `max-age` for the gateway. Half of what a key is published ahead, at most
+    /// ten minutes, so that a key is known everywhere before it signs.
+    #[must_use]
+    pub fn key_set_max_age(&self) -> Duration {
+        (self.config.key_publish_ahead / 2).min(Duration::from_secs(600))
+    }
+
+    /// Names who is to be told of revocations, and tells it all that matter. Only the first sink is told anything; a
+    /// second one is refused.
     ///
     /// # Errors
+    /// [`IssuerError::SinkNamed`];
     /// [`IssuerError::Store`] where they can't be read; then no request may be let in yet.
     pub async fn set_revocation_sink(
         &self,
@@ -145,23 +157,24 @@ impl AuthorizationServer {
         now: Timestamp,
     ) -> Result<(), IssuerError> {
         let mut changes = self.changes.lock().await;
+        if self.sink.get().is_some() {
+            return Err(IssuerError::SinkNamed);
+        }
         let since = now.wall.saturating_sub(REVOCATION_RETENTION);
         for revocation in self.store.revocations(since).await? {
             revocation::tell(&*sink, &revocation);
         }
         changes.told_until = now.wall;
-        if self.sink.set(sink).is_err() {
-            tracing::warn!("a revocation sink was named already; the second one is told nothing");
-        }
-        Ok(())
+        self.sink.set(sink).map_err(|_| IssuerError::SinkNamed)
     }
 
-    /// What is to be done every few seconds: takes over what other processes changed in the store (keys, revocations), brings keys, lets them
-    /// take over and removes them when they are due. It is cheap where nothing is due.
+    /// What is to be done every few seconds: takes over what other processes changed in the store (keys,
+    /// revocations), brings keys, lets them take over and removes them when they are due. It is cheap where
+    /// nothing is due.
     ///
     /// # Errors
-    /// [`IssuerError::Store`], and [`IssuerError::WrappingKey`] where another process wrapped the keys anew. The server goes on with what it
-    /// has; the next call tries again.
+    /// [`IssuerError::Store`], and [`IssuerError::WrappingKey`] where another process wrapped the keys anew.
+    /// The server goes on with what it has; the next call tries again.
     pub async fn maintain(&self, now: Timestamp) -> Result<(), IssuerError> {
         let mut changes = self.changes.lock().await;
         self.tell_revocations(&mut changes, now.wall).await?;
@@ -185,8 +198,8 @@ impl AuthorizationServer {
         Ok(())
     }
 
-    /// Does to the stored keys what their plan says. Called by one task at a time; other processes are kept apart by the
-    /// set's version.
+    /// Does to the stored keys what their plan says. Called by one task at a time; other processes are kept
+    /// apart by the set's version.
     async fn rotate_if_due(&self, now: Wall) -> Result<(), IssuerError> {
         for _ in 0..ATTEMPTS_MAX {
             let stored = self.load_keys().await?;

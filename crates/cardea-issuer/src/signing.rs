@@ -58,7 +58,8 @@ struct Header<'a> {
 }
 
 impl SigningKey {
-    /// Makes a key, and gives its PKCS #8 for the store. An RSA key takes a tenth of a second and more: not for the runtime's threads.
+    /// Makes a key, and gives its PKCS #8 for the store. An RSA key takes a tenth of a second and more: not
+    /// for the runtime's threads.
     ///
     /// # Errors
     /// [`IssuerError::Crypto`].
@@ -134,7 +135,8 @@ impl SigningKey {
         &self.header
     }
 
-    /// Signs as RFC 7518 §3.3 and §3.4 and RFC 8037 §3.1 say. RSA takes most of a millisecond: not for the runtime's threads.
+    /// Signs as RFC 7518 §3.3 and §3.4 and RFC 8037 §3.1 say. RSA takes most of a millisecond: not for the
+    /// runtime's threads.
     ///
     /// # Errors
     /// [`IssuerError::Crypto`].

@@ -21,8 +21,8 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// What every operation of a store gives.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
-/// A durable registry of clients and signing keys, shared by any number of tasks and, where the database allows it, of
-/// processes. What a write acknowledged survives the loss of power.
+/// A durable registry of clients and signing keys, shared by any number of tasks and, where the database
+/// allows it, of processes. What a write acknowledged survives the loss of power.
 pub trait Store: Send + Sync + fmt::Debug {
     /// The client of that id, with its secrets, as of one moment.
     fn client<'a>(&'a self, id: &'a str) -> StoreFuture<'a, Option<ClientRecord>>;
@@ -30,8 +30,9 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// At most `limit` clients in the byte order of their ids, those after `after`.
     fn clients<'a>(&'a self, after: Option<&'a str>, limit: u32) -> StoreFuture<'a, Vec<ClientRecord>>;
 
-    /// Adds a client as version 1 and gives the record as it was stored. Where a client of that id was deleted before,
-    /// its tombstone goes and the record's `tokens_revoked_through` becomes its `created_at`, in the same transaction.
+    /// Adds a client as version 1 and gives the record as it was stored. Where a client of that id was
+    /// deleted before, its tombstone goes and the record's `tokens_revoked_through` becomes its `created_at`,
+    /// in the same transaction.
     ///
     /// # Errors
     /// [`StoreError::AlreadyExists`].
@@ -103,7 +104,8 @@ pub struct ClientRecord {
 pub struct SecretRecord {
     /// Names the secret within its client.
     pub id: String,
-    /// How `verifier` was made: `sha256`, for generated secrets of 256 random bits. An unknown format matches nothing.
+    /// How `verifier` was made: `sha256`, for generated secrets of 256 random bits. An unknown format matches
+    /// nothing.
     pub format: String,
     /// Where the secret came from: `generated` by us, or `chosen` by somebody.
     pub provenance: String,

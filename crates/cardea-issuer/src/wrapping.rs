@@ -81,7 +81,8 @@ impl WrappingKey {
     }
 
     /// Reads a key as a file or an environment variable holds it: 64 hex digits, or base64 (either alphabet, with or
-    /// without padding), white space around it ignored; or a file's 32 raw bytes.
+    /// without padding), white space around it ignored; or a file's 32 raw bytes, unless somebody may have typed them:
+    /// a pass phrase is no key.
     ///
     /// # Errors
     /// [`WrappingKeyError::Malformed`], which never shows what it read.
@@ -91,7 +92,7 @@ impl WrappingKey {
             hex(trimmed)
         } else if let Ok(bytes) = STANDARD.decode(trimmed).or_else(|_| URL_SAFE.decode(trimmed)) {
             Zeroizing::new(bytes)
-        } else if text.len() == KEY_BYTES {
+        } else if text.len() == KEY_BYTES && !text.iter().all(is_typed) {
             Zeroizing::new(text.to_vec())
         } else {
             let found = if trimmed.is_empty() { ", found nothing".into() } else { String::new() };
@@ -192,6 +193,10 @@ fn associated_data(kid: &str, algorithm: SigningAlgorithm) -> Vec<u8> {
     format!("cardea signing key v1\0{}\0{kid}", algorithm.as_str()).into_bytes()
 }
 
+fn is_typed(byte: &u8) -> bool {
+    byte.is_ascii_graphic() || byte.is_ascii_whitespace()
+}
+
 fn hex(digits: &[u8]) -> Zeroizing<Vec<u8>> {
     let value =
         |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok()).unwrap_or(0);
@@ -236,6 +241,7 @@ mod tests {
             ("", "found nothing"),
             ("c2VjcmV0", "found 6 bytes"),
             ("not a key at all!", "openssl rand -base64 32"),
+            ("a pass phrase of 32 characters!!", "openssl rand -base64 32"),
             ("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde", "openssl"),
         ] {
             let message = WrappingKey::parse(text.as_bytes()).unwrap_err().to_string();

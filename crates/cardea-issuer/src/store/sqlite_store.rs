@@ -1,7 +1,8 @@
 //! The embedded store: SQLite with a write-ahead log, every commit flushed to the disk.
 //!
-//! `sqlx` gives each connection a thread of its own, so no disk access ever runs on the runtime's threads. One connection writes, so
-//! that writers of this process queue in order; those of another process are kept apart by SQLite's lock.
+//! `sqlx` gives each connection a thread of its own, so no disk access ever runs on the runtime's threads.
+//! One connection writes, so that writers of this process queue in order; those of another process are kept
+//! apart by SQLite's lock.
 
 use std::{
     path::{Path, PathBuf},
@@ -39,34 +40,35 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the database of that file, which is created (mode 0600) where it doesn't exist, and brings its schema up to date.
-    /// A file that others may read is made private.
+    /// Opens the database of that file, which is created (mode 0600) where it doesn't exist, and brings its
+    /// schema up to date. A file that others may read is made private.
     ///
     /// # Errors
-    /// [`StoreError::Unusable`] where the folder is missing, the file can't be opened, or holds another program's database;
-    /// [`StoreError::Corrupt`] where it is damaged; [`StoreError::NewerSchema`]. In all these cases nothing was changed.
+    /// [`StoreError::Unusable`] where the folder is missing, the file can't be opened, or holds another
+    /// program's database;
+    /// [`StoreError::Corrupt`] where it is damaged; [`StoreError::NewerSchema`]. In all these cases nothing
+    /// was changed.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let path = path.as_ref().to_path_buf();
-        let prepared = path.clone();
-        tokio::task::spawn_blocking(move || file::prepare(&prepared))
-            .await
-            .map_err(|error| StoreError::Failed(Box::new(error)))??;
+        on_file(&path, file::prepare).await?;
         let options = SqliteConnectOptions::new()
             .filename(&path)
             .create_if_missing(false)
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
-            .busy_timeout(BUSY_TIMEOUT);
+            .busy_timeout(BUSY_TIMEOUT)
+            .disable_statement_logging();
         // Whose database this is comes first: the log mode is a lasting change of the file.
         let mut connection = options.connect().await.map_err(|error| opening(&path, error))?;
         let prepared = schema::prepare(&mut connection, &path).await;
         let closed = connection.close().await;
         prepared?;
         closed.map_err(|error| opening(&path, error))?;
+        on_file(&path, file::make_private).await?;
 
         let options = options.journal_mode(SqliteJournalMode::Wal);
-        let writer = connect(options.clone(), &path).await?;
-        let reader = pool(READERS).connect_lazy_with(options.pragma("query_only", "ON"));
+        let writer = connect(1, options.clone(), &path).await?;
+        let reader = connect(READERS, options.pragma("query_only", "ON"), &path).await?;
         Ok(Self { path, writer, reader })
     }
 
@@ -75,7 +77,8 @@ impl SqliteStore {
     /// # Errors
     /// [`StoreError::Failed`].
     pub async fn in_memory() -> Result<Self, StoreError> {
-        let options = SqliteConnectOptions::new().in_memory(true).foreign_keys(true);
+        let options =
+            SqliteConnectOptions::new().in_memory(true).foreign_keys(true).disable_statement_logging();
         let writer = pool(1).connect_with(options).await.map_err(failed)?;
         let path = PathBuf::from(":memory:");
         schema::prepare(&mut *writer.acquire().await.map_err(failed)?, &path).await?;
@@ -278,12 +281,24 @@ impl Store for SqliteStore {
     }
 }
 
-/// Connects the writer. Where two processes open a new file at once, one finds it locked while the other changes to the
+/// Runs something that blocks where it may.
+async fn on_file(path: &Path, work: fn(&Path) -> Result<(), StoreError>) -> Result<(), StoreError> {
+    let path = path.to_path_buf();
+    tokio::task::spawn_blocking(move || work(&path))
+        .await
+        .map_err(|error| StoreError::Failed(Box::new(error)))?
+}
+
+/// Connects. Where two processes open a new file at once, one finds it locked while the other changes to the
 /// write-ahead log, for which SQLite doesn't wait by itself.
-async fn connect(options: SqliteConnectOptions, path: &Path) -> Result<SqlitePool, StoreError> {
+async fn connect(
+    connections: u32,
+    options: SqliteConnectOptions,
+    path: &Path,
+) -> Result<SqlitePool, StoreError> {
     let mut attempts = 0;
     loop {
-        match pool(1).connect_with(options.clone()).await.map_err(|error| opening(path, error)) {
+        match pool(connections).connect_with(options.clone()).await.map_err(|error| opening(path, error)) {
             Err(StoreError::Busy) if attempts < 50 => {
                 attempts += 1;
                 tokio::time::sleep(Duration::from_millis(20)).await;

@@ -58,7 +58,8 @@ fn spawn(path: &Path) -> Child {
         .unwrap()
 }
 
-/// What the child acknowledges until there are enough; then it is killed without warning, and what was still in the pipe counts too.
+/// What the child acknowledges until there are enough; then it is killed without warning, and what was still
+/// in the pipe counts too.
 fn kill_after(mut child: Child, enough: usize) -> Vec<(String, String)> {
     let mut acknowledged = Vec::new();
     let mut killed = false;

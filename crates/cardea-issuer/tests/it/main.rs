@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod counting;
+#[cfg(test)]
 mod durability;
 #[cfg(test)]
 mod keys;

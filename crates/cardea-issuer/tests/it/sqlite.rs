@@ -86,11 +86,12 @@ async fn another_programs_database_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("other.db");
     meddle(&path, "CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)").await;
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     let before = fs::read(&path).unwrap();
     let error = SqliteStore::open(&path).await.unwrap_err();
     assert!(error.to_string().contains("another program's"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), before, "not even its journal mode has changed");
+    assert_eq!(mode(&path), 0o644);
 }
 
 #[tokio::test]

@@ -1,11 +1,18 @@
 //! The token endpoint's fine print: RFC 6749, RFC 8707, RFC 9068.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use cardea_issuer::{BasicEncoding, NewClient, SigningAlgorithm, TOKEN_LIFETIME_MAX, TokenRequest};
+use cardea_issuer::{
+    AuthorizationServer, AuthorizationServerConfig, BasicEncoding, NewClient, SigningAlgorithm,
+    TOKEN_LIFETIME_MAX, TokenRequest,
+};
+use proptest::prelude::*;
 use serde_json::json;
 
-use crate::support::{FORM, Fixture, GRANT, START, basic, basic_of, config, header, json};
+use crate::{
+    counting::CountingStore,
+    support::{FORM, Fixture, GRANT, START, basic, basic_of, config, header, json, wrapping_key},
+};
 
 #[tokio::test]
 async fn a_token_is_what_rfc_9068_says() {
@@ -107,6 +114,13 @@ async fn requests_are_refused_as_the_rfcs_say_beside_controls_that_succeed() {
         (vec![&good], grant_and("scope=orders:write"), 400, "invalid_scope"),
         (vec![&good], grant_and("scope=orders:read++users:read"), 400, "invalid_scope"),
         (vec![&good], grant_and("scope=+orders:read"), 400, "invalid_scope"),
+        (vec![&good], grant_and(&format!("scope=orders:read{}", "+orders:read".repeat(1_023))), 200, ""),
+        (
+            vec![&good],
+            grant_and(&format!("scope=orders:read{}", "+orders:read".repeat(1_024))),
+            400,
+            "invalid_scope",
+        ),
         (vec![&good], grant_and("scope=ORDERS:READ"), 400, "invalid_scope"),
         (vec![&good], grant_and("scope=orders:read%09users:read"), 400, "invalid_scope"),
         // Resources (RFC 8707 §2).
@@ -243,14 +257,9 @@ async fn a_clients_lifetime_holds_and_never_outlives_the_overlap_of_keys() {
 
     let mut shorter = config();
     shorter.key_overlap = Duration::from_secs(3_600 * 2);
-    let reopened = cardea_issuer::AuthorizationServer::open(
-        shorter,
-        fixture.store.clone(),
-        crate::support::wrapping_key(),
-        fixture.now(),
-    )
-    .await
-    .unwrap();
+    let reopened = AuthorizationServer::open(shorter, fixture.store.clone(), wrapping_key(), fixture.now())
+        .await
+        .unwrap();
     let reply = fixture.post_as(&reopened, &[&basic_of(&client)], GRANT).await;
     assert_eq!(json(&reply)["expires_in"], 7_200 - 300);
     assert!(reopened.create_client(new, fixture.now()).await.is_err(), "nor is such a client created");
@@ -302,4 +311,87 @@ async fn a_store_that_fails_is_503_and_says_nothing() {
     assert_eq!(reply.status, 503);
     assert_eq!(json(&reply)["error"], "temporarily_unavailable");
     assert_eq!(header(&reply, "retry-after"), Some("1"));
+}
+
+#[tokio::test]
+async fn a_scope_or_audience_that_is_no_longer_configured_is_no_longer_given() {
+    let fixture = Fixture::new().await;
+    let new = NewClient {
+        scopes: vec!["orders:read".into(), "users:read".into()],
+        audiences: vec!["https://api.example.com/orders".into()],
+        ..NewClient::default()
+    };
+    let client = fixture.client_of(new).await;
+    let reopen = |change: fn(&mut AuthorizationServerConfig)| {
+        let mut config = config();
+        change(&mut config);
+        AuthorizationServer::open(config, fixture.store.clone(), wrapping_key(), fixture.now())
+    };
+    let fewer = reopen(|config| config.scopes.retain(|scope| scope != "users:read")).await.unwrap();
+    let reply = fixture.post_as(&fewer, &[&basic_of(&client)], GRANT).await;
+    assert_eq!(json(&reply)["scope"], "orders:read");
+    let reply = fixture.post_as(&fewer, &[&basic_of(&client)], &format!("{GRANT}&scope=users:read")).await;
+    assert_eq!(json(&reply)["error"], "invalid_scope");
+
+    let none = reopen(|config| config.resources.clear()).await.unwrap();
+    let reply = fixture.post_as(&none, &[&basic_of(&client)], GRANT).await;
+    assert_eq!(
+        (json(&reply)["error"].as_str(), reply.reason),
+        (Some("invalid_target"), Some("audience_none"))
+    );
+}
+
+#[tokio::test]
+async fn whoever_asks_costs_the_same_reads() {
+    let fixture = Fixture::new().await;
+    let client = fixture.client().await;
+    let disabled = fixture.client().await;
+    fixture.server.disable_client(&disabled.client.client_id, fixture.now()).await.unwrap();
+    let counting = Arc::new(CountingStore::new(fixture.store.clone()));
+    let server =
+        AuthorizationServer::open(config(), counting.clone(), wrapping_key(), fixture.now()).await.unwrap();
+    let (id, secret) = (&client.client.client_id, client.secret.expose());
+    for (authorization, status, reads) in [
+        (basic_of(&client), 200, 1),
+        (basic(id, "wrong"), 401, 1),
+        (basic("cdcli_unknown", secret), 401, 1),
+        (basic_of(&disabled), 401, 1),
+        // Two readings cost two, whoever exists.
+        (basic("a%2Bb", secret), 401, 2),
+        (basic(&format!("%63{}", &id[1..]), secret), 200, 2),
+    ] {
+        let reply = fixture.post_as(&server, &[&authorization], GRANT).await;
+        assert_eq!((reply.status, counting.take_reads()), (status, reads));
+    }
+}
+
+/// One changed octet anywhere: an answer of the known kinds, and a token only for the client itself.
+#[test]
+fn a_changed_request_is_answered() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (fixture, client) = runtime.block_on(async {
+        let fixture = Fixture::new().await;
+        let client = fixture.client().await;
+        (fixture, client)
+    });
+    proptest!(ProptestConfig::with_cases(500), |(
+        in_header in any::<bool>(), at in any::<prop::sample::Index>(), octet in any::<u8>()
+    )| {
+        let mut authorization = basic_of(&client).into_bytes();
+        let mut body = format!("{GRANT}&scope=orders:read&resource=https://api.example.com").into_bytes();
+        let changed = if in_header { &mut authorization } else { &mut body };
+        let index = at.index(changed.len());
+        changed[index] = octet;
+        let request =
+            TokenRequest { authorization: &[&authorization], content_type: Some(FORM), query_present: false, body: &body };
+        let reply = runtime.block_on(fixture.server.token(request, fixture.now()));
+        prop_assert!(json(&reply).is_object());
+        if reply.status == 200 {
+            let token = fixture.verified(&reply);
+            prop_assert_eq!(&token.claims["sub"], &client.client.client_id);
+            prop_assert_eq!(&token.claims["aud"], "https://api.example.com");
+        } else {
+            prop_assert!(matches!(reply.status, 400 | 401) && reply.reason.is_some(), "{:?}", reply);
+        }
+    });
 }

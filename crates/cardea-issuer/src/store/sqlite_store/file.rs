@@ -2,15 +2,15 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::ErrorKind,
+    io::{self, ErrorKind},
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::Path,
 };
 
 use crate::store::StoreError;
 
-/// Creates the file with mode 0600, or takes group's and others' rights away from an existing one. SQLite gives its log and its
-/// shared memory the mode of the database. Blocks.
+/// Creates the file with mode 0600 where there is none. SQLite gives its log and its shared memory the mode of the
+/// database. Blocks.
 pub(super) fn prepare(path: &Path) -> Result<(), StoreError> {
     let unusable = |problem: String| StoreError::Unusable { path: path.display().to_string(), problem };
     let parent = match path.parent() {
@@ -33,11 +33,32 @@ pub(super) fn prepare(path: &Path) -> Result<(), StoreError> {
     if !metadata.is_file() {
         return Err(unusable("it is not a file".into()));
     }
-    let mode = metadata.permissions().mode();
-    if mode & 0o077 != 0 {
-        tracing::warn!(path = %path.display(), mode = format!("{:o}", mode & 0o777), "database made private: mode 600");
-        fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o700))
-            .map_err(|error| unusable(format!("others may read it, and that can't be changed: {error}")))?;
+    Ok(())
+}
+
+/// Takes group's and others' rights away from the database and what stands beside it. Only once it is known to be ours.
+/// Blocks.
+pub(super) fn make_private(path: &Path) -> Result<(), StoreError> {
+    for suffix in ["", "-wal", "-shm"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        restrict(Path::new(&name)).map_err(|error| StoreError::Unusable {
+            path: path.display().to_string(),
+            problem: format!("others may read it, and that can't be changed: {error}"),
+        })?;
     }
     Ok(())
+}
+
+fn restrict(path: &Path) -> io::Result<()> {
+    let mode = match fs::metadata(path) {
+        Ok(metadata) => metadata.permissions().mode(),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    tracing::warn!(path = %path.display(), mode = format!("{:o}", mode & 0o777), "database made private: mode 600");
+    fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o700))
 }

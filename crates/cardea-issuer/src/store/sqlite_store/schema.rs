@@ -61,8 +61,8 @@ CREATE TABLE signing_keys (
 ) STRICT, WITHOUT ROWID;
 "];
 
-/// Checks that the database is ours and sound, and brings its schema up to date in one transaction, so that two processes which
-/// open a new file at once agree.
+/// Checks that the database is ours and sound, and brings its schema up to date in one transaction, so that
+/// two processes which open a new file at once agree.
 pub(super) async fn prepare(connection: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
     let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
     let path_text = || path.display().to_string();

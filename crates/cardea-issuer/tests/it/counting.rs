@@ -1,0 +1,71 @@
+//! A store that counts how often a client is read.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use cardea_clock::Wall;
+use cardea_issuer::{
+    Store,
+    store::{BoxFuture, ClientRecord, KeyRecord, KeySetRecord, Revocation, StoreFuture},
+};
+
+#[derive(Debug)]
+pub(crate) struct CountingStore {
+    inner: Arc<dyn Store>,
+    reads: AtomicUsize,
+}
+
+impl CountingStore {
+    pub(crate) fn new(inner: Arc<dyn Store>) -> Self {
+        Self { inner, reads: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn take_reads(&self) -> usize {
+        self.reads.swap(0, Ordering::Relaxed)
+    }
+}
+
+impl Store for CountingStore {
+    fn client<'a>(&'a self, id: &'a str) -> StoreFuture<'a, Option<ClientRecord>> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.inner.client(id)
+    }
+
+    fn clients<'a>(&'a self, after: Option<&'a str>, limit: u32) -> StoreFuture<'a, Vec<ClientRecord>> {
+        self.inner.clients(after, limit)
+    }
+
+    fn insert_client<'a>(&'a self, record: &'a ClientRecord) -> StoreFuture<'a, ClientRecord> {
+        self.inner.insert_client(record)
+    }
+
+    fn update_client<'a>(&'a self, record: &'a ClientRecord) -> StoreFuture<'a, ()> {
+        self.inner.update_client(record)
+    }
+
+    fn delete_client<'a>(&'a self, id: &'a str, deleted_at: Wall) -> StoreFuture<'a, bool> {
+        self.inner.delete_client(id, deleted_at)
+    }
+
+    fn revocations(&self, since: Wall) -> StoreFuture<'_, Vec<Revocation>> {
+        self.inner.revocations(since)
+    }
+
+    fn forget_tombstones(&self, before: Wall) -> StoreFuture<'_, ()> {
+        self.inner.forget_tombstones(before)
+    }
+
+    fn keys(&self) -> StoreFuture<'_, KeySetRecord> {
+        self.inner.keys()
+    }
+
+    fn replace_keys<'a>(&'a self, version: u64, keys: &'a [KeyRecord]) -> StoreFuture<'a, ()> {
+        self.inner.replace_keys(version, keys)
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.inner.close()
+    }
+}
