@@ -386,3 +386,26 @@ fn opening(path: &Path, error: sqlx::Error) -> StoreError {
         _ => failed(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn connections_flush_every_commit_and_readers_only_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(folder.path().join("cardea.db")).await.unwrap();
+        for pool in [&store.writer, &store.reader] {
+            // 2 is FULL: a commit that was acknowledged survives the loss of power.
+            for (pragma, expected) in [("PRAGMA synchronous", 2_i64), ("PRAGMA foreign_keys", 1)] {
+                assert_eq!(sqlx::query_scalar::<_, i64>(pragma).fetch_one(pool).await.unwrap(), expected);
+            }
+            let journal: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(pool).await.unwrap();
+            assert_eq!(journal, "wal");
+        }
+        let write = "DELETE FROM deleted_clients";
+        assert!(sqlx::query(write).execute(&store.writer).await.is_ok());
+        assert!(sqlx::query(write).execute(&store.reader).await.is_err());
+        store.close().await;
+    }
+}
