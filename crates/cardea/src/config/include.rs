@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeSet, btree_map},
     fs, io,
+    io::Read,
     path::{Path, PathBuf},
 };
 
@@ -188,13 +189,14 @@ fn place(file: u32, offset: usize) -> Place {
 }
 
 fn read_text(path: &Path) -> io::Result<String> {
-    let size = fs::metadata(path)?.len();
-    if size > FILE_BYTES_MAX {
-        let message =
-            format!("{size} octets are more than the {FILE_BYTES_MAX} that a configuration file may have");
+    let mut text = String::new();
+    // A pipe is fine (`--config <(…)`), and has no size to ask for.
+    fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        let message = format!("more than the {FILE_BYTES_MAX} octets that a configuration file may have");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
-    fs::read_to_string(path)
+    Ok(text)
 }
 
 /// The patterns of `include`, with their places; its shape is judged with everything else's.

@@ -276,7 +276,8 @@ pub(crate) struct Forwarding {
     pub(crate) via: String,
     /// What becomes of the fields that name the client.
     pub(crate) forwarded: ForwardedPolicy,
-    /// Which fields name the client.
+    /// Which fields name the client. Those of the other kind are removed, since whoever reads them would believe
+    /// what a client wrote.
     pub(crate) header: ForwardedHeader,
 }
 
@@ -297,11 +298,13 @@ impl Default for Forwarding {
 pub(crate) enum ForwardedPolicy {
     /// Replaced by what the gateway knows: right for the outermost proxy.
     Set,
-    /// The peer is appended to what came, whoever sent it.
+    /// The peer's address is appended to the addresses that came, whoever sent them: for origins that know which
+    /// of them to believe.
     Append,
-    /// The peer is appended to what came from a trusted proxy, and replaces what came from anyone else.
+    /// Kept as they came, and what is missing is set: only where nobody but `trusted_proxies` that set them all
+    /// can connect.
     Trust,
-    /// Removed.
+    /// Removed, and none are set.
     Off,
 }
 
@@ -314,8 +317,6 @@ pub(crate) enum ForwardedHeader {
     XForwarded,
     /// `Forwarded` (RFC 7239).
     Forwarded,
-    /// Both.
-    Both,
 }
 
 /// Proxies in front of the gateway.
@@ -461,4 +462,8 @@ pub(crate) enum EncodedPathByte {
     /// A backslash as it is.
     #[serde(rename = "\\")]
     Backslash,
+    /// Path parameters (`/admin;x/users`) without which the path would belong to another route: some origins drop
+    /// them.
+    #[serde(rename = ";")]
+    Parameters,
 }

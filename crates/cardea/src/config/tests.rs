@@ -4,6 +4,7 @@ use tempfile::TempDir;
 
 use super::*;
 
+mod arbitrary;
 mod errors;
 mod example;
 mod scale;

@@ -144,8 +144,8 @@ pub(in crate::config) struct RawAuthorizationServer {
     #[serde(default = "key_overlap", with = "DurationText")]
     #[schemars(extend("x-minimum" = "1m", "x-maximum" = "90d"))]
     pub(in crate::config) key_overlap: Duration,
-    /// Whether its endpoints are reachable on every listener at the paths of its issuer. `false` where routes
-    /// with `builtin` say which of them are reachable, and where.
+    /// Whether its endpoints are reachable on every listener, at the host and the paths of its issuer, without
+    /// routes. `false` where routes with `builtin` say which of them are reachable, and where.
     #[serde(default = "yes")]
     pub(in crate::config) mount: bool,
 }

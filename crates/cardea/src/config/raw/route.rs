@@ -57,11 +57,12 @@ pub(in crate::config) struct RawRoute {
     /// Takes `path_prefix` away from the path before it is forwarded.
     #[serde(default)]
     pub(in crate::config) strip_prefix: bool,
-    /// The path that is forwarded instead; parameters of `path_pattern` stand in braces: `"/v2/{id}"`.
+    /// The path that is forwarded instead; parameters of `path_pattern` and attributes stand in braces:
+    /// `"/v2/{id}"`.
     #[serde(default)]
     pub(in crate::config) rewrite_path: Option<String>,
-    /// What paths may carry though origins could read it as a separator: `"%2F"`, `"%5C"`, `"\\"`. Requests with
-    /// any of them are refused elsewhere.
+    /// What paths may carry though some origins read it in another way, and so another path than the one whose
+    /// rules were applied. Requests with any of them are refused elsewhere.
     #[serde(default)]
     pub(in crate::config) allow_encoded: Vec<EncodedPathByte>,
     /// Timeouts that differ from the general ones.

@@ -21,7 +21,7 @@ use super::{
     model::{AccessLog, AccessLogFormat, AccessLogPath, Admin, Config, IdentityHeaders, Issuer, Service},
     problem::Problems,
     raw::{RawAccessLog, RawAdmin, RawConfig, RawIdentityHeaders},
-    sections::{Drain, Limits, Timeouts},
+    sections::{Drain, ForwardedPolicy, Limits, Timeouts},
     source::{Place, Sources},
     text::{BindAddress, display_duration, display_size, is_token},
 };
@@ -67,6 +67,15 @@ impl<'a> Resolver<'a> {
         self.limits(&raw.limits, at.key("limits"));
         self.timeouts(&raw.timeouts, at.key("timeouts"));
         self.drain(&raw.drain, at.key("drain"));
+        let trusts_nobody =
+            raw.trusted_proxies.prefixes.is_empty() && !at.key("trusted_proxies").lost_any(&["prefixes"]);
+        if raw.forwarding.forwarded == ForwardedPolicy::Trust && trusts_nobody {
+            self.error(
+                at.key("forwarding").key("forwarded"),
+                "the word of proxies is trusted, but no proxy is",
+                "name them in trusted_proxies.prefixes, or write \"set\"",
+            );
+        }
 
         let access_log = self.access_log(raw.access_log, at.key("access_log"));
         let admin = self.admin(&raw.admin, at.key("admin"));
@@ -339,10 +348,11 @@ impl<'a> Resolver<'a> {
 }
 
 fn read_bounded(path: &std::path::Path) -> io::Result<Vec<u8>> {
-    let file = fs::File::open(path)?;
-    if !file.metadata()?.is_file() {
+    // Before it is opened: opening a pipe would wait for its writer.
+    if !fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
+    let file = fs::File::open(path)?;
     let mut content = Vec::new();
     file.take(REFERENCED_BYTES_MAX + 1).read_to_end(&mut content)?;
     if content.len() as u64 > REFERENCED_BYTES_MAX {

@@ -452,7 +452,8 @@ impl Resolver<'_> {
                 self.error(at, format!("{:?} has a brace that is not closed", at.shown(written)), "close it");
                 return;
             };
-            if !parameters.iter().any(|parameter| parameter == name) {
+            // Attributes have dots, and are looked up when the template is compiled.
+            if !name.contains('.') && !parameters.iter().any(|parameter| parameter == name) {
                 let remedy = match suggest::nearest(name, parameters.iter().map(String::as_str)) {
                     Some(near) => format!("did you mean {near:?}?"),
                     None => "use the parameters of path_pattern".to_owned(),

@@ -173,6 +173,7 @@ fn timeouts_and_limits_agree_with_each_other() {
         ),
         ("[drain]\ndelay = \"1m\"", "deadline (1m) is not above delay (1m)"),
         ("[limits]\ntarget_bytes_max = \"1MiB\"", "target_bytes_max (1MiB) is above head_bytes_max (32KiB)"),
+        ("[forwarding]\nforwarded = \"trust\"", ":2:13: the word of proxies is trusted, but no proxy is"),
         ("[limits]\nreplay_total_bytes_max = \"1KiB\"", "replay_bytes_max of one request is above"),
     ] {
         assert_problem(text, expected);

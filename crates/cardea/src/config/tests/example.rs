@@ -5,7 +5,7 @@ use crate::config::schema;
 
 const EXAMPLE: &str = "../../examples/cardea.toml";
 
-fn example() -> String {
+pub(super) fn example() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(EXAMPLE)).unwrap()
 }
 
