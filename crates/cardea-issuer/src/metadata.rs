@@ -44,9 +44,9 @@ pub(crate) struct Metadata {
 
 /// RFC 8414 §2, and OpenID Connect Discovery 1.0 §3 where a member says so.
 ///
-/// Truth before custom: no response type works here, so the list is empty. It is there all the same, because
-/// both documents require it and strict clients refuse one without; RFC 8414 §3.2 would rather leave out what
-/// is empty.
+/// No response type that gives anything works here. Both documents require the member, RFC 8414 §3.2 wants no empty list, and
+/// strict clients refuse a document with one: so it names `none`, the registered type that returns nothing
+/// (OAuth 2.0 Multiple Response Type Encoding Practices §4).
 #[derive(Serialize)]
 struct Document<'a> {
     issuer: &'a str,
@@ -55,7 +55,7 @@ struct Document<'a> {
     authorization_endpoint: Option<String>,
     token_endpoint: String,
     jwks_uri: String,
-    response_types_supported: [&'static str; 0],
+    response_types_supported: [&'static str; 1],
     grant_types_supported: [&'static str; 1],
     token_endpoint_auth_methods_supported: [&'static str; 2],
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
@@ -81,7 +81,7 @@ impl Metadata {
                 authorization_endpoint: openid.then(|| format!("{origin}{}", endpoints.authorize)),
                 token_endpoint: format!("{origin}{}", endpoints.token),
                 jwks_uri: format!("{origin}{}", endpoints.jwks),
-                response_types_supported: [],
+                response_types_supported: ["none"],
                 grant_types_supported: ["client_credentials"],
                 token_endpoint_auth_methods_supported: ["client_secret_basic", "client_secret_post"],
                 scopes_supported: &config.scopes,
@@ -142,7 +142,7 @@ mod tests {
             "issuer": "http://127.0.0.1:8443/one",
             "token_endpoint": "http://127.0.0.1:8443/one/oauth2/token",
             "jwks_uri": "http://127.0.0.1:8443/one/oauth2/jwks",
-            "response_types_supported": [],
+            "response_types_supported": ["none"],
             "grant_types_supported": ["client_credentials"],
             "token_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post"],
             "scopes_supported": ["orders:read"],
