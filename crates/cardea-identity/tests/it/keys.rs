@@ -287,6 +287,9 @@ async fn discovery_refuses_another_issuers_document_and_keys_elsewhere() {
     ] {
         assert!(!usable(metadata(issuer, keys), &["169.254.169.254"]).await, "{issuer} {keys}");
     }
+    let padded = |bytes: usize| [metadata(ISSUER, KEYS), vec![b' '; bytes]].concat();
+    assert!(usable(padded(1024), &[]).await);
+    assert!(!usable(padded(1024 * 1024), &[]).await);
     for document in [&b"{}"[..], b"[]", b"{\"issuer\":\"https://id.example\"}"] {
         assert!(!usable(document.to_vec(), &[]).await);
     }
