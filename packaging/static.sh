@@ -17,10 +17,9 @@ musl)
         exit 1
     }
     rustup target list --installed | grep -qx "$target" || rustup target add "$target"
-    # What the C libraries among the dependencies are compiled and linked with.
-    CC=musl-gcc
-    variable=$(printf '%s' "$target" | tr 'a-z-' 'A-Z_')
-    export "CC_$(printf '%s' "$target" | tr - _)=$CC" "CARGO_TARGET_${variable}_LINKER=$CC"
+    # For the C libraries among the dependencies. Not as the linker too: Rust brings what it links against for musl,
+    # and musl-gcc would make a position-independent binary ask for a loader that isn't there.
+    export "CC_$(printf '%s' "$target" | tr - _)=musl-gcc"
     ;;
 gnu)
     # With --target, the flag applies to the binary and not to build scripts and macros, which are loaded as
