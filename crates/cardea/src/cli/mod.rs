@@ -377,14 +377,17 @@ pub(crate) fn parse() -> Result<Command, Exit> {
     }
 }
 
-/// Runs a command that needs no running gateway; `None` where it is for another part of the program.
-pub(crate) fn run_offline(command: &Command, output: &mut Output) -> Option<Exit> {
+/// Runs a command that needs no running gateway. The others belong to other parts of the program, and fail here.
+pub(crate) fn run_offline(command: &Command, output: &mut Output) -> Exit {
     match command {
-        Command::Init(arguments) => Some(init::run(arguments, output)),
-        Command::Check(arguments) => Some(check::run(arguments, &|name| std::env::var(name).ok(), output)),
-        Command::Schema(arguments) => Some(schema::run(arguments, output)),
-        Command::Completions(arguments) => Some(completions::run(arguments, output)),
-        Command::Run(_) | Command::Demo(_) | Command::Client(_) | Command::Key(_) | Command::Token(_) => None,
+        Command::Init(arguments) => init::run(arguments, output),
+        Command::Check(arguments) => check::run(arguments, &|name| std::env::var(name).ok(), output),
+        Command::Schema(arguments) => schema::run(arguments, output),
+        Command::Completions(arguments) => completions::run(arguments, output),
+        Command::Run(_) | Command::Demo(_) | Command::Client(_) | Command::Key(_) | Command::Token(_) => {
+            output.error("this command needs more than a configuration");
+            Exit::Failure
+        }
     }
 }
 

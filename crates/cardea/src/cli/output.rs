@@ -56,6 +56,15 @@ impl Output {
         self.line(&text)
     }
 
+    /// Writes a value as JSON on one line to standard output.
+    ///
+    /// # Errors
+    /// As [`Output::text`].
+    pub(crate) fn json_line<T: Serialize>(&mut self, value: &T) -> io::Result<()> {
+        let text = serde_json::to_string(value).map_err(io::Error::other)?;
+        self.line(&text)
+    }
+
     /// Writes a line to standard error. Where that fails there is nobody left to tell.
     pub(crate) fn error(&mut self, line: &str) {
         let _ = writeln!(self.err, "{line}");

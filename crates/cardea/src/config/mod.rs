@@ -29,22 +29,13 @@ use serde::Deserialize;
 
 use self::{check::Checker, document::Document, raw::RawConfig, resolve::Resolver};
 pub(crate) use self::{
-    model::{
-        AccessLog, AccessLogFormat, AccessLogPath, Admin, Alternative, Auth, AuthorizationServer,
-        Certificate, Config, Destination, Endpoint, EntraPreset, FieldEdits, FieldTemplate, HeaderCondition,
-        IdentityHeaders, Issuer, KeySource, Listener, ListenerTls, PathMatch, Route, RouteTimeouts, Secret,
-        Service, ServicePool, ServiceTls,
-    },
+    model::*,
     problem::{Problem, Problems},
     reference::markdown,
     schema::json_schema,
-    sections::{
-        Algorithm, Builtin, ClaimNames, Drain, EncodedPathByte, EntraVersion, ForwardedHeader,
-        ForwardedPolicy, Forwarding, Limits, Log, LogFormat, LogLevel, Process, ProxyProtocol,
-        SigningAlgorithm, Timeouts, TlsVersion, TrustedProxies, Workers,
-    },
-    source::{Place, Sources},
-    text::{Address, BindAddress, IpPrefix, TextError, display_duration, parse_duration},
+    sections::*,
+    source::Place,
+    text::{Address, BindAddress, IpPrefix, display_duration, parse_duration},
 };
 
 /// Where `${NAME}` and `{ env = "NAME" }` are looked up; the process's environment but in tests.
@@ -56,8 +47,7 @@ pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// Every problem that could be found, sorted by file and line.
 pub(crate) fn load(path: &Path, environment: Environment<'_>) -> Result<Config, Problems> {
     let mut problems = Problems::default();
-    let Document { mut root, mut sources, damaged, incomplete } =
-        include::read(path, environment, &mut problems);
+    let Document { mut root, sources, damaged, incomplete } = include::read(path, environment, &mut problems);
 
     let shape = schema::shape();
     let dropped = Checker::new(&mut problems, &damaged).check(&mut root, &shape);
@@ -73,7 +63,7 @@ pub(crate) fn load(path: &Path, environment: Environment<'_>) -> Result<Config, 
             return Err(problems.located(&sources));
         }
     };
-    let mut resolver = Resolver::new(&mut problems, &mut sources, &dropped, environment);
+    let mut resolver = Resolver::new(&mut problems, &sources, &dropped, environment);
     let config = resolver.config(raw, &root);
     if problems.is_empty() {
         Ok(Config { sources: Arc::new(sources), ..config })

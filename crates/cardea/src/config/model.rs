@@ -53,11 +53,6 @@ impl Config {
     ) -> Problem {
         Problem::at(&self.sources, at, message, remedy)
     }
-
-    /// The service of this name.
-    pub(crate) fn service(&self, name: &str) -> Option<&Service> {
-        self.services.iter().find(|service| service.name == name)
-    }
 }
 
 /// One line for each request.
@@ -229,12 +224,11 @@ pub(crate) struct Secret {
     value: Zeroizing<Vec<u8>>,
     /// Where it came from: a path or `$NAME`.
     origin: String,
-    at: Place,
 }
 
 impl Secret {
-    pub(super) fn new(value: Zeroizing<Vec<u8>>, origin: String, at: Place) -> Self {
-        Self { value, origin, at }
+    pub(super) fn new(value: Zeroizing<Vec<u8>>, origin: String) -> Self {
+        Self { value, origin }
     }
 
     /// The secret, without white space at its end.
@@ -245,11 +239,6 @@ impl Secret {
     /// Where it came from, for messages.
     pub(crate) fn origin(&self) -> &str {
         &self.origin
-    }
-
-    /// Where the configuration names it.
-    pub(crate) fn at(&self) -> Place {
-        self.at
     }
 }
 

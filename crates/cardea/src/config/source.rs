@@ -37,8 +37,6 @@ impl fmt::Display for Position {
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
     files: Vec<SourceFile>,
-    /// Certificates, keys and other files that the configuration names; read when it is loaded.
-    referenced: Vec<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -65,11 +63,6 @@ impl Sources {
         u32::try_from(self.files.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// Remembers a file that the configuration refers to.
-    pub(super) fn refer(&mut self, path: PathBuf) {
-        self.referenced.push(path);
-    }
-
     pub(super) fn text(&self, file: u32) -> &str {
         self.files.get(file as usize).map_or("", |file| file.text.as_str())
     }
@@ -77,16 +70,6 @@ impl Sources {
     /// The folder that relative paths written at `place` start from.
     pub(super) fn folder(&self, place: Place) -> &Path {
         self.files.get(place.file as usize).and_then(|file| file.path.parent()).unwrap_or(Path::new(""))
-    }
-
-    /// The configuration files, in the order they were read.
-    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.files.iter().map(|file| file.path.as_path())
-    }
-
-    /// The certificates, keys and other files that the configuration names.
-    pub(crate) fn referenced(&self) -> &[PathBuf] {
-        &self.referenced
     }
 
     /// File, line and column of a place.

@@ -389,7 +389,7 @@ impl Resolver<'_> {
             self.error(at, format!("the secret in {origin} is empty"), "put the secret there");
             return None;
         }
-        Some(Secret::new(trimmed, origin, at.place()))
+        Some(Secret::new(trimmed, origin))
     }
 }
 

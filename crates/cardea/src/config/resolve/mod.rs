@@ -34,7 +34,7 @@ const SUGGESTIONS_MAX: usize = 100;
 /// Resolves one configuration.
 pub(super) struct Resolver<'a> {
     problems: &'a mut Problems,
-    sources: &'a mut Sources,
+    sources: &'a Sources,
     dropped: &'a Dropped,
     environment: Environment<'a>,
     /// Near misses that are still looked for: each costs a look at every name.
@@ -55,7 +55,7 @@ struct Names<'a> {
 impl<'a> Resolver<'a> {
     pub(super) fn new(
         problems: &'a mut Problems,
-        sources: &'a mut Sources,
+        sources: &'a Sources,
         dropped: &'a Dropped,
         environment: Environment<'a>,
     ) -> Self {
@@ -329,7 +329,6 @@ impl<'a> Resolver<'a> {
             self.error(at, "the file's name is empty", "name a file");
             return (path, None);
         }
-        self.sources.refer(path.clone());
         match read_bounded(&path) {
             Ok(content) => (path, Some(content)),
             Err(error) => {
