@@ -1,3 +1,5 @@
+//! Tests of the command line: what it understands, prints and returns.
+
 use std::{cell::RefCell, fs, io, io::Write, path::Path, rc::Rc};
 
 use clap::CommandFactory;

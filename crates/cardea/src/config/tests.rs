@@ -1,3 +1,5 @@
+//! Tests of whole configurations: defaults, the environment, includes, secrets, the schema and its page.
+
 use std::{fs, path::Path};
 
 use tempfile::TempDir;

@@ -1,3 +1,5 @@
+//! Property tests: whatever a file says, it is a configuration or a list of problems.
+
 use proptest::prelude::*;
 
 use super::{Fixture, LEAST};

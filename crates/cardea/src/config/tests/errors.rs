@@ -1,3 +1,5 @@
+//! Tests of the problems that are reported, with their places and remedies.
+
 use super::{Fixture, LEAST};
 
 /// Asserts the problems of a file, in order.

@@ -1,3 +1,5 @@
+//! Tests of the complete example.
+
 use std::{fs, path::Path};
 
 use super::{Fixture, shape};

@@ -1,3 +1,5 @@
+//! Tests of large configurations.
+
 use std::fmt::Write as _;
 
 use super::{Destination, Fixture, LEAST};

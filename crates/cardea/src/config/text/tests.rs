@@ -1,3 +1,5 @@
+//! Tests of values that are written as text.
+
 use proptest::prelude::*;
 
 use super::*;
