@@ -1,23 +1,52 @@
-//! The program.
+//! Cardea, an identity-aware edge gateway: the program.
+#![forbid(unsafe_code)]
 
-#[allow(dead_code, unused_imports, reason = "wired in by the commands that run the gateway")]
+mod admin;
 mod cli;
-#[allow(dead_code, unused_imports, reason = "wired in by the commands that run the gateway")]
+mod commands;
 mod config;
+mod demo;
+mod fetch;
+mod logging;
+mod process;
+mod server;
 
 use std::process::ExitCode;
+
+use cli::{Command, Exit, Output};
 
 fn main() -> ExitCode {
     let command = match cli::parse() {
         Ok(command) => command,
         Err(exit) => return exit.into(),
     };
-    let mut output = cli::Output::standard();
-    match cli::run_offline(&command, &mut output) {
-        Some(exit) => exit.into(),
-        None => {
-            output.error("this build has no gateway in it");
-            cli::Exit::Failure.into()
+    let mut output = Output::standard();
+    let exit = match &command {
+        Command::Run(arguments) => run(arguments, &mut output),
+        Command::Demo(arguments) => demo::run(arguments, &mut output),
+        Command::Client(arguments) => commands::client::run(arguments, &mut output),
+        Command::Key(arguments) => commands::key::run(arguments, &mut output),
+        Command::Token(arguments) => commands::token::run(arguments, &mut output),
+        offline => cli::run_offline(offline, &mut output),
+    };
+    exit.into()
+}
+
+fn run(arguments: &cli::RunArgs, output: &mut Output) -> Exit {
+    let path = &arguments.config.config;
+    let config = match config::load(path, &|name| std::env::var(name).ok()) {
+        Ok(config) => config,
+        Err(problems) => {
+            output.error(&problems.to_string());
+            return Exit::Usage;
+        }
+    };
+    logging::start(&config.log);
+    match server::run(config, path.clone()) {
+        Ok(()) => Exit::Success,
+        Err(error) => {
+            output.error(&format!("{error:#}"));
+            Exit::Failure
         }
     }
 }

@@ -1,0 +1,101 @@
+//! The command line's end of the admin socket.
+
+use std::{
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use zeroize::Zeroizing;
+
+use super::protocol::{REPLY_BYTES_MAX, Reply, Request};
+
+/// How long a reply may take: longer than the database waits for its turn.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Why the running server could not be asked. What it was asked may have been done all the same.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectionError {
+    /// It is there, but not for us.
+    #[error("{}: a gateway may be running, but its admin socket refuses this user; be the gateway's user, or root", path.display())]
+    Permission {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// It went away, or does not answer.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The socket.
+        path: PathBuf,
+        /// What happened.
+        source: io::Error,
+    },
+    /// It says what we don't understand.
+    #[error("{}: the answer is none that this version knows; use the same version of cardea for both", path.display())]
+    Protocol {
+        /// The socket.
+        path: PathBuf,
+    },
+}
+
+/// A connection to the running server.
+pub(crate) struct Connection {
+    stream: BufReader<UnixStream>,
+    path: PathBuf,
+}
+
+impl Connection {
+    /// Connects; `None` where no server runs.
+    ///
+    /// # Errors
+    /// [`ConnectionError`] where one may run and can't be asked: to go around it would change things behind its back.
+    pub(crate) fn open(path: &Path) -> Result<Option<Self>, ConnectionError> {
+        let failed = |source| ConnectionError::Io { path: path.to_owned(), source };
+        let stream = match UnixStream::connect(path) {
+            Ok(stream) => stream,
+            Err(error) => {
+                return match error.kind() {
+                    io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Ok(None),
+                    io::ErrorKind::PermissionDenied => {
+                        Err(ConnectionError::Permission { path: path.to_owned() })
+                    }
+                    _ => Err(failed(error)),
+                };
+            }
+        };
+        stream.set_read_timeout(Some(REPLY_TIMEOUT)).map_err(failed)?;
+        stream.set_write_timeout(Some(REPLY_TIMEOUT)).map_err(failed)?;
+        Ok(Some(Self { stream: BufReader::new(stream), path: path.to_owned() }))
+    }
+
+    /// Asks, and waits for the reply.
+    ///
+    /// # Errors
+    /// [`ConnectionError`].
+    pub(crate) fn call(&mut self, request: &Request) -> Result<Reply, ConnectionError> {
+        let line = self.exchange(request).map_err(|source| {
+            let source = match source.kind() {
+                io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "it does not answer"),
+                _ => source,
+            };
+            ConnectionError::Io { path: self.path.clone(), source }
+        })?;
+        serde_json::from_slice(&line).map_err(|_| ConnectionError::Protocol { path: self.path.clone() })
+    }
+
+    fn exchange(&mut self, request: &Request) -> io::Result<Zeroizing<Vec<u8>>> {
+        let mut line = Zeroizing::new(serde_json::to_vec(request)?);
+        line.push(b'\n');
+        // A server that refuses us at the door has closed already, but has said why.
+        let sent = self.stream.get_mut().write_all(&line);
+        let mut reply = Zeroizing::new(Vec::new());
+        let bytes_max = u64::try_from(REPLY_BYTES_MAX).unwrap_or(u64::MAX);
+        self.stream.by_ref().take(bytes_max).read_until(b'\n', &mut reply)?;
+        if reply.last() == Some(&b'\n') {
+            return Ok(reply);
+        }
+        sent?;
+        Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it hung up; see its log"))
+    }
+}

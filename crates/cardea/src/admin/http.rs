@@ -1,0 +1,220 @@
+//! The TCP admin listener: metrics, health and readiness. It only reads, and answers no web page.
+
+use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use cardea_gateway::record::metrics;
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header, uri::Authority};
+use http_body_util::Full;
+use hyper::{body::Body, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{Semaphore, watch},
+    task::JoinSet,
+};
+
+use super::AdminState;
+
+/// The most connections at once; others wait in the kernel's queue.
+const CONNECTIONS_MAX: usize = 64;
+
+/// The largest head of a request, in bytes.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// The most header fields of a request.
+const FIELDS_MAX: usize = 64;
+
+/// How long the head of a request may take.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a connection may be there. Scrapers open another one.
+const CONNECTION_LIFETIME: Duration = Duration::from_secs(60);
+
+/// How long a response under way may take after that, or after the listener has been stopped.
+const LAST_RESPONSE: Duration = Duration::from_secs(5);
+
+/// How long accepting pauses where it fails, as it does without descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+const INDEX: &str = "\
+/metrics  what is counted, for Prometheus
+/health   200 while the process lives
+/ready    200 while it should be sent new connections, else 503 with the reasons
+";
+
+type Answer = Response<Full<Bytes>>;
+
+/// Serves until `stop` ends. Then it accepts nothing more, and returns when responses under way are out.
+pub(crate) async fn serve(listener: TcpListener, state: Arc<AdminState>, stop: impl Future<Output = ()>) {
+    let bound = listener.local_addr().map(|address| address.ip()).ok();
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let (stopping, stopped) = watch::channel(false);
+    let mut connections = JoinSet::new();
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        let accept = async {
+            let permit = Arc::clone(&permits).acquire_owned().await;
+            (permit, listener.accept().await)
+        };
+        let (permit, accepted) = tokio::select! {
+            () = &mut stop => break,
+            accepted = accept => accepted,
+            Some(_) = connections.join_next() => continue,
+        };
+        match accepted {
+            Ok((tcp, _)) => {
+                let (state, stopped) = (Arc::clone(&state), stopped.clone());
+                connections.spawn(async move {
+                    connection(tcp, bound, state, stopped).await;
+                    drop(permit);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the admin listener can't accept; pausing");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    let _ = stopping.send(true);
+    while connections.join_next().await.is_some() {}
+}
+
+async fn connection(
+    tcp: TcpStream,
+    bound: Option<IpAddr>,
+    state: Arc<AdminState>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let service = service_fn(move |request| {
+        let state = Arc::clone(&state);
+        async move { Ok::<_, Infallible>(answer(&request, bound, state).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .max_headers(FIELDS_MAX)
+        .serve_connection(TokioIo::new(tcp), service);
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        result = &mut connection => return ended(result),
+        () = tokio::time::sleep(CONNECTION_LIFETIME) => {}
+        _ = stopped.wait_for(|stopped| *stopped) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    if let Ok(result) = tokio::time::timeout(LAST_RESPONSE, connection).await {
+        ended(result);
+    }
+}
+
+fn ended(result: Result<(), hyper::Error>) {
+    if let Err(error) = result {
+        tracing::debug!(%error, "a connection to the admin listener ended");
+    }
+}
+
+async fn answer<B: Body>(request: &Request<B>, bound: Option<IpAddr>, state: Arc<AdminState>) -> Answer {
+    if let Err((status, text)) = admit(request.uri(), request.headers(), bound) {
+        return plain(status, text);
+    }
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+        answer.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static("GET, HEAD"));
+        return answer;
+    }
+    if !request.body().is_end_stream() {
+        return plain(StatusCode::PAYLOAD_TOO_LARGE, "no request here has a body\n");
+    }
+    match request.uri().path() {
+        "/" => plain(StatusCode::OK, INDEX),
+        "/health" => plain(StatusCode::OK, "alive\n"),
+        "/ready" => {
+            let reasons = state.readiness();
+            let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+            let document = serde_json::json!({ "ready": reasons.is_empty(), "reasons": reasons });
+            respond(status, "application/json", format!("{document}\n"))
+        }
+        "/metrics" => {
+            // Ten thousand series take milliseconds, in which a worker could serve requests.
+            let render = move || {
+                let mut text = String::new();
+                state.registry().render(&mut text);
+                text
+            };
+            match tokio::task::spawn_blocking(render).await {
+                Ok(text) => respond(StatusCode::OK, metrics::CONTENT_TYPE, text),
+                Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the metrics can't be shown\n"),
+            }
+        }
+        _ => plain(StatusCode::NOT_FOUND, "nothing is here; see /\n"),
+    }
+}
+
+/// Refuses what web pages send: they can lead a name of their own to this address (DNS rebinding), and such a name
+/// is in `Host`; what crosses origins says so in `Origin` or `Sec-Fetch-Site`.
+fn admit(uri: &Uri, headers: &HeaderMap, bound: Option<IpAddr>) -> Result<(), (StatusCode, &'static str)> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else {
+        return Err((StatusCode::BAD_REQUEST, "one Host is needed\n"));
+    };
+    let named = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
+    if !named.is_some_and(|host| is_ours(&host, bound))
+        || !uri.authority().is_none_or(|uri| is_ours(uri, bound))
+    {
+        return Err((StatusCode::MISDIRECTED_REQUEST, "Host must be this machine's address, or localhost\n"));
+    }
+    let site = headers.get("sec-fetch-site").map(header::HeaderValue::as_bytes);
+    let crosses = site.is_some_and(|site| site != b"none" && site != b"same-origin");
+    if headers.contains_key(header::ORIGIN) || crosses {
+        return Err((StatusCode::FORBIDDEN, "nothing here is for web pages\n"));
+    }
+    Ok(())
+}
+
+/// Whether a request for this authority may be meant for us, whatever its port: there may be a forwarded one before us.
+fn is_ours(authority: &Authority, bound: Option<IpAddr>) -> bool {
+    if authority.as_str().contains('@') {
+        return false;
+    }
+    let host = authority.host();
+    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    match bare.parse::<IpAddr>() {
+        Ok(ip) => {
+            let ip = ip.to_canonical();
+            // Bound to all addresses: any may be ours, and no name can be made to look like one.
+            ip.is_loopback()
+                || bound.is_some_and(|bound| bound.is_unspecified() || bound.to_canonical() == ip)
+        }
+        Err(_) => {
+            let name = host.strip_suffix('.').unwrap_or(host);
+            name.eq_ignore_ascii_case("localhost")
+        }
+    }
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Answer {
+    respond(status, "text/plain; charset=utf-8", text)
+}
+
+fn respond(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_TYPE, content_type),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ] {
+        headers.insert(name, header::HeaderValue::from_static(value));
+    }
+    if status.is_client_error() {
+        // What was refused may have a body under way, which nobody reads.
+        headers.insert(header::CONNECTION, header::HeaderValue::from_static("close"));
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests;

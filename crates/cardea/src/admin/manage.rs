@@ -1,0 +1,123 @@
+//! Clients and keys: what a request does to an authorization server, in the server and in the command line alike.
+
+use std::time::Duration;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use cardea_clock::Timestamp;
+use cardea_issuer::{
+    AuthorizationServer, BasicEncoding, Created, IssuerError, Key, NewClient, RotateWhen, WrappingKey,
+};
+use zeroize::Zeroizing;
+
+use super::protocol::{Answer, Code, Refusal, Request, Sensitive};
+
+/// How many clients a page has where the request does not say.
+const PAGE: u32 = 200;
+
+/// Carries out a request on clients or keys. It is in effect when this returns.
+///
+/// # Errors
+/// Why it was not, or that it is for a running server.
+pub(crate) async fn execute(
+    server: &AuthorizationServer,
+    request: Request,
+    now: Timestamp,
+) -> Result<Answer, Refusal> {
+    let answer = match request {
+        Request::ClientCreate {
+            id,
+            name,
+            scopes,
+            audiences,
+            token_lifetime_seconds,
+            secret_expires_in_seconds,
+            basic_encoding,
+        } => {
+            let new = NewClient {
+                id,
+                name,
+                scopes,
+                audiences,
+                access_token_lifetime: token_lifetime_seconds.map(Duration::from_secs),
+                secret_expires_in: secret_expires_in_seconds.map(Duration::from_secs),
+                basic_encoding: encoding(basic_encoding.as_deref())?,
+                ..NewClient::default()
+            };
+            created(server.create_client(new, now).await?)
+        }
+        Request::ClientList { after, limit } => {
+            let page = server.list_clients(after.as_deref(), limit.unwrap_or(PAGE)).await?;
+            Answer::Clients { clients: page.clients.into_iter().map(Into::into).collect(), next: page.next }
+        }
+        Request::ClientShow { id } => Answer::Client(server.show_client(&id).await?.into()),
+        Request::ClientRotate { id, overlap_seconds, secret_expires_in_seconds } => {
+            let expires_in = secret_expires_in_seconds.map(Duration::from_secs);
+            let overlap = Duration::from_secs(overlap_seconds);
+            created(server.rotate_secret(&id, overlap, expires_in, now).await?)
+        }
+        Request::ClientDisable { id } => Answer::Client(server.disable_client(&id, now).await?.into()),
+        Request::ClientEnable { id } => Answer::Client(server.enable_client(&id, now).await?.into()),
+        Request::ClientDelete { id } => {
+            server.delete_client(&id, now).await?;
+            Answer::Done
+        }
+        Request::KeyList => keys(server.list_keys(now).await?),
+        Request::KeyRotate { now: at_once } => {
+            let when = if at_once { RotateWhen::Now } else { RotateWhen::Scheduled };
+            keys(server.rotate_key(when, now).await?)
+        }
+        Request::KeyRewrap { new_key } => {
+            server.rewrap(wrapping_key(&new_key)?).await?;
+            keys(server.list_keys(now).await?)
+        }
+        Request::Status | Request::Reload | Request::Drain => {
+            return Err(Refusal::new(Code::Failed, "that is for a running gateway, and none answers"));
+        }
+    };
+    Ok(answer)
+}
+
+fn created(created: Created) -> Answer {
+    Answer::Created { client: created.client.into(), secret: Sensitive::new(created.secret.expose()) }
+}
+
+fn keys(keys: Vec<Key>) -> Answer {
+    Answer::Keys(keys.into_iter().map(Into::into).collect())
+}
+
+fn encoding(name: Option<&str>) -> Result<BasicEncoding, Refusal> {
+    let Some(name) = name else { return Ok(BasicEncoding::default()) };
+    let unknown = || {
+        Refusal::new(Code::Invalid, format!("basic_encoding {name:?} is none of auto, form-encoded and raw"))
+    };
+    BasicEncoding::parse(name).ok_or_else(unknown)
+}
+
+fn wrapping_key(text: &Sensitive) -> Result<WrappingKey, Refusal> {
+    let Ok(bytes) = STANDARD.decode(text.expose()).map(Zeroizing::new) else {
+        return Err(Refusal::new(Code::Malformed, "new_key is not base64"));
+    };
+    WrappingKey::parse(&bytes).map_err(|error| Refusal::new(Code::Invalid, error.to_string()))
+}
+
+impl From<IssuerError> for Refusal {
+    fn from(error: IssuerError) -> Self {
+        let code = match &error {
+            IssuerError::UnknownClient { .. } => Code::NotFound,
+            IssuerError::ClientExists { .. } => Code::Exists,
+            IssuerError::InvalidClient { .. } => Code::Invalid,
+            IssuerError::TooManySecrets { .. } | IssuerError::TooManyKeys { .. } => Code::Limit,
+            _ => Code::Failed,
+        };
+        let mut message = error.to_string();
+        let mut cause = std::error::Error::source(&error);
+        while let Some(error) = cause {
+            let shown = error.to_string();
+            if !message.ends_with(&shown) {
+                message = format!("{message}: {shown}");
+            }
+            cause = error.source();
+        }
+        Self { code, message }
+    }
+}

@@ -1,0 +1,72 @@
+//! The operator's side doors: a TCP listener that only reads, and a Unix socket through which things are changed.
+
+mod connection;
+pub(crate) mod http;
+mod manage;
+pub(crate) mod protocol;
+pub(crate) mod socket;
+mod state;
+
+use std::{path::PathBuf, pin::Pin, sync::Arc};
+
+use anyhow::{Context as _, Result};
+use cardea_clock::Timestamp;
+use cardea_gateway::workers;
+use cardea_issuer::AuthorizationServer;
+use tokio::task::JoinHandle;
+
+pub(crate) use self::{
+    connection::{Connection, ConnectionError},
+    manage::execute,
+    state::AdminState,
+};
+use self::{protocol::Status, socket::AdminSocket};
+
+/// What takes its time.
+pub(crate) type ControlFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What the admin socket asks of the running server.
+pub(crate) trait Control: Send + Sync + 'static {
+    /// The exact time.
+    fn now(&self) -> Timestamp;
+
+    /// The authorization server, where there is one.
+    fn issuer(&self) -> Option<Arc<AuthorizationServer>>;
+
+    /// How the server does.
+    fn status(&self) -> ControlFuture<'_, Status>;
+
+    /// Reads the configuration again and puts it in force. What is wrong changes nothing and is told.
+    fn reload(&self) -> ControlFuture<'_, Result<()>>;
+
+    /// Begins to drain, and returns at once.
+    fn drain(&self) -> ControlFuture<'_, ()>;
+
+    /// The authorization server's keys have changed: publishes them to the verifier, before the command returns.
+    fn keys_changed(&self) -> Result<()>;
+}
+
+/// An admin socket that is served while this lives. Dropping it removes the socket.
+#[must_use = "the socket goes when this is dropped"]
+pub(crate) struct Running {
+    task: JoinHandle<()>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Binds the admin socket and serves it; `None` where it is closed by configuration. To be called on the runtime, as
+/// the user that the server goes on as: the socket is of that user alone.
+///
+/// # Errors
+/// What [`AdminSocket::bind`] says, with the key of the configuration.
+pub(crate) fn start_socket<C: Control>(control: &Arc<C>, path: Option<PathBuf>) -> Result<Option<Running>> {
+    let Some(path) = path else { return Ok(None) };
+    let socket = AdminSocket::bind(&path)
+        .with_context(|| format!("admin.socket {} can't be listened on", path.display()))?;
+    let control: Arc<dyn Control> = Arc::<C>::clone(control);
+    Ok(Some(Running { task: workers::spawn(socket::serve(socket, control)) }))
+}

@@ -1,0 +1,265 @@
+//! The Unix socket through which the running server is changed: private from its first moment, bounded, one command
+//! at a time on each connection.
+
+use std::{
+    fs, io,
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use cardea_gateway::workers;
+use nix::unistd::geteuid;
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader},
+    net::{UnixListener, UnixStream},
+    sync::Semaphore,
+    task::JoinSet,
+    time::timeout,
+};
+use zeroize::Zeroizing;
+
+use super::{
+    Control, execute,
+    protocol::{Answer, Code, REQUEST_BYTES_MAX, Refusal, Reply, Request},
+};
+
+/// The most connections at once; others wait in the kernel's queue.
+const CONNECTIONS_MAX: usize = 16;
+
+/// How long the next request may take to come, and a reply to go.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long accepting pauses where it fails.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why the socket can't be there.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SocketError {
+    /// Somebody answers on it.
+    #[error("a running server answers there; stop it first, or name another socket")]
+    InUse,
+    /// Something else is there.
+    #[error("a file is there that is no socket; move it away, or name another socket")]
+    NotASocket,
+    /// The system refuses.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// What came of it.
+        source: io::Error,
+    },
+}
+
+/// The socket, listening. Its file goes when this is dropped.
+#[derive(Debug)]
+pub(crate) struct AdminSocket {
+    listener: UnixListener,
+    path: PathBuf,
+    /// Device and inode, so that another server's socket is never removed.
+    file: (u64, u64),
+}
+
+impl AdminSocket {
+    /// Listens at `path`, with mode 0600. To be called on the runtime.
+    ///
+    /// The socket is made in a folder that nobody else can enter and moved to its place when its mode is right: there
+    /// is no moment at which others could connect, and the process's umask, which threads share, is left alone. What
+    /// a dead server left behind is replaced.
+    ///
+    /// # Errors
+    /// [`SocketError`].
+    pub(crate) fn bind(path: &Path) -> Result<Self, SocketError> {
+        let failed = |what| move |source| SocketError::Io { what, source };
+        match fs::symlink_metadata(path) {
+            Ok(found) if !found.file_type().is_socket() => return Err(SocketError::NotASocket),
+            Ok(_) => {
+                if is_answered(path).map_err(failed("asking who is there"))? {
+                    return Err(SocketError::InUse);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed("looking there")(error)),
+        }
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        // Short names: the path of a socket has at most 107 bytes.
+        let private = tempfile::Builder::new()
+            .prefix(".")
+            .rand_bytes(6)
+            .tempdir_in(folder)
+            .map_err(failed("making a private folder beside it (the server's user must be able to)"))?;
+        let made = private.path().join("s");
+        let listener = UnixListener::bind(&made).map_err(failed("binding"))?;
+        fs::set_permissions(&made, fs::Permissions::from_mode(0o600)).map_err(failed("setting its mode"))?;
+        let metadata = fs::symlink_metadata(&made).map_err(failed("looking at it"))?;
+        fs::rename(&made, path).map_err(failed("moving it to its place"))?;
+        Ok(Self { listener, path: path.to_owned(), file: (metadata.dev(), metadata.ino()) })
+    }
+}
+
+impl Drop for AdminSocket {
+    fn drop(&mut self) {
+        let ours = fs::symlink_metadata(&self.path)
+            .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.file);
+        if ours {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Whether a server listens on the socket at `path`.
+fn is_answered(path: &Path) -> io::Result<bool> {
+    match std::os::unix::net::UnixStream::connect(path) {
+        Ok(_) => Ok(true),
+        Err(error) => match error.kind() {
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => Ok(false),
+            // Its queue is full: somebody listens.
+            io::ErrorKind::WouldBlock => Ok(true),
+            _ => Err(error),
+        },
+    }
+}
+
+/// Serves the socket until this future is dropped.
+pub(crate) async fn serve(socket: AdminSocket, control: Arc<dyn Control>) {
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut connections = JoinSet::new();
+    loop {
+        let accept = async {
+            let permit = Arc::clone(&permits).acquire_owned().await;
+            (permit, socket.listener.accept().await)
+        };
+        let (permit, accepted) = tokio::select! {
+            accepted = accept => accepted,
+            Some(_) = connections.join_next() => continue,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                let control = Arc::clone(&control);
+                connections.spawn(async move {
+                    if let Err(error) = connection(stream, control).await {
+                        tracing::debug!(%error, "a connection to the admin socket ended");
+                    }
+                    drop(permit);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the admin socket can't accept; pausing");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Who is at the other end.
+#[derive(Clone, Copy)]
+struct Peer {
+    uid: u32,
+    pid: i32,
+}
+
+async fn connection(mut stream: UnixStream, control: Arc<dyn Control>) -> io::Result<()> {
+    let credentials = stream.peer_cred()?;
+    let peer = Peer { uid: credentials.uid(), pid: credentials.pid().unwrap_or(0) };
+    let (read, mut write) = stream.split();
+    // The file's mode says the same; but a mode can be changed, and a descriptor handed on.
+    if !may_ask(peer.uid, geteuid().as_raw()) {
+        tracing::warn!(uid = peer.uid, pid = peer.pid, "the admin socket was asked by a user who may not");
+        let refusal = Refusal::new(Code::Forbidden, "only the server's own user and root may ask");
+        return send(&mut write, &Reply::Error(refusal)).await;
+    }
+    let mut reader = BufReader::new(read);
+    loop {
+        let mut line = Zeroizing::new(Vec::new());
+        let bytes_max = u64::try_from(REQUEST_BYTES_MAX).unwrap_or(u64::MAX) + 1;
+        let mut bounded = (&mut reader).take(bytes_max);
+        timeout(IDLE_TIMEOUT, bounded.read_until(b'\n', &mut line)).await??;
+        if line.last() != Some(&b'\n') {
+            if line.len() > REQUEST_BYTES_MAX {
+                let message = format!("a request has at most {REQUEST_BYTES_MAX} bytes");
+                send(&mut write, &Reply::Error(Refusal::new(Code::Malformed, message))).await?;
+            }
+            // The end, or a request that was cut short: it may have been meant otherwise.
+            return Ok(());
+        }
+        let reply = match serde_json::from_slice(&line) {
+            // A task of its own: a command that has begun is finished, though its caller hang up.
+            Ok(request) => {
+                let control = Arc::clone(&control);
+                let done = workers::spawn(async move { carry_out(request, &*control, peer).await }).await;
+                done.unwrap_or_else(|_| Reply::Error(Refusal::new(Code::Failed, "the command was cut off")))
+            }
+            Err(error) => {
+                // Its category alone: the text could quote a secret.
+                let message = format!("not a request ({:?} error)", error.classify());
+                Reply::Error(Refusal::new(Code::Malformed, message))
+            }
+        };
+        send(&mut write, &reply).await?;
+    }
+}
+
+fn may_ask(uid: u32, own: u32) -> bool {
+    uid == own || uid == 0
+}
+
+async fn send(write: &mut (impl tokio::io::AsyncWrite + Unpin), reply: &Reply) -> io::Result<()> {
+    let mut line = Zeroizing::new(serde_json::to_vec(reply)?);
+    line.push(b'\n');
+    timeout(IDLE_TIMEOUT, write.write_all(&line)).await?
+}
+
+async fn carry_out(request: Request, control: &dyn Control, peer: Peer) -> Reply {
+    let command = request.command();
+    let result = answer(request, control).await;
+    match &result {
+        Ok(_) => tracing::info!(command, uid = peer.uid, pid = peer.pid, "admin command done"),
+        Err(refusal) => tracing::warn!(
+            command,
+            uid = peer.uid,
+            pid = peer.pid,
+            code = ?refusal.code,
+            message = %refusal.message,
+            "admin command refused"
+        ),
+    }
+    match result {
+        Ok(answer) => Reply::Ok(answer),
+        Err(refusal) => Reply::Error(refusal),
+    }
+}
+
+async fn answer(request: Request, control: &dyn Control) -> Result<Answer, Refusal> {
+    match request {
+        Request::Status => Ok(Answer::Status(control.status().await)),
+        Request::Reload => match control.reload().await {
+            Ok(()) => Ok(Answer::Done),
+            Err(error) => Err(Refusal::new(Code::Configuration, format!("{error:#}"))),
+        },
+        Request::Drain => {
+            control.drain().await;
+            Ok(Answer::Done)
+        }
+        request => {
+            let Some(issuer) = control.issuer() else {
+                let message = "the running gateway has no [authorization_server] in its configuration";
+                return Err(Refusal::new(Code::NoAuthorizationServer, message));
+            };
+            let changes_keys = request.changes_keys();
+            let result = execute(&issuer, request, control.now()).await;
+            if changes_keys {
+                // Where it failed half-way the keys may be others all the same.
+                control.keys_changed().map_err(|error| Refusal::new(Code::Failed, format!("{error:#}")))?;
+            }
+            result
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

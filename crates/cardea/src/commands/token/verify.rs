@@ -1,0 +1,240 @@
+//! `cardea token verify`: verifies a token as the gateway would, and tells every check.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use cardea_clock::{Clock, CoarseClock, PERIOD_DEFAULT, Wall};
+use cardea_identity::{
+    Alternative, Authenticator, Check, Demand, IssuerConfig, LocalKeys, TokenError, Verdict,
+};
+use cardea_issuer::{AuthorizationServer, RevocationSink};
+use serde::Serialize;
+use serde_json::json;
+use tokio::runtime;
+
+use super::{
+    super::{load, text::printable},
+    Failure, read,
+};
+use crate::{
+    cli::{Exit, Output, TokenVerifyArgs},
+    config::{Auth, Config, KeySource, Route},
+    fetch::HttpFetch,
+    server::{self, Foundation},
+};
+
+/// One check, as it is printed.
+#[derive(Serialize)]
+struct Line {
+    name: &'static str,
+    passed: bool,
+    expected: String,
+    found: String,
+}
+
+impl From<Check> for Line {
+    fn from(check: Check) -> Self {
+        let Check { name, passed, expected, found } = check;
+        Self { name, passed, expected, found }
+    }
+}
+
+/// Runs `cardea token verify`.
+pub(super) fn verify(arguments: &TokenVerifyArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let config = load(&arguments.config.config)?;
+    let route = arguments.route.as_deref().map(|name| route(&config, name)).transpose()?;
+    let token = read(&arguments.token)?;
+    let clock = CoarseClock::start(PERIOD_DEFAULT).context("starting the clock")?;
+    let clock = clock.clock();
+    let runtime =
+        runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    let result = runtime.block_on(async {
+        let authenticator = authenticator(&config, &clock).await?;
+        let checks = authenticator.explain(token.as_bytes(), clock.precise()).await;
+        let verdict = authenticator.verify(token.as_bytes(), clock.precise()).await;
+        if matches!(verdict, Err(TokenError::KeysUnavailable)) {
+            tell_keys(&authenticator, &clock, output);
+        }
+        Ok::<_, Failure>((checks, verdict))
+    });
+    // A name that is being resolved would hold the program up.
+    runtime.shutdown_background();
+    let (checks, verdict) = result?;
+
+    let mut lines: Vec<Line> = checks.into_iter().map(Line::from).collect();
+    if let (Ok(verdict), Some(route)) = (&verdict, route) {
+        lines.push(demanded(&config, route, verdict)?);
+    }
+    let valid = verdict.is_ok() && lines.iter().all(|line| line.passed);
+    print(&lines, valid, arguments, output)?;
+    Ok(match verdict {
+        Err(error) if error.is_gateway_fault() => Exit::Failure,
+        _ if valid => Exit::Success,
+        _ => Exit::Refused,
+    })
+}
+
+fn route<'c>(config: &'c Config, name: &str) -> Result<&'c Route, Failure> {
+    config.routes.iter().find(|route| route.name == name).ok_or_else(|| {
+        let names: Vec<&str> = config.routes.iter().map(|route| route.name.as_str()).take(20).collect();
+        let message = format!("there is no route {name:?}; the routes are: {}", names.join(", "));
+        Failure::new(Exit::Usage, message)
+    })
+}
+
+/// The authenticator that the gateway would have: our own keys and revocations from the database, others fetched when
+/// the token asks for them.
+async fn authenticator(config: &Config, clock: &Clock) -> Result<Arc<Authenticator>, Failure> {
+    let local_keys = LocalKeys::new();
+    let mut issuer = None;
+    if let Some(settings) = &config.authorization_server
+        && config.issuers.iter().any(|issuer| issuer.keys == KeySource::Local)
+        // To look at a token must not make a database.
+        && settings.database.exists()
+    {
+        let server = server::open_issuer(settings, clock.precise()).await?;
+        local_keys.publish(server.key_set().as_bytes()).context("our own key set")?;
+        issuer = Some(Arc::new(server));
+    }
+    let fetch = Arc::new(HttpFetch::new());
+    let foundation = Foundation { clock: clock.clone(), fetch, local_keys, issuer: issuer.clone() };
+    let built = server::build(config, &foundation, None).map_err(|problems| {
+        let text: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        Failure::new(Exit::Usage, text.join("\n"))
+    })?;
+    let authenticator = Arc::clone(&built.model.authenticator);
+    if let Some(server) = issuer {
+        tell_revocations(&server, config, &authenticator, clock).await?;
+    }
+    Ok(authenticator)
+}
+
+async fn tell_revocations(
+    server: &AuthorizationServer,
+    config: &Config,
+    authenticator: &Arc<Authenticator>,
+    clock: &Clock,
+) -> Result<(), Failure> {
+    let local = config.issuers.iter().filter(|issuer| issuer.keys == KeySource::Local);
+    let issuers = local.map(|issuer| issuer.name.clone()).collect();
+    let revoked = Revoked { authenticator: Arc::clone(authenticator), issuers };
+    server.set_revocation_sink(Arc::new(revoked), clock.precise()).await.context("reading revocations")?;
+    server.close().await;
+    Ok(())
+}
+
+/// Says why keys could not be had.
+fn tell_keys(authenticator: &Authenticator, clock: &Clock, output: &mut Output) {
+    for set in authenticator.key_sets(clock.precise()) {
+        if let (false, Some(error)) = (set.usable, &set.last_error) {
+            output.error(&format!("the keys of issuer {:?} could not be fetched: {error}", set.issuer));
+        }
+    }
+}
+
+fn demanded(config: &Config, route: &Route, verdict: &Verdict) -> Result<Line, Failure> {
+    let Auth::Demand(alternatives) = &route.auth else {
+        let expected = format!("nothing: route {:?} is public", route.name);
+        return Ok(Line {
+            name: "route",
+            passed: true,
+            expected,
+            found: "a token that is not needed".into(),
+        });
+    };
+    let alternative = |alternative: &crate::config::Alternative| Alternative {
+        issuer: alternative.issuer.clone(),
+        audiences: alternative.audiences.clone(),
+        scopes: alternative.scopes.clone(),
+        roles: alternative.roles.clone(),
+    };
+    let issuer = |issuer: &crate::config::Issuer| IssuerConfig {
+        name: issuer.name.clone(),
+        audiences: issuer.audiences.clone(),
+        ..IssuerConfig::default()
+    };
+    let issuers: Vec<IssuerConfig> = config.issuers.iter().map(issuer).collect();
+    let demand = Demand::resolve(alternatives.iter().map(alternative).collect(), &issuers)
+        .with_context(|| format!("route {:?}", route.name))?;
+    let result = demand.check(verdict);
+    let expected: Vec<String> = demand.alternatives.iter().map(wanted).collect();
+    let caller = &verdict.caller;
+    let mut found = format!(
+        "issuer {:?}, audiences {:?}, scopes {:?}, roles {:?}",
+        caller.issuer_name, caller.audiences, caller.scopes, caller.roles
+    );
+    if let Err(error) = &result {
+        found = format!("{found} ({error})");
+    }
+    Ok(Line { name: "route", passed: result.is_ok(), expected: expected.join(", or "), found })
+}
+
+fn wanted(alternative: &Alternative) -> String {
+    let mut text =
+        format!("issuer {:?}, one of the audiences {:?}", alternative.issuer, alternative.audiences);
+    if !alternative.scopes.is_empty() {
+        text.push_str(&format!(", all of the scopes {:?}", alternative.scopes));
+    }
+    if !alternative.roles.is_empty() {
+        text.push_str(&format!(", one of the roles {:?}", alternative.roles));
+    }
+    text
+}
+
+fn print(
+    lines: &[Line],
+    valid: bool,
+    arguments: &TokenVerifyArgs,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    if arguments.json {
+        let document = json!({ "valid": valid, "route": arguments.route, "checks": lines });
+        output.json(&document)?;
+        return Ok(());
+    }
+    let width = lines.iter().map(|line| line.name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for Line { name, passed, expected, found } in lines {
+        let mark = if *passed { "ok  " } else { "FAIL" };
+        let indent = " ".repeat(width);
+        text.push_str(&format!("{mark}  {name:width$}  expected  {}\n", printable(expected)));
+        text.push_str(&format!("      {indent}  found     {}\n", printable(found)));
+    }
+    let failed = lines.iter().find(|line| !line.passed);
+    let end = match (failed, &arguments.route) {
+        (Some(line), _) => format!("refused: the check {:?} does not hold\n", line.name),
+        (None, _) if !valid => "refused\n".to_owned(),
+        (None, Some(route)) => format!("the token is good for route {}\n", printable(route)),
+        (None, None) => "the token is good; what a route demands is not checked without --route\n".to_owned(),
+    };
+    text.push_str(&end);
+    output.text(&text)?;
+    Ok(())
+}
+
+/// Takes the revocations of our own authorization server over.
+struct Revoked {
+    authenticator: Arc<Authenticator>,
+    issuers: Vec<String>,
+}
+
+impl RevocationSink for Revoked {
+    fn disabled(&self, client_id: &str, _forget_after: Wall) {
+        for issuer in &self.issuers {
+            self.authenticator.revocations().disable(issuer, client_id);
+        }
+    }
+
+    fn enabled(&self, client_id: &str, revoked_through: Wall, forget_after: Wall) {
+        for issuer in &self.issuers {
+            let through = Wall::from_unix_seconds(revoked_through.unix_seconds());
+            self.authenticator.revocations().revoke(issuer, client_id, through, forget_after);
+        }
+    }
+
+    fn deleted(&self, client_id: &str, forget_after: Wall) {
+        for issuer in &self.issuers {
+            self.authenticator.revocations().revoke(issuer, client_id, forget_after, forget_after);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What is done every so often, off the way of requests.
+
+use std::{sync::Arc, time::Duration};
+
+use cardea_gateway::workers;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::{issuer::publish_keys, run::Server};
+
+/// How often keys are looked after: far below the shortest lifetime of anything there.
+const KEYS_EVERY: Duration = Duration::from_secs(2);
+
+/// How often files of certificates are looked at, and idle connections swept.
+const FILES_EVERY: Duration = Duration::from_secs(10);
+
+/// Certificates that end within this time are warned of, once a day.
+const EXPIRY_WARNING: Duration = Duration::from_secs(21 * 24 * 3_600);
+
+/// Begins all of it; ends with the runtime.
+pub(super) fn start(server: &Arc<Server>) {
+    let clock = server.gateway.clock.clone();
+    let admin = Arc::clone(&server.admin);
+    workers::spawn(workers::watch_clock(clock, move |fresh| admin.set_clock_fresh(fresh)));
+
+    let keys = Arc::clone(server);
+    workers::spawn(async move {
+        let mut every = interval(KEYS_EVERY);
+        every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut published = None;
+        loop {
+            every.tick().await;
+            look_after_keys(&keys, &mut published).await;
+        }
+    });
+
+    let files = Arc::clone(server);
+    workers::spawn(async move {
+        let mut every = interval(FILES_EVERY);
+        every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut warned = None;
+        loop {
+            every.tick().await;
+            look_after_files(&files, &mut warned).await;
+        }
+    });
+}
+
+async fn look_after_keys(server: &Server, published: &mut Option<Arc<str>>) {
+    let now = server.gateway.clock.precise();
+    if let Some(issuer) = &server.foundation.issuer {
+        let maintained = issuer.maintain(now).await;
+        server.admin.set_issuer_usable(maintained.is_ok());
+        if let Err(error) = maintained {
+            tracing::error!(error = %error, "the authorization server could not be maintained");
+        }
+        // The same text as long as no key came or went.
+        let keys = issuer.key_set();
+        if !published.as_ref().is_some_and(|published| Arc::ptr_eq(published, &keys)) {
+            match publish_keys(issuer, &server.foundation.local_keys) {
+                Ok(()) => *published = Some(keys),
+                Err(error) => tracing::error!(error = %error, "our own keys could not be published"),
+            }
+        }
+    }
+    let authenticator = Arc::clone(&server.gateway.model().authenticator);
+    if authenticator.refresh_due(now) {
+        authenticator.maintain(now).await;
+    }
+    authenticator.revocations().purge(now.wall);
+}
+
+async fn look_after_files(server: &Server, warned: &mut Option<i64>) {
+    let now = server.gateway.clock.precise();
+    let model = server.gateway.model();
+    for listener in model.listeners.values() {
+        let Some(tls) = listener.tls.clone() else { continue };
+        // Reading files may take its time, and must not take a worker's.
+        let reloaded = tokio::task::spawn_blocking(move || tls.reload_if_changed(now.wall)).await;
+        match reloaded {
+            Ok(Ok(true)) => tracing::info!(listener = %listener.name, "certificates reloaded"),
+            Ok(Ok(false)) | Err(_) => {}
+            Ok(Err(error)) => {
+                tracing::error!(listener = %listener.name, %error, "changed certificates were not taken");
+            }
+        }
+    }
+    let day = now.wall.unix_seconds() / 86_400;
+    if *warned != Some(day) {
+        *warned = Some(day);
+        for tls in model.listeners.values().filter_map(|listener| listener.tls.as_ref()) {
+            for certificate in tls.certificates() {
+                if certificate.not_after < now.wall.saturating_add(EXPIRY_WARNING) {
+                    tracing::warn!(
+                        path = %certificate.path.display(),
+                        hosts = ?certificate.hosts,
+                        not_after_unix_seconds = certificate.not_after.unix_seconds(),
+                        "a certificate expires within three weeks"
+                    );
+                }
+            }
+        }
+    }
+    server.sweep(now.mono).await;
+}

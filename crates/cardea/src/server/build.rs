@@ -1,0 +1,578 @@
+//! Builds a [`Model`] from a configuration: everything that can fail at a reload fails here, before anything changes.
+
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
+
+use cardea_clock::Clock;
+use cardea_env::{JsonRecord, Template};
+use cardea_gateway::{
+    attributes,
+    exchange::Exchange,
+    metrics::RouteMetrics,
+    model::{
+        AllowEncoded, BuiltIn, ConnectionTimeouts, Destination, Forwarding, HeaderRule, IdentityField,
+        IdentityHeaders, Limits, ListenerModel, LogFormat, Model, Prefix, ProxyProtocol, Rewrite, Route,
+        Service, ServiceTls, Timeouts,
+    },
+    routing::{HeaderMatch, HostPattern, PathMatch, RouteMatch, Router},
+};
+use cardea_http::{ForwardedHeader, ForwardedPolicy, HeaderNameSet, h1::HeadLimits};
+use cardea_identity::{
+    Algorithm, Alternative, Authenticator, ClaimNames, Demand, Fetch, IssuerConfig, KeySource, LocalKeys,
+    Preset,
+};
+use cardea_issuer::AuthorizationServer;
+use cardea_tls::{
+    CertificateConfig, ClientTlsConfig, MinVersion, Roots, ServerTls, ServerTlsConfig, client_config,
+    server_name,
+};
+use cardea_upstream::{Address, EndpointConfig, PoolConfig, RetryConfig, ServiceConfig, ServiceState};
+
+use crate::config::{self, Config, Place, Problem};
+
+/// What every model is built upon and shares with the others.
+pub(crate) struct Foundation {
+    pub(crate) clock: Clock,
+    pub(crate) fetch: Arc<dyn Fetch>,
+    pub(crate) local_keys: LocalKeys,
+    pub(crate) issuer: Option<Arc<AuthorizationServer>>,
+}
+
+/// A model that is ready to be put in force.
+pub(crate) struct Built {
+    pub(crate) model: Arc<Model>,
+    /// The services, by name.
+    pub(crate) services: HashMap<String, Arc<Service>>,
+    /// The settings that each listener's TLS was loaded by, by name.
+    tls: HashMap<String, ServerTlsConfig>,
+}
+
+/// Builds the model of `config`. What lives longer is taken over from `previous`.
+pub(crate) fn build(
+    config: &Config,
+    foundation: &Foundation,
+    previous: Option<&Built>,
+) -> Result<Built, Vec<Problem>> {
+    let mut builder = Builder { config, foundation, previous, problems: Vec::new(), tls: HashMap::new() };
+    let listeners = builder.listeners();
+    let (issuers, authenticator) = builder.identity();
+    let services = builder.services();
+    let router = builder.router(&issuers, &services);
+    let identity_headers = builder.identity_headers();
+    let access_log = builder.access_log();
+    let (Some(router), Some(authenticator)) = (router, authenticator) else { return Err(builder.problems) };
+    if !builder.problems.is_empty() {
+        return Err(builder.problems);
+    }
+    let model = Model {
+        router,
+        authenticator,
+        issuer: foundation.issuer.clone(),
+        listeners,
+        limits: limits(config),
+        timeouts: ConnectionTimeouts {
+            tls_handshake: config.timeouts.tls_handshake,
+            request_head: config.timeouts.request_head,
+            keep_alive_idle: config.timeouts.keep_alive_idle,
+        },
+        trusted_proxies: prefixes(&config.trusted_proxies.prefixes),
+        forwarding: forwarding(config),
+        identity_headers,
+        region: config.region.clone(),
+        access_log,
+    };
+    let services = services.into_iter().map(|service| (service.name.clone(), service)).collect();
+    Ok(Built { model: Arc::new(model), services, tls: builder.tls })
+}
+
+fn limits(config: &Config) -> Limits {
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let mut head = HeadLimits::default();
+    head.head_bytes_max = size(config.limits.head_bytes_max);
+    head.target_bytes_max = size(config.limits.target_bytes_max);
+    head.fields_max = size(u64::from(config.limits.fields_max));
+    let mut response_head = head;
+    response_head.head_bytes_max = size(config.limits.response_head_bytes_max);
+    Limits {
+        head,
+        response_head,
+        replay_bytes_max: size(config.limits.replay_bytes_max),
+        replay_total_bytes_max: size(config.limits.replay_total_bytes_max),
+        http2_streams_max: config.limits.http2_streams_max,
+        connections_max: size(u64::from(config.limits.connections_max)),
+    }
+}
+
+fn forwarding(config: &Config) -> Forwarding {
+    Forwarding {
+        via: config.forwarding.via.clone(),
+        policy: match config.forwarding.forwarded {
+            config::ForwardedPolicy::Set => ForwardedPolicy::Set,
+            config::ForwardedPolicy::Append => ForwardedPolicy::Append,
+            config::ForwardedPolicy::Trust => ForwardedPolicy::Trust,
+            config::ForwardedPolicy::Off => ForwardedPolicy::Off,
+        },
+        header: match config.forwarding.header {
+            config::ForwardedHeader::XForwarded => ForwardedHeader::XForwarded,
+            config::ForwardedHeader::Forwarded => ForwardedHeader::Forwarded,
+        },
+    }
+}
+
+fn prefixes(prefixes: &[config::IpPrefix]) -> Vec<Prefix> {
+    prefixes.iter().map(|prefix| Prefix { address: prefix.address, bits: prefix.length }).collect()
+}
+
+struct Builder<'a> {
+    config: &'a Config,
+    foundation: &'a Foundation,
+    previous: Option<&'a Built>,
+    problems: Vec<Problem>,
+    tls: HashMap<String, ServerTlsConfig>,
+}
+
+impl Builder<'_> {
+    fn problem(&mut self, at: Place, message: impl ToString, remedy: &str) {
+        self.problems.push(self.config.problem(at, message.to_string(), remedy));
+    }
+
+    fn listeners(&mut self) -> HashMap<String, Arc<ListenerModel>> {
+        let mut models = HashMap::new();
+        for listener in &self.config.listeners {
+            let tls = match &listener.tls {
+                None => None,
+                Some(tls) => match self.server_tls(listener, tls) {
+                    Some(tls) => Some(tls),
+                    None => continue,
+                },
+            };
+            let (v1, v2) = match listener.proxy_protocol {
+                config::ProxyProtocol::Off => (false, false),
+                config::ProxyProtocol::V1 => (true, false),
+                config::ProxyProtocol::V2 => (false, true),
+                config::ProxyProtocol::Any => (true, true),
+            };
+            let trusted = prefixes(&listener.proxy_protocol_from);
+            let model = ListenerModel {
+                name: listener.name.clone(),
+                tls,
+                proxy_protocol: (v1 || v2).then_some(ProxyProtocol { trusted, v1, v2 }),
+                redirect_to_https: listener.redirect_to_https,
+                http2: listener.http2,
+            };
+            models.insert(listener.name.clone(), Arc::new(model));
+        }
+        models
+    }
+
+    /// TLS of a listener. One whose settings are the same goes on, with its sessions.
+    fn server_tls(
+        &mut self,
+        listener: &config::Listener,
+        tls: &config::ListenerTls,
+    ) -> Option<Arc<ServerTls>> {
+        let certificate = |certificate: &config::Certificate| CertificateConfig {
+            chain: certificate.chain.clone(),
+            key: certificate.key.clone(),
+            hosts: certificate.hosts.clone(),
+            trust_domain: certificate.trust_domain.clone(),
+        };
+        let mut settings = ServerTlsConfig {
+            certificates: tls.certificates.iter().map(certificate).collect(),
+            min_version: match tls.min_version {
+                config::TlsVersion::Tls12 => MinVersion::Tls12,
+                config::TlsVersion::Tls13 => MinVersion::Tls13,
+            },
+            sessions_max: usize::try_from(tls.sessions_max).unwrap_or(usize::MAX),
+            ..ServerTlsConfig::default()
+        };
+        if !listener.http2 {
+            settings.alpn = vec![b"http/1.1".to_vec()];
+        }
+        self.tls.insert(listener.name.clone(), settings.clone());
+        let same = |built: &&Built| built.tls.get(&listener.name) == Some(&settings);
+        let old = self.previous.filter(same).and_then(|built| built.model.listeners.get(&listener.name));
+        if let Some(old) = old.and_then(|old| old.tls.as_ref()) {
+            // Files that changed are read now, so that a reload shows what is wrong with them.
+            if let Err(error) = old.reload_if_changed(self.foundation.clock.wall()) {
+                self.problem(listener.at, error, "see the file named");
+            }
+            return Some(Arc::clone(old));
+        }
+        match ServerTls::load(&settings, self.foundation.clock.wall()) {
+            Ok(tls) => Some(Arc::new(tls)),
+            Err(error) => {
+                self.problem(listener.at, error, "see the file named");
+                None
+            }
+        }
+    }
+
+    fn identity(&mut self) -> (Vec<IssuerConfig>, Option<Arc<Authenticator>>) {
+        let issuers: Vec<IssuerConfig> = self
+            .config
+            .issuers
+            .iter()
+            .map(|issuer| issuer_config(issuer, &self.foundation.local_keys))
+            .collect();
+        let old = self.previous.map(|built| &*built.model.authenticator);
+        let errors = Authenticator::check(&issuers);
+        for error in &errors {
+            let named =
+                self.config.issuers.iter().find(|issuer| Some(issuer.name.as_str()) == error.issuer());
+            let at = named.map_or_else(Place::default, |issuer| issuer.at);
+            self.problem(at, error, "see [[issuer]] in docs/configuration.md");
+        }
+        if !errors.is_empty() {
+            return (issuers, None);
+        }
+        match Authenticator::new(issuers.clone(), old, Arc::clone(&self.foundation.fetch)) {
+            Ok(authenticator) => (issuers, Some(Arc::new(authenticator))),
+            Err(error) => {
+                self.problem(Place::default(), error, "see [[issuer]] in docs/configuration.md");
+                (issuers, None)
+            }
+        }
+    }
+
+    fn services(&mut self) -> Vec<Arc<Service>> {
+        let mut services = Vec::with_capacity(self.config.services.len());
+        // Clients of the same settings share one configuration, which holds the roots.
+        let mut shared: HashMap<Option<PathBuf>, Arc<rustls::ClientConfig>> = HashMap::new();
+        for service in &self.config.services {
+            let tls = match &service.tls {
+                None => None,
+                Some(tls) => match service_tls(tls, &mut shared) {
+                    Ok(tls) => Some(tls),
+                    Err(error) => {
+                        self.problem(service.at, error, "see [service.tls] in docs/configuration.md");
+                        continue;
+                    }
+                },
+            };
+            let settings = ServiceConfig {
+                name: service.name.clone(),
+                endpoints: service.endpoints.iter().map(endpoint).collect(),
+                pool: PoolConfig {
+                    idle_max: service.pool.idle_max,
+                    idle_timeout: service.pool.idle_timeout,
+                    connections_max: service.pool.connections_max,
+                },
+                retry: RetryConfig::default(),
+                connection_key: format!("{:?}", service.tls),
+            };
+            let old = self.previous.and_then(|built| built.services.get(&service.name));
+            match ServiceState::reconcile(&settings, old.map(|old| &old.state)) {
+                Ok(state) => services.push(Arc::new(Service {
+                    name: service.name.clone(),
+                    state,
+                    tls,
+                    connect_timeout: Some(service.connect_timeout),
+                })),
+                Err(error) => self.problem(service.at, error, "see [[service]] in docs/configuration.md"),
+            }
+        }
+        services
+    }
+
+    fn router(&mut self, issuers: &[IssuerConfig], services: &[Arc<Service>]) -> Option<Router<Arc<Route>>> {
+        let mut routes = Vec::with_capacity(self.config.routes.len() + 5);
+        let mut places = Vec::with_capacity(self.config.routes.len());
+        for route in &self.config.routes {
+            if let Some(model) = self.route(route, issuers, services) {
+                routes.push((route_match(route), Arc::new(model)));
+                places.push(route);
+            }
+        }
+        self.mount_issuer(&mut routes);
+        match Router::new(routes) {
+            Ok(router) => Some(router),
+            Err(error) => {
+                let at = error
+                    .route()
+                    .and_then(|index| places.get(index))
+                    .map_or_else(Place::default, |route| route.at);
+                self.problem(at, error, "change one of the routes");
+                None
+            }
+        }
+    }
+
+    /// The endpoints of our own authorization server are routes like any other, on the host of its issuer.
+    fn mount_issuer(&mut self, routes: &mut Vec<(RouteMatch, Arc<Route>)>) {
+        let (Some(server), Some(config)) = (&self.foundation.issuer, &self.config.authorization_server)
+        else {
+            return;
+        };
+        if !config.mount {
+            return;
+        }
+        let host = config.issuer.host_str().unwrap_or_default();
+        let hosts: Vec<HostPattern> = host.parse().into_iter().collect();
+        let endpoints = server.endpoints();
+        let mounted = [
+            ("token", &endpoints.token, BuiltIn::Token),
+            ("jwks", &endpoints.jwks, BuiltIn::KeySet),
+            ("authorize", &endpoints.authorize, BuiltIn::Authorize),
+            ("oauth-metadata", &endpoints.oauth_metadata, BuiltIn::OauthMetadata),
+            ("openid-configuration", &endpoints.openid_configuration, BuiltIn::OpenidConfiguration),
+        ];
+        for (name, path, which) in mounted {
+            let taken = routes
+                .iter()
+                .any(|(other, _)| other.path == PathMatch::Exact(path.clone()) && (other.hosts == hosts));
+            if taken {
+                continue;
+            }
+            let mut matches = RouteMatch::new(PathMatch::Exact(path.clone()));
+            matches.hosts.clone_from(&hosts);
+            let route = Route {
+                name: format!("authorization-server-{name}"),
+                demand: None,
+                destination: Destination::BuiltIn(which),
+                timeouts: Timeouts { request: Some(self.config.timeouts.request), ..Timeouts::default() },
+                body_bytes_max: 64 * 1024,
+                allow: AllowEncoded::default(),
+                rewrite: Rewrite::None,
+                request_headers: Vec::new(),
+                response_headers: Vec::new(),
+                metrics: RouteMetrics::new(&format!("authorization-server-{name}")),
+            };
+            routes.push((matches, Arc::new(route)));
+        }
+    }
+
+    fn route(
+        &mut self,
+        route: &config::Route,
+        issuers: &[IssuerConfig],
+        services: &[Arc<Service>],
+    ) -> Option<Route> {
+        let demand = match &route.auth {
+            config::Auth::Public => None,
+            config::Auth::Demand(alternatives) => {
+                let alternatives = alternatives.iter().map(|alternative| Alternative {
+                    issuer: alternative.issuer.clone(),
+                    audiences: alternative.audiences.clone(),
+                    scopes: alternative.scopes.clone(),
+                    roles: alternative.roles.clone(),
+                });
+                match Demand::resolve(alternatives.collect(), issuers) {
+                    Ok(demand) => Some(demand),
+                    Err(error) => {
+                        self.problem(route.at, error, "see auth in docs/configuration.md");
+                        return None;
+                    }
+                }
+            }
+        };
+        let destination = match &route.destination {
+            // A service that could not be built has its own problem reported already.
+            config::Destination::Service { index } => {
+                let name = &self.config.services.get(*index)?.name;
+                Destination::Service(services.iter().find(|service| service.name == *name).cloned()?)
+            }
+            config::Destination::Redirect { to, status } => {
+                Destination::Redirect { to: self.template(&to.text, to.at)?, status: *status }
+            }
+            config::Destination::Respond { status, content_type, body } => Destination::Static {
+                status: *status,
+                content_type: content_type.clone(),
+                body: Arc::clone(body),
+            },
+            config::Destination::Builtin(which) => Destination::BuiltIn(match which {
+                config::Builtin::Token => BuiltIn::Token,
+                config::Builtin::Jwks => BuiltIn::KeySet,
+                config::Builtin::OauthMetadata => BuiltIn::OauthMetadata,
+                config::Builtin::OpenidConfiguration => BuiltIn::OpenidConfiguration,
+                config::Builtin::Authorize => BuiltIn::Authorize,
+                config::Builtin::Health => BuiltIn::Health,
+            }),
+        };
+        let rewrite = match (&route.rewrite_path, &route.path, route.strip_prefix) {
+            (Some(path), ..) => Rewrite::Path(self.template(&path.text, path.at)?),
+            (None, config::PathMatch::Prefix(prefix), true) => Rewrite::StripPrefix(prefix.clone()),
+            _ => Rewrite::None,
+        };
+        Some(Route {
+            name: route.name.clone(),
+            demand,
+            destination,
+            timeouts: Timeouts {
+                request_body_idle: route.timeouts.request_body_idle,
+                connect: self.config.timeouts.connect,
+                response_head: route.timeouts.response_head,
+                response_body_idle: route.timeouts.response_body_idle,
+                request: (!route.timeouts.request.is_zero()).then_some(route.timeouts.request),
+            },
+            body_bytes_max: route.body_bytes_max,
+            allow: allow(&route.allow_encoded),
+            rewrite,
+            request_headers: self.header_rules(&route.request_headers)?,
+            response_headers: self.header_rules(&route.response_headers)?,
+            metrics: RouteMetrics::new(&route.name),
+        })
+    }
+
+    fn header_rules(&mut self, edits: &config::FieldEdits) -> Option<Vec<HeaderRule>> {
+        let mut rules: Vec<_> = edits.remove.iter().cloned().map(HeaderRule::Remove).collect();
+        for (name, template) in &edits.set {
+            rules.push(HeaderRule::Set(name.clone(), self.template(&template.text, template.at)?));
+        }
+        Some(rules)
+    }
+
+    fn template(&mut self, text: &str, at: Place) -> Option<Template<Exchange>> {
+        match Template::compile(text, &attributes::TABLE) {
+            Ok(template) => Some(template),
+            Err(error) => {
+                self.problem(at, error, "docs/attributes.md lists all attributes");
+                None
+            }
+        }
+    }
+
+    fn identity_headers(&mut self) -> IdentityHeaders {
+        let config = &self.config.identity_headers;
+        let mut fields = vec![
+            (config.issuer.clone(), IdentityField::Issuer),
+            (config.subject.clone(), IdentityField::Subject),
+            (config.client_id.clone(), IdentityField::ClientId),
+            (config.scopes.clone(), IdentityField::Scopes),
+            (config.roles.clone(), IdentityField::Roles),
+        ];
+        for (name, claim) in &config.extra {
+            let path = claim.split('.').map(str::to_owned).collect();
+            fields.push((name.clone(), IdentityField::Claim(path)));
+        }
+        match HeaderNameSet::new(config.names()) {
+            Ok(names) => IdentityHeaders { names, fields },
+            Err(error) => {
+                self.problem(Place::default(), error, "see [identity_headers] in docs/configuration.md");
+                IdentityHeaders::default()
+            }
+        }
+    }
+
+    fn access_log(&mut self) -> Option<LogFormat> {
+        let config = &self.config.access_log;
+        if !config.enabled {
+            return None;
+        }
+        match &config.format {
+            config::AccessLogFormat::Template(text) => {
+                self.template(text, config.format_at).map(LogFormat::Template)
+            }
+            config::AccessLogFormat::Json => {
+                match JsonRecord::compile(attributes::LOG_FIELDS.iter().copied(), &attributes::TABLE) {
+                    Ok(record) => Some(LogFormat::Json(record)),
+                    Err(error) => {
+                        self.problem(config.format_at, error, "use a template");
+                        None
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn issuer_config(issuer: &config::Issuer, local_keys: &LocalKeys) -> IssuerConfig {
+    let algorithm = |algorithm: &config::Algorithm| match algorithm {
+        config::Algorithm::Rs256 => Algorithm::Rs256,
+        config::Algorithm::Rs384 => Algorithm::Rs384,
+        config::Algorithm::Rs512 => Algorithm::Rs512,
+        config::Algorithm::Ps256 => Algorithm::Ps256,
+        config::Algorithm::Ps384 => Algorithm::Ps384,
+        config::Algorithm::Ps512 => Algorithm::Ps512,
+        config::Algorithm::Es256 => Algorithm::Es256,
+        config::Algorithm::Es384 => Algorithm::Es384,
+        config::Algorithm::Es512 => Algorithm::Es512,
+        config::Algorithm::EdDsa => Algorithm::EdDsa,
+    };
+    let paths = |names: &[String]| names.iter().map(|name| name.as_str().into()).collect();
+    IssuerConfig {
+        name: issuer.name.clone(),
+        issuer: issuer.issuer.clone(),
+        audiences: issuer.audiences.clone(),
+        keys: match &issuer.keys {
+            config::KeySource::Discovery => KeySource::Discovery,
+            config::KeySource::Url(url) => KeySource::Url(url.clone()),
+            config::KeySource::File(path) => KeySource::File(path.clone()),
+            config::KeySource::Local => KeySource::Local(local_keys.clone()),
+        },
+        algorithms: issuer.algorithms.iter().map(algorithm).collect(),
+        types: issuer.types.clone(),
+        clock_skew: issuer.clock_skew,
+        lifetime_max: issuer.lifetime_max,
+        claims: ClaimNames { scopes: paths(&issuer.claims.scopes), roles: paths(&issuer.claims.roles) },
+        preset: issuer.preset.as_ref().map(|preset| match preset.version {
+            config::EntraVersion::V1 => Preset::EntraV1 { tenants: preset.tenants.clone() },
+            config::EntraVersion::V2 => Preset::EntraV2 { tenants: preset.tenants.clone() },
+        }),
+        allow_private_addresses: issuer.allow_private_addresses,
+        key_hosts: issuer.key_hosts.clone(),
+        ca_file: issuer.ca_file.clone(),
+        ..IssuerConfig::default()
+    }
+}
+
+fn endpoint(endpoint: &config::Endpoint) -> EndpointConfig {
+    EndpointConfig {
+        address: match &endpoint.address {
+            config::Address::Tcp(address) => Address::Tcp(*address),
+            config::Address::Name { host, port } => Address::Name { host: host.clone(), port: *port },
+            config::Address::Unix(path) => Address::Unix(path.clone()),
+        },
+        region: endpoint.region.clone(),
+        weight: endpoint.weight,
+    }
+}
+
+fn service_tls(
+    tls: &config::ServiceTls,
+    shared: &mut HashMap<Option<PathBuf>, Arc<rustls::ClientConfig>>,
+) -> Result<ServiceTls, cardea_tls::TlsError> {
+    let config = match shared.get(&tls.ca_file) {
+        Some(config) => Arc::clone(config),
+        None => {
+            let roots = tls.ca_file.clone().map_or(Roots::System, Roots::File);
+            let config = client_config(&ClientTlsConfig { roots, ..ClientTlsConfig::default() })?;
+            shared.insert(tls.ca_file.clone(), Arc::clone(&config));
+            config
+        }
+    };
+    let server_name = tls.server_name.as_deref().map(server_name).transpose()?;
+    Ok(ServiceTls { config, server_name })
+}
+
+fn route_match(route: &config::Route) -> RouteMatch {
+    RouteMatch {
+        // Checked when the configuration was read.
+        hosts: route.hosts.iter().filter_map(|host| host.parse().ok()).collect(),
+        path: match &route.path {
+            config::PathMatch::Exact(path) => PathMatch::Exact(path.clone()),
+            config::PathMatch::Prefix(path) => PathMatch::Prefix(path.clone()),
+            config::PathMatch::Pattern(path) => PathMatch::Pattern(path.clone()),
+        },
+        methods: route.methods.clone(),
+        headers: route
+            .headers
+            .iter()
+            .map(|(name, condition)| {
+                let condition = match condition {
+                    config::HeaderCondition::Present => HeaderMatch::Present,
+                    config::HeaderCondition::Exact(value) => HeaderMatch::Exact(value.clone()),
+                };
+                (name.clone(), condition)
+            })
+            .collect(),
+    }
+}
+
+fn allow(bytes: &[config::EncodedPathByte]) -> AllowEncoded {
+    AllowEncoded {
+        slash: bytes.contains(&config::EncodedPathByte::Slash),
+        encoded_backslash: bytes.contains(&config::EncodedPathByte::EncodedBackslash),
+        backslash: bytes.contains(&config::EncodedPathByte::Backslash),
+        ..AllowEncoded::default()
+    }
+}

@@ -1,0 +1,109 @@
+//! Opens our own authorization server, and ties what it says of tokens to what the gateway believes.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result};
+use arc_swap::ArcSwap;
+use cardea_clock::{Timestamp, Wall};
+use cardea_gateway::gateway::Gateway;
+use cardea_identity::{LocalKeys, Revocations};
+use cardea_issuer::{
+    AuthorizationServer, AuthorizationServerConfig, REVOCATION_RETENTION, RevocationSink, SigningAlgorithm,
+    WrappingKey, sqlite::SqliteStore,
+};
+
+use crate::config::{self, Config};
+
+/// How long a token request may be under way while its client is deleted.
+const UNDER_WAY: Duration = Duration::from_secs(2);
+
+/// Opens the authorization server that `config` describes.
+pub(crate) async fn open(
+    config: &config::AuthorizationServer,
+    now: Timestamp,
+) -> Result<AuthorizationServer> {
+    let key = WrappingKey::parse(config.wrapping_key.expose()).with_context(|| {
+        format!("authorization_server.wrapping_key, from {}", config.wrapping_key.origin())
+    })?;
+    let store = SqliteStore::open(&config.database)
+        .await
+        .with_context(|| format!("authorization_server.database {}", config.database.display()))?;
+    let settings = settings(config);
+    Ok(AuthorizationServer::open(settings, Arc::new(store), key, now).await?)
+}
+
+/// What the authorization server is to do.
+pub(crate) fn settings(config: &config::AuthorizationServer) -> AuthorizationServerConfig {
+    let mut settings = AuthorizationServerConfig::new(config.issuer.clone(), config.default_audience.clone());
+    settings.access_token_lifetime = config.access_token_lifetime;
+    settings.algorithm = match config.algorithm {
+        config::SigningAlgorithm::Es256 => SigningAlgorithm::Es256,
+        config::SigningAlgorithm::Rs256 => SigningAlgorithm::Rs256,
+        config::SigningAlgorithm::EdDsa => SigningAlgorithm::EdDsa,
+    };
+    settings.resources.clone_from(&config.resources);
+    settings.scopes.clone_from(&config.scopes);
+    settings.key_lifetime = config.key_lifetime;
+    settings.key_publish_ahead = config.key_publish_ahead;
+    settings.key_overlap = config.key_overlap;
+    settings
+}
+
+/// Tells the authenticator in force which of our own tokens are no longer good, for every issuer of the configuration
+/// that stands for our own authorization server.
+pub(crate) struct Revoker {
+    gateway: Arc<Gateway>,
+    issuers: ArcSwap<Vec<String>>,
+}
+
+impl Revoker {
+    pub(crate) fn new(gateway: Arc<Gateway>, config: &Config) -> Self {
+        let this = Self { gateway, issuers: ArcSwap::default() };
+        this.follow(config);
+        this
+    }
+
+    /// Goes on for the issuers of another configuration. The revocations themselves survive a reload.
+    pub(crate) fn follow(&self, config: &Config) {
+        let local = config.issuers.iter().filter(|issuer| issuer.keys == config::KeySource::Local);
+        self.issuers.store(Arc::new(local.map(|issuer| issuer.name.clone()).collect()));
+    }
+
+    fn each(&self, tell: impl Fn(&Revocations, &str)) {
+        let model = self.gateway.model();
+        for issuer in self.issuers.load().iter() {
+            tell(model.authenticator.revocations(), issuer);
+        }
+    }
+}
+
+impl RevocationSink for Revoker {
+    fn disabled(&self, client_id: &str, _forget_after: Wall) {
+        self.each(|revocations, issuer| revocations.disable(issuer, client_id));
+    }
+
+    fn enabled(&self, client_id: &str, revoked_through: Wall, forget_after: Wall) {
+        // The server counts whole seconds, as `iat` does.
+        let through = Wall::from_unix_seconds(revoked_through.unix_seconds());
+        self.each(|revocations, issuer| {
+            revocations.revoke(issuer, client_id, through, forget_after);
+            revocations.enable(issuer, client_id);
+        });
+    }
+
+    fn deleted(&self, client_id: &str, forget_after: Wall) {
+        // A token request that was under way may have been answered a moment after the deletion. More than that
+        // would concern a client of the same id that is created again.
+        let deleted_at = forget_after.saturating_sub(REVOCATION_RETENTION);
+        let through = deleted_at.saturating_add(UNDER_WAY);
+        self.each(|revocations, issuer| {
+            revocations.revoke(issuer, client_id, through, forget_after);
+            revocations.enable(issuer, client_id);
+        });
+    }
+}
+
+/// Publishes the server's keys to the verifier, in memory.
+pub(crate) fn publish_keys(server: &AuthorizationServer, keys: &LocalKeys) -> Result<()> {
+    keys.publish(server.key_set().as_bytes()).context("our own key set")
+}

@@ -1,0 +1,172 @@
+//! Listening sockets: inherited by socket activation, or bound here.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    os::unix::{fs::PermissionsExt as _, net::UnixListener},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, bail};
+use cardea_gateway::listener::ListenSocket;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::config::{BindAddress, Config, Listener};
+
+/// How many connections wait to be accepted; the kernel caps it at `net.core.somaxconn`.
+const BACKLOG: i32 = 4_096;
+
+/// A socket that is bound, not yet handed to the runtime.
+#[derive(Debug)]
+pub(crate) enum Bound {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Bound {
+    /// The address, with the port that was chosen where it was 0.
+    pub(crate) fn tcp_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().ok(),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// Hands the socket to the runtime, within which this must be called.
+    pub(crate) fn into_listen_socket(self) -> io::Result<ListenSocket> {
+        Ok(match self {
+            Self::Tcp(listener) => {
+                listener.set_nonblocking(true)?;
+                ListenSocket::Tcp(tokio::net::TcpListener::from_std(listener)?)
+            }
+            Self::Unix(listener) => {
+                listener.set_nonblocking(true)?;
+                ListenSocket::Unix(tokio::net::UnixListener::from_std(listener)?)
+            }
+        })
+    }
+}
+
+/// Sockets that were passed to this process (systemd's `LISTEN_FDS`), found again by their addresses.
+#[derive(Debug, Default)]
+pub(crate) struct Inherited {
+    sockets: Vec<Bound>,
+}
+
+impl Inherited {
+    /// What the environment passed on.
+    pub(crate) fn from_environment() -> Result<Self> {
+        let mut passed = listenfd::ListenFd::from_env();
+        let mut sockets = Vec::with_capacity(passed.len());
+        for index in 0..passed.len() {
+            // Of either kind: the wrong one is refused and put back.
+            if let Ok(Some(listener)) = passed.take_tcp_listener(index) {
+                sockets.push(Bound::Tcp(listener));
+            } else if let Ok(Some(listener)) = passed.take_unix_listener(index) {
+                sockets.push(Bound::Unix(listener));
+            } else {
+                bail!("the socket passed as number {index} is no stream socket that listens");
+            }
+        }
+        Ok(Self { sockets })
+    }
+
+    /// These sockets and no others.
+    pub(crate) fn of(sockets: Vec<Bound>) -> Self {
+        Self { sockets }
+    }
+
+    fn take(&mut self, address: &BindAddress) -> Option<Bound> {
+        let wanted = |socket: &Bound| match (socket, address) {
+            (Bound::Tcp(listener), BindAddress::Tcp(wanted)) => {
+                listener.local_addr().is_ok_and(|address| address == *wanted)
+            }
+            (Bound::Unix(listener), BindAddress::Unix(wanted)) => {
+                listener.local_addr().is_ok_and(|address| address.as_pathname() == Some(wanted))
+            }
+            _ => false,
+        };
+        let index = self.sockets.iter().position(wanted)?;
+        Some(self.sockets.swap_remove(index))
+    }
+
+    /// What no listener asked for, as text.
+    pub(crate) fn unused(&self) -> Vec<String> {
+        self.sockets.iter().map(|socket| format!("{socket:?}")).collect()
+    }
+}
+
+/// Binds every listener of `config`, taking over what was inherited.
+pub(crate) fn bind(config: &Config, inherited: &mut Inherited) -> Result<Vec<(String, Bound)>> {
+    config
+        .listeners
+        .iter()
+        .map(|listener| Ok((listener.name.clone(), bind_one(listener, inherited)?)))
+        .collect()
+}
+
+/// Binds one listener.
+pub(crate) fn bind_one(listener: &Listener, inherited: &mut Inherited) -> Result<Bound> {
+    if let Some(socket) = inherited.take(&listener.address) {
+        return Ok(socket);
+    }
+    match &listener.address {
+        BindAddress::Tcp(address) => {
+            tcp(*address).map(Bound::Tcp).map_err(|error| explain(error, &listener.name, *address))
+        }
+        BindAddress::Unix(path) => unix(path, listener.mode).map(Bound::Unix).with_context(|| {
+            format!("listener \"{}\" can't listen on unix:{}", listener.name, path.display())
+        }),
+    }
+}
+
+/// A TCP socket that listens.
+pub(crate) fn tcp(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // Connections of the last process in TIME-WAIT are no reason not to listen.
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+fn explain(error: io::Error, name: &str, address: SocketAddr) -> anyhow::Error {
+    let remedy = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!(
+                "another process listens there: find it with `ss -ltnp 'sport = :{}'`, or choose another port",
+                address.port()
+            )
+        }
+        io::ErrorKind::PermissionDenied => {
+            "ports below 1024 need CAP_NET_BIND_SERVICE: run under the systemd unit, or choose another port"
+                .to_owned()
+        }
+        io::ErrorKind::AddrNotAvailable => "this machine does not have that address".to_owned(),
+        _ => "see the error of the operating system".to_owned(),
+    };
+    anyhow::Error::new(error).context(format!("listener \"{name}\" can't listen on {address}; {remedy}"))
+}
+
+fn unix(path: &Path, mode: u32) -> io::Result<UnixListener> {
+    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+        return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there"));
+    }
+    // Bound under another name and moved once it has its mode: it is never there with a wider one.
+    let mut staging = path.as_os_str().to_owned();
+    staging.push(".new");
+    let staging = PathBuf::from(staging);
+    remove(&staging)?;
+    let listener = UnixListener::bind(&staging)?;
+    std::fs::set_permissions(&staging, std::fs::Permissions::from_mode(mode))?;
+    std::fs::rename(&staging, path)?;
+    Ok(listener)
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,13 @@
+//! The running server: from a configuration to listening sockets, and what happens to both until the end.
+
+mod background;
+mod build;
+mod control;
+mod issuer;
+mod listen;
+mod run;
+
+pub(crate) use build::{Foundation, build};
+pub(crate) use issuer::open as open_issuer;
+pub(crate) use listen::{Bound, Inherited, bind, tcp};
+pub(crate) use run::{Server, run};

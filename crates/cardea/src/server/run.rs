@@ -1,0 +1,383 @@
+//! One server, from start to drain.
+
+use std::{collections::HashMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result, anyhow};
+use cardea_clock::{CoarseClock, Mono, PERIOD_DEFAULT};
+use cardea_gateway::{
+    gateway::{Gateway, Phase},
+    listener,
+    record::{AccessLog, AccessLogConfig, Registry, Sink, metrics},
+    workers,
+};
+use cardea_identity::LocalKeys;
+use cardea_issuer::RevocationSink;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::{Mutex, Notify, Semaphore},
+    task::JoinHandle,
+    time::timeout,
+};
+
+use super::{
+    background,
+    build::{Built, Foundation, build},
+    issuer::{self, Revoker, publish_keys, settings},
+    listen::{self, Bound, Inherited, bind},
+};
+use crate::{
+    admin::AdminState,
+    config::{self, BindAddress, Config, Problem, Problems},
+    fetch::HttpFetch,
+};
+
+/// A running server.
+pub(crate) struct Server {
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) foundation: Foundation,
+    pub(crate) admin: Arc<AdminState>,
+    pub(crate) admin_address: Option<SocketAddr>,
+    current: Mutex<Current>,
+    permits: Arc<Semaphore>,
+    revoker: Arc<Revoker>,
+    /// Where the configuration came from, for reloads.
+    path: PathBuf,
+    started: Mono,
+    /// Somebody asked over the admin socket to drain.
+    drain_asked: Notify,
+    _clock: CoarseClock,
+}
+
+/// What a reload changes.
+struct Current {
+    config: Config,
+    built: Built,
+    listeners: HashMap<String, Listening>,
+    generation: u64,
+}
+
+struct Listening {
+    address: BindAddress,
+    local: Option<SocketAddr>,
+    task: JoinHandle<()>,
+}
+
+impl Server {
+    /// Starts everything that `config` (read from `path`) describes, on sockets that are bound already.
+    pub(crate) async fn start(
+        config: Config,
+        path: PathBuf,
+        sockets: Vec<(String, Bound)>,
+        admin_socket: Option<std::net::TcpListener>,
+    ) -> Result<Arc<Self>> {
+        let coarse = CoarseClock::start(PERIOD_DEFAULT).context("starting the clock")?;
+        let clock = coarse.clock();
+        let registry = Arc::new(Registry::new());
+        metrics::process::register(&registry);
+        registry.collect_series();
+
+        let issuer = match &config.authorization_server {
+            Some(settings) => Some(Arc::new(issuer::open(settings, clock.precise()).await?)),
+            None => None,
+        };
+        let local_keys = LocalKeys::new();
+        if let Some(issuer) = &issuer {
+            publish_keys(issuer, &local_keys)?;
+        }
+        let fetch = Arc::new(HttpFetch::new());
+        let foundation = Foundation { clock: clock.clone(), fetch, local_keys, issuer };
+        let built = build(&config, &foundation, None).map_err(|problems| anyhow!(listed(problems)))?;
+
+        let gateway = Gateway::new(Arc::clone(&built.model), clock.clone(), Arc::clone(&registry));
+        gateway.set_access_log(access_log(&config, &gateway, &registry)?);
+        let revoker = Arc::new(Revoker::new(Arc::clone(&gateway), &config));
+        if let Some(issuer) = &foundation.issuer {
+            issuer
+                .set_revocation_sink(Arc::clone(&revoker) as Arc<dyn RevocationSink>, clock.precise())
+                .await?;
+        }
+        built.model.authenticator.maintain(clock.precise()).await;
+
+        let permits =
+            Arc::new(Semaphore::new(built.model.limits.connections_max.min(Semaphore::MAX_PERMITS)));
+        let admin = Arc::new(AdminState::new(Arc::clone(&gateway), registry));
+        let admin_address = admin_socket.as_ref().and_then(|socket| socket.local_addr().ok());
+        let server = Arc::new(Self {
+            gateway,
+            foundation,
+            admin,
+            admin_address,
+            current: Mutex::new(Current { config, built, listeners: HashMap::new(), generation: 1 }),
+            permits,
+            revoker,
+            path,
+            started: clock.precise().mono,
+            drain_asked: Notify::new(),
+            _clock: coarse,
+        });
+        {
+            let mut current = server.current.lock().await;
+            for (name, socket) in sockets {
+                server.listen(&mut current, name, socket)?;
+            }
+        }
+        if let Some(socket) = admin_socket {
+            socket.set_nonblocking(true)?;
+            let socket = tokio::net::TcpListener::from_std(socket)?;
+            let (admin, stopping) = (Arc::clone(&server.admin), Arc::clone(&server.gateway));
+            workers::spawn(async move {
+                // Until the very end: readiness is asked for while the gateway drains.
+                let end = async move {
+                    stopping.stopping().await;
+                    stopping.idle().await;
+                };
+                crate::admin::http::serve(socket, admin, end).await;
+            });
+        }
+        background::start(&server);
+        Ok(server)
+    }
+
+    fn listen(&self, current: &mut Current, name: String, socket: Bound) -> Result<()> {
+        let local = socket.tcp_address();
+        let socket = socket.into_listen_socket()?;
+        let address = current
+            .config
+            .listeners
+            .iter()
+            .find(|listener| listener.name == name)
+            .map(|listener| listener.address.clone())
+            .context("a socket without a listener")?;
+        tracing::info!(listener = %name, address = %local.map_or_else(|| address.to_string(), |local| local.to_string()), "listening");
+        let serve =
+            listener::serve(Arc::clone(&self.gateway), name.clone(), socket, Arc::clone(&self.permits));
+        let task = workers::spawn(serve);
+        current.listeners.insert(name, Listening { address, local, task });
+        Ok(())
+    }
+
+    /// The address that the listener called `name` has, with the port that was chosen.
+    pub(crate) async fn local_address(&self, name: &str) -> Option<SocketAddr> {
+        self.current.lock().await.listeners.get(name)?.local
+    }
+
+    /// How many configurations were in force, this one included.
+    pub(crate) async fn generation(&self) -> u64 {
+        self.current.lock().await.generation
+    }
+
+    /// Reads the configuration again and puts it in force. What is wrong changes nothing.
+    pub(crate) async fn reload(&self) -> Result<()> {
+        let mut current = self.current.lock().await;
+        let path = self.path.clone();
+        let config =
+            tokio::task::spawn_blocking(move || config::load(&path, &|name| std::env::var(name).ok()))
+                .await?
+                .map_err(|problems| anyhow!("{problems}"))?;
+        self.check_fixed(&current.config, &config)?;
+        let built = build(&config, &self.foundation, Some(&current.built))
+            .map_err(|problems| anyhow!(listed(problems)))?;
+
+        // Sockets before anything changes: one that can't be bound must leave all as it is.
+        let mut fresh = Vec::new();
+        for wanted in &config.listeners {
+            let kept = current.listeners.get(&wanted.name).is_some_and(|old| old.address == wanted.address);
+            if !kept {
+                fresh.push((wanted.name.clone(), listen::bind_one(wanted, &mut Inherited::default())?));
+            }
+        }
+        let registry = self.admin.registry();
+        if config.access_log != current.config.access_log {
+            self.gateway.set_access_log(access_log(&config, &self.gateway, registry)?);
+        }
+
+        self.gateway.set_model(Arc::clone(&built.model));
+        self.revoker.follow(&config);
+        for (name, service) in &built.services {
+            let old = current.built.services.get(name).map(|old| &*old.state);
+            service.state.activate(old);
+        }
+        for (name, old) in &current.built.services {
+            if !built.services.contains_key(name) {
+                old.state.retire();
+            }
+        }
+        current.config = config;
+        current.built = built;
+        current.generation += 1;
+        let wanted: Vec<String> =
+            current.config.listeners.iter().map(|listener| listener.name.clone()).collect();
+        current.listeners.retain(|name, listening| {
+            let keep = wanted.contains(name) && !fresh.iter().any(|(fresh, _)| fresh == name);
+            if !keep {
+                listening.task.abort();
+            }
+            keep
+        });
+        for (name, socket) in fresh {
+            self.listen(&mut current, name, socket)?;
+        }
+        registry.prune();
+        self.gateway.model().authenticator.maintain(self.gateway.clock.precise()).await;
+        Ok(())
+    }
+
+    /// What can't change while the process runs is said, and what would be wrong to ignore is refused.
+    fn check_fixed(&self, old: &Config, new: &Config) -> Result<()> {
+        let described = |config: &Config| {
+            config
+                .authorization_server
+                .as_ref()
+                .map(|server| format!("{:?} {}", settings(server), server.database.display()))
+        };
+        if described(old) != described(new) {
+            return Err(anyhow!("[authorization_server] has changed; that needs a restart"));
+        }
+        if old.admin != new.admin || old.process != new.process {
+            tracing::warn!("[admin] and [process] keep their old values until a restart");
+        }
+        Ok(())
+    }
+
+    /// Drops idle connections to services that are too old.
+    pub(super) async fn sweep(&self, now: Mono) {
+        let current = self.current.lock().await;
+        for service in current.built.services.values() {
+            service.state.sweep(now);
+        }
+    }
+
+    /// How long this server has run.
+    pub(super) fn uptime(&self) -> Duration {
+        self.gateway.clock.precise().mono.saturating_since(self.started)
+    }
+
+    /// Makes the server drain as on SIGTERM.
+    pub(super) fn ask_to_drain(&self) {
+        self.drain_asked.notify_one();
+    }
+
+    /// Goes away in order: not ready, then accepting nothing, then gone; at the deadline, whatever is left is reset.
+    pub(crate) async fn drain(&self, delay: bool) {
+        let drain = {
+            let current = self.current.lock().await;
+            current.config.drain.clone()
+        };
+        tracing::info!(connections = self.gateway.connections(), "draining");
+        self.gateway.advance(Phase::Draining);
+        if delay {
+            tokio::time::sleep(drain.delay).await;
+        }
+        self.gateway.advance(Phase::Stopping);
+        if timeout(drain.deadline, self.gateway.idle()).await.is_err() {
+            tracing::warn!(
+                connections = self.gateway.connections(),
+                "the drain's deadline has come; resetting what is left"
+            );
+        }
+        if let Some(log) = self.gateway.access_log() {
+            let flush = move || log.flush(Duration::from_secs(2));
+            let _ = tokio::task::spawn_blocking(flush).await;
+        }
+        if let Some(issuer) = &self.foundation.issuer {
+            issuer.close().await;
+        }
+    }
+}
+
+fn listed(problems: Vec<Problem>) -> String {
+    Problems::from_located(problems).to_string()
+}
+
+fn access_log(
+    config: &Config,
+    gateway: &Gateway,
+    registry: &Arc<Registry>,
+) -> Result<Option<Arc<AccessLog>>> {
+    let settings = &config.access_log;
+    if !settings.enabled {
+        return Ok(None);
+    }
+    let sink = match &settings.path {
+        config::AccessLogPath::Stdout => Sink::Stdout,
+        config::AccessLogPath::File(path) => Sink::File(path.clone()),
+    };
+    let log_config = AccessLogConfig {
+        sink,
+        queue_bytes_max: usize::try_from(settings.queue_bytes_max).unwrap_or(usize::MAX),
+        ..AccessLogConfig::default()
+    };
+    let log =
+        AccessLog::start(log_config, gateway.clock.clone()).context("the access log can't be opened")?;
+    log.register(registry);
+    Ok(Some(Arc::new(log)))
+}
+
+/// Runs the server of the configuration at `path` until it is told to go.
+pub(crate) fn run(config: Config, path: PathBuf) -> Result<()> {
+    let mut inherited = Inherited::from_environment()?;
+    let sockets = bind(&config, &mut inherited)?;
+    let admin_socket = match config.admin.address {
+        Some(address) => Some(listen::tcp(address).with_context(|| {
+            format!("admin.address {address} can't be listened on; is another cardea running there?")
+        })?),
+        None => None,
+    };
+    for socket in inherited.unused() {
+        tracing::warn!(socket, "an inherited socket belongs to no listener and is closed");
+    }
+    crate::process::raise_descriptor_limit();
+    let count = match config.process.workers {
+        config::Workers::Auto => workers::default_count(),
+        config::Workers::Count(count) => usize::try_from(count.get()).unwrap_or(1),
+    };
+    // Bound first, opened later: nothing but the ports needs what is given up here.
+    crate::process::drop_privileges(&config.process)?;
+    let runtime = workers::runtime(count).context("starting the runtime")?;
+    let result = runtime.block_on(async {
+        let admin_path = config.admin.socket.clone();
+        let server = Server::start(config, path, sockets, admin_socket).await?;
+        let control = crate::admin::start_socket(&server, admin_path)?;
+        signals(&server).await?;
+        drop(control);
+        Ok(())
+    });
+    // What is still open is dropped with the runtime: responses under way are reset.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    result
+}
+
+/// Obeys signals until one says to go, then drains.
+async fn signals(server: &Arc<Server>) -> Result<()> {
+    let mut hangup = signal(SignalKind::hangup())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut reopen = signal(SignalKind::user_defined1())?;
+    loop {
+        let interactive = tokio::select! {
+            _ = hangup.recv() => {
+                match server.reload().await {
+                    Ok(()) => tracing::info!(generation = server.generation().await, "configuration reloaded"),
+                    Err(error) => tracing::error!("the configuration was not reloaded, the old one stays in force:\n{error:#}"),
+                }
+                continue;
+            }
+            _ = reopen.recv() => {
+                if let Some(log) = server.gateway.access_log() {
+                    log.reopen();
+                }
+                continue;
+            }
+            () = server.drain_asked.notified() => false,
+            _ = terminate.recv() => false,
+            _ = interrupt.recv() => true,
+        };
+        // A second signal ends the waiting.
+        tokio::select! {
+            () = server.drain(!interactive) => {}
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        return Ok(());
+    }
+}
