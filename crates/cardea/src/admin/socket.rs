@@ -208,7 +208,7 @@ fn may_ask(uid: u32, own: u32) -> bool {
     uid == own || uid == 0
 }
 
-async fn send(write: &mut (impl tokio::io::AsyncWrite + Unpin), reply: &Reply) -> io::Result<()> {
+async fn send(write: &mut (impl AsyncWrite + Unpin), reply: &Reply) -> io::Result<()> {
     let mut line = Zeroizing::new(serde_json::to_vec(reply)?);
     line.push(b'\n');
     timeout(IDLE_TIMEOUT, write.write_all(&line)).await?
