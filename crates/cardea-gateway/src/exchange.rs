@@ -3,6 +3,7 @@
 use std::{
     cell::RefCell,
     net::{IpAddr, SocketAddr},
+    ops::Range,
     sync::Arc,
     time::Duration,
 };
@@ -85,6 +86,10 @@ pub struct Exchange {
     pub query: Option<Vec<u8>>,
     /// The rightmost address that isn't a trusted proxy's.
     pub source: Option<IpAddr>,
+    /// Whether the one who connected is a trusted proxy.
+    pub peer_trusted: bool,
+    /// Where in the path the parameters of the route's pattern are.
+    pub parameters: Vec<(String, Range<usize>)>,
     /// Octets of the request's body that were taken in.
     pub request_body_bytes: u64,
     /// The connection.
@@ -145,6 +150,8 @@ impl Exchange {
         self.authority = None;
         self.query = None;
         self.source = None;
+        self.peer_trusted = false;
+        self.parameters.clear();
         self.request_body_bytes = 0;
         self.connection = None;
         self.model = None;
@@ -159,6 +166,12 @@ impl Exchange {
         self.route
             .as_ref()
             .is_some_and(|route| matches!(route.destination, Destination::BuiltIn(BuiltIn::Token)))
+    }
+
+    /// What a parameter of the route's pattern matched.
+    pub(crate) fn parameter(&self, name: &str) -> Option<&[u8]> {
+        let (_, range) = self.parameters.iter().find(|(known, _)| known == name)?;
+        self.path.get(range.clone())
     }
 
     /// How long it took, or has taken by `now`.
@@ -180,6 +193,8 @@ impl Default for Exchange {
             path_flags: PathFlags::default(),
             query: None,
             source: None,
+            peer_trusted: false,
+            parameters: Vec::new(),
             request_body_bytes: 0,
             connection: None,
             model: None,

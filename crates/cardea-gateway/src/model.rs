@@ -252,7 +252,9 @@ pub struct Route {
 pub struct AllowEncoded {
     /// `%2F`.
     pub slash: bool,
-    /// `%5C` and `\`.
+    /// `%5C`.
+    pub encoded_backslash: bool,
+    /// `\`.
     pub backslash: bool,
     /// `%00`.
     pub nul: bool,
@@ -261,7 +263,7 @@ pub struct AllowEncoded {
 }
 
 /// How a path is rewritten.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Rewrite {
     /// Not at all.
     #[default]
@@ -275,8 +277,17 @@ pub enum Rewrite {
         /// What comes.
         with: String,
     },
-    /// Another path.
-    Path(Template<Exchange>),
+    /// Another path, made of these parts.
+    Path(Vec<PathPart>),
+}
+
+/// A part of a path that a request's is rewritten to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PathPart {
+    /// As it stands.
+    Literal(String),
+    /// What a parameter of the route's pattern matched, in its normal form.
+    Parameter(String),
 }
 
 /// A change to a header.

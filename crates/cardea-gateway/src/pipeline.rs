@@ -18,7 +18,7 @@ use crate::{
     exchange::Exchange,
     forward::{self, Tunnel},
     gateway::Gateway,
-    model::{Destination, Model, Route},
+    model::{Destination, Model, Rewrite, Route},
     refusal::Reason,
     response::{Response, ResponseBody},
     routing::{self, RequestView},
@@ -108,7 +108,7 @@ fn normalise(model: &Model, exchange: &mut Exchange) -> Result<(), Reason> {
         normalize_path(target.path, &mut exchange.path).map_err(Reason::from)?
     };
     exchange.query = target.query.map(<[u8]>::to_vec);
-    exchange.source = source(model, exchange);
+    find_source(model, exchange);
     if let Some(connection) = &exchange.connection
         && let (Some(tls), Some(facts)) = (&connection.listener.tls, &connection.tls)
         && tls.is_misdirected(facts.sni.as_deref(), authority.host())
@@ -120,13 +120,15 @@ fn normalise(model: &Model, exchange: &mut Exchange) -> Result<(), Reason> {
 }
 
 /// The rightmost address that isn't a trusted proxy's.
-fn source(model: &Model, exchange: &Exchange) -> Option<IpAddr> {
-    let peer = exchange.connection.as_ref()?.client?.ip();
+fn find_source(model: &Model, exchange: &mut Exchange) {
+    let Some(peer) = exchange.connection.as_ref().and_then(|connection| connection.client) else { return };
     let trusted = |address: IpAddr| model.trusted_proxies.iter().any(|prefix| prefix.contains(address));
-    if !trusted(peer) {
-        return Some(peer);
-    }
-    Some(client_address(&exchange.head.fields, peer, trusted, model.forwarding.header))
+    exchange.peer_trusted = trusted(peer.ip());
+    exchange.source = Some(if exchange.peer_trusted {
+        client_address(&exchange.head.fields, peer.ip(), trusted, model.forwarding.header)
+    } else {
+        peer.ip()
+    });
 }
 
 fn redirect_to_https(exchange: &Exchange) -> Option<Response> {
@@ -156,6 +158,11 @@ fn choose_route(model: &Model, exchange: &mut Exchange) -> Result<Arc<Route>, Re
                 && model.router.is_disguised(host, &exchange.path, &HeadView(&exchange.head), &found)
             {
                 return Err(Reason::PathEncodingNotAllowed);
+            }
+            if matches!(found.route().rewrite, Rewrite::Path(_)) {
+                let parameters = found.parameters(&exchange.path);
+                exchange.parameters =
+                    parameters.into_iter().map(|(name, range)| (name.to_owned(), range)).collect();
             }
             Arc::clone(found.route())
         }
@@ -190,7 +197,8 @@ impl RequestView for HeadView<'_> {
 fn check_path(route: &Route, exchange: &Exchange) -> Result<(), Reason> {
     let flags = exchange.path_flags;
     let refused = (flags.encoded_slash && !route.allow.slash)
-        || ((flags.encoded_backslash || flags.backslash) && !route.allow.backslash)
+        || (flags.encoded_backslash && !route.allow.encoded_backslash)
+        || (flags.backslash && !route.allow.backslash)
         || (flags.encoded_nul && !route.allow.nul);
     if refused { Err(Reason::PathEncodingNotAllowed) } else { Ok(()) }
 }
@@ -217,7 +225,9 @@ async fn identify(model: &Model, route: &Route, exchange: &mut Exchange) -> Resu
     let token = match bearer_token(exchange.head.fields.get_all(Known::Authorization)) {
         Ok(Some(token)) => token,
         Ok(None) => return Err(Reason::CredentialsMissing),
-        Err(_) => return Err(Reason::CredentialsMalformed),
+        Err(error) if error.is_bad_request() => return Err(Reason::CredentialsMalformed),
+        // Another scheme's credentials are none of ours.
+        Err(_) => return Err(Reason::CredentialsMissing),
     };
     let verdict = model.authenticator.verify(token, exchange.started).await?;
     exchange.verdict = Some(verdict);
@@ -230,8 +240,9 @@ fn authorize(route: &Route, exchange: &Exchange) -> Result<(), Reason> {
     let Some(verdict) = &exchange.verdict else { return Err(Reason::CredentialsMissing) };
     demand.check(verdict).map_err(|error| match error {
         DemandError::Scope { needed } => Reason::InsufficientScope(needed),
-        DemandError::Role { .. } => Reason::RoleMissing,
-        other => Reason::TokenInvalid(other.code()),
+        other if other.is_invalid_token() => Reason::TokenInvalid(other.code()),
+        // A role is missing, or can't be shown.
+        _ => Reason::RoleMissing,
     })
 }
 

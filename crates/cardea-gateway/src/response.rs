@@ -68,6 +68,23 @@ impl ResponseBody {
         }
     }
 
+    /// Goes on sending the request while the client takes no more of the response.
+    pub(crate) fn poll_request(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: &mut dyn Downstream,
+    ) -> Result<(), BodyError> {
+        match self {
+            Self::Empty | Self::Bytes { .. } => Ok(()),
+            Self::Service(attempt) => attempt.poll_request(cx, request),
+        }
+    }
+
+    /// Whether it was the client that ended the exchange early.
+    pub(crate) fn client_failed(&self) -> bool {
+        matches!(self, Self::Service(attempt) if attempt.client_failed())
+    }
+
     pub(crate) fn chunk(&self) -> &[u8] {
         match self {
             Self::Empty => &[],

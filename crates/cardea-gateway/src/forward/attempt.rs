@@ -25,6 +25,9 @@ use crate::{
 /// Chunked data is gathered up to this size before it is sent, in bytes.
 const GATHER_BYTES: usize = 16 * 1024;
 
+/// How many informational responses one request may have: beyond that a service could fill our memory with them.
+const INFORMATIONAL_MAX: u32 = 32;
+
 /// Whose fault it is that the request could not be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SendError {
@@ -81,6 +84,8 @@ pub(crate) struct Attempt {
     inbound: Buffer,
     outbound: Vec<u8>,
     outbound_sent: usize,
+    /// Nothing that was sent is kept back in the transport.
+    flushed: bool,
     sending: Sending,
     request_framing: Framing,
     replay: Replay,
@@ -90,6 +95,9 @@ pub(crate) struct Attempt {
     body: BodyReader,
     framing: Framing,
     keep_alive: bool,
+    informational: u32,
+    /// It was the client that ended the exchange early.
+    client_failed: bool,
     lease: Lease,
     model: Arc<Model>,
     clock: Clock,
@@ -111,6 +119,7 @@ impl Attempt {
             inbound: Buffer::new(),
             outbound,
             outbound_sent: 0,
+            flushed: false,
             sending: if has_body { Sending::Body } else { Sending::Ended },
             request_framing: framing,
             replay,
@@ -120,6 +129,8 @@ impl Attempt {
             body: BodyReader::ended(),
             framing: Framing::None,
             keep_alive: false,
+            informational: 0,
+            client_failed: false,
             lease,
             model,
             clock,
@@ -157,7 +168,19 @@ impl Attempt {
 
     /// Whether all of the request is sent, or what is left never will be.
     pub(crate) fn is_sent(&self) -> bool {
-        matches!(self.sending, Sending::Ended | Sending::Failed) && self.outbound_sent == self.outbound.len()
+        matches!(self.sending, Sending::Ended | Sending::Failed)
+            && self.outbound_sent == self.outbound.len()
+            && self.flushed
+    }
+
+    /// Whether something is there to be sent that the service does not take.
+    pub(crate) fn is_stalled(&self, client: &dyn Downstream) -> bool {
+        self.outbound_sent < self.outbound.len() || !self.flushed || !client.chunk().is_empty()
+    }
+
+    /// Whether the exchange ended early because of the client.
+    pub(crate) const fn client_failed(&self) -> bool {
+        self.client_failed
     }
 
     /// Sends the request: its head, then its body as the client gives it. Ready when all is sent.
@@ -180,7 +203,16 @@ impl Attempt {
                 self.gather(source, client);
                 continue;
             }
-            let Self { transport: Some(transport), outbound, outbound_sent, replay, replayed, .. } = self
+            let Self {
+                transport: Some(transport),
+                outbound,
+                outbound_sent,
+                flushed,
+                replay,
+                replayed,
+                sending,
+                ..
+            } = self
             else {
                 return Poll::Ready(Ok(()));
             };
@@ -191,8 +223,12 @@ impl Attempt {
             };
             if unsent == 0 && chunk.is_empty() {
                 return match transport.poll_flush(cx) {
-                    Poll::Ready(Ok(())) if self.is_sent() => Poll::Ready(Ok(())),
-                    Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
+                    Poll::Ready(Ok(())) => {
+                        *flushed = true;
+                        let all = matches!(sending, Sending::Ended | Sending::Failed);
+                        if all { Poll::Ready(Ok(())) } else { Poll::Pending }
+                    }
+                    Poll::Pending => Poll::Pending,
                     Poll::Ready(Err(_)) => Poll::Ready(Err(self.fail())),
                 };
             }
@@ -202,6 +238,7 @@ impl Attempt {
                 (true, _) => transport.poll_send(cx, &[IoSlice::new(chunk)]),
                 (false, false) => transport.poll_send(cx, &[IoSlice::new(head), IoSlice::new(chunk)]),
             };
+            *flushed = false;
             match ready!(sent) {
                 Ok(sent) => {
                     let of_outbound = sent.min(unsent);
@@ -221,6 +258,7 @@ impl Attempt {
         self.sending = Sending::Failed;
         self.outbound.clear();
         self.outbound_sent = 0;
+        self.flushed = true;
         SendError::Service
     }
 
@@ -317,7 +355,12 @@ impl Attempt {
     fn begin_response(&mut self, head: &ResponseHead) -> Result<(), HeadError> {
         self.decoder.reset();
         if head.status < 200 && head.status != 101 {
-            return Ok(());
+            self.informational += 1;
+            return if self.informational > INFORMATIONAL_MAX {
+                Err(HeadError::Malformed("informational_responses_too_many"))
+            } else {
+                Ok(())
+            };
         }
         let malformed = |error: cardea_http::ResponseError| HeadError::Malformed(error.code());
         self.framing = response_framing(head, self.method).map_err(malformed)?;
@@ -327,7 +370,8 @@ impl Attempt {
             // The service decided without the body, so it is not sent; the connection can't be used again.
             self.sending = Sending::Failed;
         }
-        if self.body.is_ended() {
+        // After a 101 the connection is a tunnel's.
+        if self.body.is_ended() && head.status != 101 {
             self.finish();
         }
         Ok(())
@@ -344,16 +388,34 @@ impl Attempt {
         cx: &mut Context<'_>,
         client: &mut dyn Downstream,
     ) -> Poll<Result<bool, BodyError>> {
-        if !self.is_sent() {
-            // A service may answer before it has read all, and an error in sending does not void its answer.
-            let _ = self.poll_send(cx, client);
-        }
+        // A service may answer before it has read all, and its refusal to read on does not void its answer. A client
+        // that broke off does: nobody is there to be answered, or not to what was asked.
+        self.poll_request(cx, client)?;
         let Some(transport) = &mut self.transport else { return Poll::Ready(Ok(false)) };
         let more = ready!(self.body.poll_data(cx, transport, &mut self.inbound))?;
         if !more {
             self.finish();
         }
         Poll::Ready(Ok(more))
+    }
+
+    /// Sends on what is left of the request while its response is under way.
+    ///
+    /// # Errors
+    /// If it is the client's fault that the request can't be sent whole.
+    pub(crate) fn poll_request(
+        &mut self,
+        cx: &mut Context<'_>,
+        client: &mut dyn Downstream,
+    ) -> Result<(), BodyError> {
+        if !self.is_sent()
+            && self.transport.is_some()
+            && let Poll::Ready(Err(SendError::Client(error))) = self.poll_send(cx, client)
+        {
+            self.client_failed = true;
+            return Err(error);
+        }
+        Ok(())
     }
 
     pub(crate) fn chunk(&self) -> &[u8] {
@@ -371,7 +433,7 @@ impl Attempt {
     /// Gives the connection back where nothing speaks against using it again: it is kept alive, the request was sent
     /// whole, and nothing came that was not asked for.
     fn finish(&mut self) {
-        let whole = self.sending == Sending::Ended && self.outbound_sent == self.outbound.len();
+        let whole = self.sending == Sending::Ended && self.is_sent();
         let Some(transport) = self.transport.take() else { return };
         if self.keep_alive && whole && self.framing != Framing::UntilClose && self.inbound.is_empty() {
             self.lease.give_back(transport, self.clock.mono());

@@ -84,26 +84,25 @@ pub(crate) async fn forward(
     let mut tried = Tried::default();
     service.state.begin();
     let mut fresh = false;
+    // Why there was no connection to the last endpoint.
+    let mut last = None;
     loop {
         let chosen = service.state.choose(timer.now(), model.region.as_deref(), &tried);
-        let Some((index, endpoint)) = chosen else {
-            return Err(if exchange.upstream.attempts == 0 {
-                Reason::NoEndpoint
-            } else {
-                Reason::ConnectFailed
-            });
-        };
+        let Some((index, endpoint)) = chosen else { return Err(last.unwrap_or(Reason::NoEndpoint)) };
+        // Nothing was sent: any request may go elsewhere.
+        if let Some(reason) = last.take()
+            && !may_retry(route, service, exchange, timer)
+        {
+            return Err(reason);
+        }
         exchange.upstream.attempts += 1;
         exchange.upstream.endpoint = Some(Arc::clone(endpoint));
         let (transport, lease) = match acquire(route, service, endpoint, fresh, exchange, timer).await {
             Ok(acquired) => acquired,
             Err(reason) => {
                 tried.insert(index);
-                // Nothing was sent: any request may go elsewhere.
-                if may_retry(route, service, exchange, timer) {
-                    continue;
-                }
-                return Err(reason);
+                last = Some(reason);
+                continue;
             }
         };
         let mut outbound = Vec::with_capacity(1024);
@@ -162,6 +161,7 @@ fn respond(
     let _ = append_via(&mut head.fields, version, &model.forwarding.via);
     apply_rules(&route.response_headers, exchange, &mut head.fields);
     if switching {
+        head.fields.remove(Known::ContentLength);
         let (transport, received, lease) = attempt.into_tunnel().ok_or(Reason::ServiceAborted)?;
         return Ok(Outcome::Tunnel(head, Box::new(Tunnel { transport, received, lease })));
     }
@@ -173,10 +173,18 @@ fn respond(
     Ok(Outcome::Respond(Response::new(head, body)))
 }
 
+/// What frames a message or concerns its connection: the codec's alone, whatever is configured.
+const FRAMING: [&str; 7] =
+    ["connection", "content-length", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"];
+
 /// Applies the configured changes to `fields`. What a template renders can't break out of a header's value.
 pub(crate) fn apply_rules(rules: &[HeaderRule], exchange: &Exchange, fields: &mut Fields) {
     let mut value = Vec::new();
     for rule in rules {
+        let (HeaderRule::Remove(name) | HeaderRule::Set(name, _)) = rule;
+        if FRAMING.iter().any(|framing| name.eq_ignore_ascii_case(framing)) {
+            continue;
+        }
         match rule {
             HeaderRule::Remove(name) => {
                 fields.remove_by_name(name.as_bytes());
@@ -318,7 +326,12 @@ fn poll_conversation(
             Poll::Ready(Ok(())) => match exchange.response_head.status {
                 100 => attempt.release_body(),
                 101 => return Poll::Ready(Ok(())),
-                102..200 => client.inform(&exchange.response_head),
+                102..200 => {
+                    let fields = &mut exchange.response_head.fields;
+                    strip_hop_by_hop_response(fields);
+                    fields.remove(Known::ContentLength);
+                    client.inform(&exchange.response_head);
+                }
                 _ => return Poll::Ready(Ok(())),
             },
             Poll::Ready(Err(HeadError::ClosedBefore)) => {
@@ -336,24 +349,23 @@ fn poll_conversation(
     if client.poll_background(cx).is_ready() {
         return Poll::Ready(Err((Reason::ClientAborted, false)));
     }
-    poll_deadlines(cx, attempt, exchange, client, timer, wait)
+    poll_deadlines(cx, attempt, client, timer, wait)
 }
 
 fn poll_deadlines(
     cx: &mut Context<'_>,
     attempt: &mut Attempt,
-    exchange: &Exchange,
-    client: &mut dyn Downstream,
+    client: &dyn Downstream,
     timer: &mut Timer,
     wait: &mut Wait,
 ) -> Poll<Conversation> {
     let now = timer.now();
-    if attempt.is_held() {
-        if timer.poll_until(cx, wait.continue_by).is_pending() {
-            return Poll::Pending;
+    if attempt.is_held() && now < wait.request_deadline {
+        wait.deadline = now.saturating_add(wait.body_idle);
+        if timer.poll_until(cx, wait.continue_by.min(wait.request_deadline)).is_ready() {
+            attempt.release_body();
+            cx.waker().wake_by_ref();
         }
-        attempt.release_body();
-        cx.waker().wake_by_ref();
         return Poll::Pending;
     }
     let body_bytes = client.body_bytes();
@@ -367,11 +379,10 @@ fn poll_deadlines(
     if timer.poll_until(cx, wait.deadline.min(wait.request_deadline)).is_pending() {
         return Poll::Pending;
     }
-    let _ = exchange;
     Poll::Ready(Err((
         if wait.request_deadline <= wait.deadline {
             Reason::RequestTimeout
-        } else if wait.sent {
+        } else if wait.sent || attempt.is_stalled(client) {
             Reason::ResponseHeadTimeout
         } else {
             Reason::RequestBodyTimeout

@@ -2,9 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use cardea_env::Escape;
 use cardea_http::{
-    Hop, Known, Version, append_via,
+    ForwardedPolicy, Hop, Known, Version, append_via,
     h1::{Framing, write_request_head},
     set_forwarded, strip_hop_by_hop, strip_named, upgrade_websocket,
 };
@@ -13,7 +12,7 @@ use cardea_identity::Caller;
 use super::apply_rules;
 use crate::{
     exchange::Exchange,
-    model::{IdentityField, Model, Rewrite, Route},
+    model::{IdentityField, Model, PathPart, Rewrite, Route},
     refusal::Reason,
 };
 
@@ -38,7 +37,12 @@ pub(super) fn prepare(
         host: exchange.authority.as_ref().map_or("", cardea_http::Authority::as_str),
     };
     let invalid = |_| Reason::Malformed { code: "forwarding_headers_invalid", status: 400 };
-    set_forwarded(fields, model.forwarding.policy, model.forwarding.header, &hop).map_err(invalid)?;
+    // What a peer says that nobody trusts is replaced, whatever the policy for those that are.
+    let policy = match model.forwarding.policy {
+        ForwardedPolicy::Trust | ForwardedPolicy::Append if !exchange.peer_trusted => ForwardedPolicy::Set,
+        policy => policy,
+    };
+    set_forwarded(fields, policy, model.forwarding.header, &hop).map_err(invalid)?;
     append_via(fields, version, &model.forwarding.via).map_err(invalid)?;
     if let Some(authority) = &exchange.authority {
         set(fields, Known::Host, authority.as_str().as_bytes());
@@ -116,8 +120,16 @@ pub(super) fn encode(
     let mut target = std::mem::take(&mut exchange.scratch);
     target.clear();
     match &route.rewrite {
-        // Percent-escaping keeps what is rendered from being more than a part of the path.
-        Rewrite::Path(template) => drop(template.render(exchange, Escape::Percent, &mut target)),
+        Rewrite::Path(parts) => {
+            for part in parts {
+                match part {
+                    PathPart::Literal(text) => target.extend_from_slice(text.as_bytes()),
+                    PathPart::Parameter(name) => {
+                        target.extend_from_slice(exchange.parameter(name).unwrap_or_default());
+                    }
+                }
+            }
+        }
         Rewrite::None => target.extend_from_slice(&exchange.path),
         Rewrite::StripPrefix(prefix) => replace_prefix(prefix, "", &exchange.path, &mut target),
         Rewrite::ReplacePrefix { prefix, with } => replace_prefix(prefix, with, &exchange.path, &mut target),

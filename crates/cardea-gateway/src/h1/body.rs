@@ -15,6 +15,8 @@ enum State {
     Length(u64),
     Chunked(Box<ChunkedDecoder>),
     UntilClose,
+    /// Where it goes on is not known any more.
+    Failed(BodyError),
 }
 
 /// The state of one body.
@@ -83,21 +85,30 @@ impl BodyReader {
         inbound: &mut Buffer,
     ) -> Poll<Result<bool, BodyError>> {
         loop {
-            if self.find(inbound)? {
-                return Poll::Ready(Ok(true));
+            match self.find(inbound) {
+                Ok(true) => return Poll::Ready(Ok(true)),
+                Ok(false) => {}
+                Err(error) => return Poll::Ready(Err(self.fail(error))),
             }
             if matches!(self.state, State::Ended) {
                 return Poll::Ready(Ok(false));
             }
             if inbound.is_full() {
-                return Poll::Ready(Err(BodyError::Malformed("chunk_framing_too_large")));
+                return Poll::Ready(Err(self.fail(BodyError::Malformed("chunk_framing_too_large"))));
             }
             match ready!(transport.poll_recv(cx, inbound)) {
                 Ok(0) if matches!(self.state, State::UntilClose) => self.state = State::Ended,
-                Ok(0) | Err(_) => return Poll::Ready(Err(BodyError::Aborted)),
+                Ok(0) | Err(_) => return Poll::Ready(Err(self.fail(BodyError::Aborted))),
                 Ok(_) => {}
             }
         }
+    }
+
+    /// Once a body has failed, what follows is not to be taken for more of it, and not for another message.
+    fn fail(&mut self, error: BodyError) -> BodyError {
+        self.state = State::Failed(error);
+        self.available = 0;
+        error
     }
 
     /// Whether there is data at the front of `inbound`; discards what is framing.
@@ -113,6 +124,7 @@ impl BodyReader {
                     }
                     found
                 }
+                State::Failed(error) => return Err(*error),
                 State::UntilClose => inbound.len(),
                 State::Chunked(decoder) => {
                     match decoder

@@ -56,7 +56,7 @@ pub(super) struct Connection {
     version: Version,
     /// Informational responses on their way.
     informational: Vec<u8>,
-    /// Part of a response was sent and the rest was not.
+    /// Part of a response was sent and the rest was not, or the client is gone: closing must be abortive.
     within_response: bool,
 }
 
@@ -98,7 +98,9 @@ pub(crate) async fn serve(
         }
         begun = true;
     }
-    connection.close(&mut timer).await;
+    if !connection.within_response {
+        connection.close(&mut timer).await;
+    }
 }
 
 impl Connection {
@@ -127,6 +129,7 @@ impl Connection {
         begun: bool,
     ) -> Next {
         self.decoder.reset();
+        self.body = BodyReader::ended();
         if self.inbound.is_empty() && !self.wait_for_bytes(gateway, timer, begun).await {
             return Next::End;
         }
@@ -235,12 +238,12 @@ impl Connection {
                 respond::respond(self, gateway, response, &mut exchange, timer).await
             }
             Outcome::Close => {
-                self.transport.set_abortive();
+                self.within_response = true;
                 false
             }
             Outcome::Tunnel(head, upstream) => {
                 exchange.response.status = head.status;
-                let mut out = Vec::with_capacity(512);
+                let mut out = std::mem::take(&mut self.informational);
                 write_response_head(&mut out, head.status, &head.fields);
                 out.truncate(out.len().saturating_sub(2));
                 out.extend_from_slice(b"connection: upgrade\r\nupgrade: websocket\r\n\r\n");
@@ -377,9 +380,12 @@ impl Connection {
                     self.informational.drain(..sent.min(self.informational.len()));
                 }
                 Poll::Ready(Err(_)) => return Err(Aborted),
-                Poll::Pending => break,
+                Poll::Pending => return Ok(()),
             }
         }
-        Ok(())
+        match self.transport.poll_flush(cx) {
+            Poll::Ready(Err(_)) => Err(Aborted),
+            _ => Ok(()),
+        }
     }
 }

@@ -90,6 +90,7 @@ pub(super) async fn respond(
     };
     connection.within_response = true;
     let result = write(&mut writer, connection, exchange, timer).await;
+    // What was cut short must not look whole: the connection is reset when it is dropped.
     connection.within_response = result.is_err();
     exchange.response.body_bytes = writer.body_bytes;
     exchange.response.complete = result.is_ok();
@@ -102,8 +103,6 @@ pub(super) async fn respond(
                 Cut::Service => "upstream_aborted",
                 Cut::Stalled => "response_timeout",
             });
-            // What was sent must not look whole.
-            connection.transport.set_abortive();
             false
         }
     }
@@ -187,6 +186,10 @@ impl Writer {
                     connection.transport.poll_send(cx, &[IoSlice::new(head), IoSlice::new(chunk)])
                 }
             };
+            if sent.is_pending() && self.body.poll_request(cx, connection).is_err() {
+                // A client may send its whole request before it reads: were that held back, both would wait.
+                return Poll::Ready(Err(Cut::Client));
+            }
             let sent = ready!(sent).map_err(|_| Cut::Client)?;
             self.sent_bytes += sent as u64;
             let of_outbound = sent.min(head.len());
@@ -233,6 +236,7 @@ impl Writer {
                         write_last_chunk(&mut self.outbound, trailers.as_ref());
                     }
                 }
+                Poll::Ready(Err(_)) if self.body.client_failed() => return Err(Cut::Client),
                 Poll::Ready(Err(_)) => return Err(Cut::Service),
                 Poll::Pending => break,
             }

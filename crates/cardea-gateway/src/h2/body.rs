@@ -21,10 +21,16 @@ pub(super) struct RequestBody {
     stated: Option<u64>,
     trailers: Option<Fields>,
     ended: bool,
+    expects_continue: bool,
 }
 
 impl RequestBody {
-    pub(super) fn new(stream: RecvStream, respond: SendResponse<Bytes>, framing: Framing) -> Self {
+    pub(super) fn new(
+        stream: RecvStream,
+        respond: SendResponse<Bytes>,
+        framing: Framing,
+        expects_continue: bool,
+    ) -> Self {
         let stated = if let Framing::Length(length) = framing { Some(length) } else { None };
         let ended = framing == Framing::None;
         Self {
@@ -37,6 +43,7 @@ impl RequestBody {
             stated,
             trailers: None,
             ended,
+            expects_continue,
         }
     }
 
@@ -59,7 +66,12 @@ impl Downstream for RequestBody {
             if self.ended {
                 return Poll::Ready(Ok(false));
             }
-            match ready!(self.stream.poll_data(cx)) {
+            let data = self.stream.poll_data(cx);
+            if data.is_pending() && std::mem::take(&mut self.expects_continue) {
+                // The body is wanted now, so it is asked for now.
+                self.inform(&ResponseHead::new(100));
+            }
+            match ready!(data) {
                 Some(Ok(chunk)) => {
                     let count = chunk.len() as u64;
                     self.found += count;

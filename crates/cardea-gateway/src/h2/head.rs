@@ -52,11 +52,15 @@ pub(super) fn read(parts: &Parts, exchange: &mut Exchange) -> Result<(), Reason>
 }
 
 /// How the request's body is delimited, for those who forward it.
-pub(super) fn framing(stated: Option<Framing>, body: &RecvStream) -> Framing {
+pub(super) fn framing(stated: Framing, body: &RecvStream) -> Result<Framing, Reason> {
     match stated {
-        _ if body.is_end_stream() => Framing::None,
-        Some(Framing::Length(length)) => Framing::Length(length),
-        _ => Framing::Chunked,
+        Framing::Length(length) if length > 0 && body.is_end_stream() => {
+            // RFC 9113 §8.1.1; h2 checks it too, but what is forwarded by it must not rest on that.
+            Err(Reason::Malformed { code: "content_length_disagrees", status: 400 })
+        }
+        Framing::Length(length) => Ok(Framing::Length(length)),
+        _ if body.is_end_stream() => Ok(Framing::None),
+        _ => Ok(Framing::Chunked),
     }
 }
 

@@ -8,7 +8,10 @@ mod respond;
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use cardea_http::h1::request_framing;
+use cardea_http::{
+    Known, RequestHead,
+    h1::{Framing, request_framing},
+};
 use h2::{RecvStream, server::SendResponse};
 use tokio::time::timeout;
 
@@ -86,6 +89,11 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, transport: Transport, facts: Ar
     }
 }
 
+/// Whether the client waits for `100 Continue` before it sends the body (RFC 9110 §10.1.1).
+fn expects_continue(head: &RequestHead) -> bool {
+    head.fields.get(Known::Expect).is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"))
+}
+
 /// Carries one request.
 async fn stream(
     gateway: &Gateway,
@@ -100,9 +108,10 @@ async fn stream(
     exchange.connection = Some(facts);
     let (parts, body) = request.into_parts();
     let read = head::read(&parts, &mut exchange)
-        .and_then(|()| request_framing(&exchange.head).map_err(Reason::from));
-    let framing = head::framing(read.as_ref().copied().ok(), &body);
-    let mut body = RequestBody::new(body, respond, framing);
+        .and_then(|()| request_framing(&exchange.head).map_err(Reason::from))
+        .and_then(|stated| head::framing(stated, &body));
+    let framing = *read.as_ref().unwrap_or(&Framing::None);
+    let mut body = RequestBody::new(body, respond, framing, expects_continue(&exchange.head));
     let outcome = match read {
         Ok(_) => pipeline::handle(gateway, &mut exchange, &mut body, &mut timer).await,
         Err(reason) => pipeline::refuse(&reason, &mut exchange),

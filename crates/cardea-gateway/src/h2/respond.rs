@@ -106,7 +106,8 @@ impl Writer {
                 return Poll::Ready(Err("client_aborted"));
             }
             let Ok(more) = ready!(self.source.poll_data(cx, body as &mut dyn Downstream)) else {
-                return Poll::Ready(Err("upstream_aborted"));
+                let client = self.source.client_failed();
+                return Poll::Ready(Err(if client { "client_aborted" } else { "upstream_aborted" }));
             };
             if !more {
                 let trailers = self.source.trailers().cloned();

@@ -91,6 +91,7 @@ impl AdminSocket {
         let private = tempfile::Builder::new()
             .prefix(".")
             .rand_bytes(6)
+            .permissions(fs::Permissions::from_mode(0o700))
             .tempdir_in(folder)
             .map_err(failed("making a private folder beside it (the server's user must be able to)"))?;
         let made = private.path().join("s");

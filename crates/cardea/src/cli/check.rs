@@ -1,12 +1,22 @@
 //! `cardea check`: reports every error of a configuration.
 
 use super::{CheckArgs, Exit, Output};
-use crate::config::{self, Config, Problem};
+use crate::{
+    config::{self, Config, Problem, Problems},
+    server,
+};
 
 /// Checks a configuration.
 pub(super) fn run(arguments: &CheckArgs, environment: config::Environment<'_>, output: &mut Output) -> Exit {
     let path = &arguments.config.config;
-    let (exit, written) = match config::load(path, environment) {
+    let checked = config::load(path, environment).and_then(|config| {
+        // What only shows when it is put together: certificates, templates, routes that are in each other's way.
+        match server::check(&config) {
+            Ok(()) => Ok(config),
+            Err(problems) => Err(Problems::from_located(problems)),
+        }
+    });
+    let (exit, written) = match checked {
         Ok(_) if arguments.json => (Exit::Success, output.json(&[(); 0])),
         Ok(config) => {
             (Exit::Success, output.line(&format!("{}: good; {}", path.display(), summary(&config))))

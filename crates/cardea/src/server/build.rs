@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
-use cardea_clock::Clock;
+use cardea_clock::{Clock, CoarseClock, PERIOD_DEFAULT};
 use cardea_env::{JsonRecord, Template};
 use cardea_gateway::{
     attributes,
@@ -10,8 +10,8 @@ use cardea_gateway::{
     metrics::RouteMetrics,
     model::{
         AllowEncoded, BuiltIn, ConnectionTimeouts, Destination, Forwarding, HeaderRule, IdentityField,
-        IdentityHeaders, Limits, ListenerModel, LogFormat, Model, Prefix, ProxyProtocol, Rewrite, Route,
-        Service, ServiceTls, Timeouts,
+        IdentityHeaders, Limits, ListenerModel, LogFormat, Model, PathPart, Prefix, ProxyProtocol, Rewrite,
+        Route, Service, ServiceTls, Timeouts,
     },
     routing::{HeaderMatch, HostPattern, PathMatch, RouteMatch, Router},
 };
@@ -27,7 +27,10 @@ use cardea_tls::{
 };
 use cardea_upstream::{Address, EndpointConfig, PoolConfig, RetryConfig, ServiceConfig, ServiceState};
 
-use crate::config::{self, Config, Place, Problem};
+use crate::{
+    config::{self, Config, Place, Problem},
+    fetch::HttpFetch,
+};
 
 /// What every model is built upon and shares with the others.
 pub(crate) struct Foundation {
@@ -82,6 +85,25 @@ pub(crate) fn build(
     };
     let services = services.into_iter().map(|service| (service.name.clone(), service)).collect();
     Ok(Built { model: Arc::new(model), services, tls: builder.tls })
+}
+
+/// Builds a model and throws it away, for what is wrong with it. Nothing is opened, bound or fetched.
+pub(crate) fn check(config: &Config) -> Result<(), Vec<Problem>> {
+    // Read once, by what tells whether certificates hold.
+    let clock = CoarseClock::start(PERIOD_DEFAULT).map_err(|error| {
+        vec![config.problem(
+            Place::default(),
+            format!("no clock: {error}"),
+            "see the error of the operating system",
+        )]
+    })?;
+    let foundation = Foundation {
+        clock: clock.clock(),
+        fetch: Arc::new(HttpFetch::new()),
+        local_keys: LocalKeys::new(),
+        issuer: None,
+    };
+    build(config, &foundation, None).map(drop)
 }
 
 fn limits(config: &Config) -> Limits {
@@ -277,11 +299,16 @@ impl Builder<'_> {
     fn router(&mut self, issuers: &[IssuerConfig], services: &[Arc<Service>]) -> Option<Router<Arc<Route>>> {
         let mut routes = Vec::with_capacity(self.config.routes.len() + 5);
         let mut places = Vec::with_capacity(self.config.routes.len());
+        let by_name: HashMap<&str, &Arc<Service>> =
+            services.iter().map(|service| (service.name.as_str(), service)).collect();
         for route in &self.config.routes {
-            if let Some(model) = self.route(route, issuers, services) {
-                routes.push((route_match(route), Arc::new(model)));
-                places.push(route);
-            }
+            let (Some(model), Some(matches)) =
+                (self.route(route, issuers, &by_name), self.route_match(route))
+            else {
+                continue;
+            };
+            routes.push((matches, Arc::new(model)));
+            places.push(route);
         }
         self.mount_issuer(&mut routes);
         match Router::new(routes) {
@@ -307,7 +334,20 @@ impl Builder<'_> {
             return;
         }
         let host = config.issuer.host_str().unwrap_or_default();
-        let hosts: Vec<HostPattern> = host.parse().into_iter().collect();
+        let hosts: Vec<HostPattern> = match host.parse() {
+            Ok(host) => vec![host],
+            Err(error) => {
+                self.problem(config.at, format!("issuer host \"{host}\": {error}"), "name a host");
+                return;
+            }
+        };
+        let taken: std::collections::HashSet<(Vec<HostPattern>, String)> = routes
+            .iter()
+            .filter_map(|(matches, _)| match &matches.path {
+                PathMatch::Exact(path) => Some((matches.hosts.clone(), path.clone())),
+                _ => None,
+            })
+            .collect();
         let endpoints = server.endpoints();
         let mounted = [
             ("token", &endpoints.token, BuiltIn::Token),
@@ -345,7 +385,7 @@ impl Builder<'_> {
         &mut self,
         route: &config::Route,
         issuers: &[IssuerConfig],
-        services: &[Arc<Service>],
+        services: &HashMap<&str, &Arc<Service>>,
     ) -> Option<Route> {
         let demand = match &route.auth {
             config::Auth::Public => None,
@@ -368,8 +408,8 @@ impl Builder<'_> {
         let destination = match &route.destination {
             // A service that could not be built has its own problem reported already.
             config::Destination::Service { index } => {
-                let name = &self.config.services.get(*index)?.name;
-                Destination::Service(services.iter().find(|service| service.name == *name).cloned()?)
+                let name = self.config.services.get(*index)?.name.as_str();
+                Destination::Service(services.get(name).map(|service| Arc::clone(service))?)
             }
             config::Destination::Redirect { to, status } => {
                 Destination::Redirect { to: self.template(&to.text, to.at)?, status: *status }
@@ -389,7 +429,7 @@ impl Builder<'_> {
             }),
         };
         let rewrite = match (&route.rewrite_path, &route.path, route.strip_prefix) {
-            (Some(path), ..) => Rewrite::Path(self.template(&path.text, path.at)?),
+            (Some(path), ..) => Rewrite::Path(path_parts(&path.text)),
             (None, config::PathMatch::Prefix(prefix), true) => Rewrite::StripPrefix(prefix.clone()),
             _ => Rewrite::None,
         };
@@ -410,6 +450,41 @@ impl Builder<'_> {
             request_headers: self.header_rules(&route.request_headers)?,
             response_headers: self.header_rules(&route.response_headers)?,
             metrics: RouteMetrics::new(&route.name),
+        })
+    }
+
+    fn route_match(&mut self, route: &config::Route) -> Option<RouteMatch> {
+        let mut hosts = Vec::with_capacity(route.hosts.len());
+        for host in &route.hosts {
+            match host.parse() {
+                Ok(host) => hosts.push(host),
+                // Never to be left out: a route without hosts takes every host.
+                Err(error) => {
+                    self.problem(
+                        route.at,
+                        format!("host \"{host}\": {error}"),
+                        "name a host, or \"*.\" and a domain",
+                    );
+                    return None;
+                }
+            }
+        }
+        let header = |(name, condition): &(String, config::HeaderCondition)| {
+            let condition = match condition {
+                config::HeaderCondition::Present => HeaderMatch::Present,
+                config::HeaderCondition::Exact(value) => HeaderMatch::Exact(value.clone()),
+            };
+            (name.clone(), condition)
+        };
+        Some(RouteMatch {
+            hosts,
+            path: match &route.path {
+                config::PathMatch::Exact(path) => PathMatch::Exact(path.clone()),
+                config::PathMatch::Prefix(path) => PathMatch::Prefix(path.clone()),
+                config::PathMatch::Pattern(path) => PathMatch::Pattern(path.clone()),
+            },
+            methods: route.methods.clone(),
+            headers: route.headers.iter().map(header).collect(),
         })
     }
 
@@ -544,28 +619,23 @@ fn service_tls(
     Ok(ServiceTls { config, server_name })
 }
 
-fn route_match(route: &config::Route) -> RouteMatch {
-    RouteMatch {
-        // Checked when the configuration was read.
-        hosts: route.hosts.iter().filter_map(|host| host.parse().ok()).collect(),
-        path: match &route.path {
-            config::PathMatch::Exact(path) => PathMatch::Exact(path.clone()),
-            config::PathMatch::Prefix(path) => PathMatch::Prefix(path.clone()),
-            config::PathMatch::Pattern(path) => PathMatch::Pattern(path.clone()),
-        },
-        methods: route.methods.clone(),
-        headers: route
-            .headers
-            .iter()
-            .map(|(name, condition)| {
-                let condition = match condition {
-                    config::HeaderCondition::Present => HeaderMatch::Present,
-                    config::HeaderCondition::Exact(value) => HeaderMatch::Exact(value.clone()),
-                };
-                (name.clone(), condition)
-            })
-            .collect(),
+/// Splits `/v2/{id}/x` into what stands and what is filled in. That each parameter is one of the route's pattern was
+/// checked when the configuration was read.
+fn path_parts(text: &str) -> Vec<PathPart> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while let Some((literal, tail)) = rest.split_once('{') {
+        let Some((name, after)) = tail.split_once('}') else { break };
+        if !literal.is_empty() {
+            parts.push(PathPart::Literal(literal.to_owned()));
+        }
+        parts.push(PathPart::Parameter(name.trim_start_matches('*').to_owned()));
+        rest = after;
     }
+    if !rest.is_empty() {
+        parts.push(PathPart::Literal(rest.to_owned()));
+    }
+    parts
 }
 
 fn allow(bytes: &[config::EncodedPathByte]) -> AllowEncoded {
@@ -573,6 +643,7 @@ fn allow(bytes: &[config::EncodedPathByte]) -> AllowEncoded {
         slash: bytes.contains(&config::EncodedPathByte::Slash),
         encoded_backslash: bytes.contains(&config::EncodedPathByte::EncodedBackslash),
         backslash: bytes.contains(&config::EncodedPathByte::Backslash),
-        ..AllowEncoded::default()
+        parameters: bytes.contains(&config::EncodedPathByte::Parameters),
+        nul: false,
     }
 }

@@ -7,7 +7,7 @@ mod issuer;
 mod listen;
 mod run;
 
-pub(crate) use build::{Foundation, build};
+pub(crate) use build::{Foundation, build, check};
 pub(crate) use issuer::open as open_issuer;
 pub(crate) use listen::{Bound, Inherited, bind, tcp};
 pub(crate) use run::{Server, run};
