@@ -73,7 +73,7 @@ impl Buffer {
 
     /// Discards the first `count` bytes.
     pub(crate) fn consume(&mut self, count: usize) {
-        self.start = (self.start + count).min(self.end);
+        self.start = self.start.saturating_add(count).min(self.end);
     }
 
     /// Makes room for a message of up to `bytes` bytes, for heads that are larger than a pooled buffer.
@@ -136,7 +136,8 @@ mod tests {
         assert_eq!(buffer.filled(), [7, 7]);
         assert_eq!(buffer.space().len(), BUFFER_BYTES - 2, "what is left has moved to the front");
         assert_eq!(buffer.filled(), [7, 7]);
-        buffer.consume(100);
+        buffer.consume(1);
+        buffer.consume(usize::MAX);
         assert!(buffer.is_empty());
     }
 

@@ -368,16 +368,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prefixes_contain_their_addresses_and_mapped_ones() {
-        let ten = Prefix { address: "10.0.0.0".parse().unwrap(), bits: 8 };
-        assert!(ten.contains("10.255.0.1".parse().unwrap()));
-        assert!(ten.contains("::ffff:10.1.2.3".parse().unwrap()));
-        assert!(!ten.contains("11.0.0.1".parse().unwrap()));
-        assert!(!ten.contains("::1".parse().unwrap()));
-        let all = Prefix { address: "::".parse().unwrap(), bits: 0 };
-        assert!(all.contains("2001:db8::1".parse().unwrap()));
-        assert!(!all.contains("10.0.0.1".parse().unwrap()));
-        let one = Prefix { address: "::1".parse().unwrap(), bits: 128 };
-        assert!(one.contains("::1".parse().unwrap()) && !one.contains("::2".parse().unwrap()));
+    fn prefixes_contain_what_shares_their_bits() {
+        for (address, bits, other, expected) in [
+            ("10.0.0.0", 8, "10.255.0.1", true),
+            ("10.0.0.0", 8, "11.0.0.0", false),
+            ("10.0.0.0", 8, "::ffff:10.0.0.1", true),
+            ("10.0.0.0", 8, "::1", false),
+            ("0.0.0.0", 0, "203.0.113.9", true),
+            ("0.0.0.0", 0, "::1", false),
+            ("::", 0, "2001:db8::1", true),
+            ("::", 0, "10.0.0.1", false),
+            ("fd00::", 8, "fd12::1", true),
+            ("fd00::", 8, "fe80::1", false),
+            ("192.0.2.1", 32, "192.0.2.1", true),
+            ("192.0.2.1", 32, "192.0.2.2", false),
+            ("::1", 128, "::2", false),
+        ] {
+            let prefix = Prefix { address: address.parse().unwrap(), bits };
+            assert_eq!(prefix.contains(other.parse().unwrap()), expected, "{address}/{bits} and {other}");
+        }
     }
 }

@@ -123,12 +123,10 @@ fn normalise(model: &Model, exchange: &mut Exchange) -> Result<(), Reason> {
 fn find_source(model: &Model, exchange: &mut Exchange) {
     let Some(peer) = exchange.connection.as_ref().and_then(|connection| connection.client) else { return };
     let trusted = |address: IpAddr| model.trusted_proxies.iter().any(|prefix| prefix.contains(address));
+    // The peer itself where it isn't trusted.
+    let fields = &exchange.head.fields;
+    exchange.source = Some(client_address(fields, peer.ip(), trusted, model.forwarding.header));
     exchange.peer_trusted = trusted(peer.ip());
-    exchange.source = Some(if exchange.peer_trusted {
-        client_address(&exchange.head.fields, peer.ip(), trusted, model.forwarding.header)
-    } else {
-        peer.ip()
-    });
 }
 
 fn redirect_to_https(exchange: &Exchange) -> Option<Response> {

@@ -318,9 +318,8 @@ impl Downstream for Connection {
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, BodyError>> {
-        if self.expects_continue && self.inbound.is_empty() {
-            // The body is wanted now, so it is asked for now (RFC 9110 §10.1.1).
-            self.expects_continue = false;
+        // The body is wanted now, so it is asked for now, unless it is coming already (RFC 9110 §10.1.1).
+        if std::mem::take(&mut self.expects_continue) && self.inbound.is_empty() {
             self.informational.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
         if self.poll_informational(cx).is_err() {

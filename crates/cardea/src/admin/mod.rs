@@ -6,6 +6,8 @@ mod manage;
 pub(crate) mod protocol;
 pub(crate) mod socket;
 mod state;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use std::{path::PathBuf, pin::Pin, sync::Arc};
 

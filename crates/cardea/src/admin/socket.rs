@@ -11,6 +11,7 @@ use std::{
 
 use cardea_gateway::workers;
 use nix::unistd::geteuid;
+use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader},
     net::{UnixListener, UnixStream},
@@ -87,12 +88,7 @@ impl AdminSocket {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        // Short names: the path of a socket has at most 107 bytes.
-        let private = tempfile::Builder::new()
-            .prefix(".")
-            .rand_bytes(6)
-            .permissions(fs::Permissions::from_mode(0o700))
-            .tempdir_in(folder)
+        let private = private_folder(folder)
             .map_err(failed("making a private folder beside it (the server's user must be able to)"))?;
         let made = private.path().join("s");
         let listener = UnixListener::bind(&made).map_err(failed("binding"))?;
@@ -111,6 +107,13 @@ impl Drop for AdminSocket {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// A folder that only its owner can enter; it goes with the value. Its name is short, since the path of a socket has at
+/// most 107 bytes.
+fn private_folder(beside: &Path) -> io::Result<TempDir> {
+    let mode = fs::Permissions::from_mode(0o700);
+    tempfile::Builder::new().prefix(".").rand_bytes(6).permissions(mode).tempdir_in(beside)
 }
 
 /// Whether a server listens on the socket at `path`.

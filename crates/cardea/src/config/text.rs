@@ -101,25 +101,6 @@ pub(crate) struct IpPrefix {
     pub(crate) length: u8,
 }
 
-impl IpPrefix {
-    /// Whether an address is in the range. An IPv4 address that came mapped into IPv6 (RFC 4291 §2.5.5.2) counts
-    /// as what it is.
-    pub(crate) fn contains(&self, address: IpAddr) -> bool {
-        match (self.address, address.to_canonical()) {
-            (IpAddr::V4(prefix), IpAddr::V4(address)) => {
-                let ignored = 32 - u32::from(self.length.min(32));
-                (u64::from(prefix.to_bits()) >> ignored) == (u64::from(address.to_bits()) >> ignored)
-            }
-            (IpAddr::V6(prefix), IpAddr::V6(address)) => {
-                let ignored = 128 - u32::from(self.length.min(128));
-                let differing = prefix.to_bits() ^ address.to_bits();
-                differing.checked_shr(ignored).unwrap_or(0) == 0
-            }
-            _ => false,
-        }
-    }
-}
-
 impl fmt::Display for IpPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.address, self.length)
@@ -399,6 +380,7 @@ macro_rules! text_field {
         $(#[$doc])*
         pub(super) struct $name;
 
+        #[allow(dead_code, reason = "some kinds of text only appear where they may be absent")]
         impl $name {
             pub(super) fn serialize<S: Serializer>(value: &$type, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.serialize_str(&$display(*value))

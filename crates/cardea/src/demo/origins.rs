@@ -12,7 +12,6 @@ use tokio::{net::TcpListener, task::JoinHandle};
 
 /// One origin.
 pub(super) struct Origin {
-    pub(super) name: &'static str,
     pub(super) region: &'static str,
     pub(super) address: SocketAddr,
     task: JoinHandle<()>,
@@ -31,7 +30,7 @@ impl Origins {
             let listener = TcpListener::bind("127.0.0.1:0").await.context("an origin's port")?;
             let address = listener.local_addr()?;
             let task = workers::spawn(serve(listener, name, region));
-            list.push(Origin { name, region, address, task });
+            list.push(Origin { region, address, task });
         }
         // A port that was just free and that nobody listens on.
         let nobody = TcpListener::bind("127.0.0.1:0").await?.local_addr()?;

@@ -1,6 +1,10 @@
 //! Builds a [`Model`] from a configuration: everything that can fail at a reload fails here, before anything changes.
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use cardea_clock::{Clock, CoarseClock, PERIOD_DEFAULT};
 use cardea_env::{JsonRecord, Template};
@@ -108,12 +112,12 @@ pub(crate) fn check(config: &Config) -> Result<(), Vec<Problem>> {
 
 fn limits(config: &Config) -> Limits {
     let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-    let mut head = HeadLimits::default();
-    head.head_bytes_max = size(config.limits.head_bytes_max);
-    head.target_bytes_max = size(config.limits.target_bytes_max);
-    head.fields_max = size(u64::from(config.limits.fields_max));
-    let mut response_head = head;
-    response_head.head_bytes_max = size(config.limits.response_head_bytes_max);
+    let head = HeadLimits {
+        head_bytes_max: size(config.limits.head_bytes_max),
+        target_bytes_max: size(config.limits.target_bytes_max),
+        fields_max: size(u64::from(config.limits.fields_max)),
+    };
+    let response_head = HeadLimits { head_bytes_max: size(config.limits.response_head_bytes_max), ..head };
     Limits {
         head,
         response_head,
@@ -341,7 +345,7 @@ impl Builder<'_> {
                 return;
             }
         };
-        let taken: std::collections::HashSet<(Vec<HostPattern>, String)> = routes
+        let taken: HashSet<(Vec<HostPattern>, String)> = routes
             .iter()
             .filter_map(|(matches, _)| match &matches.path {
                 PathMatch::Exact(path) => Some((matches.hosts.clone(), path.clone())),
@@ -357,10 +361,8 @@ impl Builder<'_> {
             ("openid-configuration", &endpoints.openid_configuration, BuiltIn::OpenidConfiguration),
         ];
         for (name, path, which) in mounted {
-            let taken = routes
-                .iter()
-                .any(|(other, _)| other.path == PathMatch::Exact(path.clone()) && (other.hosts == hosts));
-            if taken {
+            // The configuration's own route for that path takes precedence.
+            if taken.contains(&(hosts.clone(), path.clone())) {
                 continue;
             }
             let mut matches = RouteMatch::new(PathMatch::Exact(path.clone()));

@@ -58,7 +58,6 @@ struct Current {
 
 struct Listening {
     address: BindAddress,
-    local: Option<SocketAddr>,
     task: JoinHandle<()>,
 }
 
@@ -152,13 +151,8 @@ impl Server {
         let serve =
             listener::serve(Arc::clone(&self.gateway), name.clone(), socket, Arc::clone(&self.permits));
         let task = workers::spawn(serve);
-        current.listeners.insert(name, Listening { address, local, task });
+        current.listeners.insert(name, Listening { address, task });
         Ok(())
-    }
-
-    /// The address that the listener called `name` has, with the port that was chosen.
-    pub(crate) async fn local_address(&self, name: &str) -> Option<SocketAddr> {
-        self.current.lock().await.listeners.get(name)?.local
     }
 
     /// How many configurations were in force, this one included.

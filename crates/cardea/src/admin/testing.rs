@@ -1,0 +1,165 @@
+//! What tests of the side doors and of the commands stand on: a folder with a configuration, and a server that only
+//! has an admin socket.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+};
+
+use anyhow::{Result, bail};
+use cardea_clock::{Clock, ManualClock, Timestamp, Wall};
+use cardea_issuer::AuthorizationServer;
+use tempfile::TempDir;
+
+use super::{Control, ControlFuture, protocol::Status};
+use crate::{
+    config::{self, Config},
+    server,
+};
+
+/// The scenario's time: 2027-01-15T08:00:00Z.
+pub(crate) const NOW: i64 = 1_800_000_000;
+
+const CONFIG: &str = r#"
+[admin]
+address = "off"
+socket = "admin.sock"
+
+[[listener]]
+name = "main"
+address = "127.0.0.1:0"
+
+[authorization_server]
+issuer = "https://auth.example.com"
+database = "sqlite:cardea.db"
+wrapping_key = { file = "wrapping.key" }
+default_audience = "https://api.example.com"
+resources = ["https://other.example.com"]
+scopes = ["read", "write"]
+
+[[issuer]]
+name = "own"
+local = true
+audiences = ["https://api.example.com"]
+
+[[route]]
+name = "open"
+path = "/"
+auth = "public"
+respond = { body = "hello" }
+
+[[route]]
+name = "api"
+path = "/api"
+auth = { issuer = "own", scopes = ["read"] }
+respond = { body = "hello" }
+
+[[route]]
+name = "writing"
+path = "/write"
+auth = { issuer = "own", scopes = ["read", "write"] }
+respond = { body = "hello" }
+"#;
+
+/// A folder with a configuration and a wrapping key.
+pub(crate) struct Fixture {
+    folder: TempDir,
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Self {
+        let fixture = Self { folder: tempfile::tempdir().unwrap() };
+        fixture.file("cardea.toml", CONFIG);
+        fixture.file("wrapping.key", &"ab".repeat(32));
+        fixture
+    }
+
+    /// Writes a file that is nobody else's.
+    pub(crate) fn file(&self, name: &str, content: &str) {
+        fs::write(self.path(name), content).unwrap();
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o600)).unwrap();
+    }
+
+    /// Changes the configuration.
+    pub(crate) fn edit(&self, from: &str, to: &str) {
+        let text = fs::read_to_string(self.path("cardea.toml")).unwrap();
+        assert!(text.contains(from), "{from}");
+        fs::write(self.path("cardea.toml"), text.replace(from, to)).unwrap();
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn config(&self) -> Config {
+        config::load(&self.path("cardea.toml"), &|_| None).unwrap_or_else(|problems| panic!("{problems}"))
+    }
+
+    /// The authorization server, on the database of the configuration.
+    pub(crate) async fn issuer(&self, now: Timestamp) -> Arc<AuthorizationServer> {
+        let config = self.config();
+        Arc::new(server::open_issuer(config.authorization_server.as_ref().unwrap(), now).await.unwrap())
+    }
+}
+
+/// A server with nothing but what the admin socket asks for.
+pub(crate) struct Fake {
+    pub(crate) clock: Clock,
+    pub(crate) issuer: Option<Arc<AuthorizationServer>>,
+    /// How often keys were published.
+    pub(crate) published: AtomicUsize,
+    /// How often it was told to drain.
+    pub(crate) drained: AtomicUsize,
+}
+
+impl Fake {
+    pub(crate) fn new(clock: Clock, issuer: Option<Arc<AuthorizationServer>>) -> Arc<Self> {
+        Arc::new(Self { clock, issuer, published: AtomicUsize::new(0), drained: AtomicUsize::new(0) })
+    }
+}
+
+impl Control for Fake {
+    fn now(&self) -> Timestamp {
+        self.clock.precise()
+    }
+
+    fn issuer(&self) -> Option<Arc<AuthorizationServer>> {
+        self.issuer.clone()
+    }
+
+    fn status(&self) -> ControlFuture<'_, Status> {
+        let status = Status {
+            version: "1.2.3".into(),
+            process_id: 7,
+            uptime_seconds: 8,
+            phase: "running".into(),
+            connections: 9,
+            generation: 1,
+        };
+        Box::pin(async { status })
+    }
+
+    fn reload(&self) -> ControlFuture<'_, Result<()>> {
+        Box::pin(async { bail!("cardea.toml:1:1: unknown key") })
+    }
+
+    fn drain(&self) -> ControlFuture<'_, ()> {
+        self.drained.fetch_add(1, SeqCst);
+        Box::pin(async {})
+    }
+
+    fn keys_changed(&self) -> Result<()> {
+        self.published.fetch_add(1, SeqCst);
+        Ok(())
+    }
+}
+
+/// A clock that stands at [`NOW`].
+pub(crate) fn clock() -> Clock {
+    ManualClock::new(Wall::from_unix_seconds(NOW)).clock()
+}
