@@ -347,6 +347,9 @@ pub(crate) struct SchemaArgs {
     /// Print the reference page in Markdown instead.
     #[arg(long)]
     pub(crate) markdown: bool,
+    /// Print the page of attributes in Markdown instead: what templates and the access log can read.
+    #[arg(long, conflicts_with = "markdown")]
+    pub(crate) attributes: bool,
 }
 
 /// Print completions for a shell.

@@ -1,11 +1,14 @@
-//! `cardea schema`: the JSON Schema of the configuration, and its reference page.
+//! `cardea schema`: the JSON Schema of the configuration, its reference page, and the page of attributes.
 
 use super::{Exit, Output, SchemaArgs};
 use crate::config;
+use cardea_gateway::attributes;
 
 /// Prints the schema or the page.
 pub(super) fn run(arguments: &SchemaArgs, output: &mut Output) -> Exit {
-    let written = if arguments.markdown {
+    let written = if arguments.attributes {
+        output.text(&attributes_page())
+    } else if arguments.markdown {
         output.text(&config::markdown())
     } else {
         output.json(&config::json_schema())
@@ -16,5 +19,32 @@ pub(super) fn run(arguments: &SchemaArgs, output: &mut Output) -> Exit {
             output.error(&format!("cannot write the schema: {error}"));
             Exit::Failure
         }
+    }
+}
+
+/// The page of all attributes.
+fn attributes_page() -> String {
+    format!(
+        "# Attributes\n\n\
+         What templates can read of a request and its response: `{{request.path}}` in headers, redirects and access log\n\
+         formats; `{{request.headers.x-team|none}}` with what stands in for a value that is absent. Names follow CEL,\n\
+         Envoy and OpenTelemetry. Generated: `cargo run -p cardea -- schema --attributes > docs/attributes.md`.\n\n{}\n\
+         ## The JSON access log\n\nOne object per line, with these members; what is absent is left out.\n\n\
+         | member | attribute |\n|---|---|\n{}",
+        cardea_env::markdown(&attributes::TABLE),
+        attributes::LOG_FIELDS.iter().map(|(key, name)| format!("| `{key}` | `{name}` |\n")).collect::<String>()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_page_of_attributes_is_current() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/attributes.md");
+        let page = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            page == super::attributes_page(),
+            "docs/attributes.md is stale; run: cargo run -p cardea -- schema --attributes > docs/attributes.md"
+        );
     }
 }
