@@ -1,0 +1,288 @@
+//! A gateway that listens, with a model made by hand.
+
+use std::{collections::HashMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use cardea_clock::CoarseClock;
+use cardea_env::{JsonRecord, Template};
+use cardea_gateway::{
+    attributes::{LOG_FIELDS, TABLE},
+    gateway::Gateway,
+    listener::{ListenSocket, serve},
+    metrics::RouteMetrics,
+    model::{
+        AllowEncoded, ConnectionTimeouts, Destination, Forwarding, HeaderRule, IdentityField,
+        IdentityHeaders, Limits, ListenerModel, LogFormat, Model, Prefix, ProxyProtocol, Rewrite, Route,
+        Service, ServiceTls, Timeouts,
+    },
+    record::{AccessLog, AccessLogConfig, Registry, Sink},
+    routing::{PathMatch, RouteMatch, Router},
+};
+use cardea_http::{ForwardedHeader, ForwardedPolicy, HeaderNameSet};
+use cardea_identity::{Alternative, Demand};
+use cardea_tls::ServerTls;
+use cardea_upstream::{Address, EndpointConfig, PoolConfig, ServiceConfig, ServiceState};
+use serde_json::{Value, json};
+use tokio::{
+    net::{TcpListener, UnixListener},
+    sync::Semaphore,
+    task::JoinHandle,
+};
+
+use super::{Client, Origin, tokens::Issuer};
+
+pub(crate) struct ServiceSpec {
+    pub(crate) name: &'static str,
+    pub(crate) endpoints: Vec<Address>,
+    pub(crate) pool: PoolConfig,
+    pub(crate) tls: Option<ServiceTls>,
+}
+
+pub(crate) struct RouteSpec {
+    pub(crate) name: &'static str,
+    pub(crate) matches: RouteMatch,
+    /// Scopes and audiences; public where there is none.
+    pub(crate) demand: Option<(Vec<&'static str>, Vec<&'static str>)>,
+    pub(crate) service: &'static str,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) body_bytes_max: u64,
+    pub(crate) allow: AllowEncoded,
+    pub(crate) rewrite: fn() -> Rewrite,
+    pub(crate) request_headers: Vec<(&'static str, &'static str)>,
+    pub(crate) response_headers: Vec<(&'static str, &'static str)>,
+}
+
+impl RouteSpec {
+    pub(crate) fn new(name: &'static str, prefix: &str) -> Self {
+        Self {
+            name,
+            matches: RouteMatch::new(PathMatch::Prefix(prefix.into())),
+            demand: None,
+            service: "main",
+            timeouts: Timeouts::default(),
+            body_bytes_max: u64::MAX,
+            allow: AllowEncoded::default(),
+            rewrite: || Rewrite::None,
+            request_headers: Vec::new(),
+            response_headers: Vec::new(),
+        }
+    }
+
+    fn build(&self, services: &HashMap<&str, Arc<Service>>) -> Arc<Route> {
+        let demand = self.demand.as_ref().map(|(scopes, audiences)| Demand {
+            alternatives: vec![Alternative {
+                issuer: "main".into(),
+                audiences: audiences.iter().map(|text| (*text).to_owned()).collect(),
+                scopes: scopes.iter().map(|text| (*text).to_owned()).collect(),
+                roles: Vec::new(),
+            }],
+        });
+        let rules = |rules: &[(&'static str, &'static str)]| {
+            let rule = |(name, template): &(&str, &str)| match *template {
+                "" => HeaderRule::Remove((*name).to_owned()),
+                text => HeaderRule::Set((*name).to_owned(), Template::compile(text, &TABLE).unwrap()),
+            };
+            rules.iter().map(rule).collect()
+        };
+        Arc::new(Route {
+            name: self.name.into(),
+            demand,
+            destination: Destination::Service(Arc::clone(&services[self.service])),
+            timeouts: self.timeouts.clone(),
+            body_bytes_max: self.body_bytes_max,
+            allow: self.allow,
+            rewrite: (self.rewrite)(),
+            request_headers: rules(&self.request_headers),
+            response_headers: rules(&self.response_headers),
+            metrics: RouteMetrics::new(self.name),
+        })
+    }
+}
+
+/// What a test says of its gateway.
+pub(crate) struct Spec {
+    pub(crate) services: Vec<ServiceSpec>,
+    pub(crate) routes: Vec<RouteSpec>,
+    pub(crate) limits: Limits,
+    pub(crate) timeouts: ConnectionTimeouts,
+    pub(crate) trusted_proxies: Vec<Prefix>,
+    pub(crate) policy: ForwardedPolicy,
+    pub(crate) tls: Option<Arc<ServerTls>>,
+    pub(crate) proxy_protocol: Option<ProxyProtocol>,
+    pub(crate) redirect_to_https: Option<u16>,
+}
+
+impl Spec {
+    /// One service, and routes that differ in what they ask for.
+    pub(crate) fn to(origin: &Origin) -> Self {
+        Self::to_addresses([Address::Tcp(origin.address)])
+    }
+
+    pub(crate) fn to_addresses(endpoints: impl IntoIterator<Item = Address>) -> Self {
+        let guarded = |name, prefix, scopes, audiences| RouteSpec {
+            demand: Some((scopes, audiences)),
+            ..RouteSpec::new(name, prefix)
+        };
+        Self {
+            services: vec![ServiceSpec {
+                name: "main",
+                endpoints: endpoints.into_iter().collect(),
+                pool: PoolConfig::default(),
+                tls: None,
+            }],
+            routes: vec![
+                RouteSpec::new("public", "/"),
+                guarded("api", "/api", vec![], vec!["api"]),
+                guarded("admin", "/admin", vec!["admin"], vec!["api"]),
+                guarded("other", "/other", vec![], vec!["api2"]),
+            ],
+            limits: Limits::default(),
+            timeouts: ConnectionTimeouts::default(),
+            trusted_proxies: Vec::new(),
+            policy: ForwardedPolicy::Set,
+            tls: None,
+            proxy_protocol: None,
+            redirect_to_https: None,
+        }
+    }
+
+    /// Changes the public route.
+    pub(crate) fn public(mut self, change: impl FnOnce(&mut RouteSpec)) -> Self {
+        change(&mut self.routes[0]);
+        self
+    }
+
+    pub(crate) fn timeouts(self, change: impl FnOnce(&mut Timeouts)) -> Self {
+        self.public(|route| change(&mut route.timeouts))
+    }
+
+    fn listener(&self) -> ListenerModel {
+        ListenerModel {
+            name: "test".into(),
+            tls: self.tls.clone(),
+            proxy_protocol: self.proxy_protocol.clone(),
+            redirect_to_https: self.redirect_to_https,
+            http2: true,
+        }
+    }
+
+    pub(crate) fn model(&self, issuer: &Issuer) -> Arc<Model> {
+        let services = self.services.iter().map(|spec| {
+            let endpoints = spec.endpoints.iter().cloned().map(EndpointConfig::new).collect();
+            let config = ServiceConfig { pool: spec.pool, ..ServiceConfig::new(spec.name, endpoints) };
+            let state = ServiceState::reconcile(&config, None).unwrap();
+            let service =
+                Service { name: spec.name.into(), state, tls: spec.tls.clone(), connect_timeout: None };
+            (spec.name, Arc::new(service))
+        });
+        let services: HashMap<&str, Arc<Service>> = services.collect();
+        let routes = self.routes.iter().map(|spec| (spec.matches.clone(), spec.build(&services))).collect();
+        let fields = vec![
+            ("x-auth-subject".to_owned(), IdentityField::Subject),
+            ("x-auth-issuer".to_owned(), IdentityField::Issuer),
+        ];
+        let names = HeaderNameSet::new(fields.iter().map(|(name, _)| name.as_str())).unwrap();
+        Arc::new(Model {
+            router: Router::new(routes).unwrap(),
+            authenticator: Arc::clone(&issuer.authenticator),
+            issuer: None,
+            listeners: HashMap::from([("test".to_owned(), Arc::new(self.listener()))]),
+            limits: self.limits.clone(),
+            timeouts: self.timeouts.clone(),
+            trusted_proxies: self.trusted_proxies.clone(),
+            forwarding: Forwarding {
+                via: "cardea".into(),
+                policy: self.policy,
+                header: ForwardedHeader::XForwarded,
+            },
+            identity_headers: IdentityHeaders { names, fields },
+            region: None,
+            access_log: Some(LogFormat::Json(
+                JsonRecord::compile(LOG_FIELDS.iter().copied(), &TABLE).unwrap(),
+            )),
+        })
+    }
+
+    /// Starts a gateway on a free port.
+    pub(crate) async fn start(self) -> Harness {
+        let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        self.serve(ListenSocket::Tcp(socket), address, None)
+    }
+
+    /// Starts a gateway on a Unix socket.
+    pub(crate) async fn start_unix(self) -> Harness {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gateway.sock");
+        let socket = UnixListener::bind(&path).unwrap();
+        self.serve(ListenSocket::Unix(socket), SocketAddr::from(([0; 4], 0)), Some(path)).keeping(folder)
+    }
+
+    fn serve(self, socket: ListenSocket, address: SocketAddr, path: Option<PathBuf>) -> Harness {
+        let issuer = Issuer::new();
+        let coarse = CoarseClock::start(Duration::from_millis(2)).unwrap();
+        let gateway = Gateway::new(self.model(&issuer), coarse.clock(), Arc::new(Registry::new()));
+        let folder = tempfile::tempdir().unwrap();
+        let log_path = folder.path().join("access.log");
+        let config = AccessLogConfig { sink: Sink::File(log_path.clone()), ..AccessLogConfig::default() };
+        gateway.set_access_log(Some(Arc::new(AccessLog::start(config, coarse.clock()).unwrap())));
+        let permits = Arc::new(Semaphore::new(10_000));
+        let serving = tokio::spawn(serve(Arc::clone(&gateway), "test".into(), socket, permits));
+        Harness { gateway, address, path, issuer, log_path, serving, _coarse: coarse, folders: vec![folder] }
+    }
+}
+
+/// A gateway that runs until it is dropped.
+pub(crate) struct Harness {
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) address: SocketAddr,
+    pub(crate) path: Option<PathBuf>,
+    pub(crate) issuer: Issuer,
+    log_path: PathBuf,
+    pub(crate) serving: JoinHandle<()>,
+    _coarse: CoarseClock,
+    folders: Vec<tempfile::TempDir>,
+}
+
+impl Drop for Harness {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+impl Harness {
+    pub(crate) fn keeping(mut self, folder: tempfile::TempDir) -> Self {
+        self.folders.push(folder);
+        self
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        Client::connect(self.address).await
+    }
+
+    /// A token that the routes `/api` take.
+    pub(crate) fn token(&self) -> String {
+        self.token_with(&json!({}))
+    }
+
+    pub(crate) fn token_with(&self, claims: &Value) -> String {
+        self.issuer.token(self.gateway.clock.now().wall.unix_seconds(), claims)
+    }
+
+    /// The lines of the access log, of which there must be `count`.
+    pub(crate) async fn log(&self, count: usize) -> Vec<Value> {
+        let mut lines: Vec<Value> = Vec::new();
+        super::until("the access log is complete", || {
+            assert!(self.gateway.access_log().unwrap().flush(Duration::from_secs(5)));
+            let text = std::fs::read_to_string(&self.log_path).unwrap();
+            lines = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            lines.len() >= count
+        })
+        .await;
+        assert_eq!(lines.len(), count, "{lines:#?}");
+        lines
+    }
+
+    pub(crate) fn log_text(&self) -> String {
+        std::fs::read_to_string(&self.log_path).unwrap()
+    }
+}

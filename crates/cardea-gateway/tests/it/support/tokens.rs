@@ -1,0 +1,68 @@
+//! An issuer of tokens.
+
+use std::{future::Future, pin::Pin, sync::Arc};
+
+use aws_lc_rs::{
+    rand::SystemRandom,
+    signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _},
+};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use cardea_identity::{Authenticator, Fetch, FetchError, FetchRequest, IssuerConfig, KeySource, LocalKeys};
+use serde_json::{Value, json};
+
+pub(crate) const ISSUER: &str = "https://id.example";
+
+pub(crate) struct Issuer {
+    pair: EcdsaKeyPair,
+    pub(crate) authenticator: Arc<Authenticator>,
+}
+
+struct NoNetwork;
+
+impl Fetch for NoNetwork {
+    fn fetch<'a>(
+        &'a self,
+        _: FetchRequest<'a>,
+    ) -> Pin<Box<dyn Future<Output = Result<Vec<u8>, FetchError>> + Send + 'a>> {
+        Box::pin(async { Err(FetchError::Status(404)) })
+    }
+}
+
+impl Issuer {
+    pub(crate) fn new() -> Self {
+        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
+        let point = &pair.public_key().as_ref()[1..];
+        let (x, y) = point.split_at(32);
+        let jwks = json!({"keys": [{
+            "kty": "EC", "crv": "P-256", "kid": "k", "use": "sig",
+            "x": URL_SAFE_NO_PAD.encode(x), "y": URL_SAFE_NO_PAD.encode(y),
+        }]});
+        let keys = LocalKeys::new();
+        keys.publish(jwks.to_string().as_bytes()).unwrap();
+        let config = IssuerConfig {
+            name: "main".into(),
+            issuer: ISSUER.into(),
+            audiences: vec!["api".into(), "api2".into()],
+            keys: KeySource::Local(keys),
+            ..IssuerConfig::default()
+        };
+        let authenticator = Arc::new(Authenticator::new(vec![config], None, Arc::new(NoNetwork)).unwrap());
+        Self { pair, authenticator }
+    }
+
+    /// Signs `claims`, on top of those that pass at `now`.
+    pub(crate) fn token(&self, now: i64, claims: &Value) -> String {
+        let mut all = json!({
+            "iss": ISSUER, "aud": "api", "sub": "alice", "client_id": "app", "jti": "1",
+            "iat": now - 10, "exp": now + 600, "scope": "read write",
+        });
+        for (name, value) in claims.as_object().unwrap() {
+            all[name] = value.clone();
+        }
+        let header = json!({"alg": "ES256", "typ": "at+jwt", "kid": "k"});
+        let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let input = format!("{}.{}", encode(&header), encode(&all));
+        let signature = self.pair.sign(&SystemRandom::new(), input.as_bytes()).unwrap();
+        format!("{input}.{}", URL_SAFE_NO_PAD.encode(signature))
+    }
+}
