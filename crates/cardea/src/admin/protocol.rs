@@ -111,6 +111,7 @@ impl Request {
 /// What comes back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and it is moved once")]
 pub(crate) enum Reply {
     Ok(Answer),
     Error(Refusal),
