@@ -1,10 +1,12 @@
-//! Tasks of development: `cargo xtask test`, `cargo xtask tidy`, `cargo xtask clients`.
+//! Tasks of development: `cargo xtask test`, `cargo xtask tidy`, `cargo xtask clients`,
+//! `cargo xtask bench`.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
     reason = "a tool of the command line: its output is its purpose"
 )]
 
+mod bench;
 mod clients;
 mod needs;
 mod process;
@@ -33,6 +35,8 @@ enum Task {
     Tidy,
     /// Runs real OAuth clients of several languages against the demo.
     Clients(clients::Options),
+    /// Measures Cardea beside its peers: CPU time, throughput and latency, memory.
+    Bench(bench::Options),
 }
 
 fn main() -> ExitCode {
@@ -41,6 +45,7 @@ fn main() -> ExitCode {
         Task::Test(options) => test::run(&root, options),
         Task::Tidy => tidy::run(&root).map(|failures| failures == 0),
         Task::Clients(options) => clients::run(&root, options).map(|tally| tally.failed == 0),
+        Task::Bench(options) => bench::run(&root, options),
     });
     match done {
         Ok(true) => ExitCode::SUCCESS,

@@ -1,0 +1,217 @@
+//! `cargo xtask bench`: Cardea beside its peers, in one run, on one machine.
+
+mod accounting;
+mod load;
+mod machine;
+mod memory;
+mod origin;
+mod proxy;
+mod report;
+mod server;
+mod subject;
+mod tools;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::ValueEnum;
+
+use crate::process::Stopwatch;
+use report::Report;
+use subject::Subject;
+use tools::{Program, Tools};
+
+/// What a spread can be told from.
+const ROUNDS_MIN: usize = 5;
+/// Of the smoke test: enough for the ticks of the kernel's accounting.
+const SMOKE_WINDOW: Duration = Duration::from_millis(300);
+
+/// What `cargo xtask bench` accepts.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Runs these alone, in this order.
+    #[arg(value_enum)]
+    benches: Vec<Bench>,
+    /// Rounds, at least 5: each measures every subject once.
+    #[arg(long, default_value_t = ROUNDS_MIN)]
+    rounds: usize,
+    /// Seconds of each measured window.
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// Writes all figures into a file, as a JSON array.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Proves in under a minute that the harness works: one short round of a few cases with a quick build. Its
+    /// figures mean nothing.
+    #[arg(long)]
+    smoke: bool,
+    /// Runs those cases alone whose names contain this.
+    #[arg(long, value_name = "TEXT")]
+    case: Option<String>,
+    /// Measures these alone: cardea, cardea-again, nginx, haproxy, relay.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    subjects: Vec<String>,
+    /// Measures this build of Cardea instead of building one.
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// Measures this other build of Cardea beside it.
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum Bench {
+    /// CPU time, throughput and latency of requests that are carried to an origin.
+    Proxy,
+    /// Resident memory of idle connections.
+    Memory,
+}
+
+/// How much of a bench is run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Extent {
+    Full,
+    Smoke,
+}
+
+/// What a bench is to do.
+struct Plan {
+    rounds: usize,
+    window: Duration,
+    extent: Extent,
+    subjects: Vec<Subject>,
+    case: Option<String>,
+    watch: Stopwatch,
+}
+
+impl Plan {
+    fn of(options: &Options) -> Result<Self> {
+        let (rounds, window, extent) = if options.smoke {
+            (1, SMOKE_WINDOW, Extent::Smoke)
+        } else {
+            ensure!(
+                options.rounds >= ROUNDS_MIN,
+                "--rounds: at least {ROUNDS_MIN}, or there is no spread to speak of"
+            );
+            ensure!((0.1..=600.0).contains(&options.seconds), "--seconds: between 0.1 and 600");
+            (options.rounds, Duration::from_secs_f64(options.seconds), Extent::Full)
+        };
+        let wanted = |subject: &Subject| match subject {
+            Subject::Baseline => options.baseline.is_some(),
+            other => options.subjects.is_empty() || options.subjects.iter().any(|name| name == other.name()),
+        };
+        if let Some(name) = options
+            .subjects
+            .iter()
+            .find(|name| !Subject::ALL.iter().any(|known| known.name() == name.as_str()))
+        {
+            bail!("--subjects: \"{name}\" is none");
+        }
+        let subjects = Subject::ALL.into_iter().filter(wanted).collect();
+        Ok(Self { rounds, window, extent, subjects, case: options.case.clone(), watch: Stopwatch::start() })
+    }
+
+    /// Whether a case is to be run.
+    fn takes(&self, case: &str) -> bool {
+        self.case.as_ref().is_none_or(|wanted| case.contains(wanted.as_str()))
+    }
+
+    fn progress(&self, line: &str) {
+        eprintln!("{:>6.0} s  {line}", self.watch.elapsed().as_secs_f64());
+    }
+}
+
+/// Runs the benches, prints a table for each and says whether Cardea was measured in every case.
+///
+/// # Errors
+///
+/// Nothing can be measured here.
+pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
+    let plan = Plan::of(options)?;
+    let program = match (&options.program, options.smoke) {
+        (Some(file), _) => Program::File(file.clone()),
+        (None, true) => Program::Quick,
+        (None, false) => Program::Shipped,
+    };
+    machine::raise_descriptor_limit()?;
+    let tools = Tools::provide(root, &program, options.baseline.as_deref())?;
+    println!("machine: {}; load average {:.1} at the start", machine::describe()?, machine::load_average()?);
+    for &subject in plan.subjects.iter().filter(|&&subject| subject != Subject::Again) {
+        println!("{}: {}", subject.name(), subject.version(&tools));
+    }
+    let all = Bench::value_variants();
+    let chosen = if options.benches.is_empty() { all } else { &options.benches };
+    let mut reports = Vec::new();
+    for bench in chosen {
+        let report = match bench {
+            Bench::Proxy => proxy::run(&tools, &plan)?,
+            Bench::Memory => memory::run(&tools, &plan)?,
+        };
+        reports.push((bench, report));
+    }
+    for (bench, report) in &reports {
+        println!("\n## {}\n", report.bench);
+        match bench {
+            Bench::Proxy => proxy::print(report, &plan)?,
+            Bench::Memory => memory::print(report, &plan),
+        }
+    }
+    println!("\nload average {:.1} at the end", machine::load_average()?);
+    if options.smoke {
+        println!("a smoke test: the figures mean nothing");
+    }
+    if let Some(file) = &options.json {
+        let entries: Vec<_> = reports.iter().flat_map(|(_, report)| report.entries()).collect();
+        let json = serde_json::to_string_pretty(&entries)? + "\n";
+        fs::write(file, json).with_context(|| format!("{}", file.display()))?;
+    }
+    let without_cardea = !plan.subjects.contains(&Subject::Cardea);
+    Ok(without_cardea || reports.iter().all(|(_, report)| Report::is_complete(report)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> Options {
+        Options {
+            benches: Vec::new(),
+            rounds: 5,
+            seconds: 3.0,
+            json: None,
+            smoke: false,
+            case: None,
+            subjects: Vec::new(),
+            program: None,
+            baseline: None,
+        }
+    }
+
+    #[test]
+    fn few_rounds_are_refused_but_for_the_smoke_test() {
+        assert!(Plan::of(&Options { rounds: 4, ..options() }).is_err());
+        assert_eq!(Plan::of(&options()).unwrap().rounds, 5);
+        let smoke = Plan::of(&Options { rounds: 4, smoke: true, ..options() }).unwrap();
+        assert_eq!((smoke.rounds, smoke.extent), (1, Extent::Smoke));
+    }
+
+    #[test]
+    fn subjects_are_those_that_were_named_and_another_build_when_there_is_one() {
+        let plan = Plan::of(&options()).unwrap();
+        assert!(plan.subjects.contains(&Subject::Again) && !plan.subjects.contains(&Subject::Baseline));
+        let named =
+            Options { subjects: vec!["nginx".to_owned()], baseline: Some(PathBuf::from("old")), ..options() };
+        assert_eq!(Plan::of(&named).unwrap().subjects, [Subject::Nginx, Subject::Baseline]);
+        let unknown = Options { subjects: vec!["ngin".to_owned()], ..options() };
+        assert!(Plan::of(&unknown).is_err());
+    }
+
+    #[test]
+    fn cases_are_chosen_by_a_part_of_their_names() {
+        let plan = Plan::of(&Options { case: Some("tls".to_owned()), ..options() }).unwrap();
+        assert!(plan.takes("small-tls-c32-2cpu"));
+        assert!(!plan.takes("small-plain-c32-2cpu"));
+    }
+}

@@ -1,0 +1,276 @@
+//! The bench `proxy`: what it costs to carry a request to the origin and its response back.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::accounting::{busy_us, cpu_us, tree};
+use super::load::Load;
+use super::machine::Placement;
+use super::origin::Origin;
+use super::report::{Better, Metric, Report};
+use super::server::{Server, request};
+use super::subject::{Role, Setup, Subject};
+use super::tools::Tools;
+use super::{Extent, Plan};
+use crate::process::Stopwatch;
+
+/// From the start of the load to that of the measured window: connections and handshakes are behind it.
+const WARM_UP: Duration = Duration::from_millis(700);
+/// Of the smoke test, where nothing depends on it.
+const WARM_UP_SMOKE: Duration = Duration::from_millis(300);
+/// How much of wrk's time stays for the end of the window.
+const TAIL: Duration = Duration::from_millis(300);
+
+/// What is written above the table.
+pub(super) const HELD_EQUAL: &str = "\
+Held equal: connections kept alive on both sides; as many workers as processors; no access log; the same origin \
+(nginx), load (wrk, a closed loop) and certificate (P-256; TLS 1.3, cipher as OpenSSL's client prefers); Host \
+passed on, X-Forwarded-For, -Proto and -Host and Via set by all but the relay, and by none of the peers in `bare` \
+cases. The figure is utime+stime of the process under test with all its threads and workers, during the measured \
+window, per request that reached the origin during it. Each measurement starts the subject anew. The relay, which \
+parses nothing but the end of a message, is the limit and no peer.";
+
+static COST: Metric = Metric { name: "cpu_us_per_unit", unit: "µs", better: Better::Lower };
+static RATE: Metric = Metric { name: "requests_per_second", unit: "1/s", better: Better::Higher };
+static P50: Metric = Metric { name: "latency_p50", unit: "µs", better: Better::Lower };
+static P99: Metric = Metric { name: "latency_p99", unit: "µs", better: Better::Lower };
+static P999: Metric = Metric { name: "latency_p99.9", unit: "µs", better: Better::Lower };
+static OTHERS: Metric = Metric { name: "others_cpu", unit: "%", better: Better::Lower };
+const DETAILS: [&Metric; 5] = [&RATE, &P50, &P99, &P999, &OTHERS];
+
+/// A kind of request, how many connections carry it, and how.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    name: &'static str,
+    path: &'static str,
+    body_bytes: usize,
+    response_bytes: u64,
+    connections: usize,
+    tls: bool,
+    bare: bool,
+}
+
+impl Case {
+    const SMALL: Self = Self {
+        name: "small-plain-c32",
+        path: "/small",
+        body_bytes: 0,
+        response_bytes: 100,
+        connections: 32,
+        tls: false,
+        bare: false,
+    };
+
+    const ALL: [Self; 9] = [
+        Self::SMALL,
+        Self { name: "small-plain-c256", connections: 256, ..Self::SMALL },
+        Self { name: "small-plain-c2000", connections: 2000, ..Self::SMALL },
+        Self { name: "small-bare-plain-c32", bare: true, ..Self::SMALL },
+        Self { name: "small-tls-c32", tls: true, ..Self::SMALL },
+        Self { name: "small-tls-c256", tls: true, connections: 256, ..Self::SMALL },
+        Self { name: "response-16k-plain-c32", path: "/16k", response_bytes: 16 * 1024, ..Self::SMALL },
+        Self { name: "response-1m-plain-c32", path: "/1m", response_bytes: 1024 * 1024, ..Self::SMALL },
+        Self {
+            name: "post-64k-plain-c32",
+            path: "/post",
+            body_bytes: 64 * 1024,
+            response_bytes: 5,
+            ..Self::SMALL
+        },
+    ];
+
+    /// The smoke test takes one case of each kind, and one of them in both placements.
+    fn is_in(&self, extent: Extent, placement: &Placement) -> bool {
+        let kinds = ["small-plain-c32", "small-tls-c32", "post-64k-plain-c32"];
+        match extent {
+            Extent::Full => true,
+            Extent::Smoke if placement.gateway == placement.load => kinds.contains(&self.name),
+            Extent::Smoke => self.name == kinds[0],
+        }
+    }
+}
+
+/// Runs all cases and returns what was measured.
+pub(super) fn run(tools: &Tools, plan: &Plan) -> Result<Report> {
+    let mut report = Report::new("proxy");
+    for placement in Placement::all()? {
+        let origin = Origin::start(tools, &placement.load)?;
+        for case in Case::ALL.iter().filter(|case| case.is_in(plan.extent, &placement)) {
+            let name = format!("{}-{}", case.name, placement.name);
+            if !plan.takes(&name) {
+                continue;
+            }
+            for round in 1..=plan.rounds {
+                for &subject in &plan.subjects {
+                    if case.tls && !subject.speaks_tls() {
+                        continue;
+                    }
+                    let measured = measure(tools, plan, &placement, &origin, *case, subject);
+                    let progress = match measured {
+                        Ok(figures) => {
+                            for (metric, value) in figures {
+                                report.add(&name, subject, metric, value);
+                            }
+                            format!("{:.2} µs, others {:.0} %", figures[0].1, figures[5].1)
+                        }
+                        Err(error) => {
+                            report.add_missing(&name, subject, &COST, format!("{error:#}"));
+                            format!("not measured: {error:#}")
+                        }
+                    };
+                    plan.progress(&format!("{name} {round}/{} {}: {progress}", plan.rounds, subject.name()));
+                }
+            }
+        }
+    }
+    Ok(report)
+}
+
+/// The tables, with what was held equal.
+pub(super) fn print(report: &Report, plan: &Plan) -> Result<()> {
+    println!("{HELD_EQUAL}\n");
+    for placement in Placement::all()? {
+        println!("- {}", placement.describe());
+    }
+    println!("\nCPU time per request in µs, median (lowest–highest) of {} rounds:\n", plan.rounds);
+    println!("{}", report.table(&COST, &plan.subjects));
+    println!(
+        "Medians of throughput, of latency in a closed loop, and of what others used of the processors:\n"
+    );
+    println!("{}", report.details(&DETAILS, &plan.subjects));
+    if let Some(noise) = report.largest_noise(&COST) {
+        println!("Largest A/A difference of Cardea: {:.1} %", noise * 100.0);
+    }
+    print!("{}", report.missing());
+    Ok(())
+}
+
+/// The figures of one subject in one round.
+fn measure(
+    tools: &Tools,
+    plan: &Plan,
+    placement: &Placement,
+    origin: &Origin,
+    case: Case,
+    subject: Subject,
+) -> Result<[(&'static Metric, f64); 6]> {
+    let setup =
+        Setup { tls: case.tls, bare: case.bare, processors: &placement.gateway, origin: origin.address() };
+    let server = subject.start(tools, &setup)?;
+    if !case.tls && subject.role() != Role::Limit {
+        answers(&server, case)?;
+    }
+    let warm_up = if plan.extent == Extent::Smoke { WARM_UP_SMOKE } else { WARM_UP };
+    let load = Load {
+        address: server.address,
+        tls: case.tls,
+        path: case.path,
+        body_bytes: case.body_bytes,
+        connections: case.connections,
+        processors: &placement.load,
+        seconds: whole_seconds(warm_up + plan.window + TAIL),
+    };
+    let running = load.start(&tools.sources);
+    running.go_on_for(warm_up)?;
+    let (under_test, ours) = (tree(server.id()?)?, tree(std::process::id())?);
+    let start = Snapshot::take(placement, origin, &under_test, &ours)?;
+    let watch = Stopwatch::start();
+    running.go_on_for(plan.window)?;
+    let end = Snapshot::take(placement, origin, &under_test, &ours)?;
+    let elapsed_us = watch.elapsed().as_secs_f64() * 1e6;
+    let outcome = running.finish()?;
+
+    // The last question to the origin counts itself.
+    let requests = exact(end.requests.saturating_sub(start.requests).saturating_sub(1));
+    ensure!(requests > 0.0, "no request reached the origin during the window");
+    let per_request = outcome.bytes.checked_div(outcome.requests).context("wrk got no response")?;
+    ensure!(
+        per_request >= case.response_bytes,
+        "responses have {per_request} octets where {} were expected",
+        case.response_bytes
+    );
+    let processors = placement.processors().len() as u64;
+    let others = ((end.busy_us - start.busy_us) - (end.ours_us - start.ours_us)).max(0.0);
+    Ok([
+        (&COST, (end.under_test_us - start.under_test_us) / requests),
+        (&RATE, requests * 1e6 / elapsed_us),
+        (&P50, outcome.p50_us),
+        (&P99, outcome.p99_us),
+        (&P999, outcome.p999_us),
+        (&OTHERS, others * 100.0 / (elapsed_us * exact(processors))),
+    ])
+}
+
+/// What has been used and done until now. The origin is asked first at both ends of a window, so that what the
+/// question takes cancels out.
+struct Snapshot {
+    requests: u64,
+    under_test_us: f64,
+    ours_us: f64,
+    busy_us: f64,
+}
+
+impl Snapshot {
+    fn take(placement: &Placement, origin: &Origin, under_test: &[u32], ours: &[u32]) -> Result<Self> {
+        let requests = origin.requests()?;
+        let under_test_us = cpu_us(under_test)?;
+        Ok(Self {
+            requests,
+            under_test_us,
+            ours_us: cpu_us(ours)?,
+            busy_us: busy_us(&placement.processors())?,
+        })
+    }
+}
+
+/// That what is measured is what it is taken for: one request is answered with 200.
+fn answers(server: &Server, case: Case) -> Result<()> {
+    // The origin takes a GET of the path for uploads too.
+    let response = request(server.address, case.path)?;
+    ensure!(
+        response.starts_with("HTTP/1.1 200 "),
+        "{} is answered with {:?}",
+        case.path,
+        response.lines().next().unwrap_or_default()
+    );
+    Ok(())
+}
+
+fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
+fn exact(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_load_outlasts_the_window() {
+        for (milliseconds, expected) in [(1000, 1), (1001, 2), (3999, 4), (0, 0)] {
+            assert_eq!(whole_seconds(Duration::from_millis(milliseconds)), expected);
+        }
+    }
+
+    #[test]
+    fn cases_have_names_of_their_own() {
+        let mut names: Vec<&str> = Case::ALL.iter().map(|case| case.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Case::ALL.len());
+    }
+
+    #[test]
+    fn the_smoke_test_takes_every_kind_once_and_both_placements() {
+        let shared = Placement { name: "2cpu", gateway: vec![0, 1], load: vec![0, 1] };
+        let apart = Placement { name: "pinned", gateway: vec![0], load: vec![1] };
+        let count = |extent, placement| Case::ALL.iter().filter(|case| case.is_in(extent, placement)).count();
+        assert_eq!((count(Extent::Smoke, &shared), count(Extent::Smoke, &apart)), (3, 1));
+        assert_eq!((count(Extent::Full, &shared), count(Extent::Full, &apart)), (9, 9));
+    }
+}

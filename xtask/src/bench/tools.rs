@@ -1,0 +1,188 @@
+//! What a bench needs: the programs, built or installed, and the files that they read.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::server::fresh_folder;
+use super::subject::Subject;
+use crate::needs::{self, Need};
+use crate::process::{build_cardea, cargo, catch, pass, target_directory};
+
+/// For a program that prints its version, makes a certificate, or reads a configuration.
+const QUICK_LIMIT: Duration = Duration::from_secs(30);
+
+/// Asked for its version, it ends with status 1.
+const LOAD: Need = Need { name: "wrk", probe: &["sh", "-c", "command -v wrk"], packages: &["wrk"] };
+const OPENSSL: Need = Need { name: "openssl", probe: &["openssl", "version"], packages: &["openssl"] };
+const TASKSET: Need = Need { name: "taskset", probe: &["taskset", "--version"], packages: &["util-linux"] };
+const NGINX: Need = Need {
+    name: "nginx",
+    // Programs of administrators are not on everyone's path.
+    probe: &["sh", "-c", "PATH=\"$PATH:/usr/sbin\" nginx -v"],
+    packages: &["nginx-light"],
+};
+const HAPROXY: Need = Need {
+    name: "haproxy",
+    probe: &["sh", "-c", "PATH=\"$PATH:/usr/sbin\" haproxy -v"],
+    packages: &["haproxy"],
+};
+
+/// Where everything is.
+#[derive(Debug)]
+pub(super) struct Tools {
+    pub(super) cardea: PathBuf,
+    /// Another build of Cardea, to compare with.
+    pub(super) baseline: Option<PathBuf>,
+    pub(super) relay: PathBuf,
+    pub(super) idle: PathBuf,
+    /// `bench/` in the repository.
+    pub(super) sources: PathBuf,
+    /// Where the runs keep their files.
+    pub(super) work: PathBuf,
+    /// Why a subject can't be measured.
+    pub(super) missing: BTreeMap<Subject, String>,
+}
+
+/// Which program is measured as Cardea.
+#[derive(Debug)]
+pub(super) enum Program {
+    /// What is shipped: the profile `dist`.
+    Shipped,
+    /// The quick build that tests use: for trying the harness itself.
+    Quick,
+    /// One that is there.
+    File(PathBuf),
+}
+
+impl Tools {
+    /// Builds and installs, and makes the certificate.
+    ///
+    /// # Errors
+    ///
+    /// Something is missing without which nothing can be measured. A peer that is missing is in `missing`.
+    pub(super) fn provide(root: &Path, program: &Program, baseline: Option<&Path>) -> Result<Self> {
+        needs::provide(&[LOAD, OPENSSL, TASKSET, needs::C_COMPILER])?;
+        // The origin is an nginx too, so that without it there is nothing to measure.
+        install_server(NGINX)?;
+        let mut missing = BTreeMap::new();
+        if let Err(error) = install_server(HAPROXY) {
+            missing.insert(Subject::Haproxy, format!("{error:#}"));
+        }
+        let target = target_directory(root)?;
+        let cardea = match program {
+            Program::File(file) => absolute(file)?,
+            Program::Quick => build_cardea(root)?,
+            Program::Shipped => {
+                println!("building Cardea as it is shipped (profile dist)");
+                let arguments = ["build", "--quiet", "--profile=dist", "--package=cardea"];
+                ensure!(pass(cargo(root).args(arguments))?, "the program does not build");
+                target.join("dist/cardea")
+            }
+        };
+        let sources = root.join("bench");
+        let built = target.join("bench");
+        let manifest = sources.join("Cargo.toml");
+        let mut build = cargo(root);
+        build.args(["build", "--quiet", "--release", "--manifest-path"]).arg(manifest);
+        ensure!(pass(build.arg("--target-dir").arg(&built))?, "the programs in bench/ do not build");
+        let tools = Self {
+            cardea,
+            baseline: baseline.map(absolute).transpose()?,
+            relay: built.join("release/bench-relay"),
+            idle: built.join("release/bench-idle"),
+            sources,
+            work: fresh_folder(built.join("run"))?,
+            missing,
+        };
+        tools.make_certificate()?;
+        Ok(tools)
+    }
+
+    /// The folder for the files of one server, emptied, with the certificate in it.
+    pub(super) fn folder(&self, name: &str) -> Result<PathBuf> {
+        let folder = fresh_folder(self.work.join(name))?;
+        for file in [CERTIFICATE, KEY, CERTIFICATE_AND_KEY] {
+            fs::copy(self.work.join(file), folder.join(file))?;
+        }
+        Ok(folder)
+    }
+
+    /// Its certificate, which is its own authority.
+    pub(super) fn certificate(&self) -> PathBuf {
+        self.work.join(CERTIFICATE)
+    }
+
+    fn make_certificate(&self) -> Result<()> {
+        let (certificate, key) = (self.work.join(CERTIFICATE), self.work.join(KEY));
+        let mut command = Command::new("openssl");
+        command
+            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc"])
+            .args(["-days", "30", "-config"])
+            .arg(self.sources.join("peers/certificate.cnf"))
+            .arg("-keyout")
+            .arg(&key)
+            .arg("-out")
+            .arg(&certificate);
+        let caught = catch(&mut command, QUICK_LIMIT)?;
+        ensure!(caught.success, "openssl req: {}", caught.last_line());
+        // HAProxy wants both in one file.
+        let both = fs::read_to_string(certificate)? + &fs::read_to_string(key)?;
+        fs::write(self.work.join(CERTIFICATE_AND_KEY), both)?;
+        Ok(())
+    }
+}
+
+const CERTIFICATE: &str = "certificate.pem";
+const KEY: &str = "certificate.key";
+const CERTIFICATE_AND_KEY: &str = "certificate-and-key.pem";
+
+/// Where a program of administrators is: Debian has it in a folder that may not be on the path.
+pub(super) fn administrators(name: &str) -> PathBuf {
+    let place = Path::new("/usr/sbin").join(name);
+    if place.exists() { place } else { PathBuf::from(name) }
+}
+
+/// The first line that a program prints about its version.
+pub(super) fn version(program: &Path, argument: &str) -> String {
+    catch(Command::new(program).arg(argument), QUICK_LIMIT)
+        .ok()
+        .filter(|caught| caught.success)
+        .and_then(|caught| caught.output.lines().next().map(str::to_owned))
+        .unwrap_or_else(|| "of unknown version".to_owned())
+}
+
+/// Checks a configuration by the program that reads it.
+pub(super) fn check_configuration(cardea: &Path, file: &Path) -> Result<()> {
+    let caught = catch(Command::new(cardea).arg("check").arg("--config").arg(file), QUICK_LIMIT)?;
+    ensure!(caught.success, "cardea check: {}", caught.output.trim());
+    Ok(())
+}
+
+/// Installs a server where it is missing, and stops what its package starts: it is for us to start it.
+fn install_server(need: Need) -> Result<()> {
+    let probe = || {
+        let [program, arguments @ ..] = need.probe else { return false };
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    if probe() {
+        return Ok(());
+    }
+    needs::provide(&[need])?;
+    let systemd = Path::new("/run/systemd/system").exists();
+    let stop: [&[&str]; 2] = [&["systemctl", "disable", "--now", need.name], &["service", need.name, "stop"]];
+    let [program, arguments @ ..] = stop[usize::from(!systemd)] else { return Ok(()) };
+    // Where neither way leads anywhere, nothing was started either.
+    let _ = catch(Command::new(program).args(arguments), QUICK_LIMIT);
+    Ok(())
+}
+
+fn absolute(file: &Path) -> Result<PathBuf> {
+    file.canonicalize().with_context(|| format!("{}", file.display()))
+}
