@@ -4,7 +4,7 @@ use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use cardea_gateway::record::metrics;
-use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header, uri::Authority};
+use http::{Method, Request, Response, StatusCode, Version, header, uri::Authority};
 use http_body_util::Full;
 use hyper::{body::Body, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -116,7 +116,7 @@ fn ended(result: Result<(), hyper::Error>) {
 }
 
 async fn answer<B: Body>(request: &Request<B>, bound: Option<IpAddr>, state: Arc<AdminState>) -> Answer {
-    if let Err((status, text)) = admit(request.uri(), request.headers(), bound) {
+    if let Err((status, text)) = admit(request, bound) {
         return plain(status, text);
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -154,15 +154,17 @@ async fn answer<B: Body>(request: &Request<B>, bound: Option<IpAddr>, state: Arc
 
 /// Refuses what web pages send: they can lead a name of their own to this address (DNS rebinding), and such a name
 /// is in `Host`; what crosses origins says so in `Origin` or `Sec-Fetch-Site`.
-fn admit(uri: &Uri, headers: &HeaderMap, bound: Option<IpAddr>) -> Result<(), (StatusCode, &'static str)> {
+fn admit<B>(request: &Request<B>, bound: Option<IpAddr>) -> Result<(), (StatusCode, &'static str)> {
+    let (uri, headers) = (request.uri(), request.headers());
     let mut hosts = headers.get_all(header::HOST).iter();
-    let (Some(host), None) = (hosts.next(), hosts.next()) else {
-        return Err((StatusCode::BAD_REQUEST, "one Host is needed\n"));
+    let host = match (hosts.next(), hosts.next()) {
+        (Some(host), None) => host.to_str().ok().and_then(|host| host.parse::<Authority>().ok()),
+        // As simple checkers of health ask; browsers do not speak HTTP/1.0.
+        (None, _) if request.version() == Version::HTTP_10 => Some(Authority::from_static("localhost")),
+        _ => return Err((StatusCode::BAD_REQUEST, "one Host is needed\n")),
     };
-    let named = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
-    if !named.is_some_and(|host| is_ours(&host, bound))
-        || !uri.authority().is_none_or(|uri| is_ours(uri, bound))
-    {
+    let is_ours = |authority: &Authority| is_ours(authority, bound);
+    if !host.as_ref().is_some_and(is_ours) || !uri.authority().is_none_or(is_ours) {
         return Err((StatusCode::MISDIRECTED_REQUEST, "Host must be this machine's address, or localhost\n"));
     }
     let site = headers.get("sec-fetch-site").map(header::HeaderValue::as_bytes);

@@ -67,8 +67,13 @@ impl Drop for Running {
 /// What [`AdminSocket::bind`] says, with the key of the configuration.
 pub(crate) fn start_socket<C: Control>(control: &Arc<C>, path: Option<PathBuf>) -> Result<Option<Running>> {
     let Some(path) = path else { return Ok(None) };
-    let socket = AdminSocket::bind(&path)
-        .with_context(|| format!("admin.socket {} can't be listened on", path.display()))?;
+    let socket = AdminSocket::bind(&path).with_context(|| {
+        format!(
+            "admin.socket {} can't be listened on (its folder must be there and be the server's user's to \
+                 write; \"off\" closes it)",
+            path.display()
+        )
+    })?;
     let control: Arc<dyn Control> = Arc::<C>::clone(control);
     Ok(Some(Running { task: workers::spawn(socket::serve(socket, control)) }))
 }

@@ -278,7 +278,7 @@ impl From<cardea_issuer::Key> for Key {
     }
 }
 
-/// A secret on its way; `Debug` does not show it, and its memory is cleared.
+/// A secret on its way. `Debug` does not show it, and its memory is cleared; copies that a parser makes are not.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Sensitive(Zeroizing<String>);
 

@@ -161,6 +161,10 @@ async fn what_web_pages_send_is_refused() {
         let request = format!("GET /health HTTP/1.1\r\n{lines}\r\nConnection: close\r\n\r\n");
         assert_eq!(status(&listener.raw(&request).await), expected, "{lines:?}");
     }
+    for (lines, expected) in [("X: y", "200"), ("Host: evil.example", "421"), ("Origin: null", "403")] {
+        let request = format!("GET /health HTTP/1.0\r\n{lines}\r\n\r\n");
+        assert_eq!(status(&listener.raw(&request).await), expected, "HTTP/1.0, {lines:?}");
+    }
     for (target, expected) in [("http://localhost/health", "200"), ("http://evil.example/health", "421")] {
         let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         assert_eq!(status(&listener.raw(&request).await), expected, "{target}");

@@ -49,7 +49,7 @@ pub(super) fn verify(arguments: &TokenVerifyArgs, output: &mut Output) -> Result
     let runtime =
         runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     let result = runtime.block_on(async {
-        let authenticator = authenticator(&config, &clock).await?;
+        let authenticator = authenticator(&config, &clock, output).await?;
         let checks = authenticator.explain(token.as_bytes(), clock.precise()).await;
         let verdict = authenticator.verify(token.as_bytes(), clock.precise()).await;
         if matches!(verdict, Err(TokenError::KeysUnavailable)) {
@@ -84,17 +84,24 @@ fn route<'c>(config: &'c Config, name: &str) -> Result<&'c Route, Failure> {
 
 /// The authenticator that the gateway would have: our own keys and revocations from the database, others fetched when
 /// the token asks for them.
-async fn authenticator(config: &Config, clock: &Clock) -> Result<Arc<Authenticator>, Failure> {
+async fn authenticator(
+    config: &Config,
+    clock: &Clock,
+    output: &mut Output,
+) -> Result<Arc<Authenticator>, Failure> {
     let local_keys = LocalKeys::new();
     let mut issuer = None;
-    if let Some(settings) = &config.authorization_server
-        && config.issuers.iter().any(|issuer| issuer.keys == KeySource::Local)
-        // To look at a token must not make a database.
-        && settings.database.exists()
-    {
-        let server = server::open_issuer(settings, clock.precise()).await?;
-        local_keys.publish(server.key_set().as_bytes()).context("our own key set")?;
-        issuer = Some(Arc::new(server));
+    let is_used = config.issuers.iter().any(|issuer| issuer.keys == KeySource::Local);
+    if let (Some(settings), true) = (&config.authorization_server, is_used) {
+        if settings.database.exists() {
+            let server = server::open_issuer(settings, clock.precise()).await?;
+            local_keys.publish(server.key_set().as_bytes()).context("our own key set")?;
+            issuer = Some(Arc::new(server));
+        } else {
+            // To look at a token must not make a database.
+            let database = settings.database.display();
+            output.error(&format!("note: {database} is not there, so there are no keys of our own yet"));
+        }
     }
     let fetch = Arc::new(HttpFetch::new());
     let foundation = Foundation { clock: clock.clone(), fetch, local_keys, issuer: issuer.clone() };
