@@ -140,7 +140,8 @@ async fn connect(gateway: Arc<Gateway>, listener: Arc<ListenerModel>, accepted: 
         let transport = socket.into_plain();
         return h1::serve(gateway, transport, inbound, Arc::new(facts)).await;
     };
-    let Ok(mut tls) = TlsTransport::server(socket, tls.config(), inbound) else { return };
+    let Ok(tls) = TlsTransport::server(socket, tls.config(), inbound) else { return };
+    let mut tls = Box::new(tls);
     match timer.until(deadline, std::future::poll_fn(|cx| tls.poll_handshake(cx))).await {
         Ok(Ok(())) => {}
         failed => {
@@ -155,9 +156,10 @@ async fn connect(gateway: Arc<Gateway>, listener: Arc<ListenerModel>, accepted: 
         gateway.metrics.handshake(tls.resumed);
     }
     let speaks_h2 = facts.tls.as_ref().is_some_and(|tls| tls.alpn == Some("h2"));
-    let transport = Transport::Tls(Box::new(tls));
+    let transport = Transport::Tls(tls);
     if speaks_h2 {
-        h2::serve(gateway, transport, Arc::new(facts)).await;
+        // Boxed, so that connections of HTTP/1.1 do not pay for its size.
+        Box::pin(h2::serve(gateway, transport, Arc::new(facts))).await;
     } else {
         h1::serve(gateway, transport, Buffer::new(), Arc::new(facts)).await;
     }
@@ -205,5 +207,21 @@ fn apply(header: &ProxyHeader, facts: &mut ConnectionFacts) {
     if let ProxyHeader::Proxied { source, destination } = header {
         facts.client = Some(*source);
         facts.local = Some(*destination);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What every idle connection costs beside its socket and its TLS session.
+    #[test]
+    fn a_connections_future_is_small() {
+        fn size<F: Future>(_: impl FnOnce(Arc<Gateway>, Arc<ListenerModel>, Accepted) -> F) -> usize {
+            size_of::<F>()
+        }
+        let bytes = size(connect);
+        println!("{bytes} bytes");
+        assert!(bytes <= 2048, "{bytes} bytes");
     }
 }

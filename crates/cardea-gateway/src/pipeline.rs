@@ -132,6 +132,9 @@ fn find_source(model: &Model, exchange: &mut Exchange) {
 fn redirect_to_https(exchange: &Exchange) -> Option<Response> {
     let port = exchange.connection.as_ref()?.listener.redirect_to_https?;
     let authority = exchange.authority.as_ref()?;
+    if !exchange.path.starts_with(b"/") {
+        return None;
+    }
     let mut to = format!("https://{}", authority.host()).into_bytes();
     if port != 443 {
         to.extend_from_slice(format!(":{port}").as_bytes());

@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+use cardea_clock::Mono;
+
 use crate::{buffer::Buffer, forward::Tunnel, timer::Timer, transport::Transport};
 
 /// How long a tunnel may be silent in both directions. WebSocket peers ping more often than that.
@@ -19,12 +21,14 @@ struct Way {
     bytes: u64,
 }
 
-/// Runs until both sides have ended, one fails, or nothing moves for an hour. Gives the count of octets to the client.
+/// Runs until both sides have ended, one fails, nothing moves for an hour, or `end`. Gives the count of octets to the
+/// client.
 pub(crate) async fn run(
     client: &mut Transport,
     from_client: &mut Buffer,
     mut preface: Vec<u8>,
     upstream: Tunnel,
+    end: Mono,
     timer: &mut Timer,
 ) -> u64 {
     let Tunnel { transport: mut service, received: mut from_service, lease } = upstream;
@@ -47,7 +51,7 @@ pub(crate) async fn run(
         }
         if up.bytes + down.bytes != moved {
             moved = up.bytes + down.bytes;
-            deadline = timer.now().saturating_add(IDLE);
+            deadline = timer.now().saturating_add(IDLE).min(end);
         }
         timer.poll_until(cx, deadline).map(drop)
     })

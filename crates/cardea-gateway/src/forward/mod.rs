@@ -11,6 +11,8 @@ mod replay;
 mod request;
 
 use std::{
+    future::Future,
+    pin::pin,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -97,8 +99,10 @@ pub(crate) async fn forward(
         }
         exchange.upstream.attempts += 1;
         exchange.upstream.endpoint = Some(Arc::clone(endpoint));
-        let (transport, lease) = match acquire(route, service, endpoint, fresh, exchange, timer).await {
+        let (transport, lease) = match acquire(route, service, endpoint, fresh, exchange, client, timer).await
+        {
             Ok(acquired) => acquired,
+            Err(Reason::ClientAborted) => return Err(Reason::ClientAborted),
             Err(reason) => {
                 tried.insert(index);
                 last = Some(reason);
@@ -206,6 +210,11 @@ pub(crate) fn request_deadline(route: &Route, exchange: &Exchange) -> Mono {
     route.timeouts.request.map_or(Mono::MAX, |limit| exchange.started.mono.saturating_add(limit))
 }
 
+/// When the token that a response or a tunnel was granted for ends, and with it what is streamed.
+pub(crate) fn token_deadline(exchange: &Exchange) -> Mono {
+    exchange.verdict.as_ref().map_or(Mono::MAX, |verdict| verdict.deadline)
+}
+
 /// Whether attempts, time and the service's retry budget allow one more.
 fn may_retry(route: &Route, service: &Service, exchange: &Exchange, timer: &Timer) -> bool {
     exchange.upstream.attempts < ATTEMPTS_MAX
@@ -220,6 +229,7 @@ async fn acquire(
     endpoint: &Arc<Endpoint<Pooled>>,
     fresh: bool,
     exchange: &mut Exchange,
+    client: &mut dyn Downstream,
     timer: &mut Timer,
 ) -> Result<(Transport, Lease), Reason> {
     if !fresh && let Some(kept) = endpoint.pool().take(timer.now(), |pooled| pooled.transport.is_quiet()) {
@@ -238,7 +248,16 @@ async fn acquire(
     let limit = service.connect_timeout.unwrap_or(route.timeouts.connect);
     let deadline = timer.now().saturating_add(limit).min(request_deadline(route, exchange));
     let begun = timer.precise();
-    match connect::connect(endpoint.address(), service.tls.as_ref(), timer, deadline).await {
+    let connected = {
+        let mut connecting =
+            pin!(connect::connect(endpoint.address(), service.tls.as_ref(), timer, deadline));
+        std::future::poll_fn(|cx| match connecting.as_mut().poll(cx) {
+            Poll::Ready(connected) => Poll::Ready(Ok(connected)),
+            Poll::Pending => client.poll_background(cx).map(|_| Err(Reason::ClientAborted)),
+        })
+        .await?
+    };
+    match connected {
         Ok(transport) => {
             exchange.upstream.connect = Some(timer.precise().saturating_since(begun));
             endpoint.connected();

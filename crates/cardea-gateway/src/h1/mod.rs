@@ -19,6 +19,7 @@ use crate::{
     buffer::Buffer,
     downstream::{Aborted, BodyError, Downstream},
     exchange::{ConnectionFacts, Exchange},
+    forward::token_deadline,
     gateway::Gateway,
     pipeline::{self, Outcome},
     record::RequestId,
@@ -82,16 +83,13 @@ pub(crate) async fn serve(
     loop {
         match connection.next(&gateway, &facts, &mut timer, begun).await {
             Next::End => break,
-            Next::Refused(mut exchange, reason) => {
-                let outcome = pipeline::refuse(&reason, &mut exchange);
-                connection.finish(&gateway, outcome, exchange, &mut timer).await;
+            Next::Refused(exchange, reason) => {
+                Box::pin(connection.refuse(&gateway, exchange, &reason, &mut timer)).await;
                 break;
             }
-            Next::Request(mut exchange) => {
-                // The pipeline's future exists only during a request: an idle connection does not pay for its size.
-                let outcome =
-                    Box::pin(pipeline::handle(&gateway, &mut exchange, &mut connection, &mut timer)).await;
-                if !connection.finish(&gateway, outcome, exchange, &mut timer).await {
+            // The future of a request exists only during a request: an idle connection does not pay for its size.
+            Next::Request(exchange) => {
+                if !Box::pin(connection.exchange(&gateway, exchange, &mut timer)).await {
                     break;
                 }
             }
@@ -118,6 +116,24 @@ impl Connection {
             informational: Vec::new(),
             within_response: false,
         }
+    }
+
+    /// Carries a request; `true` if the connection can be used again.
+    async fn exchange(&mut self, gateway: &Gateway, mut exchange: Box<Exchange>, timer: &mut Timer) -> bool {
+        let outcome = pipeline::handle(gateway, &mut exchange, self, timer).await;
+        self.finish(gateway, outcome, exchange, timer).await
+    }
+
+    /// Answers a request whose head goes no further than this file.
+    async fn refuse(
+        &mut self,
+        gateway: &Gateway,
+        mut exchange: Box<Exchange>,
+        reason: &Reason,
+        timer: &mut Timer,
+    ) {
+        let outcome = pipeline::refuse(reason, &mut exchange);
+        self.finish(gateway, outcome, exchange, timer).await;
     }
 
     /// Waits for the next request and reads its head.
@@ -247,8 +263,12 @@ impl Connection {
                 write_response_head(&mut out, head.status, &head.fields);
                 out.truncate(out.len().saturating_sub(2));
                 out.extend_from_slice(b"connection: upgrade\r\nupgrade: websocket\r\n\r\n");
+                let end = token_deadline(&exchange);
                 let carried =
-                    tunnel::run(&mut self.transport, &mut self.inbound, out, *upstream, timer).await;
+                    tunnel::run(&mut self.transport, &mut self.inbound, out, *upstream, end, timer).await;
+                if timer.now() >= end {
+                    exchange.response.reason = Some("token_expired");
+                }
                 exchange.response.body_bytes = carried;
                 exchange.response.complete = true;
                 false

@@ -16,7 +16,7 @@ use crate::{
     date,
     downstream::Downstream,
     exchange::Exchange,
-    forward::request_deadline,
+    forward::{request_deadline, token_deadline},
     gateway::Gateway,
     response::{Response, ResponseBody, has_body, set_length},
     timer::Timer,
@@ -46,6 +46,7 @@ enum Cut {
     Client,
     Service,
     Stalled,
+    TokenExpired,
 }
 
 /// Sends the response; `true` if the connection can be used again.
@@ -102,6 +103,7 @@ pub(super) async fn respond(
                 Cut::Client => "client_aborted",
                 Cut::Service => "upstream_aborted",
                 Cut::Stalled => "response_timeout",
+                Cut::TokenExpired => "token_expired",
             });
             false
         }
@@ -146,6 +148,7 @@ async fn write(
         .as_ref()
         .map_or(crate::model::RESPONSE_BODY_IDLE, |route| route.timeouts.response_body_idle);
     let whole = exchange.route.as_ref().map_or(Mono::MAX, |route| request_deadline(route, exchange));
+    let token = token_deadline(exchange);
     let mut progress = (u64::MAX, u64::MAX);
     let mut deadline = Mono::MAX;
     std::future::poll_fn(|cx| {
@@ -155,9 +158,11 @@ async fn write(
         let now = (writer.body_bytes, writer.sent_bytes);
         if now != progress {
             progress = now;
-            deadline = timer.now().saturating_add(idle).min(whole);
+            deadline = timer.now().saturating_add(idle).min(whole).min(token);
         }
-        timer.poll_until(cx, deadline).map(|_| Err(Cut::Stalled))
+        timer
+            .poll_until(cx, deadline)
+            .map(|_| Err(if deadline == token { Cut::TokenExpired } else { Cut::Stalled }))
     })
     .await
 }

@@ -1,6 +1,9 @@
 //! Copies heads between the `http` crate's types and ours.
 
-use cardea_http::{Known, Method, ResponseHead, Scheme, Version, h1::Framing};
+use cardea_http::{
+    HeadError, Known, Method, RequestError, ResponseHead, Scheme, Version,
+    h1::{Framing, HeadLimits},
+};
 use h2::RecvStream;
 use http::{HeaderMap, HeaderName, HeaderValue, request::Parts};
 
@@ -9,12 +12,25 @@ use crate::{exchange::Exchange, refusal::Reason};
 const MALFORMED: Reason = Reason::Malformed { code: "http2_head_malformed", status: 400 };
 
 /// Copies the head of a request into the arena of `exchange`.
-pub(super) fn read(parts: &Parts, exchange: &mut Exchange) -> Result<(), Reason> {
+///
+/// # Errors
+/// What HTTP/1.1 would refuse as well, by the same codes.
+pub(super) fn read(parts: &Parts, limits: &HeadLimits, exchange: &mut Exchange) -> Result<(), Reason> {
     exchange.scheme = Scheme::Https;
     let head = &mut exchange.head;
     head.version = Version::Http2;
     head.method = Method::parse(parts.method.as_str().as_bytes()).map_err(|_| MALFORMED)?;
-    head.set_target(parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).as_bytes());
+    let target = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).as_bytes();
+    if target.len() > limits.target_bytes_max {
+        return Err(Reason::from(RequestError::TargetTooLong));
+    }
+    head.set_target(target);
+    if parts.headers.len() > limits.fields_max {
+        return Err(Reason::from(RequestError::from(HeadError::TooManyFields)));
+    }
+    if parts.uri.scheme().is_some_and(|scheme| *scheme != http::uri::Scheme::HTTPS) {
+        return Err(Reason::from(RequestError::SchemeDisagrees));
+    }
     // `:authority` is what HTTP/1.1 calls `Host`; where both came they must agree (RFC 9113 §8.3.1).
     if let Some(authority) = parts.uri.authority() {
         head.fields.append_known(Known::Host, authority.as_str().as_bytes()).map_err(|_| MALFORMED)?;
@@ -25,7 +41,7 @@ pub(super) fn read(parts: &Parts, exchange: &mut Exchange) -> Result<(), Reason>
                 Some(authority) if authority.as_str().as_bytes().eq_ignore_ascii_case(value.as_bytes()) => {
                     continue;
                 }
-                Some(_) => return Err(Reason::Malformed { code: "host_disagrees", status: 400 }),
+                Some(_) => return Err(Reason::from(RequestError::HostDisagrees)),
                 None => {}
             }
         }

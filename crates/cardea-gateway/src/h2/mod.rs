@@ -107,7 +107,8 @@ async fn stream(
     exchange.started = gateway.clock.precise();
     exchange.connection = Some(facts);
     let (parts, body) = request.into_parts();
-    let read = head::read(&parts, &mut exchange)
+    let limits = gateway.model().limits.head;
+    let read = head::read(&parts, &limits, &mut exchange)
         .and_then(|()| request_framing(&exchange.head).map_err(Reason::from))
         .and_then(|stated| head::framing(stated, &body));
     let framing = *read.as_ref().unwrap_or(&Framing::None);

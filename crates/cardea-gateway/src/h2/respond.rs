@@ -12,7 +12,7 @@ use crate::{
     date,
     downstream::Downstream,
     exchange::Exchange,
-    forward::request_deadline,
+    forward::{request_deadline, token_deadline},
     gateway::Gateway,
     model::RESPONSE_BODY_IDLE,
     pipeline::Outcome,
@@ -84,6 +84,7 @@ async fn write(
     let route = exchange.route.as_ref();
     let idle = route.map_or(RESPONSE_BODY_IDLE, |route| route.timeouts.response_body_idle);
     let whole = route.map_or(Mono::MAX, |route| request_deadline(route, exchange));
+    let token = token_deadline(exchange);
     let mut progress = u64::MAX;
     let mut deadline = Mono::MAX;
     std::future::poll_fn(|cx| {
@@ -92,9 +93,11 @@ async fn write(
         }
         if writer.sent != progress {
             progress = writer.sent;
-            deadline = timer.now().saturating_add(idle).min(whole);
+            deadline = timer.now().saturating_add(idle).min(whole).min(token);
         }
-        timer.poll_until(cx, deadline).map(|_| Err("response_timeout"))
+        timer
+            .poll_until(cx, deadline)
+            .map(|_| Err(if deadline == token { "token_expired" } else { "response_timeout" }))
     })
     .await
 }

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use tokio::io::AsyncReadExt;
+use cardea_gateway::model::Timeouts;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{Origin, Spec, get, origin::OK, run, until};
+use crate::support::{Origin, Spec, get, run, until};
 
 const SHORT: Duration = Duration::from_millis(150);
+
+type Change = fn(&mut Timeouts);
 
 #[test]
 fn a_response_cut_short_never_looks_whole() {
@@ -138,30 +141,20 @@ fn heads_that_come_too_slowly_are_given_up() {
         slow.ended().await;
         silent.ended().await;
         // One byte after the other does not buy more time.
-        let mut drip = gateway.client().await;
-        let mut every = tokio::time::interval(Duration::from_millis(10));
-        let mut sent = 0;
-        let response = loop {
-            tokio::select! {
-                _ = every.tick() => {
-                    drip.try_send("G").await;
-                    sent += 1;
-                    assert!(sent < 500, "never given up");
-                }
-                response = drip_response(&gateway) => break response,
+        let drip = gateway.client().await;
+        let (mut reading, mut writing) = tokio::io::split(drip.stream);
+        let writer = tokio::spawn(async move {
+            let mut every = tokio::time::interval(SHORT / 10);
+            while writing.write_all(b"G").await.is_ok() {
+                every.tick().await;
             }
-            if sent > 60 {
-                break drip.response().await;
-            }
-        };
-        assert_eq!(response.status, 408);
+        });
+        let mut answer = [0; 12];
+        reading.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 408");
+        writer.abort();
         assert_eq!(origin.connections(), 0);
     });
-}
-
-/// Never ready: the dripping client reads its own answer.
-async fn drip_response(_: &crate::support::Harness) -> crate::support::Response {
-    std::future::pending().await
 }
 
 #[test]
@@ -212,10 +205,7 @@ fn a_service_that_does_not_take_the_body_is_to_blame() {
         client.send("PUT / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 100000000\r\n\r\n").await;
         let crate::support::Client { stream, .. } = client;
         let (mut reading, mut writing) = tokio::io::split(stream);
-        let writer = tokio::spawn(async move {
-            use tokio::io::AsyncWriteExt;
-            while writing.write_all(&[b'x'; 65_536]).await.is_ok() {}
-        });
+        let writer = tokio::spawn(async move { while writing.write_all(&[b'x'; 65_536]).await.is_ok() {} });
         let mut answer = vec![0; 12];
         reading.read_exact(&mut answer).await.unwrap();
         assert_eq!(answer, b"HTTP/1.1 504");
@@ -232,11 +222,11 @@ fn a_service_that_does_not_answer_is_given_up() {
             Ok(())
         })
         .await;
-        let by_head = |timeouts: &mut cardea_gateway::model::Timeouts| timeouts.response_head = SHORT;
-        let by_whole = |timeouts: &mut cardea_gateway::model::Timeouts| timeouts.request = Some(SHORT);
+        let by_head = |timeouts: &mut Timeouts| timeouts.response_head = SHORT;
+        let by_whole = |timeouts: &mut Timeouts| timeouts.request = Some(SHORT);
         let post = "POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 2\r\n\r\nhi";
         let held = "POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
-        let cases: [(fn(&mut cardea_gateway::model::Timeouts), &str, &str); 5] = [
+        let cases: [(Change, &str, &str); 5] = [
             (by_head, &get("/"), "upstream_response_head_timeout"),
             (by_head, post, "upstream_response_head_timeout"),
             (by_whole, &get("/"), "request_timeout"),
@@ -263,9 +253,9 @@ fn a_response_that_stands_still_is_reset() {
             Ok(())
         })
         .await;
-        let by_idle = |timeouts: &mut cardea_gateway::model::Timeouts| timeouts.response_body_idle = SHORT;
-        let by_whole = |timeouts: &mut cardea_gateway::model::Timeouts| timeouts.request = Some(SHORT);
-        let changes: [fn(&mut cardea_gateway::model::Timeouts); 2] = [by_idle, by_whole];
+        let by_idle = |timeouts: &mut Timeouts| timeouts.response_body_idle = SHORT;
+        let by_whole = |timeouts: &mut Timeouts| timeouts.request = Some(SHORT);
+        let changes: [Change; 2] = [by_idle, by_whole];
         for (index, change) in changes.into_iter().enumerate() {
             let gateway = Spec::to(&origin).timeouts(change).start().await;
             let mut client = gateway.client().await;
@@ -326,6 +316,5 @@ fn a_response_in_time_is_not_cut_by_the_limits_of_others() {
         for _ in 0..2 {
             assert_eq!(client.exchange(get("/")).await.text(), "xxxxxxxxxx");
         }
-        assert_eq!(OK.len(), 40);
     });
 }

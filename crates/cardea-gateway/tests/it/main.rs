@@ -1,11 +1,22 @@
 //! The gateway under test: real sockets, origins that follow a script, clients that send exact bytes.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "helpers of tests may fail the test that calls them"
+)]
+
 mod body;
 mod connection;
 mod cut;
 mod desync;
+mod http2;
 mod identity;
 mod paths;
 mod pool;
 mod strictness;
 mod support;
+mod tls;

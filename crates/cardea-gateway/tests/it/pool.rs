@@ -207,6 +207,30 @@ fn a_service_whose_queue_is_full_is_a_504() {
 }
 
 #[test]
+fn a_client_that_leaves_ends_the_attempt_to_connect() {
+    run(async {
+        let certificates = crate::support::certificates::Certificates::new();
+        let silent = Origin::start(|mut visit| async move {
+            visit.closed().await;
+            Ok(())
+        })
+        .await;
+        let mut spec = Spec::to(&silent);
+        spec.services[0].tls = Some(cardea_gateway::model::ServiceTls {
+            config: certificates.client(&["http/1.1"]),
+            server_name: Some(cardea_tls::server_name("a.example").unwrap()),
+        });
+        let gateway = spec.start().await;
+        let mut client = gateway.client().await;
+        client.send(get("/")).await;
+        silent.until(|text| !text.is_empty()).await;
+        drop(client);
+        silent.ended(1).await;
+        assert_eq!(gateway.log(1).await[0]["reason"], "client_aborted");
+    });
+}
+
+#[test]
 fn connections_to_an_endpoint_are_bounded() {
     run(async {
         let origin = Origin::start(|mut visit| async move {

@@ -1,5 +1,6 @@
 //! A gateway with a model made by hand, origins that follow a script, raw clients.
 
+pub(crate) mod certificates;
 pub(crate) mod client;
 pub(crate) mod gateway;
 pub(crate) mod origin;
@@ -7,7 +8,7 @@ pub(crate) mod tokens;
 
 use std::{future::Future, time::Duration};
 
-pub(crate) use client::{Client, Response};
+pub(crate) use client::Client;
 pub(crate) use gateway::{Harness, RouteSpec, Spec};
 pub(crate) use origin::Origin;
 

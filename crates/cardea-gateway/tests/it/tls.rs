@@ -1,0 +1,385 @@
+//! TLS on both sides, trust domains, PROXY headers, Unix sockets.
+
+use std::{net::IpAddr, sync::Arc};
+
+use cardea_gateway::model::{Prefix, ProxyProtocol, ServiceTls};
+use cardea_tls::server_name;
+use cardea_upstream::Address;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream, UnixListener, UnixStream},
+};
+
+use crate::support::{Client, Harness, Origin, Spec, certificates::Certificates, get, origin::OK, run};
+
+async fn secured(origin: &Origin, certificates: &Certificates) -> Harness {
+    Spec { tls: Some(certificates.server()), ..Spec::to(origin) }.start().await
+}
+
+async fn client(gateway: &Harness, certificates: &Certificates, sni: &str) -> Client {
+    let tcp = TcpStream::connect(gateway.address).await.unwrap();
+    Client::over(certificates.connect(tcp, sni, &["http/1.1"]).await)
+}
+
+fn to_host(host: &str) -> String {
+    format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")
+}
+
+#[test]
+fn requests_come_over_tls_and_the_scheme_is_told() {
+    run(async {
+        let certificates = Certificates::new();
+        let origin = Origin::ok().await;
+        let gateway = secured(&origin, &certificates).await;
+        let mut client = client(&gateway, &certificates, "a.example").await;
+        for _ in 0..3 {
+            assert_eq!(client.exchange(to_host("a.example:443")).await.text(), "ok");
+        }
+        assert_eq!(
+            client.exchange("GET https://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n").await.status,
+            200
+        );
+        assert!(origin.text().contains("X-Forwarded-Proto: https\r\n"), "{}", origin.text());
+        assert!(origin.text().contains("Host: a.example\r\n"), "{}", origin.text());
+        let refused = client.exchange("GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n").await;
+        assert_eq!((refused.status, refused.code().as_str()), (400, "scheme_disagrees"));
+        client.ended().await;
+        assert_eq!(gateway.log(5).await[0]["tls.protocol.version"], "TLSv1.3");
+    });
+}
+
+#[test]
+fn a_connection_serves_its_own_trust_domain_alone() {
+    run(async {
+        let certificates = Certificates::new();
+        let origin = Origin::ok().await;
+        let gateway = secured(&origin, &certificates).await;
+        for (sni, host, status) in [
+            ("a.example", "a.example", 200),
+            ("a.example", "b.example", 200),
+            ("a.example", "c.example", 421),
+            ("a.example", "C.Example.:443", 421),
+            ("c.example", "c.example", 200),
+            ("c.example", "a.example", 421),
+        ] {
+            let mut client = client(&gateway, &certificates, sni).await;
+            let before = origin.text().len();
+            let response = client.exchange(to_host(host)).await;
+            assert_eq!(response.status, status, "{sni} {host}");
+            if status == 421 {
+                assert_eq!(response.code(), "misdirected_request");
+                assert_eq!(origin.text().len(), before);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_response_cut_short_over_tls_has_no_close_notify() {
+    run(async {
+        let certificates = Certificates::new();
+        let origin = Origin::closing("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhello").await;
+        let gateway = secured(&origin, &certificates).await;
+        for version in ["1.1", "1.0"] {
+            let mut client = client(&gateway, &certificates, "a.example").await;
+            client.send(format!("GET / HTTP/{version}\r\nHost: a.example\r\n\r\n")).await;
+            assert!(client.rest().await.is_err(), "no clean end");
+        }
+    });
+}
+
+#[test]
+fn a_service_that_ends_without_close_notify_has_not_ended_its_body() {
+    run(async {
+        let certificates = Certificates::new();
+        for orderly in [true, false] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = Address::Tcp(listener.local_addr().unwrap());
+            let acceptor = certificates.acceptor();
+            tokio::spawn(async move {
+                let (tcp, _) = listener.accept().await.unwrap();
+                let mut tls = acceptor.accept(tcp).await.unwrap();
+                let mut space = [0; 4096];
+                assert!(tls.read(&mut space).await.unwrap() > 0);
+                tls.write_all(b"HTTP/1.1 200 OK\r\n\r\nhello").await.unwrap();
+                tls.flush().await.unwrap();
+                if orderly {
+                    tls.shutdown().await.unwrap();
+                } else {
+                    tls.get_mut().0.shutdown().await.unwrap();
+                }
+                while tls.get_mut().0.read(&mut space).await.is_ok_and(|count| count > 0) {}
+            });
+            let gateway = with_tls(Spec::to_addresses([address]), &certificates, "a.example").start().await;
+            let mut client = gateway.client().await;
+            client.send(get("/")).await;
+            let response = client.try_response(false).await;
+            assert_eq!(response.is_ok_and(|response| response.text() == "hello"), orderly);
+        }
+    });
+}
+
+/// An origin that speaks TLS and answers by `answer`, which may read first.
+async fn secured_origin(
+    certificates: &Certificates,
+    answer: &'static str,
+    body: usize,
+) -> (Address, Arc<std::sync::Mutex<usize>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let acceptor = certificates.acceptor();
+    let connections = Arc::new(std::sync::Mutex::new(0));
+    let counted = Arc::clone(&connections);
+    tokio::spawn(async move {
+        loop {
+            let (tcp, _) = listener.accept().await.unwrap();
+            *counted.lock().unwrap() += 1;
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                let mut tls = acceptor.accept(tcp).await?;
+                let mut unread: Vec<u8> = Vec::new();
+                loop {
+                    let mut space = vec![0; 16 * 1024];
+                    let head = loop {
+                        if let Some(at) = memchr::memmem::find(&unread, b"\r\n\r\n") {
+                            break at + 4;
+                        }
+                        let count = tls.read(&mut space).await?;
+                        if count == 0 {
+                            return Ok::<_, std::io::Error>(());
+                        }
+                        unread.extend_from_slice(&space[..count]);
+                    };
+                    unread.drain(..head);
+                    let mut left = body.saturating_sub(unread.len());
+                    unread.clear();
+                    while left > 0 {
+                        left -= tls.read(&mut space).await?;
+                    }
+                    tls.write_all(answer.as_bytes()).await?;
+                    tls.flush().await?;
+                }
+            });
+        }
+    });
+    (Address::Tcp(address), connections)
+}
+
+fn with_tls(mut spec: Spec, certificates: &Certificates, name: &str) -> Spec {
+    spec.services[0].tls = Some(ServiceTls {
+        config: certificates.client(&["http/1.1"]),
+        server_name: Some(server_name(name).unwrap()),
+    });
+    spec
+}
+
+#[test]
+fn a_service_is_reached_over_tls_and_verified() {
+    run(async {
+        let certificates = Certificates::new();
+        let (address, connections) = secured_origin(&certificates, OK, 0).await;
+        let spec = Spec::to_addresses([address.clone()]);
+        let gateway = with_tls(spec, &certificates, "a.example").start().await;
+        let mut client = gateway.client().await;
+        for _ in 0..3 {
+            assert_eq!(client.exchange(get("/")).await.text(), "ok");
+        }
+        assert_eq!(*connections.lock().unwrap(), 1, "kept");
+        for (trusting, name) in [(&certificates, "d.example"), (&Certificates::new(), "a.example")] {
+            let gateway = with_tls(Spec::to_addresses([address.clone()]), trusting, name).start().await;
+            let response = gateway.client().await.exchange(get("/")).await;
+            assert_eq!(
+                (response.status, response.code().as_str()),
+                (502, "upstream_connect_failed"),
+                "{name}"
+            );
+        }
+    });
+}
+
+#[test]
+fn large_bodies_go_to_a_service_over_tls() {
+    run(async {
+        const SIZE: usize = 20_000_000;
+        let certificates = Certificates::new();
+        let (address, _) = secured_origin(&certificates, OK, SIZE).await;
+        let gateway = with_tls(Spec::to_addresses([address]), &certificates, "a.example").start().await;
+        let mut client = gateway.client().await;
+        for _ in 0..2 {
+            client.send(format!("PUT / HTTP/1.1\r\nHost: a.example\r\nContent-Length: {SIZE}\r\n\r\n")).await;
+            client.send(vec![b'x'; SIZE]).await;
+            assert_eq!(client.response().await.text(), "ok");
+        }
+    });
+}
+
+#[test]
+fn bytes_behind_a_response_are_no_response_over_tls_either() {
+    run(async {
+        let certificates = Certificates::new();
+        // In one record with the response, larger together than what is taken at once.
+        let poisoned: &'static str = Box::leak(
+            format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: 16000\r\n\r\n{}HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npoisoned{}",
+                "x".repeat(16_000),
+                " ".repeat(300)
+            )
+            .into_boxed_str(),
+        );
+        let (address, connections) = secured_origin(&certificates, poisoned, 0).await;
+        let gateway = with_tls(Spec::to_addresses([address]), &certificates, "a.example").start().await;
+        let mut client = gateway.client().await;
+        for count in 1..4 {
+            assert!(!client.exchange(get("/")).await.text().contains("poisoned"));
+            assert_eq!(*connections.lock().unwrap(), count);
+        }
+    });
+}
+
+#[test]
+fn a_service_that_never_answers_the_handshake_is_a_504() {
+    run(async {
+        let certificates = Certificates::new();
+        let silent = Origin::start(|mut visit| async move {
+            visit.closed().await;
+            Ok(())
+        })
+        .await;
+        let gateway = with_tls(Spec::to(&silent), &certificates, "a.example")
+            .timeouts(|timeouts| timeouts.connect = std::time::Duration::from_millis(150))
+            .start()
+            .await;
+        let response = gateway.client().await.exchange(get("/")).await;
+        assert_eq!((response.status, response.code().as_str()), (504, "upstream_connect_timeout"));
+    });
+}
+
+#[test]
+fn a_client_that_never_shakes_hands_is_closed() {
+    run(async {
+        let certificates = Certificates::new();
+        let origin = Origin::ok().await;
+        let mut spec = Spec { tls: Some(certificates.server()), ..Spec::to(&origin) };
+        spec.timeouts.tls_handshake = std::time::Duration::from_millis(150);
+        let gateway = spec.start().await;
+        let mut silent = gateway.client().await;
+        silent.ended().await;
+        let mut plain = gateway.client().await;
+        plain.send(get("/")).await;
+        let alert = plain.rest().await.unwrap_or_default();
+        assert!(!alert.starts_with(b"HTTP"));
+        assert_eq!(origin.connections(), 0);
+    });
+}
+
+fn proxied(trusted: &str, v1: bool, v2: bool) -> Option<ProxyProtocol> {
+    let address: IpAddr = trusted.parse().unwrap();
+    Some(ProxyProtocol { trusted: vec![Prefix { address, bits: 32 }], v1, v2 })
+}
+
+const V1: &[u8] = b"PROXY TCP4 203.0.113.7 198.51.100.1 1234 443\r\n";
+const V2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x0c\xcb\x00\x71\x07\xc6\x33\x64\x01\x04\xd2\x01\xbb";
+
+#[test]
+fn a_proxy_header_of_a_trusted_peer_is_believed_before_tls_and_without() {
+    run(async {
+        let certificates = Certificates::new();
+        let origin = Origin::ok().await;
+        for header in [V1, V2] {
+            let plain =
+                Spec { proxy_protocol: proxied("127.0.0.1", true, true), ..Spec::to(&origin) }.start().await;
+            let mut client = plain.client().await;
+            assert_eq!(client.exchange([header, get("/").as_bytes()].concat()).await.status, 200);
+            assert_eq!(plain.log(1).await[0]["client.address"], "203.0.113.7");
+
+            let spec = Spec {
+                proxy_protocol: proxied("127.0.0.1", true, true),
+                tls: Some(certificates.server()),
+                ..Spec::to(&origin)
+            };
+            let secured = spec.start().await;
+            let mut tcp = TcpStream::connect(secured.address).await.unwrap();
+            tcp.write_all(header).await.unwrap();
+            let mut client = Client::over(certificates.connect(tcp, "a.example", &["http/1.1"]).await);
+            assert_eq!(client.exchange(get("/")).await.status, 200);
+            assert_eq!(secured.log(1).await[0]["client.address"], "203.0.113.7");
+        }
+        assert_eq!(origin.text().matches("X-Forwarded-For: 203.0.113.7\r\n").count(), 4, "{}", origin.text());
+    });
+}
+
+#[test]
+fn other_proxy_headers_are_not_believed() {
+    run(async {
+        let origin = Origin::ok().await;
+        // Of a peer that is not trusted it is a bad request.
+        let gateway =
+            Spec { proxy_protocol: proxied("192.0.2.1", true, true), ..Spec::to(&origin) }.start().await;
+        for header in [V1, V2] {
+            let mut client = gateway.client().await;
+            client.send([header, get("/").as_bytes()].concat()).await;
+            assert!(matches!(client.response().await.status, 400 | 505));
+        }
+        assert_eq!(gateway.client().await.exchange(get("/")).await.status, 200);
+        // A trusted peer must send one, of a version that is switched on.
+        let gateway =
+            Spec { proxy_protocol: proxied("127.0.0.1", true, false), ..Spec::to(&origin) }.start().await;
+        for beginning in [get("/").as_bytes(), V2, b"PROXY TCP4 x y 1 2\r\n", b"PROXY UNKNOWN"] {
+            let mut client = gateway.client().await;
+            client.send(beginning).await;
+            client.finish().await;
+            assert!(client.rest().await.unwrap_or_default().is_empty());
+        }
+        assert_eq!(origin.connections(), 1);
+    });
+}
+
+#[test]
+fn unix_sockets_are_listened_on_and_connected_to() {
+    run(async {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("origin.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut space = [0; 4096];
+            loop {
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    let count = stream.read(&mut space).await.unwrap();
+                    if count == 0 {
+                        return;
+                    }
+                    head.extend_from_slice(&space[..count]);
+                }
+                stream.write_all(OK.as_bytes()).await.unwrap();
+            }
+        });
+        let gateway = Spec::to_addresses([Address::Unix(path)]).start_unix().await;
+        let stream = UnixStream::connect(gateway.path.as_ref().unwrap()).await.unwrap();
+        let mut client = Client::over(stream);
+        for _ in 0..3 {
+            assert_eq!(client.exchange(get("/")).await.text(), "ok");
+        }
+        let refused = client.exchange("GET / HTTP/1.1\r\n\r\n").await;
+        assert_eq!(refused.code(), "host_missing");
+        client.ended().await;
+    });
+}
+
+#[test]
+fn a_redirect_to_https_keeps_path_and_query() {
+    run(async {
+        let origin = Origin::ok().await;
+        let gateway = Spec { redirect_to_https: Some(8443), ..Spec::to(&origin) }.start().await;
+        let mut client = gateway.client().await;
+        let response = client.exchange("GET //x/../a?b=c HTTP/1.1\r\nHost: A.example:80\r\n\r\n").await;
+        assert_eq!(
+            (response.status, response.header("location")),
+            (308, Some("https://a.example:8443/a?b=c"))
+        );
+        let response = client.exchange("OPTIONS * HTTP/1.1\r\nHost: a.example\r\n\r\n").await;
+        assert_eq!((response.status, response.header("location")), (404, None));
+        assert_eq!(origin.connections(), 0);
+    });
+}
