@@ -37,11 +37,17 @@ impl Source {
     #[expect(clippy::disallowed_methods, reason = "this crate is where the system's clocks are read")]
     fn read(&self) -> Timestamp {
         match self {
-            Self::System { origin } => Timestamp {
-                wall: wall_of(SystemTime::now()),
-                mono: Mono::from_nanos(u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX)),
-            },
+            Self::System { .. } => Timestamp { wall: wall_of(SystemTime::now()), mono: self.read_mono() },
             Self::Manual(source) => source.read(),
+        }
+    }
+
+    fn read_mono(&self) -> Mono {
+        match self {
+            Self::System { origin } => {
+                Mono::from_nanos(u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+            }
+            Self::Manual(source) => source.read().mono,
         }
     }
 }
@@ -109,6 +115,12 @@ impl Clock {
         self.shared.source.read()
     }
 
+    /// The exact monotonic time: half the cost of [`Clock::precise`], for durations that are reported.
+    #[must_use]
+    pub fn precise_mono(&self) -> Mono {
+        self.shared.source.read_mono()
+    }
+
     /// Publishes the exact time and returns it.
     pub fn refresh(&self) -> Timestamp {
         let now = self.shared.source.read();
@@ -124,7 +136,7 @@ impl Clock {
     /// To be called about once a second from threads that do not depend on the refresher (each worker's
     /// timer). A refresher that stopped thus extends a token's life by a bounded second, never more.
     pub fn watch(&self) -> bool {
-        let exact = self.shared.source.read().mono;
+        let exact = self.shared.source.read_mono();
         if exact.saturating_since(self.mono()) <= LAG_MAX {
             return true;
         }

@@ -8,8 +8,30 @@ pub(crate) const BUFFER_BYTES: usize = 16 * 1024;
 /// How many buffers a thread keeps for its next requests (1 MiB each thread at the most).
 const POOLED_MAX: usize = 64;
 
+/// Room for the head of a message to send, in bytes; more is allocated where it is needed.
+const OUTBOUND_BYTES: usize = 2 * 1024;
+
 thread_local! {
     static POOL: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    static OUTBOUND: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An empty vector to write a message into, with memory from the pool.
+pub(crate) fn take_outbound() -> Vec<u8> {
+    OUTBOUND.with_borrow_mut(Vec::pop).unwrap_or_else(|| Vec::with_capacity(OUTBOUND_BYTES))
+}
+
+/// Gives such a vector back.
+pub(crate) fn recycle_outbound(mut memory: Vec<u8>) {
+    if (OUTBOUND_BYTES..=BUFFER_BYTES * 2).contains(&memory.capacity()) {
+        memory.clear();
+        let _ = OUTBOUND.try_with(|pool| {
+            let mut pool = pool.borrow_mut();
+            if pool.len() < POOLED_MAX {
+                pool.push(memory);
+            }
+        });
+    }
 }
 
 /// Bytes that were received and not consumed yet.

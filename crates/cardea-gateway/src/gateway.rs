@@ -145,7 +145,8 @@ impl Gateway {
 
     /// Notes the end of an exchange: metrics, and a line in the access log.
     pub(crate) fn record(&self, exchange: &mut Exchange) {
-        exchange.ended = self.clock.precise();
+        let took = self.clock.precise_mono().saturating_since(exchange.started.mono);
+        exchange.ended = exchange.started.saturating_add(took);
         self.metrics.record(exchange);
         // A head that was refused has no model; it is logged by the one in force.
         if exchange.model.is_none() {

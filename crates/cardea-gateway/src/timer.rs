@@ -41,7 +41,7 @@ impl Timer {
 
     /// The exact time, for durations that are reported.
     pub(crate) fn precise(&self) -> Mono {
-        self.clock.precise().mono
+        self.clock.precise_mono()
     }
 
     /// Ready once `deadline` is past; registers the task to be woken then.

@@ -15,6 +15,10 @@ use std::process::ExitCode;
 
 use cli::{Command, Exit, Output};
 
+/// Small allocations dominate what a request costs beyond its system calls, and musl's allocator takes a lock for each.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let command = match cli::parse() {
         Ok(command) => command,

@@ -15,7 +15,7 @@ use cardea_http::{
 
 use super::{lease::Lease, replay::Replay};
 use crate::{
-    buffer::Buffer,
+    buffer::{Buffer, recycle_outbound},
     downstream::{BodyError, Downstream},
     h1::body::BodyReader,
     model::Model,
@@ -439,6 +439,8 @@ impl Attempt {
             self.lease.give_back(transport, self.clock.mono());
         }
         self.inbound.release();
+        recycle_outbound(std::mem::take(&mut self.outbound));
+        self.outbound_sent = 0;
     }
 
     /// The connection after a `101 Switching Protocols`, with what was received on it beyond the head.

@@ -31,7 +31,7 @@ use replay::Replay;
 pub use replay::ReplayBudget;
 
 use crate::{
-    buffer::Buffer,
+    buffer::{Buffer, take_outbound},
     downstream::{BodyError, Downstream},
     exchange::Exchange,
     gateway::Gateway,
@@ -109,7 +109,7 @@ pub(crate) async fn forward(
                 continue;
             }
         };
-        let mut outbound = Vec::with_capacity(1024);
+        let mut outbound = take_outbound();
         request::encode(exchange, route, framing, upgrade, &mut outbound);
         let request = Outgoing { outbound, method: exchange.head.method, framing, replay };
         let mut attempt =

@@ -57,6 +57,12 @@ impl BodyReader {
         self.available == 0 && matches!(self.state, State::Ended)
     }
 
+    /// How many octets are still to come at least.
+    pub(crate) fn left(&self) -> u64 {
+        let left = if let State::Length(left) = self.state { left } else { 0 };
+        left.saturating_add(self.available as u64)
+    }
+
     /// How many octets at the front of `inbound` are data.
     pub(crate) const fn available(&self) -> usize {
         self.available

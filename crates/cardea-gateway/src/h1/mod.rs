@@ -35,6 +35,10 @@ use body::BodyReader;
 /// closing is cheaper than reading.
 const DISCARD_BYTES_MAX: u64 = 64 * 1024;
 
+/// What is read and thrown away of a connection that is closed, in bytes. More than the above: a client that is still
+/// sending would lose the reason to a reset.
+const LINGER_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
 /// How long a closing connection is read from, so that the peer gets our last response before a reset
 /// (RFC 9112 §9.6).
 const LINGER: Duration = Duration::from_secs(2);
@@ -302,7 +306,7 @@ impl Connection {
     /// Closes in order: our last response must not be lost to a reset because something is unread.
     async fn close(mut self, timer: &mut Timer) {
         let deadline = timer.now().saturating_add(LINGER);
-        let mut left = DISCARD_BYTES_MAX;
+        let mut left = LINGER_BYTES_MAX;
         let end = std::future::poll_fn(|cx| {
             if std::task::ready!(self.transport.poll_shutdown(cx)).is_err() {
                 return Poll::Ready(());

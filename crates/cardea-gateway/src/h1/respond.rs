@@ -11,7 +11,7 @@ use cardea_http::{
     h1::{Framing, write_chunk_size, write_last_chunk, write_response_head},
 };
 
-use super::Connection;
+use super::{Connection, DISCARD_BYTES_MAX};
 use crate::{
     date,
     downstream::Downstream,
@@ -68,7 +68,10 @@ pub(super) async fn respond(
     }
     let chunked = has_body && !length_known && connection.version >= Version::Http11;
     let delimited_by_close = has_body && !length_known && !chunked;
-    let discardable = connection.body.is_ended() || !connection.expects_continue;
+    // A body that nobody wants is thrown away if it is small; the service may still want it.
+    let wanted = matches!(response.body, ResponseBody::Service(_));
+    let discardable = connection.body.is_ended()
+        || (!connection.expects_continue && (wanted || connection.body.left() <= DISCARD_BYTES_MAX));
     let keep_alive = connection.keep_alive
         && !response.close
         && !delimited_by_close
@@ -79,6 +82,8 @@ pub(super) async fn respond(
     outbound.clear();
     outbound.append(&mut connection.informational);
     encode_head(&mut outbound, connection.version, &response, gateway, chunked, keep_alive);
+    // Its memory serves the next response.
+    exchange.response_head = std::mem::take(&mut response.head);
     let mut writer = Writer {
         body: if has_body { response.body } else { ResponseBody::Empty },
         outbound,
