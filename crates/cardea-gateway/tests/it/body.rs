@@ -1,6 +1,8 @@
 //! Bodies: chunked, delimited by close, expected, streamed with back-pressure, answered early.
 
-use tokio::io::AsyncReadExt;
+use std::sync::OnceLock;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::{Origin, Spec, get, origin::OK, run};
 
@@ -150,9 +152,20 @@ fn informational_responses_pass_without_what_concerns_a_connection() {
     });
 }
 
-/// Bytes that differ wherever one looks.
-fn pattern(at: usize) -> u8 {
-    ((at * 31) ^ (at >> 9) ^ (at >> 17)) as u8
+/// Bytes that differ wherever one looks, over and over. Their number is a prime: no buffer's size divides it.
+fn pattern() -> &'static [u8] {
+    static PATTERN: OnceLock<Vec<u8>> = OnceLock::new();
+    PATTERN.get_or_init(|| (0..65_521_usize).map(|at| ((at * 31) ^ (at >> 7)) as u8).collect())
+}
+
+/// The `count` bytes of a large body from `at` on.
+fn part(at: usize, count: usize) -> Vec<u8> {
+    let mut part = Vec::with_capacity(count);
+    while part.len() < count {
+        let rest = &pattern()[(at + part.len()) % pattern().len()..];
+        part.extend_from_slice(&rest[..rest.len().min(count - part.len())]);
+    }
+    part
 }
 
 const LARGE: usize = 64 * 1024 * 1024;
@@ -160,65 +173,55 @@ const LARGE: usize = 64 * 1024 * 1024;
 #[test]
 fn a_large_upload_arrives_whole() {
     run(async {
-        for chunked in [false, true] {
-            let origin = Origin::start(move |mut visit| async move {
-                visit.head().await?;
-                let mut received = 0;
-                let mut chunk = vec![0; 128 * 1024];
-                // Counted here and not recorded: the record would be as large as the body.
-                if chunked {
-                    let mut all = std::mem::take(&mut visit.unread);
-                    while !all.ends_with(b"\r\n0\r\n\r\n") {
-                        let count = visit.stream.read(&mut chunk).await?;
-                        all.extend_from_slice(&chunk[..count]);
-                    }
-                    let mut at = 0;
-                    while at < all.len() {
-                        let end = at + memchr::memmem::find(&all[at..], b"\r\n").unwrap();
-                        let size =
-                            usize::from_str_radix(std::str::from_utf8(&all[at..end]).unwrap(), 16).unwrap();
-                        let data = &all[end + 2..end + 2 + size];
-                        assert!(data.iter().zip(received..).all(|(byte, at)| *byte == pattern(at)));
-                        received += size;
-                        at = end + 2 + size + 2;
-                    }
-                } else {
-                    received = visit.unread.len();
-                    assert!(visit.unread.iter().zip(0..).all(|(byte, at)| *byte == pattern(at)));
-                    while received < LARGE {
-                        let count = visit.stream.read(&mut chunk).await?;
-                        assert!(chunk[..count].iter().zip(received..).all(|(byte, at)| *byte == pattern(at)));
-                        received += count;
-                    }
-                }
-                let text = received.to_string();
-                visit.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len())).await
-            })
-            .await;
-            let gateway = Spec::to(&origin).start().await;
-            let mut client = gateway.client().await;
-            let size = if chunked { LARGE / 8 } else { LARGE };
-            let framing = if chunked {
-                "Transfer-Encoding: chunked".to_owned()
-            } else {
-                format!("Content-Length: {size}")
-            };
-            client.send(format!("PUT / HTTP/1.1\r\nHost: a.example\r\n{framing}\r\n\r\n")).await;
-            let mut at = 0;
-            while at < size {
-                let part: Vec<u8> = (at..size.min(at + 100_000)).map(pattern).collect();
-                if chunked {
-                    client.send([format!("{:x}\r\n", part.len()).as_bytes(), &part, b"\r\n"].concat()).await;
-                } else {
-                    client.send(&part).await;
-                }
-                at += part.len();
+        let origin = Origin::start(move |mut visit| async move {
+            visit.head().await?;
+            // Compared here and not recorded: the record would be as large as the body.
+            let mut received = visit.unread.len();
+            assert!(visit.unread == part(0, received));
+            let mut chunk = vec![0; 128 * 1024];
+            while received < LARGE {
+                let count = visit.stream.read(&mut chunk).await?;
+                assert!(chunk[..count] == part(received, count));
+                received += count;
             }
-            if chunked {
-                client.send("0\r\n\r\n").await;
-            }
-            assert_eq!(client.response().await.text(), size.to_string());
+            visit.send(OK).await
+        })
+        .await;
+        let gateway = Spec::to(&origin).start().await;
+        let mut client = gateway.client().await;
+        client.send(format!("PUT / HTTP/1.1\r\nHost: a.example\r\nContent-Length: {LARGE}\r\n\r\n")).await;
+        let mut at = 0;
+        while at < LARGE {
+            let part = part(at, (LARGE - at).min(100_000));
+            client.send(&part).await;
+            at += part.len();
         }
+        assert_eq!(client.response().await.text(), "ok");
+    });
+}
+
+#[test]
+fn a_large_chunked_upload_arrives_whole() {
+    run(async {
+        const SIZE: usize = LARGE / 16;
+        let origin = Origin::start(move |mut visit| async move {
+            let request = visit.request().await?;
+            assert!(request.body == part(0, SIZE));
+            visit.send(OK).await
+        })
+        .await;
+        let gateway = Spec::to(&origin).start().await;
+        let mut client = gateway.client().await;
+        client.send("PUT / HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+        let mut at = 0;
+        let mut sizes = [1, 2, 100, 16_383, 16_384, 16_385, 40_000, 7].iter().cycle();
+        while at < SIZE {
+            let part = part(at, (SIZE - at).min(*sizes.next().unwrap()));
+            client.send([format!("{:x}\r\n", part.len()).as_bytes(), &part, b"\r\n"].concat()).await;
+            at += part.len();
+        }
+        client.send("0\r\n\r\n").await;
+        assert_eq!(client.response().await.text(), "ok");
     });
 }
 
@@ -226,9 +229,9 @@ fn a_large_upload_arrives_whole() {
 fn a_large_download_arrives_whole() {
     run(async {
         for framing in ["length", "chunked", "close"] {
+            let size = if framing == "length" { LARGE } else { LARGE / 8 };
             let origin = Origin::start(move |mut visit| async move {
                 visit.head().await?;
-                let size = LARGE / 2;
                 match framing {
                     "length" => {
                         visit.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n")).await?
@@ -238,15 +241,15 @@ fn a_large_download_arrives_whole() {
                 }
                 let mut at = 0;
                 while at < size {
-                    let part: Vec<u8> = (at..size.min(at + 77_777)).map(pattern).collect();
-                    if framing == "chunked" {
-                        visit.send(format!("{:x}\r\n", part.len())).await?;
-                    }
-                    visit.send(&part).await?;
-                    if framing == "chunked" {
-                        visit.send("\r\n").await?;
-                    }
+                    let part = part(at, (size - at).min(77_777));
                     at += part.len();
+                    if framing == "chunked" {
+                        visit
+                            .send([format!("{:x}\r\n", part.len()).as_bytes(), &part, b"\r\n"].concat())
+                            .await?;
+                    } else {
+                        visit.send(&part).await?;
+                    }
                 }
                 if framing == "chunked" {
                     visit.send("0\r\n\r\n").await?;
@@ -256,15 +259,39 @@ fn a_large_download_arrives_whole() {
             .await;
             let gateway = Spec::to(&origin).start().await;
             let response = gateway.client().await.exchange(get("/")).await;
-            assert_eq!(response.body.len(), LARGE / 2, "{framing}");
-            assert!(response.body.iter().enumerate().all(|(at, byte)| *byte == pattern(at)), "{framing}");
+            assert!(response.body == part(0, size), "{framing}: {}", response.body.len());
         }
+    });
+}
+
+#[test]
+fn a_client_that_sends_on_gets_the_reason_all_the_same() {
+    run(async {
+        let origin = Origin::ok().await;
+        let gateway = Spec::to(&origin).public(|route| route.body_bytes_max = 10).start().await;
+        for path in ["/", "/api"] {
+            let mut client = gateway.client().await;
+            let head = format!("PUT {path} HTTP/1.1\r\nHost: a.example\r\nContent-Length: 4000000\r\n\r\n");
+            client.send(head).await;
+            client.send(vec![b'x'; 4_000_000]).await;
+            let response = client.response().await;
+            assert_eq!((response.status, response.closes()), (if path == "/" { 413 } else { 401 }, true));
+            client.finish().await;
+            client.ended().await;
+        }
+        // What is left of a small one is not worth a connection.
+        let mut client = gateway.client().await;
+        let small = "PUT /api HTTP/1.1\r\nHost: a.example\r\nContent-Length: 1000\r\n\r\n";
+        client.send(format!("{small}{}{}", "x".repeat(1000), get("/next"))).await;
+        let response = client.response().await;
+        assert_eq!((response.status, response.closes()), (401, false));
+        assert_eq!(client.response().await.status, 200);
+        assert_eq!(origin.text().matches("HTTP/1.1").count(), 1);
     });
 }
 
 /// Writes until the peer has taken nothing for a while; gives how much it took.
 async fn write_until_stalled(stream: &mut (impl tokio::io::AsyncWrite + Unpin)) -> usize {
-    use tokio::io::AsyncWriteExt;
     let part = vec![b'x'; 64 * 1024];
     let mut taken = 0;
     while taken < LARGE {

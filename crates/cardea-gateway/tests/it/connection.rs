@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use cardea_gateway::gateway::Phase;
+use cardea_gateway::{gateway::Phase, model::Prefix};
+use cardea_http::ForwardedPolicy;
 
 use crate::support::{Origin, Spec, get, origin::OK, run, until};
 
@@ -53,6 +54,32 @@ fn what_the_origin_sees_is_what_was_decided_on() {
             "\r\nforwarded",
         ] {
             assert!(!text.contains(gone), "{gone} in {text}");
+        }
+    });
+}
+
+#[test]
+fn a_proxy_is_believed_about_addresses_and_a_stranger_is_not() {
+    run(async {
+        let header = "X-Forwarded-For: 6.6.6.6, 203.0.113.9\r\nX-Forwarded-Proto: https\r\n";
+        let request = format!("GET / HTTP/1.1\r\nHost: a.example\r\n{header}\r\n");
+        let prefix = |address: &str| Prefix { address: address.parse().unwrap(), bits: 32 };
+        for (trusted, policy, source, sent) in [
+            ("127.0.0.1", ForwardedPolicy::Set, "203.0.113.9", "127.0.0.1"),
+            ("127.0.0.1", ForwardedPolicy::Append, "203.0.113.9", "6.6.6.6, 203.0.113.9, 127.0.0.1"),
+            ("127.0.0.1", ForwardedPolicy::Trust, "203.0.113.9", "6.6.6.6, 203.0.113.9"),
+            ("192.0.2.1", ForwardedPolicy::Set, "127.0.0.1", "127.0.0.1"),
+            ("192.0.2.1", ForwardedPolicy::Append, "127.0.0.1", "127.0.0.1"),
+            ("192.0.2.1", ForwardedPolicy::Trust, "127.0.0.1", "127.0.0.1"),
+        ] {
+            let origin = Origin::ok().await;
+            let spec = Spec { trusted_proxies: vec![prefix(trusted)], policy, ..Spec::to(&origin) };
+            let gateway = spec.start().await;
+            assert_eq!(gateway.client().await.exchange(&request).await.status, 200);
+            assert_eq!(gateway.log(1).await[0]["client.address"], source, "{trusted} {policy:?}");
+            let text = origin.text();
+            assert!(text.contains(&format!("\r\nX-Forwarded-For: {sent}\r\n")), "{policy:?} {text}");
+            assert_eq!(text.contains("Proto: https"), sent == "6.6.6.6, 203.0.113.9", "{text}");
         }
     });
 }
@@ -428,6 +455,25 @@ fn header_rules_can_not_split_or_frame_a_message() {
                 && !text.contains("content-length")
         );
         assert!(!text.contains("x-gone"));
+    });
+}
+
+#[test]
+fn routes_and_methods_that_are_not_served_are_told_apart() {
+    run(async {
+        let origin = Origin::ok().await;
+        let mut spec = Spec::to(&origin);
+        spec.routes[0].matches.path = cardea_gateway::routing::PathMatch::Prefix("/only".into());
+        spec.routes[0].matches.methods = vec!["GET".into(), "PUT".into()];
+        let gateway = spec.start().await;
+        let mut client = gateway.client().await;
+        let missing = client.exchange(get("/else")).await;
+        assert_eq!((missing.status, missing.code().as_str()), (404, "route_not_found"));
+        let post = "POST /only HTTP/1.1\r\nHost: a.example\r\nContent-Length: 2\r\n\r\nhi";
+        let method = client.exchange(post).await;
+        assert_eq!((method.status, method.header("allow")), (405, Some("GET, PUT")));
+        assert_eq!(client.exchange(get("/only/x")).await.status, 200);
+        assert_eq!(origin.text().matches("HTTP/1.1").count(), 1);
     });
 }
 

@@ -296,7 +296,7 @@ fn a_response_in_time_is_not_cut_by_the_limits_of_others() {
             loop {
                 visit.request().await?;
                 visit.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n").await?;
-                let mut every = tokio::time::interval(SHORT / 3);
+                let mut every = tokio::time::interval(Duration::from_millis(300));
                 for _ in 0..10 {
                     every.tick().await;
                     visit.send("x").await?;
@@ -306,15 +306,13 @@ fn a_response_in_time_is_not_cut_by_the_limits_of_others() {
         .await;
         let gateway = Spec::to(&origin)
             .timeouts(|timeouts| {
-                timeouts.response_body_idle = SHORT;
-                timeouts.request_body_idle = SHORT;
-                timeouts.response_head = SHORT;
+                timeouts.response_body_idle = Duration::from_secs(2);
+                timeouts.request_body_idle = Duration::from_secs(2);
+                timeouts.response_head = Duration::from_secs(2);
             })
             .start()
             .await;
         let mut client = gateway.client().await;
-        for _ in 0..2 {
-            assert_eq!(client.exchange(get("/")).await.text(), "xxxxxxxxxx");
-        }
+        assert_eq!(client.exchange(get("/")).await.text(), "xxxxxxxxxx");
     });
 }
