@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &DemoArgs, output: &mut Output) -> Exit {
     runtime.shutdown_timeout(Duration::from_secs(1));
     match done {
         Ok(true) => Exit::Success,
-        Ok(false) => Exit::Failure,
+        Ok(false) => Exit::Refused,
         Err(error) => {
             output.error(&format!("{error:#}"));
             Exit::Failure

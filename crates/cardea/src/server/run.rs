@@ -13,7 +13,7 @@ use cardea_gateway::{
 use cardea_identity::LocalKeys;
 use cardea_issuer::RevocationSink;
 use tokio::{
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     sync::{Mutex, Notify, Semaphore},
     task::JoinHandle,
     time::timeout,
@@ -123,6 +123,7 @@ impl Server {
         if let Some(socket) = admin_socket {
             socket.set_nonblocking(true)?;
             let socket = tokio::net::TcpListener::from_std(socket)?;
+            tracing::info!(address = %socket.local_addr()?, "the admin listener is there");
             let (admin, stopping) = (Arc::clone(&server.admin), Arc::clone(&server.gateway));
             workers::spawn(async move {
                 // Until the very end: readiness is asked for while the gateway drains.
@@ -263,7 +264,9 @@ impl Server {
             tokio::time::sleep(drain.delay).await;
         }
         self.gateway.advance(Phase::Stopping);
-        if timeout(drain.deadline, self.gateway.idle()).await.is_err() {
+        // The deadline counts from the signal, as who sent it does.
+        let left = if delay { drain.deadline.saturating_sub(drain.delay) } else { drain.deadline };
+        if timeout(left, self.gateway.idle()).await.is_err() {
             tracing::warn!(
                 connections = self.gateway.connections(),
                 "the drain's deadline has come; resetting what is left"
@@ -329,10 +332,16 @@ pub(crate) fn run(config: Config, path: PathBuf) -> Result<()> {
     crate::process::drop_privileges(&config.process)?;
     let runtime = workers::runtime(count).context("starting the runtime")?;
     let result = runtime.block_on(async {
+        // Before anybody can connect: a signal that nobody waits for ends the process on the spot.
+        let mut signals = Signals::new()?;
         let admin_path = config.admin.socket.clone();
-        let server = Server::start(config, path, sockets, admin_socket).await?;
+        let server = tokio::select! {
+            server = Server::start(config, path, sockets, admin_socket) => server?,
+            // Keys of issuers may be long in coming.
+            _ = signals.end() => return Ok(()),
+        };
         let control = crate::admin::start_socket(&server, admin_path)?;
-        signals(&server).await?;
+        signals.obey(&server).await;
         drop(control);
         Ok(())
     });
@@ -341,37 +350,59 @@ pub(crate) fn run(config: Config, path: PathBuf) -> Result<()> {
     result
 }
 
-/// Obeys signals until one says to go, then drains.
-async fn signals(server: &Arc<Server>) -> Result<()> {
-    let mut hangup = signal(SignalKind::hangup())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut reopen = signal(SignalKind::user_defined1())?;
-    loop {
-        let interactive = tokio::select! {
-            _ = hangup.recv() => {
-                match server.reload().await {
-                    Ok(()) => tracing::info!(generation = server.generation().await, "configuration reloaded"),
-                    Err(error) => tracing::error!("the configuration was not reloaded, the old one stays in force:\n{error:#}"),
+/// The signals that mean something to the process.
+struct Signals {
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+    reopen: Signal,
+}
+
+impl Signals {
+    /// Takes them over from the system, which ends the process for any of them.
+    fn new() -> Result<Self> {
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            reopen: signal(SignalKind::user_defined1())?,
+        })
+    }
+
+    /// Waits until one says to go; whether somebody sits at a terminal and waits.
+    async fn end(&mut self) -> bool {
+        tokio::select! {
+            _ = self.terminate.recv() => false,
+            _ = self.interrupt.recv() => true,
+        }
+    }
+
+    /// Does what they say until one says to go, then drains.
+    async fn obey(mut self, server: &Arc<Server>) {
+        let interactive = loop {
+            tokio::select! {
+                _ = self.hangup.recv() => match server.reload().await {
+                    Ok(()) => {
+                        tracing::info!(generation = server.generation().await, "configuration reloaded");
+                    }
+                    Err(error) => tracing::error!(
+                        "the configuration was not reloaded, the old one stays in force:\n{error:#}"
+                    ),
+                },
+                _ = self.reopen.recv() => {
+                    if let Some(log) = server.gateway.access_log() {
+                        log.reopen();
+                    }
                 }
-                continue;
+                () = server.drain_asked.notified() => break false,
+                _ = self.terminate.recv() => break false,
+                _ = self.interrupt.recv() => break true,
             }
-            _ = reopen.recv() => {
-                if let Some(log) = server.gateway.access_log() {
-                    log.reopen();
-                }
-                continue;
-            }
-            () = server.drain_asked.notified() => false,
-            _ = terminate.recv() => false,
-            _ = interrupt.recv() => true,
         };
         // A second signal ends the waiting.
         tokio::select! {
             () = server.drain(!interactive) => {}
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            _ = self.end() => {}
         }
-        return Ok(());
     }
 }

@@ -1,0 +1,136 @@
+//! Clients of the authorization server: what was acknowledged holds, whatever happens to the process.
+
+use std::{
+    os::unix::fs::PermissionsExt as _,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use nix::sys::signal::Signal;
+
+use crate::support::{Connection, Folder, Server, folder::Settings, until};
+
+/// A token of a client that may have one.
+fn token(connection: &mut Connection, client: &(String, String)) -> String {
+    let answer = connection.token(&client.0, &client.1).unwrap();
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.member("access_token").unwrap()
+}
+
+#[test]
+fn a_disabled_client_is_refused_on_the_very_next_request() {
+    let folder = Folder::new(&Settings::default());
+    let server = Server::start(&folder);
+    let mode = std::fs::metadata(folder.file("admin.sock")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let client = folder.create_client("billing");
+    let mut connection = server.connect();
+    let old = token(&mut connection, &client);
+    assert_eq!(connection.get_with_token("/private", &old).unwrap().text(), "come in");
+    assert_eq!(connection.get_with_token("/write", &old).unwrap().status, 403);
+
+    let ran = folder.run(&["client", "disable", &client.0]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let refused = connection.get_with_token("/private", &old).unwrap();
+    assert_eq!((refused.status, refused.member("code").as_deref()), (401, Some("token_revoked")));
+    assert!(refused.head.field("www-authenticate").unwrap().contains("invalid_token"));
+    let refused = connection.token(&client.0, &client.1).unwrap();
+    assert_eq!((refused.status, refused.member("error").as_deref()), (401, Some("invalid_client")));
+
+    let ran = folder.run(&["client", "enable", &client.0]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let fresh = token(&mut connection, &client);
+    assert_eq!(connection.get_with_token("/private", &fresh).unwrap().status, 200);
+    let refused = connection.get_with_token("/private", &old).unwrap();
+    assert_eq!(refused.status, 401, "what was revoked stays so");
+
+    let ran = folder.run(&["client", "delete", &client.0]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(connection.get_with_token("/private", &fresh).unwrap().status, 401);
+    assert_eq!(connection.token(&client.0, &client.1).unwrap().status, 401);
+    let ran = folder.run(&["client", "show", &client.0]);
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    server.stop();
+    assert!(!folder.file("admin.sock").exists(), "the socket goes with the server");
+}
+
+#[test]
+fn without_a_server_the_command_line_changes_the_database() {
+    let folder = Folder::new(&Settings::default());
+    let ran = folder.run(&["client", "create", "billing", "--json"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.stderr.contains("no gateway answers"), "{ran:?}");
+    let client = folder.create_client("shipping");
+    let other = folder.create_client("invoices");
+
+    let server = Server::start(&folder);
+    let mut connection = server.connect();
+    let (old, kept) = (token(&mut connection, &client), token(&mut connection, &other));
+    assert_eq!(connection.get_with_token("/private", &old).unwrap().status, 200);
+    server.stop();
+
+    let ran = folder.run(&["client", "disable", &client.0]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let server = Server::start(&folder);
+    let mut connection = server.connect();
+    assert_eq!(connection.get_with_token("/private", &old).unwrap().status, 401);
+    assert_eq!(connection.token(&client.0, &client.1).unwrap().status, 401);
+    assert_eq!(connection.get_with_token("/private", &kept).unwrap().status, 200, "tokens outlive a restart");
+    let ran = folder.run(&["client", "list", "--json"]);
+    assert_eq!(ran.json().as_array().unwrap().len(), 3, "{ran:?}");
+    server.stop();
+}
+
+#[test]
+fn every_acknowledged_client_survives_a_kill() {
+    let folder = Arc::new(Folder::new(&Settings::default()));
+    let acknowledged = Arc::new(Mutex::new(Vec::new()));
+    let mut checked = 0;
+    for round in 0..10 {
+        let mut server = Server::start(&folder);
+        let stop = Arc::new(AtomicBool::new(false));
+        let creators: Vec<_> = (0..3)
+            .map(|creator| {
+                let (folder, stop) = (Arc::clone(&folder), Arc::clone(&stop));
+                let acknowledged = Arc::clone(&acknowledged);
+                std::thread::spawn(move || {
+                    while !stop.load(Relaxed) {
+                        let name = format!("client {round}.{creator}");
+                        let ran = folder.run(&["client", "create", &name, "--scope", "read", "--json"]);
+                        // Those that were under way when the server was killed may fail; then they count for nothing.
+                        if ran.code == Some(0) {
+                            let created = ran.json();
+                            let member = |name: &str| created[name].as_str().unwrap().to_owned();
+                            let client = (member("client_id"), member("client_secret"));
+                            acknowledged.lock().unwrap().push(client);
+                        }
+                    }
+                })
+            })
+            .collect();
+        until("clients", || (acknowledged.lock().unwrap().len() >= checked + 2 + round % 3).then_some(()));
+        server.program.signal(Signal::SIGKILL);
+        stop.store(true, Relaxed);
+        assert_eq!(server.program.wait(), None);
+        creators.into_iter().for_each(|creator| creator.join().unwrap());
+
+        let server = Server::start(&folder);
+        let mut connection = server.connect();
+        let all = acknowledged.lock().unwrap().clone();
+        for client in &all[checked..] {
+            token(&mut connection, client);
+        }
+        checked = all.len();
+        server.stop();
+    }
+    // Nor does a later kill take what an earlier one left.
+    let server = Server::start(&folder);
+    let mut connection = server.connect();
+    for client in acknowledged.lock().unwrap().iter() {
+        token(&mut connection, client);
+    }
+    assert!(checked >= 20, "{checked}");
+    server.stop();
+}

@@ -1,0 +1,15 @@
+//! The program under test: the built binary as its users run it, with real files, sockets, signals and clients.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail the test that calls them")]
+
+mod check;
+mod clients;
+mod demo;
+mod drain;
+mod large;
+mod privileges;
+mod reload;
+mod secrets;
+mod support;
+mod tls_files;
+mod upgrade;
