@@ -17,6 +17,7 @@ mod http2;
 mod identity;
 mod paths;
 mod pool;
+mod stress;
 mod strictness;
 mod support;
 mod tls;
