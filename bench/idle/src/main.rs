@@ -96,9 +96,12 @@ async fn connect(
     connector: Option<TlsConnector>,
 ) -> io::Result<BoxedStream> {
     let socket = TcpSocket::new_v4()?;
+    // Closed by a reset, a connection leaves no port behind that waits for a minute.
+    socket.set_zero_linger()?;
     if address.ip().is_loopback() {
+        // Not 127.0.0.1, whose ports others need.
         let host = u8::try_from(index / PER_SOURCE + 1).map_err(io::Error::other)?;
-        socket.bind(SocketAddr::from((Ipv4Addr::new(127, 0, 0, host), 0)))?;
+        socket.bind(SocketAddr::from((Ipv4Addr::new(127, 0, 1, host), 0)))?;
     }
     let stream: TcpStream = socket.connect(address).await?;
     stream.set_nodelay(true)?;

@@ -23,13 +23,13 @@ const WARM_UP_SMOKE: Duration = Duration::from_millis(300);
 const TAIL: Duration = Duration::from_millis(300);
 
 /// What is written above the table.
-pub(super) const HELD_EQUAL: &str = "\
+const HELD_EQUAL: &str = "\
 Held equal: connections kept alive on both sides; as many workers as processors; no access log; the same origin \
-(nginx), load (wrk, a closed loop) and certificate (P-256; TLS 1.3, cipher as OpenSSL's client prefers); Host \
-passed on, X-Forwarded-For, -Proto and -Host and Via set by all but the relay, and by none of the peers in `bare` \
-cases. The figure is utime+stime of the process under test with all its threads and workers, during the measured \
-window, per request that reached the origin during it. Each measurement starts the subject anew. The relay, which \
-parses nothing but the end of a message, is the limit and no peer.";
+(nginx), load (wrk, a closed loop) and certificate (P-256; TLS 1.3). Host is passed on, and X-Forwarded-For, -Proto \
+and -Host and Via are set, by all but the relay; in `bare` cases the peers set nothing. Cardea alone sets \
+X-Request-Id, and in `bare` cases Via. The figure is utime+stime of the process under test with all its threads and \
+workers, during the measured window, per request that reached the origin during it. Each measurement starts the \
+subject anew. The relay, which parses nothing but the end of a message, is the limit and no peer.";
 
 static COST: Metric = Metric { name: "cpu_us_per_unit", unit: "µs", better: Better::Lower };
 static RATE: Metric = Metric { name: "requests_per_second", unit: "1/s", better: Better::Higher };
