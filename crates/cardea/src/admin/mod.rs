@@ -9,7 +9,7 @@ mod state;
 #[cfg(test)]
 pub(crate) mod testing;
 
-use std::{path::PathBuf, pin::Pin, sync::Arc};
+use std::{path::Path, pin::Pin, sync::Arc};
 
 use anyhow::{Context as _, Result};
 use cardea_clock::Timestamp;
@@ -60,20 +60,26 @@ impl Drop for Running {
     }
 }
 
-/// Binds the admin socket and serves it; `None` where it is closed by configuration. To be called on the runtime, as
-/// the user that the server goes on as: the socket is of that user alone.
+/// Binds the admin socket; `None` where it is closed by configuration. To be called on the runtime, as the user that
+/// the server goes on as: the socket is of that user alone. And before the server opens its database: from here on,
+/// commands wait until the server answers, where without a socket they would go around it.
 ///
 /// # Errors
 /// What [`AdminSocket::bind`] says, with the key of the configuration.
-pub(crate) fn start_socket<C: Control>(control: &Arc<C>, path: Option<PathBuf>) -> Result<Option<Running>> {
+pub(crate) fn bind_socket(path: Option<&Path>) -> Result<Option<AdminSocket>> {
     let Some(path) = path else { return Ok(None) };
-    let socket = AdminSocket::bind(&path).with_context(|| {
+    let socket = AdminSocket::bind(path).with_context(|| {
         format!(
             "admin.socket {} can't be listened on (its folder must be there and be the server's user's to \
                  write; \"off\" closes it)",
             path.display()
         )
     })?;
+    Ok(Some(socket))
+}
+
+/// Answers on the admin socket.
+pub(crate) fn serve_socket<C: Control>(socket: AdminSocket, control: &Arc<C>) -> Running {
     let control: Arc<dyn Control> = Arc::<C>::clone(control);
-    Ok(Some(Running { task: workers::spawn(socket::serve(socket, control)) }))
+    Running { task: workers::spawn(socket::serve(socket, control)) }
 }

@@ -183,7 +183,8 @@ impl Running {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let control = Fake::new(clock, Some(issuer.await));
-                let running = admin::start_socket(&control, path).unwrap();
+                let socket = admin::bind_socket(path.as_deref()).unwrap();
+                let running = socket.map(|socket| admin::serve_socket(socket, &control));
                 ready.send(()).unwrap();
                 let _ = stopped.await;
                 drop(running);

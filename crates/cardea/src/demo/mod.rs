@@ -15,6 +15,7 @@ use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
+    admin,
     cli::{DemoArgs, Exit, Output},
     config,
     server::{Bound, Inherited, Server, bind, tcp},
@@ -67,6 +68,8 @@ struct Demo {
     origins: Origins,
     created: Created,
     http: HttpClient,
+    /// The admin socket, served as long as the demo runs.
+    _control: Option<admin::Running>,
 }
 
 async fn demo(arguments: &DemoArgs, output: &mut Output) -> Result<bool> {
@@ -84,20 +87,20 @@ async fn demo(arguments: &DemoArgs, output: &mut Output) -> Result<bool> {
 impl Demo {
     async fn start(arguments: &DemoArgs) -> Result<Self> {
         let gateway = listen(arguments.port, "--port")?;
-        let admin = listen(arguments.admin_port, "--admin-port")?;
+        let admin_listener = listen(arguments.admin_port, "--admin-port")?;
         let address = gateway.local_addr()?;
         let origins = Origins::start().await?;
-        let setting = Setting::write(address, admin.local_addr()?, &origins)?;
+        let setting = Setting::write(address, admin_listener.local_addr()?, &origins)?;
         let config = config::load(&setting.config_file(), &|name| std::env::var(name).ok())
             .map_err(|problems| anyhow!("the demo's own configuration is wrong:\n{problems}"))?;
         crate::logging::start(&config.log);
         let sockets = bind(&config, &mut Inherited::of(vec![Bound::Tcp(gateway)]))?;
-        let socket = config.admin.socket.clone();
-        let server = Server::start(config, setting.config_file(), sockets, Some(admin)).await?;
-        crate::admin::start_socket(&server, socket)?;
+        let control = admin::bind_socket(config.admin.socket.as_deref())?;
+        let server = Server::start(config, setting.config_file(), sockets, Some(admin_listener)).await?;
+        let control = control.map(|socket| admin::serve_socket(socket, &server));
         let created = create_client(&server).await?;
         let http = HttpClient::new(address, &setting.ca_pem()?)?;
-        Ok(Self { server, setting, origins, created, http })
+        Ok(Self { server, setting, origins, created, http, _control: control })
     }
 
     fn description(&self) -> Description<'_> {

@@ -26,7 +26,7 @@ use super::{
     listen::{self, Bound, Inherited, bind},
 };
 use crate::{
-    admin::AdminState,
+    admin::{self, AdminState},
     config::{self, BindAddress, Config, Problem, Problems},
     fetch::HttpFetch,
 };
@@ -131,7 +131,7 @@ impl Server {
                     stopping.stopping().await;
                     stopping.idle().await;
                 };
-                crate::admin::http::serve(socket, admin, end).await;
+                admin::http::serve(socket, admin, end).await;
             });
         }
         background::start(&server);
@@ -334,13 +334,13 @@ pub(crate) fn run(config: Config, path: PathBuf) -> Result<()> {
     let result = runtime.block_on(async {
         // Before anybody can connect: a signal that nobody waits for ends the process on the spot.
         let mut signals = Signals::new()?;
-        let admin_path = config.admin.socket.clone();
+        let control = admin::bind_socket(config.admin.socket.as_deref())?;
         let server = tokio::select! {
             server = Server::start(config, path, sockets, admin_socket) => server?,
             // Keys of issuers may be long in coming.
             _ = signals.end() => return Ok(()),
         };
-        let control = crate::admin::start_socket(&server, admin_path)?;
+        let control = control.map(|socket| admin::serve_socket(socket, &server));
         signals.obey(&server).await;
         drop(control);
         Ok(())

@@ -1,6 +1,10 @@
 //! `cardea demo`: the first thing that anybody runs.
 
-use std::{net::TcpListener, sync::Arc, time::Duration};
+use std::{
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    time::Duration,
+};
 
 use nix::sys::signal::Signal;
 use rustls::{
@@ -49,7 +53,7 @@ fn it_serves_what_it_describes_until_it_is_told_to_end() {
         let line = program.stdout.wait_for("{", 0);
         let description: Value = serde_json::from_str(&line).unwrap();
         let member = |name: &str| description[name].as_str().unwrap_or_else(|| panic!("{name}: {line}"));
-        let address = member("issuer").strip_prefix("https://").unwrap().parse().unwrap();
+        let address: SocketAddr = member("issuer").strip_prefix("https://").unwrap().parse().unwrap();
 
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(member("ca_file")).unwrap()).unwrap();
@@ -68,6 +72,20 @@ fn it_serves_what_it_describes_until_it_is_told_to_end() {
         assert_eq!((page.status, page.text().contains("/echo")), (200, true), "{page:?}");
         assert_eq!(get("/echo").status, 200);
         assert_eq!(get("/api").status, 401);
+
+        // What it proposes to try: in effect when the command returns.
+        let (id, secret) = (member("client_id"), member("client_secret"));
+        let token = connection.token_at(&address.to_string(), id, secret).unwrap();
+        let token = token.member("access_token").unwrap();
+        let lines = format!("Host: {address}\r\nAuthorization: Bearer {token}\r\n");
+        let mut call = || {
+            connection.send(format!("GET /api HTTP/1.1\r\n{lines}\r\n").as_bytes()).unwrap();
+            connection.answer().unwrap().unwrap()
+        };
+        assert_eq!(call().status, 200);
+        let ran = run(folder.path(), &["client", "disable", id, "--config", member("config_file")]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert_eq!(call().member("code").as_deref(), Some("token_revoked"));
 
         let begun = now();
         program.signal(signal);

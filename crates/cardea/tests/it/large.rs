@@ -10,9 +10,8 @@ use std::{
 
 use crate::support::{Folder, Origin, Server, folder::Settings};
 
-/// Both ends of this test encrypt too, which takes minutes for a gibibyte where nothing is optimised: all of it is
-/// sent in a release build (`cargo test --release`), a quarter elsewhere.
-const BODY_BYTES: u64 = if cfg!(debug_assertions) { 256 << 20 } else { 1 << 30 };
+/// One gibibyte.
+const BODY_BYTES: u64 = 1 << 30;
 
 /// By how much the process may grow: far below any body, above what buffers and the allocator take.
 const GROWTH_KIB_MAX: u64 = 16 * 1024;

@@ -136,10 +136,21 @@ impl Connection {
         lines: &str,
         body: &str,
     ) -> io::Result<Answer> {
+        self.request_at(HOST, method, path, lines, body)
+    }
+
+    fn request_at(
+        &mut self,
+        host: &str,
+        method: &str,
+        path: &str,
+        lines: &str,
+        body: &str,
+    ) -> io::Result<Answer> {
         let length =
             if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
         self.send(
-            format!("{method} {path} HTTP/1.1\r\nHost: {HOST}\r\n{lines}{length}\r\n{body}").as_bytes(),
+            format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n{lines}{length}\r\n{body}").as_bytes(),
         )?;
         self.answer()?.ok_or_else(|| ErrorKind::UnexpectedEof.into())
     }
@@ -154,10 +165,15 @@ impl Connection {
 
     /// Asks the token endpoint.
     pub(crate) fn token(&mut self, id: &str, secret: &str) -> io::Result<Answer> {
+        self.token_at(HOST, id, secret)
+    }
+
+    /// The same at another host.
+    pub(crate) fn token_at(&mut self, host: &str, id: &str, secret: &str) -> io::Result<Answer> {
         let basic = STANDARD.encode(format!("{id}:{secret}"));
         let lines =
             format!("Authorization: Basic {basic}\r\nContent-Type: application/x-www-form-urlencoded\r\n");
-        self.request("POST", "/oauth2/token", &lines, "grant_type=client_credentials")
+        self.request_at(host, "POST", "/oauth2/token", &lines, "grant_type=client_credentials")
     }
 
     /// Whether the server closes this connection in order, without a byte more.
