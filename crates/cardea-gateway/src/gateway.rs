@@ -14,7 +14,7 @@ use crate::{
     exchange::Exchange,
     forward::ReplayBudget,
     metrics::GatewayMetrics,
-    model::{LogFormat, Model},
+    model::{ConnectionTimeouts, LogFormat, Model},
     record::{AccessLog, Registry},
 };
 
@@ -66,6 +66,11 @@ impl Gateway {
     #[must_use]
     pub fn model(&self) -> Arc<Model> {
         self.model.load_full()
+    }
+
+    /// The time limits of connections in force.
+    pub(crate) fn connection_timeouts(&self) -> ConnectionTimeouts {
+        self.model.load().timeouts
     }
 
     /// Puts another configuration in force; requests in flight keep theirs.

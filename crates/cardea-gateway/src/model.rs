@@ -107,7 +107,7 @@ impl Default for Limits {
 }
 
 /// Time limits of a client's connection.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct ConnectionTimeouts {
     /// From accept to the end of the TLS handshake.
     pub tls_handshake: Duration,

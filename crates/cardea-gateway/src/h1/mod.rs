@@ -157,7 +157,7 @@ impl Connection {
         exchange.id = RequestId::generate(gateway.clock.wall());
         exchange.connection = Some(Arc::clone(facts));
         exchange.scheme = if facts.tls.is_some() { Scheme::Https } else { Scheme::Http };
-        let deadline = timer.now().saturating_add(gateway.model().timeouts.request_head);
+        let deadline = timer.now().saturating_add(gateway.connection_timeouts().request_head);
         let read = std::future::poll_fn(|cx| self.poll_head(cx, &mut exchange, timer, deadline)).await;
         exchange.started = gateway.clock.precise();
         match read {
@@ -172,7 +172,7 @@ impl Connection {
 
     /// Waits until something was received; `false` if nothing will be.
     async fn wait_for_bytes(&mut self, gateway: &Gateway, timer: &mut Timer, begun: bool) -> bool {
-        let timeouts = &gateway.model().timeouts;
+        let timeouts = gateway.connection_timeouts();
         let limit = if begun { timeouts.keep_alive_idle } else { timeouts.request_head };
         let deadline = timer.now().saturating_add(limit);
         std::future::poll_fn(|cx| {
