@@ -3,7 +3,10 @@
 use std::{
     io,
     net::{SocketAddr, TcpListener},
-    os::unix::{fs::PermissionsExt as _, net::UnixListener},
+    os::unix::{
+        fs::{FileTypeExt as _, PermissionsExt as _},
+        net::UnixListener,
+    },
     path::{Path, PathBuf},
 };
 
@@ -150,8 +153,18 @@ fn explain(error: io::Error, name: &str, address: SocketAddr) -> anyhow::Error {
 }
 
 fn unix(path: &Path, mode: u32) -> io::Result<UnixListener> {
-    if std::os::unix::net::UnixStream::connect(path).is_ok() {
-        return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there"));
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => {
+            let message = "a file is there that is no socket; move it away, or name another path";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
+        }
+        Ok(_) if std::os::unix::net::UnixStream::connect(path).is_ok() => {
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there"));
+        }
+        // What a process left that is gone.
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
     }
     // Bound under another name and moved once it has its mode: it is never there with a wider one.
     let mut staging = path.as_os_str().to_owned();

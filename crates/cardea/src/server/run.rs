@@ -228,8 +228,8 @@ impl Server {
         if described(old) != described(new) {
             return Err(anyhow!("[authorization_server] has changed; that needs a restart"));
         }
-        if old.admin != new.admin || old.process != new.process {
-            tracing::warn!("[admin] and [process] keep their old values until a restart");
+        if (&old.admin, &old.process, &old.log) != (&new.admin, &new.process, &new.log) {
+            tracing::warn!("[admin], [log] and [process] keep their old values until a restart");
         }
         Ok(())
     }

@@ -87,7 +87,7 @@ fn without_a_server_the_command_line_changes_the_database() {
 fn every_acknowledged_client_survives_a_kill() {
     let folder = Arc::new(Folder::new(&Settings::default()));
     let acknowledged = Arc::new(Mutex::new(Vec::new()));
-    let mut checked = 0;
+    let (mut checked, mut disabled) = (0, Vec::new());
     for round in 0..10 {
         let mut server = Server::start(&folder);
         let stop = Arc::new(AtomicBool::new(false));
@@ -111,6 +111,10 @@ fn every_acknowledged_client_survives_a_kill() {
             })
             .collect();
         until("clients", || (acknowledged.lock().unwrap().len() >= checked + 2 + round % 3).then_some(()));
+        // Nor is a refusal forgotten that was acknowledged a moment before.
+        let refused = acknowledged.lock().unwrap()[checked].clone();
+        let ran = folder.run(&["client", "disable", &refused.0]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
         server.program.signal(Signal::SIGKILL);
         stop.store(true, Relaxed);
         assert_eq!(server.program.wait(), None);
@@ -120,15 +124,20 @@ fn every_acknowledged_client_survives_a_kill() {
         let mut connection = server.connect();
         let all = acknowledged.lock().unwrap().clone();
         for client in &all[checked..] {
-            token(&mut connection, client);
+            if *client == refused {
+                assert_eq!(connection.token(&client.0, &client.1).unwrap().status, 401);
+            } else {
+                token(&mut connection, client);
+            }
         }
+        disabled.push(refused);
         checked = all.len();
         server.stop();
     }
     // Nor does a later kill take what an earlier one left.
     let server = Server::start(&folder);
     let mut connection = server.connect();
-    for client in acknowledged.lock().unwrap().iter() {
+    for client in acknowledged.lock().unwrap().iter().filter(|client| !disabled.contains(client)) {
         token(&mut connection, client);
     }
     assert!(checked >= 20, "{checked}");

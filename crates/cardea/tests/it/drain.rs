@@ -1,11 +1,11 @@
 //! The way out: what is in flight is finished, and nothing outlives the deadline.
 
-use std::time::Duration;
+use std::{process::Command, time::Duration};
 
 use nix::sys::signal::Signal;
 
 use crate::support::{
-    Connection, Folder, Origin, Server, folder::Settings, now, origin::SLOW_BODY, since, until,
+    Connection, Folder, Origin, Program, Server, folder::Settings, now, origin::SLOW_BODY, since, until,
 };
 
 #[test]
@@ -101,4 +101,40 @@ fn a_second_signal_ends_the_waiting() {
     assert_eq!(server.program.wait(), Some(0));
     assert!(since(begun) < Duration::from_secs(20), "{:?}", since(begun));
     assert!(slow.answer().is_err() || slow.answer().is_ok_and(|answer| answer.is_none()));
+}
+
+#[test]
+fn http2_requests_in_flight_are_finished_too() {
+    let origin = Origin::start();
+    let folder = Folder::new(&Settings { origin: Some(origin.address), ..Settings::default() });
+    let mut server = Server::start(&folder);
+    let port = server.address.port();
+    let curl = Program::start(
+        Command::new("curl")
+            .args([
+                "--silent",
+                "--show-error",
+                "--http2",
+                "--cacert",
+                "ca.pem",
+                "--write-out",
+                "\n%{http_code} %{http_version}",
+            ])
+            .args(["--resolve", &format!("gateway.test:{port}:127.0.0.1")])
+            .arg(format!("https://gateway.test:{port}/origin/slow"))
+            .current_dir(folder.path()),
+    );
+    origin.wait_for("/slow", 1);
+    server.program.signal(Signal::SIGTERM);
+    until("an end of accepting", || Connection::plain(server.address).is_err().then_some(()));
+    origin.release();
+    let mut curl = curl;
+    assert_eq!(
+        (curl.wait(), curl.stdout.text()),
+        (Some(0), format!("{SLOW_BODY}\n200 2\n")),
+        "{}",
+        curl.stderr.text()
+    );
+    assert_eq!(server.program.wait(), Some(0));
+    assert!(!server.program.stderr.text().contains("deadline"), "{}", server.program.stderr.text());
 }

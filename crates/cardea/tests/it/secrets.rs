@@ -47,6 +47,11 @@ fn no_secret_reaches_a_log() {
     refused.send(broken.as_bytes()).unwrap();
     assert_eq!(refused.answer().unwrap().unwrap().status, 400);
 
+    let mut admin = Connection::plain(server.admin).unwrap();
+    admin.send(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let metrics = admin.answer().unwrap().unwrap().text();
+    assert!(metrics.contains("cardea_"), "{metrics}");
+
     let wrapping = folder.read("wrapping.key");
     let mut program = server.program;
     program.signal(nix::sys::signal::Signal::SIGTERM);
@@ -55,6 +60,7 @@ fn no_secret_reaches_a_log() {
         ("standard error", program.stderr.text()),
         ("standard output", program.stdout.text()),
         ("access log", folder.read("access.log")),
+        ("metrics", metrics),
     ];
     assert!(written[2].1.contains("/private"), "the control: {}", written[2].1);
     assert!(written[0].1.contains("client_create"), "the control: {}", written[0].1);

@@ -31,7 +31,7 @@ pub(crate) struct Settings {
     pub(crate) drain_deadline: &'static str,
     /// The body at `/version`.
     pub(crate) version: String,
-    /// Further sections.
+    /// Further sections, in which `{folder}` stands for the folder's path.
     pub(crate) more: String,
 }
 
@@ -63,6 +63,7 @@ impl Folder {
         let authority = Authority::new("Cardea test authority", from, until).unwrap();
         let this = Self { folder, authority };
         this.write_certificate(&this.issue());
+        this.write("ca.pem", &this.authority.certificate_pem());
         this.write("wrapping.key", &STANDARD.encode([7; 32]));
         this.configure(settings);
         this
@@ -102,7 +103,8 @@ impl Folder {
     }
 
     pub(crate) fn configure(&self, settings: &Settings) {
-        self.write("cardea.toml", &configuration(settings));
+        let text = configuration(settings).replace("{folder}", self.path().to_str().unwrap());
+        self.write("cardea.toml", &text);
     }
 
     /// What clients trust; without resumption, so that each handshake shows the certificate.
