@@ -228,6 +228,11 @@ impl Server {
         if described(old) != described(new) {
             return Err(anyhow!("[authorization_server] has changed; that needs a restart"));
         }
+        // Revocations are told under the names that local issuers had when the process started. Another name would know
+        // of none of them, and what was revoked would be good again.
+        if let Some(name) = local_issuers(new).find(|name| !local_issuers(old).any(|old| old == *name)) {
+            return Err(anyhow!("issuer \"{name}\" is local now and was not before; that needs a restart"));
+        }
         if (&old.admin, &old.process, &old.log) != (&new.admin, &new.process, &new.log) {
             tracing::warn!("[admin], [log] and [process] keep their old values until a restart");
         }
@@ -280,6 +285,12 @@ impl Server {
             issuer.close().await;
         }
     }
+}
+
+/// The names of the issuers that stand for our own authorization server.
+fn local_issuers(config: &Config) -> impl Iterator<Item = &str> {
+    let local = config.issuers.iter().filter(|issuer| issuer.keys == config::KeySource::Local);
+    local.map(|issuer| issuer.name.as_str())
 }
 
 fn listed(problems: Vec<Problem>) -> String {

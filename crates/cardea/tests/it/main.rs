@@ -14,4 +14,5 @@ mod secrets;
 mod start;
 mod support;
 mod tls_files;
+mod trust;
 mod upgrade;
