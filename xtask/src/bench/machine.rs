@@ -106,6 +106,12 @@ pub(super) fn describe() -> Result<String> {
     ))
 }
 
+/// What paces the connections: it is the kernel's part of each request, the same for all.
+pub(super) fn congestion_control() -> Result<String> {
+    let name = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")?;
+    Ok(name.trim().to_owned())
+}
+
 /// The load of the last minute: how many others want the processors.
 pub(super) fn load_average() -> Result<f64> {
     let text = fs::read_to_string("/proc/loadavg")?;

@@ -72,11 +72,13 @@ pub(super) fn run(tools: &Tools, plan: &Plan) -> Result<Report> {
 }
 
 /// The table, with what was held equal.
-pub(super) fn print(report: &Report, plan: &Plan) {
-    println!("{HELD_EQUAL}\n");
-    println!("Resident KiB per idle connection, median (lowest–highest) of {} rounds:\n", plan.rounds);
-    println!("{}", report.table(&RESIDENT, &plan.subjects));
-    print!("{}", report.missing());
+pub(super) fn section(report: &Report, plan: &Plan) -> String {
+    format!(
+        "{HELD_EQUAL}\n\nResident KiB per idle connection, median (lowest–highest) of {} rounds:\n\n{}{}",
+        plan.rounds,
+        report.table(&RESIDENT, &plan.subjects),
+        report.missing()
+    )
 }
 
 fn connections(plan: &Plan) -> usize {

@@ -23,6 +23,21 @@ use report::Report;
 use subject::Subject;
 use tools::{Program, Tools};
 
+/// The beginning of a page.
+const INTRODUCTION: &str = "\
+# Performance
+
+What `cargo xtask bench` has measured, in its own words: this page is its output (`--page`), and claims nothing
+beyond it. The command stands above each table; the configurations of all programs, for anyone to dispute, are in
+[bench/peers](../bench/peers/README.md).
+
+How to read the tables. Rounds are interleaved: each measures every subject once, then the next round does. *ratio*
+compares Cardea with the best peer, *to the limit* with the bare relay ([bench/relay](../bench/relay/src/main.rs));
+above 1, Cardea is better. *A/A* is the difference between Cardea and Cardea, measured under two names: a difference
+between programs that is not well above it says nothing, and where others used much of the processors nothing is
+precise.
+";
+
 /// What a spread can be told from.
 const ROUNDS_MIN: usize = 5;
 /// Of the smoke test: enough for the ticks of the kernel's accounting.
@@ -43,6 +58,9 @@ pub(crate) struct Options {
     /// Writes all figures into a file, as a JSON array.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Writes the tables into a file as well, as a document: docs/performance.md is one.
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
     /// Proves in under a minute that the harness works: one short round of a few cases with a quick build. Its
     /// figures mean nothing.
     #[arg(long)]
@@ -118,6 +136,29 @@ impl Plan {
         self.case.as_ref().is_none_or(|wanted| case.contains(wanted.as_str()))
     }
 
+    /// The command that measures this again.
+    fn command(&self, bench: &str) -> String {
+        let mut command = format!("cargo xtask bench {bench}");
+        if self.extent == Extent::Smoke {
+            command += " --smoke";
+        } else {
+            command += &format!(" --rounds {} --seconds {}", self.rounds, self.window.as_secs_f64());
+        }
+        if let Some(case) = &self.case {
+            command += &format!(" --case {case}");
+        }
+        command
+    }
+
+    /// How the program was built that was measured as Cardea.
+    fn describe_program(&self, options: &Options) -> &'static str {
+        match (self.extent, &options.program) {
+            (_, Some(_)) => "Cardea in a build that was named by `--program`",
+            (Extent::Smoke, None) => "Cardea in a quick build, whose figures mean nothing",
+            (Extent::Full, None) => "Cardea as it is shipped (profile `dist`)",
+        }
+    }
+
     fn progress(&self, line: &str) {
         eprintln!("{:>6.0} s  {line}", self.watch.elapsed().as_secs_f64());
     }
@@ -137,38 +178,52 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     };
     machine::raise_descriptor_limit()?;
     let tools = Tools::provide(root, &program, options.baseline.as_deref())?;
-    println!("machine: {}; load average {:.1} at the start", machine::describe()?, machine::load_average()?);
-    for &subject in plan.subjects.iter().filter(|&&subject| subject != Subject::Again) {
-        println!("{}: {}", subject.name(), subject.version(&tools));
-    }
+    let load_at_start = machine::load_average()?;
     let all = Bench::value_variants();
     let chosen = if options.benches.is_empty() { all } else { &options.benches };
     let mut reports = Vec::new();
+    let mut sections = String::new();
     for bench in chosen {
-        let report = match bench {
-            Bench::Proxy => proxy::run(&tools, &plan)?,
-            Bench::Memory => memory::run(&tools, &plan)?,
+        let (report, section) = match bench {
+            Bench::Proxy => {
+                let report = proxy::run(&tools, &plan)?;
+                let section = proxy::section(&report, &plan)?;
+                (report, section)
+            }
+            Bench::Memory => {
+                let report = memory::run(&tools, &plan)?;
+                let section = memory::section(&report, &plan);
+                (report, section)
+            }
         };
-        reports.push((bench, report));
+        let command = plan.command(report.bench);
+        sections += &format!("\n## {}\n\n```sh\n{command}\n```\n\n{section}", report.bench);
+        reports.push(report);
     }
-    for (bench, report) in &reports {
-        println!("\n## {}\n", report.bench);
-        match bench {
-            Bench::Proxy => proxy::print(report, &plan)?,
-            Bench::Memory => memory::print(report, &plan),
-        }
-    }
-    println!("\nload average {:.1} at the end", machine::load_average()?);
-    if options.smoke {
-        println!("a smoke test: the figures mean nothing");
+    let machine = format!(
+        "Machine: {}; {}; TCP congestion control {}. Load average {load_at_start:.1} at the start, {:.1} at the end.\n\n",
+        machine::describe()?,
+        plan.describe_program(options),
+        machine::congestion_control()?,
+        machine::load_average()?
+    );
+    let versions = plan.subjects.iter().filter(|&&subject| subject != Subject::Again);
+    let versions = versions.map(|subject| format!("- {}: {}\n", subject.name(), subject.version(&tools)));
+    let page = format!("{INTRODUCTION}\n{machine}{}{sections}", versions.collect::<String>());
+    println!("{page}");
+    if let Some(file) = &options.page {
+        fs::write(file, page).with_context(|| format!("{}", file.display()))?;
     }
     if let Some(file) = &options.json {
-        let entries: Vec<_> = reports.iter().flat_map(|(_, report)| report.entries()).collect();
+        let entries: Vec<_> = reports.iter().flat_map(Report::entries).collect();
         let json = serde_json::to_string_pretty(&entries)? + "\n";
         fs::write(file, json).with_context(|| format!("{}", file.display()))?;
     }
     let without_cardea = !plan.subjects.contains(&Subject::Cardea);
-    Ok(without_cardea || reports.iter().all(|(_, report)| Report::is_complete(report)))
+    let complete = without_cardea || reports.iter().all(Report::is_complete);
+    // The smoke test is there to find what doesn't work; what isn't installed is something else.
+    let flawless = reports.iter().all(Report::is_flawless) || !tools.missing.is_empty();
+    Ok(complete && (flawless || plan.extent == Extent::Full))
 }
 
 #[cfg(test)]
@@ -181,6 +236,7 @@ mod tests {
             rounds: 5,
             seconds: 3.0,
             json: None,
+            page: None,
             smoke: false,
             case: None,
             subjects: Vec::new(),
@@ -206,6 +262,15 @@ mod tests {
         assert_eq!(Plan::of(&named).unwrap().subjects, [Subject::Nginx, Subject::Baseline]);
         let unknown = Options { subjects: vec!["ngin".to_owned()], ..options() };
         assert!(Plan::of(&unknown).is_err());
+    }
+
+    #[test]
+    fn the_command_above_a_table_repeats_it() {
+        let named = Options { rounds: 7, seconds: 1.5, case: Some("tls".to_owned()), ..options() };
+        let expected = "cargo xtask bench proxy --rounds 7 --seconds 1.5 --case tls";
+        assert_eq!(Plan::of(&named).unwrap().command("proxy"), expected);
+        let smoke = Options { smoke: true, ..options() };
+        assert_eq!(Plan::of(&smoke).unwrap().command("memory"), "cargo xtask bench memory --smoke");
     }
 
     #[test]

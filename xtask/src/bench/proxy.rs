@@ -128,22 +128,20 @@ pub(super) fn run(tools: &Tools, plan: &Plan) -> Result<Report> {
 }
 
 /// The tables, with what was held equal.
-pub(super) fn print(report: &Report, plan: &Plan) -> Result<()> {
-    println!("{HELD_EQUAL}\n");
+pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
+    let mut text = format!("{HELD_EQUAL}\n\n");
     for placement in Placement::all()? {
-        println!("- {}", placement.describe());
+        text += &format!("- {}\n", placement.describe());
     }
-    println!("\nCPU time per request in µs, median (lowest–highest) of {} rounds:\n", plan.rounds);
-    println!("{}", report.table(&COST, &plan.subjects));
-    println!(
-        "Medians of throughput, of latency in a closed loop, and of what others used of the processors:\n"
-    );
-    println!("{}", report.details(&DETAILS, &plan.subjects));
+    text += &format!("\nCPU time per request in µs, median (lowest–highest) of {} rounds:\n\n", plan.rounds);
+    text += &report.table(&COST, &plan.subjects);
+    text += "\nMedians of throughput, of latency in a closed loop (from the first connection to the last response), and \
+             of what others used of the processors meanwhile:\n\n";
+    text += &report.details(&DETAILS, &plan.subjects);
     if let Some(noise) = report.largest_noise(&COST) {
-        println!("Largest A/A difference of Cardea: {:.1} %", noise * 100.0);
+        text += &format!("\nThe largest A/A difference: {:.1} %.\n", noise * 100.0);
     }
-    print!("{}", report.missing());
-    Ok(())
+    Ok(text + &report.missing())
 }
 
 /// The figures of one subject in one round.

@@ -98,6 +98,11 @@ impl Report {
         ours.peek().is_some() && ours.all(|series| !series.values.is_empty())
     }
 
+    /// Whether every round of every subject gave its figures.
+    pub(super) fn is_flawless(&self) -> bool {
+        self.missing.is_empty()
+    }
+
     pub(super) fn entries(&self) -> Vec<Entry> {
         let entry = |series: &Series| {
             let best = self.best(&series.case, series.metric, Role::Peer);
@@ -177,13 +182,14 @@ impl Report {
         markdown(&rows)
     }
 
-    /// A line for each thing that could not be measured.
+    /// A list of what could not be measured, with an empty line before it; empty where all could.
     pub(super) fn missing(&self) -> String {
-        self.missing.iter().fold(String::new(), |mut text, line| {
+        let mut text = if self.missing.is_empty() { String::new() } else { "\n".to_owned() };
+        for line in &self.missing {
             // Writing into a string can't fail.
             let _ = writeln!(text, "- not measured: {line}");
-            text
-        })
+        }
+        text
     }
 
     /// The largest A/A deviation of all cases, as a part of one.
