@@ -213,6 +213,8 @@ impl Server {
             self.listen(&mut current, name, socket)?;
         }
         registry.prune();
+        // Keys may be long in coming, and nothing else has to wait for them.
+        drop(current);
         self.gateway.model().authenticator.maintain(self.gateway.clock.precise()).await;
         Ok(())
     }
@@ -392,14 +394,20 @@ impl Signals {
     async fn obey(mut self, server: &Arc<Server>) {
         let interactive = loop {
             tokio::select! {
-                _ = self.hangup.recv() => match server.reload().await {
-                    Ok(()) => {
-                        tracing::info!(generation = server.generation().await, "configuration reloaded");
+                _ = self.hangup.recv() => {
+                    let reloaded = tokio::select! {
+                        reloaded = server.reload() => reloaded,
+                        interactive = self.end() => break interactive,
+                    };
+                    match reloaded {
+                        Ok(()) => {
+                            tracing::info!(generation = server.generation().await, "configuration reloaded");
+                        }
+                        Err(error) => tracing::error!(
+                            "the configuration was not reloaded, the old one stays in force:\n{error:#}"
+                        ),
                     }
-                    Err(error) => tracing::error!(
-                        "the configuration was not reloaded, the old one stays in force:\n{error:#}"
-                    ),
-                },
+                }
                 _ = self.reopen.recv() => {
                     if let Some(log) = server.gateway.access_log() {
                         log.reopen();

@@ -54,11 +54,9 @@ fn files_that_are_no_sockets_are_left_alone() {
     }
 }
 
-#[test]
-fn a_start_that_waits_for_keys_can_be_ended() {
-    // An issuer that takes connections and says nothing.
-    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let more = format!(
+/// An issuer that takes connections and says nothing, as a section of the configuration.
+fn silent_issuer(listener: &TcpListener) -> String {
+    format!(
         r#"
 [[issuer]]
 name = "silent"
@@ -67,10 +65,15 @@ audiences = ["https://api.test"]
 jwks_url = "https://{0}/keys"
 allow_private_addresses = true
 "#,
-        silent.local_addr().unwrap()
-    );
+        listener.local_addr().unwrap()
+    )
+}
+
+#[test]
+fn a_start_that_waits_for_keys_can_be_ended() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        let folder = Folder::new(&Settings { more: more.clone(), ..Settings::default() });
+        let folder = Folder::new(&Settings { more: silent_issuer(&silent), ..Settings::default() });
         let mut program = folder.start();
         let _connection = silent.accept().unwrap();
         let begun = now();
@@ -79,6 +82,23 @@ allow_private_addresses = true
         assert!(since(begun) < Duration::from_secs(4), "{signal}: {:?}", since(begun));
         assert!(!folder.file("admin.sock").exists());
     }
+}
+
+#[test]
+fn a_reload_that_waits_for_keys_stops_nothing_else() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = Folder::new(&Settings::default());
+    let mut server = Server::start(&folder);
+    let more = silent_issuer(&silent);
+    folder.configure(&Settings { version: "2".to_owned(), more, ..Settings::default() });
+    server.program.signal(Signal::SIGHUP);
+    let _connection = silent.accept().unwrap();
+    let begun = now();
+    assert_eq!(server.connect().get("/version").unwrap().text(), "version 2");
+    assert_eq!(ask(&folder, r#"{"command":"status"}"#)["ok"]["status"]["generation"], 2);
+    server.program.signal(Signal::SIGTERM);
+    assert_eq!(server.program.wait(), Some(0));
+    assert!(since(begun) < Duration::from_secs(4), "{:?}", since(begun));
 }
 
 #[test]
