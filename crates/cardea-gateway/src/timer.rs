@@ -55,6 +55,9 @@ impl Timer {
             return Poll::Pending;
         }
         if deadline < self.armed_for {
+            if self.clock.mono() >= deadline {
+                return Poll::Ready(Elapsed);
+            }
             self.arm(deadline);
         }
         if self.registered && !self.sleep.is_elapsed() {

@@ -87,7 +87,7 @@ impl RouteSpec {
             name: self.name.into(),
             demand,
             destination: Destination::Service(Arc::clone(&services[self.service])),
-            timeouts: ConnectionTimeouts { ..self.timeouts },
+            timeouts: self.timeouts.clone(),
             body_bytes_max: self.body_bytes_max,
             allow: self.allow,
             rewrite: (self.rewrite)(),
@@ -187,7 +187,7 @@ impl Spec {
             issuer: None,
             listeners: HashMap::from([("test".to_owned(), Arc::new(self.listener()))]),
             limits: self.limits.clone(),
-            timeouts: ConnectionTimeouts { ..self.timeouts },
+            timeouts: self.timeouts,
             trusted_proxies: self.trusted_proxies.clone(),
             forwarding: Forwarding {
                 via: "cardea".into(),
