@@ -49,6 +49,9 @@ async fn look_after_keys(server: &Server, published: &mut Option<Arc<str>>) {
     let now = server.gateway.clock.precise();
     if let Some(issuer) = &server.foundation.issuer {
         let maintained = issuer.maintain(now).await;
+        if server.is_store_closed() {
+            return;
+        }
         server.admin.set_issuer_usable(maintained.is_ok());
         if let Err(error) = maintained {
             tracing::error!(error = %error, "the authorization server could not be maintained");

@@ -1,6 +1,15 @@
 //! One server, from start to drain.
 
-use std::{collections::HashMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, anyhow};
 use cardea_clock::{CoarseClock, Mono, PERIOD_DEFAULT};
@@ -45,6 +54,8 @@ pub(crate) struct Server {
     started: Mono,
     /// Somebody asked over the admin socket to drain.
     drain_asked: Notify,
+    /// The authorization server's store is closed, or about to be.
+    store_closed: AtomicBool,
     _clock: CoarseClock,
 }
 
@@ -112,6 +123,7 @@ impl Server {
             path,
             started: clock.precise().mono,
             drain_asked: Notify::new(),
+            store_closed: AtomicBool::new(false),
             _clock: coarse,
         });
         {
@@ -254,6 +266,11 @@ impl Server {
         self.gateway.clock.precise().mono.saturating_since(self.started)
     }
 
+    /// Whether what needs the authorization server's store must fail now.
+    pub(super) fn is_store_closed(&self) -> bool {
+        self.store_closed.load(Relaxed)
+    }
+
     /// Makes the server drain as on SIGTERM.
     pub(super) fn ask_to_drain(&self) {
         self.drain_asked.notify_one();
@@ -283,6 +300,7 @@ impl Server {
             let flush = move || log.flush(Duration::from_secs(2));
             let _ = tokio::task::spawn_blocking(flush).await;
         }
+        self.store_closed.store(true, Relaxed);
         if let Some(issuer) = &self.foundation.issuer {
             issuer.close().await;
         }

@@ -87,6 +87,9 @@ impl Server {
     pub(crate) fn stop(mut self) {
         self.program.signal(Signal::SIGTERM);
         assert_eq!(self.program.wait(), Some(0));
+        let from_drain = self.program.stderr.text();
+        let (_, from_drain) = from_drain.split_once("draining").unwrap();
+        assert!(!from_drain.contains("ERROR") && !from_drain.contains("WARN"), "{from_drain}");
     }
 }
 
