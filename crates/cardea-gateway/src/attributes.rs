@@ -96,16 +96,16 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
         Value::bytes(x.verdict.as_ref().and_then(|verdict| verdict.caller.client_id.as_deref()))
     }),
     attribute!("route.name", Text, "The name of the route.", |x| {
-        Value::bytes(x.route.as_ref().map(|route| route.name.as_str()))
+        Value::bytes(x.route().map(|route| route.name.as_str()))
     }),
     attribute!("service.name", Text, "The name of the service.", |x| {
-        Value::bytes(x.route.as_ref().and_then(|route| match &route.destination {
+        Value::bytes(x.route().and_then(|route| match &route.destination {
             Destination::Service(service) => Some(service.name.as_str()),
             _ => None,
         }))
     }),
     attribute!("upstream.endpoint", Text, "The address of the endpoint that was tried last.", |x| {
-        Value::bytes(x.upstream.endpoint.as_ref().map(|endpoint| endpoint.label()))
+        Value::bytes(x.endpoint().map(|endpoint| endpoint.label()))
     }),
     attribute!("upstream.attempts", Int, "How many attempts were made at reaching an endpoint.", |x| {
         Value::unsigned(Some(u64::from(x.upstream.attempts)).filter(|attempts| *attempts > 0))

@@ -12,11 +12,12 @@ use cardea_clock::Timestamp;
 use cardea_http::{Authority, PathFlags, RequestHead, ResponseHead, Scheme};
 use cardea_identity::Verdict;
 use cardea_tls::HandshakeFacts;
-use cardea_upstream::Endpoint;
+use cardea_upstream::{Endpoint, EndpointIndex};
 
 use crate::{
     forward::Pooled,
-    model::{BuiltIn, Destination, ListenerModel, Model, Route},
+    gateway::ModelRef,
+    model::{BuiltIn, Destination, ListenerModel, Route},
     record::RequestId,
 };
 
@@ -39,7 +40,7 @@ pub struct ConnectionFacts {
 #[derive(Debug, Default)]
 pub struct UpstreamFacts {
     /// The endpoint that was tried last.
-    pub endpoint: Option<Arc<Endpoint<Pooled>>>,
+    pub(crate) endpoint: Option<EndpointIndex>,
     /// How many attempts were made.
     pub attempts: u32,
     /// Whether the last attempt went over a connection that was kept.
@@ -95,9 +96,9 @@ pub struct Exchange {
     /// The connection.
     pub connection: Option<Arc<ConnectionFacts>>,
     /// The configuration it is carried by.
-    pub model: Option<Arc<Model>>,
-    /// The route that was chosen.
-    pub route: Option<Arc<Route>>,
+    pub model: Option<ModelRef>,
+    /// The place of the route that was chosen.
+    pub(crate) route: Option<usize>,
     /// Who is calling, where the route asks.
     pub verdict: Option<Arc<Verdict>>,
     /// The service's side.
@@ -163,9 +164,23 @@ impl Exchange {
 
     /// Whether this is for the token endpoint, whose callers read errors in a shape of their own.
     pub(crate) fn is_token_request(&self) -> bool {
-        self.route
-            .as_ref()
-            .is_some_and(|route| matches!(route.destination, Destination::BuiltIn(BuiltIn::Token)))
+        self.route().is_some_and(|route| matches!(route.destination, Destination::BuiltIn(BuiltIn::Token)))
+    }
+
+    /// The route that was chosen.
+    #[must_use]
+    pub fn route(&self) -> Option<&Route> {
+        self.model.as_ref()?.router.get(self.route?).map(|route| &**route)
+    }
+
+    /// The endpoint that was tried last.
+    pub(crate) fn endpoint(&self) -> Option<&Endpoint<Pooled>> {
+        match &self.route()?.destination {
+            Destination::Service(service) => {
+                service.state.endpoint(self.upstream.endpoint?).map(|endpoint| &**endpoint)
+            }
+            _ => None,
+        }
     }
 
     /// What a parameter of the route's pattern matched.

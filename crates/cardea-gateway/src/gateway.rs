@@ -1,5 +1,7 @@
 //! What all connections share: the current model, the clock, what is counted, and whether the gateway is going away.
 
+use std::cell::RefCell;
+use std::ops::Deref;
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst},
@@ -28,6 +30,44 @@ pub enum Phase {
     Draining,
     /// Accepts nothing, closes connections as they fall idle.
     Stopping,
+}
+
+/// A handle to the model in force that belongs to one thread.
+///
+/// Requests hold the model for as long as they last. If all of them counted their references in one place, its cache
+/// line would travel between the processors several times per request; so each thread has a place of its own.
+#[derive(Debug, Clone)]
+pub struct ModelRef(Arc<Local>);
+
+#[derive(Debug)]
+struct Local {
+    model: Arc<Model>,
+    clock: Clock,
+    replay_budget: Arc<ReplayBudget>,
+}
+
+thread_local! {
+    static LOCAL: RefCell<Option<ModelRef>> = const { RefCell::new(None) };
+}
+
+impl ModelRef {
+    /// The time.
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    /// The budget for request bodies that are kept for a second attempt.
+    pub(crate) fn replay_budget(&self) -> &Arc<ReplayBudget> {
+        &self.0.replay_budget
+    }
+}
+
+impl Deref for ModelRef {
+    type Target = Model;
+
+    fn deref(&self) -> &Model {
+        &self.0.model
+    }
 }
 
 /// The shared state of the data path.
@@ -66,6 +106,23 @@ impl Gateway {
     #[must_use]
     pub fn model(&self) -> Arc<Model> {
         self.model.load_full()
+    }
+
+    /// This thread's handle to the configuration in force.
+    pub(crate) fn model_ref(&self) -> ModelRef {
+        let current = self.model.load();
+        LOCAL.with_borrow_mut(|local| match local {
+            Some(local) if Arc::ptr_eq(&local.0.model, &current) => local.clone(),
+            _ => {
+                let fresh = ModelRef(Arc::new(Local {
+                    model: Arc::clone(&current),
+                    clock: self.clock.clone(),
+                    replay_budget: Arc::clone(&self.replay_budget),
+                }));
+                *local = Some(fresh.clone());
+                fresh
+            }
+        })
     }
 
     /// The time limits of connections in force.
@@ -155,7 +212,7 @@ impl Gateway {
         self.metrics.record(exchange);
         // A head that was refused has no model; it is logged by the one in force.
         if exchange.model.is_none() {
-            exchange.model = Some(self.model());
+            exchange.model = Some(self.model_ref());
         }
         self.log(exchange);
     }

@@ -87,7 +87,7 @@ impl GatewayMetrics {
 
     /// Counts an exchange that has ended.
     pub(crate) fn record(&self, exchange: &Exchange) {
-        let route = exchange.route.as_ref().map_or(&self.unrouted, |route| &route.metrics);
+        let route = exchange.route().map_or(&self.unrouted, |route| &route.metrics);
         route.durations.observe(&self.registry, exchange.response.status, exchange.duration());
         if !exchange.response.complete {
             self.aborted.increment();

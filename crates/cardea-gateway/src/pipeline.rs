@@ -65,25 +65,25 @@ async fn carry(
     client: &mut dyn Downstream,
     timer: &mut Timer,
 ) -> Result<Outcome, Reason> {
-    let model = gateway.model();
-    exchange.model = Some(Arc::clone(&model));
+    let model = gateway.model_ref();
+    exchange.model = Some(model.clone());
 
     normalise(&model, exchange)?;
     if let Some(response) = redirect_to_https(exchange) {
         return Ok(Outcome::Respond(response));
     }
     let route = choose_route(&model, exchange)?;
-    check_path(&route, exchange)?;
-    check_body(&route, exchange, client)?;
-    identify(&model, &route, exchange).await?;
-    authorize(&route, exchange)?;
+    check_path(route, exchange)?;
+    check_body(route, exchange, client)?;
+    identify(&model, route, exchange).await?;
+    authorize(route, exchange)?;
 
     match &route.destination {
         Destination::Service(service) => {
-            forward::forward(gateway, &model, &route, service, exchange, client, timer).await
+            forward::forward(&model, route, service, exchange, client, timer).await
         }
         Destination::BuiltIn(which) => {
-            builtin::answer(gateway, &model, &route, *which, exchange, client, timer).await
+            builtin::answer(gateway, &model, route, *which, exchange, client, timer).await
         }
         Destination::Redirect { to, status } => redirect(to, *status, exchange),
         Destination::Static { status, content_type, body } => {
@@ -149,7 +149,7 @@ fn redirect_to_https(exchange: &Exchange) -> Option<Response> {
     Some(Response::new(head, ResponseBody::Empty))
 }
 
-fn choose_route(model: &Model, exchange: &mut Exchange) -> Result<Arc<Route>, Reason> {
+fn choose_route<'m>(model: &'m Model, exchange: &mut Exchange) -> Result<&'m Route, Reason> {
     let host = exchange.authority.as_ref().map_or("", cardea_http::Authority::host);
     let route = match model.router.find(host, &exchange.path, &HeadView(&exchange.head)) {
         routing::Outcome::Found(found) => {
@@ -165,15 +165,15 @@ fn choose_route(model: &Model, exchange: &mut Exchange) -> Result<Arc<Route>, Re
                 exchange.parameters =
                     parameters.into_iter().map(|(name, range)| (name.to_owned(), range)).collect();
             }
-            Arc::clone(found.route())
+            found
         }
         routing::Outcome::MethodNotAllowed { allow } => {
             return Err(Reason::MethodNotAllowed(allow.to_string()));
         }
         routing::Outcome::NotFound => return Err(Reason::RouteNotFound),
     };
-    exchange.route = Some(Arc::clone(&route));
-    Ok(route)
+    exchange.route = Some(route.index());
+    Ok(route.route())
 }
 
 /// What the router asks of a head.

@@ -108,10 +108,10 @@ impl<C> Endpoint<C> {
     }
 
     /// Counts a request for as long as the guard lives: until its exchange has ended.
-    pub fn begin(&self) -> InFlight {
+    pub fn begin(self: &Arc<Self>) -> InFlight<C> {
         self.shared.requests.fetch_add(1, Ordering::Relaxed);
         self.shared.in_flight.fetch_add(1, Ordering::Relaxed);
-        InFlight { shared: Arc::clone(&self.shared) }
+        InFlight { endpoint: Arc::clone(self) }
     }
 
     /// Requests that are there now.
@@ -176,13 +176,20 @@ impl<C> Endpoint<C> {
 /// A request that is at an endpoint; dropped when its exchange ends.
 #[derive(Debug)]
 #[must_use = "the request counts as long as this lives"]
-pub struct InFlight {
-    shared: Arc<Shared>,
+pub struct InFlight<C> {
+    endpoint: Arc<Endpoint<C>>,
 }
 
-impl Drop for InFlight {
+impl<C> InFlight<C> {
+    /// The endpoint that the request is at.
+    pub fn endpoint(&self) -> &Endpoint<C> {
+        &self.endpoint
+    }
+}
+
+impl<C> Drop for InFlight<C> {
     fn drop(&mut self) {
-        self.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.endpoint.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -196,7 +203,7 @@ mod tests {
 
     #[test]
     fn requests_count_while_they_last() {
-        let endpoint = endpoint();
+        let endpoint = Arc::new(endpoint());
         let (one, two) = (endpoint.begin(), endpoint.begin());
         assert_eq!(endpoint.in_flight(), 2);
         drop(one);

@@ -210,6 +210,12 @@ impl<C> ServiceState<C> {
         self.slots.iter().zip(0..).map(|(slot, index)| (EndpointIndex(index), &slot.endpoint))
     }
 
+    /// The endpoint at `index`, which [`ServiceState::choose`] gave.
+    #[must_use]
+    pub fn endpoint(&self, index: EndpointIndex) -> Option<&Arc<Endpoint<C>>> {
+        self.slots.get(index.get()).map(|slot| &slot.endpoint)
+    }
+
     /// Counts a request for the retry budget: once per request, not per attempt.
     pub fn begin(&self) {
         self.retries.request();

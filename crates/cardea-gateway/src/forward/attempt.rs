@@ -2,11 +2,9 @@
 
 use std::{
     io::IoSlice,
-    sync::Arc,
     task::{Context, Poll, ready},
 };
 
-use cardea_clock::Clock;
 use cardea_http::{
     Fields, Method, ResponseHead, filter_trailers,
     h1::{Framing, ResponseDecoder, response_framing, wants_keep_alive, write_chunk_size, write_last_chunk},
@@ -17,8 +15,8 @@ use super::{lease::Lease, replay::Replay};
 use crate::{
     buffer::{Buffer, recycle_outbound},
     downstream::{BodyError, Downstream},
+    gateway::ModelRef,
     h1::body::BodyReader,
-    model::Model,
     transport::Transport,
 };
 
@@ -99,19 +97,12 @@ pub(crate) struct Attempt {
     /// It was the client that ended the exchange early.
     client_failed: bool,
     lease: Lease,
-    model: Arc<Model>,
-    clock: Clock,
+    model: ModelRef,
 }
 
 impl Attempt {
     /// Begins to send `request` over `transport`.
-    pub(crate) fn new(
-        transport: Transport,
-        lease: Lease,
-        request: Outgoing,
-        model: Arc<Model>,
-        clock: Clock,
-    ) -> Self {
+    pub(crate) fn new(transport: Transport, lease: Lease, request: Outgoing, model: ModelRef) -> Self {
         let Outgoing { outbound, method, framing, replay } = request;
         let has_body = !matches!(framing, Framing::None | Framing::Length(0));
         Self {
@@ -133,7 +124,6 @@ impl Attempt {
             client_failed: false,
             lease,
             model,
-            clock,
         }
     }
 
@@ -436,7 +426,7 @@ impl Attempt {
         let whole = self.sending == Sending::Ended && self.is_sent();
         let Some(transport) = self.transport.take() else { return };
         if self.keep_alive && whole && self.framing != Framing::UntilClose && self.inbound.is_empty() {
-            self.lease.give_back(transport, self.clock.mono());
+            self.lease.give_back(transport, self.model.clock().mono());
         }
         self.inbound.release();
         recycle_outbound(std::mem::take(&mut self.outbound));

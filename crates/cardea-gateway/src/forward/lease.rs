@@ -18,21 +18,19 @@ pub struct Pooled {
 /// The place of an exchange at an endpoint: counted in flight, and holding a connection's permit.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    endpoint: Arc<Endpoint<Pooled>>,
+    in_flight: InFlight<Pooled>,
     permit: Option<ConnectionPermit>,
-    _in_flight: InFlight,
 }
 
 impl Lease {
-    pub(crate) fn new(endpoint: Arc<Endpoint<Pooled>>, permit: ConnectionPermit) -> Self {
-        let in_flight = endpoint.begin();
-        Self { endpoint, permit: Some(permit), _in_flight: in_flight }
+    pub(crate) fn new(endpoint: &Arc<Endpoint<Pooled>>, permit: ConnectionPermit) -> Self {
+        Self { in_flight: endpoint.begin(), permit: Some(permit) }
     }
 
     /// Keeps the connection for a later exchange.
     pub(crate) fn give_back(&mut self, transport: Transport, now: Mono) {
         if let Some(permit) = self.permit.take() {
-            drop(self.endpoint.pool().put(Pooled { transport, permit }, now));
+            drop(self.in_flight.endpoint().pool().put(Pooled { transport, permit }, now));
         }
     }
 }

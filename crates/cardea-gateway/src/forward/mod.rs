@@ -20,7 +20,7 @@ use std::{
 
 use cardea_clock::Mono;
 use cardea_env::Escape;
-use cardea_http::{Fields, Known, append_via, strip_hop_by_hop_response};
+use cardea_http::{Fields, Known, append_via, h1::Framing, strip_hop_by_hop_response};
 use cardea_upstream::{Endpoint, FailureKind, Tried};
 
 pub(crate) use attempt::Attempt;
@@ -34,7 +34,7 @@ use crate::{
     buffer::{Buffer, take_outbound},
     downstream::{BodyError, Downstream},
     exchange::Exchange,
-    gateway::Gateway,
+    gateway::ModelRef,
     model::{HeaderRule, Model, Route, Service},
     pipeline::Outcome,
     refusal::Reason,
@@ -68,8 +68,7 @@ struct Failure {
 
 /// Carries the request of `exchange` to `service`.
 pub(crate) async fn forward(
-    gateway: &Gateway,
-    model: &Arc<Model>,
+    model: &ModelRef,
     route: &Route,
     service: &Service,
     exchange: &mut Exchange,
@@ -78,11 +77,14 @@ pub(crate) async fn forward(
 ) -> Result<Outcome, Reason> {
     let upgrade = request::prepare(model, route, exchange, client.framing())?;
     let framing = client.framing();
-    let mut replay = Replay::new(
-        model.limits.replay_bytes_max,
-        model.limits.replay_total_bytes_max,
-        Arc::clone(&gateway.replay_budget),
-    );
+    let mut replay = match framing {
+        Framing::None | Framing::Length(0) => Replay::empty(),
+        _ => Replay::new(
+            model.limits.replay_bytes_max,
+            model.limits.replay_total_bytes_max,
+            Arc::clone(model.replay_budget()),
+        ),
+    };
     let mut tried = Tried::default();
     service.state.begin();
     let mut fresh = false;
@@ -98,7 +100,7 @@ pub(crate) async fn forward(
             return Err(reason);
         }
         exchange.upstream.attempts += 1;
-        exchange.upstream.endpoint = Some(Arc::clone(endpoint));
+        exchange.upstream.endpoint = Some(index);
         let (transport, lease) = match acquire(route, service, endpoint, fresh, exchange, client, timer).await
         {
             Ok(acquired) => acquired,
@@ -112,8 +114,7 @@ pub(crate) async fn forward(
         let mut outbound = take_outbound();
         request::encode(exchange, route, framing, upgrade, &mut outbound);
         let request = Outgoing { outbound, method: exchange.head.method, framing, replay };
-        let mut attempt =
-            Box::new(Attempt::new(transport, lease, request, Arc::clone(model), gateway.clock.clone()));
+        let mut attempt = Box::new(Attempt::new(transport, lease, request, model.clone()));
         if exchange.head.fields.get(Known::Expect).is_some() {
             attempt.hold_body();
         }
@@ -234,7 +235,7 @@ async fn acquire(
 ) -> Result<(Transport, Lease), Reason> {
     if !fresh && let Some(kept) = endpoint.pool().take(timer.now(), |pooled| pooled.transport.is_quiet()) {
         exchange.upstream.reused = true;
-        return Ok((kept.transport, Lease::new(Arc::clone(endpoint), kept.permit)));
+        return Ok((kept.transport, Lease::new(endpoint, kept.permit)));
     }
     exchange.upstream.reused = false;
     let permit = match endpoint.permit() {
@@ -261,7 +262,7 @@ async fn acquire(
         Ok(transport) => {
             exchange.upstream.connect = Some(timer.precise().saturating_since(begun));
             endpoint.connected();
-            Ok((transport, Lease::new(Arc::clone(endpoint), permit)))
+            Ok((transport, Lease::new(endpoint, permit)))
         }
         Err(kind) => {
             // A request that was short of time says nothing of the endpoint.

@@ -45,12 +45,18 @@ pub(crate) struct Replay {
     complete: bool,
     bytes_max: usize,
     total_bytes_max: usize,
-    budget: Arc<ReplayBudget>,
+    /// None where there is nothing to keep.
+    budget: Option<Arc<ReplayBudget>>,
 }
 
 impl Replay {
     pub(crate) fn new(bytes_max: usize, total_bytes_max: usize, budget: Arc<ReplayBudget>) -> Self {
-        Self { kept: Vec::new(), complete: true, bytes_max, total_bytes_max, budget }
+        Self { kept: Vec::new(), complete: true, bytes_max, total_bytes_max, budget: Some(budget) }
+    }
+
+    /// For a request without a body: it can always be sent again, and nothing is shared with other requests.
+    pub(crate) const fn empty() -> Self {
+        Self { kept: Vec::new(), complete: true, bytes_max: 0, total_bytes_max: 0, budget: None }
     }
 
     /// Whether all that was taken from the client can be sent again.
@@ -69,7 +75,7 @@ impl Replay {
             return;
         }
         let fits = self.kept.len() + bytes.len() <= self.bytes_max
-            && self.budget.reserve(bytes.len(), self.total_bytes_max);
+            && self.budget.as_ref().is_some_and(|budget| budget.reserve(bytes.len(), self.total_bytes_max));
         if fits {
             self.kept.extend_from_slice(bytes);
         } else {
@@ -80,14 +86,22 @@ impl Replay {
     /// No second attempt will be made.
     pub(crate) fn abandon(&mut self) {
         self.complete = false;
-        self.budget.used.fetch_sub(self.kept.len(), Relaxed);
+        self.free();
+    }
+
+    fn free(&mut self) {
+        if let Some(budget) = &self.budget
+            && !self.kept.is_empty()
+        {
+            budget.used.fetch_sub(self.kept.len(), Relaxed);
+        }
         self.kept = Vec::new();
     }
 }
 
 impl Drop for Replay {
     fn drop(&mut self) {
-        self.budget.used.fetch_sub(self.kept.len(), Relaxed);
+        self.free();
     }
 }
 

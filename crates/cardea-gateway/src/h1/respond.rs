@@ -148,11 +148,9 @@ async fn write(
     exchange: &Exchange,
     timer: &mut Timer,
 ) -> Result<(), Cut> {
-    let idle = exchange
-        .route
-        .as_ref()
-        .map_or(crate::model::RESPONSE_BODY_IDLE, |route| route.timeouts.response_body_idle);
-    let whole = exchange.route.as_ref().map_or(Mono::MAX, |route| request_deadline(route, exchange));
+    let idle =
+        exchange.route().map_or(crate::model::RESPONSE_BODY_IDLE, |route| route.timeouts.response_body_idle);
+    let whole = exchange.route().map_or(Mono::MAX, |route| request_deadline(route, exchange));
     let token = token_deadline(exchange);
     let mut progress = (u64::MAX, u64::MAX);
     let mut deadline = Mono::MAX;

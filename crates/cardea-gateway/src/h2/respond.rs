@@ -81,7 +81,7 @@ async fn write(
     exchange: &Exchange,
     timer: &mut Timer,
 ) -> Result<(), &'static str> {
-    let route = exchange.route.as_ref();
+    let route = exchange.route();
     let idle = route.map_or(RESPONSE_BODY_IDLE, |route| route.timeouts.response_body_idle);
     let whole = route.map_or(Mono::MAX, |route| request_deadline(route, exchange));
     let token = token_deadline(exchange);

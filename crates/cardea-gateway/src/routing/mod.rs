@@ -124,6 +124,12 @@ impl<T> Router<T> {
         self.routes.is_empty()
     }
 
+    /// The route that stood at `index` in the list that the router was made from.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<&T> {
+        self.routes.get(index).map(|route| &route.value)
+    }
+
     /// The route that serves a request.
     ///
     /// `host` is the normalised host of the request's authority: lower case, without port and trailing
