@@ -6,6 +6,7 @@ mod control;
 mod issuer;
 mod listen;
 mod run;
+mod signals;
 
 pub(crate) use build::{Foundation, build, check};
 pub(crate) use issuer::open as open_issuer;

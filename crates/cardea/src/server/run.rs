@@ -22,7 +22,6 @@ use cardea_gateway::{
 use cardea_identity::LocalKeys;
 use cardea_issuer::RevocationSink;
 use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
     sync::{Mutex, Notify, Semaphore},
     task::JoinHandle,
     time::timeout,
@@ -33,6 +32,7 @@ use super::{
     build::{Built, Foundation, build},
     issuer::{self, Revoker, publish_keys, settings},
     listen::{self, Bound, Inherited, bind},
+    signals::Signals,
 };
 use crate::{
     admin::{self, AdminState},
@@ -53,7 +53,7 @@ pub(crate) struct Server {
     path: PathBuf,
     started: Mono,
     /// Somebody asked over the admin socket to drain.
-    drain_asked: Notify,
+    pub(super) drain_asked: Notify,
     /// The authorization server's store is closed, or about to be.
     store_closed: AtomicBool,
     _clock: CoarseClock,
@@ -250,6 +250,9 @@ impl Server {
         if (&old.admin, &old.process, &old.log) != (&new.admin, &new.process, &new.log) {
             tracing::warn!("[admin], [log] and [process] keep their old values until a restart");
         }
+        if old.limits.connections_max != new.limits.connections_max {
+            tracing::warn!("limits.connections_max keeps its old value until a restart");
+        }
         Ok(())
     }
 
@@ -379,67 +382,4 @@ pub(crate) fn run(config: Config, path: PathBuf) -> Result<()> {
     // What is still open is dropped with the runtime: responses under way are reset.
     runtime.shutdown_timeout(Duration::from_secs(1));
     result
-}
-
-/// The signals that mean something to the process.
-struct Signals {
-    hangup: Signal,
-    terminate: Signal,
-    interrupt: Signal,
-    reopen: Signal,
-}
-
-impl Signals {
-    /// Takes them over from the system, which ends the process for any of them.
-    fn new() -> Result<Self> {
-        Ok(Self {
-            hangup: signal(SignalKind::hangup())?,
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            reopen: signal(SignalKind::user_defined1())?,
-        })
-    }
-
-    /// Waits until one says to go; whether somebody sits at a terminal and waits.
-    async fn end(&mut self) -> bool {
-        tokio::select! {
-            _ = self.terminate.recv() => false,
-            _ = self.interrupt.recv() => true,
-        }
-    }
-
-    /// Does what they say until one says to go, then drains.
-    async fn obey(mut self, server: &Arc<Server>) {
-        let interactive = loop {
-            tokio::select! {
-                _ = self.hangup.recv() => {
-                    let reloaded = tokio::select! {
-                        reloaded = server.reload() => reloaded,
-                        interactive = self.end() => break interactive,
-                    };
-                    match reloaded {
-                        Ok(()) => {
-                            tracing::info!(generation = server.generation().await, "configuration reloaded");
-                        }
-                        Err(error) => tracing::error!(
-                            "the configuration was not reloaded, the old one stays in force:\n{error:#}"
-                        ),
-                    }
-                }
-                _ = self.reopen.recv() => {
-                    if let Some(log) = server.gateway.access_log() {
-                        log.reopen();
-                    }
-                }
-                () = server.drain_asked.notified() => break false,
-                _ = self.terminate.recv() => break false,
-                _ = self.interrupt.recv() => break true,
-            }
-        };
-        // A second signal ends the waiting.
-        tokio::select! {
-            () = server.drain(!interactive) => {}
-            _ = self.end() => {}
-        }
-    }
 }

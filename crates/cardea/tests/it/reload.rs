@@ -143,3 +143,16 @@ fn listeners_come_and_go_and_one_that_cannot_be_bound_changes_nothing() {
     assert_eq!(old.get("/version").unwrap().status, 200, "connections of other listeners stay");
     server.stop();
 }
+
+#[test]
+fn what_a_reload_does_not_change_is_said() {
+    let folder = Folder::new(&Settings::default());
+    let server = Server::start(&folder);
+    let from = server.program.stderr.len();
+    let more = "\n[limits]\nconnections_max = 77\n".to_owned();
+    folder.configure(&Settings { log_level: "debug", more, ..Settings::default() });
+    assert!(server.reload().0);
+    server.program.stderr.wait_for("[log]", from);
+    server.program.stderr.wait_for("limits.connections_max", from);
+    server.stop();
+}

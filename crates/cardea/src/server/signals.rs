@@ -1,0 +1,71 @@
+//! What the process does on signals.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::run::Server;
+
+/// The signals that mean something to the process.
+pub(super) struct Signals {
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+    reopen: Signal,
+}
+
+impl Signals {
+    /// Takes them over from the system, which ends the process for any of them.
+    pub(super) fn new() -> Result<Self> {
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            reopen: signal(SignalKind::user_defined1())?,
+        })
+    }
+
+    /// Waits until one says to go; whether somebody sits at a terminal and waits.
+    pub(super) async fn end(&mut self) -> bool {
+        tokio::select! {
+            _ = self.terminate.recv() => false,
+            _ = self.interrupt.recv() => true,
+        }
+    }
+
+    /// Does what they say until one says to go, then drains.
+    pub(super) async fn obey(mut self, server: &Arc<Server>) {
+        let interactive = loop {
+            tokio::select! {
+                _ = self.hangup.recv() => {
+                    let reloaded = tokio::select! {
+                        reloaded = server.reload() => reloaded,
+                        interactive = self.end() => break interactive,
+                    };
+                    match reloaded {
+                        Ok(()) => {
+                            tracing::info!(generation = server.generation().await, "configuration reloaded");
+                        }
+                        Err(error) => tracing::error!(
+                            "the configuration was not reloaded, the old one stays in force:\n{error:#}"
+                        ),
+                    }
+                }
+                _ = self.reopen.recv() => {
+                    if let Some(log) = server.gateway.access_log() {
+                        log.reopen();
+                    }
+                }
+                () = server.drain_asked.notified() => break false,
+                _ = self.terminate.recv() => break false,
+                _ = self.interrupt.recv() => break true,
+            }
+        };
+        // A second signal ends the waiting.
+        tokio::select! {
+            () = server.drain(!interactive) => {}
+            _ = self.end() => {}
+        }
+    }
+}
