@@ -1,3 +1,5 @@
+//! Tests of JSON records.
+
 use std::time::Duration;
 
 use super::*;

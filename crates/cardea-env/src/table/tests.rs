@@ -1,3 +1,5 @@
+//! Tests of the table of attributes.
+
 use super::*;
 use crate::value::Inline;
 

@@ -1,3 +1,5 @@
+//! Tests of templates.
+
 use super::*;
 use crate::table::{Attribute, Family, Key};
 use crate::value::{Kind, Value};

@@ -1,3 +1,5 @@
+//! Tests of values.
+
 use super::*;
 
 fn text(value: Value<'_>) -> Option<String> {

@@ -1,3 +1,5 @@
+//! Tests of the connection pool.
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::thread;

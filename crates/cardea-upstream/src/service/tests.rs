@@ -1,3 +1,5 @@
+//! Tests of services and the choice of an endpoint.
+
 use std::time::Duration;
 
 use proptest::prelude::*;

@@ -32,7 +32,10 @@ fn attributes_page() -> String {
          ## The JSON access log\n\nOne object per line, with these members; what is absent is left out.\n\n\
          | member | attribute |\n|---|---|\n{}",
         cardea_env::markdown(&attributes::TABLE),
-        attributes::LOG_FIELDS.iter().map(|(key, name)| format!("| `{key}` | `{name}` |\n")).collect::<String>()
+        attributes::LOG_FIELDS
+            .iter()
+            .map(|(key, name)| format!("| `{key}` | `{name}` |\n"))
+            .collect::<String>()
     )
 }
 

@@ -1,5 +1,7 @@
 //! Builds a [`Model`] from a configuration: everything that can fail at a reload fails here, before anything changes.
 
+mod convert;
+
 use std::{
     collections::{HashMap, HashSet},
     path::PathBuf,
@@ -13,24 +15,18 @@ use cardea_gateway::{
     exchange::Exchange,
     metrics::RouteMetrics,
     model::{
-        AllowEncoded, BuiltIn, ConnectionTimeouts, Destination, Forwarding, HeaderRule, IdentityField,
-        IdentityHeaders, Limits, ListenerModel, LogFormat, Model, PathPart, Prefix, ProxyProtocol, Rewrite,
-        Route, Service, ServiceTls, Timeouts,
+        AllowEncoded, BuiltIn, ConnectionTimeouts, Destination, HeaderRule, IdentityField, IdentityHeaders,
+        ListenerModel, LogFormat, Model, ProxyProtocol, Rewrite, Route, Service, Timeouts,
     },
     routing::{HeaderMatch, HostPattern, PathMatch, RouteMatch, Router},
 };
-use cardea_http::{ForwardedHeader, ForwardedPolicy, HeaderNameSet, h1::HeadLimits};
-use cardea_identity::{
-    Algorithm, Alternative, Authenticator, ClaimNames, Demand, Fetch, IssuerConfig, KeySource, LocalKeys,
-    Preset,
-};
+use cardea_http::HeaderNameSet;
+use cardea_identity::{Alternative, Authenticator, Demand, Fetch, IssuerConfig, LocalKeys};
 use cardea_issuer::AuthorizationServer;
-use cardea_tls::{
-    CertificateConfig, ClientTlsConfig, MinVersion, Roots, ServerTls, ServerTlsConfig, client_config,
-    server_name,
-};
-use cardea_upstream::{Address, EndpointConfig, PoolConfig, RetryConfig, ServiceConfig, ServiceState};
+use cardea_tls::{CertificateConfig, MinVersion, ServerTls, ServerTlsConfig};
+use cardea_upstream::{PoolConfig, RetryConfig, ServiceConfig, ServiceState};
 
+use self::convert::{allow, endpoint, forwarding, issuer_config, limits, path_parts, prefixes, service_tls};
 use crate::{
     config::{self, Config, Place, Problem},
     fetch::HttpFetch,
@@ -108,44 +104,6 @@ pub(crate) fn check(config: &Config) -> Result<(), Vec<Problem>> {
         issuer: None,
     };
     build(config, &foundation, None).map(drop)
-}
-
-fn limits(config: &Config) -> Limits {
-    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-    let head = HeadLimits {
-        head_bytes_max: size(config.limits.head_bytes_max),
-        target_bytes_max: size(config.limits.target_bytes_max),
-        fields_max: size(u64::from(config.limits.fields_max)),
-    };
-    let response_head = HeadLimits { head_bytes_max: size(config.limits.response_head_bytes_max), ..head };
-    Limits {
-        head,
-        response_head,
-        replay_bytes_max: size(config.limits.replay_bytes_max),
-        replay_total_bytes_max: size(config.limits.replay_total_bytes_max),
-        http2_streams_max: config.limits.http2_streams_max,
-        connections_max: size(u64::from(config.limits.connections_max)),
-    }
-}
-
-fn forwarding(config: &Config) -> Forwarding {
-    Forwarding {
-        via: config.forwarding.via.clone(),
-        policy: match config.forwarding.forwarded {
-            config::ForwardedPolicy::Set => ForwardedPolicy::Set,
-            config::ForwardedPolicy::Append => ForwardedPolicy::Append,
-            config::ForwardedPolicy::Trust => ForwardedPolicy::Trust,
-            config::ForwardedPolicy::Off => ForwardedPolicy::Off,
-        },
-        header: match config.forwarding.header {
-            config::ForwardedHeader::XForwarded => ForwardedHeader::XForwarded,
-            config::ForwardedHeader::Forwarded => ForwardedHeader::Forwarded,
-        },
-    }
-}
-
-fn prefixes(prefixes: &[config::IpPrefix]) -> Vec<Prefix> {
-    prefixes.iter().map(|prefix| Prefix { address: prefix.address, bits: prefix.length }).collect()
 }
 
 struct Builder<'a> {
@@ -549,103 +507,5 @@ impl Builder<'_> {
                 }
             }
         }
-    }
-}
-
-fn issuer_config(issuer: &config::Issuer, local_keys: &LocalKeys) -> IssuerConfig {
-    let algorithm = |algorithm: &config::Algorithm| match algorithm {
-        config::Algorithm::Rs256 => Algorithm::Rs256,
-        config::Algorithm::Rs384 => Algorithm::Rs384,
-        config::Algorithm::Rs512 => Algorithm::Rs512,
-        config::Algorithm::Ps256 => Algorithm::Ps256,
-        config::Algorithm::Ps384 => Algorithm::Ps384,
-        config::Algorithm::Ps512 => Algorithm::Ps512,
-        config::Algorithm::Es256 => Algorithm::Es256,
-        config::Algorithm::Es384 => Algorithm::Es384,
-        config::Algorithm::Es512 => Algorithm::Es512,
-        config::Algorithm::EdDsa => Algorithm::EdDsa,
-    };
-    let paths = |names: &[String]| names.iter().map(|name| name.as_str().into()).collect();
-    IssuerConfig {
-        name: issuer.name.clone(),
-        issuer: issuer.issuer.clone(),
-        audiences: issuer.audiences.clone(),
-        keys: match &issuer.keys {
-            config::KeySource::Discovery => KeySource::Discovery,
-            config::KeySource::Url(url) => KeySource::Url(url.clone()),
-            config::KeySource::File(path) => KeySource::File(path.clone()),
-            config::KeySource::Local => KeySource::Local(local_keys.clone()),
-        },
-        algorithms: issuer.algorithms.iter().map(algorithm).collect(),
-        types: issuer.types.clone(),
-        clock_skew: issuer.clock_skew,
-        lifetime_max: issuer.lifetime_max,
-        claims: ClaimNames { scopes: paths(&issuer.claims.scopes), roles: paths(&issuer.claims.roles) },
-        preset: issuer.preset.as_ref().map(|preset| match preset.version {
-            config::EntraVersion::V1 => Preset::EntraV1 { tenants: preset.tenants.clone() },
-            config::EntraVersion::V2 => Preset::EntraV2 { tenants: preset.tenants.clone() },
-        }),
-        allow_private_addresses: issuer.allow_private_addresses,
-        key_hosts: issuer.key_hosts.clone(),
-        ca_file: issuer.ca_file.clone(),
-        ..IssuerConfig::default()
-    }
-}
-
-fn endpoint(endpoint: &config::Endpoint) -> EndpointConfig {
-    EndpointConfig {
-        address: match &endpoint.address {
-            config::Address::Tcp(address) => Address::Tcp(*address),
-            config::Address::Name { host, port } => Address::Name { host: host.clone(), port: *port },
-            config::Address::Unix(path) => Address::Unix(path.clone()),
-        },
-        region: endpoint.region.clone(),
-        weight: endpoint.weight,
-    }
-}
-
-fn service_tls(
-    tls: &config::ServiceTls,
-    shared: &mut HashMap<Option<PathBuf>, Arc<rustls::ClientConfig>>,
-) -> Result<ServiceTls, cardea_tls::TlsError> {
-    let config = match shared.get(&tls.ca_file) {
-        Some(config) => Arc::clone(config),
-        None => {
-            let roots = tls.ca_file.clone().map_or(Roots::System, Roots::File);
-            let config = client_config(&ClientTlsConfig { roots, ..ClientTlsConfig::default() })?;
-            shared.insert(tls.ca_file.clone(), Arc::clone(&config));
-            config
-        }
-    };
-    let server_name = tls.server_name.as_deref().map(server_name).transpose()?;
-    Ok(ServiceTls { config, server_name })
-}
-
-/// Splits `/v2/{id}/x` into what stands and what is filled in. That each parameter is one of the route's pattern was
-/// checked when the configuration was read.
-fn path_parts(text: &str) -> Vec<PathPart> {
-    let mut parts = Vec::new();
-    let mut rest = text;
-    while let Some((literal, tail)) = rest.split_once('{') {
-        let Some((name, after)) = tail.split_once('}') else { break };
-        if !literal.is_empty() {
-            parts.push(PathPart::Literal(literal.to_owned()));
-        }
-        parts.push(PathPart::Parameter(name.trim_start_matches('*').to_owned()));
-        rest = after;
-    }
-    if !rest.is_empty() {
-        parts.push(PathPart::Literal(rest.to_owned()));
-    }
-    parts
-}
-
-fn allow(bytes: &[config::EncodedPathByte]) -> AllowEncoded {
-    AllowEncoded {
-        slash: bytes.contains(&config::EncodedPathByte::Slash),
-        encoded_backslash: bytes.contains(&config::EncodedPathByte::EncodedBackslash),
-        backslash: bytes.contains(&config::EncodedPathByte::Backslash),
-        parameters: bytes.contains(&config::EncodedPathByte::Parameters),
-        nul: false,
     }
 }

@@ -1,3 +1,5 @@
+//! Tests of the access log.
+
 use std::collections::HashMap;
 use std::fs;
 use std::io::Write;

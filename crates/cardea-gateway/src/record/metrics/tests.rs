@@ -1,3 +1,5 @@
+//! Tests of the registry of metrics.
+
 use std::collections::{HashMap, HashSet};
 use std::thread;
 use std::time::Duration;

@@ -1,3 +1,5 @@
+//! Tests of request ids.
+
 use std::collections::HashSet;
 
 use super::*;
