@@ -137,6 +137,14 @@ mod tests {
             replayed += 1;
         }
         assert!(replayed >= 20, "{replayed} inputs");
+        let grown = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/grown/token.hex");
+        let lines = std::fs::read_to_string(grown).unwrap();
+        assert!(lines.lines().count() >= 100, "{grown} was cut");
+        for line in lines.lines() {
+            let octet = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+            let input: Vec<u8> = line.as_bytes().chunks(2).map(octet).collect();
+            fuzz_token(&input);
+        }
         assert_eq!(trusted().len(), 2);
     }
 }
