@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 /// Of `utime` and `stime` in `/proc`: the interface to programs counts hundredths of a second (`USER_HZ`). The
 /// kernel scales both to the precise run time, so their sum is as precise as this unit.
-const TICK_US: f64 = 10_000.0;
+pub(super) const TICK_US: f64 = 10_000.0;
 
 /// The fields of `/proc/PID/stat` that we use.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -48,6 +48,11 @@ pub(super) fn tree(root: u32) -> Result<Vec<u32>> {
 pub(super) fn cpu_us(processes: &[u32]) -> Result<f64> {
     let ticks = processes.iter().map(|&id| Ok(stat(id)?.ticks)).sum::<Result<u64>>()?;
     Ok(to_us(ticks))
+}
+
+/// The same of each that still runs.
+pub(super) fn cpu_us_of_each(processes: &[u32]) -> BTreeMap<u32, f64> {
+    processes.iter().filter_map(|&id| Some((id, to_us(stat(id).ok()?.ticks)))).collect()
 }
 
 /// What is resident of these processes, in KiB. What they share counts for each of them, so this is for differences.
@@ -168,6 +173,7 @@ mod tests {
         }
         // A process id that is never given out.
         assert!(cpu_us(&[u32::MAX]).is_err());
+        assert_eq!(cpu_us_of_each(&[me[0], u32::MAX]).into_keys().collect::<Vec<_>>(), me);
         assert!(resident_kib(&[u32::MAX]).is_err());
     }
 }

@@ -13,7 +13,7 @@ use super::machine::{Placement, on};
 use super::origin::Origin;
 use super::report::{Better, Metric, Report};
 use super::server::{Server, pause};
-use super::subject::{Setup, Subject};
+use super::subject::{Role, Setup, Subject};
 use super::tools::Tools;
 use super::{Extent, Plan};
 use crate::process::Stopwatch;
@@ -48,10 +48,7 @@ pub(super) fn run(tools: &Tools, plan: &Plan) -> Result<Report> {
             continue;
         }
         for round in 1..=plan.rounds {
-            for &subject in &plan.subjects {
-                if tls && !subject.speaks_tls() {
-                    continue;
-                }
+            for subject in comparable(plan) {
                 let setup =
                     Setup { tls, bare: false, processors: &placement.gateway, origin: origin.address() };
                 let progress = match measure(tools, &setup, subject, connections, &placement) {
@@ -76,9 +73,14 @@ pub(super) fn section(report: &Report, plan: &Plan) -> String {
     format!(
         "{HELD_EQUAL}\n\nResident KiB per idle connection, median (lowest–highest) of {} rounds:\n\n{}{}",
         plan.rounds,
-        report.table(&RESIDENT, &plan.subjects),
+        report.table(&RESIDENT, &comparable(plan)),
         report.missing()
     )
+}
+
+/// The relay is left out: it holds a connection to the origin for each of a client, which no gateway does.
+fn comparable(plan: &Plan) -> Vec<Subject> {
+    plan.subjects.iter().copied().filter(|subject| subject.role() != Role::Limit).collect()
 }
 
 fn connections(plan: &Plan) -> usize {

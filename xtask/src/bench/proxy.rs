@@ -1,10 +1,11 @@
 //! The bench `proxy`: what it costs to carry a request to the origin and its response back.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::accounting::{busy_us, cpu_us, tree};
+use super::accounting::{TICK_US, busy_us, cpu_us, cpu_us_of_each, tree};
 use super::load::Load;
 use super::machine::Placement;
 use super::origin::Origin;
@@ -19,6 +20,8 @@ use crate::process::Stopwatch;
 const WARM_UP: Duration = Duration::from_millis(700);
 /// Of the smoke test, where nothing depends on it.
 const WARM_UP_SMOKE: Duration = Duration::from_millis(300);
+/// The least that a subject must have used in a window: below, the unit of the accounting shows.
+const TICKS_MIN: f64 = 5.0;
 /// How much of wrk's time stays for the end of the window.
 const TAIL: Duration = Duration::from_millis(300);
 
@@ -182,6 +185,8 @@ fn measure(
     // The last question to the origin counts itself.
     let requests = exact(end.requests.saturating_sub(start.requests).saturating_sub(1));
     ensure!(requests > 0.0, "no request reached the origin during the window");
+    let used_us = end.under_test_us - start.under_test_us;
+    ensure!(used_us >= TICKS_MIN * TICK_US, "it used only {used_us:.0} µs during the window");
     let per_request = outcome.bytes.checked_div(outcome.requests).context("wrk got no response")?;
     ensure!(
         per_request >= case.response_bytes,
@@ -189,9 +194,11 @@ fn measure(
         case.response_bytes
     );
     let processors = placement.processors().len() as u64;
-    let others = ((end.busy_us - start.busy_us) - (end.ours_us - start.ours_us)).max(0.0);
+    let of_one = |(id, end_us): (&u32, &f64)| Some(end_us - start.ours_us.get(id)?);
+    let ours: f64 = end.ours_us.iter().filter_map(of_one).sum();
+    let others = (end.busy_us - start.busy_us - ours).max(0.0);
     Ok([
-        (&COST, (end.under_test_us - start.under_test_us) / requests),
+        (&COST, used_us / requests),
         (&RATE, requests * 1e6 / elapsed_us),
         (&P50, outcome.p50_us),
         (&P99, outcome.p99_us),
@@ -205,7 +212,8 @@ fn measure(
 struct Snapshot {
     requests: u64,
     under_test_us: f64,
-    ours_us: f64,
+    /// Of each process that this one has started, and of itself.
+    ours_us: BTreeMap<u32, f64>,
     busy_us: f64,
 }
 
@@ -216,7 +224,7 @@ impl Snapshot {
         Ok(Self {
             requests,
             under_test_us,
-            ours_us: cpu_us(ours)?,
+            ours_us: cpu_us_of_each(ours),
             busy_us: busy_us(&placement.processors())?,
         })
     }
