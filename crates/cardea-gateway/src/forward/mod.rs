@@ -79,6 +79,8 @@ pub(crate) async fn forward(
     let framing = client.framing();
     let mut replay = match framing {
         Framing::None | Framing::Length(0) => Replay::empty(),
+        // Sent once it is never sent again, so there is no point in keeping it.
+        _ if !exchange.head.method.is_idempotent() => Replay::empty(),
         _ => Replay::new(
             model.limits.replay_bytes_max,
             model.limits.replay_total_bytes_max,

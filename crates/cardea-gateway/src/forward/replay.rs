@@ -54,7 +54,8 @@ impl Replay {
         Self { kept: Vec::new(), complete: true, bytes_max, total_bytes_max, budget: Some(budget) }
     }
 
-    /// For a request without a body: it can always be sent again, and nothing is shared with other requests.
+    /// Keeps nothing: for a request without a body, which can always be sent again, and for one that can't be sent
+    /// again once a part of its body was taken. Nothing is shared with other requests.
     pub(crate) const fn empty() -> Self {
         Self { kept: Vec::new(), complete: true, bytes_max: 0, total_bytes_max: 0, budget: None }
     }
