@@ -96,6 +96,8 @@ impl Authority {
     /// As [`Authority::parse`].
     pub fn parse_into(&mut self, bytes: &[u8], scheme: Scheme) -> Result<(), AuthorityError> {
         self.text.clear();
+        // The normal form is not longer: one allocation at the most.
+        self.text.reserve(bytes.len().min(Self::HOST_LEN_MAX + ":65535".len()));
         self.host_len = 0;
         self.port = None;
         let result = self.fill(bytes, scheme);
