@@ -78,8 +78,8 @@ fn set_identity(model: &Model, caller: &Caller, exchange: &mut Exchange) {
             IdentityField::Issuer => Some(caller.issuer.to_string()),
             IdentityField::Subject => caller.subject.clone(),
             IdentityField::ClientId => caller.client_id.clone(),
-            IdentityField::Scopes => Some(caller.scopes.join(" ")),
-            IdentityField::Roles => Some(caller.roles.join(",")),
+            IdentityField::Scopes => list(&caller.scopes, " "),
+            IdentityField::Roles => list(&caller.roles, ","),
             IdentityField::Claim(path) => claim(caller, path),
         };
         // An absent claim gives no header, and neither does one that would not survive the way.
@@ -88,13 +88,19 @@ fn set_identity(model: &Model, caller: &Caller, exchange: &mut Exchange) {
     }
 }
 
+/// The items in one value; none where an item holds the separator, and would be read as two.
+fn list(items: &[String], separator: &str) -> Option<String> {
+    let clear = items.iter().all(|item| !item.contains(separator));
+    clear.then(|| items.join(separator))
+}
+
 fn claim(caller: &Caller, path: &[String]) -> Option<String> {
     let (first, rest) = path.split_first()?;
     let value = rest.iter().try_fold(caller.claims.get(first)?, |value, name| value.get(name))?;
     match value {
         serde_json::Value::Array(items) => {
             let items: Option<Vec<String>> = items.iter().map(scalar).collect();
-            items.map(|items| items.join(","))
+            list(&items?, ",")
         }
         other => scalar(other),
     }
@@ -163,6 +169,14 @@ fn replace_prefix(prefix: &str, with: &str, path: &[u8], out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_item_that_would_be_read_as_two_gives_no_header() {
+        let items = |items: &[&str]| items.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(list(&items(&["reader", "writer"]), ","), Some("reader,writer".to_owned()));
+        assert_eq!(list(&items(&["reader", "a,admin"]), ","), None);
+        assert_eq!(list(&items(&["a admin"]), " "), None);
+    }
 
     #[test]
     fn prefixes_are_stripped_and_replaced_on_segment_boundaries() {

@@ -199,6 +199,18 @@ impl Builder<'_> {
             .map(|issuer| issuer_config(issuer, &self.foundation.local_keys))
             .collect();
         let old = self.previous.map(|built| &*built.model.authenticator);
+        // Disabling a client reaches its tokens only where the issuer is known to be our own.
+        if let Some(server) = &self.config.authorization_server {
+            let ours = server.issuer.as_str().trim_end_matches('/');
+            let config = self.config;
+            let foreign = |issuer: &&config::Issuer| {
+                issuer.keys != config::KeySource::Local && issuer.issuer.trim_end_matches('/') == ours
+            };
+            for issuer in config.issuers.iter().filter(foreign) {
+                let message = format!("issuer \"{}\" is our own authorization server", issuer.name);
+                self.problem(issuer.at, message, "write local = true in place of where its keys are");
+            }
+        }
         let errors = Authenticator::check(&issuers);
         for error in &errors {
             let named =
