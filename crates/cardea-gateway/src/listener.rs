@@ -6,8 +6,9 @@ use cardea_clock::Mono;
 use cardea_http::proxy_protocol::{self, ProxyHeader};
 use cardea_tls::HandshakeFacts;
 use tokio::{
-    net::{TcpListener, TcpStream, UnixListener, UnixStream},
-    sync::Semaphore,
+    net::{TcpListener, UnixListener},
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::JoinHandle,
 };
 
 use crate::{
@@ -18,34 +19,22 @@ use crate::{
     model::{ListenerModel, ProxyProtocol},
     timer::Timer,
     transport::{Socket, TlsTransport, Transport},
-    workers,
+    workers::{self, Workers},
 };
 
 /// How long accepting pauses when there are no descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A socket that listens.
+/// A socket that listens, not yet handed to a worker.
 #[derive(Debug)]
 pub enum ListenSocket {
     /// TCP.
-    Tcp(TcpListener),
+    Tcp(std::net::TcpListener),
     /// A Unix socket.
-    Unix(UnixListener),
-}
-
-enum Accepted {
-    Tcp(TcpStream, SocketAddr),
-    Unix(UnixStream),
+    Unix(std::os::unix::net::UnixListener),
 }
 
 impl ListenSocket {
-    async fn accept(&self) -> io::Result<Accepted> {
-        match self {
-            Self::Tcp(listener) => listener.accept().await.map(|(tcp, peer)| Accepted::Tcp(tcp, peer)),
-            Self::Unix(listener) => listener.accept().await.map(|(unix, _)| Accepted::Unix(unix)),
-        }
-    }
-
     /// The address that is listened on, where it is a TCP one.
     #[must_use]
     pub fn local_address(&self) -> Option<SocketAddr> {
@@ -54,40 +43,153 @@ impl ListenSocket {
             Self::Unix(_) => None,
         }
     }
+
+    /// Makes it one of the runtime that this is called within.
+    fn register(self) -> io::Result<Registered> {
+        Ok(match self {
+            Self::Tcp(listener) => {
+                listener.set_nonblocking(true)?;
+                Registered::Tcp(TcpListener::from_std(listener)?)
+            }
+            Self::Unix(listener) => {
+                listener.set_nonblocking(true)?;
+                Registered::Unix(UnixListener::from_std(listener)?)
+            }
+        })
+    }
 }
 
-/// Accepts connections for the listener called `name` until the gateway stops. `permits` bounds the connections of
-/// all listeners: where there is none, new connections wait in the kernel's queue.
-pub async fn serve(gateway: Arc<Gateway>, name: String, socket: ListenSocket, permits: Arc<Semaphore>) {
-    let accept = async {
+/// A socket that a worker watches.
+enum Registered {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Registered {
+    async fn accept(&self) -> io::Result<(Socket, Option<SocketAddr>)> {
+        match self {
+            Self::Tcp(listener) => listener.accept().await.map(|(tcp, peer)| (Socket::Tcp(tcp), Some(peer))),
+            Self::Unix(listener) => listener.accept().await.map(|(unix, _)| (Socket::Unix(unix), None)),
+        }
+    }
+}
+
+/// A connection that was accepted.
+struct Accepted {
+    socket: Socket,
+    peer: Option<SocketAddr>,
+    /// The worker that it was accepted on.
+    worker: usize,
+}
+
+impl Accepted {
+    /// The socket as one of this worker's.
+    fn registered(self) -> io::Result<Socket> {
+        let socket =
+            if self.worker == workers::current() { self.socket } else { self.socket.moved_here()? };
+        if let Socket::Tcp(tcp) = &socket {
+            let _ = tcp.set_nodelay(true);
+        }
+        Ok(socket)
+    }
+}
+
+/// A listener that accepts.
+#[derive(Debug)]
+pub struct Serving(Vec<JoinHandle<()>>);
+
+impl Serving {
+    /// Accepts nothing more and closes the sockets; what was accepted goes on.
+    pub fn stop(&self) {
+        self.0.iter().for_each(JoinHandle::abort);
+    }
+
+    /// Returns once nothing is accepted any more.
+    pub async fn ended(&mut self) {
+        for acceptor in &mut self.0 {
+            // An error means that it was stopped.
+            let _ = acceptor.await;
+        }
+    }
+}
+
+/// Accepts connections for the listener called `name` until the gateway stops: from each of `sockets`, which share
+/// the address, on a worker of its own. `permits` bounds the connections of all listeners: where there is none, new
+/// connections wait in the kernel's queue, but for one for each socket.
+///
+/// # Errors
+/// If the operating system can't watch a socket.
+pub fn serve(
+    gateway: &Arc<Gateway>,
+    workers: &Arc<Workers>,
+    name: &str,
+    sockets: Vec<ListenSocket>,
+    permits: &Arc<Semaphore>,
+) -> io::Result<Serving> {
+    let watch = |(worker, socket): (usize, ListenSocket)| {
+        let _entered = workers.runtime(worker).enter();
+        socket.register()
+    };
+    // All of them before any accepts: an error must leave nothing behind.
+    let sockets: Vec<_> = sockets.into_iter().enumerate().map(watch).collect::<io::Result<_>>()?;
+    let spawn = |(worker, socket)| {
+        let acceptor = Acceptor {
+            gateway: Arc::clone(gateway),
+            workers: Arc::clone(workers),
+            worker,
+            name: name.to_owned(),
+            permits: Arc::clone(permits),
+        };
+        workers.runtime(worker).spawn(async move {
+            tokio::select! {
+                () = acceptor.accept_all(&socket) => {}
+                () = acceptor.gateway.stopping() => {}
+            }
+        })
+    };
+    Ok(Serving(sockets.into_iter().enumerate().map(spawn).collect()))
+}
+
+/// Accepts on one worker.
+struct Acceptor {
+    gateway: Arc<Gateway>,
+    workers: Arc<Workers>,
+    worker: usize,
+    name: String,
+    permits: Arc<Semaphore>,
+}
+
+impl Acceptor {
+    async fn accept_all(&self, socket: &Registered) {
         loop {
-            let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
-            let accepted = match socket.accept().await {
+            let (socket, peer) = match socket.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     if !is_of_one_connection(&error) {
-                        gateway.metrics.accept_failures.increment();
-                        tracing::warn!(listener = %name, %error, "can't accept; pausing");
+                        self.gateway.metrics.accept_failures.increment();
+                        tracing::warn!(listener = %self.name, %error, "can't accept; pausing");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                     continue;
                 }
             };
-            gateway.metrics.connection_attempts.increment();
-            // A reload may have changed or removed the listener's model.
-            let Some(listener) = gateway.model().listeners.get(&name).cloned() else { continue };
-            let gateway = Arc::clone(&gateway);
-            workers::spawn(async move {
-                let guard = std::future::poll_fn(|cx| Poll::Ready(gateway.enter(cx.waker().clone()))).await;
-                connect(Arc::clone(&gateway), listener, accepted).await;
-                drop(guard);
-                drop(permit);
-            });
+            // Not before: a permit that waits here for a connection may be what another worker's client needs.
+            let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else { return };
+            self.begin(Accepted { socket, peer, worker: self.worker }, permit);
         }
-    };
-    tokio::select! {
-        () = accept => {}
-        () = gateway.stopping() => {}
+    }
+
+    fn begin(&self, accepted: Accepted, permit: OwnedSemaphorePermit) {
+        self.gateway.metrics.connection_attempts.increment();
+        // A reload may have changed or removed the listener's model.
+        let Some(listener) = self.gateway.model().listeners.get(&self.name).cloned() else { return };
+        let gateway = Arc::clone(&self.gateway);
+        self.workers.place(self.worker).spawn(async move {
+            let guard = std::future::poll_fn(|cx| Poll::Ready(gateway.enter(cx.waker().clone()))).await;
+            connect(Arc::clone(&gateway), listener, accepted).await;
+            drop(guard);
+            drop(permit);
+        });
     }
 }
 
@@ -106,12 +208,14 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 async fn connect(gateway: Arc<Gateway>, listener: Arc<ListenerModel>, accepted: Accepted) {
     let mut timer = Timer::new(gateway.clock.clone());
     let deadline = timer.now().saturating_add(gateway.model().timeouts.tls_handshake);
-    let (mut socket, peer) = match accepted {
-        Accepted::Tcp(tcp, peer) => {
-            let _ = tcp.set_nodelay(true);
-            (Socket::Tcp(tcp), Some(peer))
+    let peer = accepted.peer;
+    let mut socket = match accepted.registered() {
+        Ok(socket) => socket,
+        Err(error) => {
+            gateway.metrics.accept_failures.increment();
+            tracing::warn!(listener = %listener.name, %error, "can't watch a connection");
+            return;
         }
-        Accepted::Unix(unix) => (Socket::Unix(unix), None),
     };
     let mut facts = ConnectionFacts {
         listener: Arc::clone(&listener),

@@ -1,36 +1,187 @@
-//! The threads that do the work. All spawning goes through here, and nothing else knows what runtime there is.
+//! The threads that do the work. All spawning goes through here, and nothing else knows what runtimes there are.
+//!
+//! Each worker is a thread with a runtime of its own, and a connection stays with the worker that it was given to:
+//! its sockets, its buffers, its timers and the connections to services that it uses are that worker's alone. Work
+//! that wanders between processors pays for it with the transfer of every cache line that it touches; see
+//! `docs/adr/0003-a-runtime-per-worker.md`.
 
-use std::{future::Future, io, num::NonZero, time::Duration};
+use std::{
+    cell::Cell,
+    future::Future,
+    io,
+    num::NonZero,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
 
 use cardea_clock::Clock;
 use tokio::{
-    runtime::{Builder, Runtime},
+    runtime::{Builder, Handle, Runtime},
+    sync::watch,
     task::JoinHandle,
 };
+
+thread_local! {
+    static CURRENT: Cell<usize> = const { Cell::new(0) };
+}
 
 /// How many workers there are where the configuration does not say: the processors that this process may use.
 /// Affinity and the quota of a control group are counted.
 #[must_use]
 pub fn default_count() -> usize {
-    std::thread::available_parallelism().map_or(1, NonZero::get)
+    thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// A runtime of `count` workers. With one, it has no other threads and steals no work.
+/// The number of the worker that this thread is; 0 on other threads.
+#[inline]
+#[must_use]
+pub fn current() -> usize {
+    CURRENT.get()
+}
+
+/// A runtime on the thread that drives it, for whatever is no connection: administration, reloads, timers.
 ///
 /// # Errors
-/// If the operating system has no threads or descriptors to give.
-pub fn runtime(count: usize) -> io::Result<Runtime> {
-    let mut builder = if count <= 1 {
-        Builder::new_current_thread()
-    } else {
-        let mut builder = Builder::new_multi_thread();
-        builder.worker_threads(count);
-        builder
-    };
-    builder.thread_name("cardea-worker").enable_all().build()
+/// If the operating system has no descriptors to give.
+pub fn control_runtime() -> io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
 }
 
-/// Runs `task` on a worker.
+/// The workers. They stop when the last handle goes.
+#[derive(Debug)]
+pub struct Workers {
+    workers: Box<[Worker]>,
+    stop: watch::Sender<bool>,
+    threads: Mutex<Vec<thread::JoinHandle<()>>>,
+}
+
+/// A worker, on cache lines of its own: two, as processors fetch them in pairs.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Worker {
+    runtime: Handle,
+    connections: AtomicUsize,
+}
+
+impl Worker {
+    fn new(runtime: Handle) -> Self {
+        Self { runtime, connections: AtomicUsize::new(0) }
+    }
+}
+
+impl Workers {
+    /// Starts `count` workers, at least one.
+    ///
+    /// # Errors
+    /// If the operating system has no threads or descriptors to give.
+    pub fn start(count: usize) -> io::Result<Arc<Self>> {
+        let (stop, stopped) = watch::channel(false);
+        let mut workers = Vec::with_capacity(count);
+        let mut threads = Vec::with_capacity(count);
+        for number in 0..count.max(1) {
+            let runtime = control_runtime()?;
+            workers.push(Worker::new(runtime.handle().clone()));
+            let stopped = stopped.clone();
+            let run = move || {
+                CURRENT.set(number);
+                drive(runtime, stopped);
+            };
+            threads.push(thread::Builder::new().name(format!("cardea-worker-{number}")).spawn(run)?);
+        }
+        Ok(Arc::new(Self { workers: workers.into(), stop, threads: Mutex::new(threads) }))
+    }
+
+    /// One worker: the runtime that this is called within.
+    ///
+    /// # Panics
+    /// Outside of a runtime.
+    #[must_use]
+    pub fn here() -> Arc<Self> {
+        let workers = Box::new([Worker::new(Handle::current())]);
+        Arc::new(Self { workers, stop: watch::Sender::new(false), threads: Mutex::default() })
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// The runtime of a worker: to register a socket there, or to spawn a task that is no connection.
+    pub(crate) fn runtime(&self, worker: usize) -> &Handle {
+        &self.workers[worker % self.workers.len()].runtime
+    }
+
+    /// The worker for one more connection that `worker` has accepted: itself, unless another has fewer.
+    pub(crate) fn place(self: &Arc<Self>, worker: usize) -> Place {
+        let load = |at: usize| self.workers[at].connections.load(Relaxed);
+        let own = worker % self.workers.len();
+        let least = (0..self.workers.len()).min_by_key(|at| (load(*at), *at != own)).unwrap_or(own);
+        self.workers[least].connections.fetch_add(1, Relaxed);
+        Place { workers: Arc::clone(self), worker: least }
+    }
+
+    /// Stops the workers and waits for them. What still runs on them is dropped.
+    pub fn stop(&self) {
+        self.stop.send_replace(true);
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            if thread.thread().id() != thread::current().id() {
+                // A worker that panicked has said so.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A connection's place at a worker. It counts there for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Place {
+    workers: Arc<Workers>,
+    worker: usize,
+}
+
+impl Place {
+    /// Runs `connection` at the place.
+    pub(crate) fn spawn<F>(self, connection: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let runtime = self.workers.runtime(self.worker).clone();
+        runtime.spawn(async move {
+            let _place = self;
+            connection.await;
+        });
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.workers.workers[self.worker].connections.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The life of a worker's thread.
+fn drive(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
+    runtime.block_on(async {
+        // An error means that nobody is left who could say it.
+        let _ = stopped.wait_for(|stopped| *stopped).await;
+    });
+    // Work that blocks is given a moment to end.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+}
+
+/// Runs `task` on the worker that this is called on.
 pub fn spawn<F>(task: F) -> JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
@@ -46,5 +197,43 @@ pub async fn watch_clock(clock: Clock, report: impl Fn(bool) + Send) {
     loop {
         every.tick().await;
         report(clock.watch());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn connections_go_to_the_worker_with_the_fewest_and_stay_where_they_are_if_none_has_fewer() {
+        let workers = Workers::start(3).unwrap();
+        let one = workers.place(1);
+        let others = [workers.place(1), workers.place(1)];
+        assert_eq!((one.worker, others.each_ref().map(|place| place.worker)), (1, [0, 2]));
+        assert_eq!(workers.place(2).worker, 2, "all have one");
+        drop(one);
+        assert_eq!(workers.place(0).worker, 1);
+    }
+
+    #[test]
+    fn each_worker_is_a_thread_that_knows_its_number_and_ends_with_its_tasks() {
+        let workers = Workers::start(2).unwrap();
+        let (tell, told) = mpsc::channel();
+        for accepting in [0, 0] {
+            let tell = tell.clone();
+            workers.place(accepting).spawn(async move {
+                tell.send((current(), thread::current().name().map(str::to_owned))).unwrap();
+                std::future::pending::<()>().await;
+                drop(tell);
+            });
+        }
+        drop(tell);
+        let mut met = [told.recv().unwrap(), told.recv().unwrap()];
+        met.sort();
+        assert_eq!(met, [0, 1].map(|number| (number, Some(format!("cardea-worker-{number}")))));
+        workers.stop();
+        assert!(told.recv().is_err(), "the tasks are gone");
     }
 }

@@ -53,7 +53,7 @@ impl EndpointConfig {
 /// The connections of one endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
-    /// How many idle connections are kept per endpoint; 0: none. Default 128.
+    /// How many idle connections are kept per endpoint; 0: none. Default 1,024. The workers share them out.
     pub idle_max: usize,
     /// How long an idle connection is kept. It should be shorter than what the endpoint allows, lest a
     /// request meet its end. Default 50 s: common servers close after 60 s or more.
@@ -61,11 +61,14 @@ pub struct PoolConfig {
     /// How many connections there may be to an endpoint, idle ones included. Default: no limit but the
     /// number of requests.
     pub connections_max: Option<usize>,
+    /// How many workers there are, at least 1. Each keeps connections and counts of its own. Default 1. It stays
+    /// what it was at first for endpoints that a reload keeps.
+    pub workers: usize,
 }
 
 impl Default for PoolConfig {
     fn default() -> Self {
-        Self { idle_max: 128, idle_timeout: Duration::from_secs(50), connections_max: None }
+        Self { idle_max: 1_024, idle_timeout: Duration::from_secs(50), connections_max: None, workers: 1 }
     }
 }
 

@@ -52,20 +52,42 @@ pub struct Endpoint<C> {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) health: Health,
-    pub(crate) in_flight: AtomicUsize,
-    pub(crate) requests: AtomicU64,
+    /// Of each worker.
+    loads: Box<[Load]>,
     pub(crate) connects: AtomicU64,
     pub(crate) connect_failures: AtomicU64,
     pub(crate) exchange_failures: AtomicU64,
     pub(crate) ejections: AtomicU64,
 }
 
+/// What a worker counts with each request, on cache lines of its own: two, as processors fetch them in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Load {
+    in_flight: AtomicUsize,
+    requests: AtomicU64,
+}
+
+impl Shared {
+    fn load(&self, worker: usize) -> &Load {
+        // There is at least one.
+        &self.loads[worker % self.loads.len()]
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.loads.iter().fold(0, |sum, load| sum.wrapping_add(load.in_flight.load(Ordering::Relaxed)))
+    }
+
+    pub(crate) fn requests(&self) -> u64 {
+        self.loads.iter().map(|load| load.requests.load(Ordering::Relaxed)).sum()
+    }
+}
+
 impl<C> Endpoint<C> {
     pub(crate) fn new(address: Address, pool: &PoolConfig) -> Self {
         let shared = Shared {
             health: Health::new(),
-            in_flight: AtomicUsize::new(0),
-            requests: AtomicU64::new(0),
+            loads: (0..pool.workers.max(1)).map(|_| Load::default()).collect(),
             connects: AtomicU64::new(0),
             connect_failures: AtomicU64::new(0),
             exchange_failures: AtomicU64::new(0),
@@ -107,17 +129,23 @@ impl<C> Endpoint<C> {
         &self.pool
     }
 
-    /// Counts a request for as long as the guard lives: until its exchange has ended.
-    pub fn begin(self: &Arc<Self>) -> InFlight<C> {
-        self.shared.requests.fetch_add(1, Ordering::Relaxed);
-        self.shared.in_flight.fetch_add(1, Ordering::Relaxed);
-        InFlight { endpoint: Arc::clone(self) }
+    /// Counts a request of `worker` for as long as the guard lives: until its exchange has ended.
+    pub fn begin(self: &Arc<Self>, worker: usize) -> InFlight<C> {
+        let load = self.shared.load(worker);
+        load.requests.fetch_add(1, Ordering::Relaxed);
+        load.in_flight.fetch_add(1, Ordering::Relaxed);
+        InFlight { endpoint: Arc::clone(self), worker }
     }
 
     /// Requests that are there now.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.shared.in_flight.load(Ordering::Relaxed)
+        self.shared.in_flight()
+    }
+
+    /// Requests of `worker` that are there now.
+    pub(crate) fn in_flight_of(&self, worker: usize) -> usize {
+        self.shared.load(worker).in_flight.load(Ordering::Relaxed)
     }
 
     /// The right to make one more connection; `None` at `connections_max`.
@@ -178,6 +206,8 @@ impl<C> Endpoint<C> {
 #[must_use = "the request counts as long as this lives"]
 pub struct InFlight<C> {
     endpoint: Arc<Endpoint<C>>,
+    /// Whose count it is in, wherever it is dropped.
+    worker: usize,
 }
 
 impl<C> InFlight<C> {
@@ -189,7 +219,7 @@ impl<C> InFlight<C> {
 
 impl<C> Drop for InFlight<C> {
     fn drop(&mut self) {
-        self.endpoint.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.endpoint.shared.load(self.worker).in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -204,12 +234,12 @@ mod tests {
     #[test]
     fn requests_count_while_they_last() {
         let endpoint = Arc::new(endpoint());
-        let (one, two) = (endpoint.begin(), endpoint.begin());
+        let (one, two) = (endpoint.begin(0), endpoint.begin(7));
         assert_eq!(endpoint.in_flight(), 2);
         drop(one);
         assert_eq!(endpoint.in_flight(), 1);
         drop(two);
-        assert_eq!((endpoint.in_flight(), endpoint.shared.requests.load(Ordering::Relaxed)), (0, 2));
+        assert_eq!((endpoint.in_flight(), endpoint.shared.requests()), (0, 2));
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Idle connections to one endpoint, shared by all workers.
+//! Idle connections to one endpoint: a part for each worker, so that workers share neither locks nor sockets.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::mem;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,11 +11,26 @@ use cardea_clock::Mono;
 
 use crate::config::PoolConfig;
 
+/// After how long a connection that its worker has not used is there for the others. Shorter than what separates
+/// the requests of a quiet service, longer than the pauses of a busy one: what is in use stays where it is.
+pub const SPARE_AFTER: Duration = Duration::from_millis(500);
+
 /// Idle connections, the most recently used first, so that what isn't needed ages and goes.
 ///
-/// The lock is held for a few moves of memory: connections are checked and dropped, which may cost a
+/// Each worker puts and takes in a part of its own. A connection that was not used for [`SPARE_AFTER`] may be taken
+/// by another worker, so that a service with few requests does not need a connection per worker.
+///
+/// A lock is held for a few moves of memory: connections are checked and dropped, which may cost a
 /// system call each, outside of it.
 pub struct Pool<C> {
+    parts: Box<[Part<C>]>,
+    /// How many parts are in use: fewer than there are where `idle_max` has not one connection for each.
+    used: AtomicUsize,
+}
+
+/// What one worker uses, on cache lines of its own: two, as processors fetch them in pairs.
+#[repr(align(128))]
+struct Part<C> {
     state: Mutex<State<C>>,
     reused: AtomicU64,
     expired: AtomicU64,
@@ -34,6 +49,17 @@ struct State<C> {
 struct Idle<C> {
     connection: C,
     since: Mono,
+    /// The worker that put it.
+    worker: usize,
+}
+
+/// A connection that was idle.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Kept<C> {
+    /// The connection.
+    pub connection: C,
+    /// Another worker used it last: whatever of it belongs to that worker's thread must be moved.
+    pub foreign: bool,
 }
 
 /// A pool's gauge and counters.
@@ -55,99 +81,78 @@ impl<C> Pool<C> {
     /// An empty pool.
     #[must_use]
     pub fn new(config: &PoolConfig) -> Self {
-        let state = State {
-            idle: VecDeque::new(),
-            idle_max: config.idle_max,
-            idle_timeout: config.idle_timeout,
-            closed: false,
-        };
-        Self {
-            state: Mutex::new(state),
-            reused: AtomicU64::new(0),
-            expired: AtomicU64::new(0),
-            dead: AtomicU64::new(0),
-            surplus: AtomicU64::new(0),
-        }
+        let parts: Box<[_]> = (0..config.workers.max(1)).map(|_| Part::new()).collect();
+        let pool = Self { parts, used: AtomicUsize::new(1) };
+        pool.configure(config);
+        pool
     }
 
-    /// The most recently used connection that has not been idle for too long and that `alive` accepts.
+    /// The most recently used connection of this worker that has not been idle for too long and that `alive`
+    /// accepts; else one that another worker does not use any more.
     ///
     /// `alive` is asked outside the lock, once per connection; what it refuses is dropped.
-    pub fn take(&self, now: Mono, mut alive: impl FnMut(&mut C) -> bool) -> Option<C> {
-        loop {
-            let mut state = self.lock();
-            let mut newest = state.idle.pop_back()?;
-            if state.is_expired(&newest, now) {
-                // The others have been idle for longer still.
-                let older = mem::take(&mut state.idle);
-                drop(state);
-                count(&self.expired, older.len() + 1);
-                return None;
-            }
-            drop(state);
-            if alive(&mut newest.connection) {
-                count(&self.reused, 1);
-                return Some(newest.connection);
-            }
-            count(&self.dead, 1);
+    pub fn take(&self, worker: usize, now: Mono, mut alive: impl FnMut(&mut C) -> bool) -> Option<Kept<C>> {
+        let own = self.index(worker);
+        if let Some(kept) = self.parts.get(own)?.take(worker, now, Duration::ZERO, &mut alive) {
+            return Some(kept);
         }
+        let others = (1..self.used()).filter_map(|step| self.parts.get((own + step) % self.used()));
+        others.map(|part| part.take(worker, now, SPARE_AFTER, &mut alive)).find(Option::is_some)?
     }
 
-    /// Keeps a connection for another request. What the pool has no room for comes back, to be dropped: the
-    /// least recently used connection of a full pool, or this one if the pool is closed or keeps none.
+    /// Keeps a connection for another request, best of the same worker. What the pool has no room for comes back, to
+    /// be dropped: the least recently used connection of a full part, or this one if the pool is closed or keeps none.
     #[must_use = "drop it where that may take its time"]
-    pub fn put(&self, connection: C, now: Mono) -> Option<C> {
-        let mut state = self.lock();
-        let surplus = if state.closed || state.idle_max == 0 {
-            Some(connection)
-        } else {
-            let oldest = if state.idle.len() >= state.idle_max { state.idle.pop_front() } else { None };
-            state.idle.push_back(Idle { connection, since: now });
-            oldest.map(|idle| idle.connection)
-        };
-        drop(state);
-        count(&self.surplus, usize::from(surplus.is_some()));
-        surplus
+    pub fn put(&self, worker: usize, connection: C, now: Mono) -> Option<C> {
+        match self.parts.get(self.index(worker)) {
+            Some(part) => part.put(Idle { connection, since: now, worker }),
+            None => Some(connection),
+        }
     }
 
     /// Gives up the least recently used connection, to make room for a fresh one where the permits are used
     /// up: idle connections hold permits too.
     #[must_use = "drop it where that may take its time"]
     pub fn give_up_oldest(&self) -> Option<C> {
-        let oldest = self.lock().idle.pop_front();
-        count(&self.surplus, usize::from(oldest.is_some()));
+        let oldest = |part: &&Part<C>| part.lock().idle.front().map(|idle| idle.since);
+        // Looked at one after the other: what is the oldest may change meanwhile, and nothing depends on it.
+        let part = self.parts.iter().filter(|part| oldest(part).is_some()).min_by_key(oldest)?;
+        let oldest = part.lock().idle.pop_front();
+        count(&part.surplus, usize::from(oldest.is_some()));
         oldest.map(|idle| idle.connection)
     }
 
     /// Drops the connections that have been idle for too long. To be called every few seconds.
     pub fn sweep(&self, now: Mono) {
-        let mut state = self.lock();
-        let expired = state.idle.iter().take_while(|idle| state.is_expired(idle, now)).count();
-        let kept = state.idle.split_off(expired);
-        let gone = mem::replace(&mut state.idle, kept);
-        drop(state);
-        count(&self.expired, gone.len());
+        for part in &self.parts {
+            let gone = part.lock().pop_expired(now);
+            count(&part.expired, gone.len());
+        }
     }
 
     /// Drops all idle connections. Those in use can still be put back.
     pub fn clear(&self) {
-        let gone = mem::take(&mut self.lock().idle);
-        drop(gone);
+        for part in &self.parts {
+            let gone = mem::take(&mut part.lock().idle);
+            drop(gone);
+        }
     }
 
     /// Drops all idle connections, now and whenever one is put back.
     pub fn close(&self) {
-        let mut state = self.lock();
-        state.closed = true;
-        let gone = mem::take(&mut state.idle);
-        drop(state);
-        drop(gone);
+        for part in &self.parts {
+            let mut state = part.lock();
+            state.closed = true;
+            let gone = mem::take(&mut state.idle);
+            drop(state);
+            drop(gone);
+        }
     }
 
     /// The number of idle connections.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.lock().idle.len()
+        self.parts.iter().map(|part| part.lock().idle.len()).sum()
     }
 
     /// Whether no connection is idle.
@@ -159,22 +164,101 @@ impl<C> Pool<C> {
     /// The gauge and the counters now.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
+        let sum = |counter: fn(&Part<C>) -> &AtomicU64| {
+            self.parts.iter().map(|part| counter(part).load(Ordering::Relaxed)).sum()
+        };
         PoolStats {
             idle: self.len(),
-            reused: self.reused.load(Ordering::Relaxed),
-            expired: self.expired.load(Ordering::Relaxed),
-            dead: self.dead.load(Ordering::Relaxed),
-            surplus: self.surplus.load(Ordering::Relaxed),
+            reused: sum(|part| &part.reused),
+            expired: sum(|part| &part.expired),
+            dead: sum(|part| &part.dead),
+            surplus: sum(|part| &part.surplus),
         }
     }
 
-    /// Takes on new limits, for connections that are idle already too; opens a closed pool again.
+    /// Takes on new limits, for connections that are idle already too; opens a closed pool again. The number of
+    /// workers stays.
     pub(crate) fn configure(&self, config: &PoolConfig) {
+        let used = config.idle_max.clamp(1, self.parts.len());
+        self.used.store(used, Ordering::Relaxed);
+        for (at, part) in self.parts.iter().enumerate() {
+            // Shares that add up to the whole.
+            let one_more = usize::from(at < config.idle_max % used);
+            let share = if at < used { config.idle_max / used + one_more } else { 0 };
+            part.configure(share, config.idle_timeout);
+        }
+    }
+
+    fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed).max(1)
+    }
+
+    /// The part of a worker.
+    fn index(&self, worker: usize) -> usize {
+        worker % self.used()
+    }
+}
+
+impl<C> Part<C> {
+    fn new() -> Self {
+        let state = State { idle: VecDeque::new(), idle_max: 0, idle_timeout: Duration::ZERO, closed: false };
+        Self {
+            state: Mutex::new(state),
+            reused: AtomicU64::new(0),
+            expired: AtomicU64::new(0),
+            dead: AtomicU64::new(0),
+            surplus: AtomicU64::new(0),
+        }
+    }
+
+    /// The most recently used connection that has been idle for at least `spare`, but not for too long.
+    fn take(
+        &self,
+        worker: usize,
+        now: Mono,
+        spare: Duration,
+        alive: &mut impl FnMut(&mut C) -> bool,
+    ) -> Option<Kept<C>> {
+        loop {
+            let mut state = self.lock();
+            // The oldest of another worker's: the newest it is about to use itself.
+            let mut found =
+                if spare.is_zero() { state.idle.pop_back()? } else { state.pop_spare(now, spare)? };
+            if state.is_expired(&found, now) {
+                let expired = state.pop_expired(now);
+                drop(state);
+                count(&self.expired, expired.len() + 1);
+                continue;
+            }
+            drop(state);
+            if alive(&mut found.connection) {
+                count(&self.reused, 1);
+                return Some(Kept { connection: found.connection, foreign: found.worker != worker });
+            }
+            count(&self.dead, 1);
+        }
+    }
+
+    fn put(&self, idle: Idle<C>) -> Option<C> {
         let mut state = self.lock();
-        state.idle_max = config.idle_max;
-        state.idle_timeout = config.idle_timeout;
+        let surplus = if state.closed || state.idle_max == 0 {
+            Some(idle)
+        } else {
+            let oldest = if state.idle.len() >= state.idle_max { state.idle.pop_front() } else { None };
+            state.idle.push_back(idle);
+            oldest
+        };
+        drop(state);
+        count(&self.surplus, usize::from(surplus.is_some()));
+        surplus.map(|idle| idle.connection)
+    }
+
+    fn configure(&self, idle_max: usize, idle_timeout: Duration) {
+        let mut state = self.lock();
+        state.idle_max = idle_max;
+        state.idle_timeout = idle_timeout;
         state.closed = false;
-        let surplus = state.idle.len().saturating_sub(config.idle_max);
+        let surplus = state.idle.len().saturating_sub(idle_max);
         let kept = state.idle.split_off(surplus);
         let gone = mem::replace(&mut state.idle, kept);
         drop(state);
@@ -190,6 +274,19 @@ impl<C> Pool<C> {
 impl<C> State<C> {
     fn is_expired(&self, idle: &Idle<C>, now: Mono) -> bool {
         now.saturating_since(idle.since) >= self.idle_timeout
+    }
+
+    /// The oldest, if it has been idle for at least `spare`.
+    fn pop_spare(&mut self, now: Mono, spare: Duration) -> Option<Idle<C>> {
+        let is_spare = now.saturating_since(self.idle.front()?.since) >= spare;
+        if is_spare { self.idle.pop_front() } else { None }
+    }
+
+    /// All that have been idle for too long: they are in front.
+    fn pop_expired(&mut self, now: Mono) -> VecDeque<Idle<C>> {
+        let expired = self.idle.iter().take_while(|idle| self.is_expired(idle, now)).count();
+        let kept = self.idle.split_off(expired);
+        mem::replace(&mut self.idle, kept)
     }
 }
 

@@ -50,14 +50,19 @@ struct Region {
 }
 
 /// What survives every reload beside the endpoints.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
-    /// Draws made: with a hash over it, the source of randomness.
-    draws: AtomicU64,
+    /// Draws made by each worker: with a hash over it, the source of randomness.
+    draws: Box<[Draws]>,
     retried: AtomicU64,
     retries_refused: AtomicU64,
     panics: AtomicU64,
 }
+
+/// A counter on cache lines of its own: two, as processors fetch them in pairs.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Draws(AtomicU64);
 
 /// An endpoint of one [`ServiceState`], by its place in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -165,7 +170,10 @@ impl<C> ServiceState<C> {
             Some(previous) if *previous.retries.config() == config.retry => Arc::clone(&previous.retries),
             _ => Arc::new(RetryBudget::new(config.retry)),
         };
-        let shared = previous.map(|previous| Arc::clone(&previous.shared)).unwrap_or_default();
+        let shared = match previous {
+            Some(previous) => Arc::clone(&previous.shared),
+            None => Arc::new(Shared::new(config.pool.workers)),
+        };
         Ok(Arc::new(Self {
             name: config.name.clone(),
             pool: config.pool,
@@ -233,7 +241,7 @@ impl<C> ServiceState<C> {
     ///
     /// Regions come in order: the local one, then the others as they first appear in the configuration. In
     /// the first that has an available endpoint, two are drawn by weight, and the one with fewer requests
-    /// in flight for its weight is chosen. An endpoint that is due for a trial takes part; being chosen is
+    /// of `worker` in flight for its weight is chosen: of what it sent itself, as all workers draw alike. An endpoint that is due for a trial takes part; being chosen is
     /// the trial, so report what came of it.
     ///
     /// When none is available, what is left is the one that failed least recently (*panic mode*): sending
@@ -241,6 +249,7 @@ impl<C> ServiceState<C> {
     /// [`ATTEMPTS_MAX`] were.
     pub fn choose(
         &self,
+        worker: usize,
         now: Mono,
         local_region: Option<&str>,
         tried: &Tried,
@@ -254,7 +263,7 @@ impl<C> ServiceState<C> {
         for region in local.into_iter().chain(others).filter_map(|at| self.regions.get(at)) {
             // Another request may take a trial first: then this one looks again, without that endpoint.
             for _ in 0..=region.members.len() {
-                let Some(chosen) = self.choose_in(region, now, tried) else { break };
+                let Some(chosen) = self.choose_in(worker, region, now, tried) else { break };
                 let slot = self.slot(chosen)?;
                 if slot.endpoint.shared.health.claim(now) {
                     return Some((EndpointIndex(chosen), &slot.endpoint));
@@ -272,7 +281,7 @@ impl<C> ServiceState<C> {
     }
 
     /// The better of two available endpoints of a region.
-    fn choose_in(&self, region: &Region, now: Mono, tried: &Tried) -> Option<u16> {
+    fn choose_in(&self, worker: usize, region: &Region, now: Mono, tried: &Tried) -> Option<u16> {
         let usable = |at: u16| {
             self.slot(at).is_some_and(|slot| {
                 slot.endpoint.shared.health.is_available(now) && !tried.contains(EndpointIndex(at))
@@ -283,24 +292,30 @@ impl<C> ServiceState<C> {
         }
         let mut first = None;
         for _ in 0..DRAWS_MAX {
-            let drawn = region.draw(self.shared.random())?;
+            let drawn = region.draw(self.shared.random(worker))?;
             match first {
                 _ if !usable(drawn) => {}
                 None => first = Some(drawn),
                 Some(first) if first == drawn => {}
-                Some(first) => return Some(self.less_loaded(first, drawn)),
+                Some(first) => return Some(self.less_loaded(worker, first, drawn)),
             }
         }
         // Most are unavailable, or one has nearly all the weight: look at each.
-        let first = first.or_else(|| self.draw_among(region, None, usable))?;
-        let second = self.draw_among(region, Some(first), usable);
-        Some(second.map_or(first, |second| self.less_loaded(first, second)))
+        let first = first.or_else(|| self.draw_among(worker, region, None, usable))?;
+        let second = self.draw_among(worker, region, Some(first), usable);
+        Some(second.map_or(first, |second| self.less_loaded(worker, first, second)))
     }
 
     /// Draws by weight among the usable endpoints of a region, `without` one of them.
-    fn draw_among(&self, region: &Region, without: Option<u16>, usable: impl Fn(u16) -> bool) -> Option<u16> {
+    fn draw_among(
+        &self,
+        worker: usize,
+        region: &Region,
+        without: Option<u16>,
+        usable: impl Fn(u16) -> bool,
+    ) -> Option<u16> {
         let eligible = || region.members.iter().copied().filter(|at| Some(*at) != without && usable(*at));
-        let mut left = scale(self.shared.random(), eligible().map(|at| self.weight(at)).sum());
+        let mut left = scale(self.shared.random(worker), eligible().map(|at| self.weight(at)).sum());
         let mut last = None;
         for at in eligible() {
             last = Some(at);
@@ -312,8 +327,8 @@ impl<C> ServiceState<C> {
     }
 
     /// The one with fewer requests in flight for its weight; the first if they are equal.
-    fn less_loaded(&self, first: u16, second: u16) -> u16 {
-        let load = |at: u16| self.slot(at).map_or(0, |slot| slot.endpoint.in_flight() as u64);
+    fn less_loaded(&self, worker: usize, first: u16, second: u16) -> u16 {
+        let load = |at: u16| self.slot(at).map_or(0, |slot| slot.endpoint.in_flight_of(worker) as u64);
         // load(first) / weight(first) > load(second) / weight(second), without division.
         let (one, two) = (
             load(first).saturating_mul(self.weight(second)),
@@ -369,9 +384,22 @@ impl Region {
 }
 
 impl Shared {
-    /// SplitMix64 over a counter: well spread, cheap, shared by all threads. It need not be unpredictable.
-    fn random(&self) -> u64 {
-        let count = self.draws.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+    fn new(workers: usize) -> Self {
+        // Far apart, so that no two workers draw the same.
+        let draws = (0..workers.max(1) as u64).map(|worker| Draws(AtomicU64::new(worker << 48))).collect();
+        Self {
+            draws,
+            retried: AtomicU64::new(0),
+            retries_refused: AtomicU64::new(0),
+            panics: AtomicU64::new(0),
+        }
+    }
+
+    /// SplitMix64 over a counter: well spread, cheap. It need not be unpredictable.
+    fn random(&self, worker: usize) -> u64 {
+        // There is at least one.
+        let Draws(draws) = &self.draws[worker % self.draws.len()];
+        let count = draws.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let mut mixed = count.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

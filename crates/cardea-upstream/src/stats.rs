@@ -62,7 +62,7 @@ impl EndpointStats {
             in_flight: endpoint.in_flight(),
             connections: endpoint.connections(),
             pool: endpoint.pool().stats(),
-            requests: shared.requests.load(Ordering::Relaxed),
+            requests: shared.requests(),
             connects: shared.connects.load(Ordering::Relaxed),
             connect_failures: shared.connect_failures.load(Ordering::Relaxed),
             exchange_failures: shared.exchange_failures.load(Ordering::Relaxed),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cardea_clock::Mono;
 use cardea_upstream::{ConnectionPermit, Endpoint, InFlight};
 
-use crate::transport::Transport;
+use crate::{transport::Transport, workers};
 
 /// A connection with what must be given up together with it.
 #[derive(Debug)]
@@ -24,13 +24,14 @@ pub(crate) struct Lease {
 
 impl Lease {
     pub(crate) fn new(endpoint: &Arc<Endpoint<Pooled>>, permit: ConnectionPermit) -> Self {
-        Self { in_flight: endpoint.begin(), permit: Some(permit) }
+        Self { in_flight: endpoint.begin(workers::current()), permit: Some(permit) }
     }
 
     /// Keeps the connection for a later exchange.
     pub(crate) fn give_back(&mut self, transport: Transport, now: Mono) {
         if let Some(permit) = self.permit.take() {
-            drop(self.in_flight.endpoint().pool().put(Pooled { transport, permit }, now));
+            let pool = self.in_flight.endpoint().pool();
+            drop(pool.put(workers::current(), Pooled { transport, permit }, now));
         }
     }
 }

@@ -41,6 +41,7 @@ use crate::{
     response::{Response, ResponseBody, has_body},
     timer::Timer,
     transport::Transport,
+    workers,
 };
 
 /// How many attempts one request may cost, over all endpoints.
@@ -93,7 +94,7 @@ pub(crate) async fn forward(
     // Why there was no connection to the last endpoint.
     let mut last = None;
     loop {
-        let chosen = service.state.choose(timer.now(), model.region.as_deref(), &tried);
+        let chosen = service.state.choose(workers::current(), timer.now(), model.region.as_deref(), &tried);
         let Some((index, endpoint)) = chosen else { return Err(last.unwrap_or(Reason::NoEndpoint)) };
         // Nothing was sent: any request may go elsewhere.
         if let Some(reason) = last.take()
@@ -235,9 +236,9 @@ async fn acquire(
     client: &mut dyn Downstream,
     timer: &mut Timer,
 ) -> Result<(Transport, Lease), Reason> {
-    if !fresh && let Some(kept) = endpoint.pool().take(timer.now(), |pooled| pooled.transport.is_quiet()) {
+    if !fresh && let Some(Pooled { transport, permit }) = take_kept(endpoint, timer.now()) {
         exchange.upstream.reused = true;
-        return Ok((kept.transport, Lease::new(endpoint, kept.permit)));
+        return Ok((transport, Lease::new(endpoint, permit)));
     }
     exchange.upstream.reused = false;
     let permit = match endpoint.permit() {
@@ -278,6 +279,15 @@ async fn acquire(
             })
         }
     }
+}
+
+/// An idle connection that looks alive, as one of this worker's.
+fn take_kept(endpoint: &Endpoint<Pooled>, now: Mono) -> Option<Pooled> {
+    let kept = endpoint.pool().take(workers::current(), now, |pooled| pooled.transport.is_quiet())?;
+    let Pooled { transport, permit } = kept.connection;
+    // One that can't be moved is as good as none.
+    let transport = if kept.foreign { transport.moved_here().ok()? } else { transport };
+    Some(Pooled { transport, permit })
 }
 
 /// Sends the request and receives the head of the final response.

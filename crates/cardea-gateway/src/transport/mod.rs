@@ -72,6 +72,18 @@ impl Transport {
         }
     }
 
+    /// The same connection with this worker's runtime in place of the one that it was made on.
+    ///
+    /// # Errors
+    /// If the operating system can't watch the socket.
+    pub(crate) fn moved_here(self) -> io::Result<Self> {
+        match self {
+            Self::Tcp(tcp) => Ok(Socket::Tcp(tcp).moved_here()?.into_plain()),
+            Self::Unix(unix) => Ok(Socket::Unix(unix).moved_here()?.into_plain()),
+            Self::Tls(tls) => Ok(Self::Tls(Box::new(tls.moved_here()?))),
+        }
+    }
+
     /// Whether an idle connection looks alive: nothing to receive, no end of stream, no error.
     ///
     /// Asks the runtime's readiness, which costs no system call while the connection is quiet.

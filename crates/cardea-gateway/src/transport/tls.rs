@@ -37,6 +37,14 @@ impl Socket {
         }
     }
 
+    /// See [`Transport::moved_here`].
+    pub(crate) fn moved_here(self) -> io::Result<Self> {
+        Ok(match self {
+            Self::Tcp(tcp) => Self::Tcp(TcpStream::from_std(tcp.into_std()?)?),
+            Self::Unix(unix) => Self::Unix(UnixStream::from_std(unix.into_std()?)?),
+        })
+    }
+
     /// See [`Transport::poll_recv`].
     pub(crate) fn poll_recv(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
         match self {
@@ -96,6 +104,11 @@ impl TlsTransport {
             Socket::Tcp(tcp) => Some(tcp),
             Socket::Unix(_) => None,
         }
+    }
+
+    /// See [`Transport::moved_here`].
+    pub(super) fn moved_here(self) -> io::Result<Self> {
+        Ok(Self { socket: self.socket.moved_here()?, ..self })
     }
 
     /// Ready once the handshake is done and our last flight is out.

@@ -370,7 +370,7 @@ fn idle_connections_close_when_the_gateway_stops_and_busy_ones_finish_first() {
         assert_eq!(idle.exchange(get("/")).await.status, 200, "draining still serves");
         gateway.gateway.advance(Phase::Stopping);
         idle.ended().await;
-        (&mut gateway.serving).await.unwrap();
+        gateway.serving.ended().await;
         until("the idle one is gone", || gateway.gateway.connections() == 1).await;
         release.add_permits(1);
         let response = busy.response().await;

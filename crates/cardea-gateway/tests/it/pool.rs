@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cardea_upstream::Address;
+use cardea_upstream::{Address, SPARE_AFTER};
 use tokio::net::TcpListener;
 
 use crate::support::{Origin, Spec, get, origin::OK, run, until};
@@ -286,5 +286,30 @@ fn parallel_requests_share_what_is_kept() {
         assert!(origin.connections() <= 8, "{}", origin.connections());
         drop(clients);
         until("all connections are gone", || gateway.gateway.connections() == 0).await;
+    });
+}
+
+#[test]
+fn a_connection_that_its_worker_no_longer_uses_moves_to_the_one_that_needs_it() {
+    run(async {
+        let origin = Origin::ok().await;
+        let gateway = Spec::to(&origin).start_with_workers(2).await;
+        let mut clients = [gateway.client().await, gateway.client().await];
+        let [one, two] = &mut clients;
+        assert_eq!(one.exchange(get("/")).await.status, 200);
+        assert_eq!(two.exchange(get("/")).await.status, 200);
+        assert_eq!(origin.connections(), 2, "each worker has its own");
+        assert_eq!((one.exchange(get("/")).await.status, two.exchange(get("/")).await.status), (200, 200));
+        assert_eq!(origin.connections(), 2, "and keeps it");
+
+        let gateway = Spec::to(&origin).start_with_workers(2).await;
+        let mut clients = [gateway.client().await, gateway.client().await];
+        for round in 0..4 {
+            let client = &mut clients[round % 2];
+            assert_eq!(client.exchange(get("/")).await.status, 200);
+            assert_eq!(origin.connections(), 3, "round {round}: one for both");
+            let spare = gateway.gateway.clock.mono().saturating_add(SPARE_AFTER);
+            until("it is spare", || gateway.gateway.clock.mono() > spare).await;
+        }
     });
 }

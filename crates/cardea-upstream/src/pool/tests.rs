@@ -17,6 +17,15 @@ fn pool<C>(idle_max: usize, idle_seconds: u64) -> Pool<C> {
         idle_max,
         idle_timeout: Duration::from_secs(idle_seconds),
         connections_max: None,
+        workers: 1,
+    })
+}
+
+/// What is taken, by the worker that put it.
+fn own<C>(kept: Option<Kept<C>>) -> Option<C> {
+    kept.map(|kept| {
+        assert!(!kept.foreign);
+        kept.connection
     })
 }
 
@@ -28,21 +37,21 @@ fn all(_: &mut u32) -> bool {
 fn the_most_recently_used_comes_first() {
     let pool = pool(3, 10);
     for connection in [1, 2, 3] {
-        assert_eq!(pool.put(connection, at(0)), None);
+        assert_eq!(pool.put(0, connection, at(0)), None);
     }
-    assert_eq!(pool.take(at(1), all), Some(3));
-    assert_eq!(pool.take(at(1), all), Some(2));
-    assert_eq!(pool.put(2, at(2)), None);
-    assert_eq!(pool.take(at(2), all), Some(2));
-    assert_eq!(pool.take(at(2), all), Some(1));
-    assert_eq!(pool.take(at(2), all), None);
+    assert_eq!(own(pool.take(0, at(1), all)), Some(3));
+    assert_eq!(own(pool.take(0, at(1), all)), Some(2));
+    assert_eq!(pool.put(0, 2, at(2)), None);
+    assert_eq!(own(pool.take(0, at(2), all)), Some(2));
+    assert_eq!(own(pool.take(0, at(2), all)), Some(1));
+    assert_eq!(own(pool.take(0, at(2), all)), None);
     assert_eq!(pool.stats(), PoolStats { reused: 4, ..PoolStats::default() });
 }
 
 #[test]
 fn a_full_pool_gives_back_the_least_recently_used() {
     let pool = pool(2, 10);
-    assert_eq!([1, 2, 3, 4].map(|connection| pool.put(connection, at(0))), [None, None, Some(1), Some(2)]);
+    assert_eq!([1, 2, 3, 4].map(|connection| pool.put(0, connection, at(0))), [None, None, Some(1), Some(2)]);
     assert_eq!(pool.stats(), PoolStats { idle: 2, surplus: 2, ..PoolStats::default() });
     assert_eq!(
         [pool.give_up_oldest(), pool.give_up_oldest(), pool.give_up_oldest()],
@@ -50,7 +59,7 @@ fn a_full_pool_gives_back_the_least_recently_used() {
     );
     assert_eq!(pool.stats(), PoolStats { surplus: 4, ..PoolStats::default() });
     let none = super::tests::pool(0, 10);
-    assert_eq!(none.put(7, at(0)), Some(7));
+    assert_eq!(none.put(0, 7, at(0)), Some(7));
     assert!(none.is_empty());
 }
 
@@ -58,10 +67,10 @@ fn a_full_pool_gives_back_the_least_recently_used() {
 fn the_dead_are_passed_over_and_the_expired_dropped() {
     let pool = pool(10, 10);
     for (connection, seconds) in [(1, 0), (2, 5), (3, 6), (4, 6)] {
-        assert_eq!(pool.put(connection, at(seconds)), None);
+        assert_eq!(pool.put(0, connection, at(seconds)), None);
     }
-    assert_eq!(pool.take(at(8), |connection| *connection < 4), Some(3));
-    assert_eq!(pool.take(at(15), all), None, "idle for exactly the limit");
+    assert_eq!(own(pool.take(0, at(8), |connection| *connection < 4)), Some(3));
+    assert_eq!(own(pool.take(0, at(15), all)), None, "idle for exactly the limit");
     assert_eq!(pool.stats(), PoolStats { reused: 1, dead: 1, expired: 2, ..PoolStats::default() });
 }
 
@@ -69,7 +78,7 @@ fn the_dead_are_passed_over_and_the_expired_dropped() {
 fn a_sweep_drops_the_expired_alone() {
     let pool = pool(10, 10);
     for seconds in 0..5 {
-        assert_eq!(pool.put(1, at(seconds)), None);
+        assert_eq!(pool.put(0, 1, at(seconds)), None);
     }
     pool.sweep(at(9));
     assert_eq!(pool.len(), 5);
@@ -82,25 +91,29 @@ fn a_sweep_drops_the_expired_alone() {
 #[test]
 fn a_closed_pool_keeps_nothing_and_a_cleared_one_goes_on() {
     let pool = pool(10, 10);
-    assert_eq!(pool.put(1, at(0)), None);
+    assert_eq!(pool.put(0, 1, at(0)), None);
     pool.clear();
-    assert_eq!(pool.take(at(0), all), None);
-    assert_eq!(pool.put(2, at(0)), None);
+    assert_eq!(own(pool.take(0, at(0), all)), None);
+    assert_eq!(pool.put(0, 2, at(0)), None);
     pool.close();
-    assert_eq!(pool.take(at(0), all), None);
-    assert_eq!(pool.put(3, at(0)), Some(3));
+    assert_eq!(own(pool.take(0, at(0), all)), None);
+    assert_eq!(pool.put(0, 3, at(0)), Some(3));
 }
 
 #[test]
 fn new_limits_hold_for_what_is_idle_already() {
     let pool = pool(10, 10);
     for connection in 0..5 {
-        assert_eq!(pool.put(connection, at(0)), None);
+        assert_eq!(pool.put(0, connection, at(0)), None);
     }
-    pool.configure(&PoolConfig { idle_max: 2, idle_timeout: Duration::from_secs(3), connections_max: None });
+    pool.configure(&PoolConfig {
+        idle_max: 2,
+        idle_timeout: Duration::from_secs(3),
+        ..PoolConfig::default()
+    });
     assert_eq!(pool.len(), 2);
-    assert_eq!(pool.take(at(2), all), Some(4));
-    assert_eq!(pool.take(at(3), all), None);
+    assert_eq!(own(pool.take(0, at(2), all)), Some(4));
+    assert_eq!(own(pool.take(0, at(3), all)), None);
 }
 
 /// A connection that takes the pool's lock when it is dropped: under the lock that would never end.
@@ -118,13 +131,13 @@ fn connections_are_checked_and_dropped_outside_the_lock() {
     let (pool, dropped) = (Arc::new(pool(4, 10)), Arc::new(AtomicUsize::new(0)));
     let fill = |seconds| {
         for _ in 0..5 {
-            drop(pool.put(Nosy(Arc::clone(&pool), Arc::clone(&dropped)), at(seconds)));
+            drop(pool.put(0, Nosy(Arc::clone(&pool), Arc::clone(&dropped)), at(seconds)));
         }
     };
     fill(0);
-    assert!(pool.take(at(1), |nosy| nosy.0.len() > 4).is_none());
+    assert!(pool.take(0, at(1), |nosy| nosy.0.len() > 4).is_none());
     fill(0);
-    assert!(pool.take(at(10), |_| true).is_none());
+    assert!(pool.take(0, at(10), |_| true).is_none());
     fill(0);
     pool.sweep(at(10));
     fill(0);
@@ -138,25 +151,66 @@ fn connections_are_checked_and_dropped_outside_the_lock() {
 
 #[test]
 fn threads_never_get_the_same_connection() {
-    let pool = Arc::new(pool(8, 1000));
+    let pool = Arc::new(shared(8 * 4, 4));
     let uses: Arc<[AtomicUsize; 8]> = Arc::new(Default::default());
-    (0..8).for_each(|connection| assert_eq!(pool.put(connection, at(0)), None));
+    (0..8).for_each(|connection| assert_eq!(pool.put(0, connection, at(0)), None));
     let workers: Vec<_> = (0..4)
-        .map(|_| {
+        .map(|worker| {
             let (pool, uses) = (Arc::clone(&pool), Arc::clone(&uses));
             thread::spawn(move || {
                 for _ in 0..10_000 {
-                    let Some(connection) = pool.take(at(1), all) else { continue };
+                    let Some(Kept { connection, .. }) = pool.take(worker, at(9), all) else { continue };
                     let counter = &uses[connection as usize];
                     assert_eq!(counter.fetch_add(1, Ordering::SeqCst), 0);
                     counter.fetch_sub(1, Ordering::SeqCst);
-                    assert_eq!(pool.put(connection, at(1)), None);
+                    // Since long: there for the others too.
+                    assert_eq!(pool.put(worker, connection, at(1)), None);
                 }
             })
         })
         .collect();
     workers.into_iter().for_each(|worker| worker.join().unwrap());
     assert_eq!(pool.len(), 8);
+}
+
+fn shared(idle_max: usize, workers: usize) -> Pool<u32> {
+    Pool::new(&PoolConfig { idle_max, workers, ..PoolConfig::default() })
+}
+
+#[test]
+fn a_worker_takes_its_own_and_of_others_only_what_they_no_longer_use() {
+    let pool = shared(8, 2);
+    assert_eq!(pool.put(0, 1, at(0)), None);
+    assert_eq!(pool.put(0, 2, at(0)), None);
+    assert_eq!(pool.take(1, at(0), all), None, "the other may need it at once");
+    assert_eq!(own(pool.take(0, at(0), all)), Some(2));
+    assert_eq!(pool.put(0, 2, at(1)), None);
+    assert_eq!(pool.take(1, at(1), all), Some(Kept { connection: 1, foreign: true }), "the oldest");
+    assert_eq!(pool.take(1, at(1), all), None);
+    assert_eq!(pool.put(1, 1, at(1)), None);
+    assert_eq!(own(pool.take(1, at(1), all)), Some(1), "it has moved");
+    assert_eq!(pool.len(), 1);
+    assert_eq!(pool.stats().reused, 3);
+}
+
+#[test]
+fn workers_share_out_what_may_be_idle() {
+    let pool = shared(5, 2);
+    let kept = |worker| (0..9).filter(|connection| pool.put(worker, *connection, at(0)).is_none()).count();
+    assert_eq!((kept(0), kept(1)), (3, 2));
+    assert_eq!(pool.len(), 5);
+    let one = shared(1, 3);
+    assert_eq!((one.put(2, 20, at(0)), one.put(1, 10, at(0))), (None, Some(20)), "one for all three");
+    assert_eq!(one.take(0, at(0), all), Some(Kept { connection: 10, foreign: true }));
+}
+
+#[test]
+fn the_oldest_of_all_workers_is_given_up() {
+    let pool = shared(8, 3);
+    for (worker, seconds) in [(2, 3), (1, 1), (0, 2)] {
+        assert_eq!(pool.put(worker, u32::try_from(worker).unwrap(), at(seconds)), None);
+    }
+    assert_eq!([(); 4].map(|()| pool.give_up_oldest()), [Some(1), Some(0), Some(2), None]);
 }
 
 #[derive(Clone, Debug)]
@@ -193,7 +247,7 @@ proptest! {
                 Step::Put => {
                     idle.push((next, now));
                     let surplus = (idle.len() > idle_max).then(|| idle.remove(0).0);
-                    prop_assert_eq!(pool.put(next, at(now)), surplus);
+                    prop_assert_eq!(pool.put(0, next, at(now)), surplus);
                     next += 1;
                 }
                 Step::Take => {
@@ -204,7 +258,7 @@ proptest! {
                             break;
                         }
                     }
-                    prop_assert_eq!(pool.take(at(now), |connection| !dead.contains(connection)), wanted);
+                    prop_assert_eq!(own(pool.take(0, at(now), |connection| !dead.contains(connection))), wanted);
                 }
                 Step::Kill(which) => dead.extend(idle.get(which % idle.len().max(1)).map(|(connection, _)| *connection)),
                 Step::Sweep => {

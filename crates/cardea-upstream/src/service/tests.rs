@@ -37,14 +37,14 @@ fn fail(state: &State, endpoint: usize, now: Mono) {
 }
 
 fn chosen(state: &State, now: Mono, region: &str, tried: &Tried) -> Option<usize> {
-    state.choose(now, Some(region), tried).map(|(index, _)| index.get())
+    state.choose(0, now, Some(region), tried).map(|(index, _)| index.get())
 }
 
 /// All endpoints in the order in which one request would try them.
 fn order(state: &State, region: &str) -> Vec<usize> {
     let mut tried = Tried::new();
     std::iter::from_fn(|| {
-        let (index, _) = state.choose(at(0), Some(region), &tried)?;
+        let (index, _) = state.choose(0, at(0), Some(region), &tried)?;
         tried.insert(index);
         Some(index.get())
     })
@@ -57,7 +57,7 @@ fn the_local_region_comes_first_then_the_others_in_order() {
     assert_eq!(order(&state, "a"), [1, 0, 2, 4]);
     assert_eq!(order(&state, "c"), [4, 0, 1, 2]);
     assert_eq!(order(&state, "nowhere"), [0, 1, 2, 4]);
-    assert_eq!(state.choose(at(0), None, &Tried::new()).map(|(index, _)| index.get()), Some(0));
+    assert_eq!(state.choose(0, at(0), None, &Tried::new()).map(|(index, _)| index.get()), Some(0));
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn shares_stay_right_among_those_that_are_left() {
 fn the_busier_of_two_is_avoided_for_its_weight() {
     let state = state(&[(1, "", 1), (2, "", 3)]);
     let hold = |endpoint: usize, count: usize| -> Vec<_> {
-        (0..count).map(|_| state.slots[endpoint].endpoint.begin()).collect()
+        (0..count).map(|_| state.slots[endpoint].endpoint.begin(0)).collect()
     };
     let (light, heavy) = (hold(0, 2), hold(1, 5));
     assert_eq!(shares(&state, 100, &Tried::new()), [0, 100]);
@@ -143,8 +143,8 @@ fn load_spreads_by_weight_when_requests_last() {
     let state = state(&[(1, "", 1), (2, "", 1), (3, "", 2)]);
     let mut held = Vec::new();
     for _ in 0..400 {
-        let (_, endpoint) = state.choose(at(0), None, &Tried::new()).unwrap();
-        held.push(endpoint.begin());
+        let (_, endpoint) = state.choose(0, at(0), None, &Tried::new()).unwrap();
+        held.push(endpoint.begin(0));
     }
     let loads: Vec<_> = state.endpoints().map(|(_, endpoint)| endpoint.in_flight()).collect();
     for (load, wanted) in loads.iter().zip([100_usize, 100, 200]) {
@@ -156,10 +156,10 @@ fn load_spreads_by_weight_when_requests_last() {
 fn a_reload_keeps_what_stays_and_forgets_what_goes() {
     let old = state(&[(1, "a", 1), (2, "a", 1), (3, "a", 1)]);
     for (index, endpoint) in old.endpoints() {
-        assert_eq!(endpoint.pool().put(index.get() as u32, at(0)), None);
+        assert_eq!(endpoint.pool().put(0, index.get() as u32, at(0)), None);
     }
     fail(&old, 1, at(0));
-    let in_flight = old.slots[1].endpoint.begin();
+    let in_flight = old.slots[1].endpoint.begin(0);
     assert!(old.retry(at(0)));
     let mut wanted = config(&[(4, "b", 1), (2, "b", 7), (1, "a", 1)]);
     wanted.pool.idle_max = 1;
@@ -173,8 +173,8 @@ fn a_reload_keeps_what_stays_and_forgets_what_goes() {
     assert_eq!(new.stats().endpoints[0].pool.idle, 0);
     assert!(Arc::ptr_eq(&new.slots[2].endpoint, &old.slots[0].endpoint));
     new.activate(Some(&old));
-    assert_eq!(old.slots[2].endpoint.pool().put(9, at(0)), Some(9), "its pool is closed");
-    assert_eq!(new.slots[1].endpoint.pool().put(9, at(0)), Some(1), "the new limit holds");
+    assert_eq!(old.slots[2].endpoint.pool().put(0, 9, at(0)), Some(9), "its pool is closed");
+    assert_eq!(new.slots[1].endpoint.pool().put(0, 9, at(0)), Some(1), "the new limit holds");
     drop(in_flight);
     assert_eq!(new.stats().endpoints[1].in_flight, 0);
 }
@@ -186,16 +186,16 @@ fn connections_made_differently_are_never_reused() {
     let old = State::reconcile(&before, None).unwrap();
     let permit = old.slots[0].endpoint.permit();
     assert!(permit.is_some());
-    assert_eq!(old.slots[0].endpoint.pool().put(1, at(0)), None);
+    assert_eq!(old.slots[0].endpoint.pool().put(0, 1, at(0)), None);
     fail(&old, 0, at(0));
     let same = State::reconcile(&before, Some(&old)).unwrap();
     assert_eq!(same.slots[0].endpoint.pool().len(), 1, "a control");
     let after = ServiceConfig { connection_key: "two".into(), ..before };
     let new = State::reconcile(&after, Some(&old)).unwrap();
     new.activate(Some(&old));
-    assert_eq!(new.slots[0].endpoint.pool().take(at(0), |_| true), None);
+    assert_eq!(new.slots[0].endpoint.pool().take(0, at(0), |_| true), None);
     // A request that began before the reload gives its connection back where it took it.
-    assert_eq!(old.slots[0].endpoint.pool().put(2, at(0)), Some(2));
+    assert_eq!(old.slots[0].endpoint.pool().put(0, 2, at(0)), Some(2));
     assert!(new.slots[0].endpoint.is_ejected(), "health stays");
     assert!(new.slots[0].endpoint.permit().is_none(), "and so does the limit");
     drop(permit);
@@ -225,20 +225,20 @@ fn a_new_retry_configuration_starts_a_new_budget() {
 fn a_service_that_leaves_keeps_no_connection() {
     let state = state(&[(1, "", 1)]);
     let endpoint = &state.slots[0].endpoint;
-    assert_eq!(endpoint.pool().put(1, at(0)), None);
+    assert_eq!(endpoint.pool().put(0, 1, at(0)), None);
     state.sweep(at(0));
     assert_eq!(endpoint.pool().len(), 1);
     state.sweep(at(0).saturating_add(Duration::from_secs(3600)));
     assert!(endpoint.pool().is_empty());
     state.retire();
-    assert_eq!(endpoint.pool().put(1, at(0)), Some(1));
+    assert_eq!(endpoint.pool().put(0, 1, at(0)), Some(1));
 }
 
 #[test]
 fn a_bad_configuration_is_refused() {
     assert_eq!(State::reconcile(&config(&[]), None).map(|_| ()), Err(ConfigError::NoEndpoints));
     let idle = state(&[(1, "", 0)]);
-    assert!(idle.choose(at(0), None, &Tried::new()).is_none());
+    assert!(idle.choose(0, at(0), None, &Tried::new()).is_none());
 }
 
 proptest! {
@@ -263,7 +263,7 @@ proptest! {
                 let available = |index: usize| left(index) && state.slots[index].endpoint.shared.health.is_available(at(now));
                 let before: Vec<_> = (0..endpoints.len()).map(available).collect();
                 let left: Vec<_> = (0..endpoints.len()).filter(|index| left(*index)).collect();
-                let Some((index, _)) = state.choose(at(now), Some("a"), &tried) else {
+                let Some((index, _)) = state.choose(0, at(now), Some("a"), &tried) else {
                     prop_assert!(left.is_empty() || tried.is_full());
                     break;
                 };

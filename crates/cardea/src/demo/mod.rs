@@ -9,7 +9,10 @@ mod trip;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow};
-use cardea_gateway::workers;
+use cardea_gateway::{
+    listener::ListenSocket,
+    workers::{self, Workers, control_runtime},
+};
 use cardea_issuer::{Created, NewClient};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
@@ -18,7 +21,7 @@ use crate::{
     admin,
     cli::{DemoArgs, Exit, Output},
     config,
-    server::{Bound, Inherited, Server, bind, tcp},
+    server::{Inherited, Server, bind, tcp},
 };
 use client::HttpClient;
 use origins::Origins;
@@ -42,14 +45,17 @@ struct Description<'a> {
 
 /// Runs the demo.
 pub(crate) fn run(arguments: &DemoArgs, output: &mut Output) -> Exit {
-    let runtime = match workers::runtime(workers::default_count()) {
-        Ok(runtime) => runtime,
+    let started =
+        Workers::start(workers::default_count()).and_then(|workers| Ok((workers, control_runtime()?)));
+    let (workers, runtime) = match started {
+        Ok(started) => started,
         Err(error) => {
             output.error(&format!("the runtime can't be started: {error}"));
             return Exit::Failure;
         }
     };
-    let done = runtime.block_on(demo(arguments, output));
+    let done = runtime.block_on(demo(arguments, &workers, output));
+    workers.stop();
     runtime.shutdown_timeout(Duration::from_secs(1));
     match done {
         Ok(true) => Exit::Success,
@@ -72,8 +78,8 @@ struct Demo {
     _control: Option<admin::Running>,
 }
 
-async fn demo(arguments: &DemoArgs, output: &mut Output) -> Result<bool> {
-    let demo = Demo::start(arguments).await?;
+async fn demo(arguments: &DemoArgs, workers: &Arc<Workers>, output: &mut Output) -> Result<bool> {
+    let demo = Demo::start(arguments, Arc::clone(workers)).await?;
     let held = if arguments.check {
         trip::check(&demo, arguments.json, output).await
     } else {
@@ -85,7 +91,7 @@ async fn demo(arguments: &DemoArgs, output: &mut Output) -> Result<bool> {
 }
 
 impl Demo {
-    async fn start(arguments: &DemoArgs) -> Result<Self> {
+    async fn start(arguments: &DemoArgs, workers: Arc<Workers>) -> Result<Self> {
         let gateway = listen(arguments.port, "--port")?;
         let admin_listener = listen(arguments.admin_port, "--admin-port")?;
         let address = gateway.local_addr()?;
@@ -94,9 +100,11 @@ impl Demo {
         let config = config::load(&setting.config_file(), &|name| std::env::var(name).ok())
             .map_err(|problems| anyhow!("the demo's own configuration is wrong:\n{problems}"))?;
         crate::logging::start(&config.log);
-        let sockets = bind(&config, &mut Inherited::of(vec![Bound::Tcp(gateway)]))?;
+        let mut inherited = Inherited::of(vec![ListenSocket::Tcp(gateway)]);
+        let sockets = bind(&config, &mut inherited, workers.count())?;
         let control = admin::bind_socket(config.admin.socket.as_deref())?;
-        let server = Server::start(config, setting.config_file(), sockets, Some(admin_listener)).await?;
+        let server =
+            Server::start(config, setting.config_file(), sockets, Some(admin_listener), workers).await?;
         let control = control.map(|socket| admin::serve_socket(socket, &server));
         let created = create_client(&server).await?;
         let http = HttpClient::new(address, &setting.ca_pem()?)?;

@@ -38,6 +38,8 @@ pub(crate) struct Foundation {
     pub(crate) fetch: Arc<dyn Fetch>,
     pub(crate) local_keys: LocalKeys,
     pub(crate) issuer: Option<Arc<AuthorizationServer>>,
+    /// How many workers carry requests.
+    pub(crate) workers: usize,
 }
 
 /// A model that is ready to be put in force.
@@ -102,6 +104,7 @@ pub(crate) fn check(config: &Config) -> Result<(), Vec<Problem>> {
         fetch: Arc::new(HttpFetch::new()),
         local_keys: LocalKeys::new(),
         issuer: None,
+        workers: 1,
     };
     build(config, &foundation, None).map(drop)
 }
@@ -252,6 +255,7 @@ impl Builder<'_> {
                     idle_max: service.pool.idle_max,
                     idle_timeout: service.pool.idle_timeout,
                     connections_max: service.pool.connections_max,
+                    workers: self.foundation.workers,
                 },
                 retry: RetryConfig::default(),
                 connection_key: format!("{:?}", service.tls),

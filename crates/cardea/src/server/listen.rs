@@ -19,41 +19,10 @@ use crate::config::{BindAddress, Config, Listener};
 /// How many connections wait to be accepted; the kernel caps it at `net.core.somaxconn`.
 const BACKLOG: i32 = 4_096;
 
-/// A socket that is bound, not yet handed to the runtime.
-#[derive(Debug)]
-pub(crate) enum Bound {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-}
-
-impl Bound {
-    /// The address, with the port that was chosen where it was 0.
-    pub(crate) fn tcp_address(&self) -> Option<SocketAddr> {
-        match self {
-            Self::Tcp(listener) => listener.local_addr().ok(),
-            Self::Unix(_) => None,
-        }
-    }
-
-    /// Hands the socket to the runtime, within which this must be called.
-    pub(crate) fn into_listen_socket(self) -> io::Result<ListenSocket> {
-        Ok(match self {
-            Self::Tcp(listener) => {
-                listener.set_nonblocking(true)?;
-                ListenSocket::Tcp(tokio::net::TcpListener::from_std(listener)?)
-            }
-            Self::Unix(listener) => {
-                listener.set_nonblocking(true)?;
-                ListenSocket::Unix(tokio::net::UnixListener::from_std(listener)?)
-            }
-        })
-    }
-}
-
 /// Sockets that were passed to this process (systemd's `LISTEN_FDS`), found again by their addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Inherited {
-    sockets: Vec<Bound>,
+    sockets: Vec<ListenSocket>,
 }
 
 impl Inherited {
@@ -64,9 +33,9 @@ impl Inherited {
         for index in 0..passed.len() {
             // Of either kind: the wrong one is refused and put back.
             if let Ok(Some(listener)) = passed.take_tcp_listener(index) {
-                sockets.push(Bound::Tcp(listener));
+                sockets.push(ListenSocket::Tcp(listener));
             } else if let Ok(Some(listener)) = passed.take_unix_listener(index) {
-                sockets.push(Bound::Unix(listener));
+                sockets.push(ListenSocket::Unix(listener));
             } else {
                 bail!("the socket passed as number {index} is no stream socket that listens");
             }
@@ -75,16 +44,16 @@ impl Inherited {
     }
 
     /// These sockets and no others.
-    pub(crate) fn of(sockets: Vec<Bound>) -> Self {
+    pub(crate) fn of(sockets: Vec<ListenSocket>) -> Self {
         Self { sockets }
     }
 
-    fn take(&mut self, address: &BindAddress) -> Option<Bound> {
-        let wanted = |socket: &Bound| match (socket, address) {
-            (Bound::Tcp(listener), BindAddress::Tcp(wanted)) => {
+    fn take(&mut self, address: &BindAddress) -> Option<ListenSocket> {
+        let wanted = |socket: &ListenSocket| match (socket, address) {
+            (ListenSocket::Tcp(listener), BindAddress::Tcp(wanted)) => {
                 listener.local_addr().is_ok_and(|address| address == *wanted)
             }
-            (Bound::Unix(listener), BindAddress::Unix(wanted)) => {
+            (ListenSocket::Unix(listener), BindAddress::Unix(wanted)) => {
                 listener.local_addr().is_ok_and(|address| address.as_pathname() == Some(wanted))
             }
             _ => false,
@@ -99,39 +68,75 @@ impl Inherited {
     }
 }
 
-/// Binds every listener of `config`, taking over what was inherited.
-pub(crate) fn bind(config: &Config, inherited: &mut Inherited) -> Result<Vec<(String, Bound)>> {
+/// The sockets of a listener, which share its address: one for each worker where the kernel can spread connections
+/// over them, else one.
+pub(crate) type Sockets = Vec<ListenSocket>;
+
+/// Binds every listener of `config` for so many `workers`, taking over what was inherited.
+pub(crate) fn bind(
+    config: &Config,
+    inherited: &mut Inherited,
+    workers: usize,
+) -> Result<Vec<(String, Sockets)>> {
     config
         .listeners
         .iter()
-        .map(|listener| Ok((listener.name.clone(), bind_one(listener, inherited)?)))
+        .map(|listener| Ok((listener.name.clone(), bind_one(listener, inherited, workers)?)))
         .collect()
 }
 
 /// Binds one listener.
-pub(crate) fn bind_one(listener: &Listener, inherited: &mut Inherited) -> Result<Bound> {
+pub(crate) fn bind_one(listener: &Listener, inherited: &mut Inherited, workers: usize) -> Result<Sockets> {
     if let Some(socket) = inherited.take(&listener.address) {
-        return Ok(socket);
+        return Ok(vec![socket]);
     }
     match &listener.address {
         BindAddress::Tcp(address) => {
-            tcp(*address).map(Bound::Tcp).map_err(|error| explain(error, &listener.name, *address))
+            let sockets =
+                spread(*address, workers).map_err(|error| explain(error, &listener.name, *address))?;
+            Ok(sockets.into_iter().map(ListenSocket::Tcp).collect())
         }
-        BindAddress::Unix(path) => unix(path, listener.mode).map(Bound::Unix).with_context(|| {
-            format!("listener \"{}\" can't listen on unix:{}", listener.name, path.display())
-        }),
+        BindAddress::Unix(path) => {
+            let socket = unix(path, listener.mode).with_context(|| {
+                format!("listener \"{}\" can't listen on unix:{}", listener.name, path.display())
+            })?;
+            Ok(vec![ListenSocket::Unix(socket)])
+        }
     }
 }
 
 /// A TCP socket that listens.
 pub(crate) fn tcp(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = bound(address, false)?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// TCP sockets that listen on one address, over which the kernel spreads connections (`SO_REUSEPORT`, socket(7)).
+fn spread(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
+    // The first without, as a process that listens there already must be an error, be it another of ours.
+    let first = bound(address, false)?;
+    first.set_reuse_port(true)?;
+    // Where the port was 0, the others need the one that was chosen.
+    let address = first.local_addr()?.as_socket().unwrap_or(address);
+    let mut sockets = vec![first];
+    for _ in 1..count {
+        sockets.push(bound(address, true)?);
+    }
+    for socket in &sockets {
+        socket.listen(BACKLOG)?;
+    }
+    Ok(sockets.into_iter().map(TcpListener::from).collect())
+}
+
+fn bound(address: SocketAddr, reuse_port: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // Connections of the last process in TIME-WAIT are no reason not to listen.
     socket.set_reuse_address(true)?;
+    socket.set_reuse_port(reuse_port)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
+    Ok(socket)
 }
 
 fn explain(error: io::Error, name: &str, address: SocketAddr) -> anyhow::Error {

@@ -10,5 +10,5 @@ mod signals;
 
 pub(crate) use build::{Foundation, build, check};
 pub(crate) use issuer::open as open_issuer;
-pub(crate) use listen::{Bound, Inherited, bind, tcp};
+pub(crate) use listen::{Inherited, bind, tcp};
 pub(crate) use run::{Server, run};

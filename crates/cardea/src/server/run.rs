@@ -17,13 +17,12 @@ use cardea_gateway::{
     gateway::{Gateway, Phase},
     listener,
     record::{AccessLog, AccessLogConfig, Registry, Sink, metrics},
-    workers,
+    workers::{self, Workers},
 };
 use cardea_identity::LocalKeys;
 use cardea_issuer::RevocationSink;
 use tokio::{
     sync::{Mutex, Notify, Semaphore},
-    task::JoinHandle,
     time::timeout,
 };
 
@@ -31,7 +30,7 @@ use super::{
     background,
     build::{Built, Foundation, build},
     issuer::{self, Revoker, publish_keys, settings},
-    listen::{self, Bound, Inherited, bind},
+    listen::{self, Inherited, Sockets, bind},
     signals::Signals,
 };
 use crate::{
@@ -47,6 +46,7 @@ pub(crate) struct Server {
     pub(crate) admin: Arc<AdminState>,
     pub(crate) admin_address: Option<SocketAddr>,
     current: Mutex<Current>,
+    workers: Arc<Workers>,
     permits: Arc<Semaphore>,
     revoker: Arc<Revoker>,
     /// Where the configuration came from, for reloads.
@@ -69,16 +69,18 @@ struct Current {
 
 struct Listening {
     address: BindAddress,
-    task: JoinHandle<()>,
+    serving: listener::Serving,
 }
 
 impl Server {
-    /// Starts everything that `config` (read from `path`) describes, on sockets that are bound already.
+    /// Starts everything that `config` (read from `path`) describes, on sockets that are bound already; connections
+    /// on `workers`, all else on the runtime that this is called within.
     pub(crate) async fn start(
         config: Config,
         path: PathBuf,
-        sockets: Vec<(String, Bound)>,
+        sockets: Vec<(String, Sockets)>,
         admin_socket: Option<std::net::TcpListener>,
+        workers: Arc<Workers>,
     ) -> Result<Arc<Self>> {
         let coarse = CoarseClock::start(PERIOD_DEFAULT).context("starting the clock")?;
         let clock = coarse.clock();
@@ -95,7 +97,8 @@ impl Server {
             publish_keys(issuer, &local_keys)?;
         }
         let fetch = Arc::new(HttpFetch::new());
-        let foundation = Foundation { clock: clock.clone(), fetch, local_keys, issuer };
+        let foundation =
+            Foundation { clock: clock.clone(), fetch, local_keys, issuer, workers: workers.count() };
         let built = build(&config, &foundation, None).map_err(|problems| anyhow!(listed(problems)))?;
 
         let gateway = Gateway::new(Arc::clone(&built.model), clock.clone(), Arc::clone(&registry));
@@ -118,6 +121,7 @@ impl Server {
             admin,
             admin_address,
             current: Mutex::new(Current { config, built, listeners: HashMap::new(), generation: 1 }),
+            workers,
             permits,
             revoker,
             path,
@@ -128,8 +132,8 @@ impl Server {
         });
         {
             let mut current = server.current.lock().await;
-            for (name, socket) in sockets {
-                server.listen(&mut current, name, socket)?;
+            for (name, sockets) in sockets {
+                server.listen(&mut current, name, sockets)?;
             }
         }
         if let Some(socket) = admin_socket {
@@ -150,9 +154,8 @@ impl Server {
         Ok(server)
     }
 
-    fn listen(&self, current: &mut Current, name: String, socket: Bound) -> Result<()> {
-        let local = socket.tcp_address();
-        let socket = socket.into_listen_socket()?;
+    fn listen(&self, current: &mut Current, name: String, sockets: Sockets) -> Result<()> {
+        let local = sockets.first().and_then(listener::ListenSocket::local_address);
         let address = current
             .config
             .listeners
@@ -161,10 +164,8 @@ impl Server {
             .map(|listener| listener.address.clone())
             .context("a socket without a listener")?;
         tracing::info!(listener = %name, address = %local.map_or_else(|| address.to_string(), |local| local.to_string()), "listening");
-        let serve =
-            listener::serve(Arc::clone(&self.gateway), name.clone(), socket, Arc::clone(&self.permits));
-        let task = workers::spawn(serve);
-        current.listeners.insert(name, Listening { address, task });
+        let serving = listener::serve(&self.gateway, &self.workers, &name, sockets, &self.permits)?;
+        current.listeners.insert(name, Listening { address, serving });
         Ok(())
     }
 
@@ -190,7 +191,8 @@ impl Server {
         for wanted in &config.listeners {
             let kept = current.listeners.get(&wanted.name).is_some_and(|old| old.address == wanted.address);
             if !kept {
-                fresh.push((wanted.name.clone(), listen::bind_one(wanted, &mut Inherited::default())?));
+                let sockets = listen::bind_one(wanted, &mut Inherited::default(), self.workers.count())?;
+                fresh.push((wanted.name.clone(), sockets));
             }
         }
         let registry = self.admin.registry();
@@ -217,12 +219,12 @@ impl Server {
         current.listeners.retain(|name, listening| {
             let keep = wanted.contains(name) && !fresh.iter().any(|(fresh, _)| fresh == name);
             if !keep {
-                listening.task.abort();
+                listening.serving.stop();
             }
             keep
         });
-        for (name, socket) in fresh {
-            self.listen(&mut current, name, socket)?;
+        for (name, sockets) in fresh {
+            self.listen(&mut current, name, sockets)?;
         }
         registry.prune();
         // Keys may be long in coming, and nothing else has to wait for them.
@@ -347,7 +349,11 @@ fn access_log(
 /// Runs the server of the configuration at `path` until it is told to go.
 pub(crate) fn run(config: Config, path: PathBuf) -> Result<()> {
     let mut inherited = Inherited::from_environment()?;
-    let sockets = bind(&config, &mut inherited)?;
+    let count = match config.process.workers {
+        config::Workers::Auto => workers::default_count(),
+        config::Workers::Count(count) => usize::try_from(count.get()).unwrap_or(1),
+    };
+    let sockets = bind(&config, &mut inherited, count)?;
     let admin_socket = match config.admin.address {
         Some(address) => Some(listen::tcp(address).with_context(|| {
             format!("admin.address {address} can't be listened on; is another cardea running there?")
@@ -358,19 +364,16 @@ pub(crate) fn run(config: Config, path: PathBuf) -> Result<()> {
         tracing::warn!(socket, "an inherited socket belongs to no listener and is closed");
     }
     crate::process::raise_descriptor_limit();
-    let count = match config.process.workers {
-        config::Workers::Auto => workers::default_count(),
-        config::Workers::Count(count) => usize::try_from(count.get()).unwrap_or(1),
-    };
     // Bound first, opened later: nothing but the ports needs what is given up here.
     crate::process::drop_privileges(&config.process)?;
-    let runtime = workers::runtime(count).context("starting the runtime")?;
+    let workers = Workers::start(count).context("starting the workers")?;
+    let runtime = workers::control_runtime().context("starting the runtime")?;
     let result = runtime.block_on(async {
         // Before anybody can connect: a signal that nobody waits for ends the process on the spot.
         let mut signals = Signals::new()?;
         let control = admin::bind_socket(config.admin.socket.as_deref())?;
         let server = tokio::select! {
-            server = Server::start(config, path, sockets, admin_socket) => server?,
+            server = Server::start(config, path, sockets, admin_socket, Arc::clone(&workers)) => server?,
             // Keys of issuers may be long in coming.
             _ = signals.end() => return Ok(()),
         };
@@ -379,7 +382,8 @@ pub(crate) fn run(config: Config, path: PathBuf) -> Result<()> {
         drop(control);
         Ok(())
     });
-    // What is still open is dropped with the runtime: responses under way are reset.
+    // What is still open is dropped with its runtime: responses under way are reset.
+    workers.stop();
     runtime.shutdown_timeout(Duration::from_secs(1));
     result
 }

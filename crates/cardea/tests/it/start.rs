@@ -145,3 +145,14 @@ fn a_wrong_command_line_is_told_apart_from_a_failure() {
     let ran = run(folder.path(), &["--version"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
 }
+
+#[test]
+fn a_second_server_on_the_same_address_is_refused_with_a_remedy() {
+    let folder = Folder::new(&Settings::default());
+    let first = Server::start(&folder);
+    let other = Folder::new(&Settings { listen: first.address, ..Settings::default() });
+    let ran = other.run(&["run"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains("another process listens there"), "{ran:?}");
+    assert_eq!(first.connect().get("/version").unwrap().status, 200, "the first one's clients meet it alone");
+}

@@ -1,13 +1,20 @@
 //! A gateway that listens, with a model made by hand.
 
-use std::{collections::HashMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    net::{SocketAddr, TcpListener},
+    os::unix::net::UnixListener,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use cardea_clock::CoarseClock;
 use cardea_env::{JsonRecord, Template};
 use cardea_gateway::{
     attributes::{LOG_FIELDS, TABLE},
     gateway::Gateway,
-    listener::{ListenSocket, serve},
+    listener::{ListenSocket, Serving, serve},
     metrics::RouteMetrics,
     model::{
         AllowEncoded, ConnectionTimeouts, Destination, Forwarding, HeaderRule, IdentityField,
@@ -16,17 +23,14 @@ use cardea_gateway::{
     },
     record::{AccessLog, AccessLogConfig, Registry, Sink},
     routing::{PathMatch, RouteMatch, Router},
+    workers::Workers,
 };
 use cardea_http::{ForwardedHeader, ForwardedPolicy, HeaderNameSet};
 use cardea_identity::{Alternative, Demand};
 use cardea_tls::ServerTls;
 use cardea_upstream::{Address, EndpointConfig, PoolConfig, ServiceConfig, ServiceState};
 use serde_json::{Value, json};
-use tokio::{
-    net::{TcpListener, UnixListener},
-    sync::Semaphore,
-    task::JoinHandle,
-};
+use tokio::sync::Semaphore;
 
 use super::{Client, Origin, tokens::Issuer};
 
@@ -204,9 +208,19 @@ impl Spec {
 
     /// Starts a gateway on a free port.
     pub(crate) async fn start(self) -> Harness {
-        let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
-        self.serve(ListenSocket::Tcp(socket), address, None)
+        self.serve(&Workers::here(), ListenSocket::Tcp(socket), address, None)
+    }
+
+    /// Starts a gateway with so many workers; the first accepts.
+    pub(crate) async fn start_with_workers(mut self, count: usize) -> Harness {
+        for service in &mut self.services {
+            service.pool.workers = count;
+        }
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        self.serve(&Workers::start(count).unwrap(), ListenSocket::Tcp(socket), address, None)
     }
 
     /// Starts a gateway on a Unix socket.
@@ -214,10 +228,17 @@ impl Spec {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gateway.sock");
         let socket = UnixListener::bind(&path).unwrap();
-        self.serve(ListenSocket::Unix(socket), SocketAddr::from(([0; 4], 0)), Some(path)).keeping(folder)
+        self.serve(&Workers::here(), ListenSocket::Unix(socket), SocketAddr::from(([0; 4], 0)), Some(path))
+            .keeping(folder)
     }
 
-    fn serve(self, socket: ListenSocket, address: SocketAddr, path: Option<PathBuf>) -> Harness {
+    fn serve(
+        self,
+        workers: &Arc<Workers>,
+        socket: ListenSocket,
+        address: SocketAddr,
+        path: Option<PathBuf>,
+    ) -> Harness {
         let issuer = Issuer::new();
         let coarse = CoarseClock::start(Duration::from_millis(2)).unwrap();
         let gateway = Gateway::new(self.model(&issuer), coarse.clock(), Arc::new(Registry::new()));
@@ -226,8 +247,19 @@ impl Spec {
         let config = AccessLogConfig { sink: Sink::File(log_path.clone()), ..AccessLogConfig::default() };
         gateway.set_access_log(Some(Arc::new(AccessLog::start(config, coarse.clock()).unwrap())));
         let permits = Arc::new(Semaphore::new(10_000));
-        let serving = tokio::spawn(serve(Arc::clone(&gateway), "test".into(), socket, permits));
-        Harness { gateway, address, path, issuer, log_path, serving, _coarse: coarse, folders: vec![folder] }
+        let serving = serve(&gateway, workers, "test", vec![socket], &permits).unwrap();
+        let workers = Arc::clone(workers);
+        Harness {
+            gateway,
+            address,
+            path,
+            issuer,
+            log_path,
+            serving,
+            _workers: workers,
+            _coarse: coarse,
+            folders: vec![folder],
+        }
     }
 }
 
@@ -238,14 +270,15 @@ pub(crate) struct Harness {
     pub(crate) path: Option<PathBuf>,
     pub(crate) issuer: Issuer,
     log_path: PathBuf,
-    pub(crate) serving: JoinHandle<()>,
+    pub(crate) serving: Serving,
+    _workers: Arc<Workers>,
     _coarse: CoarseClock,
     folders: Vec<tempfile::TempDir>,
 }
 
 impl Drop for Harness {
     fn drop(&mut self) {
-        self.serving.abort();
+        self.serving.stop();
     }
 }
 
