@@ -1,0 +1,69 @@
+//! One-shot derivation against the examples of the RFCs.
+
+use super::*;
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn count(iterations: u32) -> NonZeroU32 {
+    NonZeroU32::new(iterations).unwrap()
+}
+
+fn derived(prf: Prf, password: &[u8], salt: &[u8], iterations: u32, length: usize) -> String {
+    let mut out = vec![0; length];
+    derive(prf, password, salt, count(iterations), &mut out).unwrap();
+    hex(&out)
+}
+
+#[test]
+fn rfc_6070_with_sha_1() {
+    let long: (&[u8], &[u8]) = (b"passwordPASSWORDpassword", b"saltSALTsaltSALTsaltSALTsaltSALTsalt");
+    let table: [(&[u8], &[u8], u32, &str); 5] = [
+        (b"password", b"salt", 1, "0c60c80f961f0e71f3a9b524af6012062fe037a6"),
+        (b"password", b"salt", 2, "ea6c014dc72d6f8ccd1ed92ace1d41f0d8de8957"),
+        (b"password", b"salt", 4096, "4b007901b765489abead49d926f721d065a429c1"),
+        (long.0, long.1, 4096, "3d2eec4fe41c849b80c8d83662c0e44a8b291a964cf2f07038"),
+        (b"pass\0word", b"sa\0lt", 4096, "56fa6aa75548099dcc37d7f03425e0c3"),
+    ];
+    for (password, salt, iterations, expected) in table {
+        assert_eq!(derived(Prf::HmacSha1, password, salt, iterations, expected.len() / 2), expected);
+    }
+}
+
+#[test]
+fn rfc_7914_section_11_with_sha_256() {
+    let first = "55ac046e56e3089fec1691c22544b605f94185216dde0465e68b9d57c20dacbc\
+                 49ca9cccf179b645991664b39d77ef317c71b845b1e30bd509112041d3a19783";
+    assert_eq!(derived(Prf::HmacSha256, b"passwd", b"salt", 1, 64), first);
+    let second = "4ddcd8f60b98be21830cee5ef22701f9641a4418d04c0414aeff08876b34ab56\
+                  a1d425a1225833549adb841b51c9b3176a272bdebba1d078478f62b397f33c8d";
+    assert_eq!(derived(Prf::HmacSha256, b"Password", b"NaCl", 80_000, 64), second);
+}
+
+#[test]
+fn more_than_one_block_of_sha_512() {
+    // Made by Python's hashlib.
+    let expected = "8c0511f4c6e597c6ac6315d8f0362e225f3c501495ba23b868c005174dc4ee71\
+                    115b59f9e60cd9532fa33e0f75aefe30225c583a186cd82bd4daea9724a3d3b8\
+                    04f75bdd41494fa324cab24bcc680fb3b96a30cf5d21fac3c2875913919f3399\
+                    b1d9ce7eb54c95ba49118596cf7465719bbe02c4ecab1b1541298c321d13c6f6d414";
+    let (password, salt) = (b"passwordPASSWORDpassword", b"saltSALTsaltSALTsaltSALTsaltSALTsalt");
+    assert_eq!(derived(Prf::HmacSha512, password, salt, 4096, 130), expected);
+}
+
+#[test]
+fn only_the_very_output_verifies_and_an_empty_one_is_refused() {
+    for prf in Prf::ALL {
+        let mut expected = vec![0; prf.output_len() + 1];
+        derive(prf, b"secret", b"salt", count(3), &mut expected).unwrap();
+        assert_eq!(verify(prf, b"secret", b"salt", count(3), &expected), Ok(true));
+        assert_eq!(verify(prf, b"Secret", b"salt", count(3), &expected), Ok(false));
+        assert_eq!(verify(prf, b"secret", b"sals", count(3), &expected), Ok(false));
+        assert_eq!(verify(prf, b"secret", b"salt", count(4), &expected), Ok(false));
+        *expected.last_mut().unwrap() ^= 1;
+        assert_eq!(verify(prf, b"secret", b"salt", count(3), &expected), Ok(false));
+        assert_eq!(verify(prf, b"secret", b"salt", count(3), &[]), Err(Error::OutputEmpty));
+        assert_eq!(derive(prf, b"secret", b"salt", count(3), &mut []), Err(Error::OutputEmpty));
+    }
+}

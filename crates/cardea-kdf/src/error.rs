@@ -1,0 +1,13 @@
+//! What a caller can do wrong.
+
+/// Why nothing was derived: always a fault of the caller, never of a secret.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No output was asked for. An empty expectation would match any password.
+    #[error("the output is empty")]
+    OutputEmpty,
+    /// More than 2³² − 1 blocks of output (RFC 8018 §5.2, step 1).
+    #[error("the output is longer than 2^32 - 1 blocks")]
+    OutputTooLong,
+}

@@ -1,0 +1,22 @@
+//! PBKDF2-HMAC (RFC 8018 §5.2) as fast as the processor can: one job with the least latency, many jobs in SIMD lanes.
+//!
+//! [`derive`] and [`verify`] do one job. [`Engine`] keeps the lanes of one core filled with independent jobs of
+//! different passwords, salts and iteration counts: a lane that finishes takes the next job.
+//!
+//! The cost of a job is its iterations times its blocks of output, and both come from what was stored. This crate
+//! bounds neither beyond what the standard does: whoever reads them from others caps them first.
+//!
+//! Key schedules and outputs are wiped when they are dropped. What the compiler spills onto the stack during a
+//! computation is not.
+
+mod derive;
+mod error;
+mod hash;
+mod prf;
+mod schedule;
+mod vector;
+
+pub use derive::{derive, verify};
+pub use error::Error;
+pub use prf::Prf;
+pub use schedule::Schedule;

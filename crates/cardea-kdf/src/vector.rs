@@ -1,0 +1,120 @@
+//! The operations that the hash functions are written in, over one word or over a vector of them.
+
+/// Lanes of words on which the same operations run. A vector whose instructions not every processor has is made from
+/// a proof that this one has them, so whoever holds one may use it.
+pub(crate) trait Vector: Copy {
+    /// What is in a lane.
+    type Word: Word;
+    /// Shows that the instructions exist here.
+    type Proof: Copy;
+    /// How many words.
+    const LANES: usize;
+
+    fn splat(proof: Self::Proof, word: Self::Word) -> Self;
+    /// Reads the first [`Self::LANES`] words.
+    fn load(proof: Self::Proof, words: &[Self::Word]) -> Self;
+    /// Writes the first [`Self::LANES`] words.
+    fn store(self, words: &mut [Self::Word]);
+    fn add(self, other: Self) -> Self;
+    fn xor(self, other: Self) -> Self;
+    /// Rotates by `RIGHT` bits to the right, which are `LEFT` to the left: their sum is the width of a word.
+    fn rotate<const RIGHT: i32, const LEFT: i32>(self) -> Self;
+    fn shift_right<const BITS: i32>(self) -> Self;
+    /// Bits of `yes` where `self` has ones, of `no` where it has zeros.
+    fn choose(self, yes: Self, no: Self) -> Self;
+    /// The bit that at least two of three have.
+    fn majority(self, second: Self, third: Self) -> Self;
+}
+
+/// A word of a hash function: 32 or 64 bits, kept big-endian in bytes.
+pub(crate) trait Word:
+    Vector<Word = Self, Proof = ()> + Default + Eq + Send + zeroize::DefaultIsZeroes + 'static
+{
+    const BYTES: usize;
+    /// Reads [`Self::BYTES`] bytes.
+    fn from_be(bytes: &[u8]) -> Self;
+    /// Writes as many of the leading bytes as fit.
+    fn write_be(self, out: &mut [u8]);
+    /// The low bits of a length.
+    fn from_length(bits: u64) -> Self;
+}
+
+macro_rules! word {
+    ($word:ident) => {
+        impl Vector for $word {
+            type Word = Self;
+            type Proof = ();
+            const LANES: usize = 1;
+
+            #[inline(always)]
+            fn splat((): (), word: Self) -> Self {
+                word
+            }
+
+            #[inline(always)]
+            fn load((): (), words: &[Self]) -> Self {
+                words[0]
+            }
+
+            #[inline(always)]
+            fn store(self, words: &mut [Self]) {
+                words[0] = self;
+            }
+
+            #[inline(always)]
+            fn add(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+
+            #[inline(always)]
+            fn xor(self, other: Self) -> Self {
+                self ^ other
+            }
+
+            #[inline(always)]
+            fn rotate<const RIGHT: i32, const LEFT: i32>(self) -> Self {
+                const { assert!((RIGHT + LEFT).cast_unsigned() == Self::BITS) };
+                self.rotate_right(RIGHT.cast_unsigned())
+            }
+
+            #[inline(always)]
+            fn shift_right<const BITS: i32>(self) -> Self {
+                self >> BITS
+            }
+
+            #[inline(always)]
+            fn choose(self, yes: Self, no: Self) -> Self {
+                (self & (yes ^ no)) ^ no
+            }
+
+            #[inline(always)]
+            fn majority(self, second: Self, third: Self) -> Self {
+                (self & second) ^ (third & (self ^ second))
+            }
+        }
+
+        impl Word for $word {
+            const BYTES: usize = size_of::<Self>();
+
+            #[inline]
+            fn from_be(bytes: &[u8]) -> Self {
+                bytes.iter().take(Self::BYTES).fold(0, |word, &byte| (word << 8) | Self::from(byte))
+            }
+
+            #[inline]
+            fn write_be(self, out: &mut [u8]) {
+                for (out, byte) in out.iter_mut().zip(self.to_be_bytes()) {
+                    *out = byte;
+                }
+            }
+
+            #[inline]
+            fn from_length(bits: u64) -> Self {
+                bits as Self
+            }
+        }
+    };
+}
+
+word!(u32);
+word!(u64);
