@@ -1,51 +1,81 @@
 //! The bare relay: per request it reads, writes to a kept upstream connection, reads and writes back, on the
 //! runtime that Cardea uses. It parses nothing but the end of a message, and knows only the two programs that it
-//! stands between in a bench. What a gateway costs beyond it is the gateway's own doing.
+//! stands between in a bench. What a gateway costs beyond it is the gateway's own doing. With a certificate it
+//! speaks TLS 1.3 to the client, by the library that Cardea uses.
 #![forbid(unsafe_code)]
 
 use std::env;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use memchr::memmem;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::runtime::Builder;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::aws_lc_rs;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use tokio_rustls::rustls::{ServerConfig, version::TLS13};
 
 /// A head, and each piece of a body.
 const BUFFER_BYTES: usize = 64 * 1024;
+const BACKLOG: u32 = 4096;
+const USAGE: &str = "usage: bench-relay LISTEN-ADDRESS ORIGIN-ADDRESS WORKERS [CERTIFICATE-FILE KEY-FILE]";
+
+trait Stream: AsyncRead + AsyncWrite + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
 
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let parsed = match arguments.as_slice() {
-        [listen, origin, workers] => {
-            listen.parse().ok().zip(origin.parse().ok()).zip(workers.parse::<usize>().ok())
-        }
-        _ => None,
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (addresses, certificate) = match arguments.as_slice() {
+        [listen, origin, workers] => ([listen, origin, workers], None),
+        [listen, origin, workers, chain, key] => ([listen, origin, workers], Some((chain, key))),
+        _ => return Err(io::Error::other(USAGE)),
     };
-    let Some(((listen, origin), workers)) = parsed else {
-        return Err(io::Error::other("usage: bench-relay LISTEN-ADDRESS ORIGIN-ADDRESS WORKERS"));
-    };
+    let [listen, origin] = [addresses[0], addresses[1]].map(|address| address.parse::<SocketAddr>());
+    let (listen, origin) = (listen.map_err(io::Error::other)?, origin.map_err(io::Error::other)?);
+    let workers: usize = addresses[2].parse().map_err(io::Error::other)?;
+    let acceptor = certificate.map(|(chain, key)| acceptor(chain, key)).transpose()?;
     let runtime = match workers {
         0 | 1 => Builder::new_current_thread().enable_io().build()?,
         workers => Builder::new_multi_thread().worker_threads(workers).enable_io().build()?,
     };
-    runtime.block_on(async { tokio::spawn(serve(listen, origin)).await.map_err(io::Error::other)? })
+    runtime.block_on(async { tokio::spawn(serve(listen, origin, acceptor)).await.map_err(io::Error::other)? })
 }
 
-async fn serve(listen: SocketAddr, origin: SocketAddr) -> io::Result<()> {
-    let listener = TcpListener::bind(listen).await?;
+async fn serve(listen: SocketAddr, origin: SocketAddr, acceptor: Option<TlsAcceptor>) -> io::Result<()> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(listen)?;
+    let listener = socket.listen(BACKLOG)?;
     loop {
         let (client, _) = listener.accept().await?;
+        let acceptor = acceptor.clone();
         tokio::spawn(async move {
+            client.set_nodelay(true)?;
             // A peer that goes away ends its connection; there is nobody to tell.
-            let _ = connection(client, origin).await;
+            match acceptor {
+                None => connection(client, origin).await,
+                Some(acceptor) => connection(acceptor.accept(client).await?, origin).await,
+            }
         });
     }
 }
 
-async fn connection(mut client: TcpStream, origin: SocketAddr) -> io::Result<()> {
-    client.set_nodelay(true)?;
+fn acceptor(chain: &str, key: &str) -> io::Result<TlsAcceptor> {
+    let chain: Result<_, _> = CertificateDer::pem_file_iter(chain).map_err(io::Error::other)?.collect();
+    let chain = chain.map_err(io::Error::other)?;
+    let key = PrivateKeyDer::from_pem_file(key).map_err(io::Error::other)?;
+    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_protocol_versions(&[&TLS13])
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
+        .map_err(io::Error::other)?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+async fn connection(mut client: impl Stream, origin: SocketAddr) -> io::Result<()> {
     let mut upstream = TcpStream::connect(origin).await?;
     upstream.set_nodelay(true)?;
     let mut buffer = vec![0; BUFFER_BYTES];
@@ -58,7 +88,7 @@ async fn connection(mut client: TcpStream, origin: SocketAddr) -> io::Result<()>
 }
 
 /// Relays one message. `false` where the sender has closed.
-async fn message(from: &mut TcpStream, to: &mut TcpStream, buffer: &mut [u8]) -> io::Result<bool> {
+async fn message(from: &mut impl Stream, to: &mut impl Stream, buffer: &mut [u8]) -> io::Result<bool> {
     let mut filled = 0;
     let total = loop {
         let length = from.read(&mut buffer[filled..]).await?;
@@ -81,6 +111,8 @@ async fn message(from: &mut TcpStream, to: &mut TcpStream, buffer: &mut [u8]) ->
         to.write_all(&buffer[..length]).await?;
         left -= length;
     }
+    // A stream of TLS may have kept the end of it.
+    to.flush().await?;
     Ok(true)
 }
 

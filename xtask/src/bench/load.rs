@@ -26,7 +26,7 @@ pub(super) struct Load<'a> {
     pub(super) connections: usize,
     /// One thread for each.
     pub(super) processors: &'a [usize],
-    pub(super) seconds: u64,
+    pub(super) time: Duration,
 }
 
 /// wrk while it runs.
@@ -48,7 +48,7 @@ pub(super) struct Outcome {
 impl Load<'_> {
     pub(super) fn start(&self, sources: &Path) -> Running {
         let mut command = self.command(sources);
-        let limit = Duration::from_secs(self.seconds) + GRACE;
+        let limit = self.time + GRACE;
         let (sender, receiver) = mpsc::sync_channel(1);
         thread::spawn(move || {
             // Nobody is left to hear it where the measurement has failed.
@@ -60,11 +60,15 @@ impl Load<'_> {
     fn command(&self, sources: &Path) -> Command {
         let threads = self.processors.len().min(self.connections);
         let scheme = if self.tls { "https" } else { "http" };
-        let mut command = on(self.processors, "wrk");
+        // wrk counts whole seconds; interrupted, it says what it has counted, and ends as it does otherwise.
+        let mut command = on(self.processors, "timeout");
         command
+            .args(["--preserve-status", "--signal=INT"])
+            .arg(format!("{}s", self.time.as_secs_f64()))
+            .arg("wrk")
             .arg(format!("--threads={threads}"))
             .arg(format!("--connections={}", self.connections))
-            .arg(format!("--duration={}s", self.seconds))
+            .arg(format!("--duration={}s", (self.time + GRACE).as_secs()))
             .arg("--timeout=10s")
             .arg("--script")
             .arg(sources.join("wrk/load.lua"))

@@ -46,18 +46,21 @@ impl Placement {
         all
     }
 
-    pub(super) fn describe(&self) -> String {
-        let (gateway, load) = (list(&self.gateway), list(&self.load));
-        let workers = self.gateway.len();
-        format!(
-            "`{}`: the gateway, with {workers} worker{}, on processor {gateway}; wrk and the origin, with {} \
-             thread{} each, on {load}",
-            self.name,
-            if workers == 1 { "" } else { "s" },
-            self.load.len(),
-            if self.load.len() == 1 { "" } else { "s" },
-        )
+    /// Who runs where, `load` being what there is beside the gateway.
+    pub(super) fn describe(&self, load: &str) -> String {
+        let (gateway, places) = (list(&self.gateway), list(&self.load));
+        let workers = plural(self.gateway.len(), "worker");
+        format!("`{}`: the gateway, with {workers}, on processor {gateway}; {load}, on {places}", self.name)
     }
+
+    /// How many threads the load has.
+    pub(super) fn load_threads(&self) -> String {
+        plural(self.load.len(), "thread")
+    }
+}
+
+fn plural(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 fn allowed_processors() -> Result<Vec<usize>> {
@@ -137,6 +140,6 @@ mod tests {
         let placement = Placement { name: "pinned", gateway: vec![0], load: vec![2, 3] };
         let expected = "`pinned`: the gateway, with 1 worker, on processor 0; wrk and the origin, with 2 \
                         threads each, on 2,3";
-        assert_eq!(placement.describe(), expected);
+        assert_eq!(placement.describe("wrk and the origin, with 2 threads each"), expected);
     }
 }

@@ -1,36 +1,30 @@
 //! The bench `memory`: what an idle kept-alive connection costs a gateway in resident memory.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
-use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::Result;
 
 use super::accounting::{resident_kib, tree};
-use super::machine::{Placement, on};
+use super::idle::Clients;
+use super::machine::Placement;
 use super::origin::Origin;
 use super::report::{Better, Metric, Report};
 use super::server::{Server, pause};
 use super::subject::{Role, Setup, Subject};
 use super::tools::Tools;
 use super::{Extent, Plan};
-use crate::process::Stopwatch;
 
-/// For opening all connections, and for one more request on each.
-const CLIENT_LIMIT: Duration = Duration::from_secs(180);
 /// Opened and closed before the first look, so that what is set up once does not count.
 const WARM_UP_CONNECTIONS: usize = 64;
 /// Between two looks at a process that is to come to rest.
-const LOOK: Duration = Duration::from_millis(200);
+const LOOK: Duration = Duration::from_millis(100);
 /// Looks without a change after which it has.
 const LOOKS_EQUAL: usize = 5;
 const LOOKS_MAX: usize = 50;
 
 const HELD_EQUAL: &str = "\
 Held equal: one small GET on each connection, then nothing; idle timeouts above the time of the bench; TLS 1.3 with \
-the same certificate, sessions of the default number kept for resumption. The figure is the difference of VmRSS \
+the same certificate, sessions of the default number kept for resumption; HTTP/2 is over that TLS. The figure is the difference of VmRSS \
 (of all processes of the subject) before and after, once it has come to rest, per connection. Afterwards one more \
 request on each connection is answered: all were still there.";
 
@@ -42,15 +36,14 @@ pub(super) fn run(tools: &Tools, plan: &Plan) -> Result<Report> {
     let connections = connections(plan);
     let [placement, _] = Placement::all()?;
     let origin = Origin::start(tools, &placement.load)?;
-    for tls in [false, true] {
-        let name = format!("idle-{}-c{connections}", if tls { "tls" } else { "plain" });
+    for (kind, tls, http2) in [("plain", false, false), ("tls", true, false), ("h2", true, true)] {
+        let name = format!("idle-{kind}-c{connections}");
         if !plan.takes(&name) {
             continue;
         }
+        let setup = Setup { tls, http2, ..Setup::new(&placement.gateway, origin.address()) };
         for round in 1..=plan.rounds {
             for subject in comparable(plan) {
-                let setup =
-                    Setup { tls, bare: false, processors: &placement.gateway, origin: origin.address() };
                 let progress = match measure(tools, &setup, subject, connections, &placement) {
                     Ok(value) => {
                         report.add(&name, subject, &RESIDENT, value);
@@ -99,9 +92,9 @@ fn measure(
     placement: &Placement,
 ) -> Result<f64> {
     let server = subject.start(tools, setup)?;
-    drop(Clients::open(tools, setup, &server, WARM_UP_CONNECTIONS, placement)?);
+    drop(Clients::open(tools, setup, &server, WARM_UP_CONNECTIONS, &placement.load)?);
     let before = at_rest(&server)?;
-    let mut clients = Clients::open(tools, setup, &server, connections, placement)?;
+    let mut clients = Clients::open(tools, setup, &server, connections, &placement.load)?;
     let after = at_rest(&server)?;
     clients.ask_again()?;
     Ok((after as f64 - before as f64) / connections as f64)
@@ -122,75 +115,4 @@ fn at_rest(server: &Server) -> Result<u64> {
         }
     }
     Ok(last)
-}
-
-/// The program that holds connections. Dropped, it ends, and they with it.
-struct Clients {
-    child: Child,
-    input: Option<ChildStdin>,
-    lines: Receiver<String>,
-    count: usize,
-}
-
-impl Clients {
-    /// Opens `count` connections and makes a request on each.
-    fn open(
-        tools: &Tools,
-        setup: &Setup<'_>,
-        server: &Server,
-        count: usize,
-        placement: &Placement,
-    ) -> Result<Self> {
-        let mut command: Command = on(&placement.load, &tools.idle);
-        command.arg(server.address.to_string()).arg(count.to_string());
-        if setup.tls {
-            command.arg(tools.certificate());
-        }
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("cannot run bench-idle")?;
-        let input = child.stdin.take();
-        let output = child.stdout.take().context("standard output is piped")?;
-        let (sender, lines) = mpsc::sync_channel(1);
-        thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    break;
-                }
-            }
-        });
-        let mut clients = Self { child, input, lines, count };
-        clients.expect_line("ready")?;
-        Ok(clients)
-    }
-
-    /// Makes one more request on each connection.
-    fn ask_again(&mut self) -> Result<()> {
-        let input = self.input.as_mut().context("standard input is piped")?;
-        input.write_all(b"again\n")?;
-        input.flush()?;
-        self.expect_line("alive")
-    }
-
-    fn expect_line(&mut self, word: &str) -> Result<()> {
-        let watch = Stopwatch::start();
-        let expected = format!("{word} {}", self.count);
-        match self.lines.recv_timeout(CLIENT_LIMIT) {
-            Ok(line) => ensure!(line == expected, "bench-idle said {line:?} where {expected:?} was expected"),
-            Err(_) => bail!(
-                "bench-idle held not all of {} connections after {:.0} s",
-                self.count,
-                watch.elapsed().as_secs_f64()
-            ),
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Clients {
-    fn drop(&mut self) {
-        // The end of its input is the end of the program; one that is busy is not waited for.
-        self.input = None;
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }

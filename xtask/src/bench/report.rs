@@ -28,6 +28,8 @@ struct Series {
     subject: Subject,
     metric: &'static Metric,
     values: Vec<f64>,
+    /// Whether the subject has what the case asks for.
+    offered: bool,
 }
 
 /// All figures of a bench.
@@ -37,6 +39,10 @@ pub(super) struct Report {
     series: Vec<Series>,
     /// What could not be measured, and why.
     missing: Vec<String>,
+    /// What a subject does not have, and how that was found.
+    not_offered: Vec<String>,
+    /// Why nothing was measured at all.
+    skipped: Option<String>,
 }
 
 /// The JSON form of a series.
@@ -69,7 +75,7 @@ impl Metric {
 
 impl Report {
     pub(super) fn new(bench: &'static str) -> Self {
-        Self { bench, series: Vec::new(), missing: Vec::new() }
+        Self { bench, series: Vec::new(), missing: Vec::new(), not_offered: Vec::new(), skipped: None }
     }
 
     /// Adds the figure of one more round.
@@ -92,10 +98,34 @@ impl Report {
         }
     }
 
-    /// Whether Cardea was measured in every case.
+    /// Notes that a subject has nothing of the kind that a case is about: that is an answer, and no failure.
+    pub(super) fn add_not_offered(
+        &mut self,
+        case: &str,
+        subject: Subject,
+        metric: &'static Metric,
+        reason: impl std::fmt::Display,
+    ) {
+        self.series_mut(case, subject, metric).offered = false;
+        let line = format!("{case}, {}: {reason}", subject.name());
+        if !self.not_offered.contains(&line) {
+            self.not_offered.push(line);
+        }
+    }
+
+    /// Notes that nothing of it can be measured.
+    pub(super) fn skip(&mut self, reason: impl std::fmt::Display) {
+        self.skipped = Some(reason.to_string());
+    }
+
+    pub(super) fn is_skipped(&self) -> bool {
+        self.skipped.is_some()
+    }
+
+    /// Whether Cardea was measured in every case, but for those that it has nothing for.
     pub(super) fn is_complete(&self) -> bool {
         let mut ours = self.series.iter().filter(|series| series.subject == Subject::Cardea).peekable();
-        ours.peek().is_some() && ours.all(|series| !series.values.is_empty())
+        ours.peek().is_some() && ours.all(|series| !series.values.is_empty() || !series.offered)
     }
 
     /// Whether every round of every subject gave its figures.
@@ -142,7 +172,8 @@ impl Report {
         }
         head.push("A/A".to_owned());
         let mut rows = vec![head];
-        for case in self.cases() {
+        let has = |case: &&str| shown.iter().any(|&subject| self.series(case, subject, metric).is_some());
+        for case in self.cases().into_iter().filter(has) {
             let ours = self.median_of(case, Subject::Cardea, metric);
             let ratio = |theirs: Option<f64>| match (ours, theirs) {
                 (Some(ours), Some(theirs)) => format!("{:.2}", metric.ratio(ours, theirs)),
@@ -182,14 +213,24 @@ impl Report {
         markdown(&rows)
     }
 
+    /// The figures of all rounds.
+    pub(super) fn values(&self, case: &str, subject: Subject, metric: &'static Metric) -> &[f64] {
+        self.series(case, subject, metric).map_or(&[], |series| &series.values)
+    }
+
     /// A list of what could not be measured, with an empty line before it; empty where all could.
     pub(super) fn missing(&self) -> String {
-        let mut text = if self.missing.is_empty() { String::new() } else { "\n".to_owned() };
-        for line in &self.missing {
-            // Writing into a string can't fail.
-            let _ = writeln!(text, "- not measured: {line}");
+        let mut text = String::new();
+        if let Some(reason) = &self.skipped {
+            let _ = writeln!(text, "- not measured, none of it: {reason}");
         }
-        text
+        for (what, lines) in [("not offered", &self.not_offered), ("not measured", &self.missing)] {
+            for line in lines {
+                // Writing into a string can't fail.
+                let _ = writeln!(text, "- {what}: {line}");
+            }
+        }
+        if text.is_empty() { text } else { format!("\n{text}") }
     }
 
     /// The largest A/A deviation of all cases, as a part of one.
@@ -205,6 +246,7 @@ impl Report {
             (Some(median), Some(min), Some(max)) => {
                 format!("{} ({}–{})", figure(median), figure(min), figure(max))
             }
+            _ if !series.offered => "not offered".to_owned(),
             _ => "not measured".to_owned(),
         }
     }
@@ -254,7 +296,13 @@ impl Report {
             series.case == case && series.subject == subject && series.metric.name == metric.name
         };
         let index = self.series.iter().position(wanted).unwrap_or_else(|| {
-            self.series.push(Series { case: case.to_owned(), subject, metric, values: Vec::new() });
+            self.series.push(Series {
+                case: case.to_owned(),
+                subject,
+                metric,
+                values: Vec::new(),
+                offered: true,
+            });
             self.series.len() - 1
         });
         &mut self.series[index]

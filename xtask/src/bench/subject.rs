@@ -4,15 +4,17 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
 use super::machine::on;
+use super::peers::Tool;
 use super::server::{Server, free_address};
-use super::tools::{Tools, administrators, check_configuration, version};
+use super::tools::{CERTIFICATE, KEY, Tools, administrators, check_configuration, version};
 
 /// What ends the names of configurations, in which words between two `@` are filled in.
-const CONFIGURATIONS: [&str; 3] = ["conf", "cfg", "toml"];
+const CONFIGURATIONS: [&str; 5] = ["conf", "cfg", "toml", "yaml", "caddyfile"];
 
 /// A program under test.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -25,6 +27,10 @@ pub(super) enum Subject {
     Baseline,
     Nginx,
     Haproxy,
+    Envoy,
+    Caddy,
+    /// The least that a proxy on Pingora is: `bench/pingora`.
+    Pingora,
     /// The bare relay: what no proxy can be far below.
     Relay,
 }
@@ -43,16 +49,80 @@ pub(super) enum Role {
 #[derive(Clone, Debug)]
 pub(super) struct Setup<'a> {
     pub(super) tls: bool,
+    /// HTTP/2 over TLS, in place of HTTP/1.1.
+    pub(super) http2: bool,
     /// Whether the fields that name the client are left as they came.
     pub(super) bare: bool,
+    /// What it keeps away from the origin.
+    pub(super) limit: Option<Limit>,
     /// Its processors, one worker for each.
     pub(super) processors: &'a [usize],
     pub(super) origin: SocketAddr,
 }
 
+/// How much an origin is to be given.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limit {
+    /// Requests that it works on at a time.
+    pub(super) slots: usize,
+    /// Requests that may wait for it beside them: in the gateway where that has a queue, else at the origin.
+    pub(super) waiting: usize,
+    /// How long one may wait, where the gateway can say so.
+    pub(super) wait: Duration,
+}
+
+/// Of the subjects whose limits are numbers that are always there: as good as none.
+const UNLIMITED: usize = 1_000_000;
+
+impl<'a> Setup<'a> {
+    /// Plaintext HTTP/1.1, with the fields that name the client, without limits.
+    pub(super) fn new(processors: &'a [usize], origin: SocketAddr) -> Self {
+        Self { tls: false, http2: false, bare: false, limit: None, processors, origin }
+    }
+
+    /// What is filled in in the configurations.
+    fn values(&self, address: SocketAddr, folder: &Path) -> Vec<(&'static str, String)> {
+        let slots = self.limit.map_or(UNLIMITED, |limit| limit.slots);
+        let waiting = self.limit.map_or(UNLIMITED, |limit| limit.waiting);
+        let wait = self.limit.map_or(Duration::ZERO, |limit| limit.wait);
+        let switch = |on: bool| if on { "on" } else { "off" }.to_owned();
+        vec![
+            ("LISTEN", address.to_string()),
+            ("ADDRESS", address.ip().to_string()),
+            ("PORT", address.port().to_string()),
+            ("ORIGIN", self.origin.to_string()),
+            ("ORIGINADDRESS", self.origin.ip().to_string()),
+            ("ORIGINPORT", self.origin.port().to_string()),
+            ("WORKERS", self.processors.len().to_string()),
+            ("DIRECTORY", folder.to_string_lossy().into_owned()),
+            ("FORWARDED", if self.bare { "off" } else { "set" }.to_owned()),
+            ("FIELDS", if self.bare { "nginx-bare.conf" } else { "nginx-forwarded.conf" }.to_owned()),
+            ("TLS", switch(self.tls)),
+            ("LIMITED", switch(self.limit.is_some())),
+            ("HTTPTWO", if self.http2 { "http2" } else { "" }.to_owned()),
+            ("ALPN", if self.http2 { "h2" } else { "http/1.1" }.to_owned()),
+            ("CADDYPROTOCOLS", if self.http2 { "h1 h2" } else { "h1" }.to_owned()),
+            ("WITHHTTPTWO", self.http2.to_string()),
+            ("SLOTS", slots.to_string()),
+            ("WAITING", waiting.to_string()),
+            ("TOGETHER", slots.saturating_add(waiting).to_string()),
+            ("WAITMS", wait.as_millis().to_string()),
+        ]
+    }
+}
+
 impl Subject {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Cardea, Self::Nginx, Self::Haproxy, Self::Relay, Self::Baseline, Self::Again];
+    pub(super) const ALL: [Self; 9] = [
+        Self::Cardea,
+        Self::Nginx,
+        Self::Haproxy,
+        Self::Envoy,
+        Self::Caddy,
+        Self::Pingora,
+        Self::Relay,
+        Self::Baseline,
+        Self::Again,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -61,6 +131,9 @@ impl Subject {
             Self::Baseline => "cardea-baseline",
             Self::Nginx => "nginx",
             Self::Haproxy => "haproxy",
+            Self::Envoy => "envoy",
+            Self::Caddy => "caddy",
+            Self::Pingora => "pingora",
             Self::Relay => "relay",
         }
     }
@@ -69,13 +142,14 @@ impl Subject {
         match self {
             Self::Cardea => Role::Cardea,
             Self::Again | Self::Baseline => Role::Same,
-            Self::Nginx | Self::Haproxy => Role::Peer,
+            Self::Nginx | Self::Haproxy | Self::Envoy | Self::Caddy | Self::Pingora => Role::Peer,
             Self::Relay => Role::Limit,
         }
     }
 
-    pub(super) fn speaks_tls(self) -> bool {
-        self != Self::Relay
+    /// Whether it takes minutes to install or build, which the smoke test has not.
+    pub(super) fn is_costly(self) -> bool {
+        matches!(self, Self::Envoy | Self::Caddy | Self::Pingora)
     }
 
     /// What it says of its own version.
@@ -87,6 +161,9 @@ impl Subject {
             }
             Self::Nginx => version(&administrators("nginx"), "-v"),
             Self::Haproxy => version(&administrators("haproxy"), "-v"),
+            Self::Envoy => Tool::Envoy.version(),
+            Self::Caddy => Tool::Caddy.version(),
+            Self::Pingora => "bench/pingora, pingora-proxy 0.9.1".to_owned(),
             Self::Relay => "bench/relay".to_owned(),
         }
     }
@@ -102,49 +179,85 @@ impl Subject {
         }
         let address = free_address()?;
         let folder = tools.folder(self.name())?;
+        let mut command = self.command(tools, setup, address, &folder)?;
+        command.current_dir(&folder);
+        Server::start(&mut command, address, &folder.join("output.log"))
+            .with_context(|| format!("starting {}", self.name()))
+    }
+
+    /// The command that runs it, with its configuration written into `folder`.
+    fn command(
+        self,
+        tools: &Tools,
+        setup: &Setup<'_>,
+        address: SocketAddr,
+        folder: &Path,
+    ) -> Result<Command> {
         let kind = if setup.tls { "tls" } else { "plain" };
-        let values = [
-            ("LISTEN", address.to_string()),
-            ("ORIGIN", setup.origin.to_string()),
-            ("WORKERS", setup.processors.len().to_string()),
-            ("DIRECTORY", folder.to_string_lossy().into_owned()),
-            ("FORWARDED", if setup.bare { "off" } else { "set" }.to_owned()),
-            ("FIELDS", if setup.bare { "nginx-bare.conf" } else { "nginx-forwarded.conf" }.to_owned()),
-            ("TLS", if setup.tls { "on" } else { "off" }.to_owned()),
-        ];
+        let values = setup.values(address, folder);
+        let workers = setup.processors.len().to_string();
+        let kept = || tools.peers.get(&self).with_context(|| format!("{} is not there", self.name()));
         let mut command = match self {
             Self::Cardea | Self::Again | Self::Baseline => {
                 let program =
                     if self == Self::Baseline { tools.baseline.as_ref() } else { Some(&tools.cardea) };
                 let program = program.context("no other build was named")?;
-                let file = fill(tools, &folder, "cardea-", &values)?.join(format!("cardea-{kind}.toml"));
+                let kind = if setup.limit.is_some() { "overload" } else { kind };
+                let file = fill(tools, folder, "cardea-", &values)?.join(format!("cardea-{kind}.toml"));
                 check_configuration(program, &file)?;
                 let mut command = on(setup.processors, program);
                 command.arg("run").arg("--config").arg(file);
                 command
             }
             Self::Nginx => {
-                let file = fill(tools, &folder, "nginx-", &values)?.join(format!("nginx-{kind}.conf"));
-                nginx(setup.processors, &folder, &file)
+                let file = fill(tools, folder, "nginx-", &values)?.join(format!("nginx-{kind}.conf"));
+                nginx(setup.processors, folder, &file)
             }
             Self::Haproxy => {
-                let file = fill(tools, &folder, "haproxy", &values)?.join("haproxy.cfg");
+                let file = fill(tools, folder, "haproxy", &values)?.join("haproxy.cfg");
                 let mut command = on(setup.processors, administrators("haproxy"));
                 // In the foreground, without messages about the start.
                 command.args(["-db", "-q", "-f"]).arg(file);
                 command
             }
+            Self::Envoy => {
+                let file = fill(tools, folder, "envoy-", &values)?.join(format!("envoy-{kind}.yaml"));
+                let mut command = on(setup.processors, kept()?);
+                command.args(["--concurrency", &workers, "--disable-hot-restart", "--log-level", "error"]);
+                command.arg("--config-path").arg(file);
+                command
+            }
+            Self::Caddy => {
+                let file = fill(tools, folder, "caddy-", &values)?.join(format!("caddy-{kind}.caddyfile"));
+                let mut command = on(setup.processors, kept()?);
+                command.args(["run", "--adapter", "caddyfile", "--config"]).arg(file);
+                // What it keeps stays in the folder of the run.
+                command
+                    .env("XDG_DATA_HOME", folder)
+                    .env("XDG_CONFIG_HOME", folder)
+                    .env("GOMAXPROCS", workers);
+                command
+            }
+            Self::Pingora => {
+                let most = setup.limit.map_or(0, |limit| limit.slots + limit.waiting);
+                let mut command = on(setup.processors, kept()?);
+                command.args([address.to_string(), setup.origin.to_string(), workers, most.to_string()]);
+                command
+            }
             Self::Relay => {
-                ensure!(!setup.tls, "the relay knows no TLS");
+                ensure!(!setup.http2, "the relay knows no HTTP/2");
                 let mut command = on(setup.processors, &tools.relay);
-                let workers = setup.processors.len().to_string();
                 command.args([address.to_string(), setup.origin.to_string(), workers]);
                 command
             }
         };
-        command.current_dir(&folder);
-        Server::start(&mut command, address, &folder.join("output.log"))
-            .with_context(|| format!("starting {}", self.name()))
+        if setup.tls && matches!(self, Self::Pingora | Self::Relay) {
+            command.args([CERTIFICATE, KEY].map(|file| folder.join(file)));
+            if self == Self::Pingora {
+                command.arg(if setup.http2 { "h2" } else { "h1" });
+            }
+        }
+        Ok(command)
     }
 }
 

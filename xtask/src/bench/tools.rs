@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
+use super::peers::Tool;
 use super::server::fresh_folder;
 use super::subject::Subject;
+use super::{Extent, Plan};
 use crate::needs::{self, Need};
 use crate::process::{build_cardea, cargo, catch, pass, target_directory};
 
@@ -40,12 +42,20 @@ pub(super) struct Tools {
     pub(super) baseline: Option<PathBuf>,
     pub(super) relay: PathBuf,
     pub(super) idle: PathBuf,
+    /// The origin with a fixed capacity.
+    pub(super) slow_origin: PathBuf,
+    /// The programs of peers that are kept below `target`.
+    pub(super) peers: BTreeMap<Subject, PathBuf>,
     /// `bench/` in the repository.
     pub(super) sources: PathBuf,
     /// Where the runs keep their files.
     pub(super) work: PathBuf,
     /// Why a subject can't be measured.
     pub(super) missing: BTreeMap<Subject, String>,
+    root: PathBuf,
+    target: PathBuf,
+    /// Whether programs that take minutes to get may be installed.
+    install: bool,
 }
 
 /// Which program is measured as Cardea.
@@ -65,7 +75,12 @@ impl Tools {
     /// # Errors
     ///
     /// Something is missing without which nothing can be measured. A peer that is missing is in `missing`.
-    pub(super) fn provide(root: &Path, program: &Program, baseline: Option<&Path>) -> Result<Self> {
+    pub(super) fn provide(
+        root: &Path,
+        program: &Program,
+        baseline: Option<&Path>,
+        plan: &Plan,
+    ) -> Result<Self> {
         needs::provide(&[LOAD, OPENSSL, TASKSET, needs::C_COMPILER])?;
         // The origin is an nginx too, so that without it there is nothing to measure.
         install_server(NGINX)?;
@@ -84,23 +99,61 @@ impl Tools {
                 target.join("dist/cardea")
             }
         };
-        let sources = root.join("bench");
         let built = target.join("bench");
-        let manifest = sources.join("Cargo.toml");
-        let mut build = cargo(root);
-        build.args(["build", "--quiet", "--release", "--manifest-path"]).arg(manifest);
-        ensure!(pass(build.arg("--target-dir").arg(&built))?, "the programs in bench/ do not build");
-        let tools = Self {
+        let [relay, idle, slow_origin] =
+            own_programs(root, &built, ["bench-relay", "bench-idle", "bench-origin"])?;
+        let mut tools = Self {
             cardea,
             baseline: baseline.map(absolute).transpose()?,
-            relay: built.join("release/bench-relay"),
-            idle: built.join("release/bench-idle"),
-            sources,
+            relay,
+            idle,
+            slow_origin,
+            peers: BTreeMap::new(),
+            sources: root.join("bench"),
             work: fresh_folder(built.join("run"))?,
             missing,
+            root: root.to_owned(),
+            target: built,
+            install: plan.extent == Extent::Full,
         };
+        tools.provide_peers(&plan.subjects);
         tools.make_certificate()?;
         Ok(tools)
+    }
+
+    /// A program of our own below `bench/`, built as the relay is.
+    ///
+    /// # Errors
+    ///
+    /// It does not build.
+    pub(super) fn own_program(&self, package: &str) -> Result<PathBuf> {
+        let [program] = own_programs(&self.root, &self.target, [package])?;
+        Ok(program)
+    }
+
+    /// A program of one of the registries.
+    ///
+    /// # Errors
+    ///
+    /// It is not there and can't be installed, with how to get it.
+    pub(super) fn tool(&self, tool: Tool) -> Result<PathBuf> {
+        tool.provide(&self.root, &self.target.join("tools"), self.install)
+    }
+
+    /// The peers that are to be measured; what can't be had is missing, and says why.
+    fn provide_peers(&mut self, subjects: &[Subject]) {
+        for &subject in subjects {
+            let provided = match subject {
+                Subject::Envoy => self.tool(Tool::Envoy),
+                Subject::Caddy => self.tool(Tool::Caddy),
+                Subject::Pingora => self.own_program("bench-pingora"),
+                _ => continue,
+            };
+            match provided {
+                Ok(program) => _ = self.peers.insert(subject, program),
+                Err(error) => _ = self.missing.insert(subject, format!("{error:#}")),
+            }
+        }
     }
 
     /// The folder for the files of one server, emptied, with the certificate in it.
@@ -137,9 +190,21 @@ impl Tools {
     }
 }
 
-const CERTIFICATE: &str = "certificate.pem";
-const KEY: &str = "certificate.key";
+pub(super) const CERTIFICATE: &str = "certificate.pem";
+pub(super) const KEY: &str = "certificate.key";
 const CERTIFICATE_AND_KEY: &str = "certificate-and-key.pem";
+
+/// Builds packages of the workspace in `bench/`, and says where their programs are.
+fn own_programs<const N: usize>(root: &Path, target: &Path, packages: [&str; N]) -> Result<[PathBuf; N]> {
+    let mut build = cargo(root);
+    build.args(["build", "--quiet", "--release", "--manifest-path"]);
+    build.arg(root.join("bench/Cargo.toml")).arg("--target-dir").arg(target);
+    for package in packages {
+        build.args(["--package", package]);
+    }
+    ensure!(pass(&mut build)?, "{} in bench/ does not build", packages.join(" or "));
+    Ok(packages.map(|package| target.join("release").join(package)))
+}
 
 /// Where a program of administrators is: Debian has it in a folder that may not be on the path.
 pub(super) fn administrators(name: &str) -> PathBuf {

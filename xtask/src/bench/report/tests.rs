@@ -76,7 +76,8 @@ fn json_has_the_documented_keys() {
 fn the_table_has_a_row_for_each_case_with_ratios_and_noise() {
     let mut report = report();
     report.add("large", Subject::Cardea, &COST, 1234.4);
-    let table = report.table(&COST, &Subject::ALL[..4]);
+    let subjects = [Subject::Cardea, Subject::Nginx, Subject::Haproxy, Subject::Relay];
+    let table = report.table(&COST, &subjects);
     let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split('|').map(str::trim).collect()).collect();
     assert_eq!(rows.len(), 4);
     assert_eq!(rows[2][1..3], ["small", "20.0 (10.0–30.0)"]);
