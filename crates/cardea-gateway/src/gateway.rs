@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ops::Deref;
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst},
+    atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::SeqCst},
 };
 use std::task::Waker;
 
@@ -41,9 +41,18 @@ pub struct ModelRef(Arc<Local>);
 
 #[derive(Debug)]
 struct Local {
+    /// Of the gateway when this was made.
+    generation: u64,
     model: Arc<Model>,
     clock: Clock,
     replay_budget: Arc<ReplayBudget>,
+}
+
+/// Generations are never used twice, by however many gateways there are in a process.
+static GENERATIONS: AtomicU64 = AtomicU64::new(0);
+
+fn next_generation() -> u64 {
+    GENERATIONS.fetch_add(1, SeqCst)
 }
 
 thread_local! {
@@ -72,6 +81,8 @@ impl Deref for ModelRef {
 
 /// The shared state of the data path.
 pub struct Gateway {
+    /// Changes after `model` has: a load tells a thread that its handle is up to date.
+    generation: AtomicU64,
     model: ArcSwap<Model>,
     /// The time.
     pub clock: Clock,
@@ -91,6 +102,7 @@ impl Gateway {
     #[must_use]
     pub fn new(model: Arc<Model>, clock: Clock, registry: Arc<Registry>) -> Arc<Self> {
         Arc::new(Self {
+            generation: AtomicU64::new(next_generation()),
             model: ArcSwap::new(model),
             clock,
             metrics: GatewayMetrics::new(registry),
@@ -110,29 +122,37 @@ impl Gateway {
 
     /// This thread's handle to the configuration in force.
     pub(crate) fn model_ref(&self) -> ModelRef {
-        let current = self.model.load();
-        LOCAL.with_borrow_mut(|local| match local {
-            Some(local) if Arc::ptr_eq(&local.0.model, &current) => local.clone(),
-            _ => {
-                let fresh = ModelRef(Arc::new(Local {
-                    model: Arc::clone(&current),
-                    clock: self.clock.clone(),
-                    replay_budget: Arc::clone(&self.replay_budget),
-                }));
-                *local = Some(fresh.clone());
-                fresh
-            }
-        })
+        self.with_local(ModelRef::clone)
     }
 
     /// The time limits of connections in force.
     pub(crate) fn connection_timeouts(&self) -> ConnectionTimeouts {
-        self.model.load().timeouts
+        self.with_local(|local| local.timeouts)
+    }
+
+    fn with_local<T>(&self, read: impl FnOnce(&ModelRef) -> T) -> T {
+        // Before what it tells of: a handle is at most newer than its generation says.
+        let generation = self.generation.load(SeqCst);
+        LOCAL.with_borrow_mut(|local| match local {
+            Some(local) if local.0.generation == generation => read(local),
+            _ => {
+                let fresh = ModelRef(Arc::new(Local {
+                    generation,
+                    model: self.model(),
+                    clock: self.clock.clone(),
+                    replay_budget: Arc::clone(&self.replay_budget),
+                }));
+                let done = read(&fresh);
+                *local = Some(fresh);
+                done
+            }
+        })
     }
 
     /// Puts another configuration in force; requests in flight keep theirs.
     pub fn set_model(&self, model: Arc<Model>) {
         self.model.store(model);
+        self.generation.store(next_generation(), SeqCst);
     }
 
     /// Where the access log is written; `None` for nowhere.
@@ -218,12 +238,11 @@ impl Gateway {
     }
 
     fn log(&self, exchange: &Exchange) {
-        let log = self.access_log.load();
-        let (Some(log), Some(format)) =
-            (log.as_ref(), exchange.model.as_ref().and_then(|model| model.access_log.as_ref()))
-        else {
+        let Some(format) = exchange.model.as_ref().and_then(|model| model.access_log.as_ref()) else {
             return;
         };
+        let log = self.access_log.load();
+        let Some(log) = log.as_ref() else { return };
         log.append_with(|line| match format {
             LogFormat::Json(record) => record.write(exchange, line),
             LogFormat::Template(template) => {

@@ -33,10 +33,30 @@ pub(crate) fn is_token(bytes: &[u8]) -> bool {
 }
 
 /// Whether `bytes` may be a field value once white space around it is gone (RFC 9110 §5.5): no control byte but
-/// HTAB. 0x80–0xFF are allowed (`obs-text`).
+/// HTAB. 0x80–0xFF are allowed (`obs-text`). Eight bytes at a time: this runs for every field line that we write.
 pub(crate) fn is_field_value(bytes: &[u8]) -> bool {
-    // No early return: a loop without branches becomes vector instructions.
-    !bytes.iter().fold(false, |bad, &byte| bad | ((byte < 0x20) & (byte != b'\t')) | (byte == 0x7F))
+    match bytes.last_chunk() {
+        // The last eight bytes overlap those before.
+        Some(end) => {
+            !(bytes.as_chunks().0.iter().fold(has_control(end), |bad, eight| bad | has_control(eight)))
+        }
+        None => !bytes.iter().any(|&byte| (byte < 0x20 && byte != b'\t') || byte == 0x7F),
+    }
+}
+
+/// Whether one of eight bytes is a control byte other than HTAB.
+fn has_control(eight: &[u8; 8]) -> bool {
+    const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
+    const fn all(byte: u8) -> u64 {
+        u64::from_ne_bytes([byte; 8])
+    }
+    let word = u64::from_ne_bytes(*eight);
+    // Without their highest bit no sum carries into the next byte; the high bit of each says what was found.
+    let low = word & !HIGH;
+    let from_space_on = low + all(0x80 - 0x20);
+    let not_tab = (low ^ all(b'\t')) + all(0x7F);
+    let not_delete = (low ^ all(0x7F)) + all(0x7F);
+    ((!from_space_on & not_tab) | !not_delete) & !word & HIGH != 0
 }
 
 /// `bytes` without the optional white space (SP, HTAB) around it.
@@ -101,5 +121,42 @@ const fn add(table: &mut [u8; 256], bytes: &[u8], class: u8) {
     while at < bytes.len() {
         table[bytes[at] as usize] |= class;
         at += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Byte by byte, as the grammar reads.
+    fn is_field_value_plainly(bytes: &[u8]) -> bool {
+        bytes.iter().all(|&byte| byte == b'\t' || (byte >= 0x20 && byte != 0x7F))
+    }
+
+    #[test]
+    fn each_byte_in_each_place_is_judged_as_the_grammar_does() {
+        for len in 1..=19 {
+            for at in 0..len {
+                for byte in 0..=u8::MAX {
+                    for around in [b'a', b'\t', 0xFF, b' ', 0x80] {
+                        let mut value = vec![around; len];
+                        value[at] = byte;
+                        assert_eq!(is_field_value(&value), is_field_value_plainly(&value), "{value:?}");
+                    }
+                }
+            }
+        }
+        assert!(is_field_value(b""));
+    }
+
+    proptest! {
+        #[test]
+        fn values_are_judged_as_the_grammar_does(value in proptest::collection::vec(any::<u8>(), 0..64)) {
+            prop_assert_eq!(is_field_value(&value), is_field_value_plainly(&value));
+            let text: Vec<u8> = value.iter().map(|byte| byte | 0x20).filter(|byte| *byte != 0x7F).collect();
+            prop_assert!(is_field_value(&text));
+        }
     }
 }

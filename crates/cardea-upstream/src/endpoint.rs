@@ -52,8 +52,8 @@ pub struct Endpoint<C> {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) health: Health,
-    /// Of each worker.
-    loads: Box<[Load]>,
+    /// Of each worker. What a request holds of it is counted there too, and nowhere that workers share.
+    loads: Box<[Arc<Load>]>,
     pub(crate) connects: AtomicU64,
     pub(crate) connect_failures: AtomicU64,
     pub(crate) exchange_failures: AtomicU64,
@@ -69,7 +69,7 @@ struct Load {
 }
 
 impl Shared {
-    fn load(&self, worker: usize) -> &Load {
+    fn load(&self, worker: usize) -> &Arc<Load> {
         // There is at least one.
         &self.loads[worker % self.loads.len()]
     }
@@ -87,7 +87,7 @@ impl<C> Endpoint<C> {
     pub(crate) fn new(address: Address, pool: &PoolConfig) -> Self {
         let shared = Shared {
             health: Health::new(),
-            loads: (0..pool.workers.max(1)).map(|_| Load::default()).collect(),
+            loads: (0..pool.workers.max(1)).map(|_| Arc::default()).collect(),
             connects: AtomicU64::new(0),
             connect_failures: AtomicU64::new(0),
             exchange_failures: AtomicU64::new(0),
@@ -130,11 +130,11 @@ impl<C> Endpoint<C> {
     }
 
     /// Counts a request of `worker` for as long as the guard lives: until its exchange has ended.
-    pub fn begin(self: &Arc<Self>, worker: usize) -> InFlight<C> {
-        let load = self.shared.load(worker);
+    pub fn begin(&self, worker: usize) -> InFlight {
+        let load = Arc::clone(self.shared.load(worker));
         load.requests.fetch_add(1, Ordering::Relaxed);
         load.in_flight.fetch_add(1, Ordering::Relaxed);
-        InFlight { endpoint: Arc::clone(self), worker }
+        InFlight { load }
     }
 
     /// Requests that are there now.
@@ -204,22 +204,14 @@ impl<C> Endpoint<C> {
 /// A request that is at an endpoint; dropped when its exchange ends.
 #[derive(Debug)]
 #[must_use = "the request counts as long as this lives"]
-pub struct InFlight<C> {
-    endpoint: Arc<Endpoint<C>>,
+pub struct InFlight {
     /// Whose count it is in, wherever it is dropped.
-    worker: usize,
+    load: Arc<Load>,
 }
 
-impl<C> InFlight<C> {
-    /// The endpoint that the request is at.
-    pub fn endpoint(&self) -> &Endpoint<C> {
-        &self.endpoint
-    }
-}
-
-impl<C> Drop for InFlight<C> {
+impl Drop for InFlight {
     fn drop(&mut self) {
-        self.endpoint.shared.load(self.worker).in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.load.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -233,7 +225,7 @@ mod tests {
 
     #[test]
     fn requests_count_while_they_last() {
-        let endpoint = Arc::new(endpoint());
+        let endpoint = endpoint();
         let (one, two) = (endpoint.begin(0), endpoint.begin(7));
         assert_eq!(endpoint.in_flight(), 2);
         drop(one);

@@ -29,7 +29,7 @@ pub use config::{ConfigError, ENDPOINTS_MAX, EndpointConfig, PoolConfig, Service
 pub use endpoint::{Endpoint, FailureKind, InFlight};
 pub use health::{BACK_OFF_FIRST, BACK_OFF_MAX};
 pub use permit::ConnectionPermit;
-pub use pool::{Kept, Pool, PoolStats, SPARE_AFTER};
+pub use pool::{Kept, Pool, PoolPlace, PoolStats, SPARE_AFTER};
 pub use retry::{RetryBudget, RetryConfig};
 pub use service::{ATTEMPTS_MAX, EndpointIndex, ServiceState, Tried};
 pub use stats::{EndpointStats, ServiceStats};

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::mem;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cardea_clock::Mono;
@@ -23,7 +23,7 @@ pub const SPARE_AFTER: Duration = Duration::from_millis(500);
 /// A lock is held for a few moves of memory: connections are checked and dropped, which may cost a
 /// system call each, outside of it.
 pub struct Pool<C> {
-    parts: Box<[Part<C>]>,
+    parts: Box<[Arc<Part<C>>]>,
     /// How many parts are in use: fewer than there are where `idle_max` has not one connection for each.
     used: AtomicUsize,
 }
@@ -51,6 +51,27 @@ struct Idle<C> {
     since: Mono,
     /// The worker that put it.
     worker: usize,
+}
+
+/// Where a worker puts connections back. Holding it counts nowhere that workers share.
+pub struct PoolPlace<C> {
+    part: Arc<Part<C>>,
+    worker: usize,
+}
+
+impl<C> PoolPlace<C> {
+    /// Keeps a connection for another request, best of the same worker. What the pool has no room for comes back, to
+    /// be dropped: the least recently used connection of a full part, or this one if the pool is closed or keeps none.
+    #[must_use = "drop it where that may take its time"]
+    pub fn put(&self, connection: C, now: Mono) -> Option<C> {
+        self.part.put(Idle { connection, since: now, worker: self.worker })
+    }
+}
+
+impl<C> fmt::Debug for PoolPlace<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolPlace").field("worker", &self.worker).finish_non_exhaustive()
+    }
 }
 
 /// A connection that was idle.
@@ -81,7 +102,7 @@ impl<C> Pool<C> {
     /// An empty pool.
     #[must_use]
     pub fn new(config: &PoolConfig) -> Self {
-        let parts: Box<[_]> = (0..config.workers.max(1)).map(|_| Part::new()).collect();
+        let parts: Box<[_]> = (0..config.workers.max(1)).map(|_| Arc::new(Part::new())).collect();
         let pool = Self { parts, used: AtomicUsize::new(1) };
         pool.configure(config);
         pool
@@ -100,21 +121,17 @@ impl<C> Pool<C> {
         others.map(|part| part.take(worker, now, SPARE_AFTER, &mut alive)).find(Option::is_some)?
     }
 
-    /// Keeps a connection for another request, best of the same worker. What the pool has no room for comes back, to
-    /// be dropped: the least recently used connection of a full part, or this one if the pool is closed or keeps none.
-    #[must_use = "drop it where that may take its time"]
-    pub fn put(&self, worker: usize, connection: C, now: Mono) -> Option<C> {
-        match self.parts.get(self.index(worker)) {
-            Some(part) => part.put(Idle { connection, since: now, worker }),
-            None => Some(connection),
-        }
+    /// Where a worker puts connections back.
+    #[must_use]
+    pub fn place(&self, worker: usize) -> PoolPlace<C> {
+        PoolPlace { part: Arc::clone(&self.parts[self.index(worker)]), worker }
     }
 
     /// Gives up the least recently used connection, to make room for a fresh one where the permits are used
     /// up: idle connections hold permits too.
     #[must_use = "drop it where that may take its time"]
     pub fn give_up_oldest(&self) -> Option<C> {
-        let oldest = |part: &&Part<C>| part.lock().idle.front().map(|idle| idle.since);
+        let oldest = |part: &&Arc<Part<C>>| part.lock().idle.front().map(|idle| idle.since);
         // Looked at one after the other: what is the oldest may change meanwhile, and nothing depends on it.
         let part = self.parts.iter().filter(|part| oldest(part).is_some()).min_by_key(oldest)?;
         let oldest = part.lock().idle.pop_front();
@@ -195,6 +212,7 @@ impl<C> Pool<C> {
 
     /// The part of a worker.
     fn index(&self, worker: usize) -> usize {
+        // No more than there are.
         worker % self.used()
     }
 }

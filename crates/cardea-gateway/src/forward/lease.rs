@@ -1,9 +1,7 @@
 //! What an exchange holds of an endpoint while it lasts.
 
-use std::sync::Arc;
-
 use cardea_clock::Mono;
-use cardea_upstream::{ConnectionPermit, Endpoint, InFlight};
+use cardea_upstream::{ConnectionPermit, Endpoint, InFlight, PoolPlace};
 
 use crate::{transport::Transport, workers};
 
@@ -18,20 +16,21 @@ pub struct Pooled {
 /// The place of an exchange at an endpoint: counted in flight, and holding a connection's permit.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    in_flight: InFlight<Pooled>,
+    _in_flight: InFlight,
+    pool: PoolPlace<Pooled>,
     permit: Option<ConnectionPermit>,
 }
 
 impl Lease {
-    pub(crate) fn new(endpoint: &Arc<Endpoint<Pooled>>, permit: ConnectionPermit) -> Self {
-        Self { in_flight: endpoint.begin(workers::current()), permit: Some(permit) }
+    pub(crate) fn new(endpoint: &Endpoint<Pooled>, permit: ConnectionPermit) -> Self {
+        let worker = workers::current();
+        Self { _in_flight: endpoint.begin(worker), pool: endpoint.pool().place(worker), permit: Some(permit) }
     }
 
     /// Keeps the connection for a later exchange.
     pub(crate) fn give_back(&mut self, transport: Transport, now: Mono) {
         if let Some(permit) = self.permit.take() {
-            let pool = self.in_flight.endpoint().pool();
-            drop(pool.put(workers::current(), Pooled { transport, permit }, now));
+            drop(self.pool.put(Pooled { transport, permit }, now));
         }
     }
 }

@@ -37,11 +37,11 @@ fn all(_: &mut u32) -> bool {
 fn the_most_recently_used_comes_first() {
     let pool = pool(3, 10);
     for connection in [1, 2, 3] {
-        assert_eq!(pool.put(0, connection, at(0)), None);
+        assert_eq!(pool.place(0).put(connection, at(0)), None);
     }
     assert_eq!(own(pool.take(0, at(1), all)), Some(3));
     assert_eq!(own(pool.take(0, at(1), all)), Some(2));
-    assert_eq!(pool.put(0, 2, at(2)), None);
+    assert_eq!(pool.place(0).put(2, at(2)), None);
     assert_eq!(own(pool.take(0, at(2), all)), Some(2));
     assert_eq!(own(pool.take(0, at(2), all)), Some(1));
     assert_eq!(own(pool.take(0, at(2), all)), None);
@@ -51,7 +51,10 @@ fn the_most_recently_used_comes_first() {
 #[test]
 fn a_full_pool_gives_back_the_least_recently_used() {
     let pool = pool(2, 10);
-    assert_eq!([1, 2, 3, 4].map(|connection| pool.put(0, connection, at(0))), [None, None, Some(1), Some(2)]);
+    assert_eq!(
+        [1, 2, 3, 4].map(|connection| pool.place(0).put(connection, at(0))),
+        [None, None, Some(1), Some(2)]
+    );
     assert_eq!(pool.stats(), PoolStats { idle: 2, surplus: 2, ..PoolStats::default() });
     assert_eq!(
         [pool.give_up_oldest(), pool.give_up_oldest(), pool.give_up_oldest()],
@@ -59,7 +62,7 @@ fn a_full_pool_gives_back_the_least_recently_used() {
     );
     assert_eq!(pool.stats(), PoolStats { surplus: 4, ..PoolStats::default() });
     let none = super::tests::pool(0, 10);
-    assert_eq!(none.put(0, 7, at(0)), Some(7));
+    assert_eq!(none.place(0).put(7, at(0)), Some(7));
     assert!(none.is_empty());
 }
 
@@ -67,7 +70,7 @@ fn a_full_pool_gives_back_the_least_recently_used() {
 fn the_dead_are_passed_over_and_the_expired_dropped() {
     let pool = pool(10, 10);
     for (connection, seconds) in [(1, 0), (2, 5), (3, 6), (4, 6)] {
-        assert_eq!(pool.put(0, connection, at(seconds)), None);
+        assert_eq!(pool.place(0).put(connection, at(seconds)), None);
     }
     assert_eq!(own(pool.take(0, at(8), |connection| *connection < 4)), Some(3));
     assert_eq!(own(pool.take(0, at(15), all)), None, "idle for exactly the limit");
@@ -78,7 +81,7 @@ fn the_dead_are_passed_over_and_the_expired_dropped() {
 fn a_sweep_drops_the_expired_alone() {
     let pool = pool(10, 10);
     for seconds in 0..5 {
-        assert_eq!(pool.put(0, 1, at(seconds)), None);
+        assert_eq!(pool.place(0).put(1, at(seconds)), None);
     }
     pool.sweep(at(9));
     assert_eq!(pool.len(), 5);
@@ -91,20 +94,20 @@ fn a_sweep_drops_the_expired_alone() {
 #[test]
 fn a_closed_pool_keeps_nothing_and_a_cleared_one_goes_on() {
     let pool = pool(10, 10);
-    assert_eq!(pool.put(0, 1, at(0)), None);
+    assert_eq!(pool.place(0).put(1, at(0)), None);
     pool.clear();
     assert_eq!(own(pool.take(0, at(0), all)), None);
-    assert_eq!(pool.put(0, 2, at(0)), None);
+    assert_eq!(pool.place(0).put(2, at(0)), None);
     pool.close();
     assert_eq!(own(pool.take(0, at(0), all)), None);
-    assert_eq!(pool.put(0, 3, at(0)), Some(3));
+    assert_eq!(pool.place(0).put(3, at(0)), Some(3));
 }
 
 #[test]
 fn new_limits_hold_for_what_is_idle_already() {
     let pool = pool(10, 10);
     for connection in 0..5 {
-        assert_eq!(pool.put(0, connection, at(0)), None);
+        assert_eq!(pool.place(0).put(connection, at(0)), None);
     }
     pool.configure(&PoolConfig {
         idle_max: 2,
@@ -131,7 +134,7 @@ fn connections_are_checked_and_dropped_outside_the_lock() {
     let (pool, dropped) = (Arc::new(pool(4, 10)), Arc::new(AtomicUsize::new(0)));
     let fill = |seconds| {
         for _ in 0..5 {
-            drop(pool.put(0, Nosy(Arc::clone(&pool), Arc::clone(&dropped)), at(seconds)));
+            drop(pool.place(0).put(Nosy(Arc::clone(&pool), Arc::clone(&dropped)), at(seconds)));
         }
     };
     fill(0);
@@ -153,7 +156,7 @@ fn connections_are_checked_and_dropped_outside_the_lock() {
 fn threads_never_get_the_same_connection() {
     let pool = Arc::new(shared(8 * 4, 4));
     let uses: Arc<[AtomicUsize; 8]> = Arc::new(Default::default());
-    (0..8).for_each(|connection| assert_eq!(pool.put(0, connection, at(0)), None));
+    (0..8).for_each(|connection| assert_eq!(pool.place(0).put(connection, at(0)), None));
     let workers: Vec<_> = (0..4)
         .map(|worker| {
             let (pool, uses) = (Arc::clone(&pool), Arc::clone(&uses));
@@ -164,7 +167,7 @@ fn threads_never_get_the_same_connection() {
                     assert_eq!(counter.fetch_add(1, Ordering::SeqCst), 0);
                     counter.fetch_sub(1, Ordering::SeqCst);
                     // Since long: there for the others too.
-                    assert_eq!(pool.put(worker, connection, at(1)), None);
+                    assert_eq!(pool.place(worker).put(connection, at(1)), None);
                 }
             })
         })
@@ -180,14 +183,14 @@ fn shared(idle_max: usize, workers: usize) -> Pool<u32> {
 #[test]
 fn a_worker_takes_its_own_and_of_others_only_what_they_no_longer_use() {
     let pool = shared(8, 2);
-    assert_eq!(pool.put(0, 1, at(0)), None);
-    assert_eq!(pool.put(0, 2, at(0)), None);
+    assert_eq!(pool.place(0).put(1, at(0)), None);
+    assert_eq!(pool.place(0).put(2, at(0)), None);
     assert_eq!(pool.take(1, at(0), all), None, "the other may need it at once");
     assert_eq!(own(pool.take(0, at(0), all)), Some(2));
-    assert_eq!(pool.put(0, 2, at(1)), None);
+    assert_eq!(pool.place(0).put(2, at(1)), None);
     assert_eq!(pool.take(1, at(1), all), Some(Kept { connection: 1, foreign: true }), "the oldest");
     assert_eq!(pool.take(1, at(1), all), None);
-    assert_eq!(pool.put(1, 1, at(1)), None);
+    assert_eq!(pool.place(1).put(1, at(1)), None);
     assert_eq!(own(pool.take(1, at(1), all)), Some(1), "it has moved");
     assert_eq!(pool.len(), 1);
     assert_eq!(pool.stats().reused, 3);
@@ -196,11 +199,16 @@ fn a_worker_takes_its_own_and_of_others_only_what_they_no_longer_use() {
 #[test]
 fn workers_share_out_what_may_be_idle() {
     let pool = shared(5, 2);
-    let kept = |worker| (0..9).filter(|connection| pool.put(worker, *connection, at(0)).is_none()).count();
+    let kept =
+        |worker| (0..9).filter(|connection| pool.place(worker).put(*connection, at(0)).is_none()).count();
     assert_eq!((kept(0), kept(1)), (3, 2));
     assert_eq!(pool.len(), 5);
     let one = shared(1, 3);
-    assert_eq!((one.put(2, 20, at(0)), one.put(1, 10, at(0))), (None, Some(20)), "one for all three");
+    assert_eq!(
+        (one.place(2).put(20, at(0)), one.place(1).put(10, at(0))),
+        (None, Some(20)),
+        "one for all three"
+    );
     assert_eq!(one.take(0, at(0), all), Some(Kept { connection: 10, foreign: true }));
 }
 
@@ -208,7 +216,7 @@ fn workers_share_out_what_may_be_idle() {
 fn the_oldest_of_all_workers_is_given_up() {
     let pool = shared(8, 3);
     for (worker, seconds) in [(2, 3), (1, 1), (0, 2)] {
-        assert_eq!(pool.put(worker, u32::try_from(worker).unwrap(), at(seconds)), None);
+        assert_eq!(pool.place(worker).put(u32::try_from(worker).unwrap(), at(seconds)), None);
     }
     assert_eq!([(); 4].map(|()| pool.give_up_oldest()), [Some(1), Some(0), Some(2), None]);
 }
@@ -247,7 +255,7 @@ proptest! {
                 Step::Put => {
                     idle.push((next, now));
                     let surplus = (idle.len() > idle_max).then(|| idle.remove(0).0);
-                    prop_assert_eq!(pool.put(0, next, at(now)), surplus);
+                    prop_assert_eq!(pool.place(0).put(next, at(now)), surplus);
                     next += 1;
                 }
                 Step::Take => {
