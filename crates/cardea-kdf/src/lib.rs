@@ -14,6 +14,7 @@ mod error;
 mod hash;
 mod prf;
 mod schedule;
+pub mod stored;
 mod vector;
 
 pub use derive::{derive, verify};

@@ -1,0 +1,58 @@
+//! Django's `algorithm$…` (`django.contrib.auth.hashers`): salts are the text's own bytes.
+
+use super::{
+    base64::{PADDED, decode, number},
+    error::{FormatError, wrong},
+    modular,
+    scheme::{Scheme, iterations, log_n},
+};
+use crate::Prf;
+
+pub(super) fn parse(name: &str, rest: &str) -> Result<Scheme, FormatError> {
+    let pbkdf2 = |prf| {
+        let mut parts = rest.splitn(3, '$');
+        let (Some(count), Some(salt), Some(hash)) = (parts.next(), parts.next(), parts.next()) else {
+            return Err(wrong("hash", "expected algorithm$iterations$salt$hash"));
+        };
+        Ok(Scheme::Pbkdf2 {
+            prf,
+            iterations: iterations(number(count, "iterations")?)?,
+            salt: salt.as_bytes().to_vec(),
+            expected: decode(&PADDED, hash, "hash")?,
+        })
+    };
+    match name {
+        "pbkdf2_sha256" => pbkdf2(Prf::HmacSha256),
+        "pbkdf2_sha1" => pbkdf2(Prf::HmacSha1),
+        "argon2" => match modular::parse(&format!("${rest}"))? {
+            scheme @ Scheme::Argon2 { .. } => Ok(scheme),
+            _ => Err(wrong("algorithm", "expected argon2id or argon2i after argon2$")),
+        },
+        "bcrypt" => bcrypt(rest, false),
+        "bcrypt_sha256" => bcrypt(rest, true),
+        "scrypt" => scrypt(rest),
+        _ => Err(wrong("algorithm", "unknown")),
+    }
+}
+
+fn bcrypt(rest: &str, hashed: bool) -> Result<Scheme, FormatError> {
+    match modular::parse(rest)? {
+        Scheme::Bcrypt { cost, salt, expected, .. } => Ok(Scheme::Bcrypt { hashed, cost, salt, expected }),
+        _ => Err(wrong("algorithm", "expected $2b$ after bcrypt$")),
+    }
+}
+
+/// `n$salt$r$p$hash`.
+fn scrypt(rest: &str) -> Result<Scheme, FormatError> {
+    let parts: Vec<&str> = rest.splitn(5, '$').collect();
+    let [n, salt, r, p, hash] = parts[..] else {
+        return Err(wrong("hash", "expected scrypt$n$salt$r$p$hash"));
+    };
+    Ok(Scheme::Scrypt {
+        log_n: log_n(number(n, "n")?)?,
+        r: number(r, "r")?,
+        p: number(p, "p")?,
+        salt: salt.as_bytes().to_vec(),
+        expected: decode(&PADDED, hash, "hash")?,
+    })
+}

@@ -1,0 +1,81 @@
+//! How secrets are hashed that are stored from now on.
+
+use std::num::NonZeroU32;
+
+use base64::Engine as _;
+use zeroize::Zeroizing;
+
+use super::{
+    StoredSecret,
+    base64::PHC,
+    check_secret,
+    error::{FormatError, SecretError},
+    scheme::{Scheme, strength},
+};
+use crate::{Prf, derive};
+
+/// PBKDF2-HMAC-SHA-512 with 32 bytes of output, half a block: a whole one costs the same and is worth no more.
+const PRF: Prf = Prf::HmacSha512;
+const OUTPUT_BYTES: usize = 32;
+
+/// What new hashes are made by: PBKDF2-HMAC-SHA-512 with an iteration count.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Target {
+    iterations: NonZeroU32,
+}
+
+impl Target {
+    /// OWASP's count for PBKDF2-HMAC-SHA-512 (password storage cheat sheet, 2023).
+    pub const ITERATIONS_DEFAULT: u32 = 210_000;
+    /// The fewest iterations that anything is hashed with anew.
+    pub const ITERATIONS_MIN: u32 = 10_000;
+
+    /// With that many iterations: 10,000 to 10,000,000.
+    ///
+    /// # Errors
+    /// Where it is fewer or more.
+    pub fn new(iterations: u32) -> Result<Self, FormatError> {
+        let target = NonZeroU32::new(iterations).filter(|count| count.get() >= Self::ITERATIONS_MIN);
+        let Some(iterations) = target else {
+            return Err(super::error::wrong("iterations", "expected at least 10000"));
+        };
+        Scheme::Pbkdf2 { prf: PRF, iterations, salt: vec![0; 16], expected: vec![0; OUTPUT_BYTES] }
+            .check()?;
+        Ok(Self { iterations })
+    }
+
+    /// The iteration count.
+    #[must_use]
+    pub fn iterations(&self) -> u32 {
+        self.iterations.get()
+    }
+
+    /// Hashes a secret under a salt that nothing else has: a PHC string that [`StoredSecret::parse`] reads.
+    ///
+    /// # Errors
+    /// Where `secret` may be none.
+    pub fn hash(&self, secret: &[u8], salt: &[u8; 16]) -> Result<String, SecretError> {
+        check_secret(secret)?;
+        let mut out = Zeroizing::new([0; OUTPUT_BYTES]);
+        // A non-empty output of half a block is always derived.
+        derive(PRF, secret, salt, self.iterations, out.as_mut_slice()).map_err(|_| SecretError::TooLong)?;
+        let (salt, hash) = (PHC.encode(salt), PHC.encode(out.as_slice()));
+        Ok(format!("$pbkdf2-sha512$i={},l={OUTPUT_BYTES}${salt}${hash}", self.iterations))
+    }
+
+    /// What [`StoredSecret::profile`] says of what [`Target::hash`] makes.
+    #[must_use]
+    pub fn profile(&self) -> String {
+        StoredSecret(Scheme::Pbkdf2 {
+            prf: PRF,
+            iterations: self.iterations,
+            salt: Vec::new(),
+            expected: vec![0; OUTPUT_BYTES],
+        })
+        .profile()
+    }
+
+    pub(super) fn strength(&self) -> u64 {
+        strength(PRF, self.iterations)
+    }
+}
