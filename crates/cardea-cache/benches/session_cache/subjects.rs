@@ -1,0 +1,167 @@
+//! The caches that are measured, each as a server with many threads would use it.
+
+use std::num::NonZero;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use cardea_cache::{Lifetime, Limits, Sharded};
+use cardea_clock::Mono;
+use rustls::server::{ServerSessionMemoryCache, StoresServerSessions};
+
+pub(crate) type Key = [u8; 32];
+
+/// A cache of words.
+pub(crate) trait Subject: Sync {
+    const NAME: &str;
+    /// Whether entries can expire. Those that can't are measured without.
+    const HAS_LIFETIME: bool;
+
+    fn new(entries: usize, lifetime: Option<Duration>) -> Self;
+    fn put(&self, key: Key, value: u64, now: Mono);
+    fn get(&self, key: &Key, now: Mono) -> Option<u64>;
+    fn remove(&self, key: &Key);
+}
+
+/// Hashes as the session store of `cardea-tls` does.
+pub(crate) struct Cardea(Sharded<Key, u64, foldhash::quality::RandomState>);
+
+impl Subject for Cardea {
+    const NAME: &str = "cardea";
+    const HAS_LIFETIME: bool = true;
+
+    fn new(entries: usize, lifetime: Option<Duration>) -> Self {
+        let lifetime = lifetime.map_or(Lifetime::Unlimited, Lifetime::Same);
+        let limits = Limits { entries, bytes: usize::MAX, lifetime };
+        let shards = 4 * thread::available_parallelism().map_or(1, usize::from);
+        let hasher = foldhash::quality::RandomState::default();
+        Self(Sharded::weighed(limits, shards, |_, _| 0, hasher).expect("so many can be had"))
+    }
+
+    fn put(&self, key: Key, value: u64, now: Mono) {
+        self.0.insert(key, value, now);
+    }
+
+    fn get(&self, key: &Key, now: Mono) -> Option<u64> {
+        self.0.get(key, now)
+    }
+
+    fn remove(&self, key: &Key) {
+        self.0.remove(key);
+    }
+}
+
+/// The store that comes with rustls. What it asks for are vectors, and their allocation is counted: there is no other
+/// way to use it.
+pub(crate) struct Rustls(Arc<ServerSessionMemoryCache>);
+
+impl Subject for Rustls {
+    const NAME: &str = "rustls";
+    const HAS_LIFETIME: bool = false;
+
+    fn new(entries: usize, _: Option<Duration>) -> Self {
+        Self(ServerSessionMemoryCache::new(entries))
+    }
+
+    fn put(&self, key: Key, value: u64, _: Mono) {
+        self.0.put(key.to_vec(), value.to_le_bytes().to_vec());
+    }
+
+    fn get(&self, key: &Key, _: Mono) -> Option<u64> {
+        self.0.get(key).map(|value| u64::from_le_bytes(value.as_chunks().0[0]))
+    }
+
+    fn remove(&self, key: &Key) {
+        self.0.take(key);
+    }
+}
+
+/// The crate `lru` behind a lock, with the hash that we use.
+pub(crate) struct LeastRecent(Mutex<lru::LruCache<Key, (u64, u64), foldhash::quality::RandomState>>, u64);
+
+impl Subject for LeastRecent {
+    const NAME: &str = "lru-mutex";
+    /// Checked when an entry is found, as is usual where this crate is used.
+    const HAS_LIFETIME: bool = true;
+
+    fn new(entries: usize, lifetime: Option<Duration>) -> Self {
+        let entries = NonZero::new(entries).expect("more than none");
+        let cache = lru::LruCache::with_hasher(entries, foldhash::quality::RandomState::default());
+        let lifetime = lifetime.map_or(u64::MAX, |lifetime| lifetime.as_nanos() as u64);
+        Self(Mutex::new(cache), lifetime)
+    }
+
+    fn put(&self, key: Key, value: u64, now: Mono) {
+        let deadline = now.nanos().saturating_add(self.1);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(key, (value, deadline));
+    }
+
+    fn get(&self, key: &Key, now: Mono) -> Option<u64> {
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.get(key).filter(|(_, deadline)| now.nanos() < *deadline).map(|(value, _)| *value)
+    }
+
+    fn remove(&self, key: &Key) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop(key);
+    }
+}
+
+/// Does much of its work later, in batches, of which a part falls into what is measured.
+pub(crate) struct Moka(moka::sync::Cache<Key, u64, foldhash::quality::RandomState>);
+
+impl Subject for Moka {
+    const NAME: &str = "moka";
+    const HAS_LIFETIME: bool = true;
+
+    fn new(entries: usize, lifetime: Option<Duration>) -> Self {
+        let builder = moka::sync::Cache::builder().max_capacity(entries as u64);
+        let builder = match lifetime {
+            Some(lifetime) => builder.time_to_live(lifetime),
+            None => builder,
+        };
+        Self(builder.build_with_hasher(foldhash::quality::RandomState::default()))
+    }
+
+    fn put(&self, key: Key, value: u64, _: Mono) {
+        self.0.insert(key, value);
+    }
+
+    fn get(&self, key: &Key, _: Mono) -> Option<u64> {
+        self.0.get(key)
+    }
+
+    fn remove(&self, key: &Key) {
+        self.0.invalidate(key);
+    }
+}
+
+pub(crate) struct QuickCache(
+    quick_cache::sync::Cache<Key, u64, quick_cache::UnitWeighter, foldhash::quality::RandomState>,
+);
+
+impl Subject for QuickCache {
+    const NAME: &str = "quick_cache";
+    const HAS_LIFETIME: bool = false;
+
+    fn new(entries: usize, _: Option<Duration>) -> Self {
+        Self(quick_cache::sync::Cache::with(
+            entries,
+            entries as u64,
+            quick_cache::UnitWeighter,
+            foldhash::quality::RandomState::default(),
+            quick_cache::sync::DefaultLifecycle::default(),
+        ))
+    }
+
+    fn put(&self, key: Key, value: u64, _: Mono) {
+        self.0.insert(key, value);
+    }
+
+    fn get(&self, key: &Key, _: Mono) -> Option<u64> {
+        self.0.get(key)
+    }
+
+    fn remove(&self, key: &Key) {
+        self.0.remove(key);
+    }
+}

@@ -1,0 +1,341 @@
+//! The cache of one thread: what is entered, what is found, and what goes when it is full.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::{BuildHasher, Hash, RandomState};
+
+use cardea_clock::Mono;
+
+use crate::LimitsError;
+use crate::index::{Index, Place, Probe, Tag};
+use crate::limits::{Entry, Inserted, Lifetime, Limits, Removed, Stats};
+use crate::slab::Slab;
+use crate::wheel::{Bucket, Wheel};
+
+/// Slots that the hand looks at for one eviction, at most. Each one is a cache line that leads to the next one.
+///
+/// A hand without this bound can walk past all entries when all were looked up. Four lose no hits that could be
+/// measured: `cargo bench -p cardea-cache --bench hit_ratio`.
+pub const HAND_STEPS_MAX: usize = 4;
+
+/// Expired entries that an insert removes though there is room: more than it adds, so that they vanish where inserts
+/// go on, and few, so that no insert pays for all.
+const RECLAIMED_PER_INSERT: usize = 2;
+/// Entries that one insert evicts for the bound in bytes, at most.
+const EVICTED_PER_INSERT: usize = 16;
+
+/// A bounded map whose operations take constant time in the worst case; see the crate's documentation.
+///
+/// The default hash is keyed by a secret of the process (SipHash-1-3), for keys that strangers choose.
+pub struct Cache<K, V, S = RandomState> {
+    limits: Limits,
+    weigh: fn(&K, &V) -> usize,
+    hasher: S,
+    slab: Slab<K, V>,
+    index: Index,
+    /// With [`Lifetime::Own`]; otherwise the slab's oldest entry expires first.
+    wheel: Option<Wheel>,
+    bytes: usize,
+    /// The latest time seen, in nanoseconds.
+    now: u64,
+    stats: Stats,
+}
+
+/// When an entry expires.
+#[derive(Clone, Copy)]
+struct Term {
+    /// In nanoseconds.
+    deadline: u64,
+    bucket: Option<Bucket>,
+}
+
+/// What a lookup comes upon.
+pub(crate) enum Found<K, V> {
+    /// Live, in this slot, which is in this place of the index.
+    Live(u32, Place),
+    /// Expired; removed by the lookup.
+    Expired((K, V)),
+    Nothing,
+}
+
+impl<K: Hash + Eq, V> Cache<K, V> {
+    /// An empty cache whose entries weigh nothing.
+    ///
+    /// # Errors
+    /// If the limits ask for more than can be had.
+    pub fn new(limits: Limits) -> Result<Self, LimitsError> {
+        Self::weighed(limits, |_, _| 0, RandomState::new())
+    }
+}
+
+impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
+    /// An empty cache; `weigh` says how many bytes an entry takes, always the same for the same entry.
+    ///
+    /// # Errors
+    /// If the limits ask for more than can be had.
+    pub fn weighed(limits: Limits, weigh: fn(&K, &V) -> usize, hasher: S) -> Result<Self, LimitsError> {
+        let wheel = match limits.lifetime {
+            Lifetime::Own { .. } => Some(Wheel::new(limits.entries)?),
+            Lifetime::Unlimited | Lifetime::Same(_) => None,
+        };
+        let slab = Slab::new(limits.entries)?;
+        let index = Index::new(limits.entries)?;
+        Ok(Self { limits, weigh, hasher, slab, index, wheel, bytes: 0, now: 0, stats: Stats::default() })
+    }
+
+    /// Enters an entry for the cache's lifetime.
+    pub fn insert(&mut self, key: K, value: V, now: Mono) -> Inserted<K, V> {
+        self.insert_entry(Entry { key, value, deadline: None }, now)
+    }
+
+    /// Enters an entry. In a full cache an expired one goes for it; if there is none, what recency gives up.
+    pub fn insert_entry(&mut self, entry: Entry<K, V>, now: Mono) -> Inserted<K, V> {
+        let hash = self.hasher.hash_one(&entry.key);
+        self.insert_hashed(hash, entry, now)
+    }
+
+    /// The value of a live entry, which counts as used by this.
+    pub fn get<Q>(&mut self, key: &Q, now: Mono) -> Option<&V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        match self.look_up(self.hasher.hash_one(key), key, now) {
+            Found::Live(at, _) => self.visit(at),
+            Found::Expired(_) | Found::Nothing => None,
+        }
+    }
+
+    /// Takes a live entry's value out: of any number of callers, one gets it.
+    pub fn take<Q>(&mut self, key: &Q, now: Mono) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        match self.look_up(self.hasher.hash_one(key), key, now) {
+            Found::Live(at, place) => self.remove_at(at, place).map(|(_, value)| value),
+            Found::Expired(_) | Found::Nothing => None,
+        }
+    }
+
+    /// Removes an entry, live or expired.
+    pub fn remove<Q>(&mut self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.remove_hashed(self.hasher.hash_one(key), key).map(|(_, value)| value)
+    }
+
+    /// Removes expired entries, `max` at the most: for a timer, so that what nobody asks for gives its memory back.
+    pub fn reclaim(&mut self, max: usize, now: Mono) -> Removed<K, V> {
+        self.advance(now);
+        let mut removed = Removed::new();
+        self.reclaim_into(&mut removed, max);
+        removed
+    }
+
+    pub(crate) fn insert_hashed(&mut self, hash: u64, entry: Entry<K, V>, now: Mono) -> Inserted<K, V> {
+        let Entry { key, value, deadline } = entry;
+        self.advance(now);
+        let weight = (self.weigh)(&key, &value);
+        let mut removed = Removed::new();
+        let tag = Tag::of(hash);
+        let probe = self.index.probe(tag);
+        // Nothing that is removed below takes a free place away.
+        let (mut place, mut used) = (probe.free(), false);
+        if let Some((at, known)) = self.find(probe, &key) {
+            // Whoever writes a key again has a use for it, as whoever reads it.
+            used = self.now < self.slab.deadline(at);
+            place = Some(known);
+            removed.extend(self.remove_at(at, known));
+        }
+        self.reclaim_into(&mut removed, RECLAIMED_PER_INSERT);
+        let stored = place.zip(self.term(deadline)).filter(|_| self.make_room(weight, &mut removed));
+        let Some((place, term)) = stored else {
+            self.stats.refused += 1;
+            removed.push((key, value));
+            return Inserted { stored: false, removed };
+        };
+        let at = self.slab.push(key, value, term.deadline, used);
+        self.index.insert(tag, at, place);
+        if let (Some(wheel), Some(bucket)) = (&mut self.wheel, term.bucket) {
+            wheel.insert(at, bucket);
+        }
+        self.bytes += weight;
+        self.stats.stored += 1;
+        Inserted { stored: true, removed }
+    }
+
+    pub(crate) fn look_up<Q>(&mut self, hash: u64, key: &Q, now: Mono) -> Found<K, V>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        self.advance(now);
+        match self.find(self.index.probe(Tag::of(hash)), key) {
+            Some((at, place)) if self.now < self.slab.deadline(at) => {
+                self.stats.hits += 1;
+                Found::Live(at, place)
+            }
+            Some((at, place)) => {
+                self.stats.misses += 1;
+                self.stats.expired += 1;
+                self.remove_at(at, place).map_or(Found::Nothing, Found::Expired)
+            }
+            None => {
+                self.stats.misses += 1;
+                Found::Nothing
+            }
+        }
+    }
+
+    /// The value in a slot that a lookup found, which counts as used by this.
+    pub(crate) fn visit(&mut self, at: u32) -> Option<&V> {
+        self.slab.visit(at);
+        self.slab.entry(at).map(|(_, value)| value)
+    }
+
+    pub(crate) fn remove_hashed<Q>(&mut self, hash: u64, key: &Q) -> Option<(K, V)>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let (at, place) = self.find(self.index.probe(Tag::of(hash)), key)?;
+        self.remove_at(at, place)
+    }
+
+    fn find<Q>(&self, probe: Probe, key: &Q) -> Option<(u32, Place)>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let holds = |at| self.slab.entry(at).is_some_and(|(other, _)| other.borrow() == key);
+        self.index.candidates(probe).find(|(at, _)| holds(*at))
+    }
+
+    fn advance(&mut self, now: Mono) {
+        // Half of the range is 292 years; the other half is for deadlines.
+        let now = now.nanos().min(u64::MAX / 2);
+        if self.now < now {
+            self.now = now;
+            if let Some(wheel) = &mut self.wheel {
+                wheel.advance(now);
+            }
+        }
+    }
+
+    /// When an entry expires that is entered now; `None` if it may not be stored.
+    fn term(&self, deadline: Option<Mono>) -> Option<Term> {
+        if self.limits.entries == 0 {
+            return None;
+        }
+        let after = |lifetime| Mono::from_nanos(self.now).saturating_add(lifetime).nanos();
+        let own = deadline.map_or(u64::MAX, Mono::nanos);
+        match self.limits.lifetime {
+            Lifetime::Unlimited => (own == u64::MAX).then_some(Term { deadline: u64::MAX, bucket: None }),
+            Lifetime::Same(lifetime) => {
+                let deadline = after(lifetime);
+                (self.now < deadline && deadline <= own).then_some(Term { deadline, bucket: None })
+            }
+            Lifetime::Own { max } => Bucket::of(own.min(after(max)), self.now)
+                .map(|bucket| Term { deadline: bucket.deadline(), bucket: Some(bucket) }),
+        }
+    }
+
+    /// Evicts until one more entry of this weight may be stored; `false` if that isn't enough.
+    fn make_room(&mut self, weight: usize, removed: &mut Removed<K, V>) -> bool {
+        if weight > self.limits.bytes {
+            return false;
+        }
+        for _ in 0..EVICTED_PER_INSERT {
+            if self.has_room(weight) {
+                return true;
+            }
+            let expired = self.any_expired();
+            let Some(at) = expired.or_else(|| self.slab.sweep(HAND_STEPS_MAX)) else { return false };
+            let counter = if expired.is_some() { &mut self.stats.expired } else { &mut self.stats.evicted };
+            *counter += 1;
+            removed.extend(self.evict(at));
+        }
+        self.has_room(weight)
+    }
+
+    fn has_room(&self, weight: usize) -> bool {
+        self.slab.len() < self.limits.entries && weight <= self.limits.bytes - self.bytes
+    }
+
+    fn reclaim_into(&mut self, removed: &mut Removed<K, V>, max: usize) {
+        for _ in 0..max {
+            let Some(at) = self.any_expired() else { return };
+            self.stats.expired += 1;
+            removed.extend(self.evict(at));
+        }
+    }
+
+    fn any_expired(&self) -> Option<u32> {
+        match &self.wheel {
+            Some(wheel) => wheel.any_expired(),
+            None => self.slab.oldest().filter(|_| self.slab.oldest_deadline() <= self.now),
+        }
+    }
+
+    fn evict(&mut self, at: u32) -> Option<(K, V)> {
+        let hash = self.slab.entry(at).map(|(key, _)| self.hasher.hash_one(key))?;
+        let place = self.index.place_of(Tag::of(hash), at)?;
+        self.remove_at(at, place)
+    }
+
+    /// Takes out what a lookup found.
+    pub(crate) fn remove_at(&mut self, at: u32, place: Place) -> Option<(K, V)> {
+        let (key, value) = self.slab.entry(at)?;
+        // What strangers' code computes comes first: if it panics, nothing has changed.
+        self.bytes = self.bytes.saturating_sub((self.weigh)(key, value));
+        self.index.remove(place);
+        if let Some(wheel) = &mut self.wheel {
+            wheel.remove(at);
+        }
+        self.slab.remove(at)
+    }
+}
+
+impl<K, V, S> Cache<K, V, S> {
+    /// Entries, live and expired.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// Whether there is no entry, not even an expired one.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What the entries weigh, in bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What has happened so far.
+    #[must_use]
+    pub const fn stats(&self) -> Stats {
+        self.stats
+    }
+}
+
+impl<K, V, S> fmt::Debug for Cache<K, V, S> {
+    /// Without keys and values, which may be secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache")
+            .field("limits", &self.limits)
+            .field("len", &self.len())
+            .field("bytes", &self.bytes)
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,50 @@
+//! A bounded map with time-to-live and recency whose every operation takes constant time in the worst case.
+//!
+//! [`Cache`] is for one thread, [`Sharded`] puts caches behind locks for many. Both never return an expired
+//! entry, and an expired entry never costs a live one its place: while one is left, it goes first (in
+//! `Sharded`: within a shard). What goes otherwise is decided by recency, with a visited bit and a hand (SIEVE).
+//!
+//! # What an operation costs
+//! An entry is one [slot](Cache) in a slab, a cache line where key and value take at most 48 bytes. A key has its
+//! place in one of two lines of the index, which are read at once. So a `get` waits for memory twice: for the lines of
+//! the index, then for the slot. An `insert` into a full cache waits at most four times at any size: beside the lines
+//! of the index, for the slots that the hand passes ([`HAND_STEPS_MAX`]), then at once for what the slot
+//! that goes is linked with. Nothing is ever scanned, nothing rehashed, nothing moved.
+//!
+//! Address space for all entries is reserved when a cache is made, and memory is used as entries come: growth stalls
+//! nobody, and an empty cache costs nearly nothing.
+//!
+//! # Time
+//! `now` is an argument. An entry is live while `now` is before its deadline; a `now` that is older than one seen
+//! before counts as that one, so that threads with stale readings do no harm. See [`Lifetime`].
+
+mod cache;
+mod index;
+mod limits;
+mod sharded;
+mod slab;
+mod wheel;
+
+pub use cache::{Cache, HAND_STEPS_MAX};
+pub use limits::{Entry, Inserted, Lifetime, Limits, Removed, Stats};
+pub use sharded::Sharded;
+
+/// Why a cache can't be made. Whoever set its limits is at fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LimitsError {
+    /// More entries than a cache can number.
+    #[error("a cache holds at most {max} entries, not {entries}")]
+    TooMany {
+        /// Asked for.
+        entries: usize,
+        /// Of one cache; of each shard in a sharded one.
+        max: usize,
+    },
+    /// The system has no address space for so many entries.
+    #[error("no memory for a cache of {entries} entries")]
+    OutOfMemory {
+        /// Asked for.
+        entries: usize,
+    },
+}

@@ -1,0 +1,183 @@
+//! The slots of the entries, linked from the oldest to the newest, and the hand that walks along that list.
+
+use crate::LimitsError;
+
+/// No slot.
+pub(crate) const NONE: u32 = u32::MAX >> 1;
+/// The most slots, numbered from 0: a number takes 31 bits, and [`NONE`] is the last.
+pub(crate) const SLOTS_MAX: usize = NONE as usize;
+/// In [`Slot::older`]: looked up since the hand came by.
+const VISITED: u32 = 1 << 31;
+
+/// An entry and its links: one cache line where key and value take at most 48 bytes.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Slot<K, V> {
+    entry: Option<(K, V)>,
+    /// In nanoseconds of monotonic time.
+    deadline: u64,
+    /// Towards the newest; of a free slot, the next free one.
+    newer: u32,
+    /// Towards the oldest, and [`VISITED`].
+    older: u32,
+}
+
+/// Slots that never move: memory is reserved at once, and used as entries come.
+#[derive(Debug)]
+pub(crate) struct Slab<K, V> {
+    slots: Vec<Slot<K, V>>,
+    free: u32,
+    len: usize,
+    oldest: u32,
+    /// That of the oldest, beside which nothing has to be looked at while it has not expired.
+    oldest_deadline: u64,
+    newest: u32,
+    /// The next slot that recency looks at; none: the oldest.
+    hand: u32,
+}
+
+impl<K, V> Slab<K, V> {
+    pub(crate) fn new(entries: usize) -> Result<Self, LimitsError> {
+        if entries > SLOTS_MAX {
+            return Err(LimitsError::TooMany { entries, max: SLOTS_MAX });
+        }
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(entries).map_err(|_| LimitsError::OutOfMemory { entries })?;
+        Ok(Self {
+            slots,
+            free: NONE,
+            len: 0,
+            oldest: NONE,
+            oldest_deadline: u64::MAX,
+            newest: NONE,
+            hand: NONE,
+        })
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) const fn oldest(&self) -> Option<u32> {
+        if self.oldest == NONE { None } else { Some(self.oldest) }
+    }
+
+    pub(crate) const fn oldest_deadline(&self) -> u64 {
+        self.oldest_deadline
+    }
+
+    /// The slot that the next [`Slab::push`] takes. Only to be asked while fewer are in use than reserved.
+    fn vacant(&self) -> u32 {
+        if self.free == NONE { self.slots.len() as u32 } else { self.free }
+    }
+
+    /// Puts an entry into the vacant slot, as the newest. The caller has made room.
+    pub(crate) fn push(&mut self, key: K, value: V, deadline: u64, visited: bool) -> u32 {
+        let at = self.vacant();
+        let older = self.newest | if visited { VISITED } else { 0 };
+        let slot = Slot { entry: Some((key, value)), deadline, newer: NONE, older };
+        if self.free == NONE {
+            debug_assert!(self.slots.len() < self.slots.capacity(), "slots never move");
+            self.slots.push(slot);
+        } else {
+            let place = &mut self.slots[at as usize];
+            self.free = place.newer;
+            *place = slot;
+        }
+        if self.newest == NONE {
+            self.oldest = at;
+            self.oldest_deadline = deadline;
+        } else {
+            self.slots[self.newest as usize].newer = at;
+        }
+        self.newest = at;
+        self.len += 1;
+        at
+    }
+
+    pub(crate) fn entry(&self, at: u32) -> Option<&(K, V)> {
+        self.slots[at as usize].entry.as_ref()
+    }
+
+    pub(crate) fn deadline(&self, at: u32) -> u64 {
+        self.slots[at as usize].deadline
+    }
+
+    /// Notes a lookup: writes only where that is news, so that a hot entry's line stays shared between readers.
+    pub(crate) fn visit(&mut self, at: u32) {
+        let slot = &mut self.slots[at as usize];
+        if slot.older & VISITED == 0 {
+            slot.older |= VISITED;
+        }
+    }
+
+    /// What recency gives up, `None` if nothing is here: the first slot from the hand that nobody has looked up since the
+    /// hand came by, or the last of `steps`.
+    pub(crate) fn sweep(&mut self, steps: usize) -> Option<u32> {
+        let mut at = if self.hand == NONE { self.oldest()? } else { self.hand };
+        for _ in 1..steps {
+            let slot = &mut self.slots[at as usize];
+            if slot.older & VISITED == 0 {
+                break;
+            }
+            slot.older &= !VISITED;
+            at = if slot.newer == NONE { self.oldest } else { slot.newer };
+        }
+        self.hand = at;
+        Some(at)
+    }
+
+    /// Takes an entry out and frees its slot.
+    pub(crate) fn remove(&mut self, at: u32) -> Option<(K, V)> {
+        let slot = &mut self.slots[at as usize];
+        let entry = slot.entry.take()?;
+        let (older, newer) = (slot.older & !VISITED, slot.newer);
+        slot.newer = self.free;
+        self.free = at;
+        if self.hand == at {
+            self.hand = newer;
+        }
+        let mut newer_deadline = u64::MAX;
+        if newer == NONE {
+            self.newest = older;
+        } else {
+            let newer = &mut self.slots[newer as usize];
+            newer.older = older | (newer.older & VISITED);
+            newer_deadline = newer.deadline;
+        }
+        if older == NONE {
+            self.oldest = newer;
+            self.oldest_deadline = newer_deadline;
+        } else {
+            self.slots[older as usize].newer = newer;
+        }
+        self.len -= 1;
+        Some(entry)
+    }
+}
+
+#[cfg(test)]
+impl<K, V> Slab<K, V> {
+    /// From the oldest entry to the newest.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &(K, V)> {
+        let next = |at: &u32| Some(self.slots[*at as usize].newer).filter(|newer| *newer != NONE);
+        std::iter::successors(self.oldest(), next).filter_map(|at| self.entry(at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_with_a_session_is_one_cache_line() {
+        assert_eq!(size_of::<Slot<[u8; 32], Box<[u8]>>>(), 64);
+        assert_eq!(align_of::<Slot<u64, ()>>(), 64);
+    }
+
+    #[test]
+    fn more_slots_than_numbers_are_refused() {
+        let error = Slab::<u64, u64>::new(SLOTS_MAX + 1).unwrap_err();
+        assert_eq!(error, LimitsError::TooMany { entries: SLOTS_MAX + 1, max: SLOTS_MAX });
+    }
+}
