@@ -1,12 +1,11 @@
 //! What a record of twelve fields and a header template cost: `cargo bench -p cardea-env`.
-#![expect(clippy::print_stdout, reason = "a measurement is for reading")]
-#![expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 #![expect(clippy::expect_used, reason = "both are constant and compile")]
 
 use std::hint::black_box;
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use bench_measure::Suite;
 use cardea_env::{Attribute, Escape, Family, Inline, JsonRecord, Key, Kind, Table, Template, Value};
 
 struct Request {
@@ -61,20 +60,11 @@ static TABLE: Table<Request> = Table::new(
 );
 
 fn main() {
-    let request = Request {
-        method: b"GET".to_vec(),
-        path: b"/api/v1/tenants/4711/orders".to_vec(),
-        host: b"api.example.com".to_vec(),
-        headers: vec![
-            (b"accept".to_vec(), b"*/*".to_vec()),
-            (b"user-agent".to_vec(), b"Mozilla/5.0 (X11; Linux x86_64; rv:133.0) Gecko/20100101".to_vec()),
-            (b"referer".to_vec(), b"https://www.example.com/orders".to_vec()),
-        ],
-        address: [203, 0, 113, 77].into(),
-        time: 1_763_690_951_123_456_789,
-        duration: Duration::from_micros(1_842),
-        status: 200,
-    };
+    bench_measure::run(benches);
+}
+
+fn benches(suite: &mut Suite) {
+    let request = request();
     let fields = [
         ("time", "request.time"),
         ("id", "request.id"),
@@ -92,26 +82,36 @@ fn main() {
     let record = JsonRecord::compile(fields, &TABLE).expect("the fields are in the table");
     let template = Template::compile("for={source.address};host={request.host};proto=https", &TABLE)
         .expect("the attributes are in the table");
-
-    measure("JSON record of 12 fields", |out| record.write(&request, out));
-    measure("header template of 2 values", |out| {
-        template.render(&request, Escape::HeaderValue, out);
+    let mut out = Vec::with_capacity(4 * 1024);
+    suite.case("json-record-12-fields", |case| {
+        case.counted("cardea", || {
+            out.clear();
+            record.write(black_box(&request), &mut out);
+            out.len()
+        });
+    });
+    suite.case("header-template-2-values", |case| {
+        case.counted("cardea", || {
+            out.clear();
+            template.render(black_box(&request), Escape::HeaderValue, &mut out);
+            out.len()
+        });
     });
 }
 
-/// The best of several rounds, which is what the machine can do when nothing else disturbs it.
-fn measure(name: &str, mut write: impl FnMut(&mut Vec<u8>)) {
-    const ROUNDS: usize = 20;
-    const CALLS: u32 = 100_000;
-    let mut out = Vec::with_capacity(4 * 1024);
-    let mut best = Duration::MAX;
-    for _ in 0..ROUNDS {
-        let start = Instant::now();
-        for _ in 0..CALLS {
-            out.clear();
-            write(black_box(&mut out));
-        }
-        best = best.min(start.elapsed() / CALLS);
+fn request() -> Request {
+    Request {
+        method: b"GET".to_vec(),
+        path: b"/api/v1/tenants/4711/orders".to_vec(),
+        host: b"api.example.com".to_vec(),
+        headers: vec![
+            (b"accept".to_vec(), b"*/*".to_vec()),
+            (b"user-agent".to_vec(), b"Mozilla/5.0 (X11; Linux x86_64; rv:133.0) Gecko/20100101".to_vec()),
+            (b"referer".to_vec(), b"https://www.example.com/orders".to_vec()),
+        ],
+        address: [203, 0, 113, 77].into(),
+        time: 1_763_690_951_123_456_789,
+        duration: Duration::from_micros(1_842),
+        status: 200,
     }
-    println!("{name}: {} ns, {} bytes", best.as_nanos(), out.len());
 }

@@ -108,7 +108,7 @@ fn benches(suite: &mut Suite) {
 fn request_head(case: &mut Case<'_>, bytes: &'static [u8]) {
     let (mut decoder, mut head) = (RequestDecoder::new(HeadLimits::default()), RequestHead::default());
     case.counted("cardea", || decoder.decode(black_box(bytes), &mut head).expect("the head is valid"));
-    case.counted("httparse", || {
+    case.counted("httparse-alone", || {
         let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
         let mut request = httparse::Request::new(&mut []);
         let parsed = httparse::ParserConfig::default().parse_request_with_uninit_headers(
@@ -123,7 +123,7 @@ fn request_head(case: &mut Case<'_>, bytes: &'static [u8]) {
 fn response_head(case: &mut Case<'_>) {
     let (mut decoder, mut head) = (ResponseDecoder::new(HeadLimits::default()), ResponseHead::default());
     case.counted("cardea", || decoder.decode(black_box(RESPONSE), &mut head).expect("the head is valid"));
-    case.counted("httparse", || {
+    case.counted("httparse-alone", || {
         let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
         let mut response = httparse::Response::new(&mut []);
         let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(

@@ -1,10 +1,13 @@
 //! `cargo xtask bench`: Cardea beside its peers, in one run, on one machine.
 
 mod accounting;
+mod handshake;
 mod idle;
+mod launch;
 mod load;
 mod machine;
 mod memory;
+mod micro;
 mod origin;
 mod overload;
 mod peers;
@@ -13,6 +16,7 @@ mod report;
 mod server;
 mod subject;
 mod tools;
+mod window;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +26,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 
 use crate::process::Stopwatch;
-use report::Report;
+use report::{Entry, Report};
 use subject::Subject;
 use tools::{Program, Tools};
 
@@ -82,30 +86,113 @@ pub(crate) struct Options {
     baseline: Option<PathBuf>,
 }
 
+impl Options {
+    /// Those of `cargo xtask bench --smoke`.
+    pub(crate) fn smoke() -> Self {
+        Self {
+            benches: Vec::new(),
+            rounds: ROUNDS_MIN,
+            seconds: 1.0,
+            json: None,
+            page: None,
+            smoke: true,
+            case: None,
+            subjects: Vec::new(),
+            program: None,
+            baseline: None,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 enum Bench {
     /// CPU time, throughput and latency of requests that are carried to an origin.
     Proxy,
+    /// CPU time of TLS handshakes, full and resumed.
+    Handshake,
     /// What is left of an origin's capacity when more is asked of it.
     Overload,
     /// Resident memory of idle connections.
     Memory,
+    /// Time, instructions and allocations of single operations of the crates.
+    Micro,
+}
+
+/// What a bench has measured.
+enum Measured {
+    /// Programs under load.
+    Programs(Report),
+    /// Operations of the crates.
+    Crates(micro::Figures),
 }
 
 impl Bench {
     /// Measures, and says what was measured in words and tables.
-    fn carry_out(self, tools: &Tools, plan: &Plan) -> Result<(Report, String)> {
-        let report = match self {
-            Self::Proxy => proxy::run(tools, plan),
-            Self::Overload => overload::run(tools, plan),
-            Self::Memory => memory::run(tools, plan),
+    ///
+    /// # Errors
+    ///
+    /// Nothing of it can be measured here.
+    fn carry_out(self, root: &Path, tools: Option<&Tools>, plan: &Plan) -> Result<(Measured, String)> {
+        let tools = || tools.context("programs that are measured need what they are measured with");
+        let (report, section) = match self {
+            Self::Proxy => sectioned(proxy::run(tools()?, plan)?, |report| proxy::section(report, plan)),
+            Self::Handshake => {
+                sectioned(handshake::run(tools()?, plan)?, |report| handshake::section(report, plan))
+            }
+            Self::Overload => {
+                sectioned(overload::run(tools()?, plan)?, |report| overload::section(report, plan))
+            }
+            Self::Memory => {
+                sectioned(memory::run(tools()?, plan)?, |report| Ok(memory::section(report, plan)))
+            }
+            Self::Micro => {
+                let figures = micro::run(root, plan)?;
+                let section = micro::section(&figures, plan);
+                return Ok((Measured::Crates(figures), section));
+            }
         }?;
-        let section = match self {
-            Self::Proxy => proxy::section(&report, plan)?,
-            Self::Overload => overload::section(&report, plan)?,
-            Self::Memory => memory::section(&report, plan),
-        };
-        Ok((report, section))
+        Ok((Measured::Programs(report), section))
+    }
+}
+
+fn sectioned(report: Report, section: impl FnOnce(&Report) -> Result<String>) -> Result<(Report, String)> {
+    let section = section(&report)?;
+    Ok((report, section))
+}
+
+impl Measured {
+    fn bench(&self) -> &'static str {
+        match self {
+            Self::Programs(report) => report.bench,
+            Self::Crates(_) => micro::NAME,
+        }
+    }
+
+    fn entries(&self) -> Vec<Entry> {
+        match self {
+            Self::Programs(report) => report.entries(),
+            Self::Crates(figures) => figures.entries(),
+        }
+    }
+
+    /// Whether Cardea was measured in every case that it has something for.
+    fn is_complete(&self, plan: &Plan) -> bool {
+        match self {
+            Self::Programs(report) => {
+                // The smoke test is there to find what doesn't work; what isn't installed is something else.
+                let skipped = plan.extent == Extent::Smoke && report.is_skipped();
+                !plan.subjects.contains(&Subject::Cardea) || report.is_complete() || skipped
+            }
+            Self::Crates(figures) => figures.is_complete(),
+        }
+    }
+
+    /// Whether nothing failed.
+    fn is_flawless(&self) -> bool {
+        match self {
+            Self::Programs(report) => report.is_flawless(),
+            Self::Crates(figures) => figures.is_flawless(),
+        }
     }
 }
 
@@ -123,6 +210,8 @@ struct Plan {
     extent: Extent,
     subjects: Vec<Subject>,
     case: Option<String>,
+    /// As the user named them; empty where all are measured.
+    named: Vec<String>,
     watch: Stopwatch,
 }
 
@@ -140,7 +229,10 @@ impl Plan {
         };
         let wanted = |subject: &Subject| match subject {
             Subject::Baseline => options.baseline.is_some(),
-            costly if options.smoke && options.subjects.is_empty() => !costly.is_costly(),
+            // Cardea against itself is a figure, and figures mean nothing there.
+            other if options.smoke && options.subjects.is_empty() => {
+                !other.is_costly() && *other != Subject::Again
+            }
             other => options.subjects.is_empty() || options.subjects.iter().any(|name| name == other.name()),
         };
         if let Some(name) = options
@@ -151,7 +243,8 @@ impl Plan {
             bail!("--subjects: \"{name}\" is none");
         }
         let subjects = Subject::ALL.into_iter().filter(wanted).collect();
-        Ok(Self { rounds, window, extent, subjects, case: options.case.clone(), watch: Stopwatch::start() })
+        let (case, named) = (options.case.clone(), options.subjects.clone());
+        Ok(Self { rounds, window, extent, subjects, case, named, watch: Stopwatch::start() })
     }
 
     /// Whether a case is to be run.
@@ -169,6 +262,9 @@ impl Plan {
         }
         if let Some(case) = &self.case {
             command += &format!(" --case {case}");
+        }
+        if !self.named.is_empty() {
+            command += &format!(" --subjects {}", self.named.join(","));
         }
         command
     }
@@ -200,17 +296,19 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
         (None, false) => Program::Shipped,
     };
     machine::raise_descriptor_limit()?;
-    let tools = Tools::provide(root, &program, options.baseline.as_deref(), &plan)?;
-    let load_at_start = machine::load_average()?;
     let all = Bench::value_variants();
     let chosen = if options.benches.is_empty() { all } else { &options.benches };
-    let mut reports = Vec::new();
+    let of_programs = chosen.iter().any(|&bench| bench != Bench::Micro);
+    let provide = || Tools::provide(root, &program, options.baseline.as_deref(), &plan);
+    let tools = of_programs.then(provide).transpose()?;
+    let load_at_start = machine::load_average()?;
+    let mut measured = Vec::new();
     let mut sections = String::new();
     for bench in chosen {
-        let (report, section) = bench.carry_out(&tools, &plan)?;
-        let command = plan.command(report.bench);
-        sections += &format!("\n## {}\n\n```sh\n{command}\n```\n\n{section}", report.bench);
-        reports.push(report);
+        let (one, section) = bench.carry_out(root, tools.as_ref(), &plan)?;
+        let command = plan.command(one.bench());
+        sections += &format!("\n## {}\n\n```sh\n{command}\n```\n\n{section}", one.bench());
+        measured.push(one);
     }
     let machine = format!(
         "Machine: {}; {}; TCP congestion control {}. Load average {load_at_start:.1} at the start, {:.1} at the end.\n\n",
@@ -219,24 +317,27 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
         machine::congestion_control()?,
         machine::load_average()?
     );
-    let versions = plan.subjects.iter().filter(|&&subject| subject != Subject::Again);
-    let versions = versions.map(|subject| format!("- {}: {}\n", subject.name(), subject.version(&tools)));
-    let page = format!("{INTRODUCTION}\n{machine}{}{sections}", versions.collect::<String>());
+    let versions: String = tools.iter().flat_map(|tools| versions(tools, &plan)).collect();
+    let page = format!("{INTRODUCTION}\n{machine}{versions}{sections}");
     println!("{page}");
     if let Some(file) = &options.page {
         fs::write(file, page).with_context(|| format!("{}", file.display()))?;
     }
     if let Some(file) = &options.json {
-        let entries: Vec<_> = reports.iter().flat_map(Report::entries).collect();
+        let entries: Vec<_> = measured.iter().flat_map(Measured::entries).collect();
         let json = serde_json::to_string_pretty(&entries)? + "\n";
         fs::write(file, json).with_context(|| format!("{}", file.display()))?;
     }
-    let without_cardea = !plan.subjects.contains(&Subject::Cardea);
-    // The smoke test is there to find what doesn't work; what isn't installed is something else.
-    let skipped = |report: &Report| plan.extent == Extent::Smoke && report.is_skipped();
-    let complete = without_cardea || reports.iter().all(|report| report.is_complete() || skipped(report));
-    let flawless = reports.iter().all(Report::is_flawless) || !tools.missing.is_empty();
+    let complete = measured.iter().all(|one| one.is_complete(&plan));
+    let missing = tools.is_some_and(|tools| !tools.missing.is_empty());
+    let flawless = measured.iter().all(Measured::is_flawless) || missing;
     Ok(complete && (flawless || plan.extent == Extent::Full))
+}
+
+/// A line for each program that is measured, with what it says of its own version.
+fn versions(tools: &Tools, plan: &Plan) -> Vec<String> {
+    let named = plan.subjects.iter().filter(|&&subject| subject != Subject::Again);
+    named.map(|subject| format!("- {}: {}\n", subject.name(), subject.version(tools))).collect()
 }
 
 #[cfg(test)]
@@ -244,18 +345,7 @@ mod tests {
     use super::*;
 
     fn options() -> Options {
-        Options {
-            benches: Vec::new(),
-            rounds: 5,
-            seconds: 3.0,
-            json: None,
-            page: None,
-            smoke: false,
-            case: None,
-            subjects: Vec::new(),
-            program: None,
-            baseline: None,
-        }
+        Options { seconds: 3.0, smoke: false, ..Options::smoke() }
     }
 
     #[test]
@@ -278,12 +368,21 @@ mod tests {
     }
 
     #[test]
+    fn the_smoke_test_leaves_out_what_takes_minutes_to_install_unless_it_is_named() {
+        let plan = Plan::of(&Options::smoke()).unwrap();
+        assert!(plan.subjects.contains(&Subject::Haproxy) && !plan.subjects.contains(&Subject::Envoy));
+        let named = Options { subjects: vec!["envoy".to_owned()], ..Options::smoke() };
+        assert_eq!(Plan::of(&named).unwrap().subjects, [Subject::Envoy]);
+    }
+
+    #[test]
     fn the_command_above_a_table_repeats_it() {
         let named = Options { rounds: 7, seconds: 1.5, case: Some("tls".to_owned()), ..options() };
         let expected = "cargo xtask bench proxy --rounds 7 --seconds 1.5 --case tls";
         assert_eq!(Plan::of(&named).unwrap().command("proxy"), expected);
-        let smoke = Options { smoke: true, ..options() };
-        assert_eq!(Plan::of(&smoke).unwrap().command("memory"), "cargo xtask bench memory --smoke");
+        let smoke = Options { subjects: vec!["nginx".to_owned(), "cardea".to_owned()], ..Options::smoke() };
+        let expected = "cargo xtask bench memory --smoke --subjects nginx,cardea";
+        assert_eq!(Plan::of(&smoke).unwrap().command("memory"), expected);
     }
 
     #[test]

@@ -48,19 +48,19 @@ pub(super) struct Report {
 /// The JSON form of a series.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct Entry {
-    bench: &'static str,
-    case: String,
-    subject: &'static str,
-    metric: &'static str,
-    unit: &'static str,
+    pub(super) bench: &'static str,
+    pub(super) case: String,
+    pub(super) subject: String,
+    pub(super) metric: &'static str,
+    pub(super) unit: &'static str,
     /// Absent, like both that follow, where nothing was measured.
-    median: Option<f64>,
-    min: Option<f64>,
-    max: Option<f64>,
-    rounds: usize,
-    best_peer: Option<&'static str>,
+    pub(super) median: Option<f64>,
+    pub(super) min: Option<f64>,
+    pub(super) max: Option<f64>,
+    pub(super) rounds: usize,
+    pub(super) best_peer: Option<String>,
     /// Of Cardea alone; above 1, Cardea is better.
-    ratio_to_best_peer: Option<f64>,
+    pub(super) ratio_to_best_peer: Option<f64>,
 }
 
 impl Metric {
@@ -144,14 +144,14 @@ impl Report {
             Entry {
                 bench: self.bench,
                 case: series.case.clone(),
-                subject: series.subject.name(),
+                subject: series.subject.name().to_owned(),
                 metric: series.metric.name,
                 unit: series.metric.unit,
                 median: median.map(rounded),
                 min: series.values.iter().copied().reduce(f64::min).map(rounded),
                 max: series.values.iter().copied().reduce(f64::max).map(rounded),
                 rounds: series.values.len(),
-                best_peer: best.map(|(subject, _)| subject.name()),
+                best_peer: best.map(|(subject, _)| subject.name().to_owned()),
                 ratio_to_best_peer: ratio.map(rounded),
             }
         };
@@ -310,7 +310,7 @@ impl Report {
 }
 
 /// The middle one; of an even number, the mean of the two in the middle.
-fn median(values: &[f64]) -> Option<f64> {
+pub(super) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
@@ -322,12 +322,12 @@ fn median(values: &[f64]) -> Option<f64> {
 }
 
 /// To four digits behind the point: more is noise.
-fn rounded(value: f64) -> f64 {
+pub(super) fn rounded(value: f64) -> f64 {
     (value * 10_000.0).round() / 10_000.0
 }
 
 /// With three digits that count, or all before the point.
-fn figure(value: f64) -> String {
+pub(super) fn figure(value: f64) -> String {
     match value.abs() {
         size if size < 10.0 => format!("{value:.2}"),
         size if size < 100.0 => format!("{value:.1}"),
@@ -336,7 +336,7 @@ fn figure(value: f64) -> String {
 }
 
 /// A table whose first row is its head.
-fn markdown(rows: &[Vec<String>]) -> String {
+pub(super) fn markdown(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let width = |column: usize| {
         rows.iter()

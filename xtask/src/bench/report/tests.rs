@@ -41,9 +41,9 @@ fn a_ratio_above_one_means_that_cardea_is_better_whatever_the_metric() {
     };
     let cost = find("cardea", COST.name);
     assert_eq!((cost.median, cost.min, cost.max, cost.rounds), (Some(20.0), Some(10.0), Some(30.0), 3));
-    assert_eq!((cost.best_peer, cost.ratio_to_best_peer), (Some("nginx"), Some(1.1)));
+    assert_eq!((cost.best_peer.as_deref(), cost.ratio_to_best_peer), (Some("nginx"), Some(1.1)));
     let rate = find("cardea", RATE.name);
-    assert_eq!((rate.best_peer, rate.ratio_to_best_peer), (Some("nginx"), Some(0.5)));
+    assert_eq!((rate.best_peer.as_deref(), rate.ratio_to_best_peer), (Some("nginx"), Some(0.5)));
     // The limit and Cardea's other selves are no peers, and the ratio is Cardea's.
     for subject in ["nginx", "haproxy", "relay", "cardea-again"] {
         assert_eq!(find(subject, COST.name).ratio_to_best_peer, None, "{subject}");

@@ -1,0 +1,1 @@
+//! Has no code of its own: what is measured here is in `benches/`.

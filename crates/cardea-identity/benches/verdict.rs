@@ -1,0 +1,126 @@
+//! What the check costs that each request makes of a verdict at hand, beside the same check with the clocks of the
+//! system: `cargo bench -p cardea-identity`. Verification itself is measured beside its peers in `bench/micro`.
+#![expect(clippy::disallowed_methods, reason = "compares with the clocks of the system")]
+#![expect(clippy::expect_used, reason = "a bench whose token is refused has nothing to measure")]
+
+use std::future::Future;
+use std::hint::black_box;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bench_measure::Suite;
+use cardea_clock::{CoarseClock, PERIOD_DEFAULT, Wall};
+use cardea_identity::{
+    Authenticator, Fetch, FetchError, FetchRequest, IssuerConfig, KeySource, LocalKeys, Verdict,
+};
+use nix::time::{ClockId, clock_gettime};
+use serde_json::json;
+
+const ISSUER: &str = "https://id.example";
+/// Checks per call: one is near the cost of measuring.
+const CHECKS: u64 = 64;
+
+fn main() {
+    bench_measure::run(benches);
+}
+
+fn benches(suite: &mut Suite) {
+    let coarse = CoarseClock::start(PERIOD_DEFAULT).expect("a thread can be started");
+    let clock = coarse.clock();
+    let authenticator = authenticator();
+    let now = clock.precise();
+    let verdict =
+        at_once(authenticator.0.verify(authenticator.1.as_bytes(), now)).expect("the token is good");
+    let authenticator = authenticator.0;
+    assert!(authenticator.is_current(&verdict, now), "the verdict is current");
+
+    // The whole check of the window, with the time read in four ways.
+    suite.case_of("verdict-window", CHECKS, |case| {
+        case.counted("cardea", || repeat(|| black_box(&*verdict).is_valid_at(clock.now())));
+        case.counted("cardea-wall-alone", || repeat(|| is_within(black_box(&verdict), clock.wall())));
+        case.timed("clock-gettime-realtime-coarse", || {
+            repeat(|| is_within(black_box(&verdict), kernel_coarse()))
+        });
+        case.timed("system-time", || repeat(|| is_within(black_box(&verdict), system_time())));
+    });
+    // With the issuer's epoch and the revocations.
+    suite.case_of("verdict-current", CHECKS, |case| {
+        case.counted("cardea", || repeat(|| authenticator.is_current(black_box(&verdict), clock.now())));
+    });
+    suite.case_of("verdict-current-shared", CHECKS, |case| {
+        case.on_threads("cardea", || {
+            || repeat(|| authenticator.is_current(black_box(&verdict), clock.now()))
+        });
+    });
+}
+
+/// Makes the check as often as [`CHECKS`] says, and counts how often it allows.
+fn repeat(check: impl Fn() -> bool) -> u64 {
+    (0..CHECKS).map(|_| u64::from(check())).sum()
+}
+
+fn is_within(verdict: &Verdict, now: Wall) -> bool {
+    verdict.not_before <= now && now < verdict.not_after
+}
+
+fn system_time() -> Wall {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Wall::from_unix_nanos(0).saturating_add(since)
+}
+
+fn kernel_coarse() -> Wall {
+    let nanos = clock_gettime(ClockId::CLOCK_REALTIME_COARSE)
+        .map_or(0, |time| time.tv_sec().wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec()));
+    Wall::from_unix_nanos(nanos)
+}
+
+/// One issuer with a key, and a token of it.
+fn authenticator() -> (Authenticator, String) {
+    let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).expect("a key is made");
+    let point = pair.public_key().as_ref();
+    let (x, y) = point.split_at(point.len() / 2 + 1);
+    let x = x.get(1..).unwrap_or_default();
+    let base64url = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+    let jwk = json!({"kty": "EC", "crv": "P-256", "kid": "1", "x": base64url(x), "y": base64url(y)});
+    let keys = LocalKeys::new();
+    keys.publish(json!({"keys": [jwk]}).to_string().as_bytes()).expect("the key set is good");
+    let config = IssuerConfig {
+        name: "main".to_owned(),
+        issuer: ISSUER.to_owned(),
+        audiences: vec!["api".to_owned()],
+        keys: KeySource::Local(keys),
+        ..IssuerConfig::default()
+    };
+    let authenticator =
+        Authenticator::new(vec![config], None, Arc::new(NoNetwork)).expect("the issuer is good");
+    let header = json!({"alg": "ES256", "typ": "at+jwt", "kid": "1"}).to_string();
+    let claims = json!({"iss": ISSUER, "aud": "api", "sub": "alice", "exp": 4_102_444_800_i64}).to_string();
+    let input = format!("{}.{}", base64url(header.as_bytes()), base64url(claims.as_bytes()));
+    let signature = pair.sign(&SystemRandom::new(), input.as_bytes()).expect("the key signs");
+    (authenticator, format!("{input}.{}", base64url(signature.as_ref())))
+}
+
+struct NoNetwork;
+
+impl Fetch for NoNetwork {
+    fn fetch<'a>(
+        &'a self,
+        _: FetchRequest<'a>,
+    ) -> Pin<Box<dyn Future<Output = Result<Vec<u8>, FetchError>> + Send + 'a>> {
+        Box::pin(async { Err(FetchError::Io("no network".to_owned())) })
+    }
+}
+
+/// With its key at hand, a token waits for nothing.
+fn at_once<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => unreachable!("the keys are local"),
+    }
+}

@@ -1,0 +1,222 @@
+//! The bench `micro`: the criterion benches of the crates, gathered into one table each, with counts of instructions
+//! and allocations where a bench offers them.
+
+mod figures;
+mod samples;
+mod targets;
+mod valgrind;
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use super::report::{Better, Metric};
+use super::server::fresh_folder;
+use super::{Extent, Plan};
+use crate::needs::{self, Need};
+use crate::process::{catch, target_directory};
+pub(super) use figures::Figures;
+use targets::Target;
+
+pub(super) const NAME: &str = "micro";
+
+/// Longer windows gain nothing: what a round can't tell, another one can.
+const WINDOW_MAX: Duration = Duration::from_millis(300);
+/// Of the smoke test, whose figures mean nothing.
+const WINDOW_SMOKE: Duration = Duration::from_millis(20);
+/// Before each window, for caches and for the number of iterations.
+const WARM_UP: Duration = Duration::from_millis(100);
+/// The fewest that criterion takes; the spread that counts is that between rounds.
+const SAMPLES: usize = 10;
+/// The fewest that criterion does without a complaint: its own statistics are not used.
+const RESAMPLES: usize = 1001;
+/// For one round of one program.
+const ROUND_LIMIT: Duration = Duration::from_secs(900);
+const LIST_LIMIT: Duration = Duration::from_secs(60);
+/// What the smoke test runs: it builds quickly.
+const SMOKE: (&str, &str) = ("cardea-clock", "clock-wall");
+
+const VALGRIND: Need =
+    Need { name: "valgrind", probe: &["valgrind", "--version"], packages: &["valgrind", "libc6-dbg"] };
+/// A peer; beside the programs in `bench/`, nothing needs it.
+const OPENSSL: Need = Need {
+    name: "OpenSSL's headers",
+    probe: &["pkg-config", "--exists", "openssl"],
+    packages: &["libssl-dev", "pkg-config"],
+};
+
+const HELD_EQUAL: &str = "\
+Held equal: the subjects of a case are in one program, or in programs of the same profile (`dist`, or the same settings \
+in [bench/](../bench/Cargo.toml)), use the same allocator, that of the system, and follow each other in each round, each for 0.3 s at the most. \
+The ends of names: `t1` and `t2` are that many threads, each doing the work (the figure is a thread's time for one \
+operation); a subject `…-alone` does a part of the work, and is a limit instead of a peer. *ratio*: above 1, Cardea is \
+better. Instructions (callgrind) and allocations (dhat) are the difference between two runs of different length, so \
+that they are those of one operation and of its loop.";
+
+pub(super) static NANOSECONDS: Metric =
+    Metric { name: "ns_per_operation", unit: "ns", better: Better::Lower };
+pub(super) static INSTRUCTIONS: Metric =
+    Metric { name: "instructions_per_operation", unit: "instructions", better: Better::Lower };
+pub(super) static ALLOCATIONS: Metric =
+    Metric { name: "allocations_per_operation", unit: "allocations", better: Better::Lower };
+
+/// Runs all cases and returns what was measured. What can't be built or run is noted among the figures.
+///
+/// # Errors
+///
+/// There is no bench, or nowhere to put files.
+pub(super) fn run(root: &Path, plan: &Plan) -> Result<Figures> {
+    let mut figures = Figures::default();
+    let smoke = plan.extent == Extent::Smoke;
+    if !smoke && let Err(error) = needs::provide(&[needs::C_COMPILER, OPENSSL]) {
+        figures.add_missing(format!("the peers of the system: {error:#}"));
+    }
+    let folder = fresh_folder(target_directory(root)?.join("bench/micro"))?;
+    let mut targets = targets::discover(root)?;
+    if smoke {
+        targets.retain(|target| target.package == SMOKE.0);
+    }
+    ensure!(!targets.is_empty(), "no crate has benches");
+    let mut programs = Vec::new();
+    for target in targets {
+        plan.progress(&format!("micro: building {}", target.name()));
+        match targets::build(root, &target, smoke).and_then(|file| Program::of(target.clone(), file, plan)) {
+            Ok(program) => programs.extend(program),
+            Err(error) => figures.add_missing(format!("{}: {error:#}", target.name())),
+        }
+    }
+    for round in 1..=plan.rounds {
+        for program in &programs {
+            plan.progress(&format!("micro {round}/{} {}", plan.rounds, program.target.name()));
+            if let Err(error) = program.time(&folder, plan, &mut figures) {
+                figures.add_missing(format!("{}: {error:#}", program.target.name()));
+            }
+        }
+    }
+    let counted = if smoke { Ok(()) } else { needs::provide(&[VALGRIND]) };
+    match counted {
+        Ok(()) if valgrind::is_there() => {
+            for program in programs.iter().filter(|program| program.target.counts) {
+                plan.progress(&format!("micro, counting {}", program.target.name()));
+                if let Err(error) = program.count(plan, &mut figures) {
+                    figures.add_missing(format!("counts of {}: {error:#}", program.target.name()));
+                }
+            }
+        }
+        Ok(()) => figures.add_missing("counts: there is no valgrind".to_owned()),
+        Err(error) => figures.add_missing(format!("counts: {error:#}")),
+    }
+    Ok(figures)
+}
+
+/// The tables, with what was held equal.
+pub(super) fn section(figures: &Figures, plan: &Plan) -> String {
+    format!(
+        "{HELD_EQUAL}\n\nNanoseconds per operation, median (lowest–highest) of {} rounds:\n{}{}",
+        plan.rounds,
+        figures.tables(),
+        figures.missing()
+    )
+}
+
+/// A bench that is built.
+struct Program {
+    target: Target,
+    file: PathBuf,
+    /// Of all that it has, those that are wanted; `None` where all are.
+    wanted: Option<Vec<String>>,
+}
+
+impl Program {
+    /// `None` where the plan takes nothing of it.
+    fn of(target: Target, file: PathBuf, plan: &Plan) -> Result<Option<Self>> {
+        let smoke = plan.extent == Extent::Smoke;
+        if plan.case.is_none() && !smoke {
+            return Ok(Some(Self { target, file, wanted: None }));
+        }
+        let listed = catch(
+            Command::new(&file).args(["--bench", "--list", "--format=terse"]).current_dir(&target.folder),
+            LIST_LIMIT,
+        )?;
+        ensure!(listed.success, "{}", listed.last_line());
+        let ids = listed.output.lines().filter_map(|line| line.strip_suffix(": benchmark"));
+        let takes = |case: &str| plan.takes(case) && (!smoke || case == SMOKE.1);
+        let wanted: Vec<String> =
+            ids.filter(|id| takes(&samples::case_of(id).0)).map(str::to_owned).collect();
+        Ok((!wanted.is_empty()).then_some(Self { target, file, wanted: Some(wanted) }))
+    }
+
+    /// One round.
+    fn time(&self, folder: &Path, plan: &Plan, figures: &mut Figures) -> Result<()> {
+        let folder = fresh_folder(folder.join("criterion"))?;
+        let window = if plan.extent == Extent::Smoke { WINDOW_SMOKE } else { plan.window.min(WINDOW_MAX) };
+        let warm_up = if plan.extent == Extent::Smoke { WINDOW_SMOKE } else { WARM_UP };
+        let mut command = Command::new(&self.file);
+        command
+            .args(["--bench", "--quiet", "--noplot"])
+            .args(["--warm-up-time", &warm_up.as_secs_f64().to_string()])
+            .args(["--measurement-time", &window.as_secs_f64().to_string()])
+            .args(["--sample-size", &SAMPLES.to_string()])
+            .args(["--nresamples", &RESAMPLES.to_string()])
+            .args(self.wanted.iter().map(|ids| exactly(ids)))
+            .env("CRITERION_HOME", &folder)
+            .current_dir(&self.target.folder);
+        let ran = catch(&mut command, ROUND_LIMIT)?;
+        ensure!(ran.success, "{}", ran.last_line());
+        for sample in samples::read(&folder)? {
+            figures.add(
+                &self.target.package,
+                &sample.case,
+                &sample.subject,
+                &NANOSECONDS,
+                sample.nanoseconds,
+            );
+        }
+        fs::remove_dir_all(&folder)?;
+        Ok(())
+    }
+
+    fn count(&self, plan: &Plan, figures: &mut Figures) -> Result<()> {
+        for counted in valgrind::list(&self.file, &self.target.folder)? {
+            let wanted = self.wanted.as_ref().is_none_or(|ids| ids.contains(&counted.id));
+            if !wanted {
+                continue;
+            }
+            plan.progress(&format!("micro, counting {}", counted.id));
+            let (case, subject) = samples::case_of(&counted.id);
+            let counts = valgrind::count(&self.file, &self.target.folder, &counted)?;
+            let package = &self.target.package;
+            figures.add(package, &case, &subject, &INSTRUCTIONS, counts.instructions);
+            figures.add(package, &case, &subject, &ALLOCATIONS, counts.allocations);
+        }
+        Ok(())
+    }
+}
+
+/// The filter that takes these names and no others.
+fn exactly(ids: &[String]) -> OsString {
+    let escape = |id: &String| {
+        let escaped = id.chars().flat_map(|character| {
+            let plain =
+                character.is_ascii_alphanumeric() || "-_/ ".contains(character) || !character.is_ascii();
+            (!plain).then_some('\\').into_iter().chain([character])
+        });
+        escaped.collect::<String>()
+    };
+    format!("^({})$", ids.iter().map(escape).collect::<Vec<_>>().join("|")).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_takes_names_as_they_stand() {
+        let ids = ["a-1/cardea".to_owned(), "b.c+d/x (y)".to_owned()];
+        assert_eq!(exactly(&ids), r"^(a-1/cardea|b\.c\+d/x \(y\))$");
+    }
+}
