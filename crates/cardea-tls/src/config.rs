@@ -1,6 +1,7 @@
 //! What an operator decides about TLS, as plain values.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
@@ -63,9 +64,12 @@ pub struct ServerTlsConfig {
     pub alpn: Vec<Vec<u8>>,
     /// Default: the first certificate.
     pub unknown_name: UnknownName,
-    /// Sessions remembered for resumption; the oldest goes first. Default: 10,000.
-    /// 0: no resumption.
+    /// Sessions remembered for resumption, of at most 4 KiB each on average; below 2^31. In a full store an expired
+    /// one goes first, else one that nobody has resumed lately. Default: 10,000. 0: no resumption.
     pub sessions_max: usize,
+    /// How long a session can be resumed, since it began or was last resumed by TLS 1.3. Default: 12 hours. Clients
+    /// are told 24 hours, and keep none for longer than 7 days (RFC 8446 §4.6.1). Zero: no resumption.
+    pub session_lifetime: Duration,
     /// TLS 1.3 tickets sent after a full handshake. Default: 1, since most clients resume once at a time and
     /// each ticket costs a key derivation, a record and a place in the session store. At most 4.
     pub tickets: u8,
@@ -79,6 +83,7 @@ impl Default for ServerTlsConfig {
             alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
             unknown_name: UnknownName::default(),
             sessions_max: 10_000,
+            session_lifetime: Duration::from_secs(12 * 3_600),
             tickets: 1,
         }
     }

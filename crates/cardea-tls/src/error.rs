@@ -30,6 +30,9 @@ pub enum TlsError {
     /// A host that can't be connected to by TLS.
     #[error("\"{0}\" is neither a DNS name nor an IP address")]
     ServerName(String),
+    /// More sessions than can be kept.
+    #[error("sessions: {0}")]
+    Sessions(#[from] cardea_cache::LimitsError),
     /// rustls refuses the combination of settings.
     #[error("TLS settings: {0}")]
     Settings(#[from] rustls::Error),

@@ -19,6 +19,7 @@ mod files;
 mod names;
 mod provider;
 mod server;
+mod sessions;
 
 pub use certificate::{CertificateInfo, KeyType};
 pub use client::{client_config, server_name};
@@ -28,3 +29,4 @@ pub use facts::HandshakeFacts;
 pub use names::TrustDomain;
 pub use provider::provider;
 pub use server::ServerTls;
+pub use sessions::SessionStats;

@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use cardea_clock::Wall;
+use cardea_clock::{Clock, Wall};
 use rustls::ServerConfig;
-use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, StoresServerSessions};
+use rustls::server::StoresServerSessions as _;
 
 use crate::certificate::{Certificate, CertificateInfo};
 use crate::config::{CertificateConfig, ServerTlsConfig};
@@ -14,6 +14,7 @@ use crate::error::{CertificateError, CertificateProblem, TlsError};
 use crate::files::Stamp;
 use crate::names::{Names, TrustDomain};
 use crate::provider;
+use crate::sessions::{SessionStats, Sessions};
 
 /// More tickets than this help no client; each costs a place in the session store.
 const TICKETS_MAX: u8 = 4;
@@ -25,6 +26,7 @@ const TICKETS_MAX: u8 = 4;
 /// server name (RFC 6066 §3), and the store is dropped when a reload moves a host between trust domains.
 pub struct ServerTls {
     settings: ServerTlsConfig,
+    clock: Clock,
     active: ArcSwap<Active>,
     watched: Mutex<Watched>,
 }
@@ -33,6 +35,7 @@ pub struct ServerTls {
 struct Active {
     config: Arc<ServerConfig>,
     names: Arc<Names>,
+    sessions: Arc<Sessions>,
     certificates: Vec<CertificateInfo>,
 }
 
@@ -50,12 +53,13 @@ struct Slot {
 }
 
 impl ServerTls {
-    /// Loads all certificates.
+    /// Loads all certificates. Sessions live by `clock`.
     ///
     /// # Errors
-    /// [`TlsError::Certificates`] with everything that is wrong with any of them at `now`;
-    /// [`TlsError::NoCertificate`] if there is none. Blocks on the file system.
-    pub fn load(config: &ServerTlsConfig, now: Wall) -> Result<Self, TlsError> {
+    /// [`TlsError::Certificates`] with everything that is wrong with any of them now; [`TlsError::NoCertificate`] if
+    /// there is none; [`TlsError::Sessions`] for more sessions than can be kept. Blocks on the file system.
+    pub fn load(config: &ServerTlsConfig, clock: &Clock) -> Result<Self, TlsError> {
+        let now = clock.wall();
         if config.certificates.is_empty() {
             return Err(TlsError::NoCertificate);
         }
@@ -70,9 +74,10 @@ impl ServerTls {
         if !errors.is_empty() {
             return Err(TlsError::Certificates(errors));
         }
-        let active = Active::new(config, &slots, None)?;
+        let active = Active::new(config, &slots, None, clock)?;
         Ok(Self {
             settings: config.clone(),
+            clock: clock.clone(),
             active: ArcSwap::from_pointee(active),
             watched: Mutex::new(Watched { slots, reported: Vec::new() }),
         })
@@ -88,13 +93,14 @@ impl ServerTls {
     /// handshake on; established connections and sessions go on. Returns whether anything was replaced.
     ///
     /// A certificate that can't be used at `now` keeps its predecessor in service, is tried again by every
-    /// call, and doesn't hold up the others. To be called every few seconds, off the runtime's threads:
+    /// call, and doesn't hold up the others. Sessions that have expired are wiped, too. To be called every few seconds, off the runtime's threads:
     /// blocks on the file system (two `stat` calls per certificate when nothing has changed).
     ///
     /// # Errors
     /// [`TlsError::Certificates`] with what is wrong, whether or not others were replaced; the same complaint is
     /// returned once, until it changes.
     pub fn reload_if_changed(&self, now: Wall) -> Result<bool, TlsError> {
+        self.active.load().sessions.reclaim();
         // A panic elsewhere can't leave the slots half-written: they are replaced as a whole.
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut fresh, mut errors) = (Vec::new(), Vec::new());
@@ -166,6 +172,12 @@ impl ServerTls {
         self.active.load().certificates.clone()
     }
 
+    /// How resumption fares, for metrics.
+    #[must_use]
+    pub fn session_stats(&self) -> SessionStats {
+        self.active.load().sessions.stats()
+    }
+
     /// Publishes `slots` with the fresh ones in their places. Where that puts a host into two trust domains it
     /// changes nothing, adds to `errors` and returns false.
     fn publish(
@@ -183,7 +195,7 @@ impl ServerTls {
                 place.clone_from(slot);
             }
         }
-        match Active::new(&self.settings, &next, Some(&self.active.load())) {
+        match Active::new(&self.settings, &next, Some(&self.active.load()), &self.clock) {
             Ok(active) => self.active.store(Arc::new(active)),
             Err(TlsError::Certificates(conflicts)) => {
                 errors.extend(conflicts);
@@ -205,19 +217,23 @@ impl fmt::Debug for ServerTls {
 }
 
 impl Active {
-    fn new(settings: &ServerTlsConfig, slots: &[Slot], before: Option<&Self>) -> Result<Self, TlsError> {
+    fn new(
+        settings: &ServerTlsConfig,
+        slots: &[Slot],
+        before: Option<&Self>,
+        clock: &Clock,
+    ) -> Result<Self, TlsError> {
         let certificates: Vec<Certificate> = slots.iter().map(|slot| slot.certificate.clone()).collect();
         let names = Names::new(&certificates, settings.unknown_name).map_err(TlsError::Certificates)?;
         let names = Arc::new(names);
         let sessions = match before {
-            Some(before) if before.names.same_trust_domains(&names) => {
-                Arc::clone(&before.config.session_storage)
-            }
-            _ => session_store(settings.sessions_max),
+            Some(before) if before.names.same_trust_domains(&names) => Arc::clone(&before.sessions),
+            _ => Sessions::new(settings, clock)?,
         };
         Ok(Self {
-            config: Arc::new(server_config(settings, &names, sessions)?),
+            config: Arc::new(server_config(settings, &names, &sessions)?),
             names,
+            sessions,
             certificates: certificates.into_iter().map(|certificate| certificate.info).collect(),
         })
     }
@@ -226,7 +242,7 @@ impl Active {
 fn server_config(
     settings: &ServerTlsConfig,
     names: &Arc<Names>,
-    sessions: Arc<dyn StoresServerSessions>,
+    sessions: &Arc<Sessions>,
 ) -> Result<ServerConfig, TlsError> {
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(settings.min_version.versions())?
@@ -236,20 +252,12 @@ fn server_config(
     // Our order of cipher suites, for the reason given there.
     config.ignore_client_order = true;
     // Stateful tickets: a stolen ticket key can't decrypt what was recorded, and each ticket works once.
-    config.session_storage = sessions;
+    config.session_storage = Arc::<Sessions>::clone(sessions);
     config.send_tls13_tickets =
-        if settings.sessions_max == 0 { 0 } else { usize::from(settings.tickets.min(TICKETS_MAX)) };
+        if sessions.can_cache() { usize::from(settings.tickets.min(TICKETS_MAX)) } else { 0 };
     // A replayed early request would pass every check that the first one passed.
     config.max_early_data_size = 0;
     Ok(config)
-}
-
-fn session_store(sessions_max: usize) -> Arc<dyn StoresServerSessions> {
-    if sessions_max == 0 {
-        Arc::new(NoServerSessionStorage {})
-    } else {
-        ServerSessionMemoryCache::new(sessions_max)
-    }
 }
 
 fn stamps(config: &CertificateConfig) -> [Stamp; 2] {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use cardea_clock::Wall;
+use cardea_clock::{ManualClock, Wall};
 use cardea_tls::authority::Authority;
 use cardea_tls::{CertificateConfig, HandshakeFacts, ServerTls, ServerTlsConfig};
 use rustls::{ServerConnection, StreamOwned};
@@ -30,8 +30,8 @@ fn server(dir: &Path) -> ServerTls {
         fs::write(&key, issued.key_pem.as_bytes()).unwrap();
         CertificateConfig { chain, key, hosts: Vec::new(), trust_domain: name.to_owned() }
     });
-    ServerTls::load(&ServerTlsConfig { certificates: certificates.into(), ..Default::default() }, NOW)
-        .unwrap()
+    let config = ServerTlsConfig { certificates: certificates.into(), ..Default::default() };
+    ServerTls::load(&config, &ManualClock::new(NOW).clock()).unwrap()
 }
 
 /// Accepts one connection, shakes hands, and sends a word.
@@ -75,5 +75,45 @@ fn openssl_connects_with_each_version_and_name() {
             assert_eq!((facts.protocol, facts.sni.as_deref()), (protocol, Some(name)));
             assert_eq!(facts.alpn, Some("http/1.1"));
         }
+    }
+}
+
+/// Runs OpenSSL's client, and serves it with one connection.
+fn connect(listener: &TcpListener, server: &ServerTls, arguments: &[&str]) -> HandshakeFacts {
+    let mut client = Command::new("openssl")
+        .args(["s_client", "-ign_eof", "-servername", "a.example", "-connect"])
+        .arg(listener.local_addr().unwrap().to_string())
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let facts = serve_one(listener, server).unwrap();
+    client.wait().unwrap();
+    facts
+}
+
+#[test]
+fn openssl_resumes_by_session_id_and_by_ticket() {
+    if Command::new("openssl").arg("version").output().is_err() {
+        eprintln!("SKIPPED: no openssl on this machine");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (one, other) = (server(dir.path()), server(dir.path()));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let session = dir.path().join("session").display().to_string();
+    // A session of TLS 1.2 may be used often, a ticket of TLS 1.3 once.
+    for (flag, again) in [("-tls1_2", true), ("-tls1_3", false)] {
+        assert!(!connect(&listener, &one, &[flag, "-sess_out", &session]).resumed);
+        assert!(fs::metadata(&session).is_ok_and(|file| file.len() > 0), "{flag}: the client has a session");
+        assert!(
+            !connect(&listener, &other, &[flag, "-sess_in", &session]).resumed,
+            "{flag}: another listener"
+        );
+        assert!(connect(&listener, &one, &[flag, "-sess_in", &session]).resumed, "{flag}");
+        assert_eq!(connect(&listener, &one, &[flag, "-sess_in", &session]).resumed, again, "{flag}");
+        fs::remove_file(&session).unwrap();
     }
 }

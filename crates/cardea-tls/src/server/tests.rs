@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use cardea_clock::Wall;
+use cardea_clock::{Clock, ManualClock, Wall};
 use rustls::NamedGroup;
 use rustls::client::{
     ClientSessionMemoryCache, ClientSessionStore, Resumption, Tls12ClientSessionValue,
@@ -30,6 +31,11 @@ use crate::{
 const NOW: Wall = Wall::from_unix_seconds(1_800_000_000);
 const EARLIER: Wall = Wall::from_unix_seconds(1_000_000_000);
 const LATER: Wall = Wall::from_unix_seconds(9_000_000_000);
+
+/// Stands at [`NOW`].
+fn clock() -> Clock {
+    ManualClock::new(NOW).clock()
+}
 
 /// A folder with an authority and the certificates it has issued.
 struct Bench {
@@ -80,7 +86,7 @@ impl Bench {
     }
 
     fn load(&self) -> ServerTls {
-        ServerTls::load(&self.config, NOW).unwrap()
+        ServerTls::load(&self.config, &clock()).unwrap()
     }
 
     /// A client that trusts the authority, through the crate's own configuration.
@@ -340,15 +346,38 @@ fn a_session_never_resumes_under_another_name() {
 
 #[test]
 fn resumption_can_be_switched_off() {
-    let mut bench = Bench::new().with("a", &["a.example"]);
-    bench.config.sessions_max = 0;
-    let server = bench.load();
-    for version in [&version::TLS13, &version::TLS12] {
-        let client = Arc::new(bench.client_with(provider().as_ref().clone(), &[version]));
-        for _ in 0..2 {
-            assert!(!shake(&server, &client, "a.example").unwrap().facts.resumed);
+    for (sessions_max, session_lifetime) in [(0, Duration::from_secs(60)), (10, Duration::ZERO)] {
+        let mut bench = Bench::new().with("a", &["a.example"]);
+        (bench.config.sessions_max, bench.config.session_lifetime) = (sessions_max, session_lifetime);
+        let server = bench.load();
+        for version in [&version::TLS13, &version::TLS12] {
+            let client = Arc::new(bench.client_with(provider().as_ref().clone(), &[version]));
+            for _ in 0..2 {
+                assert!(!shake(&server, &client, "a.example").unwrap().facts.resumed);
+            }
         }
     }
+}
+
+#[test]
+fn a_session_resumes_until_its_lifetime_ends() {
+    let bench = Bench::new().with("a", &["a.example"]);
+    let time = ManualClock::new(NOW);
+    let server = ServerTls::load(&bench.config, &time.clock()).unwrap();
+    for version in [&version::TLS13, &version::TLS12] {
+        let client = Arc::new(bench.client_with(provider().as_ref().clone(), &[version]));
+        let resumed = || shake(&server, &client, "a.example").unwrap().facts.resumed;
+        assert!(!resumed());
+        time.advance(bench.config.session_lifetime - Duration::from_secs(1));
+        assert!(resumed(), "{version:?}");
+        time.advance(bench.config.session_lifetime);
+        assert!(!resumed(), "{version:?}");
+    }
+    time.advance(bench.config.session_lifetime);
+    assert!(!server.reload_if_changed(NOW).unwrap());
+    let stats = server.session_stats();
+    assert_eq!((stats.sessions, stats.bytes), (0, 0), "expired keys are wiped without being asked for");
+    assert_eq!((stats.hits, stats.evicted), (2, 0));
 }
 
 #[test]
@@ -425,7 +454,7 @@ fn bad_files_keep_the_old_certificate_and_hold_up_no_other() {
 fn a_certificate_that_is_not_yet_valid_is_taken_when_its_time_comes() {
     let bench = Bench::new().with("a", &["a.example"]);
     let server = bench.load();
-    let soon = NOW.saturating_add(std::time::Duration::from_secs(60));
+    let soon = NOW.saturating_add(Duration::from_secs(60));
     let issued = bench.authority.issue(&["a.example"], soon, LATER).unwrap();
     fs::write(bench.path().join("a.pem"), &issued.chain_pem).unwrap();
     fs::write(bench.path().join("a.key"), issued.key_pem.as_bytes()).unwrap();
@@ -448,7 +477,7 @@ fn a_reload_never_puts_a_host_into_two_trust_domains() {
     assert!(!server.reload_if_changed(NOW).unwrap());
     assert_eq!(server.certificates()[1].hosts, ["b.example"]);
     assert_eq!(server.certificates()[2].hosts, ["c.example", "d.example"]);
-    assert!(matches!(ServerTls::load(&bench.config, NOW), Err(TlsError::Certificates(_))));
+    assert!(matches!(ServerTls::load(&bench.config, &clock()), Err(TlsError::Certificates(_))));
 }
 
 #[test]
@@ -490,11 +519,11 @@ fn all_certificates_are_complained_of_at_once() {
     let bench = Bench::new().with("a", &["a.example"]).with("b", &["b.example"]);
     fs::write(bench.path().join("a.pem"), "").unwrap();
     fs::write(bench.path().join("b.key"), "").unwrap();
-    let error = ServerTls::load(&bench.config, NOW).unwrap_err().to_string();
+    let error = ServerTls::load(&bench.config, &clock()).unwrap_err().to_string();
     let files: BTreeSet<_> =
         error.lines().filter_map(|line| line.split(": ").next()?.rsplit('/').next()).collect();
     assert_eq!(files, BTreeSet::from(["a.pem", "b.key"]));
-    assert!(matches!(ServerTls::load(&ServerTlsConfig::default(), NOW), Err(TlsError::NoCertificate)));
+    assert!(matches!(ServerTls::load(&ServerTlsConfig::default(), &clock()), Err(TlsError::NoCertificate)));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use cardea_clock::Wall;
+use cardea_clock::{ManualClock, Wall};
 use cardea_tls::{CertificateConfig, ServerTls, ServerTlsConfig, authority::Authority};
 use tempfile::TempDir;
 use tokio::{
@@ -195,7 +195,8 @@ async fn tls_server(folder: &TempDir, names: &[&str]) -> (SocketAddr, PathBuf) {
         alpn: vec![b"http/1.1".to_vec()],
         ..ServerTlsConfig::default()
     };
-    let tls = ServerTls::load(&settings, Wall::from_unix_seconds(1_800_000_000)).unwrap();
+    let clock = ManualClock::new(Wall::from_unix_seconds(1_800_000_000)).clock();
+    let tls = ServerTls::load(&settings, &clock).unwrap();
     let acceptor = TlsAcceptor::from(tls.config());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -185,7 +185,7 @@ impl Builder<'_> {
             }
             return Some(Arc::clone(old));
         }
-        match ServerTls::load(&settings, self.foundation.clock.wall()) {
+        match ServerTls::load(&settings, &self.foundation.clock) {
             Ok(tls) => Some(Arc::new(tls)),
             Err(error) => {
                 self.problem(listener.at, error, "see the file named");

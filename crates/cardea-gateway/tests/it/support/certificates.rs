@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cardea_clock::Wall;
+use cardea_clock::{ManualClock, Wall};
 use cardea_tls::{
     CertificateConfig, ClientTlsConfig, Roots, ServerTls, ServerTlsConfig,
     authority::{Authority, Issued},
@@ -44,7 +44,8 @@ impl Certificates {
         let certificates =
             vec![self.issue(&["a.example", "b.example"], "one"), self.issue(&["c.example"], "two")];
         let config = ServerTlsConfig { certificates, ..ServerTlsConfig::default() };
-        Arc::new(ServerTls::load(&config, Wall::from_unix_seconds(2_000_000_000)).unwrap())
+        let clock = ManualClock::new(Wall::from_unix_seconds(2_000_000_000)).clock();
+        Arc::new(ServerTls::load(&config, &clock).unwrap())
     }
 
     pub(crate) fn client(&self, alpn: &[&str]) -> Arc<rustls::ClientConfig> {

@@ -1,0 +1,115 @@
+//! The sessions that a listener's clients may resume.
+
+use std::fmt;
+use std::sync::Arc;
+use std::thread;
+
+use cardea_cache::{Lifetime, Limits, LimitsError, Sharded};
+use cardea_clock::Clock;
+use foldhash::quality::RandomState;
+use rustls::server::StoresServerSessions;
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::config::ServerTlsConfig;
+
+/// Of a TLS 1.2 session id that we made, and of a TLS 1.3 ticket that stands for a session here.
+const ID_LEN: usize = 32;
+/// What a session may take on average. One has about 200 bytes; a client's certificates come on top.
+const SESSION_BYTES: usize = 4 * 1024;
+/// Sessions that are forgotten under one lock.
+const RECLAIMED_AT_ONCE: usize = 64;
+
+type Id = [u8; ID_LEN];
+/// Keys for everything that was said in the session; wiped when it goes.
+type Secrets = Zeroizing<Box<[u8]>>;
+
+/// How a listener's sessions fare. Counters begin anew where a reload gives up all sessions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SessionStats {
+    /// Sessions that are kept, some of which may have expired.
+    pub sessions: usize,
+    /// What they take, in bytes, without the store's own 80 bytes for each.
+    pub bytes: usize,
+    /// Lookups that found one.
+    pub hits: u64,
+    /// Lookups that found none: forgotten, used before, or never ours.
+    pub misses: u64,
+    /// Sessions that went for newer ones before their time: above zero, the store is too small.
+    pub evicted: u64,
+}
+
+/// Sessions of one listener and of its trust domains, by their ids.
+///
+/// Bounded by number, by bytes and by lifetime; what is forgotten is wiped. A TLS 1.3 session is taken out by its first
+/// use, so that a ticket works once, even where it is offered twice at the same time.
+pub(crate) struct Sessions {
+    cache: Sharded<Id, Secrets, RandomState>,
+    clock: Clock,
+    is_enabled: bool,
+}
+
+impl Sessions {
+    pub(crate) fn new(config: &ServerTlsConfig, clock: &Clock) -> Result<Arc<Self>, LimitsError> {
+        let limits = Limits {
+            entries: config.sessions_max,
+            bytes: config.sessions_max.saturating_mul(SESSION_BYTES),
+            lifetime: Lifetime::Same(config.session_lifetime),
+        };
+        let shards = 4 * thread::available_parallelism().map_or(1, usize::from);
+        // Ids that are stored are random and ours, so nobody chooses them for their hash.
+        let hasher = RandomState::default();
+        let cache = Sharded::weighed(limits, shards, |_, secrets: &Secrets| secrets.len(), hasher)?;
+        let is_enabled = config.sessions_max > 0 && !config.session_lifetime.is_zero();
+        Ok(Arc::new(Self { cache, clock: clock.clone(), is_enabled }))
+    }
+
+    /// Wipes what has expired. Without this, sessions would wait for others to take their places.
+    pub(crate) fn reclaim(&self) {
+        while self.cache.reclaim(RECLAIMED_AT_ONCE, self.clock.mono()) > 0 {}
+    }
+
+    pub(crate) fn stats(&self) -> SessionStats {
+        let stats = self.cache.stats();
+        SessionStats {
+            sessions: self.cache.len(),
+            bytes: self.cache.bytes(),
+            hits: stats.hits,
+            misses: stats.misses,
+            evicted: stats.evicted,
+        }
+    }
+}
+
+impl StoresServerSessions for Sessions {
+    fn put(&self, key: Vec<u8>, mut value: Vec<u8>) -> bool {
+        // Copied, since giving up spare capacity would leave a copy behind that nobody wipes.
+        let secrets = Secrets::new(Box::from(value.as_slice()));
+        value.zeroize();
+        Id::try_from(key).is_ok_and(|id| self.cache.insert(id, secrets, self.clock.mono()))
+    }
+
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let id = <&Id>::try_from(key).ok()?;
+        self.cache.get_with(id, self.clock.mono(), |secrets| secrets.to_vec())
+    }
+
+    fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let id = <&Id>::try_from(key).ok()?;
+        let mut secrets = self.cache.take(id, self.clock.mono())?;
+        Some(std::mem::take(&mut *secrets).into_vec())
+    }
+
+    fn can_cache(&self) -> bool {
+        self.is_enabled
+    }
+}
+
+impl fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sessions").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
