@@ -8,14 +8,14 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::process::{Stopwatch, cargo, pass, pass_lines};
-use crate::{clients, needs, tidy};
+use crate::{bench, clients, needs, tidy};
 
 /// What `cargo xtask test` accepts.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Runs these steps alone, in this order.
     steps: Vec<Step>,
-    /// Leaves out the documentation and the clients.
+    /// Leaves out the documentation, the benches and the clients.
     #[arg(long, conflicts_with = "steps")]
     fast: bool,
     /// Goes on after a step that failed.
@@ -35,6 +35,8 @@ enum Step {
     Docs,
     /// `cargo xtask tidy`.
     Tidy,
+    /// `cargo xtask bench --smoke`.
+    Bench,
     /// `cargo xtask clients`.
     Clients,
 }
@@ -47,6 +49,7 @@ impl Step {
             Self::Tests => "tests",
             Self::Docs => "docs",
             Self::Tidy => "tidy",
+            Self::Bench => "bench",
             Self::Clients => "clients",
         }
     }
@@ -93,7 +96,8 @@ fn choose(options: &Options) -> Vec<Step> {
     match (options.steps.as_slice(), options.fast) {
         ([], false) => all.to_vec(),
         ([], true) => {
-            all.iter().copied().filter(|step| !matches!(step, Step::Docs | Step::Clients)).collect()
+            let slow = |step: &Step| matches!(step, Step::Docs | Step::Bench | Step::Clients);
+            all.iter().copied().filter(|step| !slow(step)).collect()
         }
         (chosen, _) => chosen.to_vec(),
     }
@@ -104,10 +108,12 @@ fn carry_out(step: Step, root: &Path) -> Result<Counts> {
         Step::Fmt => {
             component(root, "rustfmt", "fmt")?;
             let workspace = pass(cargo(root).args(["fmt", "--all", "--check"]))?;
-            // The fuzzers are a workspace of their own: they need another compiler.
-            let fuzzers = root.join("fuzz/Cargo.toml");
-            let apart = !fuzzers.exists()
-                || pass(cargo(root).args(["fmt", "--check", "--manifest-path"]).arg(fuzzers))?;
+            // Workspaces of their own: the fuzzers need another compiler, the benches what nothing else does.
+            let mut apart = true;
+            for manifest in ["fuzz/Cargo.toml", "bench/Cargo.toml"].map(|file| root.join(file)) {
+                let check = ["fmt", "--all", "--check", "--manifest-path"];
+                apart &= !manifest.exists() || pass(cargo(root).args(check).arg(manifest))?;
+            }
             Ok(Counts::one(workspace && apart))
         }
         Step::Clippy => {
@@ -124,6 +130,7 @@ fn carry_out(step: Step, root: &Path) -> Result<Counts> {
             Ok(Counts::one(pass(&mut command)?))
         }
         Step::Tidy => Ok(Counts::one(tidy::run(root)? == 0)),
+        Step::Bench => Ok(Counts::one(bench::run(root, &bench::Options::smoke())?)),
         Step::Clients => real_clients(root),
     }
 }
@@ -259,9 +266,9 @@ mod tests {
     }
 
     #[test]
-    fn fast_leaves_out_documentation_and_clients() {
+    fn fast_leaves_out_documentation_benches_and_clients() {
         let options = |fast, steps: &[Step]| Options { steps: steps.to_vec(), fast, keep_going: false };
-        assert_eq!(choose(&options(false, &[])).len(), 6);
+        assert_eq!(choose(&options(false, &[])).len(), 7);
         assert_eq!(choose(&options(true, &[])), [Step::Fmt, Step::Clippy, Step::Tests, Step::Tidy]);
         assert_eq!(choose(&options(false, &[Step::Docs])), [Step::Docs]);
     }

@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Beside the window of the plan: for the clients to lose their patience, and once more for what follows from it.
 const BESIDE_WINDOW: Duration = Duration::from_secs(2);
 /// Of the smoke test.
-const SMOKE_TIME: Duration = Duration::from_secs(1);
+const SMOKE_TIME: Duration = Duration::from_millis(500);
 /// Beyond the time that the load was told to take.
 const GRACE: Duration = Duration::from_secs(30);
 const CONNECTIONS_MIN: usize = 64;
@@ -87,7 +87,8 @@ pub(super) fn run(tools: &Tools, plan: &Plan) -> Result<Report> {
     for &(name, load) in LOADS.iter().filter(|(name, load)| plan.takes(name) && is_in(plan.extent, *load)) {
         for round in 1..=plan.rounds {
             for subject in comparable(plan) {
-                let progress = match measure(tools, plan, &placement, &oha, load, subject) {
+                let measured = plan.attempt(|| measure(tools, plan, &placement, &oha, load, subject));
+                let progress = match measured {
                     Ok(figures) => {
                         let line = format!("{:.0} of {:.0}/s", figures.goodput, CAPACITY * load);
                         figures.add_to(&mut report, name, subject);

@@ -124,7 +124,7 @@ pub(super) fn run(tools: &Tools, plan: &Plan) -> Result<Report> {
                     if subject.is_costly() && !case.thorough {
                         continue;
                     }
-                    let measured = measure(tools, plan, &placement, &origin, *case, subject);
+                    let measured = plan.attempt(|| measure(tools, plan, &placement, &origin, *case, subject));
                     let progress = match measured {
                         Ok(figures) => {
                             for (metric, value) in figures {
@@ -191,18 +191,19 @@ fn measure(
     let running = load.start(&tools.sources);
     running.go_on_for(warm_up)?;
     let (under_test, ours) = (tree(server.id()?)?, tree(std::process::id())?);
-    let start = Snapshot::take(placement, origin, &under_test, &ours)?;
     let watch = Stopwatch::start();
+    let start = Snapshot::take(placement, origin, &under_test, &ours, &watch)?;
     running.go_on_for(plan.window)?;
-    let end = Snapshot::take(placement, origin, &under_test, &ours)?;
-    let elapsed_us = watch.elapsed().as_secs_f64() * 1e6;
+    let end = Snapshot::take(placement, origin, &under_test, &ours, &watch)?;
+    let elapsed_us = end.at_us - start.at_us;
     let outcome = running.finish()?;
 
     // The last question to the origin counts itself.
     let requests = exact(end.requests.saturating_sub(start.requests).saturating_sub(1));
     ensure!(requests > 0.0, "no request reached the origin during the window");
     let used_us = end.under_test_us - start.under_test_us;
-    ensure!(used_us >= TICKS_MIN * TICK_US, "it used only {used_us:.0} µs during the window");
+    let enough = plan.extent == Extent::Smoke || used_us >= TICKS_MIN * TICK_US;
+    ensure!(enough, "it used only {used_us:.0} µs during the window");
     let per_request = outcome.bytes.checked_div(outcome.requests).context("wrk got no response")?;
     ensure!(
         per_request >= case.response_bytes,
@@ -227,6 +228,8 @@ fn measure(
 /// question takes cancels out.
 struct Snapshot {
     requests: u64,
+    /// When that was known.
+    at_us: f64,
     under_test_us: f64,
     /// Of each process that this one has started, and of itself.
     ours_us: BTreeMap<u32, f64>,
@@ -234,11 +237,19 @@ struct Snapshot {
 }
 
 impl Snapshot {
-    fn take(placement: &Placement, origin: &Origin, under_test: &[u32], ours: &[u32]) -> Result<Self> {
+    fn take(
+        placement: &Placement,
+        origin: &Origin,
+        under_test: &[u32],
+        ours: &[u32],
+        watch: &Stopwatch,
+    ) -> Result<Self> {
         let requests = origin.requests()?;
+        let at_us = watch.elapsed().as_secs_f64() * 1e6;
         let under_test_us = cpu_us(under_test)?;
         Ok(Self {
             requests,
+            at_us,
             under_test_us,
             ours_us: cpu_us_of_each(ours),
             busy_us: busy_us(&placement.processors())?,
