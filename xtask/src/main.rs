@@ -1,5 +1,5 @@
 //! Tasks of development: `cargo xtask test`, `cargo xtask tidy`, `cargo xtask clients`,
-//! `cargo xtask bench`.
+//! `cargo xtask bench`, `cargo xtask pgo`.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -9,6 +9,7 @@
 mod bench;
 mod clients;
 mod needs;
+mod pgo;
 mod process;
 mod test;
 mod tidy;
@@ -37,6 +38,8 @@ enum Task {
     Clients(clients::Options),
     /// Measures Cardea beside its peers: CPU time, throughput and latency, memory.
     Bench(bench::Options),
+    /// Builds Cardea with profile-guided optimisation, and says what that gains.
+    Pgo(pgo::Options),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(&root).map(|failures| failures == 0),
         Task::Clients(options) => clients::run(&root, options).map(|tally| tally.failed == 0),
         Task::Bench(options) => bench::run(&root, options),
+        Task::Pgo(options) => pgo::run(&root, options),
     });
     match done {
         Ok(true) => ExitCode::SUCCESS,

@@ -3,13 +3,12 @@
 use std::num::NonZeroU32;
 
 use subtle::ConstantTimeEq;
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
 
 use crate::error::Error;
-use crate::hash::Hash;
+use crate::kernel::{Chain, Kernels};
 use crate::prf::Prf;
 use crate::schedule::{Key, Keyed, Schedule};
-use crate::vector::Vector;
 
 /// Fills `out` with PBKDF2 (RFC 8018 §5.2).
 ///
@@ -69,25 +68,27 @@ impl Schedule {
     }
 }
 
-fn fill<H: Hash>(key: &Key<H>, salt: &[u8], iterations: NonZeroU32, out: &mut [u8]) -> Result<(), Error> {
+fn fill<H: Kernels>(key: &Key<H>, salt: &[u8], iterations: NonZeroU32, out: &mut [u8]) -> Result<(), Error> {
     if out.is_empty() {
         return Err(Error::OutputEmpty);
     }
-    let proof = <H::Word as Vector>::Proof::default();
-    for (index, block) in out.chunks_mut(H::OUTPUT).enumerate() {
-        let number = u32::try_from(index + 1).map_err(|_| Error::OutputTooLong)?;
-        let mut digest = key.first(salt, number);
-        let mut sum = digest;
-        for _ in 1..iterations.get() {
-            digest = H::compress_digest(proof, &key.inner, &digest);
-            digest = H::compress_digest(proof, &key.outer, &digest);
-            for (sum, digest) in sum.iter_mut().zip(digest) {
-                *sum = sum.xor(digest);
-            }
+    if out.len().div_ceil(H::OUTPUT) > u32::MAX as usize {
+        return Err(Error::OutputTooLong);
+    }
+    let mut numbers = 1..=u32::MAX;
+    let mut out = out;
+    // As many blocks at a time as run side by side with the most throughput.
+    while !out.is_empty() {
+        let kernel = H::choose(out.len().div_ceil(H::OUTPUT), None);
+        let (now, later) = out.split_at_mut(out.len().min(kernel.lanes * H::OUTPUT));
+        out = later;
+        let blocks = now.chunks_mut(H::OUTPUT).zip(numbers.by_ref());
+        let (parts, mut chains): (Vec<_>, Vec<_>) =
+            blocks.map(|(part, number)| (part, Chain::new(key, salt, number))).unzip();
+        H::run(kernel, &mut chains, iterations.get() - 1);
+        for (part, chain) in parts.into_iter().zip(&chains) {
+            H::write(&chain.sum, part);
         }
-        H::write(&sum, block);
-        digest.zeroize();
-        sum.zeroize();
     }
     Ok(())
 }

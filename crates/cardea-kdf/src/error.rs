@@ -7,7 +7,10 @@ pub enum Error {
     /// No output was asked for. An empty expectation would match any password.
     #[error("the output is empty")]
     OutputEmpty,
-    /// More than 2³² − 1 blocks of output (RFC 8018 §5.2, step 1).
-    #[error("the output is longer than 2^32 - 1 blocks")]
+    /// More than 2³² − 1 blocks of output (RFC 8018 §5.2, step 1), or more than a job in lanes may have.
+    #[error("the output is too long")]
     OutputTooLong,
+    /// The key schedule is for another function than the engine.
+    #[error("the key schedule is for another function than the engine")]
+    PrfMismatch,
 }

@@ -10,14 +10,18 @@
 //! computation is not.
 
 mod derive;
+mod engine;
 mod error;
 mod hash;
+mod kernel;
 mod prf;
 mod schedule;
 pub mod stored;
 mod vector;
 
 pub use derive::{derive, verify};
+pub use engine::{Engine, Job};
 pub use error::Error;
+pub use kernel::{Backend, Kernel};
 pub use prf::Prf;
 pub use schedule::Schedule;

@@ -19,7 +19,7 @@ pub(crate) trait Vector: Copy {
     fn xor(self, other: Self) -> Self;
     /// Rotates by `RIGHT` bits to the right, which are `LEFT` to the left: their sum is the width of a word.
     fn rotate<const RIGHT: i32, const LEFT: i32>(self) -> Self;
-    fn shift_right<const BITS: i32>(self) -> Self;
+    fn shift_right<const BITS: u32>(self) -> Self;
     /// Bits of `yes` where `self` has ones, of `no` where it has zeros.
     fn choose(self, yes: Self, no: Self) -> Self;
     /// The bit that at least two of three have.
@@ -78,7 +78,7 @@ macro_rules! word {
             }
 
             #[inline(always)]
-            fn shift_right<const BITS: i32>(self) -> Self {
+            fn shift_right<const BITS: u32>(self) -> Self {
                 self >> BITS
             }
 
@@ -89,7 +89,8 @@ macro_rules! word {
 
             #[inline(always)]
             fn majority(self, second: Self, third: Self) -> Self {
-                (self & second) ^ (third & (self ^ second))
+                // The second difference is the first one of the round before, which the compiler sees.
+                ((self ^ second) & (second ^ third)) ^ second
             }
         }
 
@@ -118,3 +119,61 @@ macro_rules! word {
 
 word!(u32);
 word!(u64);
+
+/// Two vectors side by side: where one alone waits for its own results, the other one fills the gap.
+#[derive(Clone, Copy)]
+pub(crate) struct Pair<V>(V, V);
+
+impl<V: Vector> Vector for Pair<V> {
+    type Word = V::Word;
+    type Proof = V::Proof;
+    const LANES: usize = 2 * V::LANES;
+
+    #[inline(always)]
+    fn splat(proof: V::Proof, word: V::Word) -> Self {
+        Self(V::splat(proof, word), V::splat(proof, word))
+    }
+
+    #[inline(always)]
+    fn load(proof: V::Proof, words: &[V::Word]) -> Self {
+        let (first, second) = words.split_at(V::LANES);
+        Self(V::load(proof, first), V::load(proof, second))
+    }
+
+    #[inline(always)]
+    fn store(self, words: &mut [V::Word]) {
+        let (first, second) = words.split_at_mut(V::LANES);
+        self.0.store(first);
+        self.1.store(second);
+    }
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        Self(self.0.add(other.0), self.1.add(other.1))
+    }
+
+    #[inline(always)]
+    fn xor(self, other: Self) -> Self {
+        Self(self.0.xor(other.0), self.1.xor(other.1))
+    }
+
+    #[inline(always)]
+    fn rotate<const RIGHT: i32, const LEFT: i32>(self) -> Self {
+        Self(self.0.rotate::<RIGHT, LEFT>(), self.1.rotate::<RIGHT, LEFT>())
+    }
+
+    #[inline(always)]
+    fn shift_right<const BITS: u32>(self) -> Self {
+        Self(self.0.shift_right::<BITS>(), self.1.shift_right::<BITS>())
+    }
+
+    #[inline(always)]
+    fn choose(self, yes: Self, no: Self) -> Self {
+        Self(self.0.choose(yes.0, no.0), self.1.choose(yes.1, no.1))
+    }
+
+    #[inline(always)]
+    fn majority(self, second: Self, third: Self) -> Self {
+        Self(self.0.majority(second.0, third.0), self.1.majority(second.1, third.1))
+    }
+}

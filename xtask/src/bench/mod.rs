@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: Cardea beside its peers, in one run, on one machine.
 
 mod accounting;
+pub(crate) mod builds;
 mod handshake;
 mod idle;
 mod launch;

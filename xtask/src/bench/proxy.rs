@@ -37,7 +37,7 @@ that the whole stays within half an hour. The figure is utime+stime of the proce
 workers, during the measured window, per request that reached the origin during it. Each measurement starts the \
 subject anew. The relay, which parses nothing but the end of a message, is the limit and no peer.";
 
-static COST: Metric = Metric { name: "cpu_us_per_unit", unit: "µs", better: Better::Lower };
+pub(super) static COST: Metric = Metric { name: "cpu_us_per_unit", unit: "µs", better: Better::Lower };
 static RATE: Metric = Metric { name: "requests_per_second", unit: "1/s", better: Better::Higher };
 static P50: Metric = Metric { name: "latency_p50", unit: "µs", better: Better::Lower };
 static P99: Metric = Metric { name: "latency_p99", unit: "µs", better: Better::Lower };

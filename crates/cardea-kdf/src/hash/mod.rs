@@ -4,7 +4,7 @@ mod sha1;
 mod sha2;
 
 pub(crate) use sha1::Sha1;
-pub(crate) use sha2::{Sha256, Sha512};
+pub(crate) use sha2::{K256, Sha256, Sha512};
 
 use zeroize::Zeroize;
 
@@ -118,7 +118,7 @@ macro_rules! sixteen {
         $step!(15);
     };
 }
-use sixteen;
+pub(crate) use sixteen;
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,327 @@
+//! Many jobs at once: the lanes of one core, kept filled.
+
+use std::fmt;
+use std::num::NonZeroU32;
+
+use zeroize::Zeroizing;
+
+use crate::error::Error;
+use crate::hash::{Hash, Sha1, Sha256, Sha512};
+use crate::kernel::{Backend, Chain, Kernel, Kernels};
+use crate::prf::Prf;
+use crate::schedule::{Key, Keyed, Schedule};
+
+/// Iterations after which [`Engine::step`] asks its source again even if no lane has finished: the time after which a
+/// job that arrives joins those that run, between 0.05 and 0.7 ms.
+const STEP_ITERATIONS: u32 = 1024;
+
+/// A derivation to be done.
+pub struct Job<T> {
+    /// The password's key schedule.
+    pub schedule: Schedule,
+    /// The salt.
+    pub salt: Box<[u8]>,
+    /// Iterations; whoever reads them from others caps them first.
+    pub iterations: NonZeroU32,
+    /// Bytes of output, from 1 to [`Job::OUTPUT_LEN_MAX`].
+    pub output_len: usize,
+    /// What the caller knows the job by.
+    pub tag: T,
+}
+
+impl<T> Job<T> {
+    /// The longest output of a job in bytes. It bounds what one job may take of the lanes' memory.
+    pub const OUTPUT_LEN_MAX: usize = 4096;
+}
+
+impl<T: fmt::Debug> fmt::Debug for Job<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job").field("tag", &self.tag).finish_non_exhaustive()
+    }
+}
+
+/// Runs independent jobs of one function in the lanes of one core. A lane that finishes takes the next job; which
+/// instructions run the lanes is chosen anew in each step, by how many are filled ([`Kernel::choose`]), so a lone job
+/// waits for nobody and is not slowed by lanes that are empty.
+///
+/// It owns no thread: whoever calls [`Engine::step`] computes.
+pub struct Engine<T>(Lanes<T>);
+
+/// By the hash function.
+enum Lanes<T> {
+    Sha1(Pool<Sha1, T>),
+    Sha256(Pool<Sha256, T>),
+    Sha512(Pool<Sha512, T>),
+}
+
+impl<T> Engine<T> {
+    /// An engine that uses whatever the processor has.
+    #[must_use]
+    pub fn new(prf: Prf) -> Self {
+        Self::with(prf, None)
+    }
+
+    /// An engine that uses one back-end alone: for tests and measurements. Nothing where it is absent here, or has no
+    /// kernel for `prf`.
+    #[must_use]
+    pub fn with_backend(prf: Prf, backend: Backend) -> Option<Self> {
+        Kernel::choose(prf, 1, Some(backend)).map(|_| Self::with(prf, Some(backend)))
+    }
+
+    fn with(prf: Prf, forced: Option<Backend>) -> Self {
+        Self(match prf {
+            Prf::HmacSha1 => Lanes::Sha1(Pool::new(forced)),
+            Prf::HmacSha256 => Lanes::Sha256(Pool::new(forced)),
+            Prf::HmacSha512 => Lanes::Sha512(Pool::new(forced)),
+        })
+    }
+
+    /// The function of its jobs.
+    #[must_use]
+    pub const fn prf(&self) -> Prf {
+        match self.0 {
+            Lanes::Sha1(_) => Prf::HmacSha1,
+            Lanes::Sha256(_) => Prf::HmacSha256,
+            Lanes::Sha512(_) => Prf::HmacSha512,
+        }
+    }
+
+    /// How many lanes there are: what [`Engine::filled`] is at most.
+    #[must_use]
+    pub const fn lanes(&self) -> usize {
+        match &self.0 {
+            Lanes::Sha1(pool) => pool.capacity,
+            Lanes::Sha256(pool) => pool.capacity,
+            Lanes::Sha512(pool) => pool.capacity,
+        }
+    }
+
+    /// How many lanes hold a block of some job's output.
+    #[must_use]
+    pub fn filled(&self) -> usize {
+        match &self.0 {
+            Lanes::Sha1(pool) => pool.chains.len(),
+            Lanes::Sha256(pool) => pool.chains.len(),
+            Lanes::Sha512(pool) => pool.chains.len(),
+        }
+    }
+
+    /// Fills free lanes from `source`, iterates all lanes until the first is done but at most 1024 times, and
+    /// hands the output of each job that is done to `finished`. Returns whether there was anything to do: once it was
+    /// not, `source` had no job and no lane is filled.
+    ///
+    /// `source` is asked until it has none or all lanes are filled. A job that can't be done is handed to `finished`
+    /// at once: [`Error::OutputEmpty`], [`Error::OutputTooLong`], or [`Error::PrfMismatch`]. The output is wiped when
+    /// `finished` returns.
+    pub fn step(
+        &mut self,
+        source: &mut impl FnMut() -> Option<Job<T>>,
+        finished: &mut impl FnMut(T, Result<&[u8], Error>),
+    ) -> bool {
+        match &mut self.0 {
+            Lanes::Sha1(pool) => pool.step(source, finished),
+            Lanes::Sha256(pool) => pool.step(source, finished),
+            Lanes::Sha512(pool) => pool.step(source, finished),
+        }
+    }
+}
+
+impl<T> fmt::Debug for Engine<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("prf", &self.prf())
+            .field("lanes", &self.lanes())
+            .field("filled", &self.filled())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Hash functions that tell which schedule is theirs.
+trait Keys: Kernels {
+    fn key(schedule: &Schedule) -> Option<&Key<Self>>;
+}
+
+macro_rules! keys {
+    ($hash:ident) => {
+        impl Keys for $hash {
+            fn key(schedule: &Schedule) -> Option<&Key<Self>> {
+                match &schedule.0 {
+                    Keyed::$hash(key) => Some(key),
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+keys!(Sha1);
+keys!(Sha256);
+keys!(Sha512);
+
+/// The lanes of one hash function.
+struct Pool<H: Hash, T> {
+    forced: Option<Backend>,
+    capacity: usize,
+    /// The blocks under way, without gaps.
+    chains: Vec<Chain<H>>,
+    /// What belongs to each of them.
+    lanes: Vec<Lane>,
+    /// The jobs under way, each with a lane at least; at most as many as lanes.
+    tasks: Vec<Option<Task<T>>>,
+    /// The task of which not all blocks are in lanes yet.
+    placing: Option<usize>,
+}
+
+/// What a lane does.
+#[derive(Clone, Copy)]
+struct Lane {
+    task: usize,
+    /// From 1, as RFC 8018 counts.
+    block: u32,
+    /// Iterations still to be done.
+    remaining: u32,
+}
+
+/// A job under way.
+struct Task<T> {
+    job: Job<T>,
+    output: Zeroizing<Vec<u8>>,
+    /// Blocks that are in lanes or were; the next one has the number after it.
+    placed: u32,
+    /// Blocks that are in `output`.
+    done: u32,
+    blocks: u32,
+}
+
+impl<H: Keys, T> Pool<H, T> {
+    fn new(forced: Option<Backend>) -> Self {
+        let capacity = H::choose(usize::from(u16::MAX), forced).lanes;
+        Self {
+            forced,
+            capacity,
+            chains: Vec::with_capacity(capacity),
+            lanes: Vec::with_capacity(capacity),
+            tasks: Vec::with_capacity(capacity),
+            placing: None,
+        }
+    }
+
+    fn step(
+        &mut self,
+        source: &mut impl FnMut() -> Option<Job<T>>,
+        finished: &mut impl FnMut(T, Result<&[u8], Error>),
+    ) -> bool {
+        self.fill(source, finished);
+        let any = !self.chains.is_empty();
+        self.run();
+        self.harvest(finished);
+        any
+    }
+
+    /// Puts blocks into free lanes: those of the job that was begun, then those of new ones.
+    fn fill(
+        &mut self,
+        source: &mut impl FnMut() -> Option<Job<T>>,
+        finished: &mut impl FnMut(T, Result<&[u8], Error>),
+    ) {
+        while self.chains.len() < self.capacity {
+            let index = match self.placing {
+                Some(index) => index,
+                None => match source() {
+                    Some(job) => match Task::new(job, H::PRF) {
+                        Ok(task) => self.keep(task),
+                        Err((tag, error)) => {
+                            finished(tag, Err(error));
+                            continue;
+                        }
+                    },
+                    None => return,
+                },
+            };
+            self.placing = self.place(index).then_some(index);
+        }
+    }
+
+    fn keep(&mut self, task: Task<T>) -> usize {
+        if let Some(index) = self.tasks.iter().position(Option::is_none) {
+            self.tasks[index] = Some(task);
+            index
+        } else {
+            self.tasks.push(Some(task));
+            self.tasks.len() - 1
+        }
+    }
+
+    /// Puts the next block of a task into a lane, and tells whether there are more.
+    fn place(&mut self, index: usize) -> bool {
+        let Some(task) = self.tasks.get_mut(index).and_then(Option::as_mut) else { return false };
+        let Some(key) = H::key(&task.job.schedule) else { return false };
+        task.placed += 1;
+        self.chains.push(Chain::new(key, &task.job.salt, task.placed));
+        self.lanes.push(Lane { task: index, block: task.placed, remaining: task.job.iterations.get() - 1 });
+        task.placed < task.blocks
+    }
+
+    /// Iterates all lanes as often as the one that is done first needs.
+    fn run(&mut self) {
+        let iterations = self.lanes.iter().map(|lane| lane.remaining).min().unwrap_or(0).min(STEP_ITERATIONS);
+        if iterations == 0 {
+            return;
+        }
+        let mut rest = &mut self.chains[..];
+        while !rest.is_empty() {
+            let kernel = H::choose(rest.len(), self.forced);
+            let (now, later) = rest.split_at_mut(rest.len().min(kernel.lanes));
+            H::run(kernel, now, iterations);
+            rest = later;
+        }
+        for lane in &mut self.lanes {
+            lane.remaining -= iterations;
+        }
+    }
+
+    /// Takes what is done out of its lanes.
+    fn harvest(&mut self, finished: &mut impl FnMut(T, Result<&[u8], Error>)) {
+        let mut at = 0;
+        while let Some(lane) = self.lanes.get(at).copied() {
+            if lane.remaining > 0 {
+                at += 1;
+                continue;
+            }
+            self.lanes.swap_remove(at);
+            let chain = self.chains.swap_remove(at);
+            let Some(slot) = self.tasks.get_mut(lane.task) else { continue };
+            let Some(task) = slot else { continue };
+            let start = (lane.block as usize - 1) * H::OUTPUT;
+            let end = task.output.len().min(start + H::OUTPUT);
+            H::write(&chain.sum, &mut task.output[start..end]);
+            task.done += 1;
+            if task.done == task.blocks
+                && let Some(task) = slot.take()
+            {
+                finished(task.job.tag, Ok(&task.output));
+            }
+        }
+    }
+}
+
+/// For a pattern.
+const MAX: usize = Job::<()>::OUTPUT_LEN_MAX;
+
+impl<T> Task<T> {
+    fn new(job: Job<T>, prf: Prf) -> Result<Self, (T, Error)> {
+        let error = match job.output_len {
+            _ if job.schedule.prf() != prf => Error::PrfMismatch,
+            0 => Error::OutputEmpty,
+            1..=MAX => {
+                let output = Zeroizing::new(vec![0; job.output_len]);
+                let blocks = job.output_len.div_ceil(prf.output_len()) as u32;
+                return Ok(Self { job, output, placed: 0, done: 0, blocks });
+            }
+            _ => Error::OutputTooLong,
+        };
+        Err((job.tag, error))
+    }
+}
+
+#[cfg(test)]
+mod tests;
