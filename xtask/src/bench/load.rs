@@ -27,6 +27,8 @@ pub(super) struct Load<'a> {
     /// One thread for each.
     pub(super) processors: &'a [usize],
     pub(super) time: Duration,
+    /// Who asks, as `bench/wrk/load.lua` has it; empty where nobody is to know.
+    pub(super) caller: &'a [String],
 }
 
 /// wrk while it runs.
@@ -75,7 +77,8 @@ impl Load<'_> {
             .arg(format!("{scheme}://{}{}", self.address, self.path))
             .arg("--")
             .arg(if self.body_bytes > 0 { "POST" } else { "GET" })
-            .arg(self.body_bytes.to_string());
+            .arg(self.body_bytes.to_string())
+            .args(self.caller);
         command
     }
 }

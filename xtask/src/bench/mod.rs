@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: Cardea beside its peers, in one run, on one machine.
 
 mod accounting;
+mod authenticated;
 pub(crate) mod builds;
 mod handshake;
 mod idle;
@@ -16,6 +17,7 @@ mod proxy;
 mod report;
 mod server;
 mod subject;
+mod tokens;
 mod tools;
 mod window;
 
@@ -79,7 +81,7 @@ pub(crate) struct Options {
     /// Runs those cases alone whose names contain this.
     #[arg(long, value_name = "TEXT")]
     case: Option<String>,
-    /// Measures these alone: cardea, cardea-again, nginx, haproxy, envoy, caddy, pingora, relay.
+    /// Measures these alone: cardea, cardea-again, nginx, haproxy, envoy, caddy, pingora, relay, relay-shared.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     subjects: Vec<String>,
     /// Measures this build of Cardea instead of building one.
@@ -112,6 +114,8 @@ impl Options {
 enum Bench {
     /// CPU time, throughput and latency of requests that are carried to an origin.
     Proxy,
+    /// The same over TLS, with a token that is checked on each request, and an access log.
+    Authenticated,
     /// CPU time of TLS handshakes, full and resumed.
     Handshake,
     /// What is left of an origin's capacity when more is asked of it.
@@ -140,6 +144,9 @@ impl Bench {
         let tools = || tools.context("programs that are measured need what they are measured with");
         let (report, section) = match self {
             Self::Proxy => sectioned(proxy::run(tools()?, plan)?, |report| proxy::section(report, plan)),
+            Self::Authenticated => {
+                sectioned(authenticated::run(tools()?, plan)?, |report| authenticated::section(report, plan))
+            }
             Self::Handshake => {
                 sectioned(handshake::run(tools()?, plan)?, |report| handshake::section(report, plan))
             }
@@ -233,6 +240,7 @@ impl Plan {
         };
         let wanted = |subject: &Subject| match subject {
             Subject::Baseline => options.baseline.is_some(),
+            Subject::RelayShared if options.subjects.is_empty() => false,
             // Cardea against itself is a figure, and figures mean nothing there.
             other if options.smoke && options.subjects.is_empty() => {
                 !other.is_costly() && *other != Subject::Again

@@ -187,6 +187,7 @@ fn measure(
         connections: case.connections,
         processors: &placement.load,
         time: warm_up + plan.window + TAIL,
+        caller: &[],
     };
     let running = load.start(&tools.sources);
     running.go_on_for(warm_up)?;
