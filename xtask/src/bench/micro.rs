@@ -36,7 +36,8 @@ const SAMPLES: usize = 10;
 const RESAMPLES: usize = 1001;
 /// For one round of one program.
 const ROUND_LIMIT: Duration = Duration::from_secs(900);
-const LIST_LIMIT: Duration = Duration::from_secs(60);
+/// For the names of its cases, which criterion prints at once.
+const LIST_LIMIT: Duration = Duration::from_secs(10);
 /// What the smoke test runs: it builds quickly.
 const SMOKE: (&str, &str) = ("cardea-clock", "clock-wall");
 
@@ -84,9 +85,11 @@ pub(super) fn run(root: &Path, plan: &Plan) -> Result<Figures> {
     let mut programs = Vec::new();
     for target in targets {
         plan.progress(&format!("micro: building {}", target.name()));
-        match targets::build(root, &target, smoke).and_then(|file| Program::of(target.clone(), file, plan)) {
+        let name = target.name();
+        let built = targets::build(root, &target, smoke);
+        match built.and_then(|file| Program::of(target, file, plan, &mut figures)) {
             Ok(program) => programs.extend(program),
-            Err(error) => figures.add_missing(format!("{}: {error:#}", target.name())),
+            Err(error) => figures.add_missing(format!("{name}: {error:#}")),
         }
     }
     for round in 1..=plan.rounds {
@@ -132,22 +135,25 @@ struct Program {
 }
 
 impl Program {
-    /// `None` where the plan takes nothing of it.
-    fn of(target: Target, file: PathBuf, plan: &Plan) -> Result<Option<Self>> {
-        let smoke = plan.extent == Extent::Smoke;
-        if plan.case.is_none() && !smoke {
-            return Ok(Some(Self { target, file, wanted: None }));
-        }
+    /// `None` where the plan takes nothing of it, or where criterion has no part in it.
+    fn of(target: Target, file: PathBuf, plan: &Plan, figures: &mut Figures) -> Result<Option<Self>> {
         let listed = catch(
             Command::new(&file).args(["--bench", "--list", "--format=terse"]).current_dir(&target.folder),
             LIST_LIMIT,
         )?;
-        ensure!(listed.success, "{}", listed.last_line());
+        if !listed.success || !listed.output.contains(": benchmark") {
+            figures.add_other(format!("{} prints its own: `{}`", target.name(), target.command()));
+            return Ok(None);
+        }
         let ids = listed.output.lines().filter_map(|line| line.strip_suffix(": benchmark"));
-        let takes = |case: &str| plan.takes(case) && (!smoke || case == SMOKE.1);
-        let wanted: Vec<String> =
-            ids.filter(|id| takes(&samples::case_of(id).0)).map(str::to_owned).collect();
-        Ok((!wanted.is_empty()).then_some(Self { target, file, wanted: Some(wanted) }))
+        let everything = plan.case.is_none() && plan.extent == Extent::Full;
+        let takes = |id: &&str| {
+            let (case, _) = samples::case_of(id);
+            plan.takes(&case) && (plan.extent == Extent::Full || case == SMOKE.1)
+        };
+        let wanted: Vec<String> = ids.filter(takes).map(str::to_owned).collect();
+        let some = !wanted.is_empty();
+        Ok(some.then_some(Self { target, file, wanted: (!everything).then_some(wanted) }))
     }
 
     /// One round.

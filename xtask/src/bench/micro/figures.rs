@@ -28,6 +28,8 @@ pub(in super::super) struct Figures {
     series: Vec<Series>,
     /// What could not be measured, and why.
     missing: Vec<String>,
+    /// What has figures that are none of ours.
+    others: Vec<String>,
 }
 
 impl Figures {
@@ -63,6 +65,11 @@ impl Figures {
         if !self.missing.contains(&reason) {
             self.missing.push(reason);
         }
+    }
+
+    /// Notes a bench that has figures of another kind.
+    pub(super) fn add_other(&mut self, line: String) {
+        self.others.push(line);
     }
 
     /// Whether something was measured.
@@ -119,9 +126,11 @@ impl Figures {
         text
     }
 
-    /// A list of what could not be measured, with an empty line before it; empty where all could.
+    /// A list of what is not in the tables, with an empty line before it; empty where all is.
     pub(super) fn missing(&self) -> String {
-        let lines: String = self.missing.iter().map(|line| format!("- not measured: {line}\n")).collect();
+        let others = self.others.iter().map(|line| format!("- {line}\n"));
+        let missing = self.missing.iter().map(|line| format!("- not measured: {line}\n"));
+        let lines: String = others.chain(missing).collect();
         if lines.is_empty() { lines } else { format!("\n{lines}") }
     }
 

@@ -37,6 +37,15 @@ impl Target {
     pub(super) fn name(&self) -> String {
         format!("{} {}", self.package, self.bench)
     }
+
+    /// What runs it alone.
+    pub(super) fn command(&self) -> String {
+        let workspace = match self.workspace {
+            Workspace::Cardea => "",
+            Workspace::Bench => " --manifest-path bench/Cargo.toml",
+        };
+        format!("cargo bench{workspace} --package {} --bench {}", self.package, self.bench)
+    }
 }
 
 /// All benches of both workspaces.
@@ -136,6 +145,7 @@ mod tests {
         assert_eq!(names, ["a speed", "b x"]);
         assert_eq!(found.iter().map(|target| target.counts).collect::<Vec<_>>(), [true, false]);
         assert_eq!(found[0].folder, Path::new("/r/a"));
+        assert_eq!(found[0].command(), "cargo bench --package a --bench speed");
     }
 
     #[test]
