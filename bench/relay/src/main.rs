@@ -1,6 +1,7 @@
 //! The bare relay: per request it reads, writes to a kept upstream connection, reads and writes back, on the
 //! runtime that Cardea uses. It parses nothing but the end of a message, and knows only the two programs that it
-//! stands between in a bench. What a gateway costs beyond it is the gateway's own doing. With a certificate it
+//! stands between in a bench. Each worker has a runtime of its own, as in Cardea; or all share one, to see what that
+//! costs. What a gateway costs beyond it is the gateway's own doing. With a certificate it
 //! speaks TLS 1.3 to the client, by the library that Cardea uses.
 #![forbid(unsafe_code)]
 
@@ -8,6 +9,7 @@ use std::env;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::thread;
 
 use memchr::memmem;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -21,7 +23,8 @@ use tokio_rustls::rustls::{ServerConfig, version::TLS13};
 /// A head, and each piece of a body.
 const BUFFER_BYTES: usize = 64 * 1024;
 const BACKLOG: u32 = 4096;
-const USAGE: &str = "usage: bench-relay LISTEN-ADDRESS ORIGIN-ADDRESS WORKERS [CERTIFICATE-FILE KEY-FILE]";
+const USAGE: &str =
+    "usage: bench-relay [shared] LISTEN-ADDRESS ORIGIN-ADDRESS WORKERS [CERTIFICATE-FILE KEY-FILE]";
 
 trait Stream: AsyncRead + AsyncWrite + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
@@ -29,25 +32,43 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let (addresses, certificate) = match arguments.as_slice() {
-        [listen, origin, workers] => ([listen, origin, workers], None),
-        [listen, origin, workers, chain, key] => ([listen, origin, workers], Some((chain, key))),
+    let (shared, arguments) = match arguments.as_slice() {
+        ["shared", rest @ ..] => (true, rest),
+        all => (false, all),
+    };
+    let (listen, origin, workers, certificate) = match arguments {
+        [listen, origin, workers] => (listen, origin, workers, None),
+        [listen, origin, workers, chain, key] => (listen, origin, workers, Some((chain, key))),
         _ => return Err(io::Error::other(USAGE)),
     };
-    let [listen, origin] = [addresses[0], addresses[1]].map(|address| address.parse::<SocketAddr>());
-    let (listen, origin) = (listen.map_err(io::Error::other)?, origin.map_err(io::Error::other)?);
-    let workers: usize = addresses[2].parse().map_err(io::Error::other)?;
+    let listen: SocketAddr = listen.parse().map_err(io::Error::other)?;
+    let origin: SocketAddr = origin.parse().map_err(io::Error::other)?;
+    let workers: usize = workers.parse().map_err(io::Error::other)?;
     let acceptor = certificate.map(|(chain, key)| acceptor(chain, key)).transpose()?;
-    let runtime = match workers {
-        0 | 1 => Builder::new_current_thread().enable_io().build()?,
-        workers => Builder::new_multi_thread().worker_threads(workers).enable_io().build()?,
-    };
-    runtime.block_on(async { tokio::spawn(serve(listen, origin, acceptor)).await.map_err(io::Error::other)? })
+    if shared && workers > 1 {
+        let runtime = Builder::new_multi_thread().worker_threads(workers).enable_io().build()?;
+        let serving = serve(listen, origin, acceptor);
+        return runtime.block_on(async { tokio::spawn(serving).await.map_err(io::Error::other)? });
+    }
+    let threads: Vec<_> = (0..workers.max(1))
+        .map(|_| {
+            let acceptor = acceptor.clone();
+            thread::spawn(move || {
+                let runtime = Builder::new_current_thread().enable_io().build()?;
+                runtime.block_on(serve(listen, origin, acceptor))
+            })
+        })
+        .collect();
+    threads.into_iter().try_for_each(|thread| {
+        thread.join().unwrap_or_else(|_| Err(io::Error::other("a worker has panicked")))
+    })
 }
 
 async fn serve(listen: SocketAddr, origin: SocketAddr, acceptor: Option<TlsAcceptor>) -> io::Result<()> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
+    // The kernel spreads connections over the workers.
+    socket.set_reuseport(true)?;
     socket.bind(listen)?;
     let listener = socket.listen(BACKLOG)?;
     loop {

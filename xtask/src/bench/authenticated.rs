@@ -55,9 +55,24 @@ struct Case {
 
 impl Case {
     const ALL: [Self; 3] = [
-        Self { name: "small-tls-token+log-es256-c32", algorithm: Algorithm::Es256, connections: 32, both: true },
-        Self { name: "small-tls-token+log-es256-c256", algorithm: Algorithm::Es256, connections: 256, both: false },
-        Self { name: "small-tls-token+log-rs256-c32", algorithm: Algorithm::Rs256, connections: 32, both: false },
+        Self {
+            name: "small-tls-token+log-es256-c32",
+            algorithm: Algorithm::Es256,
+            connections: 32,
+            both: true,
+        },
+        Self {
+            name: "small-tls-token+log-es256-c256",
+            algorithm: Algorithm::Es256,
+            connections: 256,
+            both: false,
+        },
+        Self {
+            name: "small-tls-token+log-rs256-c32",
+            algorithm: Algorithm::Rs256,
+            connections: 32,
+            both: false,
+        },
     ];
 
     fn is_in(&self, extent: Extent, placement: &Placement) -> bool {
@@ -124,7 +139,7 @@ fn parts(subject: Subject) -> Vec<(Subject, Check)> {
         Subject::Cardea | Subject::Again | Subject::Baseline | Subject::Envoy => &[Check::Token],
         Subject::Haproxy => &[Check::Token, Check::Nothing],
         Subject::Nginx | Subject::Relay => &[Check::Nothing],
-        Subject::Caddy | Subject::Pingora => &[],
+        Subject::Caddy | Subject::Pingora | Subject::RelayShared => &[],
     };
     checks.iter().map(|&check| (subject, check)).collect()
 }

@@ -100,6 +100,7 @@ impl Launch<'_> {
                     .env("GOMAXPROCS", workers);
                 command
             }
+            Subject::RelayShared => bail!("it is measured in the bench proxy alone"),
             Subject::Pingora | Subject::Relay => {
                 let mut command =
                     on(self.processors, if subject == Subject::Relay { &tools.relay } else { kept()? });

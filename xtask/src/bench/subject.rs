@@ -33,6 +33,8 @@ pub(super) enum Subject {
     Pingora,
     /// The bare relay: what no proxy can be far below.
     Relay,
+    /// The same on one runtime that its workers share; measured where it is named.
+    RelayShared,
 }
 
 /// What a subject is, to the others.
@@ -112,7 +114,7 @@ impl<'a> Setup<'a> {
 }
 
 impl Subject {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Cardea,
         Self::Nginx,
         Self::Haproxy,
@@ -120,6 +122,7 @@ impl Subject {
         Self::Caddy,
         Self::Pingora,
         Self::Relay,
+        Self::RelayShared,
         Self::Baseline,
         Self::Again,
     ];
@@ -135,6 +138,7 @@ impl Subject {
             Self::Caddy => "caddy",
             Self::Pingora => "pingora",
             Self::Relay => "relay",
+            Self::RelayShared => "relay-shared",
         }
     }
 
@@ -143,7 +147,7 @@ impl Subject {
             Self::Cardea => Role::Cardea,
             Self::Again | Self::Baseline => Role::Same,
             Self::Nginx | Self::Haproxy | Self::Envoy | Self::Caddy | Self::Pingora => Role::Peer,
-            Self::Relay => Role::Limit,
+            Self::Relay | Self::RelayShared => Role::Limit,
         }
     }
 
@@ -164,7 +168,8 @@ impl Subject {
             Self::Envoy => Tool::Envoy.version(),
             Self::Caddy => Tool::Caddy.version(),
             Self::Pingora => "bench/pingora, pingora-proxy 0.9.1".to_owned(),
-            Self::Relay => "bench/relay".to_owned(),
+            Self::Relay => "bench/relay, a runtime per worker".to_owned(),
+            Self::RelayShared => "bench/relay, one runtime".to_owned(),
         }
     }
 
@@ -244,14 +249,17 @@ impl Subject {
                 command.args([address.to_string(), setup.origin.to_string(), workers, most.to_string()]);
                 command
             }
-            Self::Relay => {
+            Self::Relay | Self::RelayShared => {
                 ensure!(!setup.http2, "the relay knows no HTTP/2");
                 let mut command = on(setup.processors, &tools.relay);
+                if self == Self::RelayShared {
+                    command.arg("shared");
+                }
                 command.args([address.to_string(), setup.origin.to_string(), workers]);
                 command
             }
         };
-        if setup.tls && matches!(self, Self::Pingora | Self::Relay) {
+        if setup.tls && matches!(self, Self::Pingora | Self::Relay | Self::RelayShared) {
             command.args([CERTIFICATE, KEY].map(|file| folder.join(file)));
             if self == Self::Pingora {
                 command.arg(if setup.http2 { "h2" } else { "h1" });
