@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use cardea_clock::Mono;
 
 use crate::LimitsError;
-use crate::index::{Index, Place, Probe, Tag};
+use crate::index::{Index, Probe, Tag};
 use crate::limits::{Entry, Inserted, Lifetime, Limits, Removed, Stats};
 use crate::slab::Slab;
 use crate::wheel::{Bucket, Wheel};
@@ -51,8 +51,8 @@ struct Term {
 
 /// What a lookup comes upon.
 pub(crate) enum Found<K, V> {
-    /// Live, in this slot, which is in this place of the index.
-    Live(u32, Place),
+    /// Live, in this slot.
+    Live(u32),
     /// Expired; removed by the lookup.
     Expired((K, V)),
     Nothing,
@@ -101,7 +101,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         Q: Hash + Eq + ?Sized,
     {
         match self.look_up(self.hasher.hash_one(key), key, now) {
-            Found::Live(at, _) => self.visit(at),
+            Found::Live(at) => self.visit(at),
             Found::Expired(_) | Found::Nothing => None,
         }
     }
@@ -113,7 +113,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         Q: Hash + Eq + ?Sized,
     {
         match self.look_up(self.hasher.hash_one(key), key, now) {
-            Found::Live(at, place) => self.remove_at(at, place).map(|(_, value)| value),
+            Found::Live(at) => self.remove_at(at).map(|(_, value)| value),
             Found::Expired(_) | Found::Nothing => None,
         }
     }
@@ -144,11 +144,11 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         let probe = self.index.probe(tag);
         // Nothing that is removed below takes a free place away.
         let (mut place, mut used) = (probe.free(), false);
-        if let Some((at, known)) = self.find(probe, &key) {
+        if let Some(at) = self.find(probe, &key) {
             // Whoever writes a key again has a use for it, as whoever reads it.
             used = self.now < self.slab.deadline(at);
-            place = Some(known);
-            removed.extend(self.remove_at(at, known));
+            place = Some(self.index.place_of(at));
+            removed.extend(self.remove_at(at));
         }
         self.reclaim_into(&mut removed, RECLAIMED_PER_INSERT);
         let stored = place.zip(self.term(deadline)).filter(|_| self.make_room(weight, &mut removed));
@@ -174,14 +174,14 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
     {
         self.advance(now);
         match self.find(self.index.probe(Tag::of(hash)), key) {
-            Some((at, place)) if self.now < self.slab.deadline(at) => {
+            Some(at) if self.now < self.slab.deadline(at) => {
                 self.stats.hits += 1;
-                Found::Live(at, place)
+                Found::Live(at)
             }
-            Some((at, place)) => {
+            Some(at) => {
                 self.stats.misses += 1;
                 self.stats.expired += 1;
-                self.remove_at(at, place).map_or(Found::Nothing, Found::Expired)
+                self.remove_at(at).map_or(Found::Nothing, Found::Expired)
             }
             None => {
                 self.stats.misses += 1;
@@ -201,17 +201,17 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
-        let (at, place) = self.find(self.index.probe(Tag::of(hash)), key)?;
-        self.remove_at(at, place)
+        let at = self.find(self.index.probe(Tag::of(hash)), key)?;
+        self.remove_at(at)
     }
 
-    fn find<Q>(&self, probe: Probe, key: &Q) -> Option<(u32, Place)>
+    fn find<Q>(&self, probe: Probe, key: &Q) -> Option<u32>
     where
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
         let holds = |at| self.slab.entry(at).is_some_and(|(other, _)| other.borrow() == key);
-        self.index.candidates(probe).find(|(at, _)| holds(*at))
+        self.index.candidates(probe).find(|at| holds(*at))
     }
 
     fn advance(&mut self, now: Mono) {
@@ -256,7 +256,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
             let Some(at) = expired.or_else(|| self.slab.sweep(HAND_STEPS_MAX)) else { return false };
             let counter = if expired.is_some() { &mut self.stats.expired } else { &mut self.stats.evicted };
             *counter += 1;
-            removed.extend(self.evict(at));
+            removed.extend(self.remove_at(at));
         }
         self.has_room(weight)
     }
@@ -269,7 +269,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         for _ in 0..max {
             let Some(at) = self.any_expired() else { return };
             self.stats.expired += 1;
-            removed.extend(self.evict(at));
+            removed.extend(self.remove_at(at));
         }
     }
 
@@ -280,18 +280,12 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         }
     }
 
-    fn evict(&mut self, at: u32) -> Option<(K, V)> {
-        let hash = self.slab.entry(at).map(|(key, _)| self.hasher.hash_one(key))?;
-        let place = self.index.place_of(Tag::of(hash), at)?;
-        self.remove_at(at, place)
-    }
-
-    /// Takes out what a lookup found.
-    pub(crate) fn remove_at(&mut self, at: u32, place: Place) -> Option<(K, V)> {
+    /// Takes an entry out of everything.
+    pub(crate) fn remove_at(&mut self, at: u32) -> Option<(K, V)> {
         let (key, value) = self.slab.entry(at)?;
         // What strangers' code computes comes first: if it panics, nothing has changed.
         self.bytes = self.bytes.saturating_sub((self.weigh)(key, value));
-        self.index.remove(place);
+        self.index.remove(at);
         if let Some(wheel) = &mut self.wheel {
             wheel.remove(at);
         }

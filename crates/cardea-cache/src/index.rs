@@ -26,6 +26,8 @@ pub(crate) struct Index {
     /// Words before the first one at the start of a cache line: the allocator aligns to 16 bytes.
     skip: usize,
     lines: u32,
+    /// Of each slot, so that who leaves need not be searched for.
+    places: Box<[Place]>,
 }
 
 /// A part of a key's hash, never 0, which marks free places.
@@ -40,12 +42,10 @@ impl Tag {
     }
 }
 
-/// A place in the index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
-    line: u32,
-    number: u32,
-}
+/// A place in the index, by its number.
+type Place = u32;
+
+const PLACES_U32: u32 = PLACES as u32;
 
 /// What the two lines of a tag hold: a bit for each of their sixteen places.
 #[derive(Debug, Clone, Copy)]
@@ -66,8 +66,7 @@ impl Probe {
     }
 
     fn place(&self, bit: u32) -> Place {
-        let line = self.lines[usize::from(bit >= PLACES as u32)];
-        Place { line, number: bit % PLACES as u32 }
+        self.lines[usize::from(bit >= PLACES_U32)] * PLACES_U32 + bit % PLACES_U32
     }
 }
 
@@ -79,7 +78,7 @@ impl Index {
         // From the allocator's zeroed memory: pages that nobody has touched cost nothing.
         let words = vec![0; lines * LINE_WORDS + LINE_WORDS - 1].into_boxed_slice();
         let skip = words.as_ptr().align_offset(size_of::<Line>()).min(LINE_WORDS - 1);
-        Ok(Self { words, skip, lines: count })
+        Ok(Self { words, skip, lines: count, places: vec![0; entries].into_boxed_slice() })
     }
 
     /// Looks at both lines of a tag at once, so that the processor fetches them at once.
@@ -98,9 +97,9 @@ impl Index {
         Probe { lines: [first, second], matching: both(tag.0), free: both(0) }
     }
 
-    /// The slots whose keys have the tag, with their places: nearly always the right one or none.
+    /// The slots whose keys have the tag: nearly always the right one or none.
     #[inline]
-    pub(crate) fn candidates(&self, probe: Probe) -> impl Iterator<Item = (u32, Place)> + use<'_> {
+    pub(crate) fn candidates(&self, probe: Probe) -> impl Iterator<Item = u32> + use<'_> {
         let mut left = probe.matching;
         std::iter::from_fn(move || {
             if left == 0 {
@@ -108,27 +107,30 @@ impl Index {
             }
             let place = probe.place(left.trailing_zeros());
             left &= left - 1;
-            Some((self.line(place.line)[PLACES + place.number as usize], place))
+            Some(self.line(place / PLACES_U32)[PLACES + number(place)])
         })
     }
 
-    /// The place of a slot.
-    pub(crate) fn place_of(&self, tag: Tag, slot: u32) -> Option<Place> {
-        self.candidates(self.probe(tag)).find(|(other, _)| *other == slot).map(|(_, place)| place)
+    /// The place of a slot that is in the index.
+    #[inline]
+    pub(crate) fn place_of(&self, slot: u32) -> Place {
+        self.places[slot as usize]
     }
 
     /// Enters a slot into a free place of its tag.
     #[inline]
     pub(crate) fn insert(&mut self, tag: Tag, slot: u32, place: Place) {
-        let line = self.line_mut(place.line);
-        line[place.number as usize] = tag.0;
-        line[PLACES + place.number as usize] = slot;
+        let line = self.line_mut(place / PLACES_U32);
+        line[number(place)] = tag.0;
+        line[PLACES + number(place)] = slot;
+        self.places[slot as usize] = place;
     }
 
-    /// Frees a place.
+    /// Takes a slot out that is in the index, and frees its place.
     #[inline]
-    pub(crate) fn remove(&mut self, place: Place) {
-        self.line_mut(place.line)[place.number as usize] = 0;
+    pub(crate) fn remove(&mut self, slot: u32) {
+        let place = self.place_of(slot);
+        self.line_mut(place / PLACES_U32)[number(place)] = 0;
     }
 
     fn line(&self, line: u32) -> &Line {
@@ -138,6 +140,11 @@ impl Index {
     fn line_mut(&mut self, line: u32) -> &mut Line {
         &mut self.words[self.skip..].as_chunks_mut().0[line as usize]
     }
+}
+
+/// Of a place within its line.
+const fn number(place: Place) -> usize {
+    (place % PLACES_U32) as usize
 }
 
 /// A bit for each place with this tag.
@@ -159,13 +166,8 @@ mod tests {
             })
         }
 
-        fn leave(&mut self, tag: Tag, slot: u32) {
-            let place = self.place_of(tag, slot).unwrap();
-            self.remove(place);
-        }
-
         fn slots(&self, tag: Tag) -> Vec<u32> {
-            let mut slots: Vec<_> = self.candidates(self.probe(tag)).map(|(slot, _)| slot).collect();
+            let mut slots: Vec<_> = self.candidates(self.probe(tag)).collect();
             slots.sort_unstable();
             slots
         }
@@ -189,10 +191,10 @@ mod tests {
                 assert!(index.enter(tag, slot));
             }
             assert_eq!(index.slots(tag), [0, 3, 9]);
-            index.leave(tag, 3);
-            assert_eq!((index.place_of(tag, 3), index.slots(tag)), (None, vec![0, 9]));
-            index.leave(tag, 0);
-            index.leave(tag, 9);
+            index.remove(3);
+            assert_eq!(index.slots(tag), [0, 9]);
+            index.remove(0);
+            index.remove(9);
             assert!(index.slots(tag).is_empty());
         }
     }
@@ -223,7 +225,7 @@ mod tests {
             }
             for round in 0..2 * entries {
                 let slot = round % entries;
-                index.leave(tags[slot as usize], slot);
+                index.remove(slot);
                 tags[slot as usize] = random();
                 assert!(index.enter(tags[slot as usize], slot), "{entries}: churn {round}");
             }

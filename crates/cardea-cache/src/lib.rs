@@ -5,11 +5,12 @@
 //! `Sharded`: within a shard). What goes otherwise is decided by recency, with a visited bit and a hand (SIEVE).
 //!
 //! # What an operation costs
-//! An entry is one [slot](Cache) in a slab, a cache line where key and value take at most 48 bytes. A key has its
-//! place in one of two lines of the index, which are read at once. So a `get` waits for memory twice: for the lines of
-//! the index, then for the slot. An `insert` into a full cache waits at most four times at any size: beside the lines
-//! of the index, for the slots that the hand passes ([`HAND_STEPS_MAX`]), then at once for what the slot
-//! that goes is linked with. Nothing is ever scanned, nothing rehashed, nothing moved.
+//! An entry is one slot in a slab, a cache line where key and value take at most 48 bytes. A key has its place in one
+//! of two lines of the index, which are read at once. So a `get` waits for memory twice at any size: for the lines of the
+//! index, then for the slot. An `insert` into a full cache waits four times at the most: for each slot that the hand
+//! comes to but the first, which the last eviction has touched ([`HAND_STEPS_MAX`]), then for the line of the index that
+//! the evicted key leaves; its neighbours and the lines of the new key are fetched meanwhile. Nothing is ever scanned,
+//! rehashed or moved. An entry takes 84 bytes beside what its key and value hold elsewhere.
 //!
 //! Address space for all entries is reserved when a cache is made, and memory is used as entries come: growth stalls
 //! nobody, and an empty cache costs nearly nothing.

@@ -93,7 +93,7 @@ impl<K: Hash + Eq, V, S: BuildHasher + Clone> Sharded<K, V, S> {
         let hash = self.hasher.hash_one(key);
         let mut shard = self.shard(hash);
         match shard.look_up(hash, key, now) {
-            Found::Live(at, _) => shard.visit(at).map(read),
+            Found::Live(at) => shard.visit(at).map(read),
             Found::Expired(entry) => {
                 drop(shard);
                 drop(entry);
@@ -112,7 +112,7 @@ impl<K: Hash + Eq, V, S: BuildHasher + Clone> Sharded<K, V, S> {
         let hash = self.hasher.hash_one(key);
         let mut shard = self.shard(hash);
         let (entry, is_live) = match shard.look_up(hash, key, now) {
-            Found::Live(at, place) => (shard.remove_at(at, place), true),
+            Found::Live(at) => (shard.remove_at(at), true),
             Found::Expired(entry) => (Some(entry), false),
             Found::Nothing => (None, false),
         };

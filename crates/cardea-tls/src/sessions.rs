@@ -29,7 +29,7 @@ type Secrets = Zeroizing<Box<[u8]>>;
 pub struct SessionStats {
     /// Sessions that are kept, some of which may have expired.
     pub sessions: usize,
-    /// What they take, in bytes, without the store's own 80 bytes for each.
+    /// What they take, in bytes, without the store's own 84 bytes for each.
     pub bytes: usize,
     /// Lookups that found one.
     pub hits: u64,

@@ -124,7 +124,24 @@ fn one<S: Subject>(criterion: &mut Criterion, group: &str, case: Case) {
 /// A cache that was filled, and how many operations it has had.
 struct Prepared<S> {
     cache: S,
+    /// In the order of the operations.
+    keys: Vec<Key>,
     done: u64,
+}
+
+impl<S: Subject> Prepared<S> {
+    fn new(case: Case) -> Self {
+        let keys = match case.operation {
+            // Twice as many as there is room for: where one comes again, the cache has forgotten it.
+            Operation::Put => (case.entries..3 * case.entries).map(key).collect(),
+            // Steps by a prime that divides no range lead to all keys, and far.
+            Operation::Get | Operation::Remove => {
+                let place = |number| u128::from(number) * 2_654_435_761 % u128::from(case.range);
+                (0..case.range).map(|number| key(place(number) as u64)).collect()
+            }
+        };
+        Self { cache: fill(case), keys, done: 0 }
+    }
 }
 
 /// Runs in passes, between which the cache is filled anew where operations use it up; filling isn't counted.
@@ -134,11 +151,11 @@ fn measure<S: Subject>(prepared: &mut Option<Prepared<S>>, case: Case, iteration
     while left > 0 {
         if prepared.as_ref().is_none_or(|prepared| uses_up && prepared.done >= case.range) {
             *prepared = None;
-            *prepared = Some(Prepared { cache: fill(case), done: 0 });
+            *prepared = Some(Prepared::new(case));
         }
-        let Some(Prepared { cache, done }) = prepared else { break };
+        let Some(Prepared { cache, keys, done }) = prepared else { break };
         let pass = if uses_up { left.min(case.range - *done) } else { left };
-        total += run(cache, case, *done, pass);
+        total += run(cache, case, keys, *done, pass);
         *done += pass;
         left -= pass;
     }
@@ -154,10 +171,10 @@ fn fill<S: Subject>(case: Case) -> S {
     cache
 }
 
-fn run<S: Subject>(cache: &S, case: Case, done: u64, operations: u64) -> Duration {
+fn run<S: Subject>(cache: &S, case: Case, keys: &[Key], done: u64, operations: u64) -> Duration {
     if case.threads == 1 {
         let start = Instant::now();
-        operate(cache, case, done, operations);
+        operate(cache, case, keys, done, operations);
         return start.elapsed();
     }
     let part = operations.div_ceil(case.threads as u64);
@@ -168,7 +185,7 @@ fn run<S: Subject>(cache: &S, case: Case, done: u64, operations: u64) -> Duratio
                 let ready = &ready;
                 scope.spawn(move || {
                     ready.wait();
-                    operate(cache, case, done + number * part, part);
+                    operate(cache, case, keys, done + number * part, part);
                 })
             })
             .collect();
@@ -183,20 +200,19 @@ fn run<S: Subject>(cache: &S, case: Case, done: u64, operations: u64) -> Duratio
     elapsed * case.threads as u32
 }
 
-fn operate<S: Subject>(cache: &S, case: Case, from: u64, operations: u64) {
+fn operate<S: Subject>(cache: &S, case: Case, keys: &[Key], from: u64, operations: u64) {
     // What came at the start has expired, what came late has not.
     let now = START.saturating_add(if case.expired > 0 { LIFETIME } else { LIFETIME / 2 });
-    // Steps by a prime that divides no range lead to all keys, and far.
-    let step = 2_654_435_761 % case.range;
-    let mut at = (u128::from(from) * u128::from(step) % u128::from(case.range)) as u64;
-    for number in from..from + operations {
-        at = if at + step < case.range { at + step } else { at + step - case.range };
+    let mut at = from as usize % keys.len();
+    for number in 0..operations {
+        let key = &keys[at];
+        at = if at + 1 == keys.len() { 0 } else { at + 1 };
         match case.operation {
-            Operation::Put => cache.put(key(case.entries + number), number, now),
+            Operation::Put => cache.put(*key, number, now),
             Operation::Get => {
-                black_box(cache.get(&key(at), now));
+                black_box(cache.get(key, now));
             }
-            Operation::Remove => cache.remove(&key(at)),
+            Operation::Remove => cache.remove(key),
         }
     }
 }

@@ -349,7 +349,7 @@ fn check(
                 model.entries.retain(|key, _| !lost.contains(key));
                 if inserted.stored {
                     let probe = cache.index.probe(Tag::of(cache.hasher.hash_one(key)));
-                    let (slot, _) = cache.find(probe, &key).unwrap();
+                    let slot = cache.find(probe, &key).unwrap();
                     let rounded = cache.slab.deadline(slot);
                     let exact = match lifetime {
                         Lifetime::Own { .. } => now + left.min(longest(lifetime)),
