@@ -139,7 +139,7 @@ fn parts(subject: Subject) -> Vec<(Subject, Check)> {
         Subject::Cardea | Subject::Again | Subject::Baseline | Subject::Envoy => &[Check::Token],
         Subject::Haproxy => &[Check::Token, Check::Nothing],
         Subject::Nginx | Subject::Relay => &[Check::Nothing],
-        Subject::Caddy | Subject::Pingora | Subject::RelayShared => &[],
+        _ => &[],
     };
     checks.iter().map(|&check| (subject, check)).collect()
 }

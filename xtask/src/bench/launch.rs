@@ -115,6 +115,7 @@ impl Launch<'_> {
                 }
                 command
             }
+            other => bail!("{} has no part in the bench {}", other.name(), self.bench),
         })
     }
 }

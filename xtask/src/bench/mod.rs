@@ -5,6 +5,7 @@ mod authenticated;
 pub(crate) mod builds;
 mod handshake;
 mod idle;
+mod jvm;
 mod launch;
 mod load;
 mod machine;
@@ -17,6 +18,7 @@ mod proxy;
 mod report;
 mod server;
 mod subject;
+mod token;
 mod tokens;
 mod tools;
 mod window;
@@ -118,6 +120,8 @@ enum Bench {
     Authenticated,
     /// CPU time of TLS handshakes, full and resumed.
     Handshake,
+    /// CPU time and latency of client-credentials grants.
+    Token,
     /// What is left of an origin's capacity when more is asked of it.
     Overload,
     /// Resident memory of idle connections.
@@ -147,15 +151,14 @@ impl Bench {
             Self::Authenticated => {
                 sectioned(authenticated::run(tools()?, plan)?, |report| authenticated::section(report, plan))
             }
+            Self::Token => sectioned(token::run(tools()?, plan)?, |report| token::section(report, plan)),
             Self::Handshake => {
                 sectioned(handshake::run(tools()?, plan)?, |report| handshake::section(report, plan))
             }
             Self::Overload => {
                 sectioned(overload::run(tools()?, plan)?, |report| overload::section(report, plan))
             }
-            Self::Memory => {
-                sectioned(memory::run(tools()?, plan)?, |report| Ok(memory::section(report, plan)))
-            }
+            Self::Memory => sectioned(memory::run(tools()?, plan)?, |report| memory::section(report, plan)),
             Self::Micro => {
                 let figures = micro::run(root, plan)?;
                 let section = micro::section(&figures, plan);
@@ -220,6 +223,8 @@ struct Plan {
     window: Duration,
     extent: Extent,
     subjects: Vec<Subject>,
+    /// Those that issue tokens.
+    issuers: Vec<Subject>,
     case: Option<String>,
     /// As the user named them; empty where all are measured.
     named: Vec<String>,
@@ -247,16 +252,16 @@ impl Plan {
             }
             other => options.subjects.is_empty() || options.subjects.iter().any(|name| name == other.name()),
         };
-        if let Some(name) = options
-            .subjects
-            .iter()
-            .find(|name| !Subject::ALL.iter().any(|known| known.name() == name.as_str()))
+        let known = || Subject::ALL.into_iter().chain(Subject::ISSUERS);
+        if let Some(name) =
+            options.subjects.iter().find(|name| !known().any(|known| known.name() == name.as_str()))
         {
             bail!("--subjects: \"{name}\" is none");
         }
         let subjects = Subject::ALL.into_iter().filter(wanted).collect();
+        let issuers = Subject::ISSUERS.into_iter().filter(wanted).collect();
         let (case, named) = (options.case.clone(), options.subjects.clone());
-        Ok(Self { rounds, window, extent, subjects, case, named, watch: Stopwatch::start() })
+        Ok(Self { rounds, window, extent, subjects, issuers, case, named, watch: Stopwatch::start() })
     }
 
     /// Whether a case is to be run.

@@ -37,6 +37,20 @@ impl Server {
     ///
     /// It can't be run, ends, or accepts nothing in time; with the end of its output.
     pub(super) fn start(command: &mut Command, address: SocketAddr, log: &Path) -> Result<Self> {
+        Self::start_within(command, address, log, START_LIMIT)
+    }
+
+    /// The same, for one that may take `limit` until it accepts connections.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    pub(super) fn start_within(
+        command: &mut Command,
+        address: SocketAddr,
+        log: &Path,
+        limit: Duration,
+    ) -> Result<Self> {
         let output = fs::File::create(log)?;
         let child = command
             .stdin(Stdio::null())
@@ -53,9 +67,9 @@ impl Server {
                 bail!("it ended at its start ({status}): {}", last_lines(log));
             }
             ensure!(
-                watch.elapsed() < START_LIMIT,
+                watch.elapsed() < limit,
                 "it accepts nothing after {} s: {}",
-                START_LIMIT.as_secs(),
+                limit.as_secs(),
                 last_lines(log)
             );
             pause(Duration::from_millis(10));

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::jvm;
 use super::machine::on;
 use super::peers::Tool;
 use super::server::{Server, free_address};
@@ -31,6 +32,10 @@ pub(super) enum Subject {
     Caddy,
     /// The least that a proxy on Pingora is: `bench/pingora`.
     Pingora,
+    /// An authorization server.
+    Keycloak,
+    /// An authorization server: `bench/spring`.
+    Spring,
     /// The bare relay: what no proxy can be far below.
     Relay,
     /// The same on one runtime that its workers share; measured where it is named.
@@ -127,6 +132,10 @@ impl Subject {
         Self::Again,
     ];
 
+    /// Those that issue tokens.
+    pub(super) const ISSUERS: [Self; 5] =
+        [Self::Cardea, Self::Keycloak, Self::Spring, Self::Baseline, Self::Again];
+
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Cardea => "cardea",
@@ -137,6 +146,8 @@ impl Subject {
             Self::Envoy => "envoy",
             Self::Caddy => "caddy",
             Self::Pingora => "pingora",
+            Self::Keycloak => "keycloak",
+            Self::Spring => "spring-authorization-server",
             Self::Relay => "relay",
             Self::RelayShared => "relay-shared",
         }
@@ -147,13 +158,14 @@ impl Subject {
             Self::Cardea => Role::Cardea,
             Self::Again | Self::Baseline => Role::Same,
             Self::Nginx | Self::Haproxy | Self::Envoy | Self::Caddy | Self::Pingora => Role::Peer,
+            Self::Keycloak | Self::Spring => Role::Peer,
             Self::Relay | Self::RelayShared => Role::Limit,
         }
     }
 
     /// Whether it takes minutes to install or build, which the smoke test has not.
     pub(super) fn is_costly(self) -> bool {
-        matches!(self, Self::Envoy | Self::Caddy | Self::Pingora)
+        matches!(self, Self::Envoy | Self::Caddy | Self::Pingora | Self::Keycloak | Self::Spring)
     }
 
     /// What it says of its own version.
@@ -167,9 +179,19 @@ impl Subject {
             Self::Haproxy => version(&administrators("haproxy"), "-v"),
             Self::Envoy => Tool::Envoy.version(),
             Self::Caddy => Tool::Caddy.version(),
+            Self::Keycloak | Self::Spring => self.pinned_version().to_owned(),
             Self::Pingora => "bench/pingora, pingora-proxy 0.9.1".to_owned(),
             Self::Relay => "bench/relay, a runtime per worker".to_owned(),
             Self::RelayShared => "bench/relay, one runtime".to_owned(),
+        }
+    }
+
+    /// The version of what is had from Maven Central; nothing of others.
+    pub(super) fn pinned_version(self) -> &'static str {
+        match self {
+            Self::Keycloak => jvm::KEYCLOAK_VERSION,
+            Self::Spring => jvm::SPRING_VERSION,
+            _ => "",
         }
     }
 
@@ -249,6 +271,7 @@ impl Subject {
                 command.args([address.to_string(), setup.origin.to_string(), workers, most.to_string()]);
                 command
             }
+            Self::Keycloak | Self::Spring => bail!("{} carries no requests", self.name()),
             Self::Relay | Self::RelayShared => {
                 ensure!(!setup.http2, "the relay knows no HTTP/2");
                 let mut command = on(setup.processors, &tools.relay);

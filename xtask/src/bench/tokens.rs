@@ -19,6 +19,7 @@ const LIFETIME_SECONDS: u64 = 6 * 3600;
 /// Whose tokens they are, and for whom.
 pub(super) const ISSUER: &str = "https://issuer.example";
 pub(super) const AUDIENCE: &str = "https://api.example";
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 /// Octets of a coordinate on P-256.
 const COORDINATE: usize = 32;
 
@@ -186,7 +187,6 @@ fn from_hex(text: &str) -> Result<Vec<u8>> {
 
 /// RFC 4648 §5, without padding.
 fn base64url(octets: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut text = String::with_capacity(octets.len().div_ceil(3) * 4);
     for group in octets.chunks(3) {
         let octet = |index: usize| u32::from(group.get(index).copied().unwrap_or(0));
@@ -197,6 +197,22 @@ fn base64url(octets: &[u8]) -> String {
         }
     }
     text
+}
+
+/// The inverse, of what has that form.
+pub(super) fn from_base64url(text: &str) -> Option<Vec<u8>> {
+    let mut octets = Vec::with_capacity(text.len() * 3 / 4);
+    for group in text.as_bytes().chunks(4) {
+        let mut number = 0_u32;
+        for place in 0..4 {
+            let value =
+                group.get(place).map_or(Some(0), |digit| DIGITS.iter().position(|known| known == digit))?;
+            number = number << 6 | u32::try_from(value).ok()?;
+        }
+        let [_, all @ ..] = number.to_be_bytes();
+        octets.extend_from_slice(&all[..group.len() - 1]);
+    }
+    Some(octets)
 }
 
 #[expect(
@@ -223,7 +239,9 @@ mod tests {
             (&[0xfb, 0xff], "-_8"),
         ] {
             assert_eq!(base64url(octets), text);
+            assert_eq!(from_base64url(text).as_deref(), Some(octets));
         }
+        assert_eq!(from_base64url("Zm+v"), None);
     }
 
     #[test]
