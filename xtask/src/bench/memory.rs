@@ -65,13 +65,15 @@ pub(super) fn run(tools: &Tools, plan: &Plan) -> Result<Report> {
 }
 
 /// The table, with what was held equal.
-pub(super) fn section(report: &Report, plan: &Plan) -> String {
-    format!(
-        "{HELD_EQUAL}\n\nResident KiB per idle connection, median (lowest–highest) of {} rounds:\n\n{}{}",
+pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
+    let [placement, _] = Placement::all()?;
+    Ok(format!(
+        "{HELD_EQUAL}\n\n- {}\n\nResident KiB per idle connection, median (lowest–highest) of {} rounds:\n\n{}{}",
+        placement.describe("bench-idle and the origin"),
         plan.rounds,
         report.table(&RESIDENT, &comparable(plan)),
         report.missing()
-    )
+    ))
 }
 
 /// The relay is left out: it holds a connection to the origin for each of a client, which no gateway does.

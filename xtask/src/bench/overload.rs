@@ -28,8 +28,8 @@ const LIMIT: Limit = Limit { slots: SLOTS, waiting: SLOTS, wait: Duration::from_
 /// After which a client gives up. Requests in flight can't be more than arrive during it, so with as many
 /// connections the load never waits for answers.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Beside the window of the plan: for the clients to lose their patience, and once more for what follows from it.
-const BESIDE_WINDOW: Duration = Duration::from_secs(2);
+/// Beside the window of the plan: for clients to lose their patience, and for what follows from that to show.
+const BESIDE_WINDOW: Duration = Duration::from_millis(1500);
 /// Of the smoke test.
 const SMOKE_TIME: Duration = Duration::from_millis(500);
 /// Beyond the time that the load was told to take.

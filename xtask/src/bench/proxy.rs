@@ -19,6 +19,8 @@ use crate::process::Stopwatch;
 
 /// From the start of the load to that of the measured window: connections and handshakes are behind it.
 const WARM_UP: Duration = Duration::from_millis(500);
+/// And for each connection with TLS: both sides of a handshake share two processors.
+const WARM_UP_TLS: Duration = Duration::from_millis(1);
 /// Of the smoke test, where nothing depends on it.
 const WARM_UP_SMOKE: Duration = Duration::from_millis(200);
 /// The least that a subject must have used in a window: below, the unit of the accounting shows.
@@ -97,6 +99,12 @@ impl Case {
         Self { name: "response-1m-tls-c32", tls: true, thorough: false, ..Self::RESPONSE_1M },
         Self::POST,
     ];
+
+    fn warm_up(&self, extent: Extent) -> Duration {
+        let handshakes = if self.tls { u32::try_from(self.connections).unwrap_or(u32::MAX) } else { 0 };
+        let whole = if extent == Extent::Smoke { WARM_UP_SMOKE } else { WARM_UP };
+        whole + WARM_UP_TLS * handshakes
+    }
 
     /// The smoke test takes one case of each kind, and one of them in both placements.
     fn is_in(&self, extent: Extent, placement: &Placement) -> bool {
@@ -178,7 +186,7 @@ fn measure(
     if !case.tls && subject.role() != Role::Limit {
         answers(&server, case)?;
     }
-    let warm_up = if plan.extent == Extent::Smoke { WARM_UP_SMOKE } else { WARM_UP };
+    let warm_up = case.warm_up(plan.extent);
     let load = Load {
         address: server.address,
         tls: case.tls,

@@ -110,7 +110,7 @@ impl Tools {
             slow_origin,
             peers: BTreeMap::new(),
             sources: root.join("bench"),
-            work: fresh_folder(built.join("run"))?,
+            work: run_folder(&built.join("run"))?,
             missing,
             root: root.to_owned(),
             target: built,
@@ -137,7 +137,12 @@ impl Tools {
     ///
     /// It is not there and can't be installed, with how to get it.
     pub(super) fn tool(&self, tool: Tool) -> Result<PathBuf> {
-        tool.provide(&self.root, &self.target.join("tools"), self.install)
+        tool.provide(&self.root, &self.kept(), self.install)
+    }
+
+    /// Where programs of registries stay from run to run.
+    pub(super) fn kept(&self) -> PathBuf {
+        self.target.join("tools")
     }
 
     /// The peers that are to be measured; what can't be had is missing, and says why.
@@ -206,6 +211,20 @@ fn own_programs<const N: usize>(root: &Path, target: &Path, packages: [&str; N])
     Ok(packages.map(|package| target.join("release").join(package)))
 }
 
+/// A folder for the files of this run. Those of runs that have ended go; those of one that goes on stay.
+fn run_folder(runs: &Path) -> Result<PathBuf> {
+    fs::create_dir_all(runs)?;
+    for entry in fs::read_dir(runs)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let process = name.to_str().filter(|name| name.parse::<u32>().is_ok());
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            fs::remove_dir_all(entry.path())?;
+        }
+    }
+    fresh_folder(runs.join(std::process::id().to_string()))
+}
+
 /// Where a program of administrators is: Debian has it in a folder that may not be on the path.
 pub(super) fn administrators(name: &str) -> PathBuf {
     let place = Path::new("/usr/sbin").join(name);
@@ -250,4 +269,22 @@ fn install_server(need: Need) -> Result<()> {
 
 fn absolute(file: &Path) -> Result<PathBuf> {
     file.canonicalize().with_context(|| format!("{}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_runs_go_once_these_have_ended() {
+        let runs = tempfile::tempdir().unwrap();
+        // A process id that is never given out, one that is always there, and what is no run.
+        for name in ["4294967295", "1", "notes"] {
+            fs::create_dir(runs.path().join(name)).unwrap();
+        }
+        let own = run_folder(runs.path()).unwrap();
+        let is_there = |name: &str| runs.path().join(name).exists();
+        assert_eq!(["4294967295", "1", "notes"].map(is_there), [false, true, true]);
+        assert!(own.exists());
+    }
 }
