@@ -52,6 +52,17 @@ pub enum UnknownName {
     Refuse,
 }
 
+/// A secret that the nodes of a fleet share, so that each resumes what any of them began.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TicketSecretConfig {
+    /// One line with the Unix time from which it counts, and 64 hexadecimal digits:
+    /// `echo "$(date +%s) $(openssl rand -hex 32)"`. Every hour the secret in it is replaced by one that follows from it and
+    /// opens no ticket that has expired, so it should be in a folder that the service may write to; each node has its own copy.
+    pub file: PathBuf,
+    /// What tells this listener from others that have the same secret, and is the same on all nodes: its name.
+    pub context: String,
+}
+
 /// TLS as a listener terminates it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerTlsConfig {
@@ -70,6 +81,10 @@ pub struct ServerTlsConfig {
     /// How long a session can be resumed, since it began or was last resumed by TLS 1.3. Default: 12 hours. Clients
     /// are told 24 hours, and keep none for longer than 7 days (RFC 8446 §4.6.1). Zero: no resumption.
     pub session_lifetime: Duration,
+    /// Tickets that carry their session, sealed, instead of standing for one that is remembered. They can be used more than
+    /// once, for [`Self::session_lifetime`] and up to an hour longer, and at most for 7 days. In TLS 1.2 whoever has the secret
+    /// can read what sessions with such a ticket say; in TLS 1.3 the key exchange prevents that. Default: none.
+    pub ticket_secret: Option<TicketSecretConfig>,
     /// TLS 1.3 tickets sent after a full handshake. Default: 1, since most clients resume once at a time and
     /// each ticket costs a key derivation, a record and a place in the session store. At most 4.
     pub tickets: u8,
@@ -84,6 +99,7 @@ impl Default for ServerTlsConfig {
             unknown_name: UnknownName::default(),
             sessions_max: 10_000,
             session_lifetime: Duration::from_secs(12 * 3_600),
+            ticket_secret: None,
             tickets: 1,
         }
     }

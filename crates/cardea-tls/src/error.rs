@@ -61,6 +61,9 @@ pub enum CertificateProblem {
         /// The limit.
         limit_bytes: u64,
     },
+    /// No secret for tickets that can be used.
+    #[error("{0}")]
+    TicketSecret(&'static str),
     /// Nothing in it.
     #[error("is empty; write the PEM file again")]
     Empty,

@@ -20,10 +20,13 @@ mod names;
 mod provider;
 mod server;
 mod sessions;
+mod tickets;
 
 pub use certificate::{CertificateInfo, KeyType};
 pub use client::{client_config, server_name};
-pub use config::{CertificateConfig, ClientTlsConfig, MinVersion, Roots, ServerTlsConfig, UnknownName};
+pub use config::{
+    CertificateConfig, ClientTlsConfig, MinVersion, Roots, ServerTlsConfig, TicketSecretConfig, UnknownName,
+};
 pub use error::{CertificateError, CertificateProblem, TlsError};
 pub use facts::HandshakeFacts;
 pub use names::TrustDomain;

@@ -101,6 +101,23 @@ impl Names {
             && same(&self.wildcards, &other.wildcards)
     }
 
+    /// The same bytes wherever the same hosts are in the same trust domains, and other ones elsewhere.
+    pub(crate) fn trust_domains(&self) -> Vec<u8> {
+        let mut entries: Vec<(&str, &str, TrustDomain)> = Vec::new();
+        entries.extend(self.exact.iter().map(|(name, entry)| ("", name.as_ref(), entry.trust_domain)));
+        entries.extend(self.wildcards.iter().map(|(name, entry)| ("*.", name.as_ref(), entry.trust_domain)));
+        entries.extend(self.default_trust_domain().map(|domain| ("default", "", domain)));
+        entries.sort_unstable_by_key(|(kind, name, _)| (*kind, *name));
+        let mut bytes = Vec::new();
+        for (kind, name, domain) in entries {
+            for text in [kind, name, self.trust_domain_name(domain).unwrap_or_default()] {
+                bytes.extend_from_slice(&(text.len() as u64).to_be_bytes());
+                bytes.extend_from_slice(text.as_bytes());
+            }
+        }
+        bytes
+    }
+
     fn intern(&mut self, domain: &str) -> TrustDomain {
         let known = self.domains.iter().position(|name| name.as_ref() == domain);
         let id = known.unwrap_or_else(|| {

@@ -15,6 +15,7 @@ use crate::files::Stamp;
 use crate::names::{Names, TrustDomain};
 use crate::provider;
 use crate::sessions::{SessionStats, Sessions};
+use crate::tickets::{TicketSecrets, Ticketer};
 
 /// More tickets than this help no client; each costs a place in the session store.
 const TICKETS_MAX: u8 = 4;
@@ -27,6 +28,7 @@ const TICKETS_MAX: u8 = 4;
 pub struct ServerTls {
     settings: ServerTlsConfig,
     clock: Clock,
+    ticket_secrets: Option<Arc<TicketSecrets>>,
     active: ArcSwap<Active>,
     watched: Mutex<Watched>,
 }
@@ -74,10 +76,16 @@ impl ServerTls {
         if !errors.is_empty() {
             return Err(TlsError::Certificates(errors));
         }
-        let active = Active::new(config, &slots, None, clock)?;
+        let load = |secret| TicketSecrets::load(secret, config.session_lifetime, clock);
+        let ticket_secrets = match config.ticket_secret.as_ref().map(load).transpose() {
+            Ok(secrets) => secrets,
+            Err(error) => return Err(TlsError::Certificates(vec![error])),
+        };
+        let active = Active::new(config, &slots, None, clock, ticket_secrets.as_ref())?;
         Ok(Self {
             settings: config.clone(),
             clock: clock.clone(),
+            ticket_secrets,
             active: ArcSwap::from_pointee(active),
             watched: Mutex::new(Watched { slots, reported: Vec::new() }),
         })
@@ -104,6 +112,9 @@ impl ServerTls {
         // A panic elsewhere can't leave the slots half-written: they are replaced as a whole.
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut fresh, mut errors) = (Vec::new(), Vec::new());
+        if let Some(secrets) = &self.ticket_secrets {
+            errors.extend(secrets.tick(now).err());
+        }
         for (index, (config, slot)) in self.settings.certificates.iter().zip(&watched.slots).enumerate() {
             let stamps = stamps(config);
             if stamps != slot.stamps {
@@ -195,7 +206,8 @@ impl ServerTls {
                 place.clone_from(slot);
             }
         }
-        match Active::new(&self.settings, &next, Some(&self.active.load()), &self.clock) {
+        let before = self.active.load();
+        match Active::new(&self.settings, &next, Some(&before), &self.clock, self.ticket_secrets.as_ref()) {
             Ok(active) => self.active.store(Arc::new(active)),
             Err(TlsError::Certificates(conflicts)) => {
                 errors.extend(conflicts);
@@ -222,6 +234,7 @@ impl Active {
         slots: &[Slot],
         before: Option<&Self>,
         clock: &Clock,
+        ticket_secrets: Option<&Arc<TicketSecrets>>,
     ) -> Result<Self, TlsError> {
         let certificates: Vec<Certificate> = slots.iter().map(|slot| slot.certificate.clone()).collect();
         let names = Names::new(&certificates, settings.unknown_name).map_err(TlsError::Certificates)?;
@@ -231,7 +244,7 @@ impl Active {
             _ => Sessions::new(settings, clock)?,
         };
         Ok(Self {
-            config: Arc::new(server_config(settings, &names, &sessions)?),
+            config: Arc::new(server_config(settings, &names, &sessions, ticket_secrets)?),
             names,
             sessions,
             certificates: certificates.into_iter().map(|certificate| certificate.info).collect(),
@@ -243,6 +256,7 @@ fn server_config(
     settings: &ServerTlsConfig,
     names: &Arc<Names>,
     sessions: &Arc<Sessions>,
+    ticket_secrets: Option<&Arc<TicketSecrets>>,
 ) -> Result<ServerConfig, TlsError> {
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(settings.min_version.versions())?
@@ -251,10 +265,18 @@ fn server_config(
     config.alpn_protocols.clone_from(&settings.alpn);
     // Our order of cipher suites, for the reason given there.
     config.ignore_client_order = true;
-    // Stateful tickets: a stolen ticket key can't decrypt what was recorded, and each ticket works once.
+    if let (Some(secrets), Some(secret)) = (ticket_secrets, &settings.ticket_secret)
+        && !settings.session_lifetime.is_zero()
+    {
+        config.ticketer = Ticketer::new(secrets, &secret.context, &names.trust_domains());
+    }
+    // Else stateful tickets: a stolen ticket key can't decrypt what was recorded, and each ticket works once.
     config.session_storage = Arc::<Sessions>::clone(sessions);
-    config.send_tls13_tickets =
-        if sessions.can_cache() { usize::from(settings.tickets.min(TICKETS_MAX)) } else { 0 };
+    config.send_tls13_tickets = if sessions.can_cache() || config.ticketer.enabled() {
+        usize::from(settings.tickets.min(TICKETS_MAX))
+    } else {
+        0
+    };
     // A replayed early request would pass every check that the first one passed.
     config.max_early_data_size = 0;
     Ok(config)

@@ -24,7 +24,7 @@ use super::ServerTls;
 use crate::authority::Authority;
 use crate::{
     CertificateConfig, ClientTlsConfig, HandshakeFacts, KeyType, MinVersion, Roots, ServerTlsConfig,
-    TlsError, UnknownName, client_config, provider, server_name,
+    TicketSecretConfig, TlsError, UnknownName, client_config, provider, server_name,
 };
 
 /// Certificates of these tests are valid for so long that clients may use the real time.
@@ -378,6 +378,34 @@ fn a_session_resumes_until_its_lifetime_ends() {
     let stats = server.session_stats();
     assert_eq!((stats.sessions, stats.bytes), (0, 0), "expired keys are wiped without being asked for");
     assert_eq!((stats.hits, stats.evicted), (2, 0));
+}
+
+#[test]
+fn nodes_of_a_fleet_resume_each_others_sessions_and_trust_domains_stay_apart() {
+    let bench = |domain: &str, context: &str| {
+        let mut bench = Bench::new().with_domain("a", &["a.example"], domain);
+        let file = bench.path().join("tickets.secret");
+        fs::write(&file, format!("{} {}", NOW.unix_seconds(), "ab".repeat(32))).unwrap();
+        bench.config.ticket_secret = Some(TicketSecretConfig { file, context: context.to_owned() });
+        bench
+    };
+    let one = bench("one", "public");
+    let (begun, resumed) = (one.load(), one.load());
+    for version in [&version::TLS13, &version::TLS12] {
+        let client = Arc::new(one.client_with(provider().as_ref().clone(), &[version]));
+        assert!(!shake(&begun, &client, "a.example").unwrap().facts.resumed);
+        assert!(shake(&resumed, &client, "a.example").unwrap().facts.resumed, "{version:?}");
+        for (domain, context) in [("two", "public"), ("one", "admin")] {
+            // The same names, authority and secret, so that nothing but what is asked about differs.
+            let mut other = bench(domain, context);
+            other.config.certificates = one.config.certificates.clone();
+            other.config.certificates[0].trust_domain = domain.to_owned();
+            let client = Arc::new(one.client_with(provider().as_ref().clone(), &[version]));
+            shake(&begun, &client, "a.example").unwrap();
+            let facts = shake(&other.load(), &client, "a.example").unwrap().facts;
+            assert!(!facts.resumed, "{version:?} {domain} {context}");
+        }
+    }
 }
 
 #[test]
