@@ -10,7 +10,7 @@ use std::{
 
 use cardea_clock::Timestamp;
 use cardea_http::{Authority, PathFlags, RequestHead, ResponseHead, Scheme};
-use cardea_identity::Verdict;
+use cardea_identity::{TokenSlot, VerdictRef};
 use cardea_tls::HandshakeFacts;
 use cardea_upstream::{Endpoint, EndpointIndex};
 
@@ -34,6 +34,8 @@ pub struct ConnectionFacts {
     pub client: Option<SocketAddr>,
     /// Facts of the TLS handshake, where there was one.
     pub tls: Option<HandshakeFacts>,
+    /// The last token that was verified here.
+    pub token: TokenSlot,
 }
 
 /// What is known of the service's side.
@@ -100,7 +102,7 @@ pub struct Exchange {
     /// The place of the route that was chosen.
     pub(crate) route: Option<usize>,
     /// Who is calling, where the route asks.
-    pub verdict: Option<Arc<Verdict>>,
+    pub verdict: Option<VerdictRef>,
     /// The service's side.
     pub upstream: UpstreamFacts,
     /// The response.

@@ -4,6 +4,7 @@ use std::{io, net::SocketAddr, sync::Arc, task::Poll, time::Duration};
 
 use cardea_clock::Mono;
 use cardea_http::proxy_protocol::{self, ProxyHeader};
+use cardea_identity::TokenSlot;
 use cardea_tls::HandshakeFacts;
 use tokio::{
     net::{TcpListener, UnixListener},
@@ -226,6 +227,7 @@ async fn connect(gateway: Arc<Gateway>, listener: Arc<ListenerModel>, accepted: 
         },
         client: peer,
         tls: None,
+        token: TokenSlot::new(),
     };
     let mut inbound = Buffer::new();
     if let Some(expected) = &listener.proxy_protocol

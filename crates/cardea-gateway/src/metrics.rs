@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use cardea_identity::VerdictSource;
+
 use crate::{
     exchange::Exchange,
     record::{
@@ -32,6 +34,13 @@ static ABORTED: CounterDef<0> = CounterDef::new(
     [],
 )
 .sharded();
+static VERDICTS: CounterDef<1> = CounterDef::new(
+    "cardea_token_verdicts_total",
+    "Bearer tokens that were accepted, by where their verdict came from: their connection's last token, the cache of \
+     all connections, or a verification.",
+    ["source"],
+)
+.sharded();
 static DURATION: HistogramDef<2> = HistogramDef::new(
     "http_server_request_duration_seconds",
     "From the head of the request to the end of the response.",
@@ -57,6 +66,8 @@ pub struct GatewayMetrics {
     pub refused: Counter,
     /// Exchanges that did not come to their end.
     pub aborted: Counter,
+    /// Verdicts on tokens: of the connection, of the cache, of a verification.
+    verdicts: [Counter; 3],
     /// Requests without a route.
     unrouted: RouteMetrics,
     registry: Arc<Registry>,
@@ -75,6 +86,8 @@ impl GatewayMetrics {
             proxy_header_failures: registry.counter(&PROXY_HEADER_FAILURES, []),
             refused: registry.counter(&REFUSED, []),
             aborted: registry.counter(&ABORTED, []),
+            verdicts: [VerdictSource::Connection, VerdictSource::Cache, VerdictSource::Verification]
+                .map(|source| registry.counter(&VERDICTS, [source.as_str()])),
             unrouted: RouteMetrics::new(""),
             registry,
         }
@@ -83,6 +96,17 @@ impl GatewayMetrics {
     /// Counts a handshake.
     pub(crate) fn handshake(&self, resumed: bool) {
         if resumed { &self.handshakes_resumed } else { &self.handshakes_full }.increment();
+    }
+
+    /// Counts a token that was accepted.
+    pub(crate) fn verdict(&self, source: VerdictSource) {
+        let [connection, cache, verification] = &self.verdicts;
+        match source {
+            VerdictSource::Connection => connection,
+            VerdictSource::Cache => cache,
+            VerdictSource::Verification => verification,
+        }
+        .increment();
     }
 
     /// Counts an exchange that has ended.

@@ -75,7 +75,7 @@ async fn carry(
     let route = choose_route(&model, exchange)?;
     check_path(route, exchange)?;
     check_body(route, exchange, client)?;
-    identify(&model, route, exchange).await?;
+    identify(gateway, &model, route, exchange).await?;
     authorize(route, exchange)?;
 
     match &route.destination {
@@ -219,7 +219,12 @@ fn check_body(route: &Route, exchange: &Exchange, client: &mut dyn Downstream) -
 }
 
 /// Who is calling. A route that asks for nobody gets nobody, whatever came.
-async fn identify(model: &Model, route: &Route, exchange: &mut Exchange) -> Result<(), Reason> {
+async fn identify(
+    gateway: &Gateway,
+    model: &Model,
+    route: &Route,
+    exchange: &mut Exchange,
+) -> Result<(), Reason> {
     if route.demand.is_none() {
         return Ok(());
     }
@@ -230,7 +235,9 @@ async fn identify(model: &Model, route: &Route, exchange: &mut Exchange) -> Resu
         // Another scheme's credentials are none of ours.
         Err(_) => return Err(Reason::CredentialsMissing),
     };
-    let verdict = model.authenticator.verify(token, exchange.started).await?;
+    let Some(connection) = &exchange.connection else { return Err(Reason::CredentialsMissing) };
+    let (verdict, source) = model.authenticator.identify(token, &connection.token, exchange.started).await?;
+    gateway.metrics.verdict(source);
     exchange.verdict = Some(verdict);
     Ok(())
 }

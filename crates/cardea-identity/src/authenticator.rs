@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use cardea_clock::Timestamp;
 use serde_json::{Map, Value};
@@ -16,9 +17,10 @@ use crate::error::{IdentityError, TokenError};
 use crate::fetch::{Fetch, FetchError, FetchRequest};
 use crate::issuer::{Issuer, Trusted};
 use crate::json;
-use crate::jwk::Key;
+use crate::jwk::{Key, next_epoch};
 use crate::jws::{Compact, Header, TOKEN_BYTES_MAX};
 use crate::keyset::Source;
+use crate::remembered::{Failed, Known, Memory, TokenSlot, VerdictRef, VerdictSource};
 use crate::remote::{Remote, Why};
 use crate::revocations::Revocations;
 use crate::verdict::Verdict;
@@ -34,6 +36,9 @@ pub struct Authenticator {
     issuers: HashMap<Arc<str>, Arc<Issuer>, foldhash::fast::RandomState>,
     fetch: Arc<dyn Fetch>,
     revocations: Arc<Revocations>,
+    memory: Memory,
+    /// Tells this authenticator from all others of the process.
+    configuration: u64,
 }
 
 /// How an issuer's keys do, for metrics and the admin listener.
@@ -69,6 +74,9 @@ impl Authenticator {
             issuers: HashMap::default(),
             fetch,
             revocations: previous.map_or_else(Arc::default, |old| Arc::clone(&old.revocations)),
+            memory: Memory::new(previous.map(|previous| &previous.memory))
+                .map_err(IdentityError::OutOfMemory)?,
+            configuration: next_epoch(),
         };
         for (index, config) in issuers.into_iter().enumerate() {
             if index >= ISSUERS_MAX {
@@ -85,11 +93,9 @@ impl Authenticator {
     /// key files, fetches nothing.
     #[must_use]
     pub fn check(issuers: &[IssuerConfig]) -> Vec<IdentityError> {
-        let mut this = Self {
-            trusted: HashMap::default(),
-            issuers: HashMap::default(),
-            fetch: Arc::new(NoNetwork),
-            revocations: Arc::default(),
+        let mut this = match Self::new(Vec::new(), None, Arc::new(NoNetwork)) {
+            Ok(this) => this,
+            Err(error) => return vec![error],
         };
         issuers
             .iter()
@@ -119,13 +125,77 @@ impl Authenticator {
         Ok(())
     }
 
+    /// The verdict of a token: remembered by the connection in `slot`, or in common, or reached by verification as
+    /// [`Authenticator::verify`] does. A token that fails leaves the slot empty.
+    ///
+    /// # Errors
+    /// As those of [`Authenticator::verify`].
+    pub async fn identify(
+        &self,
+        token: &[u8],
+        slot: &TokenSlot,
+        now: Timestamp,
+    ) -> Result<(VerdictRef, VerdictSource), TokenError> {
+        let last = slot.get(token, |verdict, issuer, configuration| {
+            if configuration == self.configuration {
+                self.holds(verdict, issuer, now)
+            } else {
+                self.is_current(verdict, now)
+            }
+        });
+        if let Some(verdict) = last {
+            return Ok((verdict, VerdictSource::Connection));
+        }
+        let found = self.memory.find(token, now.mono, |verdict, issuer| self.holds(verdict, issuer, now));
+        if let Some((known, issuer)) = found {
+            return Ok((slot.set(known, issuer, self.configuration), VerdictSource::Cache));
+        }
+        // Until the end of this function nothing is there that a mistake could find.
+        slot.clear();
+        if self.has_failed(token, now) {
+            return Err(TokenError::SignatureInvalid);
+        }
+        // Boxed: the rare way must not make the future of the usual one larger.
+        let (verdict, issuer) = Box::pin(self.verified(token, now)).await?;
+        let known = Known::new(token, Arc::new(verdict));
+        self.memory.keep(known.clone(), &issuer, now.mono);
+        Ok((slot.set(known, issuer, self.configuration), VerdictSource::Verification))
+    }
+
+    /// Verifies and remembers a wrong signature.
+    async fn verified(&self, token: &[u8], now: Timestamp) -> Result<(Verdict, Arc<Issuer>), TokenError> {
+        self.memory.verifications.fetch_add(1, Ordering::Relaxed);
+        let mut signer = None;
+        let result = self.run(token, now, &mut Silent, &mut signer).await;
+        match (result, signer) {
+            (Ok(verdict), Some((issuer, _))) => Ok((verdict, issuer)),
+            // There is no verdict without the one whose it is.
+            (Ok(_), None) => Err(TokenError::KeysUnavailable),
+            (Err(error), signer) => {
+                if let (TokenError::SignatureInvalid, Some((issuer, epoch))) = (&error, signer) {
+                    let failed = Failed { issuer: Arc::clone(&issuer.name), epoch };
+                    self.memory.failures().insert(token, failed, now.mono);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether the same bytes failed before the same keys.
+    fn has_failed(&self, token: &[u8], now: Timestamp) -> bool {
+        self.memory.failures().get(token, now.mono).is_some_and(|failed| {
+            let issuer = self.issuers.get(&*failed.issuer);
+            issuer.and_then(|issuer| issuer.current_epoch(now.mono)) == Some(failed.epoch)
+        })
+    }
+
     /// Verifies a token. With the key at hand it completes without waiting; for an unknown key or
     /// before the first keys it waits for a fetch, at most the issuer's configured timeout.
     ///
     /// # Errors
     /// [`TokenError`]: 401 `invalid_token`, but for [`TokenError::is_gateway_fault`], which is 503.
     pub async fn verify(&self, token: &[u8], now: Timestamp) -> Result<Arc<Verdict>, TokenError> {
-        self.run(token, now, &mut Silent).await.map(Arc::new)
+        self.run(token, now, &mut Silent, &mut None).await.map(Arc::new)
     }
 
     /// Verifies a token as [`Authenticator::verify`] does and tells every step, up to and including
@@ -133,7 +203,7 @@ impl Authenticator {
     pub async fn explain(&self, token: &[u8], now: Timestamp) -> Vec<Check> {
         let mut recorder = Recorder::default();
         // The result is the last of the steps.
-        let _ = self.run(token, now, &mut recorder).await;
+        let _ = self.run(token, now, &mut recorder, &mut None).await;
         recorder.0
     }
 
@@ -142,9 +212,26 @@ impl Authenticator {
     #[must_use]
     pub fn is_current(&self, verdict: &Verdict, now: Timestamp) -> bool {
         let issuer = self.issuers.get(&*verdict.caller.issuer_name);
+        issuer.is_some_and(|issuer| self.holds(verdict, issuer, now))
+    }
+
+    /// [`Authenticator::is_current`], for one of this configuration's issuers.
+    fn holds(&self, verdict: &Verdict, issuer: &Issuer, now: Timestamp) -> bool {
         verdict.is_valid_at(now)
-            && issuer.and_then(|issuer| issuer.current_epoch()) == Some(verdict.epoch)
+            && issuer.current_epoch(now.mono) == Some(verdict.epoch)
             && !self.revocations.is_revoked(verdict)
+    }
+
+    /// How many tokens [`Authenticator::identify`] had to verify; counted on through reloads.
+    #[must_use]
+    pub fn verifications(&self) -> u64 {
+        self.memory.verifications.load(Ordering::Relaxed)
+    }
+
+    /// How many verdicts are remembered, of all issuers; a gauge.
+    #[must_use]
+    pub fn verdicts(&self) -> usize {
+        self.issuers.values().map(|issuer| issuer.verdicts.len()).sum()
     }
 
     /// Fetches the keys that are due and waits for them, at most the issuers' timeouts; forgets
@@ -163,6 +250,12 @@ impl Authenticator {
         for (remote, flight) in flights {
             remote.landed(flight).await;
         }
+    }
+
+    /// Gives up the memory of what has expired; to be called every few seconds.
+    pub fn reclaim(&self, now: Timestamp) {
+        self.issuers.values().for_each(|issuer| issuer.verdicts.reclaim(now.mono));
+        self.memory.failures().reclaim(now.mono);
     }
 
     /// Whether [`Authenticator::maintain`] would fetch something.
@@ -209,12 +302,13 @@ impl Authenticator {
         })
     }
 
-    /// The steps, in the order of RFC 7519 §7.2 and RFC 7515 §5.2.
+    /// The steps, in the order of RFC 7519 §7.2 and RFC 7515 §5.2. `signer` is told whose key is tried, and the epoch.
     async fn run(
         &self,
         token: &[u8],
         now: Timestamp,
         observer: &mut impl Observer,
+        signer: &mut Option<(Arc<Issuer>, u64)>,
     ) -> Result<Verdict, TokenError> {
         let compact = observer.observe("form", Compact::parse(token), || {
             let expected = "three segments of base64url, in at most";
@@ -248,12 +342,13 @@ impl Authenticator {
             let expected = "one key of the issuer for the token's kid and alg".to_owned();
             (expected, format!("kid {}", show(header.fields.get("kid"))))
         })?;
+        let epoch = issuer.epoch(epoch);
+        *signer = Some((Arc::clone(issuer), epoch));
         let verified = key.verify(algorithm, compact.signing_input, &compact.signature);
         observer.observe("signature", verified, || {
             let expected = format!("a signature by that key with {algorithm}");
             (expected, format!("{} bytes", compact.signature.len()))
         })?;
-        let epoch = issuer.epoch(epoch);
         let verdict = claims::judge(observer, trusted, &header, claims, epoch, now)?;
         let revoked = if self.revocations.is_revoked(&verdict) { Err(TokenError::Revoked) } else { Ok(()) };
         observer.observe("revocation", revoked, || {

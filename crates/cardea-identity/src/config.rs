@@ -18,6 +18,12 @@ pub const SKEW_DEFAULT: Duration = Duration::from_secs(30);
 /// The largest skew that can be configured: five minutes, as much as Kerberos forgives.
 pub const SKEW_MAX: Duration = Duration::from_secs(5 * 60);
 
+/// How many verdicts of an issuer's tokens are remembered unless configured: those of 16,384 callers, in up to 64 MiB.
+pub const VERDICTS_MAX_DEFAULT: usize = 16_384;
+
+/// The most verdicts of an issuer's tokens that can be remembered.
+pub const VERDICTS_MAX_LIMIT: usize = 10_000_000;
+
 /// One trusted issuer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IssuerConfig {
@@ -57,6 +63,9 @@ pub struct IssuerConfig {
     pub danger_allow_http_loopback: bool,
     /// A PEM file of certificates to trust for fetching, besides those of the system.
     pub ca_file: Option<PathBuf>,
+    /// How many verdicts of the issuer's tokens are remembered, with up to 4 KiB for each on average; 0: none.
+    /// Default [`VERDICTS_MAX_DEFAULT`], limit [`VERDICTS_MAX_LIMIT`].
+    pub verdicts_max: usize,
 }
 
 impl Default for IssuerConfig {
@@ -77,6 +86,7 @@ impl Default for IssuerConfig {
             key_hosts: Vec::new(),
             danger_allow_http_loopback: false,
             ca_file: None,
+            verdicts_max: VERDICTS_MAX_DEFAULT,
         }
     }
 }
@@ -100,6 +110,9 @@ impl IssuerConfig {
         }
         if self.clock_skew > SKEW_MAX {
             return Err(self.error("clock_skew must be at most 5 minutes"));
+        }
+        if self.verdicts_max > VERDICTS_MAX_LIMIT {
+            return Err(self.error("verdicts_max must be at most 10,000,000"));
         }
         if self.lifetime_max.is_some_and(|max| max.is_zero()) {
             return Err(self.error("lifetime_max must not be zero"));

@@ -160,6 +160,9 @@ pub enum IdentityError {
     /// A route asks for what no issuer can give.
     #[error("demand: {0}")]
     Demand(String),
+    /// There is no memory for what is to be remembered.
+    #[error("{0}")]
+    OutOfMemory(cardea_cache::LimitsError),
 }
 
 impl IdentityError {

@@ -4,11 +4,14 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use cardea_clock::Mono;
+
 use crate::config::{IssuerConfig, KeySource};
 use crate::error::{IdentityError, TokenError};
 use crate::jwk::{DOCUMENT_BYTES_MAX, KeySet, next_epoch};
 use crate::jws::Header;
 use crate::keyset::{Source, report};
+use crate::remembered::{HeaderCount, Verdicts};
 use crate::remote::Remote;
 
 /// An issuer and the source of its keys; shared with the next configuration if nothing changed.
@@ -20,6 +23,10 @@ pub(crate) struct Issuer {
     generation: u64,
     /// Accepted `typ`, lower case, without `application/`.
     types: Vec<String>,
+    /// Verdicts of its tokens.
+    pub(crate) verdicts: Verdicts,
+    /// The protected headers that its tokens are known by.
+    pub(crate) headers: HeaderCount,
 }
 
 /// One exact `iss`, and the issuer that it belongs to.
@@ -77,7 +84,11 @@ impl Issuer {
                 Source::Remote(Arc::new(remote))
             }
         };
+        let verdicts = Verdicts::new(config.verdicts_max)
+            .map_err(|error| config.error(format!("verdicts_max: {error}")))?;
         Ok(Arc::new(Self {
+            verdicts,
+            headers: HeaderCount::default(),
             name: config.name.as_str().into(),
             types: config.types.iter().map(|typ| media_type(typ)).collect(),
             source,
@@ -107,12 +118,12 @@ impl Issuer {
         (self.generation << 32) | (keys & 0xffff_ffff)
     }
 
-    /// The epoch of verdicts as of now; `None` without keys.
-    pub(crate) fn current_epoch(&self) -> Option<u64> {
+    /// The epoch of verdicts as of now; `None` without keys that may be used.
+    pub(crate) fn current_epoch(&self, now: Mono) -> Option<u64> {
         let keys = match &self.source {
             Source::Fixed(keys) => Some(keys.epoch),
-            Source::Local(keys) => keys.load().map(|keys| keys.epoch),
-            Source::Remote(remote) => remote.epoch(),
+            Source::Local(keys) => keys.epoch(),
+            Source::Remote(remote) => remote.epoch(now),
         };
         keys.map(|keys| self.epoch(keys))
     }

@@ -51,6 +51,11 @@ impl LocalKeys {
         self.0.current.load().as_ref().clone()
     }
 
+    /// The epoch of the keys, without taking hold of them.
+    pub(crate) fn epoch(&self) -> Option<u64> {
+        self.0.current.load().as_ref().as_ref().map(|keys| keys.epoch)
+    }
+
     fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

@@ -33,6 +33,7 @@ mod jwk;
 mod jws;
 mod keyset;
 mod policy;
+mod remembered;
 mod remote;
 mod revocations;
 mod verdict;
@@ -43,6 +44,7 @@ pub use bearer::{CREDENTIALS_BYTES_MAX, CredentialsError, bearer_token};
 pub use check::Check;
 pub use config::{
     ClaimNames, ClaimPath, IssuerConfig, KeyRefresh, KeySource, Preset, SKEW_DEFAULT, SKEW_MAX,
+    VERDICTS_MAX_DEFAULT, VERDICTS_MAX_LIMIT,
 };
 pub use decode::{Decoded, decode_unverified};
 pub use demand::{Alternative, Demand, DemandError};
@@ -52,5 +54,6 @@ pub use fetch::{Fetch, FetchError, FetchRequest, is_private_address};
 pub use fuzzing::fuzz_token;
 pub use jws::TOKEN_BYTES_MAX;
 pub use keyset::LocalKeys;
+pub use remembered::{TokenSlot, VerdictRef, VerdictSource};
 pub use revocations::Revocations;
 pub use verdict::{Caller, CallerKind, ClientAuthentication, Verdict};

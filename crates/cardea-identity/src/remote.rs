@@ -116,8 +116,10 @@ impl Remote {
         }
     }
 
-    pub(crate) fn epoch(&self) -> Option<u64> {
-        self.current.load().keys.as_ref().map(|keys| keys.epoch)
+    /// The epoch of the keys; `None` if there are none or they are too old.
+    pub(crate) fn epoch(&self, now: Mono) -> Option<u64> {
+        let snapshot = self.current.load();
+        snapshot.keys.as_ref().filter(|_| now < snapshot.usable_until).map(|keys| keys.epoch)
     }
 
     /// The key for `header` from the keys at hand.

@@ -68,6 +68,37 @@ fn each_failure_of_a_token_is_told_as_rfc_6750_says() {
 }
 
 #[test]
+fn a_connection_is_whoever_each_request_says_and_nobody_without_a_token() {
+    run(async {
+        let origin = Origin::ok().await;
+        let gateway = Spec::to(&origin).start().await;
+        let [alice, bob] = ["alice", "bob"].map(|name| gateway.token_with(&json!({"sub": name})));
+        let forged = format!("{}AAAA", &alice[..alice.len() - 4]);
+        let mut client = gateway.client().await;
+        let mut arrivals = Vec::new();
+        for (request, status, subject) in [
+            (with_token("/api", &alice), 200, Some("alice")),
+            (with_token("/api", &alice), 200, Some("alice")),
+            (with_token("/api", &bob), 200, Some("bob")),
+            (get("/api"), 401, None),
+            (with_token("/api", &alice), 200, Some("alice")),
+            (with_token("/api", &forged), 401, None),
+            (with_token("/other", &alice), 401, None),
+            (with_token("/api", &alice), 200, Some("alice")),
+        ] {
+            assert_eq!(client.exchange(request).await.status, status, "after {arrivals:?}");
+            arrivals.extend(subject);
+            let text = origin.text().to_lowercase();
+            let told = text.lines().filter_map(|line| line.strip_prefix("x-auth-subject: "));
+            assert_eq!(told.map(str::trim_end).collect::<Vec<_>>(), arrivals, "{text}");
+            assert_eq!(text.matches("\nhost: a.example").count(), arrivals.len(), "nothing else arrives");
+        }
+        let authenticator = std::sync::Arc::clone(&gateway.gateway.model().authenticator);
+        assert_eq!(authenticator.verifications(), 3, "alice, bob and the forged one");
+    });
+}
+
+#[test]
 fn a_revoked_subject_is_refused_at_once() {
     run(async {
         let origin = Origin::ok().await;

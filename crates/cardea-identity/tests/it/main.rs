@@ -9,4 +9,5 @@ mod explain;
 mod keys;
 mod properties;
 mod reload;
+mod remembered;
 mod support;

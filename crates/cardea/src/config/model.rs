@@ -141,6 +141,9 @@ pub(crate) struct ListenerTls {
     pub(crate) min_version: TlsVersion,
     /// Sessions kept for resumption.
     pub(crate) sessions_max: u32,
+    pub(crate) session_lifetime: Duration,
+    /// What the nodes of a fleet make their tickets with.
+    pub(crate) ticket_secret: Option<PathBuf>,
     /// Never empty; the first is the default.
     pub(crate) certificates: Vec<Certificate>,
 }
@@ -169,6 +172,7 @@ pub(crate) struct Issuer {
     pub(crate) types: Vec<String>,
     pub(crate) clock_skew: Duration,
     pub(crate) lifetime_max: Option<Duration>,
+    pub(crate) verdicts_max: usize,
     pub(crate) allow_private_addresses: bool,
     /// In lower case.
     pub(crate) key_hosts: Vec<String>,

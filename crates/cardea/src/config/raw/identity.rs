@@ -56,6 +56,11 @@ pub(in crate::config) struct RawIssuer {
     #[serde(default, with = "OptionalDurationText")]
     #[schemars(extend("x-minimum" = "1m", "x-maximum" = "365d"))]
     pub(in crate::config) lifetime_max: Option<Duration>,
+    /// How many of its tokens are remembered once they were verified, so that they are not verified again on each
+    /// request; with up to 4 KiB for each on average. 0: none.
+    #[serde(default = "verdicts_max")]
+    #[schemars(range(min = 0, max = 10_000_000))]
+    pub(in crate::config) verdicts_max: u32,
     /// Whether keys may be fetched from private, loopback and link-local addresses. Only where the issuer
     /// stands in the same network.
     #[serde(default)]
@@ -86,6 +91,10 @@ fn algorithms() -> Vec<Algorithm> {
 
 fn types() -> Vec<String> {
     vec!["at+jwt".to_owned(), "JWT".to_owned()]
+}
+
+fn verdicts_max() -> u32 {
+    16_384
 }
 
 fn clock_skew() -> Duration {

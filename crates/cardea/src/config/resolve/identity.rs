@@ -123,6 +123,7 @@ impl Resolver<'_> {
             types: raw.types,
             clock_skew: raw.clock_skew,
             lifetime_max: raw.lifetime_max,
+            verdicts_max: raw.verdicts_max as usize,
             allow_private_addresses: raw.allow_private_addresses,
             key_hosts,
             ca_file,

@@ -76,6 +76,7 @@ pub(super) fn issuer_config(issuer: &config::Issuer, local_keys: &LocalKeys) -> 
         types: issuer.types.clone(),
         clock_skew: issuer.clock_skew,
         lifetime_max: issuer.lifetime_max,
+        verdicts_max: issuer.verdicts_max,
         claims: ClaimNames { scopes: paths(&issuer.claims.scopes), roles: paths(&issuer.claims.roles) },
         preset: issuer.preset.as_ref().map(|preset| match preset.version {
             config::EntraVersion::V1 => Preset::EntraV1 { tenants: preset.tenants.clone() },

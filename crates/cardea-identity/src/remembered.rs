@@ -1,0 +1,472 @@
+//! Verdicts that were reached before: of a connection's last token, of an issuer's recent tokens, and of tokens whose
+//! signature was found wrong.
+//!
+//! What is remembered replaces the verification and nothing else. Whether a verdict still holds (its times, its key,
+//! its issuer's configuration, revocations) is asked on each use, and a route's demand is compared with it each time.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use cardea_cache::{Entry, Lifetime, Limits, LimitsError, Sharded};
+use cardea_clock::Mono;
+
+use crate::issuer::Issuer;
+use crate::verdict::Verdict;
+
+/// No verdict is remembered for longer, whatever its token says.
+const LIFETIME_MAX: Duration = Duration::from_secs(24 * 3600);
+/// What an issuer's verdicts may take, in bytes for each of `verdicts_max`: tokens are rarely larger than 1 KiB, and
+/// their claims in memory take about three times as much.
+const BYTES_PER_VERDICT: usize = 4096;
+/// What a verdict takes beside its token and its claims, in bytes.
+const VERDICT_BYTES: usize = 512;
+/// How many different protected headers of one issuer are learnt until one of its keys goes or changes. An issuer has
+/// one per key; one that puts more into them gains no cache by it, and costs the others nothing.
+const HEADERS_PER_ISSUER: usize = 16;
+/// How many issuers may have the same header: those that give no key id.
+const ISSUERS_PER_HEADER: usize = 8;
+/// Wrong signatures that are remembered, their bytes together, and for how long: a storm of one bad token costs one
+/// verification a minute. Nothing here depends on what such a token claims.
+const FAILURES_MAX: usize = 4096;
+const FAILURES_BYTES_MAX: usize = 4 * 1024 * 1024;
+const FAILURE_LIFETIME: Duration = Duration::from_secs(60);
+/// Expired entries that one call gives up, of each shard: its lock is held as long.
+const RECLAIMED_MAX: usize = 256;
+/// Of the caches that all threads use. More gain nothing that was measured.
+const SHARDS: usize = 64;
+
+/// A verdict that is held on to, for a request or for as long as its connection uses the token.
+///
+/// Counts its holders apart for each connection: a token that many connections use would otherwise have its count
+/// written by all processors.
+#[derive(Debug, Clone)]
+pub struct VerdictRef(Arc<Holder>);
+
+#[derive(Debug)]
+struct Holder(Arc<Verdict>);
+
+impl VerdictRef {
+    pub(crate) fn new(verdict: Arc<Verdict>) -> Self {
+        Self(Arc::new(Holder(verdict)))
+    }
+}
+
+impl Deref for VerdictRef {
+    type Target = Verdict;
+
+    fn deref(&self) -> &Verdict {
+        &self.0.0
+    }
+}
+
+/// Where a verdict came from; for metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VerdictSource {
+    /// The connection's last token, again.
+    Connection,
+    /// A token that some connection used before.
+    Cache,
+    /// The token was verified.
+    Verification,
+}
+
+impl VerdictSource {
+    /// The name in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Connection => "connection",
+            Self::Cache => "cache",
+            Self::Verification => "verification",
+        }
+    }
+}
+
+/// What a connection remembers of its last token. It is asked with the bytes of a token: a request without one is
+/// anonymous whatever came before it.
+#[derive(Default)]
+pub struct TokenSlot(Mutex<Option<Last>>);
+
+struct Last {
+    known: Known,
+    verdict: VerdictRef,
+    issuer: Arc<Issuer>,
+    /// Of the authenticator that `issuer` belongs to.
+    configuration: u64,
+}
+
+impl TokenSlot {
+    /// An empty slot.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The verdict of these bytes if they are the last token's and `holds` says so.
+    pub(crate) fn get(
+        &self,
+        token: &[u8],
+        holds: impl FnOnce(&Verdict, &Issuer, u64) -> bool,
+    ) -> Option<VerdictRef> {
+        let slot = self.lock();
+        let last = slot.as_ref()?;
+        let same = last.known.is(token) && holds(&last.verdict, &last.issuer, last.configuration);
+        same.then(|| last.verdict.clone())
+    }
+
+    pub(crate) fn set(&self, known: Known, issuer: Arc<Issuer>, configuration: u64) -> VerdictRef {
+        let verdict = VerdictRef::new(Arc::clone(&known.verdict));
+        let last = Last { known, verdict: verdict.clone(), issuer, configuration };
+        let before = self.lock().replace(last);
+        drop(before);
+        verdict
+    }
+
+    /// Forgets the token: after one that failed, whatever it was.
+    pub(crate) fn clear(&self) {
+        let before = self.lock().take();
+        drop(before);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Last>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for TokenSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenSlot").finish_non_exhaustive()
+    }
+}
+
+/// A token with its verdict.
+#[derive(Clone)]
+pub(crate) struct Known {
+    token: Arc<[u8]>,
+    pub(crate) verdict: Arc<Verdict>,
+}
+
+impl Known {
+    pub(crate) fn new(token: &[u8], verdict: Arc<Verdict>) -> Self {
+        Self { token: token.into(), verdict }
+    }
+
+    /// Whether these are the token's bytes. Whoever has only a part of the signature learns nothing from how long
+    /// this takes: the signature is what makes a token, and it is compared first and to its end.
+    fn is(&self, token: &[u8]) -> bool {
+        if self.token.len() != token.len() {
+            return false;
+        }
+        let at = signature_start(&self.token);
+        let (Some((signed, signature)), Some((other, others))) =
+            (self.token.split_at_checked(at), token.split_at_checked(at))
+        else {
+            return false;
+        };
+        let differing = signature.iter().zip(others).fold(0, |bits, (one, two)| bits | (one ^ two));
+        std::hint::black_box(differing) == 0 && signed == other
+    }
+}
+
+/// Where the last segment begins.
+fn signature_start(token: &[u8]) -> usize {
+    token.iter().rposition(|&byte| byte == b'.').map_or(0, |dot| dot + 1)
+}
+
+/// Up to the first dot: the protected header as it is written.
+fn header_of(token: &[u8]) -> Option<&[u8]> {
+    let dot = token.iter().position(|&byte| byte == b'.')?;
+    token.get(..dot)
+}
+
+/// A token as the key of a cache: hashed by its signature, which differs wherever tokens do that were accepted, and
+/// compared in full.
+trait Token {
+    fn bytes(&self) -> &[u8];
+}
+
+struct TokenKey(Arc<[u8]>);
+
+impl Token for TokenKey {
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Token for &[u8] {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Hash for dyn Token + '_ {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let token = self.bytes();
+        state.write(token.get(signature_start(token)..).unwrap_or_default());
+    }
+}
+
+impl PartialEq for dyn Token + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for dyn Token + '_ {}
+
+impl Hash for TokenKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self as &dyn Token).hash(state);
+    }
+}
+
+impl PartialEq for TokenKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for TokenKey {}
+
+impl<'a> Borrow<dyn Token + 'a> for TokenKey {
+    fn borrow(&self) -> &(dyn Token + 'a) {
+        self
+    }
+}
+
+/// The verdicts of one issuer. Each has its own, so that none can push out another's.
+pub(crate) struct Verdicts(Sharded<TokenKey, Known>);
+
+impl Verdicts {
+    /// Room for so many; 0: none is remembered.
+    pub(crate) fn new(verdicts_max: usize) -> Result<Self, LimitsError> {
+        let limits = Limits {
+            entries: verdicts_max,
+            bytes: verdicts_max.saturating_mul(BYTES_PER_VERDICT),
+            lifetime: Lifetime::Own { max: LIFETIME_MAX },
+        };
+        // The claims are the payload, which is three quarters of most tokens, and take a multiple of it.
+        let weigh = |_: &TokenKey, known: &Known| VERDICT_BYTES + known.token.len() * 3;
+        Sharded::weighed(limits, SHARDS, weigh, std::hash::RandomState::new()).map(Self)
+    }
+
+    fn get(&self, token: &[u8], now: Mono) -> Option<Known> {
+        self.0.get(&token as &dyn Token, now)
+    }
+
+    fn remove(&self, token: &[u8]) {
+        drop(self.0.remove(&token as &dyn Token));
+    }
+
+    fn insert(&self, known: Known, now: Mono) {
+        let deadline = Some(known.verdict.deadline);
+        let entry = Entry { key: TokenKey(Arc::clone(&known.token)), value: known, deadline };
+        // Not stored: it is verified again.
+        let _ = self.0.insert_entry(entry, now);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn reclaim(&self, now: Mono) {
+        self.0.reclaim(RECLAIMED_MAX, now);
+    }
+}
+
+/// What an authenticator remembers for all connections.
+pub(crate) struct Memory {
+    /// Whose tokens begin with a header, learnt from tokens that were verified.
+    headers: ArcSwap<Headers>,
+    learning: Mutex<()>,
+    failures: Arc<Failures>,
+    /// Tokens that had to be verified.
+    pub(crate) verifications: Arc<AtomicU64>,
+}
+
+type Headers = HashMap<Box<[u8]>, Vec<Arc<Issuer>>, foldhash::fast::RandomState>;
+
+impl Memory {
+    /// With nothing but the failures of the configuration before, and its count.
+    pub(crate) fn new(previous: Option<&Self>) -> Result<Self, LimitsError> {
+        let failures = match previous {
+            Some(previous) => Arc::clone(&previous.failures),
+            None => Arc::new(Failures::new()?),
+        };
+        let verifications = previous.map(|previous| Arc::clone(&previous.verifications)).unwrap_or_default();
+        Ok(Self { headers: ArcSwap::default(), learning: Mutex::new(()), failures, verifications })
+    }
+
+    /// The verdict of a token that was verified before, and whose it is, if `holds` says so.
+    pub(crate) fn find(
+        &self,
+        token: &[u8],
+        now: Mono,
+        holds: impl Fn(&Verdict, &Issuer) -> bool,
+    ) -> Option<(Known, Arc<Issuer>)> {
+        let headers = self.headers.load();
+        headers.get(header_of(token)?)?.iter().find_map(|issuer| {
+            let known = issuer.verdicts.get(token, now)?;
+            if holds(&known.verdict, issuer) {
+                return Some((known, Arc::clone(issuer)));
+            }
+            issuer.verdicts.remove(token);
+            None
+        })
+    }
+
+    /// Remembers a verdict that was just reached.
+    pub(crate) fn keep(&self, known: Known, issuer: &Arc<Issuer>, now: Mono) {
+        if let Some(header) = header_of(&known.token)
+            && (self.knows(header, issuer) || self.learn(header, issuer, known.verdict.epoch))
+        {
+            issuer.verdicts.insert(known, now);
+        }
+    }
+
+    pub(crate) fn failures(&self) -> &Failures {
+        &self.failures
+    }
+
+    fn knows(&self, header: &[u8], issuer: &Arc<Issuer>) -> bool {
+        let headers = self.headers.load();
+        headers.get(header).is_some_and(|issuers| issuers.iter().any(|known| Arc::ptr_eq(known, issuer)))
+    }
+
+    /// Whether the header is the issuer's now.
+    fn learn(&self, header: &[u8], issuer: &Arc<Issuer>, epoch: u64) -> bool {
+        let _one_at_a_time = self.learning.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.knows(header, issuer) {
+            return true;
+        }
+        let mut headers = Headers::clone(&self.headers.load());
+        // Of keys that are gone there may be headers that nobody sends any more.
+        if issuer.headers.restarts(epoch) {
+            headers.retain(|_, issuers| {
+                issuers.retain(|known| !Arc::ptr_eq(known, issuer));
+                !issuers.is_empty()
+            });
+        }
+        let issuers = headers.entry(header.into()).or_default();
+        if issuers.len() >= ISSUERS_PER_HEADER || !issuer.headers.count() {
+            return false;
+        }
+        issuers.push(Arc::clone(issuer));
+        self.headers.store(Arc::new(headers));
+        true
+    }
+}
+
+/// How many headers an issuer's tokens were seen with since its epoch began.
+#[derive(Default)]
+pub(crate) struct HeaderCount(Mutex<(u64, usize)>);
+
+impl HeaderCount {
+    /// Begins to count anew where the epoch is another one.
+    fn restarts(&self, epoch: u64) -> bool {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let restarts = state.0 != epoch;
+        if restarts {
+            *state = (epoch, 0);
+        }
+        restarts
+    }
+
+    /// Counts one more, if that is not too many.
+    fn count(&self) -> bool {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = state.1 < HEADERS_PER_ISSUER;
+        state.1 += usize::from(counts);
+        counts
+    }
+}
+
+/// Tokens whose signature is not that of the key that they name.
+pub(crate) struct Failures(Sharded<Arc<[u8]>, Failed>);
+
+/// Whose key it was, and as of when: with another key the token may be good.
+#[derive(Clone)]
+pub(crate) struct Failed {
+    /// The issuer's name in the configuration.
+    pub(crate) issuer: Arc<str>,
+    pub(crate) epoch: u64,
+}
+
+impl Failures {
+    fn new() -> Result<Self, LimitsError> {
+        let limits = Limits {
+            entries: FAILURES_MAX,
+            bytes: FAILURES_BYTES_MAX,
+            lifetime: Lifetime::Same(FAILURE_LIFETIME),
+        };
+        Sharded::weighed(limits, SHARDS, |token: &Arc<[u8]>, _| token.len(), std::hash::RandomState::new())
+            .map(Self)
+    }
+
+    pub(crate) fn get(&self, token: &[u8], now: Mono) -> Option<Failed> {
+        self.0.get(token, now)
+    }
+
+    pub(crate) fn reclaim(&self, now: Mono) {
+        self.0.reclaim(RECLAIMED_MAX, now);
+    }
+
+    pub(crate) fn insert(&self, token: &[u8], failed: Failed, now: Mono) {
+        let _ = self.0.insert(token.into(), failed, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slots_token_is_compared_to_its_last_byte() {
+        let known = Known::new(b"aa.bb.cccc", Arc::new(Verdict::inverted()));
+        assert!(known.is(b"aa.bb.cccc"));
+        for at in 0..known.token.len() {
+            let flip = |(index, byte): (usize, &u8)| if index == at { byte ^ 1 } else { *byte };
+            let other: Vec<u8> = known.token.iter().enumerate().map(flip).collect();
+            assert!(!known.is(&other), "{}", String::from_utf8_lossy(&other));
+        }
+        for other in [&b""[..], b"aa.bb.ccc", b"aa.bb.ccccc", b"cccc"] {
+            assert!(!known.is(other));
+        }
+    }
+
+    #[test]
+    fn tokens_with_one_signature_share_a_hash_and_nothing_else() {
+        let hash = |token: &[u8]| {
+            let mut hasher = std::hash::DefaultHasher::new();
+            (&token as &dyn Token).hash(&mut hasher);
+            hasher.finish()
+        };
+        assert_eq!(hash(b"a.b.sig"), hash(b"x.y.sig"));
+        assert_ne!(hash(b"a.b.sig"), hash(b"a.b.gis"));
+        let verdicts = Verdicts::new(1024).unwrap();
+        let now = Mono::from_nanos(1);
+        let deadline = now.saturating_add(Duration::from_secs(600));
+        let verdict = |epoch| Arc::new(Verdict { deadline, epoch, ..Verdict::inverted() });
+        verdicts.insert(Known::new(b"a.b.sig", verdict(1)), now);
+        assert!(verdicts.get(b"x.y.sig", now).is_none());
+        verdicts.insert(Known::new(b"x.y.sig", verdict(2)), now);
+        let epoch = |token: &[u8]| verdicts.get(token, now).map(|known| known.verdict.epoch);
+        assert_eq!((epoch(b"a.b.sig"), epoch(b"x.y.sig")), (Some(1), Some(2)));
+        assert!(verdicts.get(b"a.b.sig", deadline).is_none(), "not after its deadline");
+    }
+
+    #[test]
+    fn an_issuer_teaches_no_more_headers_than_its_share_until_its_epoch_moves() {
+        let count = HeaderCount::default();
+        assert!(count.restarts(7) && !count.restarts(7));
+        assert_eq!((0..100).filter(|_| count.count()).count(), HEADERS_PER_ISSUER);
+        assert!(count.restarts(8) && count.count());
+    }
+}

@@ -1,0 +1,252 @@
+//! What is remembered of tokens, and what ends it.
+
+use std::sync::Arc;
+
+use cardea_clock::{Mono, Timestamp, Wall};
+use cardea_identity::{
+    Algorithm, Authenticator, IssuerConfig, KeySource, LocalKeys, TokenError, TokenSlot, VerdictSource,
+};
+use serde_json::json;
+
+use crate::support::{
+    Fixture, ISSUER, NOW, Network, Signer, at, at_once, base64url, claims, claims_with, config, jwks,
+    no_network, now,
+};
+
+use VerdictSource::{Cache, Connection, Verification};
+
+type Answer = Result<VerdictSource, &'static str>;
+
+fn ask_at(authenticator: &Authenticator, token: &str, slot: &TokenSlot, now: Timestamp) -> Answer {
+    at_once(authenticator.identify(token.as_bytes(), slot, now))
+        .map(|(verdict, source)| {
+            assert!(verdict.is_valid_at(now));
+            source
+        })
+        .map_err(|error| error.code())
+}
+
+fn ask(authenticator: &Authenticator, token: &str, slot: &TokenSlot) -> Answer {
+    ask_at(authenticator, token, slot, now())
+}
+
+#[test]
+fn a_token_is_verified_once_then_found_by_its_connection_and_by_others() {
+    let fixture = Fixture::new();
+    let (one, two) = (TokenSlot::new(), TokenSlot::new());
+    let token = fixture.signer.token(&claims());
+    let sources = [&one, &one, &two, &two].map(|slot| ask(&fixture.authenticator, &token, slot));
+    assert_eq!(sources, [Ok(Verification), Ok(Connection), Ok(Cache), Ok(Connection)]);
+    let other = fixture.signer.token(&claims_with("sub", json!("bob")));
+    assert_eq!(ask(&fixture.authenticator, &other, &one), Ok(Verification));
+    assert_eq!(ask(&fixture.authenticator, &token, &one), Ok(Cache), "the slot keeps the last alone");
+    let (verdict, _) = at_once(fixture.authenticator.identify(other.as_bytes(), &two, now())).unwrap();
+    assert_eq!(verdict.caller.subject.as_deref(), Some("bob"), "another's bytes are another's verdict");
+    assert_eq!((fixture.authenticator.verdicts(), fixture.authenticator.verifications()), (2, 2));
+}
+
+#[test]
+fn bytes_that_differ_anywhere_are_not_the_token() {
+    let fixture = Fixture::new();
+    let slot = TokenSlot::new();
+    let token = fixture.signer.token(&claims());
+    assert_eq!(ask(&fixture.authenticator, &token, &slot), Ok(Verification));
+    // The signature of a good token under claims that it was not made for, and the other way round.
+    let (signed, signature) = token.rsplit_once('.').unwrap();
+    let (header, _) = signed.split_once('.').unwrap();
+    let admin = base64url(claims_with("sub", json!("admin")).to_string());
+    let grafted = format!("{header}.{admin}.{signature}");
+    for attack in [grafted, format!("{signed}.{}", base64url([0; 64])), format!("{token}A")] {
+        let answer = ask(&fixture.authenticator, &attack, &slot);
+        assert!(answer.is_err(), "{answer:?} for {attack}");
+        assert_eq!(ask(&fixture.authenticator, &token, &slot), Ok(Cache), "the failure cleared the slot");
+    }
+}
+
+#[test]
+fn a_verdict_ends_with_its_token_whatever_the_wall_clock_says() {
+    let fixture = Fixture::with(Algorithm::Es256, |config| config.clock_skew = std::time::Duration::ZERO);
+    let (slot, other) = (TokenSlot::new(), TokenSlot::new());
+    let token = fixture.signer.token(&claims());
+    assert_eq!(ask(&fixture.authenticator, &token, &slot), Ok(Verification));
+    assert_eq!(ask_at(&fixture.authenticator, &token, &slot, at(NOW + 599)), Ok(Connection));
+    assert_eq!(ask_at(&fixture.authenticator, &token, &slot, at(NOW + 600)), Err("token_expired"));
+    assert_eq!(ask_at(&fixture.authenticator, &token, &other, at(NOW + 600)), Err("token_expired"));
+
+    // The wall clock is stepped back an hour, and time goes on: what was remembered ends when it would have.
+    let token = fixture.signer.token(&claims_with("jti", json!("2")));
+    assert_eq!(ask(&fixture.authenticator, &token, &slot), Ok(Verification));
+    let stepped = Timestamp { wall: Wall::from_unix_seconds(NOW - 5), mono: at(NOW + 599).mono };
+    assert_eq!(ask_at(&fixture.authenticator, &token, &slot, stepped), Ok(Connection));
+    let later = Timestamp { mono: at(NOW + 600).mono, ..stepped };
+    let (_, source) = at_once(fixture.authenticator.identify(token.as_bytes(), &slot, later)).unwrap();
+    assert_eq!(source, Verification, "only a new verification could say more");
+}
+
+#[test]
+fn what_is_revoked_is_found_nowhere() {
+    let fixture = Fixture::new();
+    let (slot, other) = (TokenSlot::new(), TokenSlot::new());
+    let token = fixture.signer.token(&claims());
+    assert_eq!(ask(&fixture.authenticator, &token, &slot), Ok(Verification));
+    fixture.authenticator.revocations().disable("main", "alice");
+    for slot in [&slot, &other] {
+        assert_eq!(ask(&fixture.authenticator, &token, slot), Err("token_revoked"));
+    }
+    fixture.authenticator.revocations().enable("main", "alice");
+    assert_eq!(ask(&fixture.authenticator, &token, &slot), Ok(Verification));
+}
+
+#[test]
+fn a_key_that_goes_takes_its_verdicts_along_and_one_that_comes_does_not() {
+    let fixture = Fixture::new();
+    let (slot, other) = (TokenSlot::new(), TokenSlot::new());
+    let token = fixture.signer.token(&claims());
+    let next = Signer::new("next", Algorithm::EdDsa);
+    assert_eq!(ask(&fixture.authenticator, &token, &slot), Ok(Verification));
+    fixture.keys.publish(&jwks(&[&fixture.signer, &next])).unwrap();
+    assert_eq!(ask(&fixture.authenticator, &token, &slot), Ok(Connection));
+    assert_eq!(ask(&fixture.authenticator, &token, &other), Ok(Cache));
+    fixture.keys.publish(&next.jwks()).unwrap();
+    for slot in [&slot, &other] {
+        assert_eq!(ask(&fixture.authenticator, &token, slot), Err("key_unknown"));
+    }
+    let token = next.token(&claims());
+    assert_eq!(ask(&fixture.authenticator, &token, &slot), Ok(Verification));
+    assert_eq!(ask(&fixture.authenticator, &token, &other), Ok(Cache), "a new epoch remembers anew");
+}
+
+#[test]
+fn a_reload_keeps_what_is_remembered_of_issuers_that_stay_as_they_are() {
+    let (signer, keys) = (Signer::new("key", Algorithm::Es256), LocalKeys::new());
+    keys.publish(&signer.jwks()).unwrap();
+    let main = config(KeySource::Local(keys));
+    let first = Authenticator::new(vec![main.clone()], None, no_network()).unwrap();
+    let (slot, other) = (TokenSlot::new(), TokenSlot::new());
+    let token = signer.token(&claims());
+    assert_eq!(ask(&first, &token, &slot), Ok(Verification));
+
+    let same = Authenticator::new(vec![main.clone()], Some(&first), no_network()).unwrap();
+    assert_eq!(ask(&same, &token, &slot), Ok(Connection));
+    let second = signer.token(&claims_with("jti", json!("2")));
+    assert_eq!(ask(&same, &second, &other), Ok(Verification));
+    assert_eq!(ask(&same, &token, &other), Ok(Cache), "the issuer's own cache lives on");
+
+    let narrower = IssuerConfig { audiences: vec!["api2".to_owned()], ..main };
+    let narrow = Authenticator::new(vec![narrower], Some(&same), no_network()).unwrap();
+    for slot in [&slot, &other] {
+        assert_eq!(ask(&narrow, &token, slot), Err("audience_not_accepted"));
+    }
+    let none = Authenticator::new(vec![], Some(&same), no_network()).unwrap();
+    assert_eq!(ask(&none, &token, &slot), Err("issuer_unknown"));
+}
+
+#[test]
+fn a_storm_of_one_bad_token_costs_one_verification_until_the_keys_change() {
+    let fixture = Fixture::new();
+    let stranger = Signer::new("key", Algorithm::Es256);
+    let bad = stranger.token(&claims());
+    let slot = TokenSlot::new();
+    for _ in 0..1000 {
+        assert_eq!(ask(&fixture.authenticator, &bad, &slot), Err("signature_invalid"));
+        assert_eq!(ask(&fixture.authenticator, &bad, &TokenSlot::new()), Err("signature_invalid"));
+    }
+    assert_eq!(fixture.authenticator.verifications(), 1);
+    let other = stranger.token(&claims_with("jti", json!("2")));
+    assert_eq!(ask(&fixture.authenticator, &other, &slot), Err("signature_invalid"));
+    assert_eq!(fixture.authenticator.verifications(), 2, "a control");
+    // The key of that name becomes the stranger's: nothing that failed before may stand in its way.
+    fixture.keys.publish(&stranger.jwks()).unwrap();
+    assert_eq!(ask(&fixture.authenticator, &bad, &slot), Ok(Verification));
+    let good = fixture.signer.token(&claims());
+    assert_eq!(ask(&fixture.authenticator, &good, &slot), Err("signature_invalid"));
+}
+
+#[test]
+fn issuers_without_key_ids_are_told_apart() {
+    let (one, two) = (Signer::new("", Algorithm::Es256), Signer::new("", Algorithm::Es256));
+    let header = json!({"alg": "ES256", "typ": "JWT"});
+    let issuer = |name: &str, iss: &str, signer: &Signer| {
+        let keys = LocalKeys::new();
+        keys.publish(&signer.jwks()).unwrap();
+        let issuer = iss.to_owned();
+        IssuerConfig { name: name.to_owned(), issuer, ..config(KeySource::Local(keys)) }
+    };
+    let issuers = vec![issuer("one", ISSUER, &one), issuer("two", "https://two.example", &two)];
+    let authenticator = Authenticator::new(issuers, None, no_network()).unwrap();
+    let tokens = [
+        one.with_header(&header, &claims()),
+        two.with_header(&header, &claims_with("iss", json!("https://two.example"))),
+    ];
+    for expected in [Verification, Cache] {
+        for (token, name) in tokens.iter().zip(["one", "two"]) {
+            let slot = TokenSlot::new();
+            let (verdict, source) = at_once(authenticator.identify(token.as_bytes(), &slot, now())).unwrap();
+            assert_eq!((&*verdict.caller.issuer_name, source), (name, expected));
+        }
+    }
+    // Neither can speak for the other.
+    let forged = one.with_header(&header, &claims_with("iss", json!("https://two.example")));
+    assert_eq!(ask(&authenticator, &forged, &TokenSlot::new()), Err("signature_invalid"));
+}
+
+#[test]
+fn no_issuer_pushes_out_what_is_remembered_of_another() {
+    let (one, two) = (Signer::new("one", Algorithm::Es256), Signer::new("two", Algorithm::Es256));
+    let issuer = |name: &str, iss: &str, signer: &Signer| {
+        let keys = LocalKeys::new();
+        keys.publish(&signer.jwks()).unwrap();
+        let issuer = iss.to_owned();
+        IssuerConfig { name: name.to_owned(), issuer, verdicts_max: 4, ..config(KeySource::Local(keys)) }
+    };
+    let issuers = vec![issuer("one", ISSUER, &one), issuer("two", "https://two.example", &two)];
+    let authenticator = Authenticator::new(issuers, None, no_network()).unwrap();
+    let quiet = one.token(&claims());
+    assert_eq!(ask(&authenticator, &quiet, &TokenSlot::new()), Ok(Verification));
+    for number in 0..100 {
+        let mut claims = claims_with("iss", json!("https://two.example"));
+        claims["jti"] = json!(number.to_string());
+        assert_eq!(ask(&authenticator, &two.token(&claims), &TokenSlot::new()), Ok(Verification));
+    }
+    assert!(authenticator.verdicts() <= 5, "{}", authenticator.verdicts());
+    assert_eq!(ask(&authenticator, &quiet, &TokenSlot::new()), Ok(Cache));
+}
+
+#[test]
+fn nothing_is_remembered_where_the_configuration_says_so() {
+    let fixture = Fixture::with(Algorithm::Es256, |config| config.verdicts_max = 0);
+    let token = fixture.signer.token(&claims());
+    assert_eq!(ask(&fixture.authenticator, &token, &TokenSlot::new()), Ok(Verification));
+    assert_eq!(ask(&fixture.authenticator, &token, &TokenSlot::new()), Ok(Verification));
+}
+
+#[test]
+fn verdicts_end_with_the_time_that_keys_may_be_used_without_a_fetch() {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let signer = Signer::new("key", Algorithm::Es256);
+        let network = Arc::new(Network::default());
+        network.answer("https://id.example/keys", Ok(signer.jwks()));
+        let url = "https://id.example/keys".parse().unwrap();
+        let config = config(KeySource::Url(url));
+        let refresh = config.refresh;
+        let authenticator = Authenticator::new(vec![config], None, network.clone()).unwrap();
+        let slot = TokenSlot::new();
+        let mut long = claims();
+        long["exp"] = json!(NOW + 1_000_000);
+        let token = signer.token(&long);
+        authenticator.maintain(now()).await;
+        let (_, source) = authenticator.identify(token.as_bytes(), &slot, now()).await.unwrap();
+        assert_eq!(source, Verification);
+        network.answer("https://id.example/keys", Err(cardea_identity::FetchError::Timeout));
+        let end = now().mono.saturating_add(refresh.lifetime).saturating_add(refresh.stale_if_error);
+        let nanos = end.nanos() - now().mono.nanos();
+        let just_before = Timestamp { mono: Mono::from_nanos(end.nanos() - 1), ..at(NOW + 1) };
+        let source = authenticator.identify(token.as_bytes(), &slot, just_before).await.unwrap().1;
+        assert_eq!(source, Connection, "{nanos} ns");
+        let at_end = Timestamp { mono: end, ..at(NOW + 1) };
+        let error = authenticator.identify(token.as_bytes(), &slot, at_end).await.unwrap_err();
+        assert_eq!(error, TokenError::KeysUnavailable);
+    });
+}
