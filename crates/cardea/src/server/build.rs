@@ -23,7 +23,7 @@ use cardea_gateway::{
 use cardea_http::HeaderNameSet;
 use cardea_identity::{Alternative, Authenticator, Demand, Fetch, IssuerConfig, LocalKeys};
 use cardea_issuer::AuthorizationServer;
-use cardea_tls::{CertificateConfig, MinVersion, ServerTls, ServerTlsConfig};
+use cardea_tls::{CertificateConfig, MinVersion, ServerTls, ServerTlsConfig, TicketSecretConfig};
 use cardea_upstream::{PoolConfig, RetryConfig, ServiceConfig, ServiceState};
 
 use self::convert::{allow, endpoint, forwarding, issuer_config, limits, path_parts, prefixes, service_tls};
@@ -170,6 +170,11 @@ impl Builder<'_> {
                 config::TlsVersion::Tls13 => MinVersion::Tls13,
             },
             sessions_max: usize::try_from(tls.sessions_max).unwrap_or(usize::MAX),
+            session_lifetime: tls.session_lifetime,
+            ticket_secret: tls
+                .ticket_secret
+                .clone()
+                .map(|file| TicketSecretConfig { file, context: listener.name.clone() }),
             ..ServerTlsConfig::default()
         };
         if !listener.http2 {

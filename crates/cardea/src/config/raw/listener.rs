@@ -1,11 +1,13 @@
 //! Listeners as written.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::super::{
     sections::{ProxyProtocol, TlsVersion},
-    text::{BindAddress, IpPrefix, OptionalFileModeText},
+    text::{BindAddress, DurationText, IpPrefix, OptionalFileModeText},
 };
 
 /// An address to listen on.
@@ -65,6 +67,17 @@ pub(in crate::config) struct RawListenerTls {
     #[serde(default = "sessions_max")]
     #[schemars(range(min = 0, max = 10_000_000))]
     pub(in crate::config) sessions_max: u32,
+    /// How long a session can be resumed.
+    #[serde(default = "session_lifetime", with = "DurationText")]
+    #[schemars(extend("x-minimum" = "1m", "x-maximum" = "7d"))]
+    pub(in crate::config) session_lifetime: Duration,
+    /// A file with a secret that all nodes of a fleet share: each then resumes what any of them began, for up to an
+    /// hour longer than the lifetime. Made by `echo "$(date +%s) $(openssl rand -hex 32)"`. Each hour the secret in the
+    /// file is replaced by one that follows from it and opens no expired ticket, so each node needs a copy that the
+    /// service may replace. In TLS 1.2 whoever has the secret can read recorded sessions; 1.3 prevents that. Left out,
+    /// sessions are remembered by the node, and a ticket of TLS 1.3 is good for one use.
+    #[serde(default)]
+    pub(in crate::config) ticket_secret: Option<String>,
     /// The certificates. A client gets the one for the name it asks for, the first where it names none.
     #[schemars(length(min = 1))]
     #[schemars(extend("x-remedy" = "add a table [[listener.tls.certificate]] with chain and key"))]
@@ -73,6 +86,10 @@ pub(in crate::config) struct RawListenerTls {
 
 fn sessions_max() -> u32 {
     20_000
+}
+
+fn session_lifetime() -> Duration {
+    Duration::from_secs(12 * 3_600)
 }
 
 /// A certificate with its key; both files are read again when they change.

@@ -118,7 +118,18 @@ impl Resolver<'_> {
                 at: at.place(),
             });
         }
-        ListenerTls { min_version: raw.min_version, sessions_max: raw.sessions_max, certificates }
+        let ticket_secret = raw.ticket_secret.map(|written| {
+            let (path, content) = self.file(at.key("ticket_secret"), &written);
+            drop(content.map(zeroize::Zeroizing::new));
+            path
+        });
+        ListenerTls {
+            min_version: raw.min_version,
+            sessions_max: raw.sessions_max,
+            session_lifetime: raw.session_lifetime,
+            ticket_secret,
+            certificates,
+        }
     }
 
     /// Host patterns in lower case.
