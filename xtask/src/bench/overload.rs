@@ -54,12 +54,12 @@ static COST: Metric = Metric { name: "cpu_us_per_unit", unit: "µs", better: Bet
 /// What became of the requests.
 static SERVED: Metric = Metric { name: "served", unit: "%", better: Better::Higher };
 static STATUSES: [(&str, Metric); 4] = [
-    ("429", Metric { name: "status_429", unit: "%", better: Better::Lower }),
-    ("502", Metric { name: "status_502", unit: "%", better: Better::Lower }),
-    ("503", Metric { name: "status_503", unit: "%", better: Better::Lower }),
-    ("504", Metric { name: "status_504", unit: "%", better: Better::Lower }),
+    ("429", Metric { name: "status_429", unit: "%", better: Better::Neither }),
+    ("502", Metric { name: "status_502", unit: "%", better: Better::Neither }),
+    ("503", Metric { name: "status_503", unit: "%", better: Better::Neither }),
+    ("504", Metric { name: "status_504", unit: "%", better: Better::Neither }),
 ];
-static OTHER_STATUS: Metric = Metric { name: "status_other", unit: "%", better: Better::Lower };
+static OTHER_STATUS: Metric = Metric { name: "status_other", unit: "%", better: Better::Neither };
 static GAVE_UP: Metric = Metric { name: "gave_up", unit: "%", better: Better::Lower };
 static FAILED: Metric = Metric { name: "failed", unit: "%", better: Better::Lower };
 

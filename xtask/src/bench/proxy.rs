@@ -44,7 +44,7 @@ static RATE: Metric = Metric { name: "requests_per_second", unit: "1/s", better:
 static P50: Metric = Metric { name: "latency_p50", unit: "µs", better: Better::Lower };
 static P99: Metric = Metric { name: "latency_p99", unit: "µs", better: Better::Lower };
 static P999: Metric = Metric { name: "latency_p99.9", unit: "µs", better: Better::Lower };
-static OTHERS: Metric = Metric { name: "others_cpu", unit: "%", better: Better::Lower };
+static OTHERS: Metric = Metric { name: "others_cpu", unit: "%", better: Better::Neither };
 const DETAILS: [&Metric; 5] = [&RATE, &P50, &P99, &P999, &OTHERS];
 
 /// A kind of request, how many connections carry it, and how.

@@ -19,6 +19,8 @@ pub(super) struct Metric {
 pub(super) enum Better {
     Lower,
     Higher,
+    /// It says what happened, and has no best.
+    Neither,
 }
 
 /// The figures of one subject in one case, a round each.
@@ -67,7 +69,7 @@ impl Metric {
     /// How many times better `ours` is than `theirs`.
     fn ratio(&self, ours: f64, theirs: f64) -> f64 {
         match self.better {
-            Better::Lower => theirs / ours,
+            Better::Lower | Better::Neither => theirs / ours,
             Better::Higher => ours / theirs,
         }
     }
@@ -264,6 +266,9 @@ impl Report {
     }
 
     fn best(&self, case: &str, metric: &'static Metric, role: Role) -> Option<(Subject, f64)> {
+        if metric.better == Better::Neither {
+            return None;
+        }
         let of_role = self.series.iter().filter(|series| series.subject.role() == role);
         let here = of_role.filter(|series| series.case == case && series.metric.name == metric.name);
         let medians = here.filter_map(|series| Some((series.subject, median(&series.values)?)));

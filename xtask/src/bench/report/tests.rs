@@ -122,3 +122,14 @@ fn details_leave_out_who_has_no_figures() {
     assert_eq!(details.lines().count(), 4, "{details}");
     assert!(details.contains("requests_per_second (1/s)"), "{details}");
 }
+
+#[test]
+fn what_has_no_best_is_compared_with_nobody() {
+    static FATE: Metric = Metric { name: "status_503", unit: "%", better: Better::Neither };
+    let mut report = report();
+    report.add("small", Subject::Cardea, &FATE, 10.0);
+    report.add("small", Subject::Nginx, &FATE, 20.0);
+    let entries = report.entries();
+    let ours = entries.iter().find(|entry| entry.subject == "cardea" && entry.metric == FATE.name).unwrap();
+    assert_eq!((ours.median, ours.best_peer.as_deref(), ours.ratio_to_best_peer), (Some(10.0), None, None));
+}
