@@ -186,6 +186,25 @@ fn the_bound_in_bytes_holds_and_each_insert_evicts_a_bounded_number() {
 }
 
 #[test]
+fn for_bytes_too_expired_entries_go_before_live_ones() {
+    for lifetime in [seconds(10), own(10)] {
+        let bounded = Limits { entries: 100, bytes: 10, lifetime };
+        let mut cache =
+            Cache::weighed(bounded, |_, value: &u64| *value as usize, RandomState::new()).unwrap();
+        for key in 1..=10 {
+            assert!(cache.insert(key, 1, at(key)).stored);
+        }
+        for key in 1..=9 {
+            assert!(cache.get(&key, at(10)).is_some());
+        }
+        // Six have expired, all of them looked up; the tenth is the one that recency would give up first.
+        let inserted = cache.insert(50, 6, at(16));
+        assert_eq!((inserted.stored, inserted.removed.len(), cache.bytes()), (true, 6, 10));
+        assert_eq!(contents(&cache), [7, 8, 9, 10, 50], "{lifetime:?}");
+    }
+}
+
+#[test]
 fn expired_entries_are_reclaimed_by_a_timer() {
     for lifetime in [seconds(10), own(10)] {
         let mut cache = Cache::new(limits(50, lifetime)).unwrap();
