@@ -7,8 +7,8 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use serde_json::Value;
 
-use super::proxy;
 use super::subject::Subject;
+use super::window::COST;
 use super::{Bench, Options, ROUNDS_MIN};
 
 /// What programs are trained with, as far as there are such benches, and which of its cases. Of the bench `proxy` those
@@ -74,13 +74,13 @@ pub(crate) fn gains(json: &Path) -> Result<Vec<Gain>> {
 fn gains_of(entries: &[Value]) -> Vec<Gain> {
     let cost = |case: &str, subject: Subject| {
         let found = entries.iter().find(|entry| {
-            entry["case"] == case && entry["subject"] == subject.name() && entry["metric"] == proxy::COST.name
+            entry["case"] == case && entry["subject"] == subject.name() && entry["metric"] == COST.name
         });
         found?["median"].as_f64().filter(|&cost| cost > 0.0)
     };
     let ours = entries
         .iter()
-        .filter(|entry| entry["subject"] == Subject::Cardea.name() && entry["metric"] == proxy::COST.name);
+        .filter(|entry| entry["subject"] == Subject::Cardea.name() && entry["metric"] == COST.name);
     let gain = |entry: &Value| {
         let case = entry["case"].as_str()?;
         let ratio = cost(case, Subject::Baseline)? / cost(case, Subject::Cardea)?;
@@ -117,12 +117,12 @@ mod tests {
     fn a_build_that_needs_less_time_gains() {
         let entry = |case: &str, subject: &str, metric: &str, median: f64| json!({"case": case, "subject": subject, "metric": metric, "median": median});
         let entries = [
-            entry("a", "cardea", proxy::COST.name, 10.0),
-            entry("a", "cardea-again", proxy::COST.name, 7.0),
-            entry("a", "cardea-baseline", proxy::COST.name, 11.0),
+            entry("a", "cardea", COST.name, 10.0),
+            entry("a", "cardea-again", COST.name, 7.0),
+            entry("a", "cardea-baseline", COST.name, 11.0),
             entry("a", "cardea-baseline", "latency_p50", 99.0),
             // Without a figure of the other build there is nothing to compare.
-            entry("b", "cardea", proxy::COST.name, 10.0),
+            entry("b", "cardea", COST.name, 10.0),
         ];
         assert_eq!(gains_of(&entries), [Gain { case: "a".to_owned(), ratio: 1.1 }]);
     }

@@ -16,6 +16,7 @@ use super::report::{Better, Metric, Report};
 use super::server::{Server, free_address, request};
 use super::subject::{Limit, Role, Setup, Subject};
 use super::tools::Tools;
+use super::window::{COST, exact};
 use super::{Extent, Plan};
 use crate::process::{Stopwatch, catch};
 
@@ -50,7 +51,6 @@ static SERVED_P99: Metric = Metric { name: "served_p99", unit: "ms", better: Bet
 static REJECTED_P50: Metric = Metric { name: "rejected_p50", unit: "ms", better: Better::Lower };
 static REJECTED_P99: Metric = Metric { name: "rejected_p99", unit: "ms", better: Better::Lower };
 static CPU: Metric = Metric { name: "gateway_cpu", unit: "%", better: Better::Lower };
-static COST: Metric = Metric { name: "cpu_us_per_unit", unit: "µs", better: Better::Lower };
 /// What became of the requests.
 static SERVED: Metric = Metric { name: "served", unit: "%", better: Better::Higher };
 static STATUSES: [(&str, Metric); 4] = [
@@ -293,11 +293,6 @@ impl Figures {
             report.add(case, subject, metric, value);
         }
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
-fn exact(count: u64) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

@@ -1,11 +1,9 @@
 //! The bench `proxy`: what it costs to carry a request to the origin and its response back.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::accounting::{TICK_US, busy_us, cpu_us, cpu_us_of_each, tree};
 use super::idle::Clients;
 use super::load::Load;
 use super::machine::Placement;
@@ -14,8 +12,8 @@ use super::report::{Better, Metric, Report};
 use super::server::{Server, request};
 use super::subject::{Role, Setup, Subject};
 use super::tools::Tools;
+use super::window::{COST, OTHERS, P50, P99, P999, Window, exact};
 use super::{Extent, Plan};
-use crate::process::Stopwatch;
 
 /// From the start of the load to that of the measured window: connections and handshakes are behind it.
 const WARM_UP: Duration = Duration::from_millis(500);
@@ -23,8 +21,6 @@ const WARM_UP: Duration = Duration::from_millis(500);
 const WARM_UP_TLS: Duration = Duration::from_millis(1);
 /// Of the smoke test, where nothing depends on it.
 const WARM_UP_SMOKE: Duration = Duration::from_millis(200);
-/// The least that a subject must have used in a window: below, the unit of the accounting shows.
-const TICKS_MIN: f64 = 5.0;
 /// How much of wrk's time stays for the end of the window.
 const TAIL: Duration = Duration::from_millis(200);
 
@@ -39,12 +35,7 @@ that the whole stays within half an hour. The figure is utime+stime of the proce
 workers, during the measured window, per request that reached the origin during it. Each measurement starts the \
 subject anew. The relay, which parses nothing but the end of a message, is the limit and no peer.";
 
-pub(super) static COST: Metric = Metric { name: "cpu_us_per_unit", unit: "µs", better: Better::Lower };
-static RATE: Metric = Metric { name: "requests_per_second", unit: "1/s", better: Better::Higher };
-static P50: Metric = Metric { name: "latency_p50", unit: "µs", better: Better::Lower };
-static P99: Metric = Metric { name: "latency_p99", unit: "µs", better: Better::Lower };
-static P999: Metric = Metric { name: "latency_p99.9", unit: "µs", better: Better::Lower };
-static OTHERS: Metric = Metric { name: "others_cpu", unit: "%", better: Better::Neither };
+pub(super) static RATE: Metric = Metric { name: "requests_per_second", unit: "1/s", better: Better::Higher };
 const DETAILS: [&Metric; 5] = [&RATE, &P50, &P99, &P999, &OTHERS];
 
 /// A kind of request, how many connections carry it, and how.
@@ -199,71 +190,32 @@ fn measure(
     };
     let running = load.start(&tools.sources);
     running.go_on_for(warm_up)?;
-    let (under_test, ours) = (tree(server.id()?)?, tree(std::process::id())?);
-    let watch = Stopwatch::start();
-    let start = Snapshot::take(placement, origin, &under_test, &ours, &watch)?;
+    // The origin is asked last at both ends of the window, so that what the question takes cancels out. The last one
+    // counts itself.
+    let window = Window::begin(placement, &server)?;
+    let requests_before = origin.requests()?;
     running.go_on_for(plan.window)?;
-    let end = Snapshot::take(placement, origin, &under_test, &ours, &watch)?;
-    let elapsed_us = end.at_us - start.at_us;
+    let used = window.end()?;
+    let requests = origin.requests()?.saturating_sub(requests_before).saturating_sub(1);
     let outcome = running.finish()?;
 
-    // The last question to the origin counts itself.
-    let requests = exact(end.requests.saturating_sub(start.requests).saturating_sub(1));
-    ensure!(requests > 0.0, "no request reached the origin during the window");
-    let used_us = end.under_test_us - start.under_test_us;
-    let enough = plan.extent == Extent::Smoke || used_us >= TICKS_MIN * TICK_US;
-    ensure!(enough, "it used only {used_us:.0} µs during the window");
+    ensure!(requests > 0, "no request reached the origin during the window");
+    let enough = plan.extent == Extent::Smoke || used.is_enough();
+    ensure!(enough, "it used only {:.0} µs during the window", used.cpu_us);
     let per_request = outcome.bytes.checked_div(outcome.requests).context("wrk got no response")?;
     ensure!(
         per_request >= case.response_bytes,
         "responses have {per_request} octets where {} were expected",
         case.response_bytes
     );
-    let processors = placement.processors().len() as u64;
-    let of_one = |(id, end_us): (&u32, &f64)| Some(end_us - start.ours_us.get(id)?);
-    let ours: f64 = end.ours_us.iter().filter_map(of_one).sum();
-    let others = (end.busy_us - start.busy_us - ours).max(0.0);
     Ok([
-        (&COST, used_us / requests),
-        (&RATE, requests * 1e6 / elapsed_us),
+        (&COST, used.cpu_us / exact(requests)),
+        (&RATE, exact(requests) * 1e6 / used.elapsed_us),
         (&P50, outcome.p50_us),
         (&P99, outcome.p99_us),
         (&P999, outcome.p999_us),
-        (&OTHERS, others * 100.0 / (elapsed_us * exact(processors))),
+        (&OTHERS, used.others_percent),
     ])
-}
-
-/// What has been used and done until now. The origin is asked first at both ends of a window, so that what the
-/// question takes cancels out.
-struct Snapshot {
-    requests: u64,
-    /// When that was known.
-    at_us: f64,
-    under_test_us: f64,
-    /// Of each process that this one has started, and of itself.
-    ours_us: BTreeMap<u32, f64>,
-    busy_us: f64,
-}
-
-impl Snapshot {
-    fn take(
-        placement: &Placement,
-        origin: &Origin,
-        under_test: &[u32],
-        ours: &[u32],
-        watch: &Stopwatch,
-    ) -> Result<Self> {
-        let requests = origin.requests()?;
-        let at_us = watch.elapsed().as_secs_f64() * 1e6;
-        let under_test_us = cpu_us(under_test)?;
-        Ok(Self {
-            requests,
-            at_us,
-            under_test_us,
-            ours_us: cpu_us_of_each(ours),
-            busy_us: busy_us(&placement.processors())?,
-        })
-    }
 }
 
 /// That what is measured is what it is taken for: one request is answered with 200.
@@ -277,11 +229,6 @@ fn answers(server: &Server, case: Case) -> Result<()> {
         response.lines().next().unwrap_or_default()
     );
     Ok(())
-}
-
-#[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
-fn exact(count: u64) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

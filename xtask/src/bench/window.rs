@@ -17,7 +17,7 @@ pub(super) static COST: Metric = Metric { name: "cpu_us_per_unit", unit: "µs", 
 pub(super) static P50: Metric = Metric { name: "latency_p50", unit: "µs", better: Better::Lower };
 pub(super) static P99: Metric = Metric { name: "latency_p99", unit: "µs", better: Better::Lower };
 pub(super) static P999: Metric = Metric { name: "latency_p99.9", unit: "µs", better: Better::Lower };
-pub(super) static OTHERS: Metric = Metric { name: "others_cpu", unit: "%", better: Better::Lower };
+pub(super) static OTHERS: Metric = Metric { name: "others_cpu", unit: "%", better: Better::Neither };
 
 /// A stretch of time that has begun.
 pub(super) struct Window<'a> {
