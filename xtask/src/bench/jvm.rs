@@ -62,8 +62,8 @@ impl Jvm {
             Subject::Keycloak => {
                 let home = keycloak(tools)?;
                 // Nothing is left of an earlier run: what is there already would not be imported.
-                let data = fresh_folder(home.join("data/import"))?;
-                fs::write(data.join("bench-realm.json"), realm(tools, algorithm, clients)?)?;
+                let import = fresh_folder(fresh_folder(home.join("data"))?.join("import"))?;
+                fs::write(import.join("bench-realm.json"), realm(tools, algorithm, clients)?)?;
                 let mut command = on(processors, "sh");
                 command.arg(home.join("bin/kc.sh")).args(["start", "--optimized", "--import-realm"]);
                 command.args(["--http-enabled=true", "--hostname-strict=false", "--log-level=warn"]);
@@ -121,7 +121,7 @@ pub(super) fn lines(clients: &[Client]) -> String {
 
 /// The folder of Keycloak, unpacked and built for its database.
 fn keycloak(tools: &Tools) -> Result<PathBuf> {
-    let folder = place(tools)?.join(format!("keycloak-{KEYCLOAK}"));
+    let folder = tools.kept().join(format!("keycloak-{KEYCLOAK}"));
     let home = folder.join(format!("keycloak-{KEYCLOAK}"));
     let built = folder.join("built");
     if built.exists() {
@@ -131,7 +131,9 @@ fn keycloak(tools: &Tools) -> Result<PathBuf> {
     let mut unpack = Command::new("mvn");
     unpack.args(["--batch-mode", "--quiet", UNPACK]);
     unpack.arg(format!("-Dartifact=org.keycloak:keycloak-quarkus-dist:{KEYCLOAK}:zip"));
-    unpack.arg(format!("-DoutputDirectory={}", fresh_folder(folder)?.display()));
+    let folder = fresh_folder(folder)?;
+    // Maven leaves a mark where it runs, and unpacks nothing where it finds one.
+    unpack.arg(format!("-DoutputDirectory={}", folder.display())).current_dir(folder);
     run(&mut unpack)?;
     run(Command::new("sh").arg(home.join("bin/kc.sh")).args(["build", "--db=dev-file"]))?;
     fs::write(built, "")?;
@@ -140,7 +142,7 @@ fn keycloak(tools: &Tools) -> Result<PathBuf> {
 
 /// The program of `bench/spring`, built.
 fn spring(tools: &Tools) -> Result<PathBuf> {
-    let folder = place(tools)?.join("spring");
+    let folder = tools.kept().join("spring");
     let program = folder.join("authorization-server.jar");
     let mut build = Command::new("mvn");
     build.args(["--batch-mode", "--quiet", "--file"]).arg(tools.sources.join("spring/pom.xml"));
@@ -148,11 +150,6 @@ fn spring(tools: &Tools) -> Result<PathBuf> {
     run(build.arg("package"))?;
     ensure!(program.exists(), "Maven made no {}", program.display());
     Ok(program)
-}
-
-/// Beside the other programs that the benches install.
-fn place(tools: &Tools) -> Result<PathBuf> {
-    Ok(tools.work.parent().context("the folder of the runs is in another")?.join("tools"))
 }
 
 fn run(command: &mut Command) -> Result<()> {

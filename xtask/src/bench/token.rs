@@ -28,7 +28,7 @@ const CLIENTS: usize = 64;
 /// Before each window, on the connections of another run of the load.
 const WARM_UP: Duration = Duration::from_millis(300);
 /// Of programs on Java, once for each case: their code is compiled while it runs.
-const WARM_UP_JAVA: Duration = Duration::from_secs(12);
+const WARM_UP_JAVA: Duration = Duration::from_secs(20);
 /// For one request of the harness, or one client that is made.
 const REQUEST_LIMIT: Duration = Duration::from_secs(20);
 
@@ -40,7 +40,7 @@ lifetime of an hour, one processor. A secret of that kind needs no slow hash: Ca
 keep one SHA-256 of it, Keycloak keeps it as it is. Cardea reads the client from SQLite for each grant, Keycloak has it \
 in its cache, and Spring in memory; Spring is told to keep no issued tokens, as Cardea and Keycloak keep none. Before each \
 measurement a token is had and its algorithm looked at, and a wrong secret is refused. The programs on Java were warmed \
-up in each case by 12 s of the same load, and stay up from the first round to the last, idle while others are measured. \
+up in each case by 20 s of the same load, and stay up from the first round to the last, idle while others are measured. \
 The figure is utime+stime of the process under test with all its threads, from the first connection to the last \
 response, per grant. Secrets under a slow hash, and such that are remembered, are other cases, which are not measured \
 yet.";
