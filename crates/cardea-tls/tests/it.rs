@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use cardea_clock::{ManualClock, Wall};
 use cardea_tls::authority::Authority;
-use cardea_tls::{CertificateConfig, HandshakeFacts, ServerTls, ServerTlsConfig};
+use cardea_tls::{CertificateConfig, HandshakeFacts, ServerTls, ServerTlsConfig, TicketSecretConfig};
 use rustls::{ServerConnection, StreamOwned};
 
 const NOW: Wall = Wall::from_unix_seconds(1_800_000_000);
@@ -21,6 +21,10 @@ const EARLIER: Wall = Wall::from_unix_seconds(1_000_000_000);
 const LATER: Wall = Wall::from_unix_seconds(9_000_000_000);
 
 fn server(dir: &Path) -> ServerTls {
+    server_with(dir, None)
+}
+
+fn server_with(dir: &Path, ticket_secret: Option<TicketSecretConfig>) -> ServerTls {
     let authority = Authority::new("test", EARLIER, LATER).unwrap();
     fs::write(dir.join("ca.pem"), authority.certificate_pem()).unwrap();
     let certificates = ["a.example", "b.example"].map(|name| {
@@ -30,7 +34,7 @@ fn server(dir: &Path) -> ServerTls {
         fs::write(&key, issued.key_pem.as_bytes()).unwrap();
         CertificateConfig { chain, key, hosts: Vec::new(), trust_domain: name.to_owned() }
     });
-    let config = ServerTlsConfig { certificates: certificates.into(), ..Default::default() };
+    let config = ServerTlsConfig { certificates: certificates.into(), ticket_secret, ..Default::default() };
     ServerTls::load(&config, &ManualClock::new(NOW).clock()).unwrap()
 }
 
@@ -114,6 +118,33 @@ fn openssl_resumes_by_session_id_and_by_ticket() {
         );
         assert!(connect(&listener, &one, &[flag, "-sess_in", &session]).resumed, "{flag}");
         assert_eq!(connect(&listener, &one, &[flag, "-sess_in", &session]).resumed, again, "{flag}");
+        fs::remove_file(&session).unwrap();
+    }
+}
+
+#[test]
+fn openssl_resumes_at_another_node_of_a_fleet() {
+    if Command::new("openssl").arg("version").output().is_err() {
+        eprintln!("SKIPPED: no openssl on this machine");
+        return;
+    }
+    let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let node = |number: usize, digits: &str| {
+        let file = folders[number].path().join("tickets.secret");
+        fs::write(&file, format!("{} {}", NOW.unix_seconds(), digits.repeat(32))).unwrap();
+        let secret = TicketSecretConfig { file, context: "public".to_owned() };
+        server_with(folders[number].path(), Some(secret))
+    };
+    let (one, other, stranger) = (node(0, "ab"), node(1, "ab"), node(2, "cd"));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let session = folders[0].path().join("session").display().to_string();
+    for flag in ["-tls1_2", "-tls1_3"] {
+        assert!(!connect(&listener, &one, &[flag, "-sess_out", &session]).resumed);
+        assert!(
+            !connect(&listener, &stranger, &[flag, "-sess_in", &session]).resumed,
+            "{flag}: another secret"
+        );
+        assert!(connect(&listener, &other, &[flag, "-sess_in", &session]).resumed, "{flag}");
         fs::remove_file(&session).unwrap();
     }
 }
