@@ -22,9 +22,10 @@ const TICKETS_MAX: u8 = 4;
 
 /// TLS as one listener terminates it; shared by its connections, and kept for as long as they last.
 ///
-/// Sessions are resumed only here: each `ServerTls` has a session store of its own, so what one listener
-/// demanded of a client is never taken for what another one demands. Within it a session is bound to its
-/// server name (RFC 6066 §3), and the store is dropped when a reload moves a host between trust domains.
+/// Sessions are resumed only here, or where a ticket secret says so at the same listener of another node: each
+/// `ServerTls` has a session store of its own, and keys of its own from the secret, so what one listener demanded of a
+/// client is never taken for what another one demands. Within it a session is bound to its server name (RFC 6066 §3),
+/// and all are given up when a reload moves a host between trust domains.
 pub struct ServerTls {
     settings: ServerTlsConfig,
     clock: Clock,

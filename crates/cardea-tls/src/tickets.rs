@@ -18,7 +18,7 @@ use rustls::server::ProducesTickets;
 
 use crate::config::TicketSecretConfig;
 use crate::error::{CertificateError, CertificateProblem};
-use crate::files::Stamp;
+use crate::files::{self, Stamp};
 
 mod ratchet;
 mod secret_file;
@@ -63,6 +63,9 @@ impl TicketSecrets {
                     .map_err(CertificateProblem::TicketSecret)
             })
             .map_err(|problem| CertificateError { path: config.file.clone(), problem })?;
+        if files::world_readable(&config.file) {
+            tracing::warn!(path = %config.file.display(), "every user of this machine may read this ticket secret");
+        }
         let watched = Mutex::new(Watched { stamp, is_reported: false });
         let secrets =
             Self { ring: RwLock::new(ring), clock: clock.clone(), kept, file: config.file.clone(), watched };
