@@ -41,7 +41,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     // First of all: to miss a tool after ten minutes of building is no joy.
     let llvm = Llvm::find(root)?;
     let profdata = llvm.tool("llvm-profdata")?;
-    let bolt = options.bolt.then(|| llvm.tool("llvm-bolt")).transpose()?;
+    let bolt = options.bolt.then(|| bolt::Tools::find(&llvm)).transpose()?;
     let build =
         Build { root, llvm: &llvm, target: target_directory(root)?.join("pgo"), watch: Stopwatch::start() };
 
@@ -116,14 +116,7 @@ impl Build<'_> {
     }
 
     fn merge(&self, profdata: &Path, profiles: &Path, into: &Path) -> Result<()> {
-        let mut files = Vec::new();
-        for entry in fs::read_dir(profiles).with_context(|| format!("{}", profiles.display()))? {
-            let path = entry?.path();
-            if path.extension() == Some(OsStr::new("profraw")) {
-                files.push(path);
-            }
-        }
-        ensure!(!files.is_empty(), "the trained program has left no profile in {}", profiles.display());
+        let files = files_of(profiles, OsStr::new("profraw"))?;
         let mut command = Command::new(profdata);
         command.args(["merge", "--output"]).arg(into).args(files);
         ensure!(pass(&mut command)?, "llvm-profdata fails");
@@ -164,6 +157,19 @@ fn flag(name: &str, path: &Path) -> OsString {
     let mut flag = OsString::from(name);
     flag.push(path);
     flag
+}
+
+/// What the runs of a program have left.
+fn files_of(folder: &Path, extension: &OsStr) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("{}", folder.display()))? {
+        let path = entry?.path();
+        if path.extension() == Some(extension) {
+            files.push(path);
+        }
+    }
+    ensure!(!files.is_empty(), "the trained program has left no profile in {}", folder.display());
+    Ok(files)
 }
 
 /// Empties a folder: profiles of another build would only be refused.

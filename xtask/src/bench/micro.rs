@@ -52,11 +52,12 @@ const OPENSSL: Need = Need {
 
 const HELD_EQUAL: &str = "\
 Held equal: the subjects of a case are in one program, or in programs of the same profile (`dist`, or the same settings \
-in [bench/](../bench/Cargo.toml)), use the same allocator, that of the system, and follow each other in each round, each for 0.3 s at the most. \
-The ends of names: `t1` and `t2` are that many threads, each doing the work (the figure is a thread's time for one \
-operation); a subject `…-alone` does a part of the work, and is a limit instead of a peer. *ratio*: above 1, Cardea is \
-better. Instructions (callgrind) and allocations (dhat) are the difference between two runs of different length, so \
-that they are those of one operation and of its loop.";
+in [bench/](../bench/Cargo.toml)), use the same allocator, that of the system, and follow each other in each round, each \
+for 0.3 s at the most unless its bench says otherwise, on whatever processor the kernel gives them. The range over the \
+rounds shows how far a subject differs from itself. The ends of names: `t1` and `t2` are that many threads, each doing \
+the work (the figure is a thread's time for one operation); a subject `…-alone` does a part of the work, and is a limit \
+instead of a peer. *ratio*: above 1, Cardea is better. Instructions (callgrind) and allocations (dhat) are the \
+difference between two runs of different length, so that they are those of one operation and of its loop.";
 
 pub(super) static NANOSECONDS: Metric =
     Metric { name: "ns_per_operation", unit: "ns", better: Better::Lower };

@@ -1,43 +1,71 @@
 //! The second step: BOLT arranges the finished program by how it runs.
 
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use super::Build;
+use super::llvm::Llvm;
+use super::{Build, files_of, flag, fresh};
 use crate::process::pass;
 
 /// For the compiler: the linker keeps what BOLT needs to move code.
 pub(super) const RELOCATIONS: &str = "-Clink-arg=-Wl,--emit-relocs";
 
+/// How code is arranged: paths that are taken fall through, and functions that call each other are neighbours.
+const ARRANGEMENT: [&str; 6] = [
+    "-reorder-blocks=ext-tsp",
+    "-reorder-functions=cdsort",
+    "-split-functions",
+    "-split-all-cold",
+    "-split-eh",
+    "-icf=safe",
+];
+
+/// Where its programs are.
+pub(super) struct Tools {
+    bolt: PathBuf,
+    merge: PathBuf,
+}
+
+impl Tools {
+    /// # Errors
+    ///
+    /// Says how to get what is missing.
+    pub(super) fn find(llvm: &Llvm) -> Result<Self> {
+        Ok(Self { bolt: llvm.tool("llvm-bolt")?, merge: llvm.tool("merge-fdata")? })
+    }
+}
+
 impl Build<'_> {
     /// Instruments `program`, trains it again and writes a rearranged one. Samples of the processor's branches would
     /// cost less, but virtual machines rarely have them.
-    pub(super) fn rearrange(&self, bolt: &Path, program: &Path) -> Result<PathBuf> {
+    pub(super) fn rearrange(&self, tools: &Tools, program: &Path) -> Result<PathBuf> {
         let file = |name: &str| self.target.join(name);
         let (instrumented, profile, rearranged) =
             (file("cardea.instrumented"), file("cardea.fdata"), file("cardea.bolt"));
         self.progress("instrumenting it once more, for BOLT");
-        let mut command = Command::new(bolt);
-        command.arg(program).arg("-instrument").arg("-o").arg(&instrumented);
-        let mut output = std::ffi::OsString::from("--instrumentation-file=");
-        output.push(&profile);
-        ensure!(pass(command.arg(output))?, "llvm-bolt can't instrument the program");
+        let profiles = file("bolt");
+        fresh(&profiles)?;
+        let mut command = Command::new(&tools.bolt);
+        command
+            .arg(program)
+            .args(["-instrument", "-o"])
+            .arg(&instrumented)
+            .arg(flag("--instrumentation-file=", &profiles.join("cardea")))
+            // Each run is a process of its own, and leaves a file of its own.
+            .arg("--instrumentation-file-append-pid");
+        ensure!(pass(&mut command)?, "llvm-bolt can't instrument the program");
         self.train(&instrumented)?;
-        ensure!(profile.exists(), "the trained program has left no profile at {}", profile.display());
+        let files = files_of(&profiles, OsStr::new("fdata"))?;
+        let mut command = Command::new(&tools.merge);
+        ensure!(pass(command.args(files).stdout(File::create(&profile)?))?, "merge-fdata fails");
         self.progress("rearranging it");
-        let mut data = std::ffi::OsString::from("-data=");
-        data.push(&profile);
-        let mut command = Command::new(bolt);
-        command.arg(program).arg("-o").arg(&rearranged).arg(data).args([
-            "-reorder-blocks=ext-tsp",
-            "-reorder-functions=cdsort",
-            "-split-functions",
-            "-split-all-cold",
-            "-split-eh",
-            "-icf=safe",
-        ]);
+        let data: OsString = flag("-data=", &profile);
+        let mut command = Command::new(&tools.bolt);
+        command.arg(program).arg("-o").arg(&rearranged).arg(data).args(ARRANGEMENT);
         ensure!(pass(&mut command)?, "llvm-bolt fails");
         Ok(rearranged)
     }

@@ -51,7 +51,7 @@ impl Llvm {
         }
         let major = self.major;
         match name {
-            "llvm-bolt" => {
+            "llvm-bolt" | "merge-fdata" => {
                 bail!("missing: {name} of LLVM {major}; on Debian: apt-get install bolt-{major}")
             }
             _ => bail!(
