@@ -27,18 +27,21 @@ const EVICTED_PER_INSERT: usize = 16;
 /// A bounded map whose operations take constant time in the worst case; see the crate's documentation.
 ///
 /// The default hash is keyed by a secret of the process (SipHash-1-3), for keys that strangers choose.
+#[repr(C)]
 pub struct Cache<K, V, S = RandomState> {
-    limits: Limits,
-    weigh: fn(&K, &V) -> usize,
-    hasher: S,
-    slab: Slab<K, V>,
-    index: Index,
-    /// With [`Lifetime::Own`]; otherwise the slab's oldest entry expires first.
-    wheel: Option<Wheel>,
-    bytes: usize,
+    // What every operation writes comes first: behind a lock, it shares the lock's cache line, and is the only one that
+    // travels between processors.
     /// The latest time seen, in nanoseconds.
     now: u64,
     stats: Stats,
+    slab: Slab<K, V>,
+    index: Index,
+    /// With [`Lifetime::Own`]; otherwise the slab's oldest entry expires first.
+    wheel: Option<Box<Wheel>>,
+    bytes: usize,
+    limits: Limits,
+    weigh: fn(&K, &V) -> usize,
+    hasher: S,
 }
 
 /// When an entry expires.
@@ -75,7 +78,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
     /// If the limits ask for more than can be had.
     pub fn weighed(limits: Limits, weigh: fn(&K, &V) -> usize, hasher: S) -> Result<Self, LimitsError> {
         let wheel = match limits.lifetime {
-            Lifetime::Own { .. } => Some(Wheel::new(limits.entries)?),
+            Lifetime::Own { .. } => Some(Box::new(Wheel::new(limits.entries)?)),
             Lifetime::Unlimited | Lifetime::Same(_) => None,
         };
         let slab = Slab::new(limits.entries)?;

@@ -13,6 +13,13 @@ use super::{Cache, HAND_STEPS_MAX};
 use crate::index::Tag;
 use crate::{Entry, Lifetime, Limits};
 
+impl<K, V, S> Cache<K, V, S> {
+    /// The address after what every lookup writes.
+    pub(crate) fn written_until(&self) -> usize {
+        (&raw const self.now).addr().max((&raw const self.stats).addr()) + size_of_val(&self.stats)
+    }
+}
+
 const SECOND: u64 = 1_000_000_000;
 
 fn at(second: u64) -> Mono {

@@ -56,6 +56,16 @@ fn it_does_what_a_cache_does() {
     assert!(cache.is_empty());
 }
 
+#[test]
+fn a_lookup_writes_to_no_cache_line_but_that_of_the_lock() {
+    let cache = Sharded::<u64, u64>::new(limits(5_000), 8).unwrap();
+    for shard in &cache.shards {
+        let start = (&raw const *shard).addr();
+        let end = shard.lock().written_until();
+        assert!(start.is_multiple_of(128) && end <= start + 64, "{}", end - start);
+    }
+}
+
 /// A value that looks at its cache when it is dropped: under the lock that would never end.
 struct Nosy(Arc<Sharded<u64, Nosy>>, Arc<AtomicUsize>);
 
