@@ -6,7 +6,6 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::hash::{Hash, Sha1, Sha256, Sha512, State};
 use crate::prf::Prf;
-use crate::vector::Vector;
 
 /// The HMAC key schedule of one password. To compare one password with several stored secrets, make it once.
 ///
@@ -78,7 +77,7 @@ impl<H: Hash> Key<H> {
     /// U₁ of RFC 8018 §5.2: HMAC over the salt and the number of the block, from 1.
     pub(crate) fn first(&self, salt: &[u8], block: u32) -> State<H::Word> {
         let mut digest = H::finish(&self.inner, H::BLOCK, &[salt, &block.to_be_bytes()]);
-        let first = H::compress_digest(<H::Word as Vector>::Proof::default(), &self.outer, &digest);
+        let first = H::compress_digest((), &self.outer, &digest);
         digest.zeroize();
         first
     }

@@ -16,6 +16,9 @@ pub(crate) trait Vector: Copy {
     /// Writes the first [`Self::LANES`] words.
     fn store(self, words: &mut [Self::Word]);
     fn add(self, other: Self) -> Self;
+    fn sub(self, other: Self) -> Self;
+    /// Itself, but nothing is known of it: keeps the order of a sum, which the compiler would change.
+    fn pin(self) -> Self;
     fn xor(self, other: Self) -> Self;
     /// Rotates by `RIGHT` bits to the right, which are `LEFT` to the left: their sum is the width of a word.
     fn rotate<const RIGHT: i32, const LEFT: i32>(self) -> Self;
@@ -64,6 +67,16 @@ macro_rules! word {
             #[inline(always)]
             fn add(self, other: Self) -> Self {
                 self.wrapping_add(other)
+            }
+
+            #[inline(always)]
+            fn sub(self, other: Self) -> Self {
+                self.wrapping_sub(other)
+            }
+
+            #[inline(always)]
+            fn pin(self) -> Self {
+                self
             }
 
             #[inline(always)]
@@ -150,6 +163,16 @@ impl<V: Vector> Vector for Pair<V> {
     #[inline(always)]
     fn add(self, other: Self) -> Self {
         Self(self.0.add(other.0), self.1.add(other.1))
+    }
+
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.sub(other.0), self.1.sub(other.1))
+    }
+
+    #[inline(always)]
+    fn pin(self) -> Self {
+        Self(self.0.pin(), self.1.pin())
     }
 
     #[inline(always)]

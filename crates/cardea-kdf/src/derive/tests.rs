@@ -1,6 +1,11 @@
 //! One-shot derivation against the examples of the RFCs.
 
+use std::path::PathBuf;
+
+use serde_json::Value;
+
 use super::*;
+use crate::{Backend, Engine, Job};
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -65,5 +70,88 @@ fn only_the_very_output_verifies_and_an_empty_one_is_refused() {
         assert_eq!(verify(prf, b"secret", b"salt", count(3), &expected), Ok(false));
         assert_eq!(verify(prf, b"secret", b"salt", count(3), &[]), Err(Error::OutputEmpty));
         assert_eq!(derive(prf, b"secret", b"salt", count(3), &mut []), Err(Error::OutputEmpty));
+    }
+}
+
+fn vectors(file: &str) -> Option<Value> {
+    let folder = std::env::var_os("CARDEA_VECTORS").map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/vectors")),
+        PathBuf::from,
+    );
+    let path = folder.join("wycheproof").join(file);
+    match std::fs::read(&path) {
+        Ok(bytes) => Some(serde_json::from_slice(&bytes).unwrap()),
+        Err(error) => {
+            println!("SKIPPED: no vectors at {}: {error}", path.display());
+            None
+        }
+    }
+}
+
+fn unhex(value: &Value) -> Vec<u8> {
+    let hex = value.as_str().unwrap();
+    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+}
+
+#[test]
+fn the_wycheproof_vectors_are_derived_by_every_back_end() {
+    let files = [
+        (Prf::HmacSha1, "pbkdf2_hmacsha1_test.json", 64),
+        (Prf::HmacSha256, "pbkdf2_hmacsha256_test.json", 60),
+        (Prf::HmacSha512, "pbkdf2_hmacsha512_test.json", 58),
+    ];
+    for (prf, file, expected_tests) in files {
+        let Some(document) = vectors(file) else { continue };
+        let tests: Vec<&Value> = document["testGroups"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|group| group["tests"].as_array().unwrap())
+            .collect();
+        assert_eq!(tests.len(), expected_tests, "{file}");
+        for test in &tests {
+            assert_eq!(test["result"], "valid", "{test}");
+            let iterations = count(test["iterationCount"].as_u64().unwrap().try_into().unwrap());
+            let (password, salt, dk) = (unhex(&test["password"]), unhex(&test["salt"]), unhex(&test["dk"]));
+            assert_eq!(dk.len() as u64, test["dkLen"].as_u64().unwrap());
+            assert_eq!(verify(prf, &password, &salt, iterations, &dk), Ok(true), "{test}");
+        }
+        // All of them at once, so that lanes hold jobs of any size and count.
+        for backend in Backend::ALL {
+            let Some(mut engine) = Engine::with_backend(prf, backend) else { continue };
+            let mut source = tests.iter();
+            let mut valid = 0;
+            while engine.step(
+                &mut || {
+                    let test = source.next()?;
+                    Some(Job {
+                        schedule: Schedule::new(prf, &unhex(&test["password"])),
+                        salt: unhex(&test["salt"]).into(),
+                        iterations: count(test["iterationCount"].as_u64().unwrap().try_into().unwrap()),
+                        output_len: unhex(&test["dk"]).len(),
+                        tag: unhex(&test["dk"]),
+                    })
+                },
+                &mut |dk, output| {
+                    assert_eq!(output, Ok(&dk[..]), "{backend}");
+                    valid += 1;
+                },
+            ) {}
+            assert_eq!(valid, expected_tests, "{backend}");
+        }
+    }
+}
+
+#[test]
+fn one_schedule_compares_a_password_with_several_salts() {
+    for prf in Prf::ALL {
+        let schedule = Schedule::new(prf, b"secret");
+        for salt in [&b"one"[..], b"another", b""] {
+            let mut expected = [0; 24];
+            derive(prf, b"secret", salt, count(7), &mut expected).unwrap();
+            assert_eq!(schedule.verify(salt, count(7), &expected), Ok(true));
+            assert_eq!(schedule.verify(b"third", count(7), &expected), Ok(false));
+        }
+        assert_eq!(format!("{schedule:?}"), format!("Schedule {{ prf: {prf:?}, .. }}"));
     }
 }

@@ -1,5 +1,7 @@
 //! Lanes against one job at a time, on every back-end.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::derive;
 
@@ -134,5 +136,68 @@ fn an_engine_without_jobs_does_nothing() {
         let mut engine = Engine::<()>::new(prf);
         assert!(!engine.step(&mut || None, &mut |(), _| unreachable!()));
         assert_eq!(engine.filled(), 0);
+    }
+}
+
+/// By a library of others.
+fn reference(prf: Prf, password: &[u8], salt: &[u8], iterations: u32, length: usize) -> Vec<u8> {
+    let mut out = vec![0; length];
+    match prf {
+        Prf::HmacSha1 => pbkdf2::pbkdf2_hmac::<sha1::Sha1>(password, salt, iterations, &mut out),
+        Prf::HmacSha256 => pbkdf2::pbkdf2_hmac::<sha2::Sha256>(password, salt, iterations, &mut out),
+        Prf::HmacSha512 => pbkdf2::pbkdf2_hmac::<sha2::Sha512>(password, salt, iterations, &mut out),
+    }
+    out
+}
+
+/// Lengths around what is special: nothing, the ends of blocks of 64 and 128 bytes and of their padding, and long.
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    const EDGES: [usize; 23] =
+        [0, 1, 31, 32, 33, 47, 48, 51, 52, 55, 56, 63, 64, 65, 107, 108, 111, 112, 127, 128, 129, 255, 1000];
+    let length = prop_oneof![proptest::sample::select(&EDGES[..]), 0..300_usize];
+    length.prop_flat_map(|length| proptest::collection::vec(any::<u8>(), length))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn one_job_is_derived_as_by_another_library(
+        password in bytes(), salt in bytes(), iterations in 1..40_u32, length in 1..200_usize,
+    ) {
+        for prf in Prf::ALL {
+            let mut out = vec![0; length];
+            derive(prf, &password, &salt, count(iterations), &mut out).unwrap();
+            prop_assert_eq!(&out, &reference(prf, &password, &salt, iterations, length));
+        }
+    }
+
+    #[test]
+    fn any_mix_in_the_lanes_of_any_back_end_is_derived_as_by_another_library(
+        jobs in proptest::collection::vec((bytes(), bytes(), 1..60_u32, 1..150_usize), 1..50),
+        arrive in 1..9_usize,
+    ) {
+        for prf in Prf::ALL {
+            for mut engine in engines(prf) {
+                let mut source = jobs.iter().enumerate();
+                let mut done = 0;
+                // At most some of them arrive before each step, so that lanes are filled to varying degrees.
+                while done < jobs.len() {
+                    let mut left = arrive;
+                    engine.step(
+                        &mut || {
+                            left = left.checked_sub(1)?;
+                            let (index, (password, salt, iterations, length)) = source.next()?;
+                            Some(job(prf, password, salt, *iterations, *length, index))
+                        },
+                        &mut |index: usize, output| {
+                            let (password, salt, iterations, length) = &jobs[index];
+                            assert_eq!(output.unwrap(), reference(prf, password, salt, *iterations, *length));
+                            done += 1;
+                        },
+                    );
+                }
+            }
+        }
     }
 }

@@ -83,7 +83,7 @@ pub(crate) trait Hash: 'static {
         for (word, bytes) in words.iter_mut().zip(block.chunks_exact(Self::Word::BYTES)) {
             *word = Self::Word::from_be(bytes);
         }
-        let next = Self::compress(<Self::Word as Vector>::Proof::default(), state, words);
+        let next = Self::compress((), state, words);
         words.zeroize();
         next
     }

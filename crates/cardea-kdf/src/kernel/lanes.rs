@@ -84,7 +84,7 @@ impl Kernels for Sha1 {
             }
             Backend::Bmi2 => {
                 if let Some(proof) = x86::Bmi2::detect() {
-                    return proof.run::<Self>(chains, iterations);
+                    return proof.run(chains, iterations);
                 }
             }
             Backend::Portable => {}
@@ -101,10 +101,7 @@ impl Kernels for Sha256 {
         match kernel.backend {
             Backend::Avx512 => {
                 if let Some(proof) = x86::Avx512::detect() {
-                    return match kernel.lanes {
-                        32 => proof.run::<Self, Pair<x86::Zmm32>, 32>(chains, iterations),
-                        _ => proof.run::<Self, x86::Zmm32, 16>(chains, iterations),
-                    };
+                    return proof.run::<Self, x86::Zmm32, 16>(chains, iterations);
                 }
             }
             Backend::Avx2 => {
@@ -123,7 +120,7 @@ impl Kernels for Sha256 {
             }
             Backend::Bmi2 => {
                 if let Some(proof) = x86::Bmi2::detect() {
-                    return proof.run::<Self>(chains, iterations);
+                    return proof.run(chains, iterations);
                 }
             }
             Backend::Portable => {}
@@ -140,10 +137,7 @@ impl Kernels for Sha512 {
         match kernel.backend {
             Backend::Avx512 => {
                 if let Some(proof) = x86::Avx512::detect() {
-                    return match kernel.lanes {
-                        16 => proof.run::<Self, Pair<x86::Zmm64>, 16>(chains, iterations),
-                        _ => proof.run::<Self, x86::Zmm64, 8>(chains, iterations),
-                    };
+                    return proof.run::<Self, x86::Zmm64, 8>(chains, iterations);
                 }
             }
             Backend::Avx2 => {
@@ -153,7 +147,7 @@ impl Kernels for Sha512 {
             }
             Backend::Bmi2 => {
                 if let Some(proof) = x86::Bmi2::detect() {
-                    return proof.run::<Self>(chains, iterations);
+                    return proof.run(chains, iterations);
                 }
             }
             // There are no such instructions for words of 64 bits.
@@ -164,9 +158,8 @@ impl Kernels for Sha512 {
 }
 
 fn portable<H: Hash>(_: &Kernel, chains: &mut [Chain<H>], iterations: u32) {
-    let proof = <H::Word as Vector>::Proof::default();
     for chain in chains {
-        iterate::<H, H::Word, 1>(proof, std::slice::from_mut(chain), iterations);
+        iterate::<H, H::Word, 1>((), std::slice::from_mut(chain), iterations);
     }
 }
 

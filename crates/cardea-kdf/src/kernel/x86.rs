@@ -1,6 +1,7 @@
 //! Vectors of AVX-512 and AVX2, and the functions that have these and BMI2 switched on.
 #![allow(unsafe_code, reason = "instructions that not every processor has; each type is made from a proof")]
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::lanes::{Chain, iterate};
@@ -81,14 +82,37 @@ impl Bmi2 {
     pub(super) fn run<H: Hash>(self, chains: &mut [Chain<H>], iterations: u32) {
         #[target_feature(enable = "bmi1,bmi2")]
         fn inner<H: Hash>(chain: &mut Chain<H>, iterations: u32) {
-            let proof = <H::Word as Vector>::Proof::default();
-            iterate::<H, H::Word, 1>(proof, std::slice::from_mut(chain), iterations);
+            iterate::<H, H::Word, 1>((), std::slice::from_mut(chain), iterations);
         }
         for chain in chains {
             // SAFETY: `self` shows that the processor has BMI1 and BMI2.
             unsafe { inner(chain, iterations) }
         }
     }
+}
+
+/// [`Vector::pin`] of a register.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn pin_512(register: __m512i) -> __m512i {
+    let same;
+    // SAFETY: there is no instruction in it.
+    unsafe {
+        asm!("/* {0} */", inout(zmm_reg) register => same, options(pure, nomem, nostack, preserves_flags))
+    };
+    same
+}
+
+/// [`Vector::pin`] of a register.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn pin_256(register: __m256i) -> __m256i {
+    let same;
+    // SAFETY: there is no instruction in it.
+    unsafe {
+        asm!("/* {0} */", inout(ymm_reg) register => same, options(pure, nomem, nostack, preserves_flags))
+    };
+    same
 }
 
 /// Bits of a ternary function, by the index that its three arguments make: `a ? b : c`.
@@ -101,7 +125,7 @@ macro_rules! vector {
     (
         $(#[$doc:meta])*
         $name:ident, [$word:ty; $lanes:literal], $register:ty, $proof:ty,
-        $splat:ident, $load:ident, $store:ident, $add:ident, $xor:ident,
+        $splat:ident, $load:ident, $store:ident, $add:ident, $sub:ident, $pin:ident, $xor:ident,
         |$a:ident, $b:ident, $c:ident|
         rotate $rotate:expr, shift $shift:expr, choose $choose:expr, majority $majority:expr
     ) => {
@@ -140,6 +164,18 @@ macro_rules! vector {
             fn add(self, other: Self) -> Self {
                 // SAFETY: `self` was made from a proof that the instruction exists.
                 Self(unsafe { $add(self.0, other.0) })
+            }
+
+            #[inline(always)]
+            fn pin(self) -> Self {
+                // SAFETY: as for `add`.
+                Self(unsafe { $pin(self.0) })
+            }
+
+            #[inline(always)]
+            fn sub(self, other: Self) -> Self {
+                // SAFETY: as for `add`.
+                Self(unsafe { $sub(self.0, other.0) })
             }
 
             #[inline(always)]
@@ -183,7 +219,7 @@ macro_rules! vector {
 vector! {
     /// Sixteen words of 32 bits.
     Zmm32, [u32; 16], __m512i, Avx512,
-    _mm512_set1_epi32, _mm512_loadu_si512, _mm512_storeu_si512, _mm512_add_epi32, _mm512_xor_si512,
+    _mm512_set1_epi32, _mm512_loadu_si512, _mm512_storeu_si512, _mm512_add_epi32, _mm512_sub_epi32, pin_512, _mm512_xor_si512,
     |a, b, c|
     rotate _mm512_ror_epi32::<RIGHT>(a),
     shift _mm512_srli_epi32::<BITS>(a),
@@ -194,7 +230,7 @@ vector! {
 vector! {
     /// Eight words of 64 bits.
     Zmm64, [u64; 8], __m512i, Avx512,
-    _mm512_set1_epi64, _mm512_loadu_si512, _mm512_storeu_si512, _mm512_add_epi64, _mm512_xor_si512,
+    _mm512_set1_epi64, _mm512_loadu_si512, _mm512_storeu_si512, _mm512_add_epi64, _mm512_sub_epi64, pin_512, _mm512_xor_si512,
     |a, b, c|
     rotate _mm512_ror_epi64::<RIGHT>(a),
     shift _mm512_srli_epi64::<BITS>(a),
@@ -205,7 +241,7 @@ vector! {
 vector! {
     /// Eight words of 32 bits.
     Ymm32, [u32; 8], __m256i, Avx2,
-    _mm256_set1_epi32, _mm256_loadu_si256, _mm256_storeu_si256, _mm256_add_epi32, _mm256_xor_si256,
+    _mm256_set1_epi32, _mm256_loadu_si256, _mm256_storeu_si256, _mm256_add_epi32, _mm256_sub_epi32, pin_256, _mm256_xor_si256,
     |a, b, c|
     rotate _mm256_or_si256(_mm256_srli_epi32::<RIGHT>(a), _mm256_slli_epi32::<LEFT>(a)),
     shift _mm256_srlv_epi32(a, _mm256_set1_epi32(BITS.cast_signed())),
@@ -216,7 +252,7 @@ vector! {
 vector! {
     /// Four words of 64 bits.
     Ymm64, [u64; 4], __m256i, Avx2,
-    _mm256_set1_epi64x, _mm256_loadu_si256, _mm256_storeu_si256, _mm256_add_epi64, _mm256_xor_si256,
+    _mm256_set1_epi64x, _mm256_loadu_si256, _mm256_storeu_si256, _mm256_add_epi64, _mm256_sub_epi64, pin_256, _mm256_xor_si256,
     |a, b, c|
     rotate _mm256_or_si256(_mm256_srli_epi64::<RIGHT>(a), _mm256_slli_epi64::<LEFT>(a)),
     shift _mm256_srlv_epi64(a, _mm256_set1_epi64x(i64::from(BITS))),
