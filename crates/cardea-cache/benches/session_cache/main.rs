@@ -4,8 +4,8 @@
 //! `put` enters fresh keys into a full cache, `get` finds (what has not expired), `remove` takes out. `hot` is the same
 //! with 512 keys. Figures are wall time per operation of one thread.
 //!
-//! `CARDEA_BENCH_ENTRIES=5120000,20000000` measures these sizes instead of 20,480 and 204,800; 20 million entries of
-//! all subjects take 6 GB one after the other.
+//! `CARDEA_BENCH_ENTRIES=5120000,20000000` measures these sizes instead of 20,480 and 204,800. With 20 million entries
+//! each subject needs some gigabytes, one after the other.
 //!
 //! The group `session-cache-wait-…` tells what one dependent load from the slab costs at each size: divide by it to see
 //! how often an operation waits for memory.
