@@ -10,7 +10,7 @@ use cardea_http::{
     Known, RequestHead, ResponseHead, TargetForm, client_address, normalize_path, parse_target,
     request_authority,
 };
-use cardea_identity::{DemandError, bearer_token};
+use cardea_identity::{DemandError, VerdictSource, bearer_credentials};
 
 use crate::{
     builtin,
@@ -228,15 +228,22 @@ async fn identify(
     if route.demand.is_none() {
         return Ok(());
     }
-    let token = match bearer_token(exchange.head.fields.get_all(Known::Authorization)) {
-        Ok(Some(token)) => token,
+    let Some(connection) = &exchange.connection else { return Err(Reason::CredentialsMissing) };
+    let credentials = match bearer_credentials(exchange.head.fields.get_all(Known::Authorization)) {
+        Ok(Some(credentials)) => credentials,
         Ok(None) => return Err(Reason::CredentialsMissing),
         Err(error) if error.is_bad_request() => return Err(Reason::CredentialsMalformed),
         // Another scheme's credentials are none of ours.
         Err(_) => return Err(Reason::CredentialsMissing),
     };
-    let Some(connection) = &exchange.connection else { return Err(Reason::CredentialsMissing) };
-    let (verdict, source) = model.authenticator.identify(token, &connection.token, exchange.started).await?;
+    let (slot, now) = (&connection.token, exchange.started);
+    let (verdict, source) = match model.authenticator.recall(credentials, slot, now) {
+        Some(verdict) => (verdict, VerdictSource::Connection),
+        None => {
+            let token = credentials.token().map_err(|_| Reason::CredentialsMalformed)?;
+            model.authenticator.identify(token, slot, now).await?
+        }
+    };
     gateway.metrics.verdict(source);
     exchange.verdict = Some(verdict);
     Ok(())

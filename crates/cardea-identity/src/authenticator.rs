@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use cardea_clock::Timestamp;
 use serde_json::{Map, Value};
 
+use crate::bearer::BearerCredentials;
 use crate::check::{Check, Observer, Recorder, Silent, show};
 use crate::claims;
 use crate::config::IssuerConfig;
@@ -125,8 +126,25 @@ impl Authenticator {
         Ok(())
     }
 
-    /// The verdict of a token: remembered by the connection in `slot`, or in common, or reached by verification as
-    /// [`Authenticator::verify`] does. A token that fails leaves the slot empty.
+    /// The verdict that the connection remembers of its last token, if these credentials are the same and it still holds.
+    #[must_use]
+    pub fn recall(
+        &self,
+        credentials: BearerCredentials<'_>,
+        slot: &TokenSlot,
+        now: Timestamp,
+    ) -> Option<VerdictRef> {
+        slot.get(credentials.unchecked(), |verdict, issuer, configuration| {
+            if configuration == self.configuration {
+                self.holds(verdict, issuer, now)
+            } else {
+                self.is_current(verdict, now)
+            }
+        })
+    }
+
+    /// The verdict of a token that the connection does not remember: remembered in common, or reached by verification
+    /// as [`Authenticator::verify`] does. The connection remembers it then; a token that fails leaves the slot empty.
     ///
     /// # Errors
     /// As those of [`Authenticator::verify`].
@@ -136,16 +154,6 @@ impl Authenticator {
         slot: &TokenSlot,
         now: Timestamp,
     ) -> Result<(VerdictRef, VerdictSource), TokenError> {
-        let last = slot.get(token, |verdict, issuer, configuration| {
-            if configuration == self.configuration {
-                self.holds(verdict, issuer, now)
-            } else {
-                self.is_current(verdict, now)
-            }
-        });
-        if let Some(verdict) = last {
-            return Ok((verdict, VerdictSource::Connection));
-        }
         let found = self.memory.find(token, now.mono, |verdict, issuer| self.holds(verdict, issuer, now));
         if let Some((known, issuer)) = found {
             return Ok((slot.set(known, issuer, self.configuration), VerdictSource::Cache));

@@ -46,16 +46,59 @@ impl CredentialsError {
     }
 }
 
+/// Bearer credentials whose token was not looked at yet.
+#[derive(Clone, Copy)]
+pub struct BearerCredentials<'a>(&'a [u8]);
+
+impl<'a> BearerCredentials<'a> {
+    /// What stands where the token should. Good for a comparison with a token that was accepted, and for nothing else.
+    pub(crate) const fn unchecked(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// The token: `b64token` (RFC 6750 §2.1), which leaves no room for lists or parameters.
+    ///
+    /// # Errors
+    /// [`CredentialsError::Malformed`] if it is none, [`CredentialsError::TooLong`].
+    pub fn token(self) -> Result<&'a [u8], CredentialsError> {
+        let Self(token) = self;
+        let padding = token.iter().rev().take_while(|&&byte| byte == b'=').count();
+        let body = token.get(..token.len() - padding).unwrap_or_default();
+        if body.is_empty() || !body.iter().all(|&byte| is_b64token_byte(byte)) {
+            return Err(CredentialsError::Malformed);
+        }
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(CredentialsError::TooLong);
+        }
+        Ok(token)
+    }
+}
+
+impl std::fmt::Debug for BearerCredentials<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BearerCredentials").finish_non_exhaustive()
+    }
+}
+
 /// The bearer token among the values of all `Authorization` fields; `None` without such a field.
-///
-/// Values are as the parser gives them, without white space around. The scheme has no case; the
-/// token is `b64token` (RFC 6750 §2.1), which leaves no room for lists or parameters.
 ///
 /// # Errors
 /// [`CredentialsError`]; see its variants for the answer that each calls for.
 pub fn bearer_token<'a>(
-    mut authorization_values: impl Iterator<Item = &'a [u8]>,
+    authorization_values: impl Iterator<Item = &'a [u8]>,
 ) -> Result<Option<&'a [u8]>, CredentialsError> {
+    bearer_credentials(authorization_values)?.map(BearerCredentials::token).transpose()
+}
+
+/// The bearer credentials among the values of all `Authorization` fields; `None` without such a field.
+///
+/// Values are as the parser gives them, without white space around. The scheme has no case.
+///
+/// # Errors
+/// [`CredentialsError`]; see its variants for the answer that each calls for.
+pub fn bearer_credentials<'a>(
+    mut authorization_values: impl Iterator<Item = &'a [u8]>,
+) -> Result<Option<BearerCredentials<'a>>, CredentialsError> {
     let Some(value) = authorization_values.next() else {
         return Ok(None);
     };
@@ -78,16 +121,7 @@ pub fn bearer_token<'a>(
         });
     }
     let blanks = rest.iter().take_while(|&&byte| byte == b' ').count();
-    let token = rest.get(blanks..).unwrap_or_default();
-    let padding = token.iter().rev().take_while(|&&byte| byte == b'=').count();
-    let body = token.get(..token.len() - padding).unwrap_or_default();
-    if body.is_empty() || !body.iter().all(|&byte| is_b64token_byte(byte)) {
-        return Err(CredentialsError::Malformed);
-    }
-    if token.len() > TOKEN_BYTES_MAX {
-        return Err(CredentialsError::TooLong);
-    }
-    Ok(Some(token))
+    Ok(Some(BearerCredentials(rest.get(blanks..).unwrap_or_default())))
 }
 
 const fn is_b64token_byte(byte: u8) -> bool {

@@ -40,7 +40,9 @@ mod verdict;
 
 pub use algorithm::Algorithm;
 pub use authenticator::{Authenticator, KeySetStatus};
-pub use bearer::{CREDENTIALS_BYTES_MAX, CredentialsError, bearer_token};
+pub use bearer::{
+    BearerCredentials, CREDENTIALS_BYTES_MAX, CredentialsError, bearer_credentials, bearer_token,
+};
 pub use check::Check;
 pub use config::{
     ClaimNames, ClaimPath, IssuerConfig, KeyRefresh, KeySource, Preset, SKEW_DEFAULT, SKEW_MAX,

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use cardea_clock::{Mono, Timestamp, Wall};
 use cardea_identity::{
-    Algorithm, Authenticator, IssuerConfig, KeySource, LocalKeys, TokenError, TokenSlot, VerdictSource,
+    Algorithm, Authenticator, IssuerConfig, KeySource, LocalKeys, TokenError, TokenSlot, VerdictRef,
+    VerdictSource, bearer_credentials,
 };
 use serde_json::json;
 
@@ -17,8 +18,23 @@ use VerdictSource::{Cache, Connection, Verification};
 
 type Answer = Result<VerdictSource, &'static str>;
 
+/// As a gateway asks: the connection first.
+async fn identify(
+    authenticator: &Authenticator,
+    token: &str,
+    slot: &TokenSlot,
+    now: Timestamp,
+) -> Result<(VerdictRef, VerdictSource), TokenError> {
+    let field = format!("Bearer {token}");
+    let credentials = bearer_credentials(std::iter::once(field.as_bytes())).unwrap().unwrap();
+    match authenticator.recall(credentials, slot, now) {
+        Some(verdict) => Ok((verdict, Connection)),
+        None => authenticator.identify(credentials.token().unwrap(), slot, now).await,
+    }
+}
+
 fn ask_at(authenticator: &Authenticator, token: &str, slot: &TokenSlot, now: Timestamp) -> Answer {
-    at_once(authenticator.identify(token.as_bytes(), slot, now))
+    at_once(identify(authenticator, token, slot, now))
         .map(|(verdict, source)| {
             assert!(verdict.is_valid_at(now));
             source
@@ -40,7 +56,7 @@ fn a_token_is_verified_once_then_found_by_its_connection_and_by_others() {
     let other = fixture.signer.token(&claims_with("sub", json!("bob")));
     assert_eq!(ask(&fixture.authenticator, &other, &one), Ok(Verification));
     assert_eq!(ask(&fixture.authenticator, &token, &one), Ok(Cache), "the slot keeps the last alone");
-    let (verdict, _) = at_once(fixture.authenticator.identify(other.as_bytes(), &two, now())).unwrap();
+    let (verdict, _) = at_once(identify(&fixture.authenticator, &other, &two, now())).unwrap();
     assert_eq!(verdict.caller.subject.as_deref(), Some("bob"), "another's bytes are another's verdict");
     assert_eq!((fixture.authenticator.verdicts(), fixture.authenticator.verifications()), (2, 2));
 }
@@ -79,7 +95,7 @@ fn a_verdict_ends_with_its_token_whatever_the_wall_clock_says() {
     let stepped = Timestamp { wall: Wall::from_unix_seconds(NOW - 5), mono: at(NOW + 599).mono };
     assert_eq!(ask_at(&fixture.authenticator, &token, &slot, stepped), Ok(Connection));
     let later = Timestamp { mono: at(NOW + 600).mono, ..stepped };
-    let (_, source) = at_once(fixture.authenticator.identify(token.as_bytes(), &slot, later)).unwrap();
+    let (_, source) = at_once(identify(&fixture.authenticator, &token, &slot, later)).unwrap();
     assert_eq!(source, Verification, "only a new verification could say more");
 }
 
@@ -181,7 +197,7 @@ fn issuers_without_key_ids_are_told_apart() {
     for expected in [Verification, Cache] {
         for (token, name) in tokens.iter().zip(["one", "two"]) {
             let slot = TokenSlot::new();
-            let (verdict, source) = at_once(authenticator.identify(token.as_bytes(), &slot, now())).unwrap();
+            let (verdict, source) = at_once(identify(&authenticator, token, &slot, now())).unwrap();
             assert_eq!((&*verdict.caller.issuer_name, source), (name, expected));
         }
     }
@@ -237,16 +253,16 @@ fn verdicts_end_with_the_time_that_keys_may_be_used_without_a_fetch() {
         long["exp"] = json!(NOW + 1_000_000);
         let token = signer.token(&long);
         authenticator.maintain(now()).await;
-        let (_, source) = authenticator.identify(token.as_bytes(), &slot, now()).await.unwrap();
+        let (_, source) = identify(&authenticator, &token, &slot, now()).await.unwrap();
         assert_eq!(source, Verification);
         network.answer("https://id.example/keys", Err(cardea_identity::FetchError::Timeout));
         let end = now().mono.saturating_add(refresh.lifetime).saturating_add(refresh.stale_if_error);
         let nanos = end.nanos() - now().mono.nanos();
         let just_before = Timestamp { mono: Mono::from_nanos(end.nanos() - 1), ..at(NOW + 1) };
-        let source = authenticator.identify(token.as_bytes(), &slot, just_before).await.unwrap().1;
+        let source = identify(&authenticator, &token, &slot, just_before).await.unwrap().1;
         assert_eq!(source, Connection, "{nanos} ns");
         let at_end = Timestamp { mono: end, ..at(NOW + 1) };
-        let error = authenticator.identify(token.as_bytes(), &slot, at_end).await.unwrap_err();
+        let error = identify(&authenticator, &token, &slot, at_end).await.unwrap_err();
         assert_eq!(error, TokenError::KeysUnavailable);
     });
 }
