@@ -81,7 +81,12 @@ impl Build<'_> {
         self.progress("building Cardea as it is shipped (profile dist)");
         let done = pass(cargo(self.root).args(["build", "--quiet", "--profile=dist", "--package=cardea"]))?;
         ensure!(done, "the program does not build");
-        Ok(target_directory(self.root)?.join("dist/cardea"))
+        // A copy: another build may replace it before it is compared with.
+        let (built, copy) =
+            (target_directory(self.root)?.join("dist/cardea"), self.target.join("cardea.shipped"));
+        fs::create_dir_all(&self.target)?;
+        fs::copy(&built, &copy).with_context(|| format!("{}", built.display()))?;
+        Ok(copy)
     }
 
     /// The same with other flags for the compiler.
