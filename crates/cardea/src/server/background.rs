@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cardea_gateway::{record::metrics::GaugeDef, workers};
+use cardea_gateway::workers;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{issuer::publish_keys, run::Server};
@@ -15,9 +15,6 @@ const FILES_EVERY: Duration = Duration::from_secs(10);
 
 /// Certificates that end within this time are warned of, once a day.
 const EXPIRY_WARNING: Duration = Duration::from_secs(21 * 24 * 3_600);
-
-static VERDICTS: GaugeDef<0> =
-    GaugeDef::new("cardea_token_verdicts", "Verdicts on tokens that are remembered, of all issuers.", []);
 
 /// Begins all of it; ends with the runtime.
 pub(super) fn start(server: &Arc<Server>) {
@@ -74,11 +71,6 @@ async fn look_after_keys(server: &Server, published: &mut Option<Arc<str>>) {
     }
     authenticator.revocations().purge(now.wall);
     authenticator.reclaim(now);
-    server
-        .admin
-        .registry()
-        .gauge(&VERDICTS, [])
-        .set(i64::try_from(authenticator.verdicts()).unwrap_or(i64::MAX));
 }
 
 async fn look_after_files(server: &Server, warned: &mut Option<i64>) {

@@ -7,6 +7,7 @@ mod issuer;
 mod listen;
 mod run;
 mod signals;
+mod telemetry;
 
 pub(crate) use build::{Foundation, build, check};
 pub(crate) use issuer::open as open_issuer;

@@ -32,6 +32,7 @@ use super::{
     issuer::{self, Revoker, publish_keys, settings},
     listen::{self, Inherited, Sockets, bind},
     signals::Signals,
+    telemetry,
 };
 use crate::{
     admin::{self, AdminState},
@@ -103,6 +104,7 @@ impl Server {
 
         let gateway = Gateway::new(Arc::clone(&built.model), clock.clone(), Arc::clone(&registry));
         gateway.set_access_log(access_log(&config, &gateway, &registry)?);
+        telemetry::register(&registry, &gateway);
         let revoker = Arc::new(Revoker::new(Arc::clone(&gateway), &config));
         if let Some(issuer) = &foundation.issuer {
             issuer
