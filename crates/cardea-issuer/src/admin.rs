@@ -25,11 +25,19 @@ impl AuthorizationServer {
     /// Creates a client with its first secret. It is durable, and may have tokens, when this returns.
     ///
     /// # Errors
-    /// [`IssuerError::InvalidClient`], [`IssuerError::ClientExists`], [`IssuerError::Store`].
+    /// [`IssuerError::InvalidClient`], [`IssuerError::ClientExists`], [`IssuerError::Store`]; [`IssuerError::Busy`] where
+    /// a chosen secret can't be hashed now.
     pub async fn create_client(&self, new: NewClient, now: Timestamp) -> Result<Created, IssuerError> {
         new.check(&self.config)?;
+        let mono = now.mono;
         let now = now.wall;
-        let (secret, secret_record) = new_secret(now, new.secret_expires_in)?;
+        let (secret, secret_record) = match new.secret {
+            None => new_secret(now, new.secret_expires_in)?,
+            Some(secret) => {
+                let (format, text) = self.verifier.store_chosen(secret.expose(), mono).await?;
+                (secret, secret_of(now, new.secret_expires_in, format, "chosen", text.into_bytes())?)
+            }
+        };
         let lifetime = new.access_token_lifetime.map(|lifetime| u32::try_from(lifetime.as_secs()));
         let record = ClientRecord {
             id: match new.id {
@@ -46,6 +54,7 @@ impl AuthorizationServer {
                 .transpose()
                 .map_err(|_| invalid("access_token_lifetime", "too long".into()))?,
             basic_encoding: new.basic_encoding,
+            remember_secret: new.remember_secret,
             created_at: now,
             updated_at: now,
             disabled_at: None,
@@ -308,15 +317,25 @@ impl AuthorizationServer {
 
 fn new_secret(now: Wall, expires_in: Option<Duration>) -> Result<(Secret, SecretRecord), IssuerError> {
     let secret = Secret::generate()?;
-    let record = SecretRecord {
+    let digest = secret.digest();
+    Ok((secret, secret_of(now, expires_in, FORMAT_SHA256.to_owned(), "generated", digest)?))
+}
+
+pub(crate) fn secret_of(
+    now: Wall,
+    expires_in: Option<Duration>,
+    format: String,
+    provenance: &str,
+    verifier: Vec<u8>,
+) -> Result<SecretRecord, IssuerError> {
+    Ok(SecretRecord {
         id: generate_secret_id()?,
-        format: FORMAT_SHA256.to_owned(),
-        provenance: "generated".to_owned(),
-        verifier: secret.digest(),
+        format,
+        provenance: provenance.to_owned(),
+        verifier,
         created_at: now,
         expires_at: expires_in.map(|expires_in| now.saturating_add(expires_in)),
-    };
-    Ok((secret, record))
+    })
 }
 
 fn rewrapped(key: &KeyRecord, old: &WrappingKey, new: &WrappingKey) -> Result<KeyRecord, IssuerError> {

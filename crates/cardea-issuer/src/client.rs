@@ -94,6 +94,10 @@ pub struct NewClient {
     pub secret_expires_in: Option<Duration>,
     /// How its Basic credentials are read.
     pub basic_encoding: BasicEncoding,
+    /// Its first secret, where somebody chose it; `None`: one is generated, which is recommended.
+    pub secret: Option<Secret>,
+    /// Whether a right secret of it may be remembered for a while. Default: yes.
+    pub remember_secret: bool,
 }
 
 impl Default for NewClient {
@@ -107,6 +111,8 @@ impl Default for NewClient {
             access_token_lifetime: None,
             secret_expires_in: None,
             basic_encoding: BasicEncoding::default(),
+            secret: None,
+            remember_secret: true,
         }
     }
 }
@@ -199,6 +205,8 @@ pub struct Client {
     pub access_token_lifetime_seconds: Option<u32>,
     /// How its Basic credentials are read.
     pub basic_encoding: BasicEncoding,
+    /// Whether a right secret of it may be remembered for a while.
+    pub remember_secret: bool,
     /// When it was created.
     pub created_at: i64,
     /// When it was last changed.
@@ -216,7 +224,7 @@ pub struct ClientSecret {
     pub id: String,
     /// How what verifies it was made.
     pub format: String,
-    /// `generated` or `chosen`.
+    /// `generated`, `chosen` or `imported`.
     pub provenance: String,
     /// When it was made, in Unix seconds.
     pub created_at: i64,
@@ -235,6 +243,7 @@ impl From<&ClientRecord> for Client {
             audiences: record.audiences.clone(),
             access_token_lifetime_seconds: record.token_lifetime_seconds,
             basic_encoding: record.basic_encoding,
+            remember_secret: record.remember_secret,
             created_at: record.created_at.unix_seconds(),
             updated_at: record.updated_at.unix_seconds(),
             disabled_at: record.disabled_at.map(Wall::unix_seconds),
@@ -260,7 +269,7 @@ impl From<&SecretRecord> for ClientSecret {
 pub struct Created {
     /// The client.
     pub client: Client,
-    /// The secret; it can't be shown again.
+    /// The secret, as it was generated or chosen; it can't be shown again.
     pub secret: Secret,
 }
 

@@ -32,6 +32,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// One way to read what a client presented. Basic has two where they differ (RFC 6749 §2.3.1 against RFC 7617).
 pub(crate) struct Reading {
     pub(crate) id: String,
+    pub(crate) secret: Zeroizing<Vec<u8>>,
     digest: [u8; 32],
     /// The encoding that the client's record must allow; `None` where it doesn't matter.
     encoding: Option<BasicEncoding>,
@@ -53,7 +54,7 @@ pub(crate) struct Presented {
     pub(crate) body_client_id: Option<String>,
 }
 
-/// Finds the client's credentials. Whether they are right is for [`Reading::holds`] to say.
+/// Finds the client's credentials. Whether they are right is for the [`crate::verification::Verifier`] to say.
 ///
 /// # Errors
 /// `invalid_request` where there are two ways of authentication (RFC 6749 §2.3), `invalid_client` where there is none
@@ -130,14 +131,18 @@ fn basic(value: &[u8]) -> Result<Vec<Reading>, Refusal> {
 
 fn reading(id: &[u8], secret: &[u8], encoding: Option<BasicEncoding>) -> Option<Reading> {
     let id = std::str::from_utf8(id).ok().filter(|id| id.len() <= CLIENT_ID_BYTES_MAX)?;
-    Some(Reading { id: id.to_owned(), digest: sha256(secret), encoding })
+    Some(Reading {
+        id: id.to_owned(),
+        secret: Zeroizing::new(secret.to_vec()),
+        digest: sha256(secret),
+        encoding,
+    })
 }
 
 impl Reading {
-    /// Whether this reading authenticates that client. A client that doesn't exist, is disabled, has no
-    /// secrets or is read otherwise takes the same steps as one that does: always [`SECRETS_MAX`]
-    /// comparisons, each of constant time.
-    pub(crate) fn holds(&self, record: Option<&ClientRecord>, now: Wall) -> bool {
+    /// Whether this is a live secret of that client that we generated. A client that doesn't exist or has no secrets
+    /// takes the same steps as one that does: always [`SECRETS_MAX`] comparisons, each of constant time.
+    pub(crate) fn holds_generated(&self, record: Option<&ClientRecord>, now: Wall) -> bool {
         const NOBODYS: [u8; 32] = [0; 32];
         let secrets: &[SecretRecord] = record.map_or(&[], |record| &record.secrets);
         let mut matched = false;
@@ -147,17 +152,16 @@ impl Reading {
             let equal = verify_slices_are_equal(verifier, &self.digest).is_ok();
             matched |= equal & secret.is_some_and(|secret| is_live(secret, now));
         }
-        let allowed = record.is_some_and(|record| {
-            record.enabled
-                && match self.encoding {
-                    None => true,
-                    Some(encoding) => {
-                        record.basic_encoding == encoding || record.basic_encoding == BasicEncoding::Auto
-                    }
-                }
-        });
-        matched & allowed
+        matched
     }
+}
+
+/// Whether the client may authenticate by that reading at all, with whatever secret.
+pub(crate) fn is_permitted(record: &ClientRecord, reading: &Reading) -> bool {
+    record.enabled
+        && reading.encoding.is_none_or(|encoding| {
+            record.basic_encoding == encoding || record.basic_encoding == BasicEncoding::Auto
+        })
 }
 
 /// Whether a secret is still good.

@@ -6,6 +6,10 @@ use url::{Host, Url};
 
 use crate::IssuerError;
 
+mod secrets;
+
+pub use secrets::SecretConfig;
+
 /// The longest an access token may live.
 pub const TOKEN_LIFETIME_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// The most by which a verifier's clock may differ from ours. Whatever must outlive a token outlives it by this.
@@ -82,6 +86,8 @@ pub struct AuthorizationServerConfig {
     /// How long a key stays published after it stopped signing. Default 25 h; at least `access_token_lifetime` and
     /// five minutes of clock skew. No token lives longer than this allows, whatever a client's record says.
     pub key_overlap: Duration,
+    /// How client secrets are verified.
+    pub secrets: SecretConfig,
 }
 
 impl AuthorizationServerConfig {
@@ -98,6 +104,7 @@ impl AuthorizationServerConfig {
             key_lifetime: Duration::from_secs(30 * 24 * 3_600),
             key_publish_ahead: Duration::from_secs(24 * 3_600),
             key_overlap: Duration::from_secs(25 * 3_600),
+            secrets: SecretConfig::default(),
         }
     }
 
@@ -122,7 +129,8 @@ impl AuthorizationServerConfig {
             check_resource(resource).map_err(|problem| invalid("resources", problem))?;
         }
         check_scopes(&self.scopes).map_err(|problem| invalid("scopes", problem))?;
-        self.check_key_times()
+        self.check_key_times()?;
+        self.secrets.check()
     }
 
     /// The issuer's exact spelling: what `iss` holds and what verifiers compare with.

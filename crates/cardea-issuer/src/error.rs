@@ -51,6 +51,17 @@ pub enum IssuerError {
         /// The limit.
         limit: usize,
     },
+    /// One of the clients to be imported can't be; none was.
+    #[error("{problem}")]
+    ImportRefused {
+        /// Which of them, counted from 0.
+        index: usize,
+        /// Why.
+        problem: String,
+    },
+    /// The hash threads have more to do than they may put off.
+    #[error("the hash threads are busy; try again")]
+    Busy,
     /// Somebody else kept changing the same record.
     #[error("the {what} kept changing while it was being changed; try again")]
     Contended {
@@ -87,6 +98,7 @@ impl IssuerError {
                 | Self::InvalidClient { .. }
                 | Self::UnknownClient { .. }
                 | Self::ClientExists { .. }
+                | Self::ImportRefused { .. }
                 | Self::TooManySecrets { .. }
                 | Self::TooManyKeys { .. }
         )

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use cardea_clock::Wall;
+use cardea_clock::{Timestamp, Wall};
 use serde::Serialize;
 
 use crate::{
@@ -14,7 +14,8 @@ use crate::{
     form::{Form, FormError},
     jwt::{self, Audience, Claims},
     server::AuthorizationServer,
-    store::{ClientRecord, Store},
+    store::ClientRecord,
+    verification::{Candidate, Rejected, Rejection, Source},
 };
 
 /// The most resources of one request.
@@ -59,6 +60,7 @@ pub(crate) struct Refusal {
     error: &'static str,
     description: Cow<'static, str>,
     reason: &'static str,
+    retry_after_seconds: u64,
 }
 
 impl Refusal {
@@ -78,7 +80,7 @@ impl Refusal {
         reason: &'static str,
         description: impl Into<Cow<'static, str>>,
     ) -> Self {
-        Self { status, error, description: description.into(), reason }
+        Self { status, error, description: description.into(), reason, retry_after_seconds: 1 }
     }
 
     fn unavailable(reason: &'static str, error: &IssuerError) -> Self {
@@ -89,6 +91,28 @@ impl Refusal {
             reason,
             "the authorization server can't answer now; try again",
         )
+    }
+
+    /// An attempt that was not made, which says nothing about the client or the secret.
+    fn rejected(rejection: &Rejection) -> Self {
+        let reason = rejection.why.as_str();
+        let refusal = match rejection.why {
+            // RFC 6585 §4. RFC 6749 has no error of its own for it.
+            Rejected::FailuresExceeded => Self::new(
+                429,
+                "temporarily_unavailable",
+                reason,
+                "too many failed attempts for this client from this address; try again later",
+            ),
+            Rejected::QueueFull | Rejected::TooOld => Self::new(
+                503,
+                "temporarily_unavailable",
+                reason,
+                "the authorization server has too many secrets to verify now; try again",
+            ),
+        };
+        let up = u64::from(rejection.retry_after.subsec_nanos() > 0);
+        Self { retry_after_seconds: (rejection.retry_after.as_secs() + up).max(1), ..refusal }
     }
 
     #[cfg(test)]
@@ -104,7 +128,7 @@ impl Refusal {
             401 => {
                 reply.with_header("www-authenticate", format!("Basic realm=\"{realm}\", charset=\"UTF-8\""))
             }
-            503 => reply.with_header("retry-after", "1"),
+            429 | 503 => reply.with_header("retry-after", self.retry_after_seconds.to_string()),
             _ => reply,
         }
     }
@@ -121,8 +145,13 @@ struct TokenResponse<'a> {
 }
 
 /// Answers a token request.
-pub(crate) async fn token(server: &AuthorizationServer, request: TokenRequest<'_>, now: Wall) -> Reply {
-    match issue(server, request, now).await {
+pub(crate) async fn token(
+    server: &AuthorizationServer,
+    request: TokenRequest<'_>,
+    source: Source,
+    now: Timestamp,
+) -> Reply {
+    match issue(server, request, source, now).await {
         Ok(reply) => reply,
         Err(refusal) => {
             tracing::debug!(reason = refusal.reason, "token request refused");
@@ -131,10 +160,15 @@ pub(crate) async fn token(server: &AuthorizationServer, request: TokenRequest<'_
     }
 }
 
-async fn issue(server: &AuthorizationServer, request: TokenRequest<'_>, now: Wall) -> Result<Reply, Refusal> {
+async fn issue(
+    server: &AuthorizationServer,
+    request: TokenRequest<'_>,
+    source: Source,
+    now: Timestamp,
+) -> Result<Reply, Refusal> {
     let form = form_of(request)?;
     let presented = client_auth::presented(request.authorization, &form)?;
-    let client = authenticate(&*server.store, &presented, now).await?;
+    let client = authenticate(server, &presented, source, now).await?;
 
     match form.get("grant_type") {
         Some("client_credentials") => {}
@@ -150,7 +184,7 @@ async fn issue(server: &AuthorizationServer, request: TokenRequest<'_>, now: Wal
     }
     let scope = scope_of(&form, &client, &server.config)?;
     let audiences = audiences_of(&form, &client, &server.config)?;
-    sign(server, &client, &scope, &audiences, now).await
+    sign(server, &client, &scope, &audiences, now.wall).await
 }
 
 /// Checks how the request came, and parses its body (RFC 6749 §3.2, §4.4.2).
@@ -198,18 +232,25 @@ fn is_form(content_type: &[u8]) -> bool {
 
 /// Finds the client that the credentials belong to. It reads the store for every reading, whatever came of
 /// the one before, and tells the client nothing about which part was wrong.
-async fn authenticate(store: &dyn Store, presented: &Presented, now: Wall) -> Result<ClientRecord, Refusal> {
-    let mut authenticated = None;
+async fn authenticate(
+    server: &AuthorizationServer,
+    presented: &Presented,
+    source: Source,
+    now: Timestamp,
+) -> Result<ClientRecord, Refusal> {
+    let mut candidates = Vec::with_capacity(presented.readings.len());
     for reading in &presented.readings {
-        let record = store
+        let record = server
+            .store
             .client(&reading.id)
             .await
             .map_err(|error| Refusal::unavailable("store_failed", &IssuerError::Store(error)))?;
-        if reading.holds(record.as_ref(), now) && authenticated.is_none() {
-            authenticated = record;
-        }
+        candidates.push(Candidate { reading, record });
     }
-    let client = authenticated.ok_or_else(|| {
+    let verified = server.verifier.verify(&server.store, &candidates, source, now).await;
+    let authenticated = verified.map_err(|rejection| Refusal::rejected(&rejection))?;
+    let client = authenticated.and_then(|index| candidates.swap_remove(index).record);
+    let client = client.ok_or_else(|| {
         let reason = match presented.method {
             Method::Basic => "basic_credentials_wrong",
             Method::Post => "post_credentials_wrong",

@@ -5,7 +5,8 @@
 //! requests to it and its [`Reply`] back. Everything that must survive is behind [`Store`]; [`sqlite`] is one.
 //!
 //! Time is passed in; nothing here reads a clock. Hashing of generated secrets is one SHA-256 and signing with
-//! elliptic curves some twenty microseconds, so both run in place; RSA and the disk have threads of their own.
+//! elliptic curves some twenty microseconds, so both run in place; slow hashes, RSA and the disk have threads of their
+//! own.
 
 mod admin;
 mod client;
@@ -14,6 +15,7 @@ mod config;
 mod error;
 mod form;
 mod grant;
+mod import;
 mod jwt;
 mod key_ring;
 mod metadata;
@@ -24,12 +26,16 @@ mod secret;
 mod server;
 mod signing;
 pub mod store;
+mod verification;
 mod wrapping;
 
 pub use client::{BasicEncoding, Client, ClientSecret, Created, GrantType, NewClient, Page};
-pub use config::{AuthorizationServerConfig, CLOCK_SKEW_MAX, SigningAlgorithm, TOKEN_LIFETIME_MAX};
+pub use config::{
+    AuthorizationServerConfig, CLOCK_SKEW_MAX, SecretConfig, SigningAlgorithm, TOKEN_LIFETIME_MAX,
+};
 pub use error::IssuerError;
 pub use grant::TokenRequest;
+pub use import::ImportedClient;
 pub use key_ring::Key;
 pub use metadata::Endpoints;
 pub use reply::{Reply, error_reply};
@@ -38,4 +44,5 @@ pub use rotation::RotateWhen;
 pub use secret::Secret;
 pub use server::AuthorizationServer;
 pub use store::{Store, StoreError, sqlite};
+pub use verification::{SecretStats, Source};
 pub use wrapping::{WrappingKey, WrappingKeyError};

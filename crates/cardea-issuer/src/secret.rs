@@ -20,11 +20,15 @@ const SECRET_DIGITS: usize = 43;
 const CLIENT_ID_DIGITS: usize = 22;
 /// Base62 digits of a CRC-32: 62⁶ > 2³².
 const CHECKSUM_DIGITS: usize = 6;
+/// The fewest characters of a chosen secret: fewer can be guessed, however slow the hash.
+const CHOSEN_MIN: usize = 16;
+/// The most characters of a chosen secret.
+const CHOSEN_MAX: usize = 256;
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// A generated client secret, shown once.
+/// A client secret, shown once.
 ///
-/// Its form is `cdsec_[0-9A-Za-z]{43}_[0-9A-Za-z]{6}`: 256 random bits in base62 of fixed width, then the CRC-32
+/// The form of a generated one is `cdsec_[0-9A-Za-z]{43}_[0-9A-Za-z]{6}`: 256 random bits in base62 of fixed width, then the CRC-32
 /// (ISO-HDLC, as in zlib) of all before the last `_`, in base62 of fixed width, most significant digit first. The
 /// regular expression finds leaked secrets; the checksum lets a scanner dismiss look-alikes without a network. The
 /// alphabet is one that form-encoding leaves alone, so both readings of RFC 6749 §2.3.1 agree on it.
@@ -42,6 +46,19 @@ impl Secret {
         let mut bits = Zeroizing::new([0_u8; 32]);
         rand::fill(bits.as_mut_slice()).map_err(|_| IssuerError::Crypto("no randomness"))?;
         Ok(Self::from_bits(&mut bits))
+    }
+
+    /// A secret that somebody chose: 16 to 256 characters of printable ASCII (RFC 6749 appendix A.2).
+    ///
+    /// # Errors
+    /// [`IssuerError::InvalidClient`], without the secret.
+    pub fn chosen(text: &str) -> Result<Self, IssuerError> {
+        let printable = text.bytes().all(|byte| matches!(byte, 0x20..=0x7E));
+        if !printable || !(CHOSEN_MIN..=CHOSEN_MAX).contains(&text.len()) {
+            let problem = "expected 16 to 256 characters of printable ASCII".to_owned();
+            return Err(IssuerError::InvalidClient { field: "secret", problem });
+        }
+        Ok(Self(Zeroizing::new(text.to_owned())))
     }
 
     fn from_bits(bits: &mut [u8; 32]) -> Self {

@@ -19,10 +19,14 @@ use crate::{
     revocation::{self, REVOCATION_RETENTION},
     rotation,
     store::{KeyRecord, KeySetRecord},
+    verification::{SecretStats, Source, Verifier},
 };
 
 /// How often a change is tried again that somebody else got ahead of.
 pub(crate) const ATTEMPTS_MAX: usize = 8;
+
+/// How often the registry's secrets are counted, for what stands in for those that don't exist.
+const COUNTED_EVERY: Duration = Duration::from_secs(60);
 
 /// The authorization server. Shared in an `Arc`; every method may be called at any time from any task.
 pub struct AuthorizationServer {
@@ -31,6 +35,7 @@ pub struct AuthorizationServer {
     pub(crate) keys: ArcSwap<KeyRing>,
     /// Bounds how many RSA signatures are made at once.
     pub(crate) signing_permits: Arc<Semaphore>,
+    pub(crate) verifier: Verifier,
     pub(crate) sink: OnceLock<Arc<dyn RevocationSink>>,
     /// Held through every change that this process makes, so that the sink hears of them in the order of the store. It
     /// is asynchronous, so no thread waits for it, and no token request takes it.
@@ -47,6 +52,8 @@ pub(crate) struct Changes {
     pub(crate) told_until: Wall,
     /// When tombstones were last forgotten.
     forgot_at: Wall,
+    /// When the registry's secrets were last counted.
+    counted_at: Wall,
 }
 
 impl AuthorizationServer {
@@ -66,13 +73,20 @@ impl AuthorizationServer {
         let endpoints = Endpoints::of(&config);
         let metadata = Metadata::of(&config, &endpoints)?;
         let ring = KeyRing::load(&store.keys().await?, &wrapping_key, None)?;
+        let verifier = Verifier::new(&config.secrets, &stand_in_key(&*store).await?)?;
+        verifier.follow(&store.secret_mix(now.wall).await?);
         let server = Self {
+            verifier,
             config,
             store,
             keys: ArcSwap::from_pointee(ring),
             signing_permits: Arc::new(Semaphore::new(thread::available_parallelism().map_or(1, usize::from))),
             sink: OnceLock::new(),
-            changes: Mutex::new(Changes { told_until: Wall::MIN, forgot_at: Wall::MIN }),
+            changes: Mutex::new(Changes {
+                told_until: Wall::MIN,
+                forgot_at: Wall::MIN,
+                counted_at: now.wall,
+            }),
             wrapping_key: RwLock::new(wrapping_key),
             endpoints,
             metadata,
@@ -81,9 +95,21 @@ impl AuthorizationServer {
         Ok(server)
     }
 
-    /// Answers a token request.
+    /// Answers a token request of which nothing is known but what it says: see [`Self::token_from`].
     pub async fn token(&self, request: TokenRequest<'_>, now: Timestamp) -> Reply {
-        grant::token(self, request, now.wall).await
+        self.token_from(request, Source::default(), now).await
+    }
+
+    /// Answers a token request. Failures are counted for `source`, and a hash is waited for no longer than it allows:
+    /// 429 for too many failures, 503 where there are too many hashes to compute, both with `Retry-After`.
+    pub async fn token_from(&self, request: TokenRequest<'_>, source: Source, now: Timestamp) -> Reply {
+        grant::token(self, request, source, now).await
+    }
+
+    /// Figures of the verification of secrets.
+    #[must_use]
+    pub fn secret_stats(&self, now: Timestamp) -> SecretStats {
+        self.verifier.stats(now.mono)
     }
 
     /// The authorization endpoint, which exists because metadata must name one. It refuses every request and
@@ -184,6 +210,10 @@ impl AuthorizationServer {
             self.store.forget_tombstones(before).await?;
             changes.forgot_at = now.wall;
         }
+        if changes.counted_at.saturating_add(COUNTED_EVERY) <= now.wall || now.wall < changes.counted_at {
+            self.verifier.follow(&self.store.secret_mix(now.wall).await?);
+            changes.counted_at = now.wall;
+        }
         self.rotate_if_due(now.wall).await
     }
 
@@ -264,6 +294,13 @@ impl AuthorizationServer {
     pub(crate) fn set_wrapping_key(&self, key: WrappingKey) {
         *self.wrapping_key.write().unwrap_or_else(PoisonError::into_inner) = key;
     }
+}
+
+/// The registry's key for stand-ins, which is made by whoever needs it first.
+async fn stand_in_key(store: &dyn Store) -> Result<[u8; 32], IssuerError> {
+    let mut candidate = [0; 32];
+    aws_lc_rs::rand::fill(&mut candidate).map_err(|_| IssuerError::Crypto("no randomness"))?;
+    Ok(store.stand_in_key(candidate).await?)
 }
 
 impl fmt::Debug for AuthorizationServer {

@@ -38,6 +38,17 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// [`StoreError::AlreadyExists`].
     fn insert_client<'a>(&'a self, record: &'a ClientRecord) -> StoreFuture<'a, ClientRecord>;
 
+    /// Adds clients as [`Store::insert_client`] does, all of them or none, and says after each thousand how many it has
+    /// added.
+    ///
+    /// # Errors
+    /// [`StoreError::AlreadyExistsAt`].
+    fn insert_clients<'a>(
+        &'a self,
+        records: &'a [ClientRecord],
+        progress: &'a (dyn Fn(usize) + Sync),
+    ) -> StoreFuture<'a, ()>;
+
     /// Replaces the client whose version is `record.version`, and counts the version up.
     ///
     /// # Errors
@@ -52,6 +63,14 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Forgets the tombstones of clients that were deleted before `before`.
     fn forget_tombstones(&self, before: Wall) -> StoreFuture<'_, ()>;
+
+    /// What clients have for secrets that are live at `now`: at most 1,000 combinations of formats, the most frequent
+    /// ones.
+    fn secret_mix(&self, now: Wall) -> StoreFuture<'_, Vec<SecretMix>>;
+
+    /// The key by which stand-ins are chosen for clients that don't exist: `candidate` where there was none yet. It never
+    /// changes.
+    fn stand_in_key(&self, candidate: [u8; 32]) -> StoreFuture<'_, [u8; 32]>;
 
     /// All signing keys; version 0 and none where there have never been any.
     fn keys(&self) -> StoreFuture<'_, KeySetRecord>;
@@ -87,6 +106,8 @@ pub struct ClientRecord {
     pub token_lifetime_seconds: Option<u32>,
     /// How its Basic credentials are read.
     pub basic_encoding: BasicEncoding,
+    /// Whether a right secret of it may be remembered for a while.
+    pub remember_secret: bool,
     /// When it was created.
     pub created_at: Wall,
     /// When it was last changed.
@@ -104,12 +125,12 @@ pub struct ClientRecord {
 pub struct SecretRecord {
     /// Names the secret within its client.
     pub id: String,
-    /// How `verifier` was made: `sha256`, for generated secrets of 256 random bits. An unknown format matches
-    /// nothing.
+    /// How `verifier` was made: `sha256`, for generated secrets of 256 random bits; else algorithm and cost, as
+    /// [`cardea_kdf::stored::StoredSecret::profile`] says them. An unknown format matches nothing.
     pub format: String,
-    /// Where the secret came from: `generated` by us, or `chosen` by somebody.
+    /// Where the secret came from: `generated` by us, `chosen` by somebody, or `imported` as a hash.
     pub provenance: String,
-    /// What a presented secret is compared with.
+    /// What a presented secret is compared with: SHA-256, or the text of a stored secret in its own format.
     pub verifier: Vec<u8>,
     /// When it was made.
     pub created_at: Wall,
@@ -125,6 +146,15 @@ impl fmt::Debug for SecretRecord {
             .field("expires_at", &self.expires_at)
             .finish_non_exhaustive()
     }
+}
+
+/// How many clients have secrets of the same formats.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretMix {
+    /// How many clients.
+    pub clients: u64,
+    /// The formats of their secrets, as often as there are secrets of them.
+    pub formats: Vec<String>,
 }
 
 /// A client whose tokens, or some of them, are no longer good.
@@ -224,6 +254,12 @@ pub enum StoreError {
     /// There is such a client already.
     #[error("there is such a client already")]
     AlreadyExists,
+    /// There is a client already of the id of one of many.
+    #[error("there is such a client already")]
+    AlreadyExistsAt {
+        /// Which of them, counted from 0.
+        index: usize,
+    },
     /// The record changed since it was read.
     #[error("the record was changed by somebody else")]
     Changed,

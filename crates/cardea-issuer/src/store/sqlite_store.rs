@@ -16,20 +16,23 @@ use sqlx::{
 };
 
 use super::{
-    ClientRecord, KeyRecord, KeySetRecord, Revocation, RevocationState, Store, StoreError, StoreFuture,
+    ClientRecord, KeyRecord, KeySetRecord, Revocation, RevocationState, SecretMix, Store, StoreError,
+    StoreFuture,
 };
 
 mod file;
 mod rows;
 mod schema;
 
-use rows::{SELECT_CLIENT, SELECT_CLIENTS, bind_client, clients_of, key_of};
+use rows::{SELECT_CLIENT, SELECT_CLIENTS, bind_client, clients_of, key_of, mix_of};
 
 /// How long a writer waits for another process to finish.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an operation waits for a free connection.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 const READERS: u32 = 4;
+/// After how many clients of an import its progress is told.
+const PROGRESS_EVERY: usize = 1_000;
 
 /// A store in one SQLite file.
 #[derive(Clone)]
@@ -120,28 +123,30 @@ impl Store for SqliteStore {
 
     fn insert_client<'a>(&'a self, record: &'a ClientRecord) -> StoreFuture<'a, ClientRecord> {
         Box::pin(async move {
-            let mut record = ClientRecord { version: 1, ..record.clone() };
             let mut write = self.write().await?;
-            let tombstones = sqlx::query("DELETE FROM deleted_clients WHERE id = ?1")
-                .bind(&record.id)
-                .execute(&mut *write)
-                .await
-                .map_err(failed)?;
-            if tombstones.rows_affected() > 0 {
-                record.tokens_revoked_through = Some(record.created_at);
-            }
-            bind_client(
-                "INSERT INTO clients (id, version, name, enabled, grant_types, scopes, audiences, \
-                 token_lifetime_seconds, basic_encoding, created_at, updated_at, disabled_at, tokens_revoked_through) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
-                &record,
-            )?
-            .execute(&mut *write)
-            .await
-            .map_err(failed)?;
-            insert_secrets(&mut write, &record).await?;
+            let record = insert_client(&mut write, record).await?;
             write.commit().await.map_err(failed)?;
             Ok(record)
+        })
+    }
+
+    fn insert_clients<'a>(
+        &'a self,
+        records: &'a [ClientRecord],
+        progress: &'a (dyn Fn(usize) + Sync),
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let mut write = self.write().await?;
+            for (index, record) in records.iter().enumerate() {
+                insert_client(&mut write, record).await.map_err(|error| match error {
+                    StoreError::AlreadyExists => StoreError::AlreadyExistsAt { index },
+                    error => error,
+                })?;
+                if (index + 1) % PROGRESS_EVERY == 0 {
+                    progress(index + 1);
+                }
+            }
+            write.commit().await.map_err(failed)
         })
     }
 
@@ -151,7 +156,7 @@ impl Store for SqliteStore {
             let updated = bind_client(
                 "UPDATE clients SET version = version + 1, name = ?3, enabled = ?4, grant_types = ?5, scopes = ?6, \
                  audiences = ?7, token_lifetime_seconds = ?8, basic_encoding = ?9, created_at = ?10, updated_at = ?11, \
-                 disabled_at = ?12, tokens_revoked_through = ?13 WHERE id = ?1 AND version = ?2",
+                 disabled_at = ?12, tokens_revoked_through = ?13, remember_secret = ?14 WHERE id = ?1 AND version = ?2",
                 record,
             )?
             .execute(&mut *write)
@@ -216,6 +221,36 @@ impl Store for SqliteStore {
                 .await
                 .map_err(failed)?;
             Ok(())
+        })
+    }
+
+    fn secret_mix(&self, now: Wall) -> StoreFuture<'_, Vec<SecretMix>> {
+        Box::pin(async move {
+            let rows = sqlx::query(
+                "SELECT formats, count(*) AS clients FROM (SELECT group_concat(format, ' ') AS formats FROM secrets \
+                 WHERE expires_at IS NULL OR expires_at > ?1 GROUP BY client_id) GROUP BY formats \
+                 ORDER BY clients DESC LIMIT 1000",
+            )
+            .bind(now.unix_nanos())
+            .fetch_all(&self.reader)
+            .await
+            .map_err(failed)?;
+            rows.iter().map(mix_of).collect()
+        })
+    }
+
+    fn stand_in_key(&self, candidate: [u8; 32]) -> StoreFuture<'_, [u8; 32]> {
+        Box::pin(async move {
+            sqlx::query("INSERT INTO stand_in (id, key) VALUES (1, ?1) ON CONFLICT DO NOTHING")
+                .bind(&candidate[..])
+                .execute(&self.writer)
+                .await
+                .map_err(failed)?;
+            let key: Vec<u8> = sqlx::query_scalar("SELECT key FROM stand_in")
+                .fetch_one(&self.writer)
+                .await
+                .map_err(failed)?;
+            key.try_into().map_err(|_| StoreError::Invalid { what: "stand_in.key" })
         })
     }
 
@@ -316,6 +351,33 @@ fn pool(connections: u32) -> SqlitePoolOptions {
         .idle_timeout(None)
         .max_lifetime(None)
         .test_before_acquire(false)
+}
+
+/// Adds a client and its secrets. Where there was one of that id before, its tombstone goes and its tokens stay dead.
+async fn insert_client(
+    connection: &mut SqliteConnection,
+    record: &ClientRecord,
+) -> Result<ClientRecord, StoreError> {
+    let mut record = ClientRecord { version: 1, ..record.clone() };
+    let tombstones = sqlx::query("DELETE FROM deleted_clients WHERE id = ?1")
+        .bind(&record.id)
+        .execute(&mut *connection)
+        .await
+        .map_err(failed)?;
+    if tombstones.rows_affected() > 0 {
+        record.tokens_revoked_through = Some(record.created_at);
+    }
+    bind_client(
+        "INSERT INTO clients (id, version, name, enabled, grant_types, scopes, audiences, \
+         token_lifetime_seconds, basic_encoding, created_at, updated_at, disabled_at, tokens_revoked_through, \
+         remember_secret) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+        &record,
+    )?
+    .execute(&mut *connection)
+    .await
+    .map_err(failed)?;
+    insert_secrets(connection, &record).await?;
+    Ok(record)
 }
 
 async fn insert_secrets(connection: &mut SqliteConnection, record: &ClientRecord) -> Result<(), StoreError> {

@@ -48,6 +48,7 @@ fn client(id: &str) -> ClientRecord {
         audiences: vec!["https://a.example".into(), "b \" ,c".into()],
         token_lifetime_seconds: Some(60),
         basic_encoding: BasicEncoding::Raw,
+        remember_secret: true,
         created_at: at(0),
         updated_at: at(1),
         disabled_at: None,

@@ -8,7 +8,7 @@ use std::sync::{
 use cardea_clock::Wall;
 use cardea_issuer::{
     Store,
-    store::{BoxFuture, ClientRecord, KeyRecord, KeySetRecord, Revocation, StoreFuture},
+    store::{BoxFuture, ClientRecord, KeyRecord, KeySetRecord, Revocation, SecretMix, StoreFuture},
 };
 
 #[derive(Debug)]
@@ -39,6 +39,22 @@ impl Store for CountingStore {
 
     fn insert_client<'a>(&'a self, record: &'a ClientRecord) -> StoreFuture<'a, ClientRecord> {
         self.inner.insert_client(record)
+    }
+
+    fn insert_clients<'a>(
+        &'a self,
+        records: &'a [ClientRecord],
+        progress: &'a (dyn Fn(usize) + Sync),
+    ) -> StoreFuture<'a, ()> {
+        self.inner.insert_clients(records, progress)
+    }
+
+    fn secret_mix(&self, now: Wall) -> StoreFuture<'_, Vec<SecretMix>> {
+        self.inner.secret_mix(now)
+    }
+
+    fn stand_in_key(&self, candidate: [u8; 32]) -> StoreFuture<'_, [u8; 32]> {
+        self.inner.stand_in_key(candidate)
     }
 
     fn update_client<'a>(&'a self, record: &'a ClientRecord) -> StoreFuture<'a, ()> {

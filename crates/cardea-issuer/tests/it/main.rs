@@ -11,6 +11,8 @@ mod keys;
 #[cfg(test)]
 mod management;
 #[cfg(test)]
+mod secrets;
+#[cfg(test)]
 mod sqlite;
 #[cfg(test)]
 mod support;

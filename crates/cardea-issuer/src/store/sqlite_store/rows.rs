@@ -6,14 +6,14 @@ use sqlx::{Row as _, Sqlite, query::Query, sqlite::SqliteArguments, sqlite::Sqli
 use super::failed;
 use crate::{
     BasicEncoding, GrantType, SigningAlgorithm,
-    store::{ClientRecord, KeyRecord, SecretRecord, StoreError},
+    store::{ClientRecord, KeyRecord, SecretMix, SecretRecord, StoreError},
 };
 
 macro_rules! select_clients {
     ($from:literal) => {
         concat!(
             "SELECT c.id, c.version, c.name, c.enabled, c.grant_types, c.scopes, c.audiences, \
-             c.token_lifetime_seconds, c.basic_encoding, c.created_at, c.updated_at, c.disabled_at, \
+             c.token_lifetime_seconds, c.basic_encoding, c.remember_secret, c.created_at, c.updated_at, c.disabled_at, \
              c.tokens_revoked_through, s.id AS secret_id, s.format, s.provenance, s.verifier, \
              s.created_at AS secret_created_at, s.expires_at AS secret_expires_at FROM ",
             $from,
@@ -28,7 +28,7 @@ pub(super) const SELECT_CLIENT: &str = select_clients!("(SELECT * FROM clients W
 pub(super) const SELECT_CLIENTS: &str =
     select_clients!("(SELECT * FROM clients WHERE id > ?1 ORDER BY id LIMIT ?2) c");
 
-/// Binds a client's columns to ?1 … ?13, in the order of the table.
+/// Binds a client's columns to ?1 … ?14, in the order of the table.
 pub(super) fn bind_client<'q>(
     statement: &'static str,
     record: &'q ClientRecord,
@@ -51,7 +51,8 @@ pub(super) fn bind_client<'q>(
         .bind(record.created_at.unix_nanos())
         .bind(record.updated_at.unix_nanos())
         .bind(record.disabled_at.map(Wall::unix_nanos))
-        .bind(record.tokens_revoked_through.map(Wall::unix_nanos)))
+        .bind(record.tokens_revoked_through.map(Wall::unix_nanos))
+        .bind(record.remember_secret))
 }
 
 /// Folds rows of client and secret, sorted by client, into clients.
@@ -90,6 +91,7 @@ fn client_of(row: &SqliteRow) -> Result<ClientRecord, StoreError> {
             .transpose()
             .map_err(|_| invalid("clients.token_lifetime_seconds"))?,
         basic_encoding: BasicEncoding::parse(encoding).ok_or_else(|| invalid("clients.basic_encoding"))?,
+        remember_secret: row.try_get("remember_secret").map_err(failed)?,
         created_at: Wall::from_unix_nanos(row.try_get("created_at").map_err(failed)?),
         updated_at: Wall::from_unix_nanos(row.try_get("updated_at").map_err(failed)?),
         disabled_at: wall(row, "disabled_at")?,
@@ -125,6 +127,15 @@ pub(super) fn key_of(row: &SqliteRow) -> Result<Option<KeyRecord>, StoreError> {
         activates_at: Wall::from_unix_nanos(row.try_get("activates_at").map_err(failed)?),
         remove_at: wall(row, "remove_at")?,
     }))
+}
+
+/// A row of what clients have for secrets.
+pub(super) fn mix_of(row: &SqliteRow) -> Result<SecretMix, StoreError> {
+    let clients: i64 = row.try_get("clients").map_err(failed)?;
+    Ok(SecretMix {
+        clients: u64::try_from(clients).unwrap_or(0),
+        formats: words(row.try_get("formats").map_err(failed)?),
+    })
 }
 
 fn wall(row: &SqliteRow, column: &'static str) -> Result<Option<Wall>, StoreError> {

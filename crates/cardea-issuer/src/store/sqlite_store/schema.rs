@@ -11,7 +11,8 @@ use crate::store::StoreError;
 const APPLICATION_ID: i64 = 0x4361_7264;
 
 /// Each brings the schema from the version that is its index to the next. Only ever append.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
 CREATE TABLE clients (
     id TEXT NOT NULL PRIMARY KEY,
     version INTEGER NOT NULL,
@@ -59,7 +60,15 @@ CREATE TABLE signing_keys (
     activates_at INTEGER NOT NULL,
     remove_at INTEGER
 ) STRICT, WITHOUT ROWID;
-"];
+",
+    "
+ALTER TABLE clients ADD COLUMN remember_secret INTEGER NOT NULL DEFAULT 1 CHECK (remember_secret IN (0, 1));
+CREATE TABLE stand_in (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    key BLOB NOT NULL CHECK (length(key) = 32)
+) STRICT;
+",
+];
 
 /// Checks that the database is ours and sound, and brings its schema up to date in one transaction, so that
 /// two processes which open a new file at once agree.

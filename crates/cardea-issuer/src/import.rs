@@ -1,0 +1,111 @@
+//! Clients that come from another server, with the hashes of their secrets.
+
+use std::collections::HashMap;
+
+use cardea_clock::Timestamp;
+use cardea_kdf::stored::StoredSecret;
+
+use crate::{
+    AuthorizationServer, IssuerError, NewClient, StoreError, admin::secret_of, client::invalid,
+    store::ClientRecord,
+};
+
+/// A client to be imported.
+#[derive(Clone)]
+pub struct ImportedClient {
+    /// The client. It needs an id, and has no secret of its own here.
+    pub client: NewClient,
+    /// What its secret was stored as, in one of the formats of [`StoredSecret::parse`].
+    pub secret_hash: String,
+    /// Whether it may have tokens.
+    pub enabled: bool,
+}
+
+impl std::fmt::Debug for ImportedClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ImportedClient").field("id", &self.client.id).finish_non_exhaustive()
+    }
+}
+
+impl AuthorizationServer {
+    /// Whether a client can be imported, as far as that can be said without the store.
+    ///
+    /// # Errors
+    /// [`IssuerError::InvalidClient`] for the first field that is wrong.
+    pub fn check_import(&self, imported: &ImportedClient) -> Result<(), IssuerError> {
+        if imported.client.id.is_none() {
+            return Err(invalid("client_id", "missing".to_owned()));
+        }
+        imported.client.check(&self.config)?;
+        stored(imported).map(drop)
+    }
+
+    /// Imports clients, all of them or none, and says after each thousand how many are written. Secrets are hashed anew
+    /// as they turn out to be right, where the configured hash is stronger.
+    ///
+    /// # Errors
+    /// [`IssuerError::ImportRefused`] names the first that can't be imported; [`IssuerError::Store`].
+    pub async fn import_clients(
+        &self,
+        clients: &[ImportedClient],
+        progress: &(dyn Fn(usize) + Sync),
+        now: Timestamp,
+    ) -> Result<(), IssuerError> {
+        let mut records = Vec::with_capacity(clients.len());
+        let mut seen = HashMap::with_capacity(clients.len());
+        for (index, imported) in clients.iter().enumerate() {
+            let refused = |problem: String| IssuerError::ImportRefused { index, problem };
+            self.check_import(imported).map_err(|error| refused(error.to_string()))?;
+            let record = record(imported, now).map_err(|error| refused(error.to_string()))?;
+            if seen.insert(record.id.clone(), index).is_some() {
+                return Err(refused(format!("client {:?} is there twice", record.id)));
+            }
+            records.push(record);
+        }
+        // Other processes take over what it means for old tokens as they do for any change in the store.
+        let _changes = self.changes.lock().await;
+        match self.store.insert_clients(&records, progress).await {
+            Ok(()) => {}
+            Err(StoreError::AlreadyExistsAt { index }) => {
+                let id = records.get(index).map(|record| record.id.as_str()).unwrap_or_default();
+                return Err(IssuerError::ImportRefused {
+                    index,
+                    problem: format!("a client {id:?} exists already"),
+                });
+            }
+            Err(error) => return Err(error.into()),
+        }
+        self.verifier.follow(&self.store.secret_mix(now.wall).await?);
+        tracing::info!(clients = records.len(), "clients imported");
+        Ok(())
+    }
+}
+
+fn stored(imported: &ImportedClient) -> Result<StoredSecret, IssuerError> {
+    StoredSecret::parse(&imported.secret_hash).map_err(|error| invalid("secret_hash", error.to_string()))
+}
+
+fn record(imported: &ImportedClient, now: Timestamp) -> Result<ClientRecord, IssuerError> {
+    let (new, now) = (imported.client.clone(), now.wall);
+    let format = stored(imported)?.profile();
+    let verifier = imported.secret_hash.clone().into_bytes();
+    let lifetime = new.access_token_lifetime.map(|lifetime| u32::try_from(lifetime.as_secs())).transpose();
+    Ok(ClientRecord {
+        id: new.id.ok_or_else(|| invalid("client_id", "missing".to_owned()))?,
+        version: 1,
+        name: new.name,
+        enabled: imported.enabled,
+        grant_types: new.grant_types,
+        scopes: new.scopes,
+        audiences: new.audiences,
+        token_lifetime_seconds: lifetime
+            .map_err(|_| invalid("access_token_lifetime", "too long".to_owned()))?,
+        basic_encoding: new.basic_encoding,
+        remember_secret: new.remember_secret,
+        created_at: now,
+        updated_at: now,
+        disabled_at: (!imported.enabled).then_some(now),
+        tokens_revoked_through: None,
+        secrets: vec![secret_of(now, new.secret_expires_in, format, "imported", verifier)?],
+    })
+}

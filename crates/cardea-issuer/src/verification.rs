@@ -1,0 +1,399 @@
+//! Whether a presented secret is one of a client's: remembered ones first, then the budget of failures, then the hash.
+//!
+//! The order is what keeps one caller from hurting another. Remembered secrets come before any budget, so guessing
+//! locks nobody out; the budget comes before the hash, so guessing takes no more of the hash threads than it may.
+
+use std::{fmt, net::IpAddr, sync::Arc, thread, time::Duration};
+
+use aws_lc_rs::rand;
+use cardea_clock::{Mono, Timestamp};
+use cardea_kdf::stored::{StoredSecret, Target, check_secret};
+use zeroize::Zeroizing;
+
+use crate::{
+    IssuerError, SecretConfig, Store, StoreError,
+    client_auth::{FORMAT_SHA256, Reading, is_live, is_permitted},
+    store::{ClientRecord, SecretMix, SecretRecord},
+};
+
+mod bounded;
+mod failures;
+mod lanes;
+mod pool;
+mod queue;
+mod remembered;
+mod stand_in;
+mod stats;
+
+pub(crate) use stats::Rejected;
+pub use stats::SecretStats;
+
+use self::{
+    failures::{Charge, Failures},
+    pool::Pool,
+    queue::Bytes,
+    remembered::Remembered,
+    stand_in::StandIns,
+    stats::Counters,
+};
+
+/// Where a token request comes from, and how long it may take.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Source {
+    /// The address that failures are counted for; `None`: not known, and never refused for failures.
+    pub address: Option<IpAddr>,
+    /// When the request's time is over; `None`: as configured for the hash alone.
+    pub deadline: Option<Mono>,
+}
+
+/// Which jobs go first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    Usual,
+    /// On a client that is being guessed at, or from a prefix that guesses: behind all others.
+    Suspect,
+}
+
+/// Why there was no hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Busy {
+    Full,
+    TooOld,
+    Stopped,
+}
+
+/// An attempt that was not made.
+#[derive(Debug)]
+pub(crate) struct Rejection {
+    pub(crate) why: Rejected,
+    pub(crate) retry_after: Duration,
+}
+
+/// One reading of what was presented, with the client that it names.
+pub(crate) struct Candidate<'a> {
+    pub(crate) reading: &'a Reading,
+    pub(crate) record: Option<ClientRecord>,
+}
+
+impl Candidate<'_> {
+    fn is_permitted(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| is_permitted(record, self.reading))
+    }
+
+    /// The version that remembering is bound to.
+    fn version(&self) -> u64 {
+        self.record.as_ref().map_or(0, |record| record.version)
+    }
+}
+
+/// A stored secret that a reading is to be compared with.
+struct Comparison {
+    candidate: usize,
+    stored: StoredSecret,
+    /// The record's secret; a stand-in has none.
+    secret: Option<SecretRecord>,
+}
+
+/// The verification of secrets: threads, memory and budget.
+pub(crate) struct Verifier {
+    pool: Arc<Pool>,
+    remembered: Arc<Remembered>,
+    failures: Failures,
+    stand_ins: StandIns,
+    counters: Arc<Counters>,
+    target: Target,
+    wait_max: Duration,
+}
+
+impl Verifier {
+    /// `stand_in_key` is the registry's.
+    ///
+    /// # Errors
+    /// [`IssuerError::Crypto`] without randomness; [`IssuerError::InvalidConfig`].
+    pub(crate) fn new(config: &SecretConfig, stand_in_key: &[u8; 32]) -> Result<Self, IssuerError> {
+        let mut keys = Zeroizing::new([[0_u8; 32]; 2]);
+        for key in keys.iter_mut() {
+            rand::fill(key).map_err(|_| IssuerError::Crypto("no randomness"))?;
+        }
+        let counters = Arc::<Counters>::default();
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let threads = if config.hash_threads == 0 { processors.div_ceil(2) } else { config.hash_threads };
+        Ok(Self {
+            pool: Arc::new(Pool::new(threads, config.hash_queue_max, Arc::clone(&counters))),
+            remembered: Arc::new(Remembered::new(&keys[0], config.remember_for, config.remembered_max)),
+            failures: Failures::new(&keys[1], config.failures_max, config.failure_forgiven_every),
+            stand_ins: StandIns::new(stand_in_key),
+            counters,
+            target: config.target()?,
+            wait_max: config.hash_wait_max,
+        })
+    }
+
+    /// Takes over what secrets the registry has, for the stand-ins.
+    pub(crate) fn follow(&self, mix: &[SecretMix]) {
+        self.stand_ins.follow(mix);
+    }
+
+    /// Which of the candidates is authenticated, the first of them where there are more.
+    ///
+    /// A client that doesn't exist, is disabled, has no secret or is read otherwise takes the steps of one that is
+    /// right up to the comparison: its own secrets are hashed, or stand-ins.
+    ///
+    /// # Errors
+    /// [`Rejection`]; then no hash was computed, but one that had begun.
+    pub(crate) async fn verify(
+        &self,
+        store: &Arc<dyn Store>,
+        candidates: &[Candidate<'_>],
+        source: Source,
+        now: Timestamp,
+    ) -> Result<Option<usize>, Rejection> {
+        let mut generated = None;
+        for (index, candidate) in candidates.iter().enumerate() {
+            let matched = candidate.reading.holds_generated(candidate.record.as_ref(), now.wall);
+            if matched & candidate.is_permitted() && generated.is_none() {
+                generated = Some(index);
+            }
+        }
+        if generated.is_some() {
+            return Ok(generated);
+        }
+        let comparisons = self.comparisons(candidates, now);
+        if comparisons.is_empty() {
+            return Ok(None);
+        }
+        if let Some(index) = self.remembered(candidates, now) {
+            self.counters.remembered();
+            return Ok(Some(index));
+        }
+        let charge = self.charge(candidates, source, now)?;
+        let matched = match self.hash(candidates, &comparisons, &charge, source, now).await {
+            Ok(matched) => matched,
+            Err(busy) => {
+                self.failures.refund(&charge);
+                return Err(self.rejection(busy));
+            }
+        };
+        let right = comparisons.iter().zip(matched).find(|(comparison, matched)| {
+            // A stand-in is right for nobody.
+            *matched && comparison.secret.is_some() && candidates[comparison.candidate].is_permitted()
+        });
+        let Some((comparison, _)) = right else { return Ok(None) };
+        self.failures.refund(&charge);
+        self.settle(store, &candidates[comparison.candidate], comparison, now);
+        Ok(Some(comparison.candidate))
+    }
+
+    /// What is stored of a secret that somebody chose. It waits for a thread as long as it takes.
+    ///
+    /// # Errors
+    /// [`IssuerError::Busy`]; [`IssuerError::InvalidClient`] where it can be no secret.
+    pub(crate) async fn store_chosen(
+        &self,
+        secret: &str,
+        now: Mono,
+    ) -> Result<(String, String), IssuerError> {
+        let secret: Bytes = Arc::new(Zeroizing::new(secret.as_bytes().to_vec()));
+        let hashed = self.pool.hash(secret, self.target, salt()?, Class::Usual, now).await;
+        match hashed {
+            Ok(Some(text)) => Ok((self.target.profile(), text)),
+            Ok(None) => {
+                let problem = "expected 1 to 1024 bytes without NUL".to_owned();
+                Err(IssuerError::InvalidClient { field: "secret", problem })
+            }
+            Err(_) => Err(IssuerError::Busy),
+        }
+    }
+
+    pub(crate) fn stats(&self, now: Mono) -> SecretStats {
+        let (queue_size, oldest) = self.pool.waiting();
+        SecretStats {
+            queue_size,
+            queue_age: oldest.map_or(Duration::ZERO, |oldest| now.saturating_since(oldest)),
+            remembered_size: self.remembered.len(),
+            failures_size: self.failures.len(),
+            ..self.counters.read()
+        }
+    }
+
+    /// What each reading is to be compared with: the live secrets of its client that need a hash, or stand-ins.
+    fn comparisons(&self, candidates: &[Candidate<'_>], now: Timestamp) -> Vec<Comparison> {
+        let mut comparisons = Vec::new();
+        for (index, candidate) in candidates.iter().enumerate() {
+            if check_secret(&candidate.reading.secret).is_err() {
+                continue;
+            }
+            let secrets = candidate.record.as_ref().map_or(&[][..], |record| &record.secrets);
+            let mut live = secrets.iter().filter(|secret| is_live(secret, now.wall)).peekable();
+            if live.peek().is_none() {
+                let stand_ins = self.stand_ins.of(&candidate.reading.id);
+                comparisons.extend(stand_ins.into_iter().map(|stored| Comparison {
+                    candidate: index,
+                    stored,
+                    secret: None,
+                }));
+                continue;
+            }
+            for secret in live.filter(|secret| secret.format != FORMAT_SHA256) {
+                let text = std::str::from_utf8(&secret.verifier).ok();
+                match text.and_then(|text| StoredSecret::parse(text).ok()) {
+                    Some(stored) => {
+                        comparisons.push(Comparison {
+                            candidate: index,
+                            stored,
+                            secret: Some(secret.clone()),
+                        });
+                    }
+                    None => tracing::warn!(
+                        secret_id = secret.id,
+                        "a stored secret of unknown format matches nothing"
+                    ),
+                }
+            }
+        }
+        comparisons
+    }
+
+    fn remembered(&self, candidates: &[Candidate<'_>], now: Timestamp) -> Option<usize> {
+        let mut found = None;
+        for (index, candidate) in candidates.iter().enumerate() {
+            let reading = candidate.reading;
+            let fingerprint = self.remembered.fingerprint(&reading.id, candidate.version(), &reading.secret);
+            let holds = self.remembered.holds(&fingerprint, now);
+            if holds & candidate.is_permitted() && found.is_none() {
+                found = Some(index);
+            }
+        }
+        found
+    }
+
+    fn charge(
+        &self,
+        candidates: &[Candidate<'_>],
+        source: Source,
+        now: Timestamp,
+    ) -> Result<Charge, Rejection> {
+        let mut ids: Vec<&str> = candidates.iter().map(|candidate| candidate.reading.id.as_str()).collect();
+        ids.dedup();
+        self.failures.charge(&ids, source.address, now.mono).map_err(|retry_after| {
+            self.counters.rejected(Rejected::FailuresExceeded);
+            Rejection { why: Rejected::FailuresExceeded, retry_after }
+        })
+    }
+
+    async fn hash(
+        &self,
+        candidates: &[Candidate<'_>],
+        comparisons: &[Comparison],
+        charge: &Charge,
+        source: Source,
+        now: Timestamp,
+    ) -> Result<Vec<bool>, Busy> {
+        let left = source.deadline.map_or(self.wait_max, |deadline| deadline.saturating_since(now.mono));
+        let wait = left.min(self.wait_max);
+        if wait.is_zero() {
+            return Err(Busy::TooOld);
+        }
+        let secrets: Vec<Bytes> =
+            candidates.iter().map(|candidate| Arc::new(candidate.reading.secret.clone())).collect();
+        let jobs = comparisons
+            .iter()
+            .map(|comparison| (comparison.stored.clone(), Arc::clone(&secrets[comparison.candidate])));
+        self.pool.verify(jobs.collect(), charge.class, wait, now.mono).await
+    }
+
+    fn rejection(&self, busy: Busy) -> Rejection {
+        let why = match busy {
+            Busy::Full | Busy::Stopped => Rejected::QueueFull,
+            Busy::TooOld => Rejected::TooOld,
+        };
+        self.counters.rejected(why);
+        Rejection { why, retry_after: Duration::from_secs(1) }
+    }
+
+    /// What a right secret leaves behind: memory of it, and a better hash where its own is weaker than configured.
+    fn settle(
+        &self,
+        store: &Arc<dyn Store>,
+        candidate: &Candidate<'_>,
+        comparison: &Comparison,
+        now: Timestamp,
+    ) {
+        let (Some(record), Some(secret)) = (&candidate.record, &comparison.secret) else { return };
+        let reading = candidate.reading;
+        if record.remember_secret {
+            let fingerprint = self.remembered.fingerprint(&reading.id, record.version, &reading.secret);
+            self.remembered.remember(fingerprint, secret.expires_at, now);
+        }
+        if comparison.stored.needs_rehash(&self.target) {
+            let rehash = Rehash {
+                pool: Arc::clone(&self.pool),
+                remembered: Arc::clone(&self.remembered),
+                store: Arc::clone(store),
+                target: self.target,
+                record: record.clone(),
+                secret_id: secret.id.clone(),
+                secret: Arc::new(reading.secret.clone()),
+            };
+            // Nobody waits for it. Where the queue is full it is left to the next time.
+            tokio::spawn(rehash.run(now));
+        }
+    }
+}
+
+impl fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verifier").field("pool", &self.pool).finish_non_exhaustive()
+    }
+}
+
+/// Hashes a secret anew that was just right.
+struct Rehash {
+    pool: Arc<Pool>,
+    remembered: Arc<Remembered>,
+    store: Arc<dyn Store>,
+    target: Target,
+    record: ClientRecord,
+    secret_id: String,
+    secret: Bytes,
+}
+
+impl Rehash {
+    async fn run(mut self, now: Timestamp) {
+        let Ok(salt) = salt() else { return };
+        let secret = Arc::clone(&self.secret);
+        let Ok(Some(text)) = self.pool.hash(secret, self.target, salt, Class::Suspect, now.mono).await else {
+            return;
+        };
+        let Some(stored) = self.record.secrets.iter_mut().find(|secret| secret.id == self.secret_id) else {
+            return;
+        };
+        stored.format = self.target.profile();
+        stored.verifier = text.into_bytes();
+        let expires_at = stored.expires_at;
+        // Compare-and-swap on the version: whatever happened to the client meanwhile is not undone.
+        match self.store.update_client(&self.record).await {
+            Ok(()) => {
+                tracing::info!(
+                    client_id = self.record.id,
+                    secret_id = self.secret_id,
+                    "client secret hashed anew"
+                );
+                if self.record.remember_secret {
+                    let version = self.record.version.saturating_add(1);
+                    let fingerprint = self.remembered.fingerprint(&self.record.id, version, &self.secret);
+                    self.remembered.remember(fingerprint, expires_at, now);
+                }
+            }
+            // Another request was faster, or the client was changed: the next right secret tries again.
+            Err(StoreError::Changed) => {}
+            Err(error) => tracing::warn!(%error, client_id = self.record.id, "a secret can't be hashed anew"),
+        }
+    }
+}
+
+fn salt() -> Result<[u8; 16], IssuerError> {
+    let mut salt = [0; 16];
+    rand::fill(&mut salt).map_err(|_| IssuerError::Crypto("no randomness"))?;
+    Ok(salt)
+}

@@ -1,0 +1,66 @@
+//! A map that never grows beyond its capacity: what was put in first goes first.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+
+/// Entries by key, at most `capacity` of them. A key that is put in again keeps its turn.
+pub(super) struct Bounded<K, V> {
+    entries: HashMap<K, V>,
+    order: VecDeque<K>,
+    capacity: usize,
+}
+
+impl<K: Copy + Eq + Hash, V> Bounded<K, V> {
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { entries: HashMap::new(), order: VecDeque::new(), capacity }
+    }
+
+    pub(super) fn value(&self, key: &K) -> Option<&V> {
+        self.entries.get(key)
+    }
+
+    pub(super) fn value_mut(&mut self, key: &K) -> Option<&mut V> {
+        self.entries.get_mut(key)
+    }
+
+    pub(super) fn insert(&mut self, key: K, value: V) {
+        if self.capacity == 0 {
+            return;
+        }
+        if let Some(known) = self.entries.get_mut(&key) {
+            *known = value;
+            return;
+        }
+        if self.entries.len() >= self.capacity
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.entries.remove(&oldest);
+        }
+        self.order.push_back(key);
+        self.entries.insert(key, value);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_goes_and_the_size_stays() {
+        let mut map = Bounded::new(2);
+        for key in 0..5 {
+            map.insert(key, key);
+            map.insert(key, key * 10);
+        }
+        assert_eq!(map.len(), 2);
+        assert_eq!((map.value(&2), map.value(&3), map.value(&4)), (None, Some(&30), Some(&40)));
+        assert_eq!((map.entries.len(), map.order.len()), (2, 2));
+        let mut none = Bounded::new(0);
+        none.insert(1, 1);
+        assert_eq!(none.len(), 0);
+    }
+}

@@ -1,0 +1,227 @@
+//! The budget of failures: who guesses too often is refused, and nobody else.
+//!
+//! What is refused is a pair of client and address prefix. A client that many addresses guess at, and a prefix that
+//! guesses at many clients, are never refused for it: their attempts only wait behind all others.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv6Addr},
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use aws_lc_rs::hmac;
+use cardea_clock::Mono;
+
+use super::{Class, bounded::Bounded};
+
+/// The most entries of each table. One takes 60 bytes.
+const ENTRIES_MAX: usize = 65_536;
+/// What a client as a whole, or a prefix as a whole, may fail before its attempts wait behind others: so many times
+/// what a pair may.
+const WIDER: u32 = 4;
+
+type Key = [u8; 16];
+
+/// Failures as virtual scheduling sees them (GCRA, ITU-T I.371): when the last one will be forgiven.
+pub(super) struct Failures {
+    key: hmac::Key,
+    failures_max: u32,
+    forgiven_every: Duration,
+    /// When all failures of a key are forgiven, in nanoseconds of the monotonic clock.
+    forgiven_at: Mutex<Bounded<Key, u64>>,
+}
+
+/// An attempt that has been counted as a failure, until it turns out to be none.
+pub(super) struct Charge {
+    keys: Vec<Key>,
+    pub(super) class: Class,
+}
+
+impl Failures {
+    pub(super) fn new(key: &[u8; 32], failures_max: u32, forgiven_every: Duration) -> Self {
+        Self {
+            key: hmac::Key::new(hmac::HMAC_SHA256, key),
+            failures_max,
+            forgiven_every,
+            forgiven_at: Mutex::new(Bounded::new(3 * ENTRIES_MAX)),
+        }
+    }
+
+    /// Counts an attempt on these clients as failed, before it is made, so that attempts at once count too.
+    ///
+    /// # Errors
+    /// How long until one more may be made, where the budget of a client and this address is used up. Then nothing is
+    /// counted. An address that isn't known has no budget and is never refused.
+    pub(super) fn charge(
+        &self,
+        ids: &[&str],
+        address: Option<IpAddr>,
+        now: Mono,
+    ) -> Result<Charge, Duration> {
+        let prefix = address.map(prefix);
+        let narrow: Vec<Key> =
+            prefix.iter().flat_map(|prefix| ids.iter().map(|id| self.key_of(b"pair", id, prefix))).collect();
+        let mut wide: Vec<Key> = ids.iter().map(|id| self.key_of(b"client", id, &[])).collect();
+        wide.extend(prefix.iter().map(|prefix| self.key_of(b"prefix", "", prefix)));
+
+        let mut forgiven_at = self.forgiven_at.lock().unwrap_or_else(PoisonError::into_inner);
+        for key in &narrow {
+            let ahead = self.ahead(forgiven_at.value(key), now);
+            let most = self.nanos(self.failures_max);
+            if ahead > most {
+                return Err(Duration::from_nanos(ahead - most));
+            }
+        }
+        let most = self.nanos(self.failures_max.saturating_mul(WIDER));
+        let excess = wide.iter().any(|key| self.ahead(forgiven_at.value(key), now) > most);
+        let mut keys = narrow;
+        keys.append(&mut wide);
+        for key in &keys {
+            // Bounded, so that an excess ends soon after the guessing does.
+            let ahead = self.ahead(forgiven_at.value(key), now).min(most.saturating_add(self.nanos(1)));
+            forgiven_at.insert(*key, now.nanos().saturating_add(ahead));
+        }
+        Ok(Charge { keys, class: if excess { Class::Suspect } else { Class::Usual } })
+    }
+
+    /// The attempt was no failure: it was right, or was never made.
+    pub(super) fn refund(&self, charge: &Charge) {
+        let one = self.nanos(1);
+        let mut forgiven_at = self.forgiven_at.lock().unwrap_or_else(PoisonError::into_inner);
+        for key in &charge.keys {
+            if let Some(at) = forgiven_at.value_mut(key) {
+                *at = at.saturating_sub(one);
+            }
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.forgiven_at.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// How far from now all failures would be forgiven, were there one more.
+    fn ahead(&self, forgiven_at: Option<&u64>, now: Mono) -> u64 {
+        forgiven_at.map_or(0, |at| at.saturating_sub(now.nanos())).saturating_add(self.nanos(1))
+    }
+
+    fn nanos(&self, failures: u32) -> u64 {
+        u64::try_from(self.forgiven_every.saturating_mul(failures).as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Keyed, so that nobody makes two pairs share an entry.
+    fn key_of(&self, table: &[u8], id: &str, prefix: &[u8]) -> Key {
+        let mut context = hmac::Context::with_key(&self.key);
+        for part in [table, id.as_bytes(), prefix] {
+            context.update(&(part.len() as u64).to_be_bytes());
+            context.update(part);
+        }
+        let mut key = [0; 16];
+        key.copy_from_slice(&context.sign().as_ref()[..16]);
+        key
+    }
+}
+
+impl fmt::Debug for Failures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Failures").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// What one party has for itself: an IPv4 address, or 64 bits of an IPv6 one.
+fn prefix(address: IpAddr) -> Vec<u8> {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => Ipv6Addr::octets(&address)[..8].to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn failures() -> Failures {
+        Failures::new(&[3; 32], 3, Duration::from_secs(10))
+    }
+
+    fn address(text: &str) -> Option<IpAddr> {
+        Some(text.parse().unwrap())
+    }
+
+    #[test]
+    fn a_pair_has_its_failures_and_gets_one_back_in_time() {
+        let failures = failures();
+        let now = Mono::from_nanos(100 * SECOND);
+        for _ in 0..3 {
+            assert!(failures.charge(&["a"], address("192.0.2.1"), now).is_ok());
+        }
+        let wait = failures.charge(&["a"], address("192.0.2.1"), now).err();
+        assert_eq!(wait, Some(Duration::from_secs(10)));
+        assert!(failures.charge(&["a"], address("192.0.2.2"), now).is_ok(), "the client from elsewhere");
+        assert!(failures.charge(&["b"], address("192.0.2.1"), now).is_ok(), "another client from there");
+        let later = Mono::from_nanos(110 * SECOND);
+        assert!(failures.charge(&["a"], address("192.0.2.1"), later).is_ok());
+        assert!(failures.charge(&["a"], address("192.0.2.1"), later).is_err());
+    }
+
+    #[test]
+    fn what_was_right_costs_nothing() {
+        let failures = failures();
+        for _ in 0..50 {
+            let charge = failures
+                .charge(&["a"], address("192.0.2.1"), Mono::from_nanos(SECOND))
+                .unwrap_or_else(|_| panic!("refused"));
+            assert!(charge.class == Class::Usual);
+            failures.refund(&charge);
+        }
+    }
+
+    #[test]
+    fn a_prefix_is_64_bits_and_an_ipv4_address() {
+        for (one, other, same) in [
+            ("2001:db8::1", "2001:db8::ffff:1", true),
+            ("2001:db8::1", "2001:db8:0:1::1", false),
+            ("192.0.2.1", "::ffff:192.0.2.1", true),
+            ("192.0.2.1", "192.0.2.2", false),
+        ] {
+            assert_eq!(prefix(one.parse().unwrap()) == prefix(other.parse().unwrap()), same, "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn an_excess_on_a_client_or_from_a_prefix_lowers_the_class_and_refuses_nobody() {
+        let failures = failures();
+        let now = Mono::from_nanos(100 * SECOND);
+        let class =
+            |ids: &[&str], from: &str| failures.charge(ids, address(from), now).map(|charge| charge.class);
+        for host in 1..=12 {
+            assert!(class(&["victim"], &format!("192.0.2.{host}")) == Ok(Class::Usual), "{host}");
+        }
+        assert!(class(&["victim"], "198.51.100.1") == Ok(Class::Suspect));
+        assert!(class(&["other"], "198.51.100.2") == Ok(Class::Usual), "the control");
+        for guess in 0..12 {
+            assert!(class(&[&format!("id{guess}")], "203.0.113.7") == Ok(Class::Usual), "{guess}");
+        }
+        assert!(class(&["fresh"], "203.0.113.7") == Ok(Class::Suspect));
+        // However long it was, an excess is over soon after.
+        for host in 0..200 {
+            let _ = class(&["victim"], &format!("10.0.0.{host}"));
+        }
+        let later = Mono::from_nanos(125 * SECOND);
+        assert!(
+            failures
+                .charge(&["victim"], address("192.0.2.200"), later)
+                .is_ok_and(|charge| charge.class == Class::Usual)
+        );
+    }
+
+    #[test]
+    fn an_address_that_is_not_known_is_never_refused() {
+        let failures = failures();
+        for _ in 0..50 {
+            assert!(failures.charge(&["a"], None, Mono::from_nanos(SECOND)).is_ok());
+        }
+    }
+}

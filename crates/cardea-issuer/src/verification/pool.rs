@@ -1,0 +1,202 @@
+//! The hash threads: the system's own, never the runtime's.
+
+use std::{
+    fmt,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use cardea_clock::Mono;
+use cardea_kdf::{
+    Prf,
+    stored::{StoredSecret, Target},
+};
+use tokio::{sync::oneshot, time::timeout};
+
+use super::{
+    Busy, Class,
+    lanes::run_lanes,
+    queue::{Bytes, Queue, Work},
+    stats::Counters,
+};
+
+/// The most jobs of one run of lanes: then others have their turn.
+const BATCH_MAX: usize = 64;
+
+/// Hash threads behind a bounded queue. They start with the first job, and end when the pool is dropped.
+pub(crate) struct Pool {
+    shared: Arc<Shared>,
+    threads: usize,
+    started: Mutex<bool>,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    available: Condvar,
+    counters: Arc<Counters>,
+}
+
+impl Pool {
+    pub(super) fn new(threads: usize, queue_max: usize, counters: Arc<Counters>) -> Self {
+        let queue = Mutex::new(Queue::new(queue_max));
+        let shared = Arc::new(Shared { queue, available: Condvar::new(), counters });
+        Self { shared, threads, started: Mutex::new(false) }
+    }
+
+    /// Which of the stored secrets `secret` is. All are hashed, whichever matches.
+    ///
+    /// # Errors
+    /// [`Busy`] where the queue is full or `wait` passes first. Of what has not begun by then, no hash is computed.
+    pub(super) async fn verify(
+        &self,
+        jobs: Vec<(StoredSecret, Bytes)>,
+        class: Class,
+        wait: Duration,
+        now: Mono,
+    ) -> Result<Vec<bool>, Busy> {
+        let mut works = Vec::with_capacity(jobs.len());
+        let mut answers = Vec::with_capacity(jobs.len());
+        for (stored, secret) in jobs {
+            let (answer, receiver) = oneshot::channel();
+            works.push(Work::Verify { stored, secret, answer });
+            answers.push(receiver);
+        }
+        self.submit(works, class, now)?;
+        let all = async {
+            let mut matched = Vec::with_capacity(answers.len());
+            for answer in answers {
+                matched.push(answer.await.map_err(|_| Busy::Stopped)?);
+            }
+            Ok(matched)
+        };
+        timeout(wait, all).await.unwrap_or(Err(Busy::TooOld))
+    }
+
+    /// What is stored of a secret from now on; `None` where it can be none.
+    ///
+    /// # Errors
+    /// [`Busy`] where the queue is full.
+    pub(super) async fn hash(
+        &self,
+        secret: Bytes,
+        target: Target,
+        salt: [u8; 16],
+        class: Class,
+        now: Mono,
+    ) -> Result<Option<String>, Busy> {
+        let (answer, receiver) = oneshot::channel();
+        self.submit(vec![Work::Hash { target, salt, secret, answer }], class, now)?;
+        receiver.await.map_err(|_| Busy::Stopped)
+    }
+
+    /// How many jobs wait, and since when the oldest does.
+    pub(super) fn waiting(&self) -> (usize, Option<Mono>) {
+        let queue = self.shared.lock();
+        (queue.len(), queue.oldest())
+    }
+
+    fn submit(&self, works: Vec<Work>, class: Class, now: Mono) -> Result<(), Busy> {
+        self.start()?;
+        let count = works.len();
+        if !self.shared.lock().push(works, class, now) {
+            return Err(Busy::Full);
+        }
+        // A thread that is awake takes as many as its lanes hold; each of the others may find some left.
+        for _ in 0..count.min(self.threads) {
+            self.shared.available.notify_one();
+        }
+        Ok(())
+    }
+
+    fn start(&self) -> Result<(), Busy> {
+        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        if *started {
+            return Ok(());
+        }
+        for number in 0..self.threads {
+            let shared = Arc::clone(&self.shared);
+            let thread = thread::Builder::new().name(format!("hash-{number}")).spawn(move || shared.run());
+            if let Err(error) = thread {
+                tracing::error!(%error, "a hash thread can't be started");
+                // One is enough to go on with.
+                if number == 0 {
+                    return Err(Busy::Stopped);
+                }
+                break;
+            }
+        }
+        *started = true;
+        Ok(())
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.lock().closed = true;
+        self.shared.available.notify_all();
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("threads", &self.threads).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a hash thread does: a lone job at once; jobs that share lanes together.
+    fn run(&self) {
+        while let Some(work) = self.next() {
+            match work.lanes() {
+                Some(prf) => self.run_batch(prf, work),
+                None => self.run_alone(work),
+            }
+        }
+    }
+
+    fn next(&self) -> Option<Work> {
+        let mut queue = self.lock();
+        loop {
+            // What was taken before the end is still answered.
+            if let Some(work) = queue.pop() {
+                return Some(work);
+            }
+            if queue.closed {
+                return None;
+            }
+            queue = self.available.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn run_batch(&self, prf: Prf, first: Work) {
+        let mut first = Some(first);
+        let mut left = BATCH_MAX;
+        let source = || {
+            if left == 0 {
+                return None;
+            }
+            let work = first.take().or_else(|| self.lock().pop_for(prf))?;
+            left -= 1;
+            Some(work)
+        };
+        run_lanes(prf, source, &self.counters);
+    }
+
+    fn run_alone(&self, work: Work) {
+        match work {
+            Work::Verify { stored, secret, answer } => {
+                self.counters.hashed(stored.algorithm());
+                let _ = answer.send(stored.verify(&secret));
+            }
+            Work::Hash { target, salt, secret, answer } => {
+                self.counters.made();
+                let _ = answer.send(target.hash(&secret, &salt).ok());
+            }
+        }
+    }
+}

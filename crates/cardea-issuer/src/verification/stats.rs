@@ -1,0 +1,114 @@
+//! What is counted of the verification of secrets.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+
+use cardea_kdf::stored::Algorithm;
+
+/// Figures of the verification of secrets, as of one moment. Counts are since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SecretStats {
+    /// Jobs that wait for a hash thread.
+    pub queue_size: usize,
+    /// How long the oldest of them has waited.
+    pub queue_age: Duration,
+    /// Hashes computed to verify secrets, stand-ins included, by algorithm.
+    pub hashes: Vec<(&'static str, u64)>,
+    /// Hashes computed to store secrets.
+    pub hashes_made: u64,
+    /// Runs of lanes.
+    pub lane_runs: u64,
+    /// Jobs that went through lanes: divided by the runs, how well lanes were shared.
+    pub lane_jobs: u64,
+    /// Secrets that were remembered, so that no hash was computed.
+    pub remembered_hits: u64,
+    /// Secrets that are remembered now, those included whose time is over.
+    pub remembered_size: usize,
+    /// Entries of the budget of failures.
+    pub failures_size: usize,
+    /// Attempts that were rejected before a hash, by reason.
+    pub rejected: Vec<(&'static str, u64)>,
+}
+
+/// Why an attempt was rejected before a hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rejected {
+    QueueFull,
+    TooOld,
+    FailuresExceeded,
+}
+
+impl Rejected {
+    const ALL: [Self; 3] = [Self::QueueFull, Self::TooOld, Self::FailuresExceeded];
+
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::QueueFull => "hash_queue_full",
+            Self::TooOld => "hash_too_old",
+            Self::FailuresExceeded => "failures_exceeded",
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    hashes: [AtomicU64; Algorithm::ALL.len()],
+    made: AtomicU64,
+    lane_runs: AtomicU64,
+    lane_jobs: AtomicU64,
+    remembered: AtomicU64,
+    rejected: [AtomicU64; Rejected::ALL.len()],
+}
+
+impl Counters {
+    pub(super) fn hashed(&self, algorithm: Algorithm) {
+        let place = Algorithm::ALL.iter().position(|known| *known == algorithm);
+        if let Some(count) = place.and_then(|place| self.hashes.get(place)) {
+            count.fetch_add(1, Relaxed);
+        }
+    }
+
+    pub(super) fn made(&self) {
+        self.made.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn lane_run(&self, jobs: u64) {
+        self.lane_runs.fetch_add(1, Relaxed);
+        self.lane_jobs.fetch_add(jobs, Relaxed);
+    }
+
+    pub(super) fn remembered(&self) {
+        self.remembered.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn rejected(&self, why: Rejected) {
+        let place = Rejected::ALL.iter().position(|known| *known == why);
+        if let Some(count) = place.and_then(|place| self.rejected.get(place)) {
+            count.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// The counts; sizes are the caller's to fill in.
+    pub(super) fn read(&self) -> SecretStats {
+        let read = |counter: &AtomicU64| counter.load(Relaxed);
+        SecretStats {
+            hashes: Algorithm::ALL
+                .iter()
+                .map(|algorithm| algorithm.as_str())
+                .zip(self.hashes.iter().map(read))
+                .collect(),
+            hashes_made: read(&self.made),
+            lane_runs: read(&self.lane_runs),
+            lane_jobs: read(&self.lane_jobs),
+            remembered_hits: read(&self.remembered),
+            rejected: Rejected::ALL
+                .iter()
+                .map(|why| why.as_str())
+                .zip(self.rejected.iter().map(read))
+                .collect(),
+            ..SecretStats::default()
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Secrets that need a slow hash: attacks first, each counted in hashes and not by a clock.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use cardea_issuer::{
+    AuthorizationServer, AuthorizationServerConfig, ImportedClient, IssuerError, NewClient, Reply, Secret,
+    SecretConfig, Source, TokenRequest,
+};
+
+use super::support::{FORM, Fixture, GRANT, basic, config, header};
+
+const CHOSEN: &str = "a secret that somebody chose";
+/// `CHOSEN` under PBKDF2-HMAC-SHA-256 × 1,000, as passlib writes it.
+const STORED: &str = "$pbkdf2-sha256$1000$AAECAwQFBgcICQoLDA0ODw$/qlyD4Lx6ndM8I79O1npFIcceOnS081QpczRaUBMupE";
+
+fn settings(secrets: SecretConfig) -> AuthorizationServerConfig {
+    AuthorizationServerConfig {
+        secrets: SecretConfig { iterations: 10_000, hash_threads: 1, ..secrets },
+        ..config()
+    }
+}
+
+async fn fixture(secrets: SecretConfig) -> Fixture {
+    let fixture = Fixture::with(settings(secrets)).await;
+    chosen(&fixture, "known").await;
+    refresh(&fixture).await;
+    fixture
+}
+
+async fn chosen(fixture: &Fixture, id: &str) {
+    let secret = Some(Secret::chosen(CHOSEN).unwrap());
+    fixture.client_of(NewClient { id: Some(id.into()), secret, ..NewClient::default() }).await;
+}
+
+/// Lets the server count what secrets there are.
+async fn refresh(fixture: &Fixture) {
+    fixture.advance(60);
+    fixture.server.maintain(fixture.now()).await.unwrap();
+}
+
+async fn attempt(fixture: &Fixture, id: &str, secret: &str, from: &str) -> Reply {
+    attempt_at(&fixture.server, fixture, id, secret, from).await
+}
+
+async fn attempt_at(
+    server: &AuthorizationServer,
+    fixture: &Fixture,
+    id: &str,
+    secret: &str,
+    from: &str,
+) -> Reply {
+    let basic = basic(id, secret);
+    let request = TokenRequest {
+        authorization: &[basic.as_bytes()],
+        content_type: Some(FORM),
+        query_present: false,
+        body: GRANT.as_bytes(),
+    };
+    let source = Source { address: Some(from.parse::<IpAddr>().unwrap()), deadline: None };
+    server.token_from(request, source, fixture.now()).await
+}
+
+/// All hashes that were computed to verify secrets.
+fn hashes(fixture: &Fixture) -> u64 {
+    fixture.server.secret_stats(fixture.now()).hashes.iter().map(|(_, count)| count).sum()
+}
+
+fn rejected(fixture: &Fixture, reason: &str) -> u64 {
+    let stats = fixture.server.secret_stats(fixture.now());
+    stats.rejected.iter().find(|(known, _)| *known == reason).map_or(0, |(_, count)| *count)
+}
+
+#[tokio::test]
+async fn unknown_disabled_and_known_clients_read_and_cost_the_same() {
+    let fixture = fixture(SecretConfig::default()).await;
+    chosen(&fixture, "disabled").await;
+    fixture.server.disable_client("disabled", fixture.now()).await.unwrap();
+    refresh(&fixture).await;
+    let mut answers = Vec::new();
+    for (id, secret) in [("known", "wrong"), ("nobody", "wrong"), ("disabled", "wrong"), ("disabled", CHOSEN)]
+    {
+        let before = hashes(&fixture);
+        let reply = attempt(&fixture, id, secret, "192.0.2.1").await;
+        assert_eq!(hashes(&fixture) - before, 1, "{id}");
+        answers.push((reply.status, reply.body, reply.reason));
+    }
+    assert!(answers.windows(2).all(|pair| pair[0] == pair[1]), "{answers:?}");
+    assert_eq!(answers[0].0, 401);
+    assert_eq!(attempt(&fixture, "known", CHOSEN, "192.0.2.1").await.status, 200, "the control");
+}
+
+#[tokio::test]
+async fn guessing_is_refused_by_address_and_never_locks_the_client_out() {
+    let fixture = fixture(SecretConfig { failures_max: 3, ..SecretConfig::default() }).await;
+    assert_eq!(attempt(&fixture, "known", CHOSEN, "192.0.2.1").await.status, 200);
+    for _ in 0..3 {
+        assert_eq!(attempt(&fixture, "known", "wrong", "192.0.2.1").await.status, 401);
+    }
+    let before = hashes(&fixture);
+    let refused = attempt(&fixture, "known", "wrong", "192.0.2.1").await;
+    assert_eq!((refused.status, refused.reason), (429, Some("failures_exceeded")));
+    assert_eq!(header(&refused, "retry-after"), Some("6"));
+    assert_eq!(hashes(&fixture), before, "no hash for a refusal");
+    assert_eq!(rejected(&fixture, "failures_exceeded"), 1);
+    // Remembered secrets come before any budget: from that very address the client still gets in.
+    assert_eq!(attempt(&fixture, "known", CHOSEN, "192.0.2.1").await.status, 200);
+    // A client that doesn't exist reads the same.
+    for _ in 0..3 {
+        assert_eq!(attempt(&fixture, "nobody", "wrong", "192.0.2.1").await.status, 401);
+    }
+    let unknown = attempt(&fixture, "nobody", "wrong", "192.0.2.1").await;
+    assert_eq!((unknown.status, unknown.body), (refused.status, refused.body));
+    // One that isn't remembered gets in from elsewhere, however many guess at it.
+    fixture.advance(61);
+    for host in 1..=40 {
+        attempt(&fixture, "known", "wrong", &format!("198.51.100.{host}")).await;
+    }
+    assert_eq!(attempt(&fixture, "known", CHOSEN, "203.0.113.9").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_remembered_secret_saves_the_hash_and_nothing_else() {
+    let fixture = fixture(SecretConfig::default()).await;
+    let before = hashes(&fixture);
+    for _ in 0..3 {
+        assert_eq!(attempt(&fixture, "known", CHOSEN, "192.0.2.1").await.status, 200);
+    }
+    assert_eq!(hashes(&fixture) - before, 1);
+    assert_eq!(fixture.server.secret_stats(fixture.now()).remembered_hits, 2);
+    assert_eq!(attempt(&fixture, "known", "wrong", "192.0.2.1").await.status, 401, "a wrong one never");
+    // Another process disables the client: the very next request sees it.
+    let other = AuthorizationServer::open(
+        settings(SecretConfig::default()),
+        Arc::clone(&fixture.store),
+        super::support::wrapping_key(),
+        fixture.now(),
+    );
+    let other = other.await.unwrap();
+    other.disable_client("known", fixture.now()).await.unwrap();
+    assert_eq!(attempt(&fixture, "known", CHOSEN, "192.0.2.1").await.status, 401);
+    other.enable_client("known", fixture.now()).await.unwrap();
+    fixture.advance(2);
+    assert_eq!(attempt(&fixture, "known", CHOSEN, "192.0.2.1").await.status, 200);
+    other.rotate_secret("known", Duration::ZERO, None, fixture.now()).await.unwrap();
+    assert_eq!(attempt(&fixture, "known", CHOSEN, "192.0.2.1").await.status, 401, "rotated away");
+}
+
+#[tokio::test]
+async fn remembering_can_be_switched_off_for_a_client() {
+    let fixture = fixture(SecretConfig::default()).await;
+    let secret = Some(Secret::chosen(CHOSEN).unwrap());
+    let new =
+        NewClient { id: Some("careful".into()), secret, remember_secret: false, ..NewClient::default() };
+    fixture.client_of(new).await;
+    let before = hashes(&fixture);
+    for _ in 0..2 {
+        assert_eq!(attempt(&fixture, "careful", CHOSEN, "192.0.2.1").await.status, 200);
+    }
+    assert_eq!(hashes(&fixture) - before, 2);
+}
+
+#[tokio::test]
+async fn what_is_too_late_is_answered_503_and_not_hashed() {
+    let fixture = fixture(SecretConfig::default()).await;
+    let before = hashes(&fixture);
+    let basic = basic("known", CHOSEN);
+    let request = TokenRequest {
+        authorization: &[basic.as_bytes()],
+        content_type: Some(FORM),
+        query_present: false,
+        body: GRANT.as_bytes(),
+    };
+    let source = Source { address: None, deadline: Some(fixture.now().mono) };
+    let reply = fixture.server.token_from(request, source, fixture.now()).await;
+    assert_eq!((reply.status, reply.reason), (503, Some("hash_too_old")));
+    assert_eq!(header(&reply, "retry-after"), Some("1"));
+    assert_eq!(hashes(&fixture), before);
+    assert_eq!(fixture.server.token(request, fixture.now()).await.status, 200, "the control");
+}
+
+#[tokio::test]
+async fn an_import_is_whole_or_nothing_and_its_hashes_get_better() {
+    let fixture = fixture(SecretConfig::default()).await;
+    let client = |id: &str, hash: &str| ImportedClient {
+        client: NewClient { id: Some(id.into()), ..NewClient::default() },
+        secret_hash: hash.into(),
+        enabled: true,
+    };
+    for (bad, index) in [
+        (vec![client("one", STORED), client("two", "$pbkdf2-sha256$0$x$y")], 1),
+        (vec![client("one", STORED), client("one", STORED)], 1),
+        (vec![client("one", STORED), client("two", STORED), client("known", STORED)], 2),
+    ] {
+        let error = fixture.server.import_clients(&bad, &|_| {}, fixture.now()).await.unwrap_err();
+        assert!(matches!(error, IssuerError::ImportRefused { index: at, .. } if at == index), "{error}");
+        assert!(fixture.server.show_client("one").await.is_err(), "nothing is half imported");
+    }
+    fixture.server.import_clients(&[client("one", STORED)], &|_| {}, fixture.now()).await.unwrap();
+    let secrets = fixture.server.show_client("one").await.unwrap().secrets;
+    assert_eq!(
+        (secrets[0].format.as_str(), secrets[0].provenance.as_str()),
+        ("pbkdf2-sha256;i=1000;l=32", "imported")
+    );
+    assert_eq!(attempt(&fixture, "one", "wrong", "192.0.2.1").await.status, 401);
+    assert_eq!(attempt(&fixture, "one", CHOSEN, "192.0.2.1").await.status, 200);
+    // It is hashed anew beside the answer.
+    let anew = async {
+        while fixture.server.show_client("one").await.unwrap().secrets[0].format
+            != "pbkdf2-sha512;i=10000;l=32"
+        {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), anew).await.unwrap();
+    fixture.advance(61);
+    assert_eq!(attempt(&fixture, "one", CHOSEN, "192.0.2.1").await.status, 200, "under the new hash");
+}
+
+#[test]
+fn a_chosen_secret_is_long_enough_and_printable() {
+    for (text, good) in [
+        (CHOSEN, true),
+        ("fifteen chars..", false),
+        ("sixteen chars...", true),
+        ("tab\tin a secret....", false),
+    ] {
+        assert_eq!(Secret::chosen(text).is_ok(), good, "{text:?}");
+    }
+    assert!(Secret::chosen(&"x".repeat(257)).is_err());
+}
