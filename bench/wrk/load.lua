@@ -1,6 +1,6 @@
 -- What the load sends, and its results on one line that the harness reads.
 -- wrk formats the request once, after `init`. Arguments after `--`: the method, the octets of a body, and then
--- nothing, or `bearer TOKEN`, or `basic FILE` or `post FILE` for client-credentials grants, in turn for all clients
+-- nothing, or `bearer TOKEN`, or `bearers FILE` for tokens in turn, a line each, or `basic FILE` or `post FILE` for client-credentials grants, in turn for all clients
 -- of a file whose lines are an id, a space and a secret.
 
 function init(args)
@@ -11,9 +11,21 @@ function init(args)
   end
   if args[3] == "bearer" then
     wrk.headers["Authorization"] = "Bearer " .. args[4]
+  elseif args[3] == "bearers" then
+    bearers(args[4])
   elseif args[3] then
     grants(args[3], args[4])
   end
+end
+
+function bearers(file)
+  local requests = {}
+  local headers = { ["Host"] = wrk.host .. ":" .. wrk.port }
+  for token in io.lines(file) do
+    headers["Authorization"] = "Bearer " .. token
+    requests[#requests + 1] = wrk.format("GET", wrk.path, headers)
+  end
+  in_turn(requests)
 end
 
 -- Prepares a request for each client, so that nothing is formatted while the load runs.
@@ -30,6 +42,10 @@ function grants(how, file)
     end
     requests[#requests + 1] = wrk.format("POST", wrk.path, headers, body)
   end
+  in_turn(requests)
+end
+
+function in_turn(requests)
   local next_one = 0
   function request()
     next_one = next_one % #requests + 1

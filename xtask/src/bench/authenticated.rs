@@ -32,7 +32,8 @@ The small GET of the bench `proxy`, over kept connections with TLS 1.3, with a b
 request, and an access log into a file: `token+log`. Nothing throttles. Held equal: signature, issuer, audience and \
 times are checked, the keys come from a file, and the origin is told the subject; one line of log for each request, \
 in the form that the subject has by default (JSON for Cardea, one line of text for the others); all connections show \
-the same token, as those of one service do. Before each measurement a good token is answered 200, and 401 is the \
+the same token, as those of one service do, but for `256callers`, where each request of a connection has the next one \
+of 256 tokens, as behind another proxy. Before each measurement a good token is answered 200, and 401 is the \
 answer (of Envoy, 403 for the audience) to none, to one with the signature of another one, to an expired one, to one \
 for another audience and to one of another issuer; the signature is tried again afterwards. A measurement in which the log has fewer lines than there \
 were requests does not count. Cases with `unchecked-peers` set the same Cardea beside peers that check nothing and \
@@ -49,37 +50,33 @@ struct Case {
     name: &'static str,
     algorithm: Algorithm,
     connections: usize,
+    /// Whether each request of a connection has the token of another caller.
+    many: bool,
     /// Whether it is measured in both placements, or pinned alone.
     both: bool,
 }
 
 impl Case {
-    const ALL: [Self; 3] = [
-        Self {
-            name: "small-tls-token+log-es256-c32",
-            algorithm: Algorithm::Es256,
-            connections: 32,
-            both: true,
-        },
-        Self {
-            name: "small-tls-token+log-es256-c256",
-            algorithm: Algorithm::Es256,
-            connections: 256,
-            both: false,
-        },
-        Self {
-            name: "small-tls-token+log-rs256-c32",
-            algorithm: Algorithm::Rs256,
-            connections: 32,
-            both: false,
-        },
+    const ONE: Self = Self {
+        name: "small-tls-token+log-es256-c32",
+        algorithm: Algorithm::Es256,
+        connections: 32,
+        many: false,
+        both: true,
+    };
+
+    const ALL: [Self; 4] = [
+        Self::ONE,
+        Self { name: "small-tls-token+log-es256-c256", connections: 256, both: false, ..Self::ONE },
+        Self { name: "small-tls-token+log-es256-256callers-c32", many: true, both: false, ..Self::ONE },
+        Self { name: "small-tls-token+log-rs256-c32", algorithm: Algorithm::Rs256, both: false, ..Self::ONE },
     ];
 
     fn is_in(&self, extent: Extent, placement: &Placement) -> bool {
         let pinned = placement.gateway != placement.load;
         match extent {
             Extent::Full => self.both || pinned,
-            Extent::Smoke => pinned && self.name == "small-tls-token+log-es256-c32",
+            Extent::Smoke => pinned && self.name == Self::ONE.name,
         }
     }
 }
@@ -215,7 +212,11 @@ impl Run<'_> {
             asked += self.checks_hold(&server, check, &self.tokens.bad)?;
         }
 
-        let caller = ["bearer".to_owned(), self.tokens.good.clone()];
+        let caller = if self.case.many {
+            ["bearers".to_owned(), self.tokens.many.to_string_lossy().into_owned()]
+        } else {
+            ["bearer".to_owned(), self.tokens.good.clone()]
+        };
         let load = Load {
             address: server.address,
             tls: true,
@@ -321,6 +322,6 @@ mod tests {
         let apart = Placement { name: "pinned", gateway: vec![0], load: vec![1] };
         let count = |extent, placement| Case::ALL.iter().filter(|case| case.is_in(extent, placement)).count();
         assert_eq!((count(Extent::Smoke, &shared), count(Extent::Smoke, &apart)), (0, 1));
-        assert_eq!((count(Extent::Full, &shared), count(Extent::Full, &apart)), (1, 3));
+        assert_eq!((count(Extent::Full, &shared), count(Extent::Full, &apart)), (1, 4));
     }
 }

@@ -16,6 +16,8 @@ use crate::process::catch;
 const LIMIT: Duration = Duration::from_secs(30);
 /// How long a token is good for; longer than any bench.
 const LIFETIME_SECONDS: u64 = 6 * 3600;
+/// Callers at a time, where they are many.
+pub(super) const MANY: usize = 256;
 /// Whose tokens they are, and for whom.
 pub(super) const ISSUER: &str = "https://issuer.example";
 pub(super) const AUDIENCE: &str = "https://api.example";
@@ -45,6 +47,8 @@ pub(super) struct Tokens {
     /// With `jwks.json` and `public.pem`.
     pub(super) folder: PathBuf,
     pub(super) good: String,
+    /// A file with many good ones, a line each, all of other subjects.
+    pub(super) many: PathBuf,
     /// Each with what is wrong with it.
     pub(super) bad: Vec<(&'static str, String)>,
 }
@@ -73,10 +77,10 @@ impl Tokens {
         fs::write(folder.join("jwks.json"), key_set(&folder, &key, algorithm)?)?;
 
         let now = now();
-        let sign = |issuer: &str, audience: &str, from: u64, to: u64| {
+        let sign_for = |subject: &str, issuer: &str, audience: &str, from: u64, to: u64| {
             let header = json!({ "alg": algorithm.name(), "typ": "at+jwt", "kid": "bench" });
             let claims = json!({
-                "iss": issuer, "aud": audience, "sub": "client-1", "client_id": "client-1", "scope": "read",
+                "iss": issuer, "aud": audience, "sub": subject, "client_id": subject, "scope": "read",
                 "jti": "1b6f3a", "iat": from, "nbf": from, "exp": to,
             });
             let message = format!(
@@ -87,7 +91,14 @@ impl Tokens {
             let signature = signature(&folder, &key, algorithm, &message)?;
             anyhow::Ok(format!("{message}.{}", base64url(&signature)))
         };
+        let sign = |issuer, audience, from, to| sign_for("client", issuer, audience, from, to);
         let good = sign(ISSUER, AUDIENCE, now - 60, now + LIFETIME_SECONDS)?;
+        let other = |number| {
+            sign_for(&format!("client-{number}"), ISSUER, AUDIENCE, now - 60, now + LIFETIME_SECONDS)
+        };
+        let tokens = (0..MANY).map(|number| Ok(other(number)? + "\n")).collect::<Result<String>>()?;
+        let many = folder.join("tokens");
+        fs::write(&many, tokens)?;
         let bad = vec![
             ("no token", String::new()),
             ("a signature of another token", {
@@ -100,7 +111,7 @@ impl Tokens {
             ("another audience", sign(ISSUER, "https://other.example", now - 60, now + LIFETIME_SECONDS)?),
             ("another issuer", sign("https://other.example", AUDIENCE, now - 60, now + LIFETIME_SECONDS)?),
         ];
-        Ok(Self { folder, good, bad })
+        Ok(Self { folder, good, many, bad })
     }
 }
 
