@@ -12,6 +12,8 @@
 mod derive;
 mod engine;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+mod fuzzing;
 mod hash;
 mod kernel;
 mod prf;
@@ -22,6 +24,8 @@ mod vector;
 pub use derive::{derive, verify};
 pub use engine::{Engine, Job};
 pub use error::Error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub use fuzzing::fuzz_lanes;
 pub use kernel::{Backend, Kernel};
 pub use prf::Prf;
 pub use schedule::Schedule;
