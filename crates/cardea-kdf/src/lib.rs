@@ -1,6 +1,6 @@
 //! PBKDF2-HMAC (RFC 8018 §5.2) as fast as the processor can: one job with the least latency, many jobs in SIMD lanes.
 //!
-//! [`derive`] and [`verify`] do one job. [`Engine`] keeps the lanes of one core filled with independent jobs of
+//! [`derive()`] and [`verify()`] do one job. [`Engine`] keeps the lanes of one core filled with independent jobs of
 //! different passwords, salts and iteration counts: a lane that finishes takes the next job.
 //!
 //! The cost of a job is its iterations times its blocks of output, and both come from what was stored. This crate

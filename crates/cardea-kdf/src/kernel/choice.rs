@@ -152,9 +152,10 @@ const SHA256: [Kernel; 7] = [
     kernel(Backend::Avx2, 8, 2001),
     kernel(Backend::Avx512, 16, 1187),
 ];
-const SHA512: [Kernel; 4] = [
+const SHA512: [Kernel; 5] = [
     kernel(Backend::Portable, 1, 1735),
     kernel(Backend::Bmi2, 1, 1349),
+    kernel(Backend::Avx2, 1, 1212),
     kernel(Backend::Avx2, 4, 2568),
     kernel(Backend::Avx512, 8, 1477),
 ];
@@ -205,7 +206,7 @@ mod tests {
         );
         assert_eq!(
             chosen(Prf::HmacSha512),
-            ["bmi2-1", "avx512-8", "avx512-8", "avx512-8", "avx512-8"].map(String::from)
+            ["avx2-1", "avx512-8", "avx512-8", "avx512-8", "avx512-8"].map(String::from)
         );
     }
 

@@ -141,6 +141,9 @@ impl Kernels for Sha512 {
                 }
             }
             Backend::Avx2 => {
+                if kernel.lanes == 1 {
+                    return schedule_in_vectors(chains, iterations);
+                }
                 if let Some(proof) = x86::Avx2::detect() {
                     return proof.run::<Self, x86::Ymm64, 4>(chains, iterations);
                 }
@@ -154,6 +157,27 @@ impl Kernels for Sha512 {
             Backend::ShaNi | Backend::Portable => {}
         }
         portable(kernel, chains, iterations);
+    }
+}
+
+/// Lone chains of SHA-512, by the compression of the `sha2` crate: that asks for AVX2 itself, makes the message schedule
+/// with it, and so uses units of the processor that lie idle in [`Backend::Bmi2`].
+#[cfg(target_arch = "x86_64")]
+fn schedule_in_vectors(chains: &mut [Chain<Sha512>], iterations: u32) {
+    let mut block = Zeroizing::new([0_u8; 128]);
+    block[64] = 0x80;
+    block[120..].copy_from_slice(&((128 + 64) * 8_u64).to_be_bytes());
+    for chain in chains {
+        for _ in 0..iterations {
+            for key in [&chain.inner, &chain.outer] {
+                Sha512::write(&chain.digest, &mut block[..64]);
+                chain.digest = *key;
+                sha2::block_api::compress512(&mut chain.digest, std::slice::from_ref(&*block));
+            }
+            for (sum, digest) in chain.sum.iter_mut().zip(chain.digest) {
+                *sum ^= digest;
+            }
+        }
     }
 }
 
