@@ -5,7 +5,7 @@ use std::time::Duration;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use cardea_clock::Timestamp;
 use cardea_issuer::{
-    AuthorizationServer, BasicEncoding, Created, IssuerError, Key, NewClient, RotateWhen, WrappingKey,
+    AuthorizationServer, BasicEncoding, Created, IssuerError, Key, NewClient, RotateWhen, Secret, WrappingKey,
 };
 use zeroize::Zeroizing;
 
@@ -32,6 +32,7 @@ pub(crate) async fn execute(
             token_lifetime_seconds,
             secret_expires_in_seconds,
             basic_encoding,
+            secret,
         } => {
             let new = NewClient {
                 id,
@@ -41,6 +42,7 @@ pub(crate) async fn execute(
                 access_token_lifetime: token_lifetime_seconds.map(Duration::from_secs),
                 secret_expires_in: secret_expires_in_seconds.map(Duration::from_secs),
                 basic_encoding: encoding(basic_encoding.as_deref())?,
+                secret: secret.map(|secret| Secret::chosen(secret.expose())).transpose()?,
                 ..NewClient::default()
             };
             created(server.create_client(new, now).await?)

@@ -43,6 +43,9 @@ pub(crate) enum Request {
         /// `auto`, `form-encoded` or `raw`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         basic_encoding: Option<String>,
+        /// A secret that somebody chose; left out, one is generated.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        secret: Option<Sensitive>,
     },
     /// A page of at most 1,000 clients, those after an id.
     ClientList {

@@ -228,6 +228,10 @@ pub(crate) struct ClientCreateArgs {
     /// How its id and secret are read in Basic authentication, where they were chosen and have % or + in them.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) basic_encoding: BasicEncoding,
+    /// Read its secret from standard input in place of generating one: 16 to 256 characters of printable ASCII, a line
+    /// end not counted. It is stored under a slow hash. A generated one is safer and costs less to verify.
+    #[arg(long)]
+    pub(crate) secret_stdin: bool,
 }
 
 /// A secret to replace.

@@ -1,8 +1,12 @@
 //! `cardea client`: the clients of the authorization server.
 
-use std::time::Duration;
+use std::{
+    io::{self, Read},
+    time::Duration,
+};
 
 use serde_json::json;
+use zeroize::Zeroizing;
 
 use super::{
     Failure,
@@ -22,6 +26,9 @@ use crate::{
 /// Clients of a page; a list goes on until there are no more.
 const PAGE: u32 = 500;
 
+/// The most bytes that are read of a chosen secret: more than one may have, so that one that is too long is refused.
+const CHOSEN_BYTES_MAX: usize = 1_024;
+
 /// Runs `cardea client`.
 pub(crate) fn run(arguments: &ClientArgs, output: &mut Output) -> Exit {
     let result = carry_out(arguments, output);
@@ -34,8 +41,10 @@ fn carry_out(arguments: &ClientArgs, output: &mut Output) -> Result<Exit, Failur
     let json = arguments.common.json;
     match &arguments.command {
         ClientCommand::Create(new) => {
-            let answer = backend.call(create(new))?;
-            created(answer, json, output)?;
+            let secret = if new.secret_stdin { Some(chosen(io::stdin().lock())?) } else { None };
+            let is_chosen = secret.is_some();
+            let answer = backend.call(create(new, secret))?;
+            if is_chosen { show_created(answer, json, output)? } else { created(answer, json, output)? }
         }
         ClientCommand::Rotate(rotate) => {
             let ClientRotateArgs { id, overlap, secret_expires_in } = rotate;
@@ -80,7 +89,24 @@ fn carry_out(arguments: &ClientArgs, output: &mut Output) -> Result<Exit, Failur
     Ok(Exit::Success)
 }
 
-fn create(new: &ClientCreateArgs) -> Request {
+/// A secret that somebody chose: all of the input, but for a line end.
+fn chosen(input: impl Read) -> Result<Sensitive, Failure> {
+    let mut text = Zeroizing::new(String::with_capacity(CHOSEN_BYTES_MAX));
+    input
+        .take(CHOSEN_BYTES_MAX as u64)
+        .read_to_string(&mut text)
+        .map_err(|error| Failure::new(Exit::Failure, format!("cannot read the secret: {error}")))?;
+    let secret = text.strip_suffix('\n').unwrap_or(&text);
+    Ok(Sensitive::new(secret.strip_suffix('\r').unwrap_or(secret)))
+}
+
+/// Prints a client whose secret its creator knows.
+fn show_created(answer: Answer, json: bool, output: &mut Output) -> Result<(), Failure> {
+    let Answer::Created { client, .. } = answer else { return Err(unexpected()) };
+    show(Answer::Client(client), json, output)
+}
+
+fn create(new: &ClientCreateArgs, secret: Option<Sensitive>) -> Request {
     let encoding = match new.basic_encoding {
         BasicEncoding::Auto => "auto",
         BasicEncoding::Form => "form-encoded",
@@ -94,6 +120,7 @@ fn create(new: &ClientCreateArgs) -> Request {
         token_lifetime_seconds: seconds(new.token_lifetime.as_ref()),
         secret_expires_in_seconds: seconds(new.secret_expires_in.as_ref()),
         basic_encoding: Some(encoding.to_owned()),
+        secret,
     }
 }
 
@@ -216,5 +243,20 @@ fn show(answer: Answer, json: bool, output: &mut Output) -> Result<(), Failure> 
 fn effect(backend: &Backend, what: &str, output: &mut Output) {
     if backend.is_server() {
         output.error(&format!("note: in effect now: {what}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chosen_secret_is_the_input_without_its_line_end() {
+        for (input, secret) in
+            [("abc", "abc"), ("abc\n", "abc"), ("abc\r\n", "abc"), (" a b \n\n", " a b \n"), ("", "")]
+        {
+            assert_eq!(chosen(input.as_bytes()).map_err(|_| ()).unwrap().expose(), secret);
+        }
+        assert!(chosen(&b"\xff"[..]).is_err());
     }
 }

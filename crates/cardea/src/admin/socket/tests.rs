@@ -183,6 +183,20 @@ async fn clients_live_their_whole_life_over_the_socket() {
             token_lifetime_seconds: Some(600),
             secret_expires_in_seconds: None,
             basic_encoding: None,
+            secret: None,
+        };
+        let choose = |text: &str| match create("read") {
+            Request::ClientCreate { name, scopes, audiences, .. } => Request::ClientCreate {
+                id: Some("chosen".into()),
+                name,
+                scopes,
+                audiences,
+                token_lifetime_seconds: None,
+                secret_expires_in_seconds: None,
+                basic_encoding: None,
+                secret: Some(Sensitive::new(text)),
+            },
+            other => other,
         };
         let Ok(Answer::Created { client, secret }) = call(&mut connection, create("read")) else { panic!() };
         assert_eq!((client.client_id.as_str(), client.enabled), ("billing", true));
@@ -190,6 +204,16 @@ async fn clients_live_their_whole_life_over_the_socket() {
         for (scope, code) in [("read", Code::Exists), ("fly", Code::Invalid)] {
             assert_eq!(call(&mut connection, create(scope)).unwrap_err().code, code);
         }
+        let refused = call(&mut connection, choose("too short")).unwrap_err();
+        assert_eq!((refused.code, refused.message.contains("too short")), (Code::Invalid, false));
+        let long = "a secret that somebody chose";
+        let Ok(Answer::Created { secret: chosen, .. }) = call(&mut connection, choose(long)) else {
+            panic!()
+        };
+        assert_eq!(chosen.expose(), long);
+        let Ok(Answer::Done) = call(&mut connection, Request::ClientDelete { id: "chosen".into() }) else {
+            panic!()
+        };
         let rotate = Request::ClientRotate { id: id(), overlap_seconds: 60, secret_expires_in_seconds: None };
         let Ok(Answer::Created { client, secret: new }) = call(&mut connection, rotate) else { panic!() };
         assert_eq!(client.secrets.len(), 2);
