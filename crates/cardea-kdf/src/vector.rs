@@ -134,9 +134,11 @@ word!(u32);
 word!(u64);
 
 /// Two vectors side by side: where one alone waits for its own results, the other one fills the gap.
+#[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]
 pub(crate) struct Pair<V>(V, V);
 
+#[cfg(target_arch = "x86_64")]
 impl<V: Vector> Vector for Pair<V> {
     type Word = V::Word;
     type Proof = V::Proof;

@@ -4,7 +4,9 @@ mod sha1;
 mod sha2;
 
 pub(crate) use sha1::Sha1;
-pub(crate) use sha2::{K256, Sha256, Sha512};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use sha2::K256;
+pub(crate) use sha2::{Sha256, Sha512};
 
 use zeroize::Zeroize;
 

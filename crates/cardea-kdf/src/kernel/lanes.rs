@@ -9,7 +9,9 @@ use super::{sha_ni, x86};
 use crate::hash::{Hash, Sha1, Sha256, Sha512, State};
 use crate::prf::Prf;
 use crate::schedule::Key;
-use crate::vector::{Pair, Vector};
+#[cfg(target_arch = "x86_64")]
+use crate::vector::Pair;
+use crate::vector::Vector;
 
 /// One block of output on its way: F of RFC 8018 §5.2. Wiped when dropped.
 pub(crate) struct Chain<H: Hash> {
