@@ -151,3 +151,27 @@ async fn a_server_opens_again_with_all_that_it_had() {
     assert_eq!(reply.status, 200);
     server.close().await;
 }
+
+#[tokio::test]
+async fn a_database_of_the_first_schema_is_taken_over_with_its_clients() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cardea.db");
+    let fixture = Fixture::new().await;
+    let known = fixture.client().await.client.client_id;
+    let record = fixture.store.client(&known).await.unwrap().unwrap();
+    let store = SqliteStore::open(&path).await.unwrap();
+    store.insert_client(&record).await.unwrap();
+    store.close().await;
+    // What the second schema added goes again.
+    let downgrade = "ALTER TABLE clients DROP COLUMN remember_secret; DROP TABLE stand_in; \
+                     UPDATE schema_version SET version = 1";
+    meddle(&path, downgrade).await;
+
+    let store = SqliteStore::open(&path).await.unwrap();
+    let taken_over = store.client(&known).await.unwrap().unwrap();
+    assert!(taken_over.remember_secret);
+    assert_eq!(taken_over, record);
+    let key = store.stand_in_key([1; 32]).await.unwrap();
+    assert_eq!((key, store.stand_in_key([2; 32]).await.unwrap()), ([1; 32], [1; 32]), "made once");
+    store.close().await;
+}
