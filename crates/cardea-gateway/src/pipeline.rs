@@ -10,7 +10,7 @@ use cardea_http::{
     Known, RequestHead, ResponseHead, TargetForm, client_address, normalize_path, parse_target,
     request_authority,
 };
-use cardea_identity::{DemandError, VerdictSource, bearer_credentials};
+use cardea_identity::{DemandError, Unidentified, bearer_credentials};
 
 use crate::{
     builtin,
@@ -236,14 +236,11 @@ async fn identify(
         // Another scheme's credentials are none of ours.
         Err(_) => return Err(Reason::CredentialsMissing),
     };
-    let (slot, now) = (&connection.token, exchange.started);
-    let (verdict, source) = match model.authenticator.recall(credentials, slot, now) {
-        Some(verdict) => (verdict, VerdictSource::Connection),
-        None => {
-            let token = credentials.token().map_err(|_| Reason::CredentialsMalformed)?;
-            model.authenticator.identify(token, slot, now).await?
-        }
-    };
+    let identified = model.authenticator.identify(credentials, &connection.token, exchange.started).await;
+    let (verdict, source) = identified.map_err(|why| match why {
+        Unidentified::Credentials(_) => Reason::CredentialsMalformed,
+        Unidentified::Token(error) => Reason::from(error),
+    })?;
     gateway.metrics.verdict(source);
     exchange.verdict = Some(verdict);
     Ok(())

@@ -15,9 +15,10 @@ use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPai
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bench_measure::Suite;
-use cardea_clock::{CoarseClock, PERIOD_DEFAULT, Wall};
+use cardea_clock::{Clock, CoarseClock, PERIOD_DEFAULT, Wall};
 use cardea_identity::{
-    Authenticator, Fetch, FetchError, FetchRequest, IssuerConfig, KeySource, LocalKeys, Verdict,
+    Authenticator, BearerCredentials, Fetch, FetchError, FetchRequest, IssuerConfig, KeySource, LocalKeys,
+    TokenSlot, Verdict, VerdictSource, bearer_credentials,
 };
 use nix::time::{ClockId, clock_gettime};
 use serde_json::json;
@@ -33,11 +34,10 @@ fn main() {
 fn benches(suite: &mut Suite) {
     let coarse = CoarseClock::start(PERIOD_DEFAULT).expect("a thread can be started");
     let clock = coarse.clock();
-    let authenticator = authenticator();
+    let (authenticator, signer) = authenticator();
     let now = clock.precise();
-    let verdict =
-        at_once(authenticator.0.verify(authenticator.1.as_bytes(), now)).expect("the token is good");
-    let authenticator = authenticator.0;
+    let token = signer.token(300);
+    let verdict = at_once(authenticator.verify(token.as_bytes(), now)).expect("the token is good");
     assert!(authenticator.is_current(&verdict, now), "the verdict is current");
 
     // The whole check of the window, with the time read in four ways.
@@ -58,6 +58,61 @@ fn benches(suite: &mut Suite) {
             || repeat(|| authenticator.is_current(black_box(&verdict), clock.now()))
         });
     });
+    for bytes in [300, 1024, 4096] {
+        let field = format!("Bearer {}", signer.token(bytes));
+        // What a request pays whose connection had the same token before.
+        suite.case_of(&format!("verdict-connection-hit-{bytes}"), CHECKS, |case| {
+            let slot = filled(&authenticator, &field, &clock);
+            case.counted("cardea", || repeat(|| recall(&authenticator, black_box(&field), &slot, &clock)));
+        });
+        suite.case_of(&format!("verdict-connection-hit-{bytes}-shared"), CHECKS, |case| {
+            case.on_threads("cardea", || {
+                let slot = filled(&authenticator, &field, &clock);
+                let (authenticator, field, clock) = (&authenticator, &field, &clock);
+                move || repeat(|| recall(authenticator, black_box(field), &slot, clock))
+            });
+        });
+        // What it pays where another connection had it: found, and remembered by this one.
+        suite.case_of(&format!("verdict-cache-hit-{bytes}"), CHECKS, |case| {
+            drop(filled(&authenticator, &field, &clock));
+            case.counted("cardea", || repeat(|| find(&authenticator, black_box(&field), &clock)));
+        });
+        suite.case_of(&format!("verdict-cache-hit-{bytes}-shared"), CHECKS, |case| {
+            case.on_threads("cardea", || {
+                // Of one issuer and of many callers, as the connections of a gateway are.
+                let field = format!("Bearer {}", signer.token(bytes));
+                drop(filled(&authenticator, &field, &clock));
+                let (authenticator, clock) = (&authenticator, &clock);
+                move || repeat(|| find(authenticator, black_box(&field), clock))
+            });
+        });
+    }
+}
+
+fn credentials(field: &str) -> BearerCredentials<'_> {
+    bearer_credentials(std::iter::once(field.as_bytes())).ok().flatten().expect("the field is good")
+}
+
+/// A connection's slot after its first request.
+fn filled(authenticator: &Authenticator, field: &str, clock: &Clock) -> TokenSlot {
+    let slot = TokenSlot::new();
+    // The first to ask verifies, all others find.
+    assert_ne!(ask(authenticator, field, &slot, clock), Some(VerdictSource::Connection));
+    assert_eq!(ask(authenticator, field, &slot, clock), Some(VerdictSource::Connection));
+    slot
+}
+
+fn ask(authenticator: &Authenticator, field: &str, slot: &TokenSlot, clock: &Clock) -> Option<VerdictSource> {
+    at_once(authenticator.identify(credentials(field), slot, clock.now())).ok().map(|(_, source)| source)
+}
+
+fn recall(authenticator: &Authenticator, field: &str, slot: &TokenSlot, clock: &Clock) -> bool {
+    ask(authenticator, field, slot, clock) == Some(VerdictSource::Connection)
+}
+
+/// With a connection that has never seen it.
+fn find(authenticator: &Authenticator, field: &str, clock: &Clock) -> bool {
+    ask(authenticator, field, &TokenSlot::new(), clock) == Some(VerdictSource::Cache)
 }
 
 /// Makes the check as often as [`CHECKS`] says, and counts how often it allows.
@@ -80,8 +135,32 @@ fn kernel_coarse() -> Wall {
     Wall::from_unix_nanos(nanos)
 }
 
-/// One issuer with a key, and a token of it.
-fn authenticator() -> (Authenticator, String) {
+/// Signs tokens.
+struct Signer(EcdsaKeyPair);
+
+impl Signer {
+    /// A token of about so many bytes, another one each time.
+    fn token(&self, bytes: usize) -> String {
+        let header = json!({"alg": "ES256", "typ": "at+jwt", "kid": "1"}).to_string();
+        let claims = |padding: usize| {
+            json!({
+                "iss": ISSUER, "aud": "api", "sub": "alice", "exp": 4_102_444_800_i64, "x": "x".repeat(padding),
+            })
+            .to_string()
+        };
+        let written = |claims: &str| {
+            let base64url = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+            let input = format!("{}.{}", base64url(header.as_bytes()), base64url(claims.as_bytes()));
+            let signature = self.0.sign(&SystemRandom::new(), input.as_bytes()).expect("the key signs");
+            format!("{input}.{}", base64url(signature.as_ref()))
+        };
+        let least = written(&claims(0)).len();
+        written(&claims(bytes.saturating_sub(least) * 3 / 4))
+    }
+}
+
+/// One issuer with a key.
+fn authenticator() -> (Authenticator, Signer) {
     let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).expect("a key is made");
     let point = pair.public_key().as_ref();
     let (x, y) = point.split_at(point.len() / 2 + 1);
@@ -99,11 +178,7 @@ fn authenticator() -> (Authenticator, String) {
     };
     let authenticator =
         Authenticator::new(vec![config], None, Arc::new(NoNetwork)).expect("the issuer is good");
-    let header = json!({"alg": "ES256", "typ": "at+jwt", "kid": "1"}).to_string();
-    let claims = json!({"iss": ISSUER, "aud": "api", "sub": "alice", "exp": 4_102_444_800_i64}).to_string();
-    let input = format!("{}.{}", base64url(header.as_bytes()), base64url(claims.as_bytes()));
-    let signature = pair.sign(&SystemRandom::new(), input.as_bytes()).expect("the key signs");
-    (authenticator, format!("{input}.{}", base64url(signature.as_ref())))
+    (authenticator, Signer(pair))
 }
 
 struct NoNetwork;

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use cardea_clock::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::bearer::BearerCredentials;
+use crate::bearer::{BearerCredentials, CredentialsError};
 use crate::check::{Check, Observer, Recorder, Silent, show};
 use crate::claims;
 use crate::config::IssuerConfig;
@@ -40,6 +40,15 @@ pub struct Authenticator {
     memory: Memory,
     /// Tells this authenticator from all others of the process.
     configuration: u64,
+}
+
+/// Why there is no verdict.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unidentified {
+    /// The credentials hold no token. 400 `invalid_request`.
+    Credentials(CredentialsError),
+    /// The token is refused, or can't be verified.
+    Token(TokenError),
 }
 
 /// How an issuer's keys do, for metrics and the admin listener.
@@ -127,8 +136,7 @@ impl Authenticator {
     }
 
     /// The verdict that the connection remembers of its last token, if these credentials are the same and it still holds.
-    #[must_use]
-    pub fn recall(
+    fn recall(
         &self,
         credentials: BearerCredentials<'_>,
         slot: &TokenSlot,
@@ -143,31 +151,57 @@ impl Authenticator {
         })
     }
 
-    /// The verdict of a token that the connection does not remember: remembered in common, or reached by verification
-    /// as [`Authenticator::verify`] does. The connection remembers it then; a token that fails leaves the slot empty.
+    /// The verdict that is remembered in common of a token, if these credentials are the same and it still holds. The
+    /// connection remembers it then.
+    fn find(
+        &self,
+        credentials: BearerCredentials<'_>,
+        slot: &TokenSlot,
+        now: Timestamp,
+    ) -> Option<VerdictRef> {
+        let holds = |verdict: &Verdict, issuer: &Issuer| self.holds(verdict, issuer, now);
+        let (known, issuer) = self.memory.find(credentials.unchecked(), now.mono, holds)?;
+        Some(slot.set(known, issuer, self.configuration))
+    }
+
+    /// The verdict of a token of which nothing is remembered, as [`Authenticator::verify`] reaches it. It is remembered
+    /// then, in common and by the connection; a token that fails leaves the slot empty.
     ///
     /// # Errors
     /// As those of [`Authenticator::verify`].
-    pub async fn identify(
-        &self,
-        token: &[u8],
-        slot: &TokenSlot,
-        now: Timestamp,
-    ) -> Result<(VerdictRef, VerdictSource), TokenError> {
-        let found = self.memory.find(token, now.mono, |verdict, issuer| self.holds(verdict, issuer, now));
-        if let Some((known, issuer)) = found {
-            return Ok((slot.set(known, issuer, self.configuration), VerdictSource::Cache));
-        }
+    async fn learn(&self, token: &[u8], slot: &TokenSlot, now: Timestamp) -> Result<VerdictRef, TokenError> {
         // Until the end of this function nothing is there that a mistake could find.
         slot.clear();
         if self.has_failed(token, now) {
             return Err(TokenError::SignatureInvalid);
         }
-        // Boxed: the rare way must not make the future of the usual one larger.
-        let (verdict, issuer) = Box::pin(self.verified(token, now)).await?;
+        let (verdict, issuer) = self.verified(token, now).await?;
         let known = Known::new(token, Arc::new(verdict));
         self.memory.keep(known.clone(), &issuer, now.mono);
-        Ok((slot.set(known, issuer, self.configuration), VerdictSource::Verification))
+        Ok(slot.set(known, issuer, self.configuration))
+    }
+
+    /// The verdict of credentials: recalled, found or learnt, and which of the three. A failure leaves the slot empty.
+    ///
+    /// # Errors
+    /// Credentials that hold no token, and whatever [`Authenticator::verify`] says of it.
+    pub async fn identify(
+        &self,
+        credentials: BearerCredentials<'_>,
+        slot: &TokenSlot,
+        now: Timestamp,
+    ) -> Result<(VerdictRef, VerdictSource), Unidentified> {
+        if let Some(verdict) = self.recall(credentials, slot, now) {
+            return Ok((verdict, VerdictSource::Connection));
+        }
+        if let Some(verdict) = self.find(credentials, slot, now) {
+            return Ok((verdict, VerdictSource::Cache));
+        }
+        slot.clear();
+        let token = credentials.token().map_err(Unidentified::Credentials)?;
+        // Boxed: the rare way must not make the future of the usual one larger.
+        let verdict = Box::pin(self.learn(token, slot, now)).await.map_err(Unidentified::Token)?;
+        Ok((verdict, VerdictSource::Verification))
     }
 
     /// Verifies and remembers a wrong signature.
@@ -230,7 +264,7 @@ impl Authenticator {
             && !self.revocations.is_revoked(verdict)
     }
 
-    /// How many tokens [`Authenticator::identify`] had to verify; counted on through reloads.
+    /// How many tokens had to be verified because nothing was remembered of them; counted on through reloads.
     #[must_use]
     pub fn verifications(&self) -> u64 {
         self.memory.verifications.load(Ordering::Relaxed)

@@ -150,12 +150,13 @@ impl fmt::Debug for TokenSlot {
 #[derive(Clone)]
 pub(crate) struct Known {
     token: Arc<[u8]>,
+    signature_start: usize,
     pub(crate) verdict: Arc<Verdict>,
 }
 
 impl Known {
     pub(crate) fn new(token: &[u8], verdict: Arc<Verdict>) -> Self {
-        Self { token: token.into(), verdict }
+        Self { token: token.into(), signature_start: signature_start(token), verdict }
     }
 
     /// Whether these are the token's bytes. Whoever has only a part of the signature learns nothing from how long
@@ -164,7 +165,7 @@ impl Known {
         if self.token.len() != token.len() {
             return false;
         }
-        let at = signature_start(&self.token);
+        let at = self.signature_start;
         let (Some((signed, signature)), Some((other, others))) =
             (self.token.split_at_checked(at), token.split_at_checked(at))
         else {
@@ -177,13 +178,12 @@ impl Known {
 
 /// Where the last segment begins.
 fn signature_start(token: &[u8]) -> usize {
-    token.iter().rposition(|&byte| byte == b'.').map_or(0, |dot| dot + 1)
+    memchr::memrchr(b'.', token).map_or(0, |dot| dot + 1)
 }
 
 /// Up to the first dot: the protected header as it is written.
 fn header_of(token: &[u8]) -> Option<&[u8]> {
-    let dot = token.iter().position(|&byte| byte == b'.')?;
-    token.get(..dot)
+    token.get(..memchr::memchr(b'.', token)?)
 }
 
 /// A token as the key of a cache: hashed by its signature, which differs wherever tokens do that were accepted, and
@@ -242,7 +242,10 @@ impl<'a> Borrow<dyn Token + 'a> for TokenKey {
 }
 
 /// The verdicts of one issuer. Each has its own, so that none can push out another's.
-pub(crate) struct Verdicts(Sharded<TokenKey, Known>);
+///
+/// Who has no token that was accepted has no say in what is stored here, so the hash need not withstand more than
+/// guessing: it is fast, and seeded at random.
+pub(crate) struct Verdicts(Sharded<TokenKey, Known, foldhash::quality::RandomState>);
 
 impl Verdicts {
     /// Room for so many; 0: none is remembered.
@@ -254,7 +257,7 @@ impl Verdicts {
         };
         // The claims are the payload, which is three quarters of most tokens, and take a multiple of it.
         let weigh = |_: &TokenKey, known: &Known| VERDICT_BYTES + known.token.len() * 3;
-        Sharded::weighed(limits, SHARDS, weigh, std::hash::RandomState::new()).map(Self)
+        Sharded::weighed(limits, SHARDS, weigh, foldhash::quality::RandomState::default()).map(Self)
     }
 
     fn get(&self, token: &[u8], now: Mono) -> Option<Known> {

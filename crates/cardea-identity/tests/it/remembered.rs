@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cardea_clock::{Mono, Timestamp, Wall};
 use cardea_identity::{
-    Algorithm, Authenticator, IssuerConfig, KeySource, LocalKeys, TokenError, TokenSlot, VerdictRef,
-    VerdictSource, bearer_credentials,
+    Algorithm, Authenticator, IssuerConfig, KeySource, LocalKeys, TokenError, TokenSlot, Unidentified,
+    VerdictRef, VerdictSource, bearer_credentials,
 };
 use serde_json::json;
 
@@ -18,7 +18,6 @@ use VerdictSource::{Cache, Connection, Verification};
 
 type Answer = Result<VerdictSource, &'static str>;
 
-/// As a gateway asks: the connection first.
 async fn identify(
     authenticator: &Authenticator,
     token: &str,
@@ -27,10 +26,10 @@ async fn identify(
 ) -> Result<(VerdictRef, VerdictSource), TokenError> {
     let field = format!("Bearer {token}");
     let credentials = bearer_credentials(std::iter::once(field.as_bytes())).unwrap().unwrap();
-    match authenticator.recall(credentials, slot, now) {
-        Some(verdict) => Ok((verdict, Connection)),
-        None => authenticator.identify(credentials.token().unwrap(), slot, now).await,
-    }
+    authenticator.identify(credentials, slot, now).await.map_err(|why| match why {
+        Unidentified::Token(error) => error,
+        Unidentified::Credentials(error) => panic!("{error}"),
+    })
 }
 
 fn ask_at(authenticator: &Authenticator, token: &str, slot: &TokenSlot, now: Timestamp) -> Answer {
