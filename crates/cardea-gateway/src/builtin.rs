@@ -3,11 +3,12 @@
 use std::{future::poll_fn, sync::Arc, task::Poll};
 
 use cardea_http::{Known, Method, ResponseHead};
-use cardea_issuer::{Reply, TokenRequest};
+use cardea_issuer::{Reply, Source, TokenRequest};
 
 use crate::{
     downstream::{BodyError, Downstream},
     exchange::Exchange,
+    forward::request_deadline,
     gateway::Gateway,
     model::{BuiltIn, Model, Route},
     pipeline::Outcome,
@@ -50,7 +51,11 @@ pub(crate) async fn answer(
                 query_present: exchange.query.is_some(),
                 body: &body,
             };
-            let reply = issuer.token(request, gateway.clock.precise()).await;
+            let source = Source {
+                address: exchange.source,
+                deadline: route.timeouts.request.map(|_| request_deadline(route, exchange)),
+            };
+            let reply = issuer.token_from(request, source, gateway.clock.precise()).await;
             exchange.response.reason = reply.reason;
             respond(reply)
         }

@@ -91,6 +91,8 @@ pub struct Gateway {
     /// The budget for request bodies that are kept for a second attempt.
     pub replay_budget: Arc<ReplayBudget>,
     access_log: ArcSwapOption<AccessLog>,
+    /// Logs that were replaced. To close one takes its time, which no worker has that wrote to it last.
+    retired_logs: Mutex<Vec<Arc<AccessLog>>>,
     phase: AtomicU8,
     /// Told when the phase changes and when the last connection of a stopping gateway is gone.
     changed: Notify,
@@ -108,6 +110,7 @@ impl Gateway {
             metrics: GatewayMetrics::new(registry),
             replay_budget: Arc::new(ReplayBudget::new()),
             access_log: ArcSwapOption::empty(),
+            retired_logs: Mutex::default(),
             phase: AtomicU8::new(Phase::Running as u8),
             changed: Notify::new(),
             connections: Connections::default(),
@@ -155,9 +158,23 @@ impl Gateway {
         self.generation.store(next_generation(), SeqCst);
     }
 
-    /// Where the access log is written; `None` for nowhere.
+    /// Where the access log is written; `None` for nowhere. What was there before is closed by
+    /// [`Gateway::close_retired_logs`].
     pub fn set_access_log(&self, log: Option<Arc<AccessLog>>) {
-        self.access_log.store(log);
+        let before = self.access_log.swap(log);
+        self.retired_logs().extend(before);
+    }
+
+    /// Closes access logs that were replaced and that nobody writes to any more. Waits for the disk; to be called every
+    /// few seconds.
+    pub fn close_retired_logs(&self) {
+        let unused = |log: &mut Arc<AccessLog>| Arc::strong_count(log) == 1;
+        let closing: Vec<_> = self.retired_logs().extract_if(.., unused).collect();
+        drop(closing);
+    }
+
+    fn retired_logs(&self) -> MutexGuard<'_, Vec<Arc<AccessLog>>> {
+        self.retired_logs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The access log.

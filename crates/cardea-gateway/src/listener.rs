@@ -185,11 +185,12 @@ impl Acceptor {
         // A reload may have changed or removed the listener's model.
         let Some(listener) = self.gateway.model().listeners.get(&self.name).cloned() else { return };
         let gateway = Arc::clone(&self.gateway);
-        self.workers.place(self.worker).spawn(async move {
+        let place = self.workers.place(self.worker);
+        place.runtime().spawn(async move {
             let guard = std::future::poll_fn(|cx| Poll::Ready(gateway.enter(cx.waker().clone()))).await;
             connect(Arc::clone(&gateway), listener, accepted).await;
             drop(guard);
-            drop(permit);
+            drop((permit, place));
         });
     }
 }

@@ -152,16 +152,9 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Runs `connection` at the place.
-    pub(crate) fn spawn<F>(self, connection: F)
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let runtime = self.workers.runtime(self.worker).clone();
-        runtime.spawn(async move {
-            let _place = self;
-            connection.await;
-        });
+    /// The runtime to spawn the connection on. Its future holds the place: a future around it would double its size.
+    pub(crate) fn runtime(&self) -> Handle {
+        self.workers.runtime(self.worker).clone()
     }
 }
 
@@ -223,10 +216,11 @@ mod tests {
         let (tell, told) = mpsc::channel();
         for accepting in [0, 0] {
             let tell = tell.clone();
-            workers.place(accepting).spawn(async move {
+            let place = workers.place(accepting);
+            place.runtime().spawn(async move {
                 tell.send((current(), thread::current().name().map(str::to_owned))).unwrap();
                 std::future::pending::<()>().await;
-                drop(tell);
+                drop((tell, place));
             });
         }
         drop(tell);

@@ -11,7 +11,7 @@ use crate::error::{IdentityError, TokenError};
 use crate::jwk::{DOCUMENT_BYTES_MAX, KeySet, next_epoch};
 use crate::jws::Header;
 use crate::keyset::{Source, report};
-use crate::remembered::{HeaderCount, Verdicts};
+use crate::remembered::Verdicts;
 use crate::remote::Remote;
 
 /// An issuer and the source of its keys; shared with the next configuration if nothing changed.
@@ -25,8 +25,6 @@ pub(crate) struct Issuer {
     types: Vec<String>,
     /// Verdicts of its tokens.
     pub(crate) verdicts: Verdicts,
-    /// The protected headers that its tokens are known by.
-    pub(crate) headers: HeaderCount,
 }
 
 /// One exact `iss`, and the issuer that it belongs to.
@@ -88,7 +86,6 @@ impl Issuer {
             .map_err(|error| config.error(format!("verdicts_max: {error}")))?;
         Ok(Arc::new(Self {
             verdicts,
-            headers: HeaderCount::default(),
             name: config.name.as_str().into(),
             types: config.types.iter().map(|typ| media_type(typ)).collect(),
             source,

@@ -294,7 +294,20 @@ pub(crate) struct Memory {
     pub(crate) verifications: Arc<AtomicU64>,
 }
 
-type Headers = HashMap<Box<[u8]>, Vec<Arc<Issuer>>, foldhash::fast::RandomState>;
+type Headers = HashMap<Box<[u8]>, Vec<Owner>, foldhash::fast::RandomState>;
+
+/// An issuer whose tokens have some header, and its epoch when that was learnt.
+#[derive(Clone)]
+struct Owner {
+    issuer: Arc<Issuer>,
+    epoch: u64,
+}
+
+impl Owner {
+    fn is(&self, issuer: &Arc<Issuer>) -> bool {
+        Arc::ptr_eq(&self.issuer, issuer)
+    }
+}
 
 impl Memory {
     /// With nothing but the failures of the configuration before, and its count.
@@ -315,7 +328,7 @@ impl Memory {
         holds: impl Fn(&Verdict, &Issuer) -> bool,
     ) -> Option<(Known, Arc<Issuer>)> {
         let headers = self.headers.load();
-        headers.get(header_of(token)?)?.iter().find_map(|issuer| {
+        headers.get(header_of(token)?)?.iter().find_map(|Owner { issuer, .. }| {
             let known = issuer.verdicts.get(token, now)?;
             if holds(&known.verdict, issuer) {
                 return Some((known, Arc::clone(issuer)));
@@ -340,7 +353,7 @@ impl Memory {
 
     fn knows(&self, header: &[u8], issuer: &Arc<Issuer>) -> bool {
         let headers = self.headers.load();
-        headers.get(header).is_some_and(|issuers| issuers.iter().any(|known| Arc::ptr_eq(known, issuer)))
+        headers.get(header).is_some_and(|owners| owners.iter().any(|owner| owner.is(issuer)))
     }
 
     /// Whether the header is the issuer's now.
@@ -351,43 +364,18 @@ impl Memory {
         }
         let mut headers = Headers::clone(&self.headers.load());
         // Of keys that are gone there may be headers that nobody sends any more.
-        if issuer.headers.restarts(epoch) {
-            headers.retain(|_, issuers| {
-                issuers.retain(|known| !Arc::ptr_eq(known, issuer));
-                !issuers.is_empty()
-            });
-        }
-        let issuers = headers.entry(header.into()).or_default();
-        if issuers.len() >= ISSUERS_PER_HEADER || !issuer.headers.count() {
+        headers.retain(|_, owners| {
+            owners.retain(|owner| !owner.is(issuer) || owner.epoch == epoch);
+            !owners.is_empty()
+        });
+        let known = headers.values().flatten().filter(|owner| owner.is(issuer)).count();
+        let owners = headers.entry(header.into()).or_default();
+        if known >= HEADERS_PER_ISSUER || owners.len() >= ISSUERS_PER_HEADER {
             return false;
         }
-        issuers.push(Arc::clone(issuer));
+        owners.push(Owner { issuer: Arc::clone(issuer), epoch });
         self.headers.store(Arc::new(headers));
         true
-    }
-}
-
-/// How many headers an issuer's tokens were seen with since its epoch began.
-#[derive(Default)]
-pub(crate) struct HeaderCount(Mutex<(u64, usize)>);
-
-impl HeaderCount {
-    /// Begins to count anew where the epoch is another one.
-    fn restarts(&self, epoch: u64) -> bool {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let restarts = state.0 != epoch;
-        if restarts {
-            *state = (epoch, 0);
-        }
-        restarts
-    }
-
-    /// Counts one more, if that is not too many.
-    fn count(&self) -> bool {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let counts = state.1 < HEADERS_PER_ISSUER;
-        state.1 += usize::from(counts);
-        counts
     }
 }
 
@@ -463,13 +451,5 @@ mod tests {
         let epoch = |token: &[u8]| verdicts.get(token, now).map(|known| known.verdict.epoch);
         assert_eq!((epoch(b"a.b.sig"), epoch(b"x.y.sig")), (Some(1), Some(2)));
         assert!(verdicts.get(b"a.b.sig", deadline).is_none(), "not after its deadline");
-    }
-
-    #[test]
-    fn an_issuer_teaches_no_more_headers_than_its_share_until_its_epoch_moves() {
-        let count = HeaderCount::default();
-        assert!(count.restarts(7) && !count.restarts(7));
-        assert_eq!((0..100).filter(|_| count.count()).count(), HEADERS_PER_ISSUER);
-        assert!(count.restarts(8) && count.count());
     }
 }

@@ -32,7 +32,10 @@ fn name(prf: Prf) -> &'static str {
 
 fn group<'a>(c: &'a mut Criterion, prf: Prf, what: &str, iterations: u64) -> BenchmarkGroup<'a, WallTime> {
     let mut group = c.benchmark_group(format!("{}-{what}", name(prf)));
-    group.sample_size(20).warm_up_time(Duration::from_millis(200)).measurement_time(Duration::from_secs(1));
+    group
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(100))
+        .measurement_time(Duration::from_millis(300));
     group.throughput(Throughput::Elements(iterations));
     group
 }
@@ -150,13 +153,16 @@ fn thousand(c: &mut Criterion) {
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
     let mut group = group(c, Prf::HmacSha512, "thousand-hashes", u64::from(HASHES));
     group.sample_size(10);
-    for threads in [1, processors] {
+    let mut threads = vec![1, processors];
+    threads.dedup();
+    for threads in threads {
         group.bench_with_input(BenchmarkId::new("cardea", threads), &threads, |b, &threads| {
             b.iter(|| {
                 std::thread::scope(|scope| {
-                    for _ in 0..threads {
-                        scope.spawn(|| {
-                            in_lanes(&mut Engine::new(Prf::HmacSha512), HASHES / threads, |_| 10_000);
+                    for thread in 0..threads {
+                        let hashes = HASHES / threads + u32::from(thread < HASHES % threads);
+                        scope.spawn(move || {
+                            in_lanes(&mut Engine::new(Prf::HmacSha512), hashes, |_| 10_000);
                         });
                     }
                 });

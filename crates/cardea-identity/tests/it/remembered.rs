@@ -157,6 +157,40 @@ fn a_reload_keeps_what_is_remembered_of_issuers_that_stay_as_they_are() {
 }
 
 #[test]
+fn however_many_reloads_there_are_tokens_are_found() {
+    let (signer, keys) = (Signer::new("key", Algorithm::Es256), LocalKeys::new());
+    keys.publish(&signer.jwks()).unwrap();
+    let main = config(KeySource::Local(keys));
+    let mut authenticator = Authenticator::new(vec![main.clone()], None, no_network()).unwrap();
+    for number in 0..40 {
+        let token = signer.token(&claims_with("jti", json!(number.to_string())));
+        assert_eq!(ask(&authenticator, &token, &TokenSlot::new()), Ok(Verification), "reload {number}");
+        assert_eq!(ask(&authenticator, &token, &TokenSlot::new()), Ok(Cache), "reload {number}");
+        authenticator = Authenticator::new(vec![main.clone()], Some(&authenticator), no_network()).unwrap();
+    }
+}
+
+#[test]
+fn an_issuer_that_varies_its_headers_gains_no_cache_by_it_until_its_keys_change() {
+    let fixture = Fixture::new();
+    let sources = |signer: &Signer, numbers: std::ops::Range<usize>| -> Vec<_> {
+        let found = numbers.map(|number| {
+            let mut header = signer.header();
+            header["x"] = json!(number);
+            let token = signer.with_header(&header, &claims());
+            assert_eq!(ask(&fixture.authenticator, &token, &TokenSlot::new()), Ok(Verification));
+            ask(&fixture.authenticator, &token, &TokenSlot::new()).unwrap()
+        });
+        found.collect()
+    };
+    let found = sources(&fixture.signer, 0..20);
+    assert_eq!(found, [vec![Cache; 16], vec![Verification; 4]].concat());
+    let next = Signer::new("next", Algorithm::Es256);
+    fixture.keys.publish(&next.jwks()).unwrap();
+    assert_eq!(sources(&next, 0..1), [Cache]);
+}
+
+#[test]
 fn a_storm_of_one_bad_token_costs_one_verification_until_the_keys_change() {
     let fixture = Fixture::new();
     let stranger = Signer::new("key", Algorithm::Es256);

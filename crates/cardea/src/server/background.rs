@@ -75,6 +75,8 @@ async fn look_after_keys(server: &Server, published: &mut Option<Arc<str>>) {
 
 async fn look_after_files(server: &Server, warned: &mut Option<i64>) {
     let now = server.gateway.clock.precise();
+    let gateway = Arc::clone(&server.gateway);
+    let _ = tokio::task::spawn_blocking(move || gateway.close_retired_logs()).await;
     let model = server.gateway.model();
     for listener in model.listeners.values() {
         let Some(tls) = listener.tls.clone() else { continue };

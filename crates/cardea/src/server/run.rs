@@ -303,10 +303,12 @@ impl Server {
                 "the drain's deadline has come; resetting what is left"
             );
         }
-        if let Some(log) = self.gateway.access_log() {
-            let flush = move || log.flush(Duration::from_secs(2));
-            let _ = tokio::task::spawn_blocking(flush).await;
-        }
+        let gateway = Arc::clone(&self.gateway);
+        let flush = move || {
+            gateway.close_retired_logs();
+            gateway.access_log().is_none_or(|log| log.flush(Duration::from_secs(2)))
+        };
+        let _ = tokio::task::spawn_blocking(flush).await;
         self.store_closed.store(true, Relaxed);
         if let Some(issuer) = &self.foundation.issuer {
             issuer.close().await;
