@@ -9,8 +9,8 @@ use zeroize::Zeroizing;
 use super::{
     problem::Problem,
     sections::{
-        Algorithm, Builtin, ClaimNames, Drain, EncodedPathByte, EntraVersion, Forwarding, Limits, Log,
-        Process, ProxyProtocol, SigningAlgorithm, Timeouts, TlsVersion, TrustedProxies,
+        Algorithm, Builtin, ClaimNames, ClientSecrets, Drain, EncodedPathByte, EntraVersion, Forwarding,
+        Limits, Log, Process, ProxyProtocol, SigningAlgorithm, Timeouts, TlsVersion, TrustedProxies,
     },
     source::{Place, Sources},
     text::{Address, BindAddress, IpPrefix},
@@ -220,6 +220,7 @@ pub(crate) struct AuthorizationServer {
     pub(crate) key_overlap: Duration,
     /// Whether its endpoints are there on every listener without a route.
     pub(crate) mount: bool,
+    pub(crate) secrets: ClientSecrets,
     pub(crate) at: Place,
 }
 

@@ -1,11 +1,16 @@
 //! The sections and values whose written form needs no resolving: they are used as they are read, since the
 //! schema holds all that there is to check.
 
-use std::{num::NonZeroU32, time::Duration};
+mod secrets;
+mod threads;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::secrets::{ClientSecrets, HashThreads};
+use self::threads::Threads;
 use super::text::{DurationText, IpPrefix, SizeText};
 
 /// The process: who it runs as, and how many processors it uses.
@@ -22,65 +27,8 @@ pub(crate) struct Process {
     pub(crate) workers: Workers,
 }
 
-/// How many threads carry traffic.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Workers {
-    /// One for each processor that the process may use.
-    #[default]
-    Auto,
-    /// This many.
-    Count(NonZeroU32),
-}
-
-/// The most workers: beyond it a number is a mistake rather than a machine.
-const WORKERS_MAX: u32 = 1024;
-
-#[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum WorkersText {
-    Count(u32),
-    Word(String),
-}
-
-impl Serialize for Workers {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Auto => serializer.serialize_str("auto"),
-            Self::Count(count) => serializer.serialize_u32(count.get()),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Workers {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match WorkersText::deserialize(deserializer)? {
-            WorkersText::Word(word) if word == "auto" => Ok(Self::Auto),
-            WorkersText::Count(count) if count <= WORKERS_MAX => {
-                NonZeroU32::new(count).map(Self::Count).ok_or_else(|| D::Error::custom("no workers"))
-            }
-            _ => Err(D::Error::custom("neither \"auto\" nor a number")),
-        }
-    }
-}
-
-impl JsonSchema for Workers {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Workers".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "anyOf": [
-                { "type": "string", "enum": ["auto"] },
-                { "type": "integer", "minimum": 1, "maximum": WORKERS_MAX },
-            ]
-        })
-    }
-}
+/// How many threads carry traffic: one for each processor that the process may use, or a number.
+pub(crate) type Workers = Threads<1024>;
 
 /// What the program says about itself, on standard error.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

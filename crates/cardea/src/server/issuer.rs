@@ -8,8 +8,8 @@ use cardea_clock::{Timestamp, Wall};
 use cardea_gateway::gateway::Gateway;
 use cardea_identity::{LocalKeys, Revocations};
 use cardea_issuer::{
-    AuthorizationServer, AuthorizationServerConfig, REVOCATION_RETENTION, RevocationSink, SigningAlgorithm,
-    WrappingKey, sqlite::SqliteStore,
+    AuthorizationServer, AuthorizationServerConfig, REVOCATION_RETENTION, RevocationSink, SecretConfig,
+    SigningAlgorithm, WrappingKey, sqlite::SqliteStore,
 };
 
 use crate::config::{self, Config};
@@ -46,7 +46,24 @@ pub(crate) fn settings(config: &config::AuthorizationServer) -> AuthorizationSer
     settings.key_lifetime = config.key_lifetime;
     settings.key_publish_ahead = config.key_publish_ahead;
     settings.key_overlap = config.key_overlap;
+    settings.secrets = secrets(&config.secrets);
     settings
+}
+
+fn secrets(config: &config::ClientSecrets) -> SecretConfig {
+    SecretConfig {
+        hash_threads: match config.hash_threads {
+            config::HashThreads::Auto => 0,
+            config::HashThreads::Count(count) => usize::try_from(count.get()).unwrap_or(usize::MAX),
+        },
+        hash_queue_max: config.hash_queue_max,
+        hash_wait_max: config.hash_wait_max,
+        iterations: config.iterations,
+        remember_for: config.remember_for,
+        remembered_max: config.remembered_max,
+        failures_max: config.failures_max,
+        failure_forgiven_every: config.failure_forgiven_every,
+    }
 }
 
 /// Tells the authenticator in force which of our own tokens are no longer good, for every issuer of the configuration
@@ -106,4 +123,47 @@ impl RevocationSink for Revoker {
 /// Publishes the server's keys to the verifier, in memory.
 pub(crate) fn publish_keys(server: &AuthorizationServer, keys: &LocalKeys) -> Result<()> {
     keys.publish(server.key_set().as_bytes()).context("our own key set")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::testing::Fixture;
+
+    /// The authorization server's settings with one line about secrets, or what is wrong with it.
+    fn with(line: &str) -> Result<AuthorizationServerConfig, String> {
+        let fixture = Fixture::new();
+        fixture.edit("[[issuer]]", &format!("[authorization_server.secrets]\n{line}\n\n[[issuer]]"));
+        let config = config::load(&fixture.path("cardea.toml"), &|_| None).map_err(|e| e.to_string())?;
+        Ok(settings(&config.authorization_server.unwrap()))
+    }
+
+    #[test]
+    fn secrets_are_verified_as_the_library_does_where_nothing_is_said() {
+        assert_eq!(with("").unwrap().secrets, SecretConfig::default());
+    }
+
+    #[test]
+    fn the_limits_of_the_configuration_are_those_of_the_library() {
+        for (key, least, most, beyond) in [
+            ("hash_threads", "1", "256", &["0", "257", "\"many\""][..]),
+            ("hash_queue_max", "2", "65536", &["1", "65537"]),
+            ("hash_wait_max", "\"1ms\"", "\"1m\"", &["\"0s\"", "\"61s\""]),
+            ("iterations", "10000", "10000000", &["9999", "10000001"]),
+            ("remember_for", "\"0s\"", "\"1h\"", &["\"3601s\""]),
+            ("remembered_max", "0", "1000000", &["1000001", "-1"]),
+            ("failures_max", "1", "10000", &["0", "10001"]),
+            ("failure_forgiven_every", "\"1ms\"", "\"1h\"", &["\"0s\"", "\"3601s\""]),
+        ] {
+            for value in [least, most] {
+                let settings = with(&format!("{key} = {value}")).unwrap();
+                assert!(settings.check().is_ok(), "{key} = {value}: {:?}", settings.check());
+                assert_ne!(settings.secrets, SecretConfig::default(), "{key} = {value} says something");
+            }
+            for value in beyond {
+                let refused = with(&format!("{key} = {value}")).unwrap_err();
+                assert!(refused.contains(key), "{key} = {value}: {refused}");
+            }
+        }
+    }
 }

@@ -145,6 +145,22 @@ fn listeners_come_and_go_and_one_that_cannot_be_bound_changes_nothing() {
 }
 
 #[test]
+fn another_verification_of_secrets_needs_a_restart() {
+    let folder = Folder::new(&Settings::default());
+    let server = Server::start(&folder);
+    let change = |version: &str, iterations: u32| {
+        let more = format!("\n[authorization_server.secrets]\niterations = {iterations}\n");
+        folder.configure(&Settings { version: version.to_owned(), more, ..Settings::default() });
+        server.reload()
+    };
+    let (taken, line) = change("2", 20_000);
+    assert!(!taken && line.contains("[authorization_server] has changed; that needs a restart"), "{line}");
+    assert_eq!(server.connect().get("/version").unwrap().text(), "version 1");
+    assert!(change("3", 210_000).0, "the default, written out");
+    server.stop();
+}
+
+#[test]
 fn what_a_reload_does_not_change_is_said() {
     let folder = Folder::new(&Settings::default());
     let server = Server::start(&folder);

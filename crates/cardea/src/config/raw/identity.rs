@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::super::{
-    sections::{Algorithm, ClaimNames, EntraVersion, SigningAlgorithm},
+    sections::{Algorithm, ClaimNames, ClientSecrets, EntraVersion, SigningAlgorithm},
     text::{DurationText, OptionalDurationText},
 };
 
@@ -157,6 +157,8 @@ pub(in crate::config) struct RawAuthorizationServer {
     /// routes. `false` where routes with `builtin` say which of them are reachable, and where.
     #[serde(default = "yes")]
     pub(in crate::config) mount: bool,
+    #[serde(default)]
+    pub(in crate::config) secrets: ClientSecrets,
 }
 
 fn yes() -> bool {

@@ -319,6 +319,7 @@ impl Resolver<'_> {
             key_publish_ahead: raw.key_publish_ahead,
             key_overlap: raw.key_overlap,
             mount: raw.mount,
+            secrets: raw.secrets,
             at: at.place(),
         })
     }
