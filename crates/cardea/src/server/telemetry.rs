@@ -10,6 +10,7 @@ use cardea_gateway::{
         metrics::{CounterDef, GaugeDef, Samples},
     },
 };
+use cardea_issuer::SecretStats;
 use cardea_tls::SessionStats;
 
 static VERDICTS: GaugeDef<0> =
@@ -32,6 +33,45 @@ static SESSION_EVICTIONS: CounterDef<1> = CounterDef::new(
     "cardea_tls_session_evictions_total",
     "TLS sessions that went for newer ones before their time: there is no room for all.",
     ["listener"],
+);
+
+static SECRET_QUEUE: GaugeDef<0> =
+    GaugeDef::new("cardea_secret_queue", "Hashes of client secrets that wait for a hash thread.", []);
+static SECRET_QUEUE_AGE: GaugeDef<0> =
+    GaugeDef::new("cardea_secret_queue_age_seconds", "How long the oldest of them has waited.", []);
+static SECRET_HASHES: CounterDef<1> = CounterDef::new(
+    "cardea_secret_hashes_total",
+    "Hashes computed to verify client secrets, those for clients that don't exist included.",
+    ["algorithm"],
+);
+static SECRET_HASHES_STORED: CounterDef<0> =
+    CounterDef::new("cardea_secret_hashes_stored_total", "Hashes computed to store client secrets.", []);
+static SECRET_LANE_RUNS: CounterDef<0> =
+    CounterDef::new("cardea_secret_lane_runs_total", "Runs of the lanes in which hashes are computed.", []);
+static SECRET_LANE_HASHES: CounterDef<0> = CounterDef::new(
+    "cardea_secret_lane_hashes_total",
+    "Hashes that went through lanes; divided by the runs, how many shared one.",
+    [],
+);
+static SECRETS_REMEMBERED: GaugeDef<0> = GaugeDef::new(
+    "cardea_secret_remembered",
+    "Right client secrets that are remembered, those included whose time is over.",
+    [],
+);
+static SECRET_REMEMBERED_HITS: CounterDef<0> = CounterDef::new(
+    "cardea_secret_remembered_hits_total",
+    "Client secrets that were remembered, so that nothing was hashed.",
+    [],
+);
+static SECRET_FAILURES: GaugeDef<0> = GaugeDef::new(
+    "cardea_secret_failures",
+    "Clients and addresses whose failures to authenticate are counted.",
+    [],
+);
+static SECRET_REJECTIONS: CounterDef<1> = CounterDef::new(
+    "cardea_secret_rejections_total",
+    "Client secrets that were refused unseen, by reason.",
+    ["reason"],
 );
 
 /// Enters all of it. What is read is that of the model in force.
@@ -63,6 +103,41 @@ pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
         &SESSION_EVICTIONS,
         of_listeners(gateway, |listener, stats, samples| samples.push(&[listener], stats.evicted as f64)),
     );
+    register_secrets(registry, gateway);
+}
+
+/// Enters what the authorization server says of the verification of client secrets.
+fn register_secrets(registry: &Registry, gateway: &Arc<Gateway>) {
+    let gauge = |def: &'static GaugeDef<0>, read: fn(&SecretStats) -> f64| {
+        registry
+            .collect_gauge(def, of_secrets(gateway, move |stats, samples| samples.push(&[], read(stats))));
+    };
+    gauge(&SECRET_QUEUE, |stats| stats.queue_size as f64);
+    gauge(&SECRET_QUEUE_AGE, |stats| stats.queue_age.as_secs_f64());
+    gauge(&SECRETS_REMEMBERED, |stats| stats.remembered_size as f64);
+    gauge(&SECRET_FAILURES, |stats| stats.failures_size as f64);
+    let counter = |def: &'static CounterDef<0>, read: fn(&SecretStats) -> u64| {
+        registry.collect_counter(
+            def,
+            of_secrets(gateway, move |stats, samples| samples.push(&[], read(stats) as f64)),
+        );
+    };
+    counter(&SECRET_HASHES_STORED, |stats| stats.hashes_made);
+    counter(&SECRET_LANE_RUNS, |stats| stats.lane_runs);
+    counter(&SECRET_LANE_HASHES, |stats| stats.lane_jobs);
+    counter(&SECRET_REMEMBERED_HITS, |stats| stats.remembered_hits);
+    let labelled = |def: &'static CounterDef<1>, read: fn(&SecretStats) -> &[(&'static str, u64)]| {
+        registry.collect_counter(
+            def,
+            of_secrets(gateway, move |stats, samples| {
+                for (label, count) in read(stats) {
+                    samples.push(&[label], *count as f64);
+                }
+            }),
+        );
+    };
+    labelled(&SECRET_HASHES, |stats| &stats.hashes);
+    labelled(&SECRET_REJECTIONS, |stats| &stats.rejected);
 }
 
 /// Reads the model in force. The gateway holds the registry, so this must not hold the gateway.
@@ -88,6 +163,19 @@ fn of_listeners(
             if let Some(tls) = &listener.tls {
                 read(name, &tls.session_stats(), samples);
             }
+        }
+    })
+}
+
+/// Reads the verification of client secrets, where there is an authorization server.
+fn of_secrets(
+    gateway: &Arc<Gateway>,
+    read: impl Fn(&SecretStats, &mut Samples<'_>) + Send + Sync + 'static,
+) -> impl Fn(&mut Samples<'_>) + Send + Sync + 'static {
+    let clock = gateway.clock.clone();
+    of(gateway, move |model, samples| {
+        if let Some(issuer) = &model.issuer {
+            read(&issuer.secret_stats(clock.precise()), samples);
         }
     })
 }
