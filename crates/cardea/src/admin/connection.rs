@@ -64,9 +64,19 @@ impl Connection {
                 };
             }
         };
-        stream.set_read_timeout(Some(REPLY_TIMEOUT)).map_err(failed)?;
         stream.set_write_timeout(Some(REPLY_TIMEOUT)).map_err(failed)?;
-        Ok(Some(Self { stream: BufReader::new(stream), path: path.to_owned() }))
+        let connection = Self { stream: BufReader::new(stream), path: path.to_owned() };
+        connection.set_reply_timeout(REPLY_TIMEOUT)?;
+        Ok(Some(connection))
+    }
+
+    /// Says how long replies may take from now on, for what takes longer than most.
+    ///
+    /// # Errors
+    /// [`ConnectionError::Io`].
+    pub(crate) fn set_reply_timeout(&self, timeout: Duration) -> Result<(), ConnectionError> {
+        let set = self.stream.get_ref().set_read_timeout(Some(timeout));
+        set.map_err(|source| ConnectionError::Io { path: self.path.clone(), source })
     }
 
     /// Asks, and waits for the reply.

@@ -9,7 +9,10 @@ use cardea_issuer::{
 };
 use zeroize::Zeroizing;
 
-use super::protocol::{Answer, Code, Refusal, Request, Sensitive};
+use super::{
+    import::imported,
+    protocol::{Answer, Code, Refusal, Request, Sensitive},
+};
 
 /// How many clients a page has where the request does not say.
 const PAGE: u32 = 200;
@@ -33,6 +36,7 @@ pub(crate) async fn execute(
             secret_expires_in_seconds,
             basic_encoding,
             secret,
+            remember_secret,
         } => {
             let new = NewClient {
                 id,
@@ -43,9 +47,17 @@ pub(crate) async fn execute(
                 secret_expires_in: secret_expires_in_seconds.map(Duration::from_secs),
                 basic_encoding: encoding(basic_encoding.as_deref())?,
                 secret: secret.map(|secret| Secret::chosen(secret.expose())).transpose()?,
+                remember_secret: remember_secret.unwrap_or(true),
                 ..NewClient::default()
             };
             created(server.create_client(new, now).await?)
+        }
+        Request::ClientImport { more: true, .. } => {
+            return Err(Refusal::new(Code::Malformed, "a part of an import, without the others"));
+        }
+        Request::ClientImport { clients, more: false } => {
+            server.import_clients(&imported(clients)?, &|_| {}, now).await?;
+            Answer::Done
         }
         Request::ClientList { after, limit } => {
             let page = server.list_clients(after.as_deref(), limit.unwrap_or(PAGE)).await?;
@@ -87,7 +99,7 @@ fn keys(keys: Vec<Key>) -> Answer {
     Answer::Keys(keys.into_iter().map(Into::into).collect())
 }
 
-fn encoding(name: Option<&str>) -> Result<BasicEncoding, Refusal> {
+pub(super) fn encoding(name: Option<&str>) -> Result<BasicEncoding, Refusal> {
     let Some(name) = name else { return Ok(BasicEncoding::default()) };
     let unknown = || {
         Refusal::new(Code::Invalid, format!("basic_encoding {name:?} is none of auto, form-encoded and raw"))
@@ -107,9 +119,13 @@ impl From<IssuerError> for Refusal {
         let code = match &error {
             IssuerError::UnknownClient { .. } => Code::NotFound,
             IssuerError::ClientExists { .. } => Code::Exists,
-            IssuerError::InvalidClient { .. } => Code::Invalid,
+            IssuerError::InvalidClient { .. } | IssuerError::ImportRefused { .. } => Code::Invalid,
             IssuerError::TooManySecrets { .. } | IssuerError::TooManyKeys { .. } => Code::Limit,
             _ => Code::Failed,
+        };
+        let index = match &error {
+            IssuerError::ImportRefused { index, .. } => Some(*index),
+            _ => None,
         };
         let mut message = error.to_string();
         let mut cause = std::error::Error::source(&error);
@@ -120,6 +136,6 @@ impl From<IssuerError> for Refusal {
             }
             cause = error.source();
         }
-        Self { code, message }
+        Self { code, message, index }
     }
 }

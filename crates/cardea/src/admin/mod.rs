@@ -2,6 +2,7 @@
 
 mod connection;
 pub(crate) mod http;
+mod import;
 mod manage;
 pub(crate) mod protocol;
 pub(crate) mod socket;
@@ -19,6 +20,7 @@ use tokio::task::JoinHandle;
 
 pub(crate) use self::{
     connection::{Connection, ConnectionError},
+    import::{IMPORT_BYTES_MAX, IMPORT_CLIENTS_MAX, ImportClient, imported},
     manage::execute,
     state::AdminState,
 };

@@ -15,6 +15,8 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zeroize::Zeroizing;
 
+use super::import::ImportClient;
+
 /// The longest request, in bytes, without its line feed.
 pub(crate) const REQUEST_BYTES_MAX: usize = 64 * 1024;
 
@@ -46,6 +48,16 @@ pub(crate) enum Request {
         /// A secret that somebody chose; left out, one is generated.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         secret: Option<Sensitive>,
+        /// Whether a right secret of it may be remembered for a while; left out, it may.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        remember_secret: Option<bool>,
+    },
+    /// Clients of another server: all of them or none, also where they come in several requests on one connection.
+    ClientImport {
+        clients: Vec<ImportClient>,
+        /// Others follow; nothing is done before the last of them.
+        #[serde(default)]
+        more: bool,
     },
     /// A page of at most 1,000 clients, those after an id.
     ClientList {
@@ -92,6 +104,7 @@ impl Request {
             Self::Reload => "reload",
             Self::Drain => "drain",
             Self::ClientCreate { .. } => "client_create",
+            Self::ClientImport { .. } => "client_import",
             Self::ClientList { .. } => "client_list",
             Self::ClientShow { .. } => "client_show",
             Self::ClientRotate { .. } => "client_rotate",
@@ -114,7 +127,6 @@ impl Request {
 /// What comes back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(clippy::large_enum_variant, reason = "there is one at a time, and it is moved once")]
 pub(crate) enum Reply {
     Ok(Answer),
     Error(Refusal),
@@ -138,11 +150,14 @@ pub(crate) enum Answer {
 pub(crate) struct Refusal {
     pub(crate) code: Code,
     pub(crate) message: String,
+    /// Which of several it is about, counted from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) index: Option<usize>,
 }
 
 impl Refusal {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self { code, message: message.into(), index: None }
     }
 }
 
@@ -214,16 +229,29 @@ pub(crate) struct Client {
     pub(crate) audiences: Vec<String>,
     pub(crate) access_token_lifetime_seconds: Option<u32>,
     pub(crate) basic_encoding: String,
+    /// Whether a right secret of it may be remembered for a while.
+    #[serde(default = "yes")]
+    pub(crate) remember_secret: bool,
     pub(crate) created_at: i64,
     pub(crate) updated_at: i64,
     pub(crate) disabled_at: Option<i64>,
     pub(crate) secrets: Vec<SecretFacts>,
 }
 
+fn yes() -> bool {
+    true
+}
+
 /// What may be known of a client's secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SecretFacts {
     pub(crate) id: String,
+    /// How what verifies it was made.
+    #[serde(default)]
+    pub(crate) format: String,
+    /// `generated`, `chosen` or `imported`.
+    #[serde(default)]
+    pub(crate) provenance: String,
     pub(crate) created_at: i64,
     pub(crate) expires_at: Option<i64>,
 }
@@ -247,6 +275,8 @@ impl From<cardea_issuer::Client> for Client {
     fn from(client: cardea_issuer::Client) -> Self {
         let secret = |secret: cardea_issuer::ClientSecret| SecretFacts {
             id: secret.id,
+            format: secret.format,
+            provenance: secret.provenance,
             created_at: secret.created_at,
             expires_at: secret.expires_at,
         };
@@ -259,6 +289,7 @@ impl From<cardea_issuer::Client> for Client {
             audiences: client.audiences,
             access_token_lifetime_seconds: client.access_token_lifetime_seconds,
             basic_encoding: client.basic_encoding.as_str().to_owned(),
+            remember_secret: client.remember_secret,
             created_at: client.created_at,
             updated_at: client.updated_at,
             disabled_at: client.disabled_at,

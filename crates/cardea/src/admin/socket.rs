@@ -23,6 +23,7 @@ use zeroize::Zeroizing;
 
 use super::{
     Control, execute,
+    import::Staged,
     protocol::{Answer, Code, REQUEST_BYTES_MAX, Refusal, Reply, Request},
 };
 
@@ -178,6 +179,7 @@ async fn connection(mut stream: UnixStream, control: Arc<dyn Control>) -> io::Re
         return send(&mut write, &Reply::Error(refusal)).await;
     }
     let mut reader = BufReader::new(read);
+    let mut staged = Staged::default();
     loop {
         let mut line = Zeroizing::new(Vec::new());
         let bytes_max = u64::try_from(REQUEST_BYTES_MAX).unwrap_or(u64::MAX) + 1;
@@ -191,18 +193,27 @@ async fn connection(mut stream: UnixStream, control: Arc<dyn Control>) -> io::Re
             // The end, or a request that was cut short: it may have been meant otherwise.
             return Ok(());
         }
-        let reply = match serde_json::from_slice(&line) {
+        let request = match serde_json::from_slice(&line) {
+            Ok(request) => staged.take(request, line.len()),
+            // Its category alone: the text could quote a secret.
+            Err(error) => {
+                let message = format!("not a request ({:?} error)", error.classify());
+                Err(Refusal::new(Code::Malformed, message))
+            }
+        };
+        let reply = match request {
             // A task of its own: a command that has begun is finished, though its caller hang up.
-            Ok(request) => {
+            Ok(Some(request)) => {
                 let control = Arc::clone(&control);
                 let done = workers::spawn(async move { carry_out(request, &*control, peer).await }).await;
                 done.unwrap_or_else(|_| Reply::Error(Refusal::new(Code::Failed, "the command was cut off")))
             }
-            Err(error) => {
-                // Its category alone: the text could quote a secret.
-                let message = format!("not a request ({:?} error)", error.classify());
-                Reply::Error(Refusal::new(Code::Malformed, message))
+            Ok(None) => Reply::Ok(Answer::Done),
+            Err(refusal) if staged.is_begun() => {
+                // An import that lacks a part must not be taken for a whole one.
+                return send(&mut write, &Reply::Error(refusal)).await;
             }
+            Err(refusal) => Reply::Error(refusal),
         };
         send(&mut write, &reply).await?;
     }

@@ -9,11 +9,12 @@ mod values;
 
 use std::path::PathBuf;
 
+use cardea_kdf::stored::Target;
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use self::{
     output::Output,
-    values::{BasicEncoding, DurationArgument, TokenArgument},
+    values::{BasicEncoding, DurationArgument, ImportFormat, TokenArgument},
 };
 
 /// How the program ends. Scripts rely on these numbers; `docs/cli.md` lists them.
@@ -65,6 +66,8 @@ pub(crate) enum Command {
     Client(ClientArgs),
     Key(KeyArgs),
     Token(TokenArgs),
+    Hash(HashArgs),
+    Bench(BenchArgs),
     Schema(SchemaArgs),
     Completions(CompletionsArgs),
 }
@@ -158,6 +161,7 @@ pub(crate) struct DemoArgs {
 Examples:
   cardea client create billing --scope orders.read --audience https://api.example.com
   cardea client rotate cdcli_8f3k… --overlap 1d
+  cardea client import clients.jsonl
   cardea client list --json | jq -r '.[].client_id'")]
 pub(crate) struct ClientArgs {
     #[command(subcommand)]
@@ -182,6 +186,8 @@ pub(crate) struct ManagementArgs {
 pub(crate) enum ClientCommand {
     /// Create a client, and print its secret, which is shown this once.
     Create(ClientCreateArgs),
+    /// Take over clients of another server, with the hashes of their secrets: all that a file has, or none.
+    Import(ClientImportArgs),
     /// List the clients.
     List,
     /// Show a client, without its secrets.
@@ -232,6 +238,29 @@ pub(crate) struct ClientCreateArgs {
     /// end not counted. It is stored under a slow hash. A generated one is safer and costs less to verify.
     #[arg(long)]
     pub(crate) secret_stdin: bool,
+    /// Hash its secret on each request, in place of remembering for a while that it was right.
+    #[arg(long)]
+    pub(crate) no_remember: bool,
+}
+
+/// Clients to take over.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A line of JSON, or a row of CSV under a header with these names:
+  client_id, secret_hash               required; docs/cli.md lists the formats of hashes
+  name, enabled, scopes, audiences, access_token_lifetime_seconds, secret_expires_in_seconds,
+  basic_encoding, remember_secret      as for a client that is created; lists in CSV have spaces between
+
+Examples:
+  cardea client import clients.jsonl
+  exporter | cardea client import - --format csv")]
+pub(crate) struct ClientImportArgs {
+    /// The file; `-` reads standard input.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Its format. Left out, what the end of its name says: .jsonl, .ndjson or .csv.
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<ImportFormat>,
 }
 
 /// A secret to replace.
@@ -342,6 +371,55 @@ pub(crate) struct TokenVerifyArgs {
     pub(crate) json: bool,
 }
 
+/// Read a secret from standard input, and print what would be stored of it.
+///
+/// A line end is not counted. What is printed is a PHC string, which `cardea client import` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cardea hash < secret
+  cardea hash --iterations 600000 < secret")]
+pub(crate) struct HashArgs {
+    /// The iterations of PBKDF2-HMAC-SHA-512: 10000 to 10000000. Left out, OWASP's 210000.
+    #[arg(long, value_name = "COUNT", value_parser = values::target)]
+    pub(crate) iterations: Option<Target>,
+}
+
+/// Measure what this machine can do.
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    pub(crate) command: BenchCommand,
+}
+
+/// What can be measured.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// What a hash of a client secret costs, and how many iterations fit into a wanted time.
+    Kdf(BenchKdfArgs),
+}
+
+/// A measurement of hashes. It takes some seconds of a machine that should do nothing else.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cardea bench kdf --config /etc/cardea/cardea.toml
+  cardea bench kdf --target 100ms --json | jq .target.iterations")]
+pub(crate) struct BenchKdfArgs {
+    /// A configuration, whose iterations and hash threads are measured. Left out, the defaults.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The iterations to measure, whatever the configuration says.
+    #[arg(long, value_name = "COUNT", value_parser = values::target)]
+    pub(crate) iterations: Option<Target>,
+    /// What a lone hash may take.
+    #[arg(long, value_name = "DURATION", default_value = "50ms")]
+    pub(crate) target: DurationArgument,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Print the JSON Schema of the configuration, for editors.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -384,14 +462,20 @@ pub(crate) fn parse() -> Result<Command, Exit> {
     }
 }
 
-/// Runs a command that needs no running gateway. The others belong to other parts of the program, and fail here.
+/// Runs a command of the configuration alone. The others belong to other parts of the program, and fail here.
 pub(crate) fn run_offline(command: &Command, output: &mut Output) -> Exit {
     match command {
         Command::Init(arguments) => init::run(arguments, output),
         Command::Check(arguments) => check::run(arguments, &|name| std::env::var(name).ok(), output),
         Command::Schema(arguments) => schema::run(arguments, output),
         Command::Completions(arguments) => completions::run(arguments, output),
-        Command::Run(_) | Command::Demo(_) | Command::Client(_) | Command::Key(_) | Command::Token(_) => {
+        Command::Run(_)
+        | Command::Demo(_)
+        | Command::Client(_)
+        | Command::Key(_)
+        | Command::Token(_)
+        | Command::Hash(_)
+        | Command::Bench(_) => {
             output.error("this command needs more than a configuration");
             Exit::Failure
         }

@@ -50,6 +50,14 @@ fn every_command_line_of_the_issue_is_understood() {
         "client create billing",
         "client create billing --id b --scope a,b --scope c --audience https://a --token-lifetime 5m -c x.toml",
         "client create billing --secret-expires-in 90d --basic-encoding raw --json",
+        "client create billing --secret-stdin --no-remember",
+        "client import clients.jsonl",
+        "client import - --format json-lines --json",
+        "client import x --format csv -c x.toml",
+        "hash",
+        "hash --iterations 10000",
+        "bench kdf",
+        "bench kdf --json --target 100ms --iterations 20000 -c x.toml",
         "client list --json",
         "client show b",
         "client rotate b --overlap 0s",
@@ -81,6 +89,13 @@ fn every_command_line_of_the_issue_is_understood() {
         "completions tcsh2",
         "key rewrap --new-key-file k --new-key-env K",
         "client rotate b --overlap 5",
+        "client import",
+        "client import x --format xml",
+        "hash --iterations 9999",
+        "hash --iterations 10000001",
+        "hash secret",
+        "bench",
+        "bench kdf --target 50",
     ] {
         assert!(Cli::try_parse_from(std::iter::once("cardea").chain(line.split(' '))).is_err(), "{line}");
     }

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use cardea_kdf::stored::Target;
 use clap::ValueEnum;
 use zeroize::Zeroizing;
 
@@ -43,6 +44,21 @@ pub(crate) enum BasicEncoding {
     Form,
     /// As they are, as many clients do.
     Raw,
+}
+
+/// The format of a file of clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ImportFormat {
+    /// A JSON object on each line.
+    JsonLines,
+    /// Comma-separated values (RFC 4180), with the names of the columns in the first line.
+    Csv,
+}
+
+/// Reads an iteration count as what new hashes are made by.
+pub(super) fn target(text: &str) -> Result<Target, String> {
+    let count = text.parse().map_err(|_| "expected a number".to_owned())?;
+    Target::new(count).map_err(|error| error.to_string())
 }
 
 /// A token, or where to read it from. `Debug` does not show it.

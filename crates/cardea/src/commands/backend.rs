@@ -1,20 +1,34 @@
 //! Where commands on clients and keys are carried out: in the running server, or on its database where none runs.
 
+use std::{iter::Peekable, pin::pin, time::Duration, vec};
+
 use anyhow::Context as _;
 use cardea_clock::{CoarseClock, PERIOD_DEFAULT};
 use cardea_issuer::AuthorizationServer;
-use tokio::runtime::{self, Runtime};
+use tokio::{
+    runtime::{self, Runtime},
+    sync::mpsc,
+};
 
 use super::Failure;
 use crate::{
     admin::{
-        Connection, ConnectionError, execute,
-        protocol::{Answer, Reply, Request},
+        Connection, ConnectionError, ImportClient, execute, imported,
+        protocol::{Answer, REQUEST_BYTES_MAX, Refusal, Reply, Request},
     },
     cli::{Exit, Output},
     config::Config,
     server,
 };
+
+/// What the clients in one request of an import have at most, in bytes: the rest is for what is around them.
+const PART_BYTES_MAX: usize = REQUEST_BYTES_MAX - 1024;
+
+/// After how many clients something is said at least.
+const PROGRESS_EVERY: usize = 1_000;
+
+/// How long a running server may take for an import: it may be large, and its disk slow.
+const IMPORT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// What carries out requests.
 pub(super) enum Backend {
@@ -72,9 +86,45 @@ impl Backend {
         }
     }
 
+    /// Imports clients, all of them or none; it is in effect when this returns. Says on the way how far it is.
+    ///
+    /// # Errors
+    /// The inner one is what the authorization server says.
+    pub(super) fn import(
+        &mut self,
+        clients: Vec<ImportClient>,
+        output: &mut Output,
+    ) -> Result<Result<(), Refusal>, Failure> {
+        match self {
+            Self::Server(connection) => send(connection, clients, output),
+            Self::Store(store) => Ok(store.import(clients, output)),
+        }
+    }
+
     /// Whether a running server does the work.
     pub(super) fn is_server(&self) -> bool {
         matches!(self, Self::Server(_))
+    }
+}
+
+impl Store {
+    fn import(&self, clients: Vec<ImportClient>, output: &mut Output) -> Result<(), Refusal> {
+        let clients = imported(clients)?;
+        let now = self.clock.clock().precise();
+        // Where it is full, what would have been said is out of date.
+        let (tell, mut told) = mpsc::channel(1);
+        let progress = |count: usize| {
+            let _ = tell.try_send(count);
+        };
+        self.runtime.block_on(async {
+            let mut import = pin!(self.server.import_clients(&clients, &progress, now));
+            loop {
+                tokio::select! {
+                    done = &mut import => return done.map_err(Refusal::from),
+                    Some(count) = told.recv() => progressed(count, clients.len(), output),
+                }
+            }
+        })
     }
 }
 
@@ -83,6 +133,52 @@ impl Drop for Store {
         // Lets the database write its log back, so that one file is left.
         self.runtime.block_on(self.server.close());
     }
+}
+
+/// Sends an import in as many requests as it needs. The server does nothing before the last of them.
+fn send(
+    connection: &mut Connection,
+    clients: Vec<ImportClient>,
+    output: &mut Output,
+) -> Result<Result<(), Refusal>, Failure> {
+    connection.set_reply_timeout(IMPORT_TIMEOUT)?;
+    let (total, mut sent) = (clients.len(), 0);
+    let mut clients = clients.into_iter().peekable();
+    loop {
+        let part = part(&mut clients);
+        let more = clients.peek().is_some();
+        let before = sent;
+        sent += part.len();
+        match connection.call(&Request::ClientImport { clients: part, more })? {
+            Reply::Ok(Answer::Done) => {}
+            Reply::Ok(_) => return Err(unexpected()),
+            Reply::Error(refusal) => return Ok(Err(refusal)),
+        }
+        if !more {
+            return Ok(Ok(()));
+        }
+        if before / PROGRESS_EVERY < sent / PROGRESS_EVERY {
+            progressed(sent, total, output);
+        }
+    }
+}
+
+/// As many of the clients as go into one request, but one at least.
+fn part(clients: &mut Peekable<vec::IntoIter<ImportClient>>) -> Vec<ImportClient> {
+    let mut part = Vec::new();
+    let mut bytes = 0;
+    while let Some(client) = clients.next_if(|client| {
+        // With the comma. What can't be written here is refused when it is sent.
+        bytes += serde_json::to_vec(client).map_or(0, |text| text.len() + 1);
+        part.is_empty() || bytes <= PART_BYTES_MAX
+    }) {
+        part.push(client);
+    }
+    part
+}
+
+fn progressed(count: usize, total: usize, output: &mut Output) {
+    output.error(&format!("note: {count} of {total} clients; none counts before all are there"));
 }
 
 impl From<ConnectionError> for Failure {

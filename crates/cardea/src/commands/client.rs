@@ -6,12 +6,13 @@ use std::{
 };
 
 use serde_json::json;
-use zeroize::Zeroizing;
 
 use super::{
     Failure,
     backend::{Backend, unexpected},
-    end, load,
+    end,
+    import::Clients,
+    input, load,
     text::{Table, facts, printable, time},
 };
 use crate::{
@@ -26,7 +27,7 @@ use crate::{
 /// Clients of a page; a list goes on until there are no more.
 const PAGE: u32 = 500;
 
-/// The most bytes that are read of a chosen secret: more than one may have, so that one that is too long is refused.
+/// More bytes than a chosen secret may have, so that it is the authorization server that refuses one that is too long.
 const CHOSEN_BYTES_MAX: usize = 1_024;
 
 /// Runs `cardea client`.
@@ -37,6 +38,11 @@ pub(crate) fn run(arguments: &ClientArgs, output: &mut Output) -> Exit {
 
 fn carry_out(arguments: &ClientArgs, output: &mut Output) -> Result<Exit, Failure> {
     let config = load(&arguments.common.config)?;
+    // What is wrong with a file shows before anything is opened.
+    let imported = match &arguments.command {
+        ClientCommand::Import(import) => Clients::read(import)?,
+        _ => Clients::default(),
+    };
     let mut backend = Backend::open(&config, output)?;
     let json = arguments.common.json;
     match &arguments.command {
@@ -46,6 +52,7 @@ fn carry_out(arguments: &ClientArgs, output: &mut Output) -> Result<Exit, Failur
             let answer = backend.call(create(new, secret))?;
             if is_chosen { show_created(answer, json, output)? } else { created(answer, json, output)? }
         }
+        ClientCommand::Import(_) => imported.import(&mut backend, json, output)?,
         ClientCommand::Rotate(rotate) => {
             let ClientRotateArgs { id, overlap, secret_expires_in } = rotate;
             let request = Request::ClientRotate {
@@ -89,15 +96,12 @@ fn carry_out(arguments: &ClientArgs, output: &mut Output) -> Result<Exit, Failur
     Ok(Exit::Success)
 }
 
-/// A secret that somebody chose: all of the input, but for a line end.
+/// A secret that somebody chose.
 fn chosen(input: impl Read) -> Result<Sensitive, Failure> {
-    let mut text = Zeroizing::new(String::with_capacity(CHOSEN_BYTES_MAX));
-    input
-        .take(CHOSEN_BYTES_MAX as u64)
-        .read_to_string(&mut text)
-        .map_err(|error| Failure::new(Exit::Failure, format!("cannot read the secret: {error}")))?;
-    let secret = text.strip_suffix('\n').unwrap_or(&text);
-    Ok(Sensitive::new(secret.strip_suffix('\r').unwrap_or(secret)))
+    let bytes = input::secret(input, CHOSEN_BYTES_MAX)?;
+    let text = str::from_utf8(&bytes)
+        .map_err(|_| Failure::new(Exit::Usage, "the secret is not text; see: cardea client create --help"))?;
+    Ok(Sensitive::new(text))
 }
 
 /// Prints a client whose secret its creator knows.
@@ -121,6 +125,7 @@ fn create(new: &ClientCreateArgs, secret: Option<Sensitive>) -> Request {
         secret_expires_in_seconds: seconds(new.secret_expires_in.as_ref()),
         basic_encoding: Some(encoding.to_owned()),
         secret,
+        remember_secret: new.no_remember.then_some(false),
     }
 }
 
@@ -223,14 +228,15 @@ fn show(answer: Answer, json: bool, output: &mut Output) -> Result<(), Failure> 
             ),
         ),
         ("basic encoding", client.basic_encoding.clone()),
+        ("remember secret", if client.remember_secret { "yes" } else { "no" }.to_owned()),
         ("created", time(client.created_at)),
         ("updated", time(client.updated_at)),
     ]);
     if !client.secrets.is_empty() {
-        let mut table = Table::new(&["SECRET", "CREATED", "EXPIRES"]);
+        let mut table = Table::new(&["SECRET", "ORIGIN", "STORED_AS", "CREATED", "EXPIRES"]);
         for secret in client.secrets {
             let expires = secret.expires_at.map_or_else(|| "never".to_owned(), time);
-            table.row([secret.id, time(secret.created_at), expires]);
+            table.row([secret.id, secret.provenance, secret.format, time(secret.created_at), expires]);
         }
         text.push('\n');
         text.push_str(&table.render());
@@ -251,12 +257,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chosen_secret_is_the_input_without_its_line_end() {
-        for (input, secret) in
-            [("abc", "abc"), ("abc\n", "abc"), ("abc\r\n", "abc"), (" a b \n\n", " a b \n"), ("", "")]
-        {
-            assert_eq!(chosen(input.as_bytes()).map_err(|_| ()).unwrap().expose(), secret);
-        }
+    fn a_chosen_secret_is_text() {
+        assert_eq!(chosen(&b"abc\r\n"[..]).map_err(|_| ()).unwrap().expose(), "abc");
         assert!(chosen(&b"\xff"[..]).is_err());
     }
 }

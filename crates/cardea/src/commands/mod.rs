@@ -1,7 +1,11 @@
-//! Commands that manage clients and keys, and look into tokens.
+//! Commands that manage clients and keys, look into tokens, hash secrets and measure what that costs.
 
 mod backend;
+pub(crate) mod bench;
 pub(crate) mod client;
+pub(crate) mod hash;
+mod import;
+mod input;
 pub(crate) mod key;
 mod text;
 pub(crate) mod token;

@@ -97,13 +97,40 @@ fn clients_are_managed_on_the_database_where_no_server_runs() {
         "{table}"
     );
     let shown = run(&["client", "show", "billing"]).out;
-    assert!(shown.contains("state           enabled") && !shown.contains(&secret), "{shown}");
+    assert!(shown.contains("state            enabled") && !shown.contains(&secret), "{shown}");
+    assert!(shown.contains("remember secret  yes") && shown.contains("generated  sha256"), "{shown}");
 
     let ran = run(&["client", "rotate", "billing", "--overlap", "1h"]);
     assert!(ran.exit == Exit::Success && ran.err.contains("work for 1h more"), "{}", ran.err);
     assert_eq!(run(&["client", "disable", "billing", "--json"]).json()["enabled"], false);
     assert_eq!(run(&["client", "enable", "billing", "--json"]).json()["enabled"], true);
     assert_eq!(run(&["client", "delete", "billing"]).out, "deleted billing\n");
+}
+
+#[test]
+fn a_secret_may_be_not_worth_remembering() {
+    let fixture = Fixture::new();
+    let created = cardea(&fixture, &["client", "create", "a", "--no-remember", "--json"]).json();
+    assert_eq!(created["client"]["remember_secret"], false);
+    let created = cardea(&fixture, &["client", "create", "a", "--json"]).json();
+    assert_eq!(created["client"]["remember_secret"], true);
+}
+
+#[test]
+fn a_file_that_is_wrong_shows_before_anything_is_opened() {
+    let fixture = Fixture::new();
+    fixture.file("clients.jsonl", "nonsense\n");
+    let path = fixture.path("clients.jsonl");
+    for (path, exit, message) in [
+        (path.to_str().unwrap(), Exit::Refused, "clients.jsonl:1: "),
+        ("/nonexistent.csv", Exit::Usage, "cannot read /nonexistent.csv"),
+        ("/nonexistent", Exit::Usage, "--format"),
+    ] {
+        let ran = cardea(&fixture, &["client", "import", path]);
+        assert_eq!((ran.exit, ran.out.as_str()), (exit, ""), "{}", ran.err);
+        assert!(ran.err.contains(message), "{path}: {}", ran.err);
+    }
+    assert!(!fixture.path("cardea.db").exists());
 }
 
 #[test]

@@ -6,6 +6,8 @@ mod check;
 mod clients;
 mod demo;
 mod drain;
+mod hashes;
+mod imports;
 mod keys;
 mod large;
 mod privileges;

@@ -184,6 +184,7 @@ async fn clients_live_their_whole_life_over_the_socket() {
             secret_expires_in_seconds: None,
             basic_encoding: None,
             secret: None,
+            remember_secret: Some(false),
         };
         let choose = |text: &str| match create("read") {
             Request::ClientCreate { name, scopes, audiences, .. } => Request::ClientCreate {
@@ -195,11 +196,13 @@ async fn clients_live_their_whole_life_over_the_socket() {
                 secret_expires_in_seconds: None,
                 basic_encoding: None,
                 secret: Some(Sensitive::new(text)),
+                remember_secret: None,
             },
             other => other,
         };
         let Ok(Answer::Created { client, secret }) = call(&mut connection, create("read")) else { panic!() };
         assert_eq!((client.client_id.as_str(), client.enabled), ("billing", true));
+        assert!(!client.remember_secret && client.secrets[0].provenance == "generated");
         assert!(cardea_issuer::Secret::is_well_formed(secret.expose()));
         for (scope, code) in [("read", Code::Exists), ("fly", Code::Invalid)] {
             assert_eq!(call(&mut connection, create(scope)).unwrap_err().code, code);
@@ -207,10 +210,11 @@ async fn clients_live_their_whole_life_over_the_socket() {
         let refused = call(&mut connection, choose("too short")).unwrap_err();
         assert_eq!((refused.code, refused.message.contains("too short")), (Code::Invalid, false));
         let long = "a secret that somebody chose";
-        let Ok(Answer::Created { secret: chosen, .. }) = call(&mut connection, choose(long)) else {
+        let Ok(Answer::Created { secret: chosen, client }) = call(&mut connection, choose(long)) else {
             panic!()
         };
         assert_eq!(chosen.expose(), long);
+        assert!(client.remember_secret && client.secrets[0].provenance == "chosen");
         let Ok(Answer::Done) = call(&mut connection, Request::ClientDelete { id: "chosen".into() }) else {
             panic!()
         };
@@ -238,6 +242,54 @@ async fn clients_live_their_whole_life_over_the_socket() {
         ] {
             assert_eq!(call(&mut connection, request).unwrap_err().code, Code::NotFound);
         }
+    })
+    .await;
+}
+
+/// A request with one client of another server, as a line.
+fn import_line(id: &str, more: bool) -> String {
+    let hash = "$pbkdf2-sha256$1000$AAECAwQFBgcICQoLDA0OD/v/$G6NUSDy6iProk3xlBy9YnHGmDd2E4k7rGn6/MVq47m8";
+    format!(
+        r#"{{"command":"client_import","more":{more},"clients":[{{"client_id":"{id}","secret_hash":"{hash}"}}]}}"#
+    )
+}
+
+#[tokio::test]
+async fn an_import_in_parts_is_done_with_its_last_one_and_not_where_one_is_lost() {
+    let fixture = Fixture::new();
+    let issuer = fixture.issuer(clock().precise()).await;
+    with_socket(Fake::new(clock(), Some(issuer)), |path| {
+        let ids = |connection: &mut Connection| {
+            let list = Request::ClientList { after: None, limit: None };
+            let Ok(Answer::Clients { clients, .. }) = call(connection, list) else { panic!() };
+            clients.into_iter().map(|client| client.client_id).collect::<Vec<_>>()
+        };
+        let say = |lines: &[String]| {
+            let mut stream = StdStream::connect(&path).unwrap();
+            // It may hang up before it has read all.
+            let _ = stream.write_all((lines.join("\n") + "\n").as_bytes());
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            let mut replies = Vec::new();
+            // A connection that is closed with something unread is reset, but what was said has come.
+            let _ = stream.read_to_end(&mut replies);
+            String::from_utf8(replies).unwrap()
+        };
+        let mut connection = Connection::open(&path).unwrap().unwrap();
+        // Not a request in between: the last part would pass for a whole.
+        let replies = say(&[import_line("a", true), "nonsense".into(), import_line("b", false)]);
+        assert!(replies.starts_with("{\"ok\":\"done\"}\n"), "{replies}");
+        assert_eq!(replies.matches("done").count(), 1, "{replies}");
+        assert_eq!(ids(&mut connection), [""; 0]);
+        // Hung up before the end.
+        assert_eq!(say(&[import_line("a", true)]), "{\"ok\":\"done\"}\n");
+        assert_eq!(ids(&mut connection), [""; 0]);
+        // One that is there twice: none is.
+        let replies = say(&[import_line("a", true), import_line("b", true), import_line("a", false)]);
+        assert!(replies.contains("\"index\":2") && replies.contains("twice"), "{replies}");
+        assert_eq!(ids(&mut connection), [""; 0]);
+        let replies = say(&[import_line("a", true), import_line("b", false)]);
+        assert_eq!(replies, "{\"ok\":\"done\"}\n".repeat(2));
+        assert_eq!(ids(&mut connection), ["a", "b"]);
     })
     .await;
 }

@@ -17,7 +17,7 @@ use rustls::{
 };
 use tempfile::TempDir;
 
-use super::{Program, client::HOST, now, run};
+use super::{Program, client::HOST, now, run, run_with};
 
 /// What the routes of [`Settings`] are, as an audience.
 pub(crate) const AUDIENCE: &str = "https://api.test";
@@ -46,6 +46,14 @@ impl Default for Settings {
             version: "1".to_owned(),
             more: String::new(),
         }
+    }
+}
+
+impl Settings {
+    /// With hashes of secrets that cost as little as they may: builds for tests are not optimised.
+    pub(crate) fn with_cheap_hashes() -> Self {
+        let more = "\n[authorization_server.secrets]\niterations = 10000\n".to_owned();
+        Self { more, ..Self::default() }
     }
 }
 
@@ -126,6 +134,12 @@ impl Folder {
     pub(crate) fn run(&self, arguments: &[&str]) -> super::program::Ran {
         let arguments = [arguments, &["--config", "cardea.toml"]].concat();
         run(self.path(), &arguments)
+    }
+
+    /// The same with something on its standard input.
+    pub(crate) fn run_with(&self, arguments: &[&str], input: &str) -> super::program::Ran {
+        let arguments = [arguments, &["--config", "cardea.toml"]].concat();
+        run_with(self.path(), &arguments, input)
     }
 
     /// Starts `cardea run`.

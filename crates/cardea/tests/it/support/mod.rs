@@ -15,7 +15,7 @@ pub(crate) use self::{
     client::Connection,
     folder::Folder,
     origin::Origin,
-    program::{Program, cardea, run},
+    program::{Program, cardea, run, run_with},
     server::Server,
 };
 

@@ -1,7 +1,7 @@
 //! The program as a process: its output by lines, its signals, its end.
 
 use std::{
-    io::{BufRead as _, BufReader, Read},
+    io::{BufRead as _, BufReader, Read, Seek as _, Write as _},
     path::Path,
     process::{Child, Command, Stdio},
     sync::{Arc, Condvar, Mutex, PoisonError},
@@ -41,7 +41,19 @@ impl Ran {
 
 /// Runs `cardea` to its end.
 pub(crate) fn run(folder: &Path, arguments: &[&str]) -> Ran {
-    let mut program = Program::start(&mut cardea(folder, arguments));
+    end(&mut cardea(folder, arguments))
+}
+
+/// The same with something on its standard input.
+pub(crate) fn run_with(folder: &Path, arguments: &[&str], input: &str) -> Ran {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(input.as_bytes()).unwrap();
+    file.rewind().unwrap();
+    end(cardea(folder, arguments).stdin(file))
+}
+
+fn end(command: &mut Command) -> Ran {
+    let mut program = Program::start(command);
     let code = program.wait();
     Ran { code, stdout: program.stdout.text(), stderr: program.stderr.text() }
 }

@@ -1,0 +1,186 @@
+//! Clients that come from another server: how one is written, and how the parts of an import become one.
+
+use std::{mem, time::Duration};
+
+use cardea_issuer::{ImportedClient, NewClient};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde_json::Value;
+
+use super::{
+    manage::encoding,
+    protocol::{Code, Refusal, Request, Sensitive},
+};
+
+/// The most clients of one import, which is one transaction.
+pub(crate) const IMPORT_CLIENTS_MAX: usize = 100_000;
+
+/// The most bytes of one import.
+pub(crate) const IMPORT_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// A client to be imported. A line of a file of JSON lines has these members.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ImportClient {
+    pub(crate) client_id: String,
+    /// What its secret was stored as; Keycloak's credential may stand there as the object that it is.
+    #[serde(deserialize_with = "text_or_object")]
+    pub(crate) secret_hash: Sensitive,
+    /// Left out, the id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) name: Option<String>,
+    /// Left out, it may have tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) enabled: Option<bool>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) scopes: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) audiences: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) access_token_lifetime_seconds: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) secret_expires_in_seconds: Option<u64>,
+    /// `auto`, `form-encoded` or `raw`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) basic_encoding: Option<String>,
+    /// Left out, a right secret may be remembered for a while.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) remember_secret: Option<bool>,
+}
+
+impl ImportClient {
+    fn into_imported(self) -> Result<ImportedClient, Refusal> {
+        Ok(ImportedClient {
+            client: NewClient {
+                basic_encoding: encoding(self.basic_encoding.as_deref())?,
+                name: self.name.unwrap_or_else(|| self.client_id.clone()),
+                id: Some(self.client_id),
+                scopes: self.scopes,
+                audiences: self.audiences,
+                access_token_lifetime: self.access_token_lifetime_seconds.map(Duration::from_secs),
+                secret_expires_in: self.secret_expires_in_seconds.map(Duration::from_secs),
+                remember_secret: self.remember_secret.unwrap_or(true),
+                ..NewClient::default()
+            },
+            secret_hash: self.secret_hash.expose().to_owned(),
+            enabled: self.enabled.unwrap_or(true),
+        })
+    }
+}
+
+/// Clients as the authorization server takes them.
+///
+/// # Errors
+/// Which of them has a value that there isn't.
+pub(crate) fn imported(clients: Vec<ImportClient>) -> Result<Vec<ImportedClient>, Refusal> {
+    let each = clients.into_iter().enumerate().map(|(index, client)| {
+        client.into_imported().map_err(|refusal| Refusal { index: Some(index), ..refusal })
+    });
+    each.collect()
+}
+
+/// Messages don't repeat the value: it is what verifies a secret.
+fn text_or_object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Sensitive, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::String(text) => Ok(Sensitive::new(text)),
+        object @ Value::Object(_) => Ok(Sensitive::new(object.to_string())),
+        _ => Err(D::Error::custom("secret_hash is neither text nor an object")),
+    }
+}
+
+/// The parts of an import that have come over a connection. It is carried out as a whole, or not at all.
+#[derive(Default)]
+pub(super) struct Staged {
+    clients: Vec<ImportClient>,
+    bytes: usize,
+}
+
+impl Staged {
+    /// Whether an import has begun that isn't complete.
+    pub(super) fn is_begun(&self) -> bool {
+        self.bytes > 0
+    }
+
+    /// Takes a request of so many bytes; the one that is to be carried out, unless it is a part that others follow.
+    ///
+    /// # Errors
+    /// Where there is more than may be. Then the connection must end: what comes next would be a part of another
+    /// import.
+    pub(super) fn take(&mut self, request: Request, bytes: usize) -> Result<Option<Request>, Refusal> {
+        let Request::ClientImport { clients, more } = request else { return Ok(Some(request)) };
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.clients.extend(clients);
+        if self.clients.len() > IMPORT_CLIENTS_MAX || self.bytes > IMPORT_BYTES_MAX {
+            let most = IMPORT_BYTES_MAX >> 20;
+            let message = format!("an import has at most {IMPORT_CLIENTS_MAX} clients and {most} MiB");
+            return Err(Refusal::new(Code::Limit, message));
+        }
+        if more {
+            return Ok(None);
+        }
+        let whole = mem::take(self);
+        Ok(Some(Request::ClientImport { clients: whole.clients, more: false }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(id: &str) -> ImportClient {
+        let line = format!(r#"{{"client_id":"{id}","secret_hash":"h"}}"#);
+        serde_json::from_str(&line).unwrap()
+    }
+
+    fn part(ids: &[&str], more: bool) -> Request {
+        Request::ClientImport { clients: ids.iter().map(|id| client(id)).collect(), more }
+    }
+
+    #[test]
+    fn parts_become_one_import() {
+        let mut staged = Staged::default();
+        assert_eq!(staged.take(Request::Status, 9), Ok(Some(Request::Status)));
+        assert!(!staged.is_begun(), "nothing of an import");
+        assert_eq!(staged.take(part(&["a", "b"], true), 9), Ok(None));
+        assert!(staged.is_begun());
+        assert_eq!(staged.take(part(&["c"], false), 9), Ok(Some(part(&["a", "b", "c"], false))));
+        assert!(!staged.is_begun());
+        assert_eq!(staged.take(part(&["d"], false), 9), Ok(Some(part(&["d"], false))));
+    }
+
+    #[test]
+    fn an_import_has_a_bound() {
+        let mut staged = Staged::default();
+        assert_eq!(staged.take(part(&["a"], true), IMPORT_BYTES_MAX), Ok(None));
+        assert_eq!(staged.take(part(&["b"], true), 1).unwrap_err().code, Code::Limit);
+        let mut staged = Staged::default();
+        let many = vec![client("a"); IMPORT_CLIENTS_MAX];
+        assert_eq!(staged.take(Request::ClientImport { clients: many, more: true }, 1), Ok(None));
+        assert_eq!(staged.take(part(&["b"], false), 1).unwrap_err().code, Code::Limit);
+    }
+
+    #[test]
+    fn what_is_left_out_is_as_for_a_new_client() {
+        let imported = client("a").into_imported().unwrap();
+        let (new, plain) = (imported.client, NewClient::default());
+        assert_eq!((new.id.as_deref(), new.name.as_str(), imported.enabled), (Some("a"), "a", true));
+        assert_eq!((new.remember_secret, new.basic_encoding), (plain.remember_secret, plain.basic_encoding));
+    }
+
+    #[test]
+    fn a_value_that_there_is_not_is_told_with_its_place() {
+        let odd = ImportClient { basic_encoding: Some("rot13".into()), ..client("b") };
+        let refusal = imported(vec![client("a"), odd]).unwrap_err();
+        assert_eq!((refusal.index, refusal.message.contains("rot13")), (Some(1), true));
+    }
+
+    #[test]
+    fn no_message_repeats_what_verifies_a_secret() {
+        let object = r#"{"client_id":"a","secret_hash":{"secretData":{}}}"#;
+        let read: ImportClient = serde_json::from_str(object).unwrap();
+        assert_eq!(read.secret_hash.expose(), r#"{"secretData":{}}"#);
+        let wrong = r#"{"client_id":"a","secret_hash":4711}"#;
+        let error = serde_json::from_str::<ImportClient>(wrong).unwrap_err().to_string();
+        assert!(error.contains("secret_hash") && !error.contains("4711"), "{error}");
+        assert!(!format!("{:?}", client("a")).contains("\"h\""));
+    }
+}

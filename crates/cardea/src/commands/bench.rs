@@ -1,0 +1,279 @@
+//! `cardea bench`: what this machine can do.
+
+use std::{hint::black_box, num::NonZeroU32, path::Path, thread, time::Duration};
+
+use anyhow::Context as _;
+use cardea_clock::{Clock, CoarseClock, PERIOD_DEFAULT};
+use cardea_kdf::{
+    Engine, Job, Kernel, Prf, Schedule, derive,
+    stored::{Algorithm, Target},
+};
+use serde::Serialize;
+
+use super::{
+    Failure, end,
+    hash::{default_target, target},
+    load,
+    text::{Table, facts},
+};
+use crate::{
+    cli::{BenchArgs, BenchCommand, BenchKdfArgs, Exit, Output},
+    config::{HashThreads, display_duration},
+};
+
+/// How long a round takes at least, so that the clock's own cost doesn't count.
+const ROUND: Duration = Duration::from_millis(5);
+/// Of so many rounds the fastest one counts: what else a machine does only ever makes them slower.
+const ROUNDS: usize = 7;
+/// Iterations of the first round; they are doubled until a round takes long enough.
+const ITERATIONS_FIRST: u32 = 256;
+const ITERATIONS_LAST: u32 = 1 << 26;
+
+const PASSWORD: &[u8] = b"correct horse battery staple";
+const SALT: &[u8; 16] = b"0123456789abcdef";
+
+/// What is measured, by its name in stored secrets.
+const ALGORITHMS: [(Prf, Algorithm); 3] = [
+    (Prf::HmacSha1, Algorithm::Pbkdf2Sha1),
+    (Prf::HmacSha256, Algorithm::Pbkdf2Sha256),
+    (Prf::HmacSha512, Algorithm::Pbkdf2Sha512),
+];
+
+/// All that was found.
+#[derive(Serialize)]
+struct Report {
+    kernels: Vec<KernelFigures>,
+    cost: Cost,
+    target: Wanted,
+}
+
+/// A loop over lanes that this processor can run.
+#[derive(Serialize)]
+struct KernelFigures {
+    algorithm: &'static str,
+    kernel: String,
+    lanes: usize,
+    /// Nanoseconds of one iteration, divided by the lanes.
+    lane_iteration_ns: f64,
+    /// Whether it runs a lone hash.
+    lone: bool,
+    /// Whether it runs as many hashes as there may be.
+    full: bool,
+}
+
+/// What the configured hash costs.
+#[derive(Serialize)]
+struct Cost {
+    algorithm: &'static str,
+    iterations: u32,
+    /// Milliseconds of a lone hash.
+    hash_ms: f64,
+    /// Hash threads.
+    threads: usize,
+    /// Hashes per second of all hash threads with filled lanes.
+    hashes_per_second: f64,
+}
+
+/// How many iterations a lone hash may have.
+#[derive(Serialize)]
+struct Wanted {
+    ms: f64,
+    iterations: u32,
+}
+
+/// Runs `cardea bench`.
+pub(crate) fn run(arguments: &BenchArgs, output: &mut Output) -> Exit {
+    let BenchCommand::Kdf(arguments) = &arguments.command;
+    let result = kdf(arguments, output);
+    end(result, output)
+}
+
+fn kdf(arguments: &BenchKdfArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let (configured, threads) = match &arguments.config {
+        Some(path) => configured(path)?,
+        None => (default_target()?, HashThreads::Auto),
+    };
+    let iterations = arguments.iterations.unwrap_or(configured).iterations();
+    let clock = CoarseClock::start(PERIOD_DEFAULT).context("starting the clock")?;
+    let report = measure(&clock.clock(), iterations, count(threads), arguments.target.0);
+    if arguments.json {
+        output.json(&report)?;
+    } else {
+        output.text(&shown(&report, arguments.target.0))?;
+    }
+    output
+        .error("note: these are the fastest of some rounds on one machine; measure where nothing else runs");
+    if report.target.iterations < Target::ITERATIONS_DEFAULT {
+        output.error(&format!(
+            "note: fewer than the {} iterations that OWASP recommends; let a hash take longer",
+            Target::ITERATIONS_DEFAULT
+        ));
+    }
+    Ok(Exit::Success)
+}
+
+/// The iterations and the hash threads of a configuration.
+fn configured(path: &Path) -> Result<(Target, HashThreads), Failure> {
+    match load(path)?.authorization_server {
+        Some(server) => Ok((target(server.secrets.iterations)?, server.secrets.hash_threads)),
+        None => {
+            let message = "the configuration has no [authorization_server], so no secrets are hashed";
+            Err(Failure::new(Exit::Usage, message))
+        }
+    }
+}
+
+/// As the authorization server counts: half of the processors, rounded up, where nothing is said.
+fn count(threads: HashThreads) -> usize {
+    match threads {
+        HashThreads::Auto => thread::available_parallelism().map_or(1, usize::from).div_ceil(2),
+        HashThreads::Count(count) => usize::try_from(count.get()).unwrap_or(usize::MAX),
+    }
+}
+
+fn measure(clock: &Clock, iterations: u32, threads: usize, wanted: Duration) -> Report {
+    let kernels = ALGORITHMS.iter().flat_map(|(prf, algorithm)| kernels(clock, *prf, *algorithm)).collect();
+    let lone_ns = fastest(clock, lone);
+    let lanes = Engine::<()>::new(Prf::HmacSha512).lanes();
+    let full_ns = fastest(clock, |iterations| full(threads, lanes, iterations)) / (threads * lanes) as f64;
+    Report {
+        kernels,
+        cost: Cost {
+            algorithm: Algorithm::Pbkdf2Sha512.as_str(),
+            iterations,
+            hash_ms: lone_ns * f64::from(iterations) / 1e6,
+            threads,
+            hashes_per_second: 1e9 / (full_ns * f64::from(iterations)),
+        },
+        target: Wanted {
+            ms: wanted.as_secs_f64() * 1e3,
+            iterations: affordable(wanted.as_nanos() as f64 / lone_ns),
+        },
+    }
+}
+
+/// Whole thousands, as many as may be configured.
+fn affordable(iterations: f64) -> u32 {
+    const ITERATIONS_MAX: u32 = 10_000_000;
+    // A cast of what is too large saturates.
+    let thousands = (iterations / 1e3) as u32;
+    thousands.saturating_mul(1_000).clamp(Target::ITERATIONS_MIN, ITERATIONS_MAX)
+}
+
+fn kernels(clock: &Clock, prf: Prf, algorithm: Algorithm) -> Vec<KernelFigures> {
+    let here = Kernel::all(prf).iter().filter(|kernel| kernel.backend.is_available());
+    let (lone, full) = (Kernel::choose(prf, 1, None), Kernel::choose(prf, usize::from(u16::MAX), None));
+    here.map(|kernel| KernelFigures {
+        algorithm: algorithm.as_str(),
+        kernel: kernel.to_string(),
+        lanes: kernel.lanes,
+        lane_iteration_ns: fastest(clock, |iterations| kernel.exercise(prf, iterations))
+            / kernel.lanes as f64,
+        lone: lone == Some(kernel),
+        full: full == Some(kernel),
+    })
+    .collect()
+}
+
+/// Nanoseconds of one iteration of `run`, which does as many as it is told.
+fn fastest(clock: &Clock, run: impl Fn(u32)) -> f64 {
+    let time = |iterations| {
+        let begun = clock.precise_mono();
+        run(iterations);
+        clock.precise_mono().saturating_since(begun)
+    };
+    let mut iterations = ITERATIONS_FIRST;
+    while iterations < ITERATIONS_LAST && time(iterations) < ROUND {
+        iterations *= 2;
+    }
+    let fastest = (0..ROUNDS).map(|_| time(iterations)).min().unwrap_or_default();
+    fastest.as_nanos().max(1) as f64 / f64::from(iterations)
+}
+
+fn nonzero(iterations: u32) -> NonZeroU32 {
+    NonZeroU32::new(iterations).unwrap_or(NonZeroU32::MIN)
+}
+
+/// A hash that has a core for itself.
+fn lone(iterations: u32) {
+    let mut out = [0; 32];
+    let derived = derive(Prf::HmacSha512, black_box(PASSWORD), SALT, nonzero(iterations), &mut out);
+    let _ = black_box((derived, out));
+}
+
+/// As many hashes as there are lanes, on each of so many threads.
+fn full(threads: usize, lanes: usize, iterations: u32) {
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let mut engine = Engine::new(Prf::HmacSha512);
+                let mut left = lanes;
+                while engine.step(
+                    &mut || {
+                        left = left.checked_sub(1)?;
+                        Some(Job {
+                            schedule: Schedule::new(Prf::HmacSha512, black_box(PASSWORD)),
+                            salt: Box::from(&SALT[..]),
+                            iterations: nonzero(iterations),
+                            output_len: 32,
+                            tag: (),
+                        })
+                    },
+                    &mut |(), output| {
+                        let _ = black_box(output);
+                    },
+                ) {}
+            });
+        }
+    });
+}
+
+fn shown(report: &Report, wanted: Duration) -> String {
+    let mut table = Table::new(&["ALGORITHM", "KERNEL", "LANES", "NS_PER_LANE_AND_ITERATION", "RUNS"]);
+    for kernel in &report.kernels {
+        let runs = match (kernel.lone, kernel.full) {
+            (true, true) => "all",
+            (true, false) => "a lone hash",
+            (false, true) => "full lanes",
+            (false, false) => "",
+        };
+        table.row([
+            kernel.algorithm.to_owned(),
+            kernel.kernel.clone(),
+            kernel.lanes.to_string(),
+            format!("{:.1}", kernel.lane_iteration_ns),
+            runs.to_owned(),
+        ]);
+    }
+    let (cost, within) = (&report.cost, format!("within {}", display_duration(wanted)));
+    let facts = facts(&[
+        ("hash", format!("{}, {} iterations", cost.algorithm, cost.iterations)),
+        ("a lone one takes", format!("{:.1} ms", cost.hash_ms)),
+        ("hash threads", cost.threads.to_string()),
+        ("all of them do", format!("{:.0} per second", cost.hashes_per_second)),
+        (within.as_str(), format!("{} iterations", report.target.iterations)),
+    ]);
+    format!("{}\n{facts}", table.render())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_afforded_is_whole_thousands_within_the_limits() {
+        for (iterations, expected) in [
+            (0.0, 10_000),
+            (9_999.9, 10_000),
+            (10_999.0, 10_000),
+            (211_999.0, 211_000),
+            (1e7, 10_000_000),
+            (1e12, 10_000_000),
+            (f64::INFINITY, 10_000_000),
+            (f64::NAN, 10_000),
+        ] {
+            assert_eq!(affordable(iterations), expected, "{iterations}");
+            assert!(Target::new(expected).is_ok());
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! `cardea client import`: clients of another server, with the hashes of their secrets.
+
+use std::{
+    ffi::OsStr,
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+use cardea_kdf::stored::StoredSecret;
+use serde_json::json;
+use zeroize::Zeroizing;
+
+use super::{Failure, backend::Backend, text::printable};
+use crate::{
+    admin::{IMPORT_BYTES_MAX, IMPORT_CLIENTS_MAX, ImportClient},
+    cli::{ClientImportArgs, Exit, ImportFormat, Output},
+};
+
+mod csv;
+
+/// The longest line in bytes: so much that it fits into a request to a running server even where each letter needs an
+/// escape.
+const LINE_BYTES_MAX: usize = 16 * 1024;
+
+/// The most problems that are listed.
+const PROBLEMS_MAX: usize = 20;
+
+/// The clients of a file.
+#[derive(Default)]
+pub(super) struct Clients {
+    /// What the file is called.
+    origin: String,
+    clients: Vec<ImportClient>,
+    /// The line on which each of them stands, counted from 1.
+    lines: Vec<usize>,
+}
+
+impl Clients {
+    /// Reads a file, and reports every line that can't be right whatever the server has.
+    pub(super) fn read(arguments: &ClientImportArgs) -> Result<Self, Failure> {
+        let path = &arguments.file;
+        let is_input = path.as_os_str() == "-";
+        let origin = if is_input { "standard input".to_owned() } else { path.display().to_string() };
+        let format = arguments.format.or_else(|| format_of(path)).ok_or_else(|| {
+            let message = format!("{origin}: say what it is: --format json-lines or --format csv");
+            Failure::new(Exit::Usage, message)
+        })?;
+        let mut content = Zeroizing::new(Vec::new());
+        let limit = IMPORT_BYTES_MAX as u64 + 1;
+        let read = if is_input {
+            io::stdin().lock().take(limit).read_to_end(&mut content)
+        } else {
+            File::open(path).and_then(|file| file.take(limit).read_to_end(&mut content))
+        };
+        read.map_err(|error| Failure::new(Exit::Usage, format!("cannot read {origin}: {error}")))?;
+        if content.len() > IMPORT_BYTES_MAX {
+            let most = IMPORT_BYTES_MAX >> 20;
+            return Err(Failure::new(Exit::Usage, format!("{origin}: longer than {most} MiB; split it")));
+        }
+        Self::parse(origin, &content, format)
+    }
+
+    fn parse(origin: String, content: &[u8], format: ImportFormat) -> Result<Self, Failure> {
+        let mut this = Self { origin, ..Self::default() };
+        let mut problems = Vec::new();
+        let mut header = None;
+        // Spreadsheets begin a file with a mark of its encoding.
+        let content = content.strip_prefix(b"\xef\xbb\xbf").unwrap_or(content);
+        for (index, line) in content.split(|byte| *byte == b'\n').enumerate() {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            let client = text(line).and_then(|line| match format {
+                ImportFormat::JsonLines => from_json(line).map(Some),
+                ImportFormat::Csv => match &header {
+                    None => {
+                        header = Some(csv::Header::parse(line)?);
+                        Ok(None)
+                    }
+                    Some(header) => header.client(line).map(Some),
+                },
+            });
+            match client.and_then(checked) {
+                Ok(Some(client)) => {
+                    this.clients.push(client);
+                    this.lines.push(index + 1);
+                }
+                Ok(None) => {}
+                Err(problem) => problems.push((index + 1, problem)),
+            }
+            // Without a header nothing that follows means anything.
+            if format == ImportFormat::Csv && header.is_none() {
+                break;
+            }
+        }
+        if !problems.is_empty() {
+            return Err(this.refused(&problems));
+        }
+        let wrong = match this.clients.len() {
+            0 => "there are no clients in it".to_owned(),
+            count if count > IMPORT_CLIENTS_MAX => {
+                format!("more than {IMPORT_CLIENTS_MAX} clients; split it")
+            }
+            _ => return Ok(this),
+        };
+        Err(Failure::new(Exit::Usage, format!("{}: {wrong}", this.origin)))
+    }
+
+    /// Imports them, all or none.
+    pub(super) fn import(
+        self,
+        backend: &mut Backend,
+        json: bool,
+        output: &mut Output,
+    ) -> Result<(), Failure> {
+        let Self { origin, clients, lines } = self;
+        let count = clients.len();
+        if let Err(refusal) = backend.import(clients, output)? {
+            let Some(line) = refusal.index.and_then(|index| lines.get(index)) else {
+                return Err(refusal.into());
+            };
+            let this = Self { origin, ..Self::default() };
+            return Err(this.refused(&[(*line, refusal.message)]));
+        }
+        if json {
+            output.json(&json!({ "imported": count }))?;
+        } else {
+            output.line(&format!("imported {count} client{}", if count == 1 { "" } else { "s" }))?;
+        }
+        Ok(())
+    }
+
+    fn refused(&self, problems: &[(usize, String)]) -> Failure {
+        let mut message = String::new();
+        for (line, problem) in problems.iter().take(PROBLEMS_MAX) {
+            message.push_str(&format!("{}:{line}: {}\n", self.origin, printable(problem)));
+        }
+        if let Some(more) = problems.len().checked_sub(PROBLEMS_MAX).filter(|more| *more > 0) {
+            message.push_str(&format!("{more} more lines can't be imported either\n"));
+        }
+        message.push_str("nothing was imported");
+        Failure::new(Exit::Refused, message)
+    }
+}
+
+fn format_of(path: &Path) -> Option<ImportFormat> {
+    let extension = path.extension().and_then(OsStr::to_str)?.to_ascii_lowercase();
+    match extension.as_str() {
+        "jsonl" | "ndjson" => Some(ImportFormat::JsonLines),
+        "csv" => Some(ImportFormat::Csv),
+        _ => None,
+    }
+}
+
+fn text(line: &[u8]) -> Result<&str, String> {
+    if line.len() > LINE_BYTES_MAX {
+        return Err(format!("longer than {LINE_BYTES_MAX} bytes"));
+    }
+    let text = std::str::from_utf8(line).map_err(|_| "not UTF-8".to_owned())?;
+    if text.chars().any(|letter| letter.is_control() && letter != '\t') {
+        return Err("a control character".to_owned());
+    }
+    Ok(text)
+}
+
+fn from_json(line: &str) -> Result<ImportClient, String> {
+    serde_json::from_str(line).map_err(|error| {
+        let message = error.to_string();
+        // It counts lines of its own, of which there is one.
+        let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
+        format!("{message} (column {})", error.column())
+    })
+}
+
+/// What doesn't depend on the server: whether the hash is one that can be verified.
+fn checked(client: Option<ImportClient>) -> Result<Option<ImportClient>, String> {
+    if let Some(client) = &client {
+        StoredSecret::parse(client.secret_hash.expose()).map_err(|error| format!("secret_hash: {error}"))?;
+    }
+    Ok(client)
+}
+
+#[cfg(test)]
+mod tests;
