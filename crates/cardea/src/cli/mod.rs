@@ -246,10 +246,10 @@ pub(crate) struct ClientCreateArgs {
 /// Clients to take over.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A line of JSON, or a row of CSV under a header with these names:
-  client_id, secret_hash               required; docs/cli.md lists the formats of hashes
-  name, enabled, scopes, audiences, access_token_lifetime_seconds, secret_expires_in_seconds,
-  basic_encoding, remember_secret      as for a client that is created; lists in CSV have spaces between
+A line of JSON, or a row of CSV under a header with these names (lists in CSV: with spaces between):
+  client_id, secret_hash      required; docs/cli.md lists the formats of hashes
+  name, enabled, scopes, audiences, access_token_lifetime_seconds,
+  secret_expires_in_seconds, basic_encoding, remember_secret
 
 Examples:
   cardea client import clients.jsonl

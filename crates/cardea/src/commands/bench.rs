@@ -74,6 +74,13 @@ struct Cost {
     hashes_per_second: f64,
 }
 
+impl Cost {
+    /// Milliseconds of a lone hash with other iterations.
+    fn ms_of(&self, iterations: u32) -> f64 {
+        self.hash_ms * f64::from(iterations) / f64::from(self.iterations)
+    }
+}
+
 /// How many iterations a lone hash may have.
 #[derive(Serialize)]
 struct Wanted {
@@ -103,9 +110,13 @@ fn kdf(arguments: &BenchKdfArgs, output: &mut Output) -> Result<Exit, Failure> {
     }
     output
         .error("note: these are the fastest of some rounds on one machine; measure where nothing else runs");
-    if report.target.iterations < Target::ITERATIONS_DEFAULT {
+    let wanted = report.target.iterations;
+    if wanted == Target::ITERATIONS_MIN && report.cost.ms_of(wanted) > report.target.ms {
+        output.error(&format!("note: even {wanted} iterations, the fewest that there may be, take longer"));
+    }
+    if wanted < Target::ITERATIONS_DEFAULT {
         output.error(&format!(
-            "note: fewer than the {} iterations that OWASP recommends; let a hash take longer",
+            "note: {wanted} iterations are fewer than the {} that OWASP recommends; let a hash take longer",
             Target::ITERATIONS_DEFAULT
         ));
     }

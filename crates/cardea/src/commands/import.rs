@@ -166,6 +166,10 @@ fn text(line: &[u8]) -> Result<&str, String> {
 }
 
 fn from_json(line: &str) -> Result<ImportClient, String> {
+    // Serde would take an array too, by the order of the fields.
+    if !line.trim_start().starts_with('{') {
+        return Err("not a JSON object; each line is one".to_owned());
+    }
     serde_json::from_str(line).map_err(|error| {
         let message = error.to_string();
         // It counts lines of its own, of which there is one.

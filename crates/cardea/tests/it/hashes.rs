@@ -66,6 +66,9 @@ fn what_hashes_cost_is_measured() {
     let ran = run(folder.path(), &["bench", "kdf", "--iterations", "30000"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(ran.stdout.contains("portable-1") && ran.stdout.contains("30000 iterations"), "{ran:?}");
+    let ran = run(folder.path(), &["bench", "kdf", "--target", "1ms"]);
+    assert!(ran.stdout.contains("within 1ms") && ran.stderr.contains("OWASP"), "{ran:?}");
+    assert!(ran.stdout.contains("10000 iterations") && ran.stderr.contains("take longer\n"), "{ran:?}");
     let ran = run(folder.path(), &["bench", "kdf", "-c", "none.toml"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
 }

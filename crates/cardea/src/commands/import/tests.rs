@@ -56,8 +56,9 @@ fn a_credential_of_keycloak_may_be_an_object() {
 fn every_line_that_is_wrong_is_told_with_its_number() {
     let good = "{\"client_id\":\"a\",\"secret_hash\":\"HASH\"}\n";
     for (line, expected) in [
-        ("nonsense", "expected ident (column 2)"),
-        ("[]", "column"),
+        ("nonsense", "not a JSON object"),
+        ("[\"b\",\"HASH\",null,null,[],[],null,null,null,null]", "not a JSON object"),
+        ("{\"client_id\":nonsense}", "expected ident (column 15)"),
         ("{\"client_id\":\"b\"}", "missing field `secret_hash`"),
         ("{\"client_id\":\"b\",\"secret_hash\":\"HASH\",\"scope\":\"x\"}", "unknown field `scope`"),
         ("{\"client_id\":\"b\",\"secret_hash\":\"HASH\",\"client_id\":\"c\"}", "duplicate field"),
