@@ -47,8 +47,7 @@ pub(in crate::config) struct RawServiceTls {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct RawPool {
-    /// Idle connections that are kept for each endpoint, shared out among the workers. The default carries tens of
-    /// thousands of requests a second.
+    /// Idle connections that are kept for each endpoint, shared out among the workers.
     #[schemars(range(min = 0, max = 100_000))]
     pub(in crate::config) idle_max: u32,
     /// Connections to each endpoint at a time, busy ones included. Left out, as many as there are requests.
