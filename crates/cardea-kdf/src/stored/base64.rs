@@ -5,6 +5,8 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
 
+use zeroize::Zeroizing;
+
 use super::error::{FormatError, wrong};
 
 const NONE: GeneralPurposeConfig = GeneralPurposeConfig::new()
@@ -27,6 +29,11 @@ pub(super) fn decode(
     field: &'static str,
 ) -> Result<Vec<u8>, FormatError> {
     engine.decode(text).map_err(|_| wrong(field, "not in the base64 of its format"))
+}
+
+/// Standard base64 with padding, of what must not be left behind.
+pub(super) fn in_base64(bytes: &[u8]) -> Zeroizing<Vec<u8>> {
+    Zeroizing::new(PADDED.encode(bytes).into_bytes())
 }
 
 /// passlib's: standard with `.` for `+`, without padding.

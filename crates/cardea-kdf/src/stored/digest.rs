@@ -1,5 +1,6 @@
 //! Hashes of one pass, for what needs no more or was stored with no more.
 
+use pbkdf2::hmac::{KeyInit as _, Mac as _, SimpleHmac};
 use sha2::{Digest as _, Sha256, Sha512};
 use zeroize::{Zeroize as _, Zeroizing};
 
@@ -22,4 +23,11 @@ pub(super) fn sha256(bytes: &[u8]) -> Zeroizing<Vec<u8>> {
 
 pub(super) fn sha512(bytes: &[u8]) -> Zeroizing<Vec<u8>> {
     Zeroizing::new(Sha512::digest(bytes).to_vec())
+}
+
+/// HMAC takes keys of any length.
+pub(super) fn hmac_sha256(key: &[u8], bytes: &[u8]) -> Zeroizing<Vec<u8>> {
+    let code =
+        SimpleHmac::<Sha256>::new_from_slice(key).map(|mac| mac.chain_update(bytes).finalize().into_bytes());
+    Zeroizing::new(code.map(|code| code.to_vec()).unwrap_or_default())
 }

@@ -4,7 +4,7 @@ use super::{
     base64::{PADDED, decode, number},
     error::{FormatError, wrong},
     modular,
-    scheme::{Scheme, iterations, log_n},
+    scheme::{BcryptInput, Scheme, iterations, log_n},
 };
 use crate::Prf;
 
@@ -28,16 +28,18 @@ pub(super) fn parse(name: &str, rest: &str) -> Result<Scheme, FormatError> {
             scheme @ Scheme::Argon2 { .. } => Ok(scheme),
             _ => Err(wrong("algorithm", "expected argon2id or argon2i after argon2$")),
         },
-        "bcrypt" => bcrypt(rest, false),
-        "bcrypt_sha256" => bcrypt(rest, true),
+        "bcrypt" => bcrypt(rest, BcryptInput::Secret),
+        "bcrypt_sha256" => bcrypt(rest, BcryptInput::Sha256Hex),
         "scrypt" => scrypt(rest),
         _ => Err(wrong("algorithm", "unknown")),
     }
 }
 
-fn bcrypt(rest: &str, hashed: bool) -> Result<Scheme, FormatError> {
+fn bcrypt(rest: &str, input: BcryptInput) -> Result<Scheme, FormatError> {
     match modular::parse(rest)? {
-        Scheme::Bcrypt { cost, salt, expected, .. } => Ok(Scheme::Bcrypt { hashed, cost, salt, expected }),
+        Scheme::Bcrypt { input: BcryptInput::Secret, cost, salt, expected } => {
+            Ok(Scheme::Bcrypt { input, cost, salt, expected })
+        }
         _ => Err(wrong("algorithm", "expected $2b$ after bcrypt$")),
     }
 }

@@ -59,7 +59,7 @@ impl StoredSecret {
     /// | begins with | format |
     /// |---|---|
     /// | `$pbkdf2…$`, `$argon2id$`, `$argon2i$`, `$scrypt$` | PHC strings; passlib's; Ory Hydra's, whose `sha224` and `sha384` are SHA-3 |
-    /// | `$2a$`, `$2b$`, `$2y$` | bcrypt |
+    /// | `$2a$`, `$2b$`, `$2y$`, `$bcrypt-sha256$` | bcrypt; passlib's over a SHA-256 or its HMAC |
     /// | `pbkdf2_sha256$`, `pbkdf2_sha1$`, `argon2$`, `bcrypt_sha256$`, `bcrypt$`, `scrypt$` | Django |
     /// | `{` | Keycloak's credential, JSON |
     /// | else base64 | of 32 or 64 bytes an unsalted SHA-256 or SHA-512 (Duende); else ASP.NET Core Identity V2 or V3, which OpenIddict writes too |

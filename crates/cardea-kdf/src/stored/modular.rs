@@ -3,7 +3,7 @@
 use super::{
     base64::{BCRYPT, PHC, decode, decode_passlib, number},
     error::{FormatError, wrong},
-    scheme::{Argon2Kind, Scheme, Sha3, iterations},
+    scheme::{Argon2Kind, BcryptInput, Scheme, Sha3, iterations},
 };
 use crate::Prf;
 
@@ -32,9 +32,10 @@ pub(super) fn parse(text: &str) -> Result<Scheme, FormatError> {
             })
         }
         ["2a" | "2b" | "2y", cost, rest] => bcrypt(cost, rest),
+        ["bcrypt-sha256", costs, salt, hash] => bcrypt_sha256(costs, salt, hash),
         [
             "pbkdf2" | "pbkdf2-sha1" | "pbkdf2-sha224" | "pbkdf2-sha256" | "pbkdf2-sha384" | "pbkdf2-sha512"
-            | "argon2id" | "argon2i" | "scrypt" | "2a" | "2b" | "2y",
+            | "argon2id" | "argon2i" | "scrypt" | "2a" | "2b" | "2y" | "bcrypt-sha256",
             ..,
         ] => Err(wrong("hash", "a field is missing, or there is one more than the format has")),
         _ => Err(wrong("algorithm", "unknown")),
@@ -97,14 +98,32 @@ fn bcrypt(cost: &str, rest: &str) -> Result<Scheme, FormatError> {
     let Some((salt, hash)) = rest.split_at_checked(22) else {
         return Err(wrong("salt", "cut short"));
     };
-    Ok(Scheme::Bcrypt {
-        hashed: false,
-        cost,
-        salt: decode(&BCRYPT, salt, "salt")?.try_into().map_err(|_| wrong("salt", "expected 22 digits"))?,
-        expected: decode(&BCRYPT, hash, "hash")?
-            .try_into()
-            .map_err(|_| wrong("hash", "expected 31 digits"))?,
-    })
+    let (salt, expected) = (bcrypt_bytes(salt, "salt")?, bcrypt_bytes(hash, "hash")?);
+    Ok(Scheme::Bcrypt { input: BcryptInput::Secret, cost, salt, expected })
+}
+
+/// passlib's `bcrypt-sha256`: `v=2,t=2b,r=12`, or in its first version `2b,12`.
+fn bcrypt_sha256(costs: &str, salt: &str, hash: &str) -> Result<Scheme, FormatError> {
+    let (input, cost) = match costs.strip_prefix("v=") {
+        Some(costs) => {
+            let costs = costs.strip_prefix("2,").ok_or_else(|| wrong("v", "expected 2"))?;
+            let cost =
+                costs.strip_prefix("t=2b,r=").ok_or_else(|| wrong("t", "expected 2b, and r after it"))?;
+            (BcryptInput::HmacBase64, cost)
+        }
+        None => {
+            let cost = costs.strip_prefix("2a,").or_else(|| costs.strip_prefix("2b,"));
+            (BcryptInput::Sha256Base64, cost.ok_or_else(|| wrong("ident", "expected 2a or 2b"))?)
+        }
+    };
+    let cost = number(cost, "rounds")?;
+    let (salt, expected) = (bcrypt_bytes(salt, "salt")?, bcrypt_bytes(hash, "hash")?);
+    Ok(Scheme::Bcrypt { input, cost, salt, expected })
+}
+
+fn bcrypt_bytes<const BYTES: usize>(text: &str, field: &'static str) -> Result<[u8; BYTES], FormatError> {
+    let problem = if BYTES == 16 { "expected 22 digits" } else { "expected 31 digits" };
+    decode(&BCRYPT, text, field)?.try_into().map_err(|_| wrong(field, problem))
 }
 
 /// Three numbers by name, in the order that PHC strings prescribe.

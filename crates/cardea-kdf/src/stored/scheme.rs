@@ -3,14 +3,15 @@
 use std::num::NonZeroU32;
 
 use argon2::Argon2;
+use base64::Engine as _;
 use pbkdf2::hmac::SimpleHmac;
 use sha3::{Sha3_224, Sha3_384};
 use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
 use super::{
-    base64::number,
-    digest::{sha256, sha256_hex, sha512},
+    base64::{BCRYPT, in_base64, number},
+    digest::{hmac_sha256, sha256, sha256_hex, sha512},
     error::{FormatError, wrong},
 };
 use crate::{Prf, derive};
@@ -95,6 +96,18 @@ pub(super) enum Argon2Kind {
     I,
 }
 
+/// What bcrypt is given, which reads no more than 72 bytes.
+#[derive(Clone, Copy)]
+pub(super) enum BcryptInput {
+    Secret,
+    /// Django's: the SHA-256 of the secret, in hexadecimal.
+    Sha256Hex,
+    /// passlib's first version: the SHA-256 of the secret, in base64.
+    Sha256Base64,
+    /// passlib's second version: the HMAC-SHA-256 of the secret under the text of the salt, in base64.
+    HmacBase64,
+}
+
 #[derive(Clone, Copy)]
 pub(super) enum Digest {
     Sha256,
@@ -131,9 +144,8 @@ pub(super) enum Scheme {
         salt: Vec<u8>,
         expected: Vec<u8>,
     },
-    /// `hashed`: bcrypt of the hexadecimal SHA-256 of the secret.
     Bcrypt {
-        hashed: bool,
+        input: BcryptInput,
         cost: u32,
         salt: [u8; 16],
         expected: [u8; 23],
@@ -250,8 +262,15 @@ impl Scheme {
                 });
                 equal(derived, expected)
             }
-            Self::Bcrypt { hashed, cost, salt, expected } => {
-                let secret = if *hashed { sha256_hex(secret) } else { Zeroizing::new(secret.to_vec()) };
+            Self::Bcrypt { input, cost, salt, expected } => {
+                let secret = match input {
+                    BcryptInput::Secret => Zeroizing::new(secret.to_vec()),
+                    BcryptInput::Sha256Hex => sha256_hex(secret),
+                    BcryptInput::Sha256Base64 => in_base64(&sha256(secret)),
+                    BcryptInput::HmacBase64 => {
+                        in_base64(&hmac_sha256(BCRYPT.encode(salt).as_bytes(), secret))
+                    }
+                };
                 bcrypt(*cost, *salt, &secret, expected)
             }
             Self::Digest { digest, expected } => {
@@ -341,7 +360,9 @@ impl Scheme {
                 salt,
                 expected: expected(length),
             }),
-            ("bcrypt", &[cost]) => Ok(Self::Bcrypt { hashed: false, cost, salt: [0; 16], expected: [0; 23] }),
+            ("bcrypt", &[cost]) => {
+                Ok(Self::Bcrypt { input: BcryptInput::Secret, cost, salt: [0; 16], expected: [0; 23] })
+            }
             ("digest", &[32]) => Ok(Self::Digest { digest: Digest::Sha256, expected: expected(32) }),
             ("digest", &[64]) => Ok(Self::Digest { digest: Digest::Sha512, expected: expected(64) }),
             _ => Err(unknown()),

@@ -12,7 +12,7 @@ use super::{
     error::{FormatError, SecretError},
     scheme::{Scheme, strength},
 };
-use crate::{Prf, derive};
+use crate::{Job, Prf, Schedule, derive};
 
 /// PBKDF2-HMAC-SHA-512 with 32 bytes of output, half a block: a whole one costs the same and is worth no more.
 const PRF: Prf = Prf::HmacSha512;
@@ -25,6 +25,8 @@ pub struct Target {
 }
 
 impl Target {
+    /// The function that hashes are made by.
+    pub const PRF: Prf = PRF;
     /// OWASP's count for PBKDF2-HMAC-SHA-512 (password storage cheat sheet, 2023).
     pub const ITERATIONS_DEFAULT: u32 = 210_000;
     /// The fewest iterations that anything is hashed with anew.
@@ -59,8 +61,31 @@ impl Target {
         let mut out = Zeroizing::new([0; OUTPUT_BYTES]);
         // A non-empty output of half a block is always derived.
         derive(PRF, secret, salt, self.iterations, out.as_mut_slice()).map_err(|_| SecretError::TooLong)?;
-        let (salt, hash) = (PHC.encode(salt), PHC.encode(out.as_slice()));
-        Ok(format!("$pbkdf2-sha512$i={},l={OUTPUT_BYTES}${salt}${hash}", self.iterations))
+        Ok(self.text(salt, out.as_slice()))
+    }
+
+    /// The same as a job for an [`Engine`](crate::Engine) of [`Target::PRF`]: [`Target::text`] makes a PHC string of
+    /// its output.
+    ///
+    /// # Errors
+    /// Where `secret` may be none.
+    pub fn job<T>(&self, secret: &[u8], salt: &[u8; 16], tag: T) -> Result<Job<T>, SecretError> {
+        check_secret(secret)?;
+        let schedule = Schedule::new(PRF, secret);
+        Ok(Job {
+            schedule,
+            salt: Box::from(&salt[..]),
+            iterations: self.iterations,
+            output_len: OUTPUT_BYTES,
+            tag,
+        })
+    }
+
+    /// The PHC string of what was derived under `salt`.
+    #[must_use]
+    pub fn text(&self, salt: &[u8; 16], derived: &[u8]) -> String {
+        let (salt, hash) = (PHC.encode(salt), PHC.encode(derived));
+        format!("$pbkdf2-sha512$i={},l={}${salt}${hash}", self.iterations, derived.len())
     }
 
     /// What [`StoredSecret::profile`] says of what [`Target::hash`] makes.

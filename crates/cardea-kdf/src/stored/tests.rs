@@ -148,6 +148,18 @@ fn the_field_that_is_wrong_is_named() {
         ("$2b$31$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA".into(), "cost"),
         ("$2b$04$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA".into(), "hash"),
         ("$2b$04$éAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA".into(), "salt"),
+        ("$bcrypt-sha256$v=3,t=2b,r=4$AAAAAAAAAAAAAAAAAAAAAA$AAAA".into(), "v"),
+        ("$bcrypt-sha256$v=2,t=2a,r=4$AAAAAAAAAAAAAAAAAAAAAA$AAAA".into(), "t"),
+        ("$bcrypt-sha256$v=2,t=2b,r=04$AAAAAAAAAAAAAAAAAAAAAA$AAAA".into(), "rounds"),
+        ("$bcrypt-sha256$2y,4$AAAAAAAAAAAAAAAAAAAAAA$AAAA".into(), "ident"),
+        ("$bcrypt-sha256$2b,4$AAAA$AAAA".into(), "salt"),
+        ("$bcrypt-sha256$2b,4$AAAAAAAAAAAAAAAAAAAAAA$AAAA".into(), "hash"),
+        ("$bcrypt-sha256$2b,4$AAAAAAAAAAAAAAAAAAAAAA".into(), "hash"),
+        ("$bcrypt-sha256$2b,31$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA".into(), "cost"),
+        (
+            "bcrypt$$bcrypt-sha256$2b,4$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA".into(),
+            "algorithm",
+        ),
         ("pbkdf2_sha256$1000$salt-of-12-b".into(), "hash"),
         (format!("pbkdf2_sha256$x$salt-of-12-b${hash}="), "iterations"),
         (format!("pbkdf2_sha256$1000$short${hash}="), "salt"),
@@ -217,6 +229,19 @@ fn bcrypt_takes_72_bytes_and_not_one_more() {
     let stored = StoredSecret::parse(&known.stored).unwrap();
     assert!(stored.verify(known.secret.as_bytes()));
     assert!(!stored.verify(format!("{}x", known.secret).as_bytes()), "its first 72 bytes would match");
+}
+
+#[test]
+fn a_job_of_a_target_makes_what_the_target_makes() {
+    let (target, salt) = (Target::new(10_000).unwrap(), [7; 16]);
+    let mut job = Some(target.job(b"secret", &salt, ()).unwrap());
+    let mut engine = crate::Engine::new(Target::PRF);
+    let mut made = None;
+    while engine
+        .step(&mut || job.take(), &mut |(), derived| made = Some(target.text(&salt, derived.unwrap())))
+    {}
+    assert_eq!(made, target.hash(b"secret", &salt).ok());
+    assert_eq!(target.job(b"", &salt, ()).unwrap_err(), SecretError::Empty);
 }
 
 #[test]

@@ -20,6 +20,7 @@ from argon2.low_level import Type, hash_secret
 from django.conf import settings
 from django.contrib.auth import hashers
 from passlib.hash import argon2 as passlib_argon2
+from passlib.hash import bcrypt_sha256
 from passlib.hash import pbkdf2_sha1, pbkdf2_sha256, pbkdf2_sha512
 from passlib.hash import scrypt as passlib_scrypt
 
@@ -50,6 +51,10 @@ for secret in SECRETS:
         "scrypt;ln=4;r=8;p=2;l=32")
     add("passlib", passlib_argon2.using(type="ID", rounds=2, memory_cost=64, parallelism=2, salt=SALT).hash(secret),
         secret, "argon2;id;m=64;t=2;p=2;l=32")
+
+    for version, ident in [(1, "2a"), (1, "2b"), (2, "2b")]:
+        hasher = bcrypt_sha256.using(rounds=4, version=version, ident=ident, salt="S0meSaltOf22Characteru")
+        add("passlib", hasher.hash(secret), secret, "bcrypt;c=4")
 
     for kind, name in [(Type.ID, "id"), (Type.I, "i")]:
         for version in (19, 16):
