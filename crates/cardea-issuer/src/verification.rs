@@ -18,6 +18,8 @@ use crate::{
 
 mod bounded;
 mod failures;
+#[cfg(feature = "bench-hashes")]
+mod instead;
 mod lanes;
 mod pool;
 mod queue;
@@ -49,9 +51,14 @@ pub struct Source {
 /// Which jobs go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
+    /// On a client from where it was right before: ahead of all that only may be.
+    Familiar,
     Usual,
-    /// On a client that is being guessed at, or from a prefix that guesses: behind all others.
+    /// On a client that is being guessed at, or from a prefix that guesses: behind others, but not behind all of them for
+    /// ever.
     Suspect,
+    /// Nobody waits for it: when there is nothing else to do, and put aside when there is.
+    Later,
 }
 
 /// Why there was no hash.
@@ -119,7 +126,12 @@ impl Verifier {
         let processors = thread::available_parallelism().map_or(1, usize::from);
         let threads = if config.hash_threads == 0 { processors.div_ceil(2) } else { config.hash_threads };
         Ok(Self {
-            pool: Arc::new(Pool::new(threads, config.hash_queue_max, Arc::clone(&counters))),
+            pool: Arc::new(Pool::new(
+                threads,
+                config.hash_queue_max,
+                config.hash_wait_max,
+                Arc::clone(&counters),
+            )),
             remembered: Arc::new(Remembered::new(&keys[0], config.remember_for, config.remembered_max)),
             failures: Failures::new(&keys[1], config.failures_max, config.failure_forgiven_every),
             stand_ins: StandIns::new(stand_in_key),
@@ -180,6 +192,7 @@ impl Verifier {
         });
         let Some((comparison, _)) = right else { return Ok(None) };
         self.failures.refund(&charge);
+        self.failures.welcome(&candidates[comparison.candidate].reading.id, source.address);
         self.settle(store, &candidates[comparison.candidate], comparison, now);
         Ok(Some(comparison.candidate))
     }
@@ -362,7 +375,7 @@ impl Rehash {
     async fn run(mut self, now: Timestamp) {
         let Ok(salt) = salt() else { return };
         let secret = Arc::clone(&self.secret);
-        let Ok(Some(text)) = self.pool.hash(secret, self.target, salt, Class::Suspect, now.mono).await else {
+        let Ok(Some(text)) = self.pool.hash(secret, self.target, salt, Class::Later, now.mono).await else {
             return;
         };
         let Some(stored) = self.record.secrets.iter_mut().find(|secret| secret.id == self.secret_id) else {

@@ -1,7 +1,8 @@
 //! The budget of failures: who guesses too often is refused, and nobody else.
 //!
 //! What is refused is a pair of client and address prefix. A client that many addresses guess at, and a prefix that
-//! guesses at many clients, are never refused for it: their attempts only wait behind all others.
+//! guesses at many clients, are never refused for it: their attempts only wait behind others. A pair that was right
+//! before goes ahead of all these, so that no flood from elsewhere stands before it.
 
 use std::{
     fmt,
@@ -30,6 +31,9 @@ pub(super) struct Failures {
     forgiven_every: Duration,
     /// When all failures of a key are forgiven, in nanoseconds of the monotonic clock.
     forgiven_at: Mutex<Bounded<Key, u64>>,
+    /// Pairs that were right before. It buys a place in the queue and nothing else, and the budget comes first, so that
+    /// it needs no end.
+    familiar: Mutex<Bounded<Key, ()>>,
 }
 
 /// An attempt that has been counted as a failure, until it turns out to be none.
@@ -45,6 +49,7 @@ impl Failures {
             failures_max,
             forgiven_every,
             forgiven_at: Mutex::new(Bounded::new(3 * ENTRIES_MAX)),
+            familiar: Mutex::new(Bounded::new(ENTRIES_MAX)),
         }
     }
 
@@ -75,6 +80,11 @@ impl Failures {
         }
         let most = self.nanos(self.failures_max.saturating_mul(WIDER));
         let excess = wide.iter().any(|key| self.ahead(forgiven_at.value(key), now) > most);
+        let class = match excess {
+            _ if self.is_familiar(&narrow) => Class::Familiar,
+            true => Class::Suspect,
+            false => Class::Usual,
+        };
         let mut keys = narrow;
         keys.append(&mut wide);
         for key in &keys {
@@ -82,7 +92,7 @@ impl Failures {
             let ahead = self.ahead(forgiven_at.value(key), now).min(most.saturating_add(self.nanos(1)));
             forgiven_at.insert(*key, now.nanos().saturating_add(ahead));
         }
-        Ok(Charge { keys, class: if excess { Class::Suspect } else { Class::Usual } })
+        Ok(Charge { keys, class })
     }
 
     /// The attempt was no failure: it was right, or was never made.
@@ -96,8 +106,23 @@ impl Failures {
         }
     }
 
+    /// The client was right from there.
+    pub(super) fn welcome(&self, id: &str, address: Option<IpAddr>) {
+        if let Some(address) = address {
+            let key = self.key_of(b"pair", id, &prefix(address));
+            self.familiar.lock().unwrap_or_else(PoisonError::into_inner).insert(key, ());
+        }
+    }
+
+    fn is_familiar(&self, pairs: &[Key]) -> bool {
+        let familiar = self.familiar.lock().unwrap_or_else(PoisonError::into_inner);
+        pairs.iter().any(|pair| familiar.value(pair).is_some())
+    }
+
+    /// Entries of both tables.
     pub(super) fn len(&self) -> usize {
-        self.forgiven_at.lock().unwrap_or_else(PoisonError::into_inner).len()
+        let familiar = self.familiar.lock().unwrap_or_else(PoisonError::into_inner).len();
+        familiar + self.forgiven_at.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// How far from now all failures would be forgiven, were there one more.
@@ -215,6 +240,25 @@ mod tests {
                 .charge(&["victim"], address("192.0.2.200"), later)
                 .is_ok_and(|charge| charge.class == Class::Usual)
         );
+    }
+
+    #[test]
+    fn a_pair_that_was_right_goes_ahead_until_it_has_failed_too_often() {
+        let failures = failures();
+        let now = Mono::from_nanos(100 * SECOND);
+        let class =
+            |id: &str, from: &str| failures.charge(&[id], address(from), now).map(|charge| charge.class);
+        failures.welcome("victim", address("192.0.2.1"));
+        failures.welcome("victim", None);
+        for host in 0..200 {
+            let _ = class("victim", &format!("10.0.0.{host}"));
+        }
+        assert!(class("victim", "198.51.100.1") == Ok(Class::Suspect), "the flood reached it");
+        for _ in 0..3 {
+            assert!(class("victim", "192.0.2.1") == Ok(Class::Familiar));
+        }
+        assert!(class("victim", "192.0.2.1").is_err(), "the budget comes first");
+        assert!(class("other", "192.0.2.1") == Ok(Class::Usual), "another client from there is as any");
     }
 
     #[test]

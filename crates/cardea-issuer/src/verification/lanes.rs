@@ -1,20 +1,49 @@
 //! A run of PBKDF2 jobs that share lanes.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use cardea_kdf::{Engine, Job, Prf, Schedule};
+use cardea_kdf::{
+    Engine, Error, Job, Prf, Schedule,
+    stored::{Target, check_secret},
+};
 use tokio::sync::oneshot;
 
 use super::{queue::Work, stats::Counters};
 
-/// What is to come out of a job, and who asked.
-struct Asked {
-    expected: Vec<u8>,
-    answer: oneshot::Sender<bool>,
+/// What is asked of a job, and by whom. Whoever asked may be gone.
+enum Asked {
+    Verify { expected: Vec<u8>, answer: oneshot::Sender<bool> },
+    Hash { target: Target, salt: [u8; 16], answer: oneshot::Sender<Option<String>> },
+}
+
+impl Asked {
+    fn answer(self, derived: Result<&[u8], Error>) {
+        match self {
+            Self::Verify { expected, answer } => {
+                let equal = derived.is_ok_and(|derived| verify_slices_are_equal(derived, &expected).is_ok());
+                let _ = answer.send(equal);
+            }
+            Self::Hash { target, salt, answer } => {
+                let _ = answer.send(derived.ok().map(|derived| target.text(&salt, derived)));
+            }
+        }
+    }
 }
 
 /// Does the jobs that `source` gives until it has none. Nothing is waited for: a job that is alone is done alone, and
 /// those that arrive while it runs join it.
-pub(super) fn run_lanes(prf: Prf, mut source: impl FnMut() -> Option<Work>, counters: &Counters) {
+pub(super) fn run_lanes(prf: Prf, source: impl FnMut() -> Option<Work>, counters: &Counters) {
+    let jobs = run_with_pauses(prf, source, counters, || true);
+    counters.lane_run(jobs);
+}
+
+/// Does the same, and asks `pause` after each thousand iterations, within which others may do what they like with the
+/// thread. Where it says no, what is unfinished is given up. Returns how many jobs it began.
+pub(super) fn run_with_pauses(
+    prf: Prf,
+    mut source: impl FnMut() -> Option<Work>,
+    counters: &Counters,
+    mut pause: impl FnMut() -> bool,
+) -> u64 {
     let mut engine = Engine::new(prf);
     let mut jobs = 0_u64;
     let mut take = || {
@@ -22,35 +51,58 @@ pub(super) fn run_lanes(prf: Prf, mut source: impl FnMut() -> Option<Work>, coun
         jobs += 1;
         Some(job)
     };
-    while engine.step(&mut take, &mut |asked: Asked, derived| {
-        let equal = derived.is_ok_and(|derived| verify_slices_are_equal(derived, &asked.expected).is_ok());
-        // Whoever asked may be gone.
-        let _ = asked.answer.send(equal);
-    }) {}
-    counters.lane_run(jobs);
+    while pause() && engine.step(&mut take, &mut Asked::answer) {}
+    jobs
 }
 
 fn job(prf: Prf, work: Work, counters: &Counters) -> Option<Job<Asked>> {
-    let Work::Verify { stored, secret, answer } = work else { return None };
-    let lane_job = stored.lane_job()?;
-    counters.hashed(stored.algorithm());
-    Some(Job {
-        schedule: Schedule::new(prf, &secret),
-        salt: lane_job.salt.into(),
-        iterations: lane_job.iterations,
-        output_len: lane_job.expected.len(),
-        tag: Asked { expected: lane_job.expected.to_vec(), answer },
-    })
+    match work {
+        Work::Verify { stored, secret, answer } => {
+            let lane_job = stored.lane_job()?;
+            counters.hashed(stored.algorithm());
+            Some(Job {
+                schedule: Schedule::new(prf, &secret),
+                salt: lane_job.salt.into(),
+                iterations: lane_job.iterations,
+                output_len: lane_job.expected.len(),
+                tag: Asked::Verify { expected: lane_job.expected.to_vec(), answer },
+            })
+        }
+        Work::Hash { target, salt, secret, answer } => {
+            if check_secret(&secret).is_err() {
+                let _ = answer.send(None);
+                return None;
+            }
+            counters.made();
+            target.job(&secret, &salt, Asked::Hash { target, salt, answer }).ok()
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use cardea_kdf::stored::{StoredSecret, Target};
+    use cardea_kdf::stored::StoredSecret;
     use zeroize::Zeroizing;
 
     use super::*;
+
+    #[test]
+    fn what_is_to_be_stored_is_made_in_lanes_too() {
+        let counters = Counters::default();
+        let target = Target::new(10_000).unwrap();
+        let asked = |secret: &[u8]| {
+            let (answer, mut receiver) = oneshot::channel();
+            let secret = Arc::new(Zeroizing::new(secret.to_vec()));
+            let mut works = Some(Work::Hash { target, salt: [9; 16], secret, answer });
+            run_lanes(Target::PRF, || works.take(), &counters);
+            receiver.try_recv()
+        };
+        assert_eq!(asked(b"chosen"), Ok(target.hash(b"chosen", &[9; 16]).ok()));
+        assert_eq!(asked(b"no\0secret"), Ok(None));
+        assert_eq!(counters.read().hashes_made, 1);
+    }
 
     #[test]
     fn each_job_gets_its_own_answer_however_lanes_are_shared() {

@@ -16,7 +16,7 @@ use tokio::{sync::oneshot, time::timeout};
 
 use super::{
     Busy, Class,
-    lanes::run_lanes,
+    lanes::{run_lanes, run_with_pauses},
     queue::{Bytes, Queue, Work},
     stats::Counters,
 };
@@ -31,6 +31,13 @@ pub(crate) struct Pool {
     started: Mutex<bool>,
 }
 
+/// What a hash thread does next.
+enum Next {
+    Now(Work),
+    /// Nobody waits for it.
+    Later(Work),
+}
+
 struct Shared {
     queue: Mutex<Queue>,
     available: Condvar,
@@ -38,8 +45,9 @@ struct Shared {
 }
 
 impl Pool {
-    pub(super) fn new(threads: usize, queue_max: usize, counters: Arc<Counters>) -> Self {
-        let queue = Mutex::new(Queue::new(queue_max));
+    /// Of the jobs in the queue each is waited for as long as `wait_max`.
+    pub(super) fn new(threads: usize, queue_max: usize, wait_max: Duration, counters: Arc<Counters>) -> Self {
+        let queue = Mutex::new(Queue::new(queue_max, wait_max));
         let shared = Arc::new(Shared { queue, available: Condvar::new(), counters });
         Self { shared, threads, started: Mutex::new(false) }
     }
@@ -55,6 +63,8 @@ impl Pool {
         wait: Duration,
         now: Mono,
     ) -> Result<Vec<bool>, Busy> {
+        #[cfg(feature = "bench-hashes")]
+        super::instead::delay().await;
         let mut works = Vec::with_capacity(jobs.len());
         let mut answers = Vec::with_capacity(jobs.len());
         for (stored, secret) in jobs {
@@ -149,28 +159,54 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a hash thread does: a lone job at once; jobs that share lanes together.
+    /// What a hash thread does: a lone job at once; jobs that share lanes together; and where nobody waits, what is for
+    /// later.
     fn run(&self) {
-        while let Some(work) = self.next() {
-            match work.lanes() {
-                Some(prf) => self.run_batch(prf, work),
-                None => self.run_alone(work),
+        while let Some(next) = self.next() {
+            match next {
+                Next::Now(work) => self.run_now(work),
+                Next::Later(work) => self.run_later(work),
             }
         }
     }
 
-    fn next(&self) -> Option<Work> {
+    fn next(&self) -> Option<Next> {
         let mut queue = self.lock();
         loop {
             // What was taken before the end is still answered.
             if let Some(work) = queue.pop() {
-                return Some(work);
+                return Some(Next::Now(work));
             }
             if queue.closed {
                 return None;
             }
+            if let Some(work) = queue.pop_later() {
+                return Some(Next::Later(work));
+            }
             queue = self.available.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    fn run_now(&self, work: Work) {
+        match work.lanes() {
+            Some(prf) => self.run_batch(prf, work),
+            None => self.run_alone(work),
+        }
+    }
+
+    /// Whoever comes meanwhile goes first, after a thousand iterations at most.
+    fn run_later(&self, work: Work) {
+        let Some(prf) = work.lanes() else { return self.run_alone(work) };
+        let mut work = Some(work);
+        let go_on = || {
+            loop {
+                let mut queue = self.lock();
+                let Some(urgent) = queue.pop() else { return !queue.closed };
+                drop(queue);
+                self.run_now(urgent);
+            }
+        };
+        run_with_pauses(prf, || work.take(), &self.counters, go_on);
     }
 
     fn run_batch(&self, prf: Prf, first: Work) {
@@ -191,7 +227,11 @@ impl Shared {
         match work {
             Work::Verify { stored, secret, answer } => {
                 self.counters.hashed(stored.algorithm());
-                let _ = answer.send(stored.verify(&secret));
+                #[cfg(feature = "bench-hashes")]
+                let matched = super::instead::verify(&stored, &secret);
+                #[cfg(not(feature = "bench-hashes"))]
+                let matched = stored.verify(&secret);
+                let _ = answer.send(matched);
             }
             Work::Hash { target, salt, secret, answer } => {
                 self.counters.made();
@@ -200,3 +240,6 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

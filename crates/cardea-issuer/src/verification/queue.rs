@@ -1,6 +1,6 @@
-//! The one queue before the hash threads: bounded, in two classes, searched for jobs that share lanes.
+//! The one queue before the hash threads: bounded, in classes, searched for jobs that share lanes.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use cardea_clock::Mono;
 use cardea_kdf::{
@@ -12,6 +12,8 @@ use zeroize::Zeroizing;
 
 use super::Class;
 
+/// The most jobs that nobody waits for.
+const LATER_MAX: usize = 64;
 /// How far a job for the same lanes is searched for.
 const SEARCHED_MAX: usize = 64;
 
@@ -29,9 +31,13 @@ pub(super) enum Work {
 impl Work {
     /// The lanes that it can share.
     pub(super) fn lanes(&self) -> Option<Prf> {
+        #[cfg(feature = "bench-hashes")]
+        if !super::instead::has_lanes() {
+            return None;
+        }
         match self {
             Self::Verify { stored, .. } => stored.lane_job().map(|job| job.prf),
-            Self::Hash { .. } => None,
+            Self::Hash { .. } => Some(Target::PRF),
         }
     }
 
@@ -49,74 +55,158 @@ struct Waiting {
     work: Work,
 }
 
-/// Jobs that wait, those of the usual class first.
+/// Of so many jobs that are taken, one is a suspect's where there is one, so that no number of others keeps these out.
+const SUSPECTS_TURN: u8 = 4;
+
+/// Jobs that wait: in lines that have turns, and those that nobody waits for.
 pub(super) struct Queue {
-    usual: VecDeque<Waiting>,
-    suspect: VecDeque<Waiting>,
+    familiar: Line,
+    usual: Line,
+    suspect: Line,
+    later: VecDeque<Work>,
     limit: usize,
+    /// Counts the jobs that were taken, for the turn of suspects.
+    taken: u8,
     pub(super) closed: bool,
 }
 
-impl Queue {
-    pub(super) fn new(limit: usize) -> Self {
-        Self { usual: VecDeque::new(), suspect: VecDeque::new(), limit, closed: false }
+/// Jobs of a class.
+struct Line {
+    waiting: VecDeque<Waiting>,
+    /// A line whose first has waited longer has formed for good: those in it will not be answered in their time, and who
+    /// came last goes first, so that what is hashed is of use to somebody.
+    standing_after: Duration,
+    is_standing: bool,
+}
+
+impl Line {
+    fn new(standing_after: Duration) -> Self {
+        Self { waiting: VecDeque::new(), standing_after, is_standing: false }
     }
 
-    /// Takes all of the jobs or none. Suspects get half of the places, so that others always find one.
-    pub(super) fn push(&mut self, jobs: Vec<Work>, class: Class, now: Mono) -> bool {
-        self.forget_abandoned(jobs.len());
-        let full = self.len() + jobs.len() > self.limit;
-        let suspects = class == Class::Suspect && self.suspect.len() + jobs.len() > self.limit / 2;
-        if self.closed || full || suspects {
-            return false;
-        }
-        let queue = match class {
-            Class::Usual => &mut self.usual,
-            Class::Suspect => &mut self.suspect,
-        };
-        queue.extend(jobs.into_iter().map(|work| Waiting { since: now, work }));
-        true
+    fn push(&mut self, jobs: Vec<Work>, now: Mono) {
+        let first = self.waiting.front();
+        self.is_standing = first.is_some_and(|first| now.saturating_since(first.since) > self.standing_after);
+        self.waiting.extend(jobs.into_iter().map(|work| Waiting { since: now, work }));
     }
 
-    /// The next job that somebody waits for.
-    pub(super) fn pop(&mut self) -> Option<Work> {
+    fn pop(&mut self) -> Option<Work> {
         loop {
-            let waiting = self.usual.pop_front().or_else(|| self.suspect.pop_front())?;
+            let next = if self.is_standing { self.waiting.pop_back() } else { self.waiting.pop_front() };
+            let waiting = next?;
             if !waiting.work.is_abandoned() {
                 return Some(waiting.work);
             }
         }
     }
 
+    fn pop_for(&mut self, lanes: Prf) -> Option<Work> {
+        let wanted = |waiting: &Waiting| waiting.work.lanes() == Some(lanes) && !waiting.work.is_abandoned();
+        let place = if self.is_standing {
+            self.waiting
+                .len()
+                .checked_sub(1 + self.waiting.iter().rev().take(SEARCHED_MAX).position(wanted)?)?
+        } else {
+            self.waiting.iter().take(SEARCHED_MAX).position(wanted)?
+        };
+        Some(self.waiting.remove(place)?.work)
+    }
+}
+
+impl Queue {
+    /// For `limit` jobs that somebody waits for, for `wait_max`.
+    pub(super) fn new(limit: usize, wait_max: Duration) -> Self {
+        let line = || Line::new(wait_max / 4);
+        Self {
+            familiar: line(),
+            usual: line(),
+            suspect: line(),
+            later: VecDeque::new(),
+            limit,
+            taken: 0,
+            closed: false,
+        }
+    }
+
+    /// Takes all of the jobs or none. Suspects get half of the places and the usual ones leave a quarter, so that those
+    /// before them always find one; what is for later takes none of them.
+    pub(super) fn push(&mut self, jobs: Vec<Work>, class: Class, now: Mono) -> bool {
+        if class == Class::Later {
+            let fits = !self.closed && self.later.len() + jobs.len() <= LATER_MAX;
+            if fits {
+                self.later.extend(jobs);
+            }
+            return fits;
+        }
+        self.forget_abandoned(jobs.len());
+        let all = self.len() + jobs.len();
+        let has_place = match class {
+            Class::Usual => all <= self.limit - self.limit / 4,
+            Class::Suspect => {
+                all <= self.limit - self.limit / 4
+                    && self.suspect.waiting.len() + jobs.len() <= self.limit / 2
+            }
+            Class::Familiar | Class::Later => all <= self.limit,
+        };
+        if self.closed || !has_place {
+            return false;
+        }
+        let line = match class {
+            Class::Suspect => &mut self.suspect,
+            Class::Usual => &mut self.usual,
+            Class::Familiar | Class::Later => &mut self.familiar,
+        };
+        line.push(jobs, now);
+        true
+    }
+
+    /// The next job that somebody waits for.
+    pub(super) fn pop(&mut self) -> Option<Work> {
+        self.next(Line::pop)
+    }
+
+    /// The next job that nobody waits for.
+    pub(super) fn pop_later(&mut self) -> Option<Work> {
+        self.later.pop_front()
+    }
+
     /// The next job for these lanes, though others wait before it: what shares a batch delays nobody by more than the
     /// batch, which is bounded.
     pub(super) fn pop_for(&mut self, lanes: Prf) -> Option<Work> {
-        [&mut self.usual, &mut self.suspect].into_iter().find_map(|queue| {
-            let wanted =
-                |waiting: &Waiting| waiting.work.lanes() == Some(lanes) && !waiting.work.is_abandoned();
-            let place = queue.iter().take(SEARCHED_MAX).position(wanted)?;
-            Some(queue.remove(place)?.work)
-        })
+        self.next(|line| line.pop_for(lanes))
     }
 
+    fn next(&mut self, pop: impl Fn(&mut Line) -> Option<Work>) -> Option<Work> {
+        let Self { familiar, usual, suspect, .. } = self;
+        let order = if self.taken + 1 == SUSPECTS_TURN {
+            [familiar, suspect, usual]
+        } else {
+            [familiar, usual, suspect]
+        };
+        let work = order.into_iter().find_map(pop)?;
+        self.taken = (self.taken + 1) % SUSPECTS_TURN;
+        Some(work)
+    }
+
+    /// Jobs that somebody waits for.
     pub(super) fn len(&self) -> usize {
-        self.usual.len() + self.suspect.len()
+        self.familiar.waiting.len() + self.usual.waiting.len() + self.suspect.waiting.len()
     }
 
     /// Since when the oldest job waits.
     pub(super) fn oldest(&self) -> Option<Mono> {
-        [&self.usual, &self.suspect]
+        [&self.familiar, &self.usual, &self.suspect]
             .into_iter()
-            .filter_map(|queue| queue.front())
+            .filter_map(|line| line.waiting.front())
             .map(|waiting| waiting.since)
             .min()
     }
 
-    /// Where there is no place left: those that nobody waits for give theirs up.
+    /// Where places are short: those that nobody waits for any more give theirs up.
     fn forget_abandoned(&mut self, wanted: usize) {
-        if self.len() + wanted > self.limit {
-            for queue in [&mut self.usual, &mut self.suspect] {
-                queue.retain(|waiting| !waiting.work.is_abandoned());
+        if self.len() + wanted > self.limit / 2 {
+            for line in [&mut self.familiar, &mut self.usual, &mut self.suspect] {
+                line.waiting.retain(|waiting| !waiting.work.is_abandoned());
             }
         }
     }
@@ -134,10 +224,11 @@ mod tests {
 
     const SHA512: &str = "pbkdf2-sha512;i=1;l=64";
     const BCRYPT: &str = "bcrypt;c=4";
+    const WAIT: Duration = Duration::from_secs(2);
 
     #[test]
-    fn the_queue_is_bounded_and_suspects_leave_half_of_it() {
-        let mut queue = Queue::new(4);
+    fn the_queue_is_bounded_and_each_class_leaves_places_to_those_before_it() {
+        let mut queue = Queue::new(8, WAIT);
         let now = Mono::from_nanos(5);
         let mut receivers = Vec::new();
         let mut push = |queue: &mut Queue, class, count: usize| {
@@ -145,16 +236,57 @@ mod tests {
             receivers.append(&mut waiting);
             queue.push(works, class, now)
         };
-        assert!(push(&mut queue, Class::Suspect, 2));
+        assert!(push(&mut queue, Class::Suspect, 4));
         assert!(!push(&mut queue, Class::Suspect, 1));
         assert!(!push(&mut queue, Class::Usual, 3), "all or nothing");
         assert!(push(&mut queue, Class::Usual, 2));
         assert!(!push(&mut queue, Class::Usual, 1));
-        assert_eq!((queue.len(), queue.oldest()), (4, Some(now)));
-        // The three clients first in line go away: their places are free, and no hash is computed for them.
-        drop(receivers.drain(..3));
+        assert!(push(&mut queue, Class::Familiar, 2));
+        assert!(!push(&mut queue, Class::Familiar, 1));
+        assert_eq!((queue.len(), queue.oldest()), (8, Some(now)));
+        // The four clients first in line go away: their places are free, and no hash is computed for them.
+        drop(receivers.drain(..4));
         assert!(push_one(&mut queue, now));
-        assert!(queue.len() <= 3);
+        assert!(queue.len() <= 5);
+    }
+
+    #[test]
+    fn the_familiar_go_first_and_suspects_have_a_turn() {
+        let mut queue = Queue::new(64, WAIT);
+        let now = Mono::from_nanos(5);
+        let mut receivers = Vec::new();
+        for (class, profile) in [
+            (Class::Suspect, "pbkdf2-sha512;i=3;l=64"),
+            (Class::Usual, "pbkdf2-sha512;i=2;l=64"),
+            (Class::Familiar, "pbkdf2-sha512;i=1;l=64"),
+        ] {
+            for _ in 0..3 {
+                let (work, receiver) = verify(profile);
+                receivers.push(receiver);
+                assert!(queue.push(vec![work], class, now));
+            }
+        }
+        let iterations = |work: Option<Work>| match work {
+            Some(Work::Verify { stored, .. }) => stored.lane_job().map(|job| job.iterations.get()),
+            _ => None,
+        };
+        let order: Vec<_> = (0..9).filter_map(|_| iterations(queue.pop_for(Prf::HmacSha512))).collect();
+        assert_eq!(order, [1, 1, 1, 3, 2, 2, 2, 3, 3]);
+    }
+
+    #[test]
+    fn in_a_line_that_stands_who_came_last_goes_first() {
+        let (began, later) = (Mono::from_nanos(0), Mono::from_nanos(2_000_000_000));
+        for (now, expected) in [(began, Some(Prf::HmacSha512)), (later, Some(Prf::HmacSha1))] {
+            for any in [true, false] {
+                let mut queue = Queue::new(8, WAIT);
+                let ((first, _one), (last, _two)) = (verify(SHA512), verify("pbkdf2-sha1;i=1;l=20"));
+                queue.push(vec![first], Class::Usual, began);
+                queue.push(vec![last], Class::Usual, now);
+                let next = if any { queue.pop() } else { expected.and_then(|lanes| queue.pop_for(lanes)) };
+                assert_eq!(next.and_then(|work| work.lanes()), expected, "{now:?} {any}");
+            }
+        }
     }
 
     fn push_one(queue: &mut Queue, now: Mono) -> bool {
@@ -166,7 +298,7 @@ mod tests {
 
     #[test]
     fn usual_jobs_go_first_and_abandoned_ones_not_at_all() {
-        let mut queue = Queue::new(8);
+        let mut queue = Queue::new(8, WAIT);
         let now = Mono::from_nanos(5);
         let (suspect, _one) = verify(SHA512);
         let (gone, left) = verify(BCRYPT);
@@ -180,8 +312,29 @@ mod tests {
     }
 
     #[test]
+    fn what_nobody_waits_for_takes_no_place_and_is_last() {
+        let mut queue = Queue::new(2, WAIT);
+        let now = Mono::from_nanos(5);
+        let mut receivers = Vec::new();
+        let mut push = |queue: &mut Queue, profile, class| {
+            let (work, receiver) = verify(profile);
+            receivers.push(receiver);
+            queue.push(vec![work], class, now)
+        };
+        for _ in 0..LATER_MAX {
+            assert!(push(&mut queue, SHA512, Class::Later));
+        }
+        assert!(!push(&mut queue, SHA512, Class::Later));
+        assert_eq!((queue.len(), queue.oldest()), (0, None));
+        assert!(push(&mut queue, BCRYPT, Class::Usual));
+        assert!(queue.pop_for(Prf::HmacSha512).is_none(), "it joins no batch");
+        assert_eq!(queue.pop().map(|work| work.lanes()), Some(None), "the usual one, bcrypt");
+        assert!(queue.pop().is_none() && queue.pop_later().is_some());
+    }
+
+    #[test]
     fn jobs_for_the_same_lanes_are_found_behind_others() {
-        let mut queue = Queue::new(8);
+        let mut queue = Queue::new(8, WAIT);
         let now = Mono::from_nanos(5);
         let (other, _one) = verify(BCRYPT);
         let (wanted, _two) = verify(SHA512);

@@ -26,7 +26,7 @@ pub struct SecretStats {
     pub remembered_hits: u64,
     /// Secrets that are remembered now, those included whose time is over.
     pub remembered_size: usize,
-    /// Entries of the budget of failures.
+    /// Entries of the budget of failures, and of the clients' addresses that were right before.
     pub failures_size: usize,
     /// Attempts that were rejected before a hash, by reason.
     pub rejected: Vec<(&'static str, u64)>,
