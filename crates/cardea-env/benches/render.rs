@@ -6,7 +6,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use bench_measure::Suite;
-use cardea_env::{Attribute, Escape, Family, Inline, JsonRecord, Key, Kind, Table, Template, Value};
+use cardea_env::{
+    Attribute, Escape, Family, Inline, JsonRecord, Key, Kind, Overlaid, Table, Template, Value,
+};
 
 struct Request {
     method: Vec<u8>,
@@ -18,6 +20,8 @@ struct Request {
     duration: Duration,
     status: i64,
 }
+
+impl Overlaid for Request {}
 
 static TABLE: Table<Request> = Table::new(
     &[
@@ -42,7 +46,7 @@ static TABLE: Table<Request> = Table::new(
             name: "response.duration",
             kind: Kind::Duration,
             doc: "-",
-            read: |r| Value::Duration(r.duration),
+            read: |r| Value::duration(Some(r.duration)),
         },
     ],
     &[Family {
@@ -56,6 +60,7 @@ static TABLE: Table<Request> = Table::new(
                 r.headers.iter().find(|(name, _)| name == key.text.as_bytes()).map(|(_, value)| value),
             )
         },
+        map: None,
     }],
 );
 

@@ -3,8 +3,12 @@
 use std::fmt;
 
 use crate::escape::push_json;
-use crate::table::{Reference, ResolveError, Table, shortened};
-use crate::value::{Unit, Value, address, integer, rfc3339};
+use crate::lookup::Lookup;
+use crate::overlay::Overlaid;
+use crate::reference::Reference;
+use crate::table::{ResolveError, shortened};
+use crate::value::format::Unit;
+use crate::write::push_json_value;
 
 #[cfg(test)]
 mod tests;
@@ -16,19 +20,20 @@ const FIELDS_MAX: usize = 128;
 ///
 /// Numbers and truth values are JSON's own. A duration is a number in the unit that its key ends in (`_ms` with
 /// three decimals, `_us`, `_ns`), else in seconds with six; a time is a string as RFC 3339 has it. Text that
-/// is not UTF-8 is read as Latin-1. What is absent is left out.
-pub struct JsonRecord<R: ?Sized> {
+/// is not UTF-8 is read as Latin-1. Lists are arrays and maps objects. What is absent is left out, and what must not
+/// be shown is `"[redacted]"`.
+pub struct JsonRecord<R> {
     fields: Box<[Field<R>]>,
 }
 
-struct Field<R: ?Sized> {
+struct Field<R> {
     /// `,"key":`
     intro: Box<[u8]>,
     unit: Unit,
     reference: Reference<R>,
 }
 
-impl<R: ?Sized> JsonRecord<R> {
+impl<R: Overlaid> JsonRecord<R> {
     /// Compiles a record of at most 128 fields, each a JSON key and the attribute whose value it gets.
     ///
     /// # Errors
@@ -36,7 +41,7 @@ impl<R: ?Sized> JsonRecord<R> {
     /// [`RecordError`], which names the field.
     pub fn compile<'f>(
         fields: impl IntoIterator<Item = (&'f str, &'f str)>,
-        table: &Table<R>,
+        names: &impl Lookup<R>,
     ) -> Result<Self, RecordError> {
         let mut keys = Vec::new();
         let mut compiled = Vec::new();
@@ -48,7 +53,7 @@ impl<R: ?Sized> JsonRecord<R> {
                 return Err(RecordError::DuplicateKey { index, key: key.to_owned() });
             }
             keys.push(key);
-            let reference = table.resolve(name).map_err(|source| RecordError::Attribute { index, source })?;
+            let reference = names.resolve(name).map_err(|source| RecordError::Attribute { index, source })?;
             let mut intro = b",\"".to_vec();
             push_json(key.as_bytes(), &mut intro);
             intro.extend_from_slice(b"\":");
@@ -67,7 +72,7 @@ impl<R: ?Sized> JsonRecord<R> {
                 continue;
             }
             out.extend_from_slice(&field.intro);
-            push_value(value, field.unit, out);
+            push_json_value(value, field.reference.hide.as_ref(), field.unit, out);
         }
         if out.len() == start {
             out.push(b'{');
@@ -79,7 +84,7 @@ impl<R: ?Sized> JsonRecord<R> {
     }
 }
 
-impl<R: ?Sized> Clone for JsonRecord<R> {
+impl<R> Clone for JsonRecord<R> {
     fn clone(&self) -> Self {
         let field = |field: &Field<R>| Field {
             intro: field.intro.clone(),
@@ -90,7 +95,7 @@ impl<R: ?Sized> Clone for JsonRecord<R> {
     }
 }
 
-impl<R: ?Sized> fmt::Debug for JsonRecord<R> {
+impl<R> fmt::Debug for JsonRecord<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let intros = self.fields.iter().map(|field| String::from_utf8_lossy(&field.intro));
         f.debug_list().entries(intros).finish()
@@ -120,25 +125,4 @@ pub enum RecordError {
     /// More fields than a record may have.
     #[error("a record has at most {FIELDS_MAX} fields")]
     TooManyFields,
-}
-
-fn push_value(value: Value<'_>, unit: Unit, out: &mut Vec<u8>) {
-    match value {
-        // Left out by the caller; were it not, this is still JSON.
-        Value::Absent => out.extend_from_slice(b"null"),
-        Value::Bool(true) => out.extend_from_slice(b"true"),
-        Value::Bool(false) => out.extend_from_slice(b"false"),
-        Value::Int(number) => out.extend_from_slice(integer(number).as_bytes()),
-        Value::Duration(duration) => out.extend_from_slice(unit.format(duration).as_bytes()),
-        Value::Bytes(text) => quote(text, out),
-        Value::Inline(text) => quote(text.as_bytes(), out),
-        Value::Address(address) => quote(self::address(address).as_bytes(), out),
-        Value::Time(nanos) => quote(rfc3339(nanos).as_bytes(), out),
-    }
-}
-
-fn quote(text: &[u8], out: &mut Vec<u8>) {
-    out.push(b'"');
-    push_json(text, out);
-    out.push(b'"');
 }

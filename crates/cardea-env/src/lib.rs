@@ -11,11 +11,14 @@
 //! - a [`JsonRecord`], one line of an access log.
 //!
 //! ```
-//! use cardea_env::{Attribute, Escape, Kind, Table, Template, Value};
+//! use cardea_env::{Attribute, Escape, Kind, Overlaid, Table, Template, Value};
 //!
 //! struct Request {
 //!     path: String,
 //! }
+//!
+//! // No changes: the type would hold an `Overlay` else.
+//! impl Overlaid for Request {}
 //!
 //! static TABLE: Table<Request> = Table::new(
 //!     &[Attribute {
@@ -34,16 +37,37 @@
 //! # Ok::<(), cardea_env::TemplateError>(())
 //! ```
 
+mod custom;
+mod dictionary;
 mod escape;
 mod json;
+mod lookup;
+mod map_file;
+mod names;
+mod overlay;
+mod redaction;
+mod reference;
 mod suggest;
 mod table;
 mod template;
+#[cfg(test)]
+mod testing;
 mod value;
+mod write;
 
+pub use custom::Source;
+pub use dictionary::Dictionary;
 pub use escape::Escape;
 pub use json::{JsonRecord, RecordError};
+pub use lookup::Lookup;
+pub use map_file::{MapFile, MapFileError};
+pub use names::{DeclareError, Names};
+pub use overlay::{NotAKey, Overlaid, Overlay};
+pub use redaction::{Redaction, SECRET_HEADERS, SECRET_PARAMETERS};
+pub use reference::Reference;
 pub use suggest::nearest;
-pub use table::{Attribute, Family, Key, Reference, ResolveError, Table, markdown};
+pub use table::{Attribute, Family, Key, ResolveError, Table, markdown};
 pub use template::{Rendered, Template, TemplateError};
-pub use value::{Inline, Kind, Value};
+pub use value::{
+    Inline, Kind, List, ListOf, Map, MapOf, Network, NetworkError, Owned, Value, json, json_object, strings,
+};

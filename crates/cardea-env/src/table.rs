@@ -1,15 +1,18 @@
 //! The table of attributes: what can be known about a request, and how each thing is read.
 
 use std::fmt::{self, Write as _};
+use std::sync::Arc;
 
-use crate::suggest::nearest;
+use crate::lookup::Lookup as _;
+use crate::overlay::Overlaid;
+use crate::reference::Reference;
 use crate::value::{Kind, Value};
 
 #[cfg(test)]
 mod tests;
 
 /// One thing that is known of a request by a fixed name.
-pub struct Attribute<R: ?Sized> {
+pub struct Attribute<R> {
     /// Its name: lower-case words between dots, as CEL and Envoy have them (`source.address`).
     pub name: &'static str,
     /// The type of its values.
@@ -21,7 +24,7 @@ pub struct Attribute<R: ?Sized> {
 }
 
 /// Attributes whose names end in something that only the configuration knows, such as a header's name.
-pub struct Family<R: ?Sized> {
+pub struct Family<R> {
     /// What the names start with, the last dot included: `request.headers.`.
     pub prefix: &'static str,
     /// What the rest stands for, in documents: `name`.
@@ -35,13 +38,29 @@ pub struct Family<R: ?Sized> {
     pub prepare: fn(&str) -> Result<Key, &'static str>,
     /// Reads one member. Called for each request: must neither allocate nor block.
     pub read: for<'a> fn(&'a R, &Key) -> Value<'a>,
+    /// Reads all members, as one `Value::Map` whose keys are those that `prepare` makes; `None` where members
+    /// can only be read one by one. Called for each request: must neither allocate nor block.
+    pub map: Option<for<'a> fn(&'a R) -> Value<'a>>,
+}
+
+impl<R> Family<R> {
+    /// The name of the family as a whole: the prefix without its dot.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.prefix.strip_suffix('.').unwrap_or(self.prefix)
+    }
+
+    /// Whether keys that differ only in case are the same.
+    pub(crate) fn folds_case(&self) -> bool {
+        (self.prepare)("A").is_ok_and(|key| &*key.text == "a")
+    }
 }
 
 /// The resolved argument of a [`Family`]'s member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     /// The argument as the family looks it up, for instance in lower case.
-    pub text: Box<str>,
+    pub text: Arc<str>,
     /// What the family found out about it in advance, for instance the number of a well-known header.
     pub id: Option<u32>,
 }
@@ -71,46 +90,38 @@ impl Key {
 }
 
 /// All attributes of a type of requests.
-pub struct Table<R: ?Sized + 'static> {
-    attributes: &'static [Attribute<R>],
-    families: &'static [Family<R>],
+pub struct Table<R: 'static> {
+    pub(crate) attributes: &'static [Attribute<R>],
+    pub(crate) families: &'static [Family<R>],
 }
 
-impl<R: ?Sized> Table<R> {
+impl<R> Table<R> {
     /// A table of these. [`Table::check`] says whether they make sense.
     #[must_use]
     pub const fn new(attributes: &'static [Attribute<R>], families: &'static [Family<R>]) -> Self {
+        assert!(
+            attributes.len() < u16::MAX as usize && families.len() < u16::MAX as usize,
+            "a table so large"
+        );
         Self { attributes, families }
     }
 
-    /// Looks a name up: an attribute of exactly this name, else the member of the family with the longest
-    /// prefix. For when the configuration is loaded: it compares all names, and an error seeks a near miss.
+    /// Looks a name up, as [`Lookup::resolve`](crate::Lookup::resolve) does.
     ///
     /// # Errors
     ///
     /// [`ResolveError`], if there is no such attribute, or no such member of the family.
     pub fn resolve(&self, name: &str) -> Result<Reference<R>, ResolveError> {
-        if let Some(attribute) = self.attributes.iter().find(|attribute| attribute.name == name) {
-            return Ok(Reference { kind: attribute.kind, read: Read::Attribute(attribute.read) });
-        }
-        let family = self
-            .families
-            .iter()
-            .filter(|family| name.len() > family.prefix.len() && name.starts_with(family.prefix))
-            .max_by_key(|family| family.prefix.len());
-        let Some(family) = family else {
-            return Err(ResolveError::Unknown { name: name.to_owned(), suggestion: self.suggest(name) });
-        };
-        match (family.prepare)(&name[family.prefix.len()..]) {
-            Ok(key) => Ok(Reference { kind: family.kind, read: Read::Member(family.read, key) }),
-            Err(reason) => Err(ResolveError::Argument { name: name.to_owned(), reason }),
-        }
+        self.view().resolve(name)
     }
 
     /// Reads one value. Allocates nothing, unless the table's function does.
     #[inline]
     #[must_use]
-    pub fn read<'a>(&self, reference: &Reference<R>, request: &'a R) -> Value<'a> {
+    pub fn read<'a>(&self, reference: &'a Reference<R>, request: &'a R) -> Value<'a>
+    where
+        R: Overlaid,
+    {
         reference.read(request)
     }
 
@@ -159,79 +170,6 @@ impl<R: ?Sized> Table<R> {
         }
         Ok(())
     }
-
-    /// What was probably meant: a name with a slip in it, a family's prefix with one, or a name that lacks its
-    /// first part (`path`).
-    fn suggest(&self, name: &str) -> Option<String> {
-        if let Some(near) = nearest(name, self.attributes().map(|attribute| attribute.name)) {
-            return Some(near.to_owned());
-        }
-        for family in self.families() {
-            let dots = family.prefix.matches('.').count();
-            let Some((end, _)) = name.match_indices('.').nth(dots - dots.min(1)) else { continue };
-            if name.len() > end + 1 && nearest(&name[..=end], [family.prefix]).is_some() {
-                return Some(format!("{}{}", family.prefix, &name[end + 1..]));
-            }
-        }
-        let last = |attribute: &&Attribute<R>| {
-            attribute.name.rsplit_once('.').is_some_and(|(_, last)| last.eq_ignore_ascii_case(name))
-        };
-        let mut found = self.attributes().filter(last);
-        match (found.next(), found.next()) {
-            (Some(only), None) => Some(only.name.to_owned()),
-            _ => None,
-        }
-    }
-}
-
-/// A name that was looked up in a table: what reads the value.
-pub struct Reference<R: ?Sized> {
-    kind: Kind,
-    read: Read<R>,
-}
-
-enum Read<R: ?Sized> {
-    Attribute(for<'a> fn(&'a R) -> Value<'a>),
-    Member(for<'a> fn(&'a R, &Key) -> Value<'a>, Key),
-}
-
-impl<R: ?Sized> Reference<R> {
-    /// Reads the value. Allocates nothing, unless the table's function does.
-    #[inline]
-    #[must_use]
-    pub fn read<'a>(&self, request: &'a R) -> Value<'a> {
-        match &self.read {
-            Read::Attribute(read) => read(request),
-            Read::Member(read, key) => read(request, key),
-        }
-    }
-
-    /// The type of the values.
-    #[must_use]
-    pub fn kind(&self) -> Kind {
-        self.kind
-    }
-}
-
-impl<R: ?Sized> Clone for Reference<R> {
-    fn clone(&self) -> Self {
-        let read = match &self.read {
-            Read::Attribute(read) => Read::Attribute(*read),
-            Read::Member(read, key) => Read::Member(*read, key.clone()),
-        };
-        Self { kind: self.kind, read }
-    }
-}
-
-impl<R: ?Sized> fmt::Debug for Reference<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("Reference");
-        debug.field("kind", &self.kind);
-        if let Read::Member(_, key) = &self.read {
-            debug.field("key", key);
-        }
-        debug.finish()
-    }
 }
 
 /// A name that is not in the table. The fault of whoever wrote the configuration.
@@ -279,7 +217,7 @@ pub(crate) fn shortened(name: &str) -> String {
 
 /// The reference page of a table: one Markdown table, in the table's order.
 #[must_use]
-pub fn markdown<R: ?Sized>(table: &Table<R>) -> String {
+pub fn markdown<R>(table: &Table<R>) -> String {
     let mut page = String::from("| attribute | type | what it is |\n|---|---|---|\n");
     let mut row = |name: fmt::Arguments<'_>, kind: Kind, doc: &str| {
         // Writing to a string can't fail.

@@ -6,8 +6,11 @@
 use std::fmt;
 
 use crate::escape::Escape;
-use crate::table::{Reference, ResolveError, Table};
-use crate::value::Inline;
+use crate::lookup::{Lookup, View};
+use crate::overlay::Overlaid;
+use crate::reference::Reference;
+use crate::table::ResolveError;
+use crate::write::{Written, push_text};
 
 #[cfg(test)]
 mod tests;
@@ -16,22 +19,39 @@ mod tests;
 const LENGTH_MAX: usize = 8 * 1024;
 
 /// A compiled template.
-pub struct Template<R: ?Sized> {
+pub struct Template<R> {
     parts: Box<[Part<R>]>,
+    /// Secrets are written as they are.
+    raw: bool,
 }
 
-enum Part<R: ?Sized> {
+enum Part<R> {
     Literal(Box<[u8]>),
     Reference { reference: Reference<R>, default: Option<Box<[u8]>> },
 }
 
-impl<R: ?Sized> Template<R> {
-    /// Compiles a template of at most 8 KiB against a table.
+impl<R: Overlaid> Template<R> {
+    /// Compiles a template of at most 8 KiB. What must not be shown ([`Redaction`](crate::Redaction)) is written as
+    /// `[redacted]`.
     ///
     /// # Errors
     ///
     /// [`TemplateError`], which points: braces that do not match, a name that is not in the table.
-    pub fn compile(text: &str, table: &Table<R>) -> Result<Self, TemplateError> {
+    pub fn compile(text: &str, names: &impl Lookup<R>) -> Result<Self, TemplateError> {
+        Self::compile_in(text, &names.view(), false)
+    }
+
+    /// The same, in which secrets stand as they are: for keys, which nobody sees, and for what goes back to who
+    /// sent it, such as a redirect. Not for logs.
+    ///
+    /// # Errors
+    ///
+    /// As [`Template::compile`].
+    pub fn compile_raw(text: &str, names: &impl Lookup<R>) -> Result<Self, TemplateError> {
+        Self::compile_in(text, &names.view(), true)
+    }
+
+    fn compile_in(text: &str, names: &View<'_, R>, raw: bool) -> Result<Self, TemplateError> {
         if text.len() > LENGTH_MAX {
             return Err(TemplateError::new(LENGTH_MAX, "a template has at most 8192 bytes"));
         }
@@ -58,7 +78,7 @@ impl<R: ?Sized> Template<R> {
                 if !literal.is_empty() {
                     parts.push(Part::Literal(std::mem::take(&mut literal).into()));
                 }
-                parts.push(compile_reference(&rest[1..=length], brace + 1, table)?);
+                parts.push(compile_reference(&rest[1..=length], brace + 1, names)?);
                 position = brace + length + 2;
             }
         }
@@ -66,7 +86,7 @@ impl<R: ?Sized> Template<R> {
         if !literal.is_empty() {
             parts.push(Part::Literal(literal.into()));
         }
-        Ok(Self { parts: parts.into() })
+        Ok(Self { parts: parts.into(), raw })
     }
 
     /// Appends the template with a request's values in it.
@@ -83,11 +103,12 @@ impl<R: ?Sized> Template<R> {
                 }
                 Part::Literal(text) => out.extend_from_slice(text),
                 Part::Reference { reference, default } => {
-                    let mut scratch = Inline::new();
-                    match (reference.read(request).text(&mut scratch), default) {
-                        (Some(text), _) => rendered.altered |= escape.push(text, out),
-                        (None, Some(default)) => rendered.altered |= escape.push(default, out),
-                        (None, None) => rendered.absent = true,
+                    let hide = reference.hide.as_ref().filter(|_| !self.raw);
+                    match (push_text(reference.read(request), hide, escape, out), default) {
+                        (Written::Nothing, None) => rendered.absent = true,
+                        (Written::Nothing, Some(default)) => rendered.altered |= escape.push(default, out),
+                        (Written::Altered, _) => rendered.altered = true,
+                        (Written::AsIs, _) => {}
                     }
                 }
             }
@@ -98,6 +119,36 @@ impl<R: ?Sized> Template<R> {
         rendered
     }
 
+    /// Appends a key: for throttles, hash balancing and caches. Two requests have the same key only if each value
+    /// that the template reads is the same in both; what nobody sent differs from what is empty.
+    ///
+    /// The bytes are for comparison, not for reading: the values, each with its length before it.
+    pub fn render_key(&self, request: &R, out: &mut Vec<u8>) -> Rendered {
+        let mut rendered = Rendered { absent: false, altered: false };
+        for part in &self.parts {
+            let Part::Reference { reference, default } = part else { continue };
+            let start = out.len();
+            out.extend_from_slice(&[0; 4]);
+            let written = match (push_text(reference.read(request), None, Escape::None, out), default) {
+                (Written::Nothing, Some(default)) => {
+                    out.extend_from_slice(default);
+                    true
+                }
+                (Written::Nothing, None) => false,
+                (Written::AsIs | Written::Altered, _) => true,
+            };
+            rendered.absent |= !written;
+            // The head of a request has a limit far below 4 GiB; `MAX` stands for what is absent.
+            let length = if written { (out.len() - start - 4) as u32 } else { u32::MAX };
+            if let Some(room) = out.get_mut(start..start + 4) {
+                room.copy_from_slice(&length.to_be_bytes());
+            }
+        }
+        rendered
+    }
+}
+
+impl<R> Template<R> {
     /// The template's text, if it reads nothing.
     #[must_use]
     pub fn constant(&self) -> Option<&[u8]> {
@@ -106,6 +157,11 @@ impl<R: ?Sized> Template<R> {
             [Part::Literal(text)] => Some(text),
             _ => None,
         }
+    }
+
+    /// Whether what it writes has secrets in it.
+    pub(crate) fn reveals_secrets(&self) -> bool {
+        self.raw && self.references().any(Reference::is_secret)
     }
 
     /// What the template reads, in its order.
@@ -117,7 +173,7 @@ impl<R: ?Sized> Template<R> {
     }
 }
 
-impl<R: ?Sized> Clone for Template<R> {
+impl<R> Clone for Template<R> {
     fn clone(&self) -> Self {
         let part = |part: &Part<R>| match part {
             Part::Literal(text) => Part::Literal(text.clone()),
@@ -125,11 +181,11 @@ impl<R: ?Sized> Clone for Template<R> {
                 Part::Reference { reference: reference.clone(), default: default.clone() }
             }
         };
-        Self { parts: self.parts.iter().map(part).collect() }
+        Self { parts: self.parts.iter().map(part).collect(), raw: self.raw }
     }
 }
 
-impl<R: ?Sized> fmt::Debug for Template<R> {
+impl<R> fmt::Debug for Template<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut list = f.debug_list();
         for part in &self.parts {
@@ -172,11 +228,7 @@ impl TemplateError {
 }
 
 /// What stands between two braces: a name, and maybe a default.
-fn compile_reference<R: ?Sized>(
-    text: &str,
-    position: usize,
-    table: &Table<R>,
-) -> Result<Part<R>, TemplateError> {
+fn compile_reference<R>(text: &str, position: usize, names: &View<'_, R>) -> Result<Part<R>, TemplateError> {
     let (name, default) = match text.split_once('|') {
         Some((name, default)) => (name, Some(default)),
         None => (text, None),
@@ -187,7 +239,7 @@ fn compile_reference<R: ?Sized>(
     if let Some(space) = name.find(char::is_whitespace) {
         return Err(TemplateError::new(position + space, "white space in the name of an attribute"));
     }
-    match table.resolve(name) {
+    match names.resolve(name) {
         Ok(reference) => {
             Ok(Part::Reference { reference, default: default.map(|text| text.as_bytes().into()) })
         }

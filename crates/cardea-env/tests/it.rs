@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use cardea_env::{Attribute, Escape, Family, Inline, JsonRecord, Key, Kind, Table, Template, Value};
+use cardea_env::{
+    Attribute, Escape, Family, Inline, JsonRecord, Key, Kind, Overlaid, Table, Template, Value,
+};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug, Default)]
@@ -16,6 +18,8 @@ struct Request {
     address: Option<IpAddr>,
 }
 
+impl Overlaid for Request {}
+
 static TABLE: Table<Request> = Table::new(
     &[
         Attribute { name: "text", kind: Kind::Text, doc: "Text.", read: |r| Value::Bytes(&r.text) },
@@ -25,7 +29,7 @@ static TABLE: Table<Request> = Table::new(
             name: "duration",
             kind: Kind::Duration,
             doc: "Duration.",
-            read: |r| Value::Duration(r.duration),
+            read: |r| Value::duration(Some(r.duration)),
         },
         Attribute { name: "time", kind: Kind::Time, doc: "Time.", read: |r| Value::Time(r.time) },
         Attribute {
@@ -48,6 +52,7 @@ static TABLE: Table<Request> = Table::new(
         doc: "Header.",
         prepare: Key::field_name,
         read: |r, key| if &*key.text == "other" { Value::bytes(r.other.as_ref()) } else { Value::Absent },
+        map: None,
     }],
 );
 
@@ -80,16 +85,22 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 
 fn request() -> impl Strategy<Value = Request> {
     let address = prop_oneof![Just(None), any::<IpAddr>().prop_map(Some)];
-    (bytes(), proptest::option::of(bytes()), any::<i64>(), any::<Duration>(), any::<i64>(), address).prop_map(
-        |(text, other, number, duration, time, address)| Request {
+    (
+        bytes(),
+        proptest::option::of(bytes()),
+        any::<i64>(),
+        (0..i64::MAX as u64).prop_map(Duration::from_nanos),
+        any::<i64>(),
+        address,
+    )
+        .prop_map(|(text, other, number, duration, time, address)| Request {
             text,
             other,
             number,
             duration,
             time,
             address,
-        },
-    )
+        })
 }
 
 /// What a JSON reader must get back for these bytes: the text they are, else the same bytes as Latin-1.

@@ -2,10 +2,12 @@
 //!
 //! Names follow CEL and Envoy, and OpenTelemetry where these have none. Reading allocates nothing.
 
-use cardea_env::{Attribute, Family, Inline, Key, Kind, Table, Value};
+use cardea_env::{Attribute, Family, Inline, Key, Kind, Overlaid, Table, Value};
 use cardea_http::Version;
 
 use crate::{exchange::Exchange, model::Destination};
+
+impl Overlaid for Exchange {}
 
 /// All attributes.
 pub static TABLE: Table<Exchange> = Table::new(ATTRIBUTES, FAMILIES);
@@ -54,7 +56,7 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
         "request.duration",
         Duration,
         "From the head of the request to the end of the response.",
-        |x| { Value::Duration(x.duration()) }
+        |x| { Value::duration(Some(x.duration())) }
     ),
     attribute!("source.address", Address, "The rightmost address that isn't a trusted proxy's.", |x| {
         x.source.map_or(Value::Absent, Value::Address)
@@ -120,13 +122,13 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
         "upstream.connect_duration",
         Duration,
         "How long connecting took, where it was needed.",
-        |x| { x.upstream.connect.map_or(Value::Absent, Value::Duration) }
+        |x| { Value::duration(x.upstream.connect) }
     ),
     attribute!(
         "upstream.response_head_duration",
         Duration,
         "From the head of the request to the head of the service's response.",
-        |x| x.upstream.response_head.map_or(Value::Absent, Value::Duration)
+        |x| Value::duration(x.upstream.response_head)
     ),
     attribute!("response.status", Int, "The status; absent where there is no response.", |x| {
         Value::unsigned(Some(u64::from(x.response.status)).filter(|status| *status > 0))
@@ -149,6 +151,7 @@ const FAMILIES: &[Family<Exchange>] = &[Family {
     doc: "A header of the request, its first value. Headers that carry credentials can't be read.",
     prepare: header_key,
     read: |x, key: &Key| Value::bytes(x.head.fields.get_by_name(key.text.as_bytes())),
+    map: None,
 }];
 
 /// Secrets never reach a log or another header by way of a template.

@@ -1,14 +1,14 @@
 //! Tests of JSON records.
 
-use std::time::Duration;
-
 use super::*;
-use crate::table::Attribute;
-use crate::value::{Inline, Kind};
+use crate::table::{Attribute, Table};
+use crate::value::{Inline, Kind, Value};
 
 struct Request {
     user: Option<&'static [u8]>,
 }
+
+impl Overlaid for Request {}
 
 static TABLE: Table<Request> = Table::new(
     &[
@@ -36,7 +36,7 @@ static TABLE: Table<Request> = Table::new(
             name: "duration",
             kind: Kind::Duration,
             doc: "Duration.",
-            read: |_| Value::Duration(Duration::from_micros(1_234)),
+            read: |_| Value::Duration(1_234_000),
         },
         Attribute { name: "time", kind: Kind::Time, doc: "Time.", read: |_| Value::Time(1_000_000) },
     ],

@@ -8,6 +8,8 @@ struct Request {
     headers: Vec<(&'static str, &'static str)>,
 }
 
+impl Overlaid for Request {}
+
 static TABLE: Table<Request> = Table::new(
     &[
         Attribute {
@@ -39,6 +41,7 @@ static TABLE: Table<Request> = Table::new(
                 let value = request.headers.iter().find(|(name, _)| *name == &*key.text);
                 Value::bytes(value.map(|(_, value)| *value))
             },
+            map: None,
         },
         Family {
             prefix: "token.",
@@ -47,6 +50,7 @@ static TABLE: Table<Request> = Table::new(
             doc: "Shorter.",
             prepare: Key::verbatim,
             read: |_, _| Value::Bytes(b"short"),
+            map: None,
         },
         Family {
             prefix: "token.claims.",
@@ -55,6 +59,7 @@ static TABLE: Table<Request> = Table::new(
             doc: "A claim.",
             prepare: Key::verbatim,
             read: |_, _| Value::Bytes(b"long"),
+            map: None,
         },
     ],
 );
@@ -159,6 +164,7 @@ fn a_table_that_makes_no_sense_is_noticed() {
         doc: "Some.",
         prepare: Key::verbatim,
         read: |(), _| Value::Absent,
+        map: None,
     }];
     static GOOD: [Attribute<()>; 2] = [attribute("a.c", "It."), attribute("a.b", "It.")];
     static BAD: [(&str, [Attribute<()>; 2]); 6] = [

@@ -1,12 +1,14 @@
 //! Tests of templates.
 
 use super::*;
-use crate::table::{Attribute, Family, Key};
+use crate::table::{Attribute, Family, Key, Table};
 use crate::value::{Kind, Value};
 
 struct Request {
     user: Option<&'static [u8]>,
 }
+
+impl Overlaid for Request {}
 
 static TABLE: Table<Request> = Table::new(
     &[
@@ -25,6 +27,7 @@ static TABLE: Table<Request> = Table::new(
         doc: "A header.",
         prepare: Key::field_name,
         read: |_, _| Value::Absent,
+        map: None,
     }],
 );
 

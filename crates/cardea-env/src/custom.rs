@@ -1,0 +1,125 @@
+//! Custom attributes: names that the configuration declares, and where their values come from.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::escape::Escape;
+use crate::map_file::MapFile;
+use crate::overlay::{Answer, Overlaid};
+use crate::redaction::Hide;
+use crate::reference::Reference;
+use crate::template::Template;
+use crate::value::{Kind, Owned, Value};
+
+/// Where the value of a custom attribute comes from.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Source<R> {
+    /// Nowhere: it is absent until it is set while a request is served.
+    Nothing,
+    /// Another attribute, such as a header or a claim.
+    Attribute(Reference<R>),
+    /// Text with attributes in it; absent where one of them is, and has no default.
+    Template(Template<R>),
+    /// What a map file has under a key.
+    Map {
+        /// The key; where it is absent, so is the value.
+        key: Template<R>,
+        /// What there is.
+        entries: Arc<MapFile>,
+        /// What there is under any other key.
+        default: Option<Owned>,
+    },
+}
+
+/// A custom attribute.
+pub(crate) struct Custom<R> {
+    name: Box<str>,
+    slot: u16,
+    registry: Arc<Registry>,
+    source: Source<R>,
+}
+
+/// What the custom attributes of one configuration share.
+pub(crate) struct Registry {
+    /// Different for each configuration of the process.
+    pub(crate) id: u64,
+    /// How many custom attributes there are, by the time that requests are served.
+    pub(crate) count: std::sync::atomic::AtomicUsize,
+}
+
+impl<R> Custom<R> {
+    pub(crate) fn new(name: &str, slot: u16, registry: Arc<Registry>, source: Source<R>) -> Self {
+        Self { name: name.into(), slot, registry, source }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn slot(&self) -> u16 {
+        self.slot
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        match &self.source {
+            Source::Nothing => Kind::Any,
+            Source::Attribute(reference) => reference.kind,
+            Source::Template(_) => Kind::Text,
+            Source::Map { default, .. } => match default {
+                None | Some(Owned::Text(_)) => Kind::Text,
+                Some(_) => Kind::Any,
+            },
+        }
+    }
+
+    /// What must not be shown of it: all, if it is made of what must not be shown.
+    pub(crate) fn hide(&self) -> Option<Hide> {
+        match &self.source {
+            Source::Nothing => None,
+            Source::Attribute(reference) => reference.hide.clone(),
+            Source::Template(template) | Source::Map { key: template, .. } => {
+                template.reveals_secrets().then_some(Hide::Whole)
+            }
+        }
+    }
+}
+
+impl<R: Overlaid> Custom<R> {
+    /// The value; computed for a request when it is first read, and then kept.
+    pub(crate) fn read<'a>(&'a self, request: &'a R) -> Value<'a> {
+        match &self.source {
+            Source::Nothing => Value::Absent,
+            Source::Attribute(reference) => reference.read(request),
+            source => {
+                let count = self.registry.count.load(std::sync::atomic::Ordering::Relaxed);
+                let slot = usize::from(self.slot);
+                request.overlay().memo(self.registry.id, count, slot, || compute(source, request))
+            }
+        }
+    }
+}
+
+#[cold]
+fn compute<R: Overlaid>(source: &Source<R>, request: &R) -> Answer {
+    let text = |template: &Template<R>| {
+        let mut text = Vec::new();
+        let rendered = template.render(request, Escape::None, &mut text);
+        (!rendered.absent).then_some(text)
+    };
+    let value = match source {
+        Source::Nothing | Source::Attribute(_) => None,
+        Source::Template(template) => text(template).map(Owned::text),
+        Source::Map { key, entries, default } => text(key).and_then(|key| match entries.get(&key) {
+            Some(value) => Some(Owned::text(value)),
+            None => default.clone(),
+        }),
+    };
+    value.map_or(Answer::Absent, Answer::Value)
+}
+
+impl<R> fmt::Debug for Custom<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Custom").field(&self.name).finish()
+    }
+}

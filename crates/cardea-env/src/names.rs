@@ -1,0 +1,166 @@
+//! The names of one configuration: the static table, and the attributes that it declares itself.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::custom::{Custom, Registry, Source};
+use crate::dictionary::Dictionary;
+use crate::lookup::{Lookup, View, sealed};
+use crate::overlay::Overlaid;
+use crate::redaction::Redaction;
+use crate::table::{Table, shortened};
+use crate::value::Kind;
+
+#[cfg(test)]
+mod tests;
+
+/// The most custom attributes of a configuration.
+const CUSTOM_MAX: usize = 256;
+
+/// A static table, the custom attributes of one configuration, and what must not be shown.
+pub struct Names<R: 'static> {
+    table: &'static Table<R>,
+    custom: Vec<Arc<Custom<R>>>,
+    registry: Arc<Registry>,
+    redaction: Redaction,
+    /// Attributes by name, in order.
+    sorted: Vec<(&'static str, u16)>,
+}
+
+impl<R: Overlaid> Names<R> {
+    /// The names of a table.
+    #[must_use]
+    pub fn new(table: &'static Table<R>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let slots = table.attributes.iter().zip(0..);
+        let mut sorted: Vec<_> = slots.map(|(attribute, slot)| (attribute.name, slot)).collect();
+        sorted.sort_unstable();
+        Self {
+            table,
+            custom: Vec::new(),
+            registry: Arc::new(Registry { id, count: AtomicUsize::new(0) }),
+            redaction: Redaction::none(),
+            sorted,
+        }
+    }
+
+    /// The same, with what must not be shown. For the start: it says nothing about references made before.
+    #[must_use]
+    pub fn with_redaction(mut self, redaction: Redaction) -> Self {
+        self.redaction = redaction;
+        self
+    }
+
+    /// Adds a custom attribute. Its source can only read what was declared before it, so there are no circles.
+    ///
+    /// # Errors
+    ///
+    /// If the name is taken, or looks like one of the table's; if it is not made of lower-case words between
+    /// dots; if there are 256 already.
+    pub fn declare(&mut self, name: &str, source: Source<R>) -> Result<(), DeclareError> {
+        let word = |word: &str| {
+            word.starts_with(|first: char| first.is_ascii_lowercase())
+                && word.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))
+        };
+        let name_of = || name.to_owned();
+        if !name.split('.').all(word) || name.len() > 128 {
+            return Err(DeclareError::Form { name: name_of() });
+        }
+        // What is in the table goes by the same first word: a later table may have this name.
+        let first = name.split('.').next().unwrap_or(name);
+        let taken = |known: &str| known.split('.').next() == Some(first);
+        let attributes = self.table.attributes().map(|attribute| attribute.name);
+        if attributes.chain(self.table.families().map(|family| family.prefix)).any(taken) {
+            return Err(DeclareError::Reserved { name: name_of(), first: first.to_owned() });
+        }
+        let covers = |outer: &str, inner: &str| {
+            inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        if self.custom.iter().any(|known| covers(known.name(), name) || covers(name, known.name())) {
+            return Err(DeclareError::Taken { name: name_of() });
+        }
+        if self.custom.len() == CUSTOM_MAX {
+            return Err(DeclareError::TooMany);
+        }
+        // Fewer than 256.
+        let slot = self.custom.len() as u16;
+        self.custom.push(Arc::new(Custom::new(name, slot, Arc::clone(&self.registry), source)));
+        self.registry.count.store(self.custom.len(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The custom attributes, in the order of their declaration.
+    pub fn custom(&self) -> impl Iterator<Item = (&str, Kind)> {
+        self.custom.iter().map(|custom| (custom.name(), custom.kind()))
+    }
+
+    /// What is known of a request, by name.
+    #[must_use]
+    pub fn dictionary<'r>(&'r self, request: &'r R) -> Dictionary<'r, R> {
+        Dictionary::new(self, request)
+    }
+
+    pub(crate) fn table(&self) -> &'static Table<R> {
+        self.table
+    }
+
+    /// The attribute of a name.
+    pub(crate) fn attribute_id(&self, name: &str) -> Option<u16> {
+        let found = self.sorted.binary_search_by(|(known, _)| (*known).cmp(name)).ok()?;
+        Some(self.sorted[found].1)
+    }
+
+    pub(crate) fn custom_attributes(&self) -> &[Arc<Custom<R>>] {
+        &self.custom
+    }
+}
+
+impl<R> sealed::Sealed for Names<R> {}
+
+impl<R> Lookup<R> for Names<R> {
+    fn view(&self) -> View<'_, R> {
+        View {
+            attributes: self.table.attributes,
+            families: self.table.families,
+            custom: &self.custom,
+            redaction: Some(&self.redaction),
+        }
+    }
+}
+
+impl<R> fmt::Debug for Names<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Names").field("custom", &self.custom).finish_non_exhaustive()
+    }
+}
+
+/// A custom attribute that can't be declared. The fault of whoever wrote the configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeclareError {
+    /// The name is not well formed.
+    #[error("\"{}\" is no name for an attribute: lower-case words between dots", shortened(name))]
+    Form {
+        /// The name.
+        name: String,
+    },
+    /// The first word is that of attributes which are always there.
+    #[error("\"{}\": names that begin with \"{first}\" are the gateway's own", shortened(name))]
+    Reserved {
+        /// The name.
+        name: String,
+        /// Its first word.
+        first: String,
+    },
+    /// The name, or the beginning of it, is declared already.
+    #[error("\"{}\" is declared already, or a name that it is a part of", shortened(name))]
+    Taken {
+        /// The name.
+        name: String,
+    },
+    /// There are as many as there can be.
+    #[error("at most {CUSTOM_MAX} custom attributes can be declared")]
+    TooMany,
+}

@@ -1,0 +1,208 @@
+//! What must not be shown: credentials and secrets that requests carry.
+
+use std::sync::Arc;
+
+use crate::value::Value;
+
+#[cfg(test)]
+mod tests;
+
+/// Header fields that carry credentials, of requests and responses.
+pub const SECRET_HEADERS: &[&str] = &["authorization", "proxy-authorization", "cookie", "set-cookie"];
+
+/// Parameters of queries that carry secrets: tokens and codes of OAuth 2.0 (RFC 6749, RFC 6750 §2.3, RFC 7523)
+/// and OpenID Connect, what SAML puts into a query, signed URLs of object stores, and the names that are usual for
+/// keys and passwords.
+pub const SECRET_PARAMETERS: &[&str] = &[
+    "access_token",
+    "api_key",
+    "apikey",
+    "assertion",
+    "auth",
+    "client_assertion",
+    "client_secret",
+    "code",
+    "code_verifier",
+    "id_token",
+    "id_token_hint",
+    "key",
+    "passwd",
+    "password",
+    "refresh_token",
+    "saml_response",
+    "samlresponse",
+    "secret",
+    "sig",
+    "signature",
+    "token",
+    "x-amz-credential",
+    "x-amz-security-token",
+    "x-amz-signature",
+    "x-goog-signature",
+];
+
+/// What stands in place of a secret.
+pub(crate) const REDACTED: &[u8] = b"[redacted]";
+
+/// What must not be shown in logs and templates. Names and parameters are compared without regard to case.
+///
+/// A secret stays readable for policies and raw templates, which show nothing. A custom attribute whose source
+/// reads a secret is one itself.
+#[derive(Clone, Debug, Default)]
+pub struct Redaction {
+    families: Vec<String>,
+    members: Vec<(String, Arc<str>)>,
+    queries: Vec<(String, Option<String>, Arc<[Box<str>]>)>,
+}
+
+/// What of a value must not be shown.
+#[derive(Clone, Debug)]
+pub(crate) enum Hide {
+    /// All of it.
+    Whole,
+    /// The values of these keys of a map.
+    Keys(Arc<[Arc<str>]>),
+    /// The values of these parameters of a query, or of a URI's query.
+    Query(Arc<[Box<str>]>),
+}
+
+impl Redaction {
+    /// Everything is shown.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// One member of a family is not shown: `("request.headers.", "cookie")`.
+    #[must_use]
+    pub fn member(mut self, prefix: &str, key: &str) -> Self {
+        self.members.push((prefix.to_owned(), key.into()));
+        self
+    }
+
+    /// No member of a family is shown: `"request.cookies."`.
+    #[must_use]
+    pub fn family(mut self, prefix: &str) -> Self {
+        self.families.push(prefix.to_owned());
+        self
+    }
+
+    /// An attribute is a query (`request.query`), or holds a URI: the values of these parameters are not shown.
+    #[must_use]
+    pub fn query<S: Into<Box<str>>>(self, attribute: &str, parameters: impl IntoIterator<Item = S>) -> Self {
+        self.with_query(attribute, None, parameters)
+    }
+
+    /// A member of a family holds a URI (`("request.headers.", "referer")`): the values of these parameters of
+    /// its query are not shown.
+    #[must_use]
+    pub fn query_of_member<S: Into<Box<str>>>(
+        self,
+        prefix: &str,
+        key: &str,
+        parameters: impl IntoIterator<Item = S>,
+    ) -> Self {
+        self.with_query(prefix, Some(key.to_owned()), parameters)
+    }
+
+    fn with_query<S: Into<Box<str>>>(
+        mut self,
+        name: &str,
+        key: Option<String>,
+        parameters: impl IntoIterator<Item = S>,
+    ) -> Self {
+        self.queries.push((name.to_owned(), key, parameters.into_iter().map(Into::into).collect()));
+        self
+    }
+
+    pub(crate) fn of_attribute(&self, name: &str) -> Option<Hide> {
+        let query = self.queries.iter().find(|(known, key, _)| known == name && key.is_none());
+        query.map(|(_, _, parameters)| Hide::Query(Arc::clone(parameters)))
+    }
+
+    pub(crate) fn of_member(&self, prefix: &str, key: &str) -> Option<Hide> {
+        let whole = self.families.iter().any(|known| known == prefix)
+            || self.members.iter().any(|(known, secret)| known == prefix && secret.eq_ignore_ascii_case(key));
+        if whole {
+            return Some(Hide::Whole);
+        }
+        let matches = |known: &str, of: Option<&str>| {
+            known == prefix && of.is_some_and(|of| of.eq_ignore_ascii_case(key))
+        };
+        let query = self.queries.iter().find(|(known, of, _)| matches(known, of.as_deref()));
+        query.map(|(_, _, parameters)| Hide::Query(Arc::clone(parameters)))
+    }
+
+    pub(crate) fn of_family(&self, prefix: &str) -> Option<Hide> {
+        if self.families.iter().any(|known| known == prefix) {
+            return Some(Hide::Whole);
+        }
+        let members =
+            self.members.iter().filter(|(known, _)| known == prefix).map(|(_, key)| Arc::clone(key));
+        // Where a member holds a URI, the whole of it is hidden within the map: the map is no place to look into.
+        let queries = self.queries.iter().filter(|(known, _, _)| known == prefix);
+        let queries = queries.filter_map(|(_, key, _)| key.as_deref().map(Arc::from));
+        let keys: Arc<[Arc<str>]> = members.chain(queries).collect();
+        (!keys.is_empty()).then_some(Hide::Keys(keys))
+    }
+}
+
+impl Hide {
+    /// What is shown in place of an entry of a map.
+    pub(crate) fn entry<'a>(keys: &[Arc<str>], key: Value<'_>, value: Value<'a>) -> Value<'a> {
+        let hidden = |key: &[u8]| keys.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(key));
+        match key {
+            Value::Bytes(key) if !hidden(key) => value,
+            _ => Value::Bytes(REDACTED),
+        }
+    }
+}
+
+/// The pieces of a query, or of a URI with one, in which the values of secret parameters are replaced.
+///
+/// Parameters are what lies between `?`, `#`, `&` and `;`; a name may be percent-encoded. A fragment counts as well,
+/// since some answers of OAuth 2.0 come as one. Together the pieces are the text, where there is no secret.
+pub(crate) fn shown_query<'a>(text: &'a [u8], secret: &'a [Box<str>]) -> impl Iterator<Item = &'a [u8]> {
+    text.split_inclusive(ends_parameter).flat_map(move |parameter| {
+        match parameter.iter().position(|byte| *byte == b'=') {
+            Some(equals) if is_secret(&parameter[..equals], secret) => {
+                let end = parameter.len() - usize::from(parameter.last().is_some_and(ends_parameter));
+                [&parameter[..=equals], REDACTED, &parameter[end..]]
+            }
+            _ => [parameter, b"", b""],
+        }
+    })
+}
+
+fn ends_parameter(byte: &u8) -> bool {
+    matches!(byte, b'&' | b';' | b'#' | b'?')
+}
+
+/// Whether a name, maybe percent-encoded, is one of these. Brackets and what is in them do not count
+/// (`token[]`).
+fn is_secret(name: &[u8], secret: &[Box<str>]) -> bool {
+    secret.iter().any(|secret| {
+        let mut rest = decoded(name);
+        secret.bytes().all(|expected| rest.next().is_some_and(|byte| byte.eq_ignore_ascii_case(&expected)))
+            && matches!(rest.next(), None | Some(b'['))
+    })
+}
+
+/// Text with its percent-encoding undone, where that is whole.
+fn decoded(text: &[u8]) -> impl Iterator<Item = u8> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let (first, tail) = rest.split_first()?;
+        let digit = |at: usize| tail.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+        match (first, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => {
+                rest = &tail[2..];
+                Some((high * 16 + low) as u8)
+            }
+            _ => {
+                rest = tail;
+                Some(*first)
+            }
+        }
+    })
+}

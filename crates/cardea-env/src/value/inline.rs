@@ -1,0 +1,87 @@
+//! Short text that is made while reading and held in place.
+
+use std::fmt;
+
+/// Up to [`Inline::CAPACITY`] bytes of text, held in place.
+#[derive(Clone, Copy)]
+pub struct Inline {
+    length: u8,
+    bytes: [u8; Self::CAPACITY],
+}
+
+impl Inline {
+    /// The most bytes that fit: enough for an IPv6 address, a UUID or a 128-bit number.
+    pub const CAPACITY: usize = 46;
+
+    /// No text.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { length: 0, bytes: [0; Self::CAPACITY] }
+    }
+
+    /// The text of an array; one that does not fit does not compile.
+    #[must_use]
+    pub fn from_array<const N: usize>(text: [u8; N]) -> Self {
+        const { assert!(N <= Self::CAPACITY, "longer than Inline::CAPACITY") };
+        let mut inline = Self::new();
+        inline.push(&text);
+        inline
+    }
+
+    /// The text of a slice, or `None` where it does not fit.
+    #[must_use]
+    pub fn from_slice(text: &[u8]) -> Option<Self> {
+        let mut inline = Self::new();
+        inline.push(text).then_some(inline)
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+
+    /// What something prints, which must fit: an address, a network, a number.
+    pub(crate) fn display(thing: &impl fmt::Display) -> Self {
+        let mut inline = Self::new();
+        // What does not fit is left out.
+        let _ = fmt::write(&mut inline, format_args!("{thing}"));
+        inline
+    }
+
+    /// Appends all of `text`, or, where it does not fit, nothing; says which.
+    pub(crate) fn push(&mut self, text: &[u8]) -> bool {
+        let start = usize::from(self.length);
+        let Some(room) = self.bytes.get_mut(start..start + text.len()) else { return false };
+        room.copy_from_slice(text);
+        // It fitted, so the sum is at most CAPACITY.
+        self.length += text.len() as u8;
+        true
+    }
+}
+
+impl Default for Inline {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl PartialEq for Inline {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for Inline {}
+
+impl fmt::Debug for Inline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.as_bytes().escape_ascii())
+    }
+}
+
+impl fmt::Write for Inline {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.push(text.as_bytes()) { Ok(()) } else { Err(fmt::Error) }
+    }
+}

@@ -1,0 +1,108 @@
+//! Networks: an address and how many of its bits count.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+/// A network, as `10.0.0.0/8` or `2001:db8::/32`. An address alone is a network of one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Network {
+    address: IpAddr,
+    length: u8,
+}
+
+impl Network {
+    /// Whether an address lies in it. An IPv4 address that IPv6 maps (RFC 4291 §2.5.5.2) is the IPv4 address.
+    #[must_use]
+    pub fn contains(self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        match (self.address, address) {
+            (IpAddr::V4(network), IpAddr::V4(address)) => {
+                let differ = network.to_bits() ^ address.to_bits();
+                differ.checked_shr(32 - u32::from(self.length)).unwrap_or(0) == 0
+            }
+            (IpAddr::V6(network), IpAddr::V6(address)) => {
+                let differ = network.to_bits() ^ address.to_bits();
+                differ.checked_shr(128 - u32::from(self.length)).unwrap_or(0) == 0
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether all of another network lies in it.
+    #[must_use]
+    pub fn contains_network(self, other: Network) -> bool {
+        self.length <= other.length && self.contains(other.address)
+    }
+
+    /// How many bits count.
+    #[must_use]
+    pub const fn length(self) -> u8 {
+        self.length
+    }
+
+    /// Whether it has one address only.
+    const fn is_single(self) -> bool {
+        match self.address {
+            IpAddr::V4(_) => self.length == 32,
+            IpAddr::V6(_) => self.length == 128,
+        }
+    }
+}
+
+impl FromStr for Network {
+    type Err = NetworkError;
+
+    fn from_str(text: &str) -> Result<Self, NetworkError> {
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| NetworkError::Form)?;
+        let bits: u8 = if address.is_ipv4() { 32 } else { 128 };
+        let length = match length {
+            None => bits,
+            Some(length) if length.len() <= 3 && length.bytes().all(|byte| byte.is_ascii_digit()) => {
+                length.parse().ok().filter(|length| *length <= bits).ok_or(NetworkError::Length)?
+            }
+            Some(_) => return Err(NetworkError::Length),
+        };
+        let rest = match address {
+            IpAddr::V4(address) => u128::from(address.to_bits().checked_shl(length.into()).unwrap_or(0)),
+            IpAddr::V6(address) => address.to_bits().checked_shl(length.into()).unwrap_or(0),
+        };
+        // Someone who writes 10.1.2.3/8 means either of two things.
+        if rest != 0 { Err(NetworkError::HostBits) } else { Ok(Self { address, length }) }
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_single() {
+            write!(f, "{}", self.address)
+        } else {
+            write!(f, "{}/{}", self.address, self.length)
+        }
+    }
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Text that is no network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NetworkError {
+    /// Not an address, or an address and a length.
+    #[error("not an address or a network, such as 10.0.0.0/8")]
+    Form,
+    /// The length is no number, or larger than the address.
+    #[error("the length of a network is at most 32, for IPv6 128")]
+    Length,
+    /// Bits are set that do not count.
+    #[error("the address has bits beyond the network's length")]
+    HostBits,
+}
