@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use cardea_clock::Mono;
 
 use crate::LimitsError;
-use crate::index::{Index, Probe, Tag};
+use crate::index::{Index, Place};
 use crate::limits::{Entry, Inserted, Lifetime, Limits, Removed, Stats};
 use crate::slab::Slab;
 use crate::wheel::{Bucket, Wheel};
@@ -29,19 +29,25 @@ const EVICTED_PER_INSERT: usize = 16;
 /// The default hash is keyed by a secret of the process (SipHash-1-3), for keys that strangers choose.
 #[repr(C)]
 pub struct Cache<K, V, S = RandomState> {
-    // What every operation writes comes first: behind a lock, it shares the lock's cache line, and is the only one that
-    // travels between processors.
+    // What every operation writes comes first: behind a lock, it shares the lock's cache line. A lookup writes to no
+    // other one, and what an eviction waits for is there. What is only counted comes last, since the lines between are
+    // only read, and stay with each processor.
     /// The latest time seen, in nanoseconds.
     now: u64,
-    stats: Stats,
+    hits: u64,
+    misses: u64,
     slab: Slab<K, V>,
     index: Index,
     /// With [`Lifetime::Own`]; otherwise the slab's oldest entry expires first.
     wheel: Option<Box<Wheel>>,
-    bytes: usize,
     limits: Limits,
     weigh: fn(&K, &V) -> usize,
     hasher: S,
+    bytes: usize,
+    stored: u64,
+    evicted: u64,
+    expired: u64,
+    refused: u64,
 }
 
 /// When an entry expires.
@@ -54,8 +60,8 @@ struct Term {
 
 /// What a lookup comes upon.
 pub(crate) enum Found<K, V> {
-    /// Live, in this slot.
-    Live(u32),
+    /// Live, in this slot, under this place of the index.
+    Live(u32, Place),
     /// Expired; removed by the lookup.
     Expired((K, V)),
     Nothing,
@@ -83,7 +89,22 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         };
         let slab = Slab::new(limits.entries)?;
         let index = Index::new(limits.entries)?;
-        Ok(Self { limits, weigh, hasher, slab, index, wheel, bytes: 0, now: 0, stats: Stats::default() })
+        Ok(Self {
+            now: 0,
+            hits: 0,
+            misses: 0,
+            slab,
+            index,
+            wheel,
+            limits,
+            weigh,
+            hasher,
+            bytes: 0,
+            stored: 0,
+            evicted: 0,
+            expired: 0,
+            refused: 0,
+        })
     }
 
     /// Enters an entry for the cache's lifetime.
@@ -104,7 +125,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         Q: Hash + Eq + ?Sized,
     {
         match self.look_up(self.hasher.hash_one(key), key, now) {
-            Found::Live(at) => self.visit(at),
+            Found::Live(at, _) => self.visit(at),
             Found::Expired(_) | Found::Nothing => None,
         }
     }
@@ -116,7 +137,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         Q: Hash + Eq + ?Sized,
     {
         match self.look_up(self.hasher.hash_one(key), key, now) {
-            Found::Live(at) => self.remove_at(at).map(|(_, value)| value),
+            Found::Live(at, place) => self.remove_at(at, place).map(|(_, value)| value),
             Found::Expired(_) | Found::Nothing => None,
         }
     }
@@ -143,30 +164,30 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         self.advance(now);
         let weight = (self.weigh)(&key, &value);
         let mut removed = Removed::new();
-        let tag = Tag::of(hash);
-        let probe = self.index.probe(tag);
         // Nothing that is removed below takes a free place away.
-        let (mut place, mut used) = (probe.free(), false);
-        if let Some(at) = self.find(probe, &key) {
-            // Whoever writes a key again has a use for it, as whoever reads it.
-            used = self.now < self.slab.deadline(at);
-            place = Some(self.index.place_of(at));
-            removed.extend(self.remove_at(at));
-        }
+        let (place, used) = match self.find(hash, &key) {
+            Some((at, place)) => {
+                // Whoever writes a key again has a use for it, as whoever reads it.
+                let used = self.now < self.slab.deadline(at);
+                self.remove_into(&mut removed, at, place);
+                (Some(place), used)
+            }
+            None => (self.index.free(hash), false),
+        };
         self.reclaim_into(&mut removed, RECLAIMED_PER_INSERT);
         let stored = place.zip(self.term(deadline)).filter(|_| self.make_room(weight, &mut removed));
         let Some((place, term)) = stored else {
-            self.stats.refused += 1;
+            self.refused += 1;
             removed.push((key, value));
             return Inserted { stored: false, removed };
         };
         let at = self.slab.push(key, value, term.deadline, used);
-        self.index.insert(tag, at, place);
+        self.index.insert(hash, at, place);
         if let (Some(wheel), Some(bucket)) = (&mut self.wheel, term.bucket) {
             wheel.insert(at, bucket);
         }
         self.bytes += weight;
-        self.stats.stored += 1;
+        self.stored += 1;
         Inserted { stored: true, removed }
     }
 
@@ -176,18 +197,18 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         Q: Eq + ?Sized,
     {
         self.advance(now);
-        match self.find(self.index.probe(Tag::of(hash)), key) {
-            Some(at) if self.now < self.slab.deadline(at) => {
-                self.stats.hits += 1;
-                Found::Live(at)
+        match self.find(hash, key) {
+            Some((at, place)) if self.now < self.slab.deadline(at) => {
+                self.hits += 1;
+                Found::Live(at, place)
             }
-            Some(at) => {
-                self.stats.misses += 1;
-                self.stats.expired += 1;
-                self.remove_at(at).map_or(Found::Nothing, Found::Expired)
+            Some((at, place)) => {
+                self.misses += 1;
+                self.expired += 1;
+                self.remove_at(at, place).map_or(Found::Nothing, Found::Expired)
             }
             None => {
-                self.stats.misses += 1;
+                self.misses += 1;
                 Found::Nothing
             }
         }
@@ -204,19 +225,20 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
-        let at = self.find(self.index.probe(Tag::of(hash)), key)?;
-        self.remove_at(at)
+        let (at, place) = self.find(hash, key)?;
+        self.remove_at(at, place)
     }
 
-    fn find<Q>(&self, probe: Probe, key: &Q) -> Option<u32>
+    #[inline]
+    fn find<Q>(&self, hash: u64, key: &Q) -> Option<(u32, Place)>
     where
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
-        let holds = |at| self.slab.entry(at).is_some_and(|(other, _)| other.borrow() == key);
-        self.index.candidates(probe).find(|at| holds(*at))
+        self.index.find(hash, |at| self.slab.entry(at).is_some_and(|(other, _)| other.borrow() == key))
     }
 
+    #[inline]
     fn advance(&mut self, now: Mono) {
         // Half of the range is 292 years; the other half is for deadlines.
         let now = now.nanos().min(u64::MAX / 2);
@@ -257,9 +279,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
             }
             let expired = self.any_expired();
             let Some(at) = expired.or_else(|| self.slab.sweep(HAND_STEPS_MAX)) else { return false };
-            let counter = if expired.is_some() { &mut self.stats.expired } else { &mut self.stats.evicted };
+            let counter = if expired.is_some() { &mut self.expired } else { &mut self.evicted };
             *counter += 1;
-            removed.extend(self.remove_at(at));
+            self.remove_into(removed, at, self.index.place_of(at));
         }
         self.has_room(weight)
     }
@@ -271,8 +293,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
     fn reclaim_into(&mut self, removed: &mut Removed<K, V>, max: usize) {
         for _ in 0..max {
             let Some(at) = self.any_expired() else { return };
-            self.stats.expired += 1;
-            removed.extend(self.remove_at(at));
+            self.expired += 1;
+            self.remove_into(removed, at, self.index.place_of(at));
         }
     }
 
@@ -283,12 +305,18 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         }
     }
 
+    fn remove_into(&mut self, removed: &mut Removed<K, V>, at: u32, place: Place) {
+        if let Some(entry) = self.remove_at(at, place) {
+            removed.push(entry);
+        }
+    }
+
     /// Takes an entry out of everything.
-    pub(crate) fn remove_at(&mut self, at: u32) -> Option<(K, V)> {
+    pub(crate) fn remove_at(&mut self, at: u32, place: Place) -> Option<(K, V)> {
         let (key, value) = self.slab.entry(at)?;
         // What strangers' code computes comes first: if it panics, nothing has changed.
         self.bytes = self.bytes.saturating_sub((self.weigh)(key, value));
-        self.index.remove(at);
+        self.index.remove(place);
         if let Some(wheel) = &mut self.wheel {
             wheel.remove(at);
         }
@@ -318,7 +346,8 @@ impl<K, V, S> Cache<K, V, S> {
     /// What has happened so far.
     #[must_use]
     pub const fn stats(&self) -> Stats {
-        self.stats
+        let Self { hits, misses, stored, evicted, expired, refused, .. } = *self;
+        Stats { hits, misses, stored, evicted, expired, refused }
     }
 }
 
@@ -329,7 +358,7 @@ impl<K, V, S> fmt::Debug for Cache<K, V, S> {
             .field("limits", &self.limits)
             .field("len", &self.len())
             .field("bytes", &self.bytes)
-            .field("stats", &self.stats)
+            .field("stats", &self.stats())
             .finish_non_exhaustive()
     }
 }

@@ -1,17 +1,18 @@
-//! Where the slot of a key is: a hash table of fixed size in which each key has two places, a cache line each.
+//! Where the slot of a key is: a hash table of fixed size in which each key has a place in one of two cache lines.
 //!
-//! A line has eight places: eight 32-bit tags from the hashes of keys, which are compared at once, and the numbers of
-//! their slots. A key goes into the emptier of its two lines. With four places in use per line on average, the fullest
-//! of millions of lines hold seven, since the load of the fuller half decays doubly exponentially (Azar, Broder, Karlin,
-//! Upfal: Balanced Allocations, 1999). Whatever the hashes are, no operation touches a third line: a key whose lines
-//! are both full is not stored.
+//! A line has ten places: ten 16-bit tags from the hashes of keys, which are compared four at a time, and the numbers of
+//! their slots. A key goes into the first of its lines while three places are free there, and into the emptier one
+//! otherwise. With five places in use per line on average, not one of millions of lines is full, since the load of the
+//! fuller half decays doubly exponentially (Azar, Broder, Karlin, Upfal: Balanced Allocations, 1999). Whatever the hashes
+//! are, no operation touches a third line for a key: one whose lines are both full is not stored.
 
 use crate::LimitsError;
 
 /// Places in a line.
-const PLACES: usize = 8;
-/// Words in a cache line of 64 bytes: the tags, then the slots.
-const LINE_WORDS: usize = 2 * PLACES;
+pub(crate) const PLACES: u32 = 10;
+/// Words in a cache line of 64 bytes: two tags each, then a slot each.
+const LINE_WORDS: usize = 16;
+const TAG_WORDS: usize = PLACES as usize / 2;
 /// Places in use per line when the cache is full, on average.
 const LOAD: usize = 4;
 /// Lines beyond that, so that small tables have slack where the average says little.
@@ -19,7 +20,7 @@ const LINES_SPARE: usize = 16;
 
 type Line = [u32; LINE_WORDS];
 
-/// Finds slots by the tags of their keys.
+/// Finds slots by the hashes of their keys.
 #[derive(Debug)]
 pub(crate) struct Index {
     words: Box<[u32]>,
@@ -30,85 +31,63 @@ pub(crate) struct Index {
     places: Box<[Place]>,
 }
 
-/// A part of a key's hash, never 0, which marks free places.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Tag(u32);
-
-impl Tag {
-    /// From the high half of a hash; shards are chosen by the low one.
-    pub(crate) const fn of(hash: u64) -> Self {
-        let tag = (hash >> 32) as u32;
-        Self(if tag == 0 { 1 } else { tag })
-    }
-}
-
 /// A place in the index, by its number.
-type Place = u32;
-
-const PLACES_U32: u32 = PLACES as u32;
-
-/// What the two lines of a tag hold: a bit for each of their sixteen places.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Probe {
-    lines: [u32; 2],
-    matching: u32,
-    free: u32,
-}
-
-impl Probe {
-    /// A free place, in the emptier of the lines.
-    #[inline]
-    pub(crate) fn free(&self) -> Option<Place> {
-        const FIRST: u32 = (1 << PLACES) - 1;
-        let (first, second) = (self.free & FIRST, self.free >> PLACES);
-        let free = if first.count_ones() >= second.count_ones() { first } else { second << PLACES };
-        (free != 0).then(|| self.place(free.trailing_zeros()))
-    }
-
-    fn place(&self, bit: u32) -> Place {
-        self.lines[usize::from(bit >= PLACES_U32)] * PLACES_U32 + bit % PLACES_U32
-    }
-}
+pub(crate) type Place = u32;
 
 impl Index {
     /// For `entries` keys. Memory is reserved, and used as keys come.
     pub(crate) fn new(entries: usize) -> Result<Self, LimitsError> {
         let lines = entries.div_ceil(LOAD) + LINES_SPARE;
-        let count = u32::try_from(lines).map_err(|_| LimitsError::OutOfMemory { entries })?;
+        let count = u32::try_from(lines).ok().filter(|count| count.checked_mul(PLACES).is_some());
+        let count = count.ok_or(LimitsError::OutOfMemory { entries })?;
         // From the allocator's zeroed memory: pages that nobody has touched cost nothing.
         let words = vec![0; lines * LINE_WORDS + LINE_WORDS - 1].into_boxed_slice();
         let skip = words.as_ptr().align_offset(size_of::<Line>()).min(LINE_WORDS - 1);
         Ok(Self { words, skip, lines: count, places: vec![0; entries].into_boxed_slice() })
     }
 
-    /// Looks at both lines of a tag at once, so that the processor fetches them at once.
-    #[inline]
-    pub(crate) fn probe(&self, tag: Tag) -> Probe {
-        // Multiplied by the number of lines, a tag as a fraction of 2^32 becomes a line without a division. The second
-        // line comes from the same bits, mixed by odd constants.
-        let scale = |tag: u32| ((u64::from(tag) * u64::from(self.lines)) >> 32) as u32;
-        let first = scale(tag.0);
-        let mut second = scale(tag.0.wrapping_mul(0x9e37_79b1).rotate_left(15).wrapping_mul(0x85eb_ca6b));
-        if second == first {
-            second = if first + 1 == self.lines { 0 } else { first + 1 };
-        }
-        let (line, other) = (self.line(first), self.line(second));
-        let both = |tag| equal(line, tag) | (equal(other, tag) << PLACES);
-        Probe { lines: [first, second], matching: both(tag.0), free: both(0) }
+    /// The slot that is in the index under this hash and whose key is the right one, and its place.
+    ///
+    /// Nearly always it is the first one whose key is looked at, and in the first line. Where the second one is doesn't
+    /// depend on what is in the first, so that the processor may fetch both at once.
+    #[inline(always)]
+    pub(crate) fn find(&self, hash: u64, mut is_right: impl FnMut(u32) -> bool) -> Option<(u32, Place)> {
+        let tags = u64::from(tag(hash)) * QUARTERS;
+        let first = self.first(hash);
+        let found = self.search(first, tags, &mut is_right);
+        if found.is_some() { found } else { self.search(self.second(hash, first), tags, &mut is_right) }
     }
 
-    /// The slots whose keys have the tag: nearly always the right one or none.
-    #[inline]
-    pub(crate) fn candidates(&self, probe: Probe) -> impl Iterator<Item = u32> + use<'_> {
-        let mut left = probe.matching;
-        std::iter::from_fn(move || {
-            if left == 0 {
-                return None;
-            }
-            let place = probe.place(left.trailing_zeros());
+    #[inline(always)]
+    fn search(&self, number: u32, tags: u64, is_right: &mut impl FnMut(u32) -> bool) -> Option<(u32, Place)> {
+        let line = self.line(number);
+        let mut left = equal(line, tags);
+        while left != 0 {
+            let place = number_of(left);
             left &= left - 1;
-            Some(self.line(place / PLACES_U32)[PLACES + number(place)])
-        })
+            let slot = slot_at(line, place);
+            if is_right(slot) {
+                return Some((slot, number * PLACES + place));
+            }
+        }
+        None
+    }
+
+    /// A free place for a hash.
+    #[inline]
+    pub(crate) fn free(&self, hash: u64) -> Option<Place> {
+        let first = self.first(hash);
+        let free = free(self.line(first));
+        // Without the bits of two places, something is left of three.
+        let less = free & free.wrapping_sub(1);
+        if less & less.wrapping_sub(1) != 0 {
+            return Some(first * PLACES + number_of(free));
+        }
+        let second = self.second(hash, first);
+        let other = self::free(self.line(second));
+        let (number, free) =
+            if free.count_ones() >= other.count_ones() { (first, free) } else { (second, other) };
+        (free != 0).then(|| number * PLACES + number_of(free))
     }
 
     /// The place of a slot that is in the index.
@@ -117,20 +96,40 @@ impl Index {
         self.places[slot as usize]
     }
 
-    /// Enters a slot into a free place of its tag.
+    /// Enters a slot into a free place of its hash.
     #[inline]
-    pub(crate) fn insert(&mut self, tag: Tag, slot: u32, place: Place) {
-        let line = self.line_mut(place / PLACES_U32);
-        line[number(place)] = tag.0;
-        line[PLACES + number(place)] = slot;
+    pub(crate) fn insert(&mut self, hash: u64, slot: u32, place: Place) {
+        let line = self.line_mut(place / PLACES);
+        set_tag(line, place % PLACES, tag(hash));
+        line[TAG_WORDS + (place % PLACES) as usize] = slot;
         self.places[slot as usize] = place;
     }
 
-    /// Takes a slot out that is in the index, and frees its place.
+    /// Frees a place.
     #[inline]
-    pub(crate) fn remove(&mut self, slot: u32) {
-        let place = self.place_of(slot);
-        self.line_mut(place / PLACES_U32)[number(place)] = 0;
+    pub(crate) fn remove(&mut self, place: Place) {
+        set_tag(self.line_mut(place / PLACES), place % PLACES, 0);
+    }
+
+    fn first(&self, hash: u64) -> u32 {
+        self.scale((hash >> 32) as u32)
+    }
+
+    /// Another one than the first.
+    fn second(&self, hash: u64, first: u32) -> u32 {
+        let second = self.scale((hash >> 17) as u32);
+        if second != first {
+            second
+        } else if first + 1 == self.lines {
+            0
+        } else {
+            first + 1
+        }
+    }
+
+    /// Multiplied by the number of lines, 32 bits as a fraction of 2^32 become a line without a division.
+    fn scale(&self, bits: u32) -> u32 {
+        ((u64::from(bits) * u64::from(self.lines)) >> 32) as u32
     }
 
     fn line(&self, line: u32) -> &Line {
@@ -142,15 +141,56 @@ impl Index {
     }
 }
 
-/// Of a place within its line.
-const fn number(place: Place) -> usize {
-    (place % PLACES_U32) as usize
+/// A part of a key's hash, never 0, which marks free places. Shards are chosen by other bits, as are lines.
+const fn tag(hash: u64) -> u16 {
+    (hash >> 16) as u16 | 1
 }
 
-/// A bit for each place with this tag.
-fn equal(line: &Line, tag: u32) -> u32 {
-    let tags = line.iter().take(PLACES).enumerate();
-    tags.fold(0, |bits, (number, other)| bits | (u32::from(*other == tag) << number))
+/// A one in each quarter of a word.
+const QUARTERS: u64 = 0x0001_0001_0001_0001;
+
+/// A bit for each place whose tag is the pattern's: bit 16 q + w for quarter q of the double word w of tags.
+#[inline]
+fn equal(line: &Line, pattern: u64) -> u64 {
+    const LOW: u64 = 0x7fff * QUARTERS;
+    // The top bit of a quarter stays clear where all of its bits are: no carry leaves it, so that this is exact.
+    let equals = |word: u64| {
+        let difference = word ^ pattern;
+        !(((difference & LOW) + LOW) | difference) & !LOW
+    };
+    let [one, two, three] = tags_of(line).map(equals);
+    one >> 15 | two >> 14 | (three & 0xffff_ffff) >> 13
+}
+
+/// The same for free places: a tag has its lowest bit.
+#[inline]
+fn free(line: &Line) -> u64 {
+    let [one, two, three] = tags_of(line).map(|word| !word & QUARTERS);
+    one | two << 1 | (three & 0xffff_ffff) << 2
+}
+
+#[inline]
+fn tags_of(line: &Line) -> [u64; 3] {
+    let both = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
+    [both(line[0], line[1]), both(line[2], line[3]), u64::from(line[4])]
+}
+
+/// The first place with a bit, of which there is one.
+#[inline]
+const fn number_of(bits: u64) -> u32 {
+    let bit = bits.trailing_zeros();
+    bit % 16 * 4 + bit / 16
+}
+
+#[inline]
+fn slot_at(line: &Line, number: u32) -> u32 {
+    line[(TAG_WORDS + number as usize) % LINE_WORDS]
+}
+
+#[inline]
+fn set_tag(line: &mut Line, number: u32, tag: u16) {
+    let (word, shift) = (&mut line[number as usize / 2], 16 * (number % 2));
+    *word = *word & !(0xffff << shift) | u32::from(tag) << shift;
 }
 
 #[cfg(test)]
@@ -158,19 +198,38 @@ mod tests {
     use super::*;
 
     impl Index {
-        fn enter(&mut self, tag: Tag, slot: u32) -> bool {
-            let place = self.probe(tag).free();
+        fn enter(&mut self, hash: u64, slot: u32) -> bool {
+            let place = self.free(hash);
             place.is_some_and(|place| {
-                self.insert(tag, slot, place);
+                self.insert(hash, slot, place);
                 true
             })
         }
 
-        fn slots(&self, tag: Tag) -> Vec<u32> {
-            let mut slots: Vec<_> = self.candidates(self.probe(tag)).collect();
+        fn leave(&mut self, slot: u32) {
+            self.remove(self.place_of(slot));
+        }
+
+        fn slots(&self, hash: u64) -> Vec<u32> {
+            let mut slots = Vec::new();
+            assert_eq!(
+                self.find(hash, |slot| {
+                    slots.push(slot);
+                    false
+                }),
+                None
+            );
             slots.sort_unstable();
             slots
         }
+    }
+
+    /// SplitMix64, of which tests need no more than that it looks random.
+    fn random(state: &mut u64) -> u64 {
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
     }
 
     #[test]
@@ -183,52 +242,83 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_found_until_it_is_removed_also_among_equal_tags() {
-        let mut index = Index::new(64).unwrap();
-        for hash in [0, 1 << 32, 7 << 32, u64::MAX] {
-            let tag = Tag::of(hash);
-            for slot in [3, 0, 9] {
-                assert!(index.enter(tag, slot));
+    fn tags_are_compared_exactly() {
+        let mut state = 0;
+        // Neighbours that differ in one bit, and those that a borrow would confuse.
+        let some = [0, 1, 2, 3, 0x7fff, 0x8000, 0x8001, 0xfffe, 0xffff];
+        for _ in 0..20_000 {
+            let tags: [u16; PLACES as usize] =
+                std::array::from_fn(|_| some[random(&mut state) as usize % some.len()]);
+            let mut line = [u32::MAX; LINE_WORDS];
+            for (number, tag) in (0..).zip(tags) {
+                set_tag(&mut line, number, tag);
             }
-            assert_eq!(index.slots(tag), [0, 3, 9]);
-            index.remove(3);
-            assert_eq!(index.slots(tag), [0, 9]);
-            index.remove(0);
-            index.remove(9);
-            assert!(index.slots(tag).is_empty());
+            let with = |is: &dyn Fn(u16) -> bool| -> Vec<u32> {
+                (0..).zip(tags).filter(|(_, tag)| is(*tag)).map(|(number, _)| number).collect()
+            };
+            let of = |mut bits: u64| {
+                let mut numbers = Vec::new();
+                while bits != 0 {
+                    numbers.push(number_of(bits));
+                    bits &= bits - 1;
+                }
+                numbers.sort_unstable();
+                numbers
+            };
+            for tag in some {
+                assert_eq!(of(equal(&line, u64::from(tag) * QUARTERS)), with(&|other| other == tag));
+            }
+            assert_eq!(of(free(&line)), with(&|tag| tag & 1 == 0));
         }
     }
 
     #[test]
-    fn equal_tags_fill_two_lines_and_no_more() {
-        let mut index = Index::new(100).unwrap();
-        let tag = Tag(5);
-        let stored = (0..100).filter(|slot| index.enter(tag, *slot)).count();
-        assert_eq!((stored, index.probe(tag).free()), (2 * PLACES, None));
-        assert_eq!(index.slots(tag), (0..16).collect::<Vec<_>>());
+    fn a_slot_is_found_until_it_is_removed_also_among_equal_hashes() {
+        let mut index = Index::new(64).unwrap();
+        for hash in [0, 1 << 32, 7 << 32, 0xffff_0000, u64::MAX] {
+            for slot in [3, 0, 9] {
+                assert!(index.enter(hash, slot));
+            }
+            assert_eq!(index.slots(hash), [0, 3, 9]);
+            assert_eq!(index.find(hash, |slot| slot == 9), Some((9, index.place_of(9))));
+            index.leave(3);
+            assert_eq!(index.slots(hash), [0, 9]);
+            index.leave(0);
+            index.leave(9);
+            assert!(index.slots(hash).is_empty());
+        }
     }
 
     #[test]
-    fn a_full_cache_of_any_size_finds_room_for_random_hashes() {
+    fn equal_hashes_fill_two_lines_and_no_more() {
+        for hash in [5, u64::MAX, 1 << 47] {
+            let mut index = Index::new(100).unwrap();
+            let stored = (0..100).filter(|slot| index.enter(hash, *slot)).count();
+            assert_eq!((stored, index.free(hash)), (2 * PLACES as usize, None));
+            assert_eq!(index.slots(hash), (0..20).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_full_cache_of_any_size_finds_room_for_random_hashes_mostly_in_first_lines() {
         for entries in [1_u32, 8, 9, 64, 1_000, 20_000, 300_000] {
             let mut index = Index::new(entries as usize).unwrap();
-            // SplitMix64, of which tests need no more than that it looks random.
             let mut state = 0_u64;
-            let mut random = || {
-                state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-                let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-                Tag::of((mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb))
-            };
-            let mut tags: Vec<Tag> = (0..entries).map(|_| random()).collect();
-            for (slot, tag) in (0..).zip(&tags) {
-                assert!(index.enter(*tag, slot), "{entries}: {slot}");
+            let mut hashes: Vec<u64> = (0..entries).map(|_| random(&mut state)).collect();
+            for (slot, hash) in (0..).zip(&hashes) {
+                assert!(index.enter(*hash, slot), "{entries}: {slot}");
             }
             for round in 0..2 * entries {
                 let slot = round % entries;
-                index.remove(slot);
-                tags[slot as usize] = random();
-                assert!(index.enter(tags[slot as usize], slot), "{entries}: churn {round}");
+                index.leave(slot);
+                hashes[slot as usize] = random(&mut state);
+                assert!(index.enter(hashes[slot as usize], slot), "{entries}: churn {round}");
             }
+            let of_first = |(slot, hash): &(u32, &u64)| index.place_of(*slot) / PLACES == index.first(**hash);
+            let first = (0..).zip(&hashes).filter(of_first).count();
+            assert!(first >= entries as usize * 94 / 100, "{first} of {entries}");
+            let lines = index.words[index.skip..].as_chunks::<LINE_WORDS>().0;
+            assert!(lines.iter().all(|line| free(line) != 0), "{entries}: a line is full");
         }
     }
 }

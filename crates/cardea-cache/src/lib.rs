@@ -6,11 +6,15 @@
 //!
 //! # What an operation costs
 //! An entry is one slot in a slab, a cache line where key and value take at most 48 bytes. A key has its place in one
-//! of two lines of the index, which are read at once. So a `get` waits for memory twice at any size: for the lines of the
-//! index, then for the slot. An `insert` into a full cache waits four times at the most: for each slot that the hand
-//! comes to but the first, which the last eviction has touched ([`HAND_STEPS_MAX`]), then for the line of the index that
-//! the evicted key leaves; its neighbours and the lines of the new key are fetched meanwhile. Nothing is ever scanned,
-//! rehashed or moved. An entry takes 84 bytes beside what its key and value hold elsewhere.
+//! of two lines of the index, nineteen of twenty in the first one, and no line says where another one is. So a `get`
+//! touches two or three lines and waits for memory twice at any size: for the index, then for the slot. An `insert` into
+//! a full cache waits four times at the most: for each slot that the hand comes to but the first, which the last eviction
+//! has touched ([`HAND_STEPS_MAX`]), then for the line of the index that the evicted key leaves; its neighbours and the
+//! lines of the new key are fetched meanwhile. Nothing is ever scanned, rehashed or moved. The tests of this crate count
+//! the lines; `cargo bench -p cardea-cache --bench session_cache` measures the time, beside other caches.
+//!
+//! An entry takes 84 bytes beside what its key and value hold elsewhere: 64 of the slot, 16 of the index, 4 that lead
+//! from the one to the other; 8 more where lifetimes are its own.
 //!
 //! Address space for all entries is reserved when a cache is made, and memory is used as entries come: growth stalls
 //! nobody, and an empty cache costs nearly nothing.
@@ -28,7 +32,7 @@ mod wheel;
 
 pub use cache::{Cache, HAND_STEPS_MAX};
 pub use limits::{Entry, Inserted, Lifetime, Limits, Removed, Stats};
-pub use sharded::Sharded;
+pub use sharded::{SHARDS_PER_THREAD, Sharded};
 
 /// Why a cache can't be made. Whoever set its limits is at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -70,7 +70,7 @@ pub type Removed<K, V> = SmallVec<[(K, V); 2]>;
 #[must_use = "what was removed is to be dropped outside of a lock"]
 pub struct Inserted<K, V> {
     /// Whether the entry is in the cache now. It is not if a limit forbids it, if it has expired already, or if
-    /// sixteen others have (nearly) the same hash. Its predecessor is gone in any case.
+    /// twenty others have (nearly) the same hash. Its predecessor is gone in any case.
     pub stored: bool,
     /// The predecessor, what expired, what was evicted, and the entry itself if it was not stored.
     pub removed: Removed<K, V>,

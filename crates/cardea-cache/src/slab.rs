@@ -24,16 +24,18 @@ struct Slot<K, V> {
 
 /// Slots that never move: memory is reserved at once, and used as entries come.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Slab<K, V> {
-    slots: Vec<Slot<K, V>>,
-    free: u32,
-    len: usize,
-    oldest: u32,
+    // What evictions and inserts go by; see `Cache`.
     /// That of the oldest, beside which nothing has to be looked at while it has not expired.
     oldest_deadline: u64,
+    oldest: u32,
     newest: u32,
     /// The next slot that recency looks at; none: the oldest.
     hand: u32,
+    free: u32,
+    len: u32,
+    slots: Vec<Slot<K, V>>,
 }
 
 impl<K, V> Slab<K, V> {
@@ -55,7 +57,7 @@ impl<K, V> Slab<K, V> {
     }
 
     pub(crate) const fn len(&self) -> usize {
-        self.len
+        self.len as usize
     }
 
     pub(crate) const fn oldest(&self) -> Option<u32> {
@@ -158,6 +160,11 @@ impl<K, V> Slab<K, V> {
 
 #[cfg(test)]
 impl<K, V> Slab<K, V> {
+    /// The address after what evictions and inserts go by.
+    pub(crate) fn written_until(&self) -> usize {
+        (&raw const self.len).addr() + size_of::<u32>()
+    }
+
     /// From the oldest entry to the newest.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &(K, V)> {
         let next = |at: &u32| Some(self.slots[*at as usize].newer).filter(|newer| *newer != NONE);

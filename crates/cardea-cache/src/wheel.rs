@@ -91,6 +91,7 @@ impl Wheel {
     }
 
     /// Lets time pass; `now` never goes back.
+    #[inline(never)] // A coarse clock stands still for most operations.
     pub(crate) fn advance(&mut self, now: u64) {
         for level in 0..LEVELS {
             let (before, current) = (self.now >> shift(level), now >> shift(level));

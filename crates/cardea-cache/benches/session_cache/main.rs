@@ -1,264 +1,173 @@
 //! What the cache costs beside others: `cargo bench -p cardea-cache --bench session_cache`.
 //!
 //! Sessions have keys of 32 random bytes and values of a word, so that it is caches that are measured, not allocators.
-//! `put` enters fresh keys into a full cache, `get` finds (what has not expired), `remove` takes out. `hot` is the same
-//! with 512 keys. Figures are wall time per operation of one thread.
+//! `get` finds (what has not expired), `put` enters fresh keys into a full cache, `remove` takes out; keys come in random
+//! order, in `hot` 512 of them. Of the entries of `expired-1-4` a quarter have expired before the first operation; each
+//! expired one makes room for one that is put. A figure is the wall time of one thread for an operation, the median of
+//! seven samples (three where entries have expired).
 //!
-//! `CARDEA_BENCH_ENTRIES=5120000,20000000` measures these sizes instead of 20,480 and 204,800. With 20 million entries
-//! each subject needs some gigabytes, one after the other.
+//! `-- --large` measures 5,120,000 and 20,000,000 entries instead of 20,480 and 204,800, and prints each sample. With 20
+//! million entries each subject needs some gigabytes, one after the other. `-- --list` says what there is; names of cases
+//! and subjects as arguments measure these alone.
 //!
-//! The group `session-cache-wait-…` tells what one dependent load from the slab costs at each size: divide by it to see
+//! The case `session-cache-wait-…` tells what one dependent load from the slab costs at each size: divide by it to see
 //! how often an operation waits for memory.
 #![expect(clippy::disallowed_methods, reason = "a measurement reads the clock and the environment")]
 #![expect(clippy::expect_used, reason = "the limits are constant and can be had")]
+#![expect(clippy::print_stdout, reason = "a measurement is for reading")]
 
+mod measure;
 mod subjects;
 
 use std::hint::black_box;
-use std::sync::Barrier;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use cardea_clock::Mono;
-use criterion::{Criterion, criterion_group, criterion_main};
+use measure::{Chain, EXPIRED, Kind, Size, random_number};
+use subjects::{Cardea, LeastRecent, Moka, QuickCache, Rustls, Subject};
 
-use subjects::{Cardea, Key, LeastRecent, Moka, QuickCache, Rustls, Subject};
+const SMALL: [u64; 2] = [20_480, 204_800];
+const LARGE: [u64; 2] = [5_120_000, 20_000_000];
 
-const LIFETIME: Duration = Duration::from_secs(1_000);
-const START: Mono = Mono::from_nanos(1);
-const HOT: u64 = 512;
-/// Shares of the entries that have expired when the operations begin.
-const EXPIRED: [(&str, u64, u64); 4] = [("1-10", 1, 10), ("1-4", 1, 4), ("1-3", 1, 3), ("1-2", 1, 2)];
-
-#[derive(Clone, Copy)]
-enum Operation {
-    Get,
-    Put,
-    Remove,
+/// What is asked for.
+struct Options {
+    list: bool,
+    large: bool,
+    /// Samples of each row that are printed; only of the large sizes, of which a row is no median.
+    rounds: usize,
+    /// All where there is none.
+    names: Vec<String>,
 }
 
-impl Operation {
-    const ALL: [Self; 3] = [Self::Get, Self::Put, Self::Remove];
+impl Options {
+    fn of(arguments: impl Iterator<Item = String>) -> Self {
+        let mut options = Self { list: false, large: false, rounds: 3, names: Vec::new() };
+        let mut arguments = arguments.peekable();
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--list" => options.list = true,
+                "--large" => options.large = true,
+                "--rounds" => {
+                    let rounds = arguments.next().and_then(|rounds| rounds.parse().ok());
+                    options.rounds = rounds.expect("a number of rounds");
+                }
+                // What cargo says to each bench.
+                option if option.starts_with("--") => {}
+                name => options.names.push(name.to_owned()),
+            }
+        }
+        options
+    }
 
-    fn name(self) -> &'static str {
-        match self {
-            Self::Get => "get",
-            Self::Put => "put",
-            Self::Remove => "remove",
+    fn takes(&self, name: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|wanted| wanted == name)
+    }
+}
+
+/// Where figures go.
+struct Report {
+    options: Options,
+}
+
+impl Report {
+    /// Measures a row if it is wanted. `measure` gives nanoseconds per operation, of each sample.
+    fn row(&self, name: &str, measure: impl FnOnce() -> Vec<f64>) {
+        if !self.options.takes(name) {
+            return;
+        }
+        if self.options.list {
+            println!("{name}: figure");
+            return;
+        }
+        let mut samples = measure();
+        if !self.options.large {
+            samples.sort_by(f64::total_cmp);
+            samples = vec![samples[samples.len() / 2]];
+        }
+        for sample in samples {
+            println!("{name} {sample:.2} ns");
         }
     }
 }
 
-#[derive(Clone, Copy)]
-struct Case {
-    operation: Operation,
-    entries: u64,
-    lifetime: Option<Duration>,
-    /// Of the entries.
-    expired: u64,
-    /// Keys that operations choose from.
-    range: u64,
-    threads: usize,
-}
-
-fn main_group(criterion: &mut Criterion) {
-    for entries in sizes() {
-        wait(criterion, entries);
-        for operation in Operation::ALL {
-            for lifetime in [Some(LIFETIME), None] {
-                let kind = if lifetime.is_some() { "ttl" } else { "unlimited" };
-                let case = Case { operation, entries, lifetime, expired: 0, range: entries, threads: 1 };
-                let name = format!("session-cache-{}-{entries}-{kind}", operation.name());
-                all(criterion, &name, case);
-                if lifetime.is_none() {
-                    continue;
-                }
-                for (share, part, whole) in EXPIRED {
-                    let case = Case { expired: entries * part / whole, ..case };
-                    one::<Cardea>(criterion, &format!("{name}-expired-{share}"), case);
-                }
-                for threads in thread_counts() {
-                    all(criterion, &format!("{name}-t{threads}"), Case { threads, ..case });
-                }
-                if matches!(operation, Operation::Get) {
-                    for threads in std::iter::once(1).chain(thread_counts()) {
-                        let case = Case { range: HOT, threads, ..case };
-                        all(criterion, &format!("{name}-hot-t{threads}"), case);
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn sizes() -> Vec<u64> {
-    let text = std::env::var("CARDEA_BENCH_ENTRIES").unwrap_or_else(|_| "20480,204800".to_owned());
-    text.split(',').map(|size| size.trim().parse().expect("numbers, with commas between them")).collect()
-}
-
-fn thread_counts() -> Vec<usize> {
-    let mut counts = vec![2, thread::available_parallelism().map_or(1, usize::from)];
-    counts.retain(|count| *count > 1);
-    counts.dedup();
-    counts
-}
-
-fn all(criterion: &mut Criterion, group: &str, case: Case) {
-    one::<Cardea>(criterion, group, case);
-    one::<Rustls>(criterion, group, case);
-    one::<LeastRecent>(criterion, group, case);
-    one::<Moka>(criterion, group, case);
-    one::<QuickCache>(criterion, group, case);
-}
-
-fn one<S: Subject>(criterion: &mut Criterion, group: &str, case: Case) {
-    if case.lifetime.is_some() && !S::HAS_LIFETIME {
-        return;
-    }
-    let mut prepared: Option<Prepared<S>> = None;
-    criterion.benchmark_group(group).bench_function(S::NAME, |bencher| {
-        bencher.iter_custom(|iterations| measure(&mut prepared, case, iterations));
-    });
-}
-
-/// A cache that was filled, and how many operations it has had.
-struct Prepared<S> {
-    cache: S,
-    /// In the order of the operations.
-    keys: Vec<Key>,
-    done: u64,
-}
-
-impl<S: Subject> Prepared<S> {
-    fn new(case: Case) -> Self {
-        let keys = match case.operation {
-            // Twice as many as there is room for: where one comes again, the cache has forgotten it.
-            Operation::Put => (case.entries..3 * case.entries).map(key).collect(),
-            // Steps by a prime that divides no range lead to all keys, and far.
-            Operation::Get | Operation::Remove => {
-                let place = |number| u128::from(number) * 2_654_435_761 % u128::from(case.range);
-                (0..case.range).map(|number| key(place(number) as u64)).collect()
-            }
+fn main() {
+    let report = Report { options: Options::of(std::env::args().skip(1)) };
+    for entries in if report.options.large { LARGE } else { SMALL } {
+        let size = if report.options.large {
+            Size { entries, operations: 200_000, samples: report.options.rounds, fills: 1 }
+        } else {
+            Size { entries, operations: 50_000, samples: 7, fills: 3 }
         };
-        Self { cache: fill(case), keys, done: 0 }
+        let prefix = if report.options.large { "session-cache-large" } else { "session-cache" };
+        report.row(&format!("{prefix}-wait-{entries}/dependent-load"), || wait(size));
+        all::<Cardea>(&report, prefix, size);
+        all::<LeastRecent>(&report, prefix, size);
+        all::<Moka>(&report, prefix, size);
+        all::<QuickCache>(&report, prefix, size);
+        all::<Rustls>(&report, prefix, size);
     }
 }
 
-/// Runs in passes, between which the cache is filled anew where operations use it up; filling isn't counted.
-fn measure<S: Subject>(prepared: &mut Option<Prepared<S>>, case: Case, iterations: u64) -> Duration {
-    let uses_up = case.expired > 0 || matches!(case.operation, Operation::Remove);
-    let (mut total, mut left) = (Duration::ZERO, iterations);
-    while left > 0 {
-        if prepared.as_ref().is_none_or(|prepared| uses_up && prepared.done >= case.range) {
-            *prepared = None;
-            *prepared = Some(Prepared::new(case));
-        }
-        let Some(Prepared { cache, keys, done }) = prepared else { break };
-        let pass = if uses_up { left.min(case.range - *done) } else { left };
-        total += run(cache, case, keys, *done, pass);
-        *done += pass;
-        left -= pass;
-    }
-    total
-}
-
-fn fill<S: Subject>(case: Case) -> S {
-    let cache = S::new(case.entries as usize, case.lifetime);
-    let late = START.saturating_add(LIFETIME / 2);
-    for number in 0..case.entries {
-        cache.put(key(number), number, if number < case.expired { START } else { late });
-    }
-    cache
-}
-
-fn run<S: Subject>(cache: &S, case: Case, keys: &[Key], done: u64, operations: u64) -> Duration {
-    if case.threads == 1 {
-        let start = Instant::now();
-        operate(cache, case, keys, done, operations);
-        return start.elapsed();
-    }
-    let part = operations.div_ceil(case.threads as u64);
-    let ready = Barrier::new(case.threads + 1);
-    let elapsed = thread::scope(|scope| {
-        let threads: Vec<_> = (0..case.threads as u64)
-            .map(|number| {
-                let ready = &ready;
-                scope.spawn(move || {
-                    ready.wait();
-                    operate(cache, case, keys, done + number * part, part);
-                })
-            })
-            .collect();
-        let start = Instant::now();
-        ready.wait();
-        for thread in threads {
-            thread.join().expect("an operation panics in no subject");
-        }
-        start.elapsed()
-    });
-    // Of one thread's operations, of which `operations` were asked for.
-    elapsed * case.threads as u32
-}
-
-fn operate<S: Subject>(cache: &S, case: Case, keys: &[Key], from: u64, operations: u64) {
-    // What came at the start has expired, what came late has not.
-    let now = START.saturating_add(if case.expired > 0 { LIFETIME } else { LIFETIME / 2 });
-    let mut at = from as usize % keys.len();
-    for number in 0..operations {
-        let key = &keys[at];
-        at = if at + 1 == keys.len() { 0 } else { at + 1 };
-        match case.operation {
-            Operation::Put => cache.put(*key, number, now),
-            Operation::Get => {
-                black_box(cache.get(key, now));
+/// All rows of a subject, of which each kind of cache is filled once.
+fn all<S: Subject>(report: &Report, prefix: &str, size: Size) {
+    let name = |kind: Kind, what: &str, lifetime: &str| {
+        format!("{prefix}-{}-{}-{lifetime}{what}/{}", kind.name(), size.entries, S::NAME)
+    };
+    if S::HAS_LIFETIME {
+        let mut chain = Chain::<S>::new(size, true);
+        for kind in [Kind::Get, Kind::Remove, Kind::Put] {
+            report.row(&name(kind, "", "ttl"), || chain.spread(kind, 1));
+            for threads in measure::thread_counts() {
+                report.row(&name(kind, &format!("-t{threads}"), "ttl"), || chain.spread(kind, threads));
             }
-            Operation::Remove => cache.remove(key),
+            if kind == Kind::Get {
+                for threads in [1].into_iter().chain(measure::thread_counts()) {
+                    report.row(&name(kind, &format!("-hot-t{threads}"), "ttl"), || chain.hot(threads));
+                }
+            }
         }
     }
-}
-
-/// As random as a session's, from a number (SplitMix64).
-fn key(number: u64) -> Key {
-    let mut key = [0; 32];
-    for (part, bytes) in (0..).zip(key.as_chunks_mut::<8>().0) {
-        let seed = number.wrapping_mul(4).wrapping_add(part).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mixed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        *bytes = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb).to_le_bytes();
+    let mut chain = Chain::<S>::new(size, false);
+    for kind in [Kind::Get, Kind::Remove, Kind::Put] {
+        report.row(&name(kind, "", "unlimited"), || chain.spread(kind, 1));
     }
-    key
+    drop(chain);
+    if S::HAS_TIME {
+        for (share, part, whole) in EXPIRED {
+            let mut measured = None;
+            for kind in [Kind::Get, Kind::Remove, Kind::Put] {
+                report.row(&name(kind, &format!("-expired-{share}"), "ttl"), || {
+                    let all = measured
+                        .get_or_insert_with(|| measure::expired::<S>(size, size.entries * part / whole));
+                    std::mem::take(&mut all[kind as usize])
+                });
+            }
+        }
+    }
 }
 
 /// A walk through as many cache lines as there are slots, each of which says which one is next.
-fn wait(criterion: &mut Criterion, entries: u64) {
+fn wait(size: Size) -> Vec<f64> {
     #[derive(Clone, Copy)]
     #[repr(align(64))]
     struct Line(u64);
-    let mut lines = vec![Line(0); entries as usize];
+    let mut lines: Vec<Line> = (0..size.entries).map(Line).collect();
     // One cycle through all of them in an order that no prefetcher guesses (Sattolo).
-    (0..).zip(&mut lines).for_each(|(number, line)| *line = Line(number));
-    for last in (1..entries).rev() {
-        let other = u64::from_le_bytes(key(last).as_chunks().0[0]) % last;
-        lines.swap(last as usize, other as usize);
+    for last in (1..size.entries).rev() {
+        lines.swap(last as usize, (random_number(last) % last) as usize);
     }
     let mut at = 0_u64;
-    criterion.benchmark_group(format!("session-cache-wait-{entries}")).bench_function(
-        "dependent-load",
-        |bencher| {
-            bencher.iter(|| {
-                at = lines[at as usize].0;
-                at
-            });
-        },
-    );
+    let mut sample = || {
+        let start = Instant::now();
+        for _ in 0..size.operations {
+            at = lines[at as usize].0;
+        }
+        black_box(at);
+        nanoseconds(start.elapsed(), size.operations)
+    };
+    sample();
+    (0..size.samples).map(|_| sample()).collect()
 }
 
-fn short() -> Criterion {
-    Criterion::default()
-        .sample_size(10)
-        .warm_up_time(Duration::from_millis(100))
-        .measurement_time(Duration::from_millis(400))
-        .without_plots()
+fn nanoseconds(time: Duration, operations: u64) -> f64 {
+    time.as_nanos() as f64 / operations as f64
 }
-
-criterion_group! { name = benches; config = short(); targets = main_group }
-criterion_main!(benches);

@@ -1,21 +1,36 @@
 //! The caches that are measured, each as a server with many threads would use it.
 
+use std::hash::{Hash, Hasher};
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use cardea_cache::{Lifetime, Limits, Sharded};
+use cardea_cache::{Lifetime, Limits, SHARDS_PER_THREAD, Sharded};
 use cardea_clock::Mono;
 use rustls::server::{ServerSessionMemoryCache, StoresServerSessions};
 
-pub(crate) type Key = [u8; 32];
+/// A session's. Of what is random already, a part suffices to be hashed: as the session store of `cardea-tls` does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Key(pub(crate) [u8; 32]);
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let (words, _) = self.0.as_chunks();
+        state.write_u64(u64::from_le_bytes(words[0]));
+        state.write_u64(u64::from_le_bytes(words[1]));
+    }
+}
 
 /// A cache of words.
 pub(crate) trait Subject: Sync {
     const NAME: &str;
     /// Whether entries can expire. Those that can't are measured without.
     const HAS_LIFETIME: bool;
+    /// Whether it is told the time, and gives up what has expired.
+    const HAS_TIME: bool = false;
+    /// In a sample.
+    const REMOVES_MAX: u64 = u64::MAX;
 
     fn new(entries: usize, lifetime: Option<Duration>) -> Self;
     fn put(&self, key: Key, value: u64, now: Mono);
@@ -29,11 +44,12 @@ pub(crate) struct Cardea(Sharded<Key, u64, foldhash::quality::RandomState>);
 impl Subject for Cardea {
     const NAME: &str = "cardea";
     const HAS_LIFETIME: bool = true;
+    const HAS_TIME: bool = true;
 
     fn new(entries: usize, lifetime: Option<Duration>) -> Self {
         let lifetime = lifetime.map_or(Lifetime::Unlimited, Lifetime::Same);
         let limits = Limits { entries, bytes: usize::MAX, lifetime };
-        let shards = 4 * thread::available_parallelism().map_or(1, usize::from);
+        let shards = SHARDS_PER_THREAD * thread::available_parallelism().map_or(1, usize::from);
         let hasher = foldhash::quality::RandomState::default();
         Self(Sharded::weighed(limits, shards, |_, _| 0, hasher).expect("so many can be had"))
     }
@@ -58,21 +74,23 @@ pub(crate) struct Rustls(Arc<ServerSessionMemoryCache>);
 impl Subject for Rustls {
     const NAME: &str = "rustls";
     const HAS_LIFETIME: bool = false;
+    /// It looks for the key among all that it holds.
+    const REMOVES_MAX: u64 = 8;
 
     fn new(entries: usize, _: Option<Duration>) -> Self {
         Self(ServerSessionMemoryCache::new(entries))
     }
 
     fn put(&self, key: Key, value: u64, _: Mono) {
-        self.0.put(key.to_vec(), value.to_le_bytes().to_vec());
+        self.0.put(key.0.to_vec(), value.to_le_bytes().to_vec());
     }
 
     fn get(&self, key: &Key, _: Mono) -> Option<u64> {
-        self.0.get(key).map(|value| u64::from_le_bytes(value.as_chunks().0[0]))
+        self.0.get(&key.0).map(|value| u64::from_le_bytes(value.as_chunks().0[0]))
     }
 
     fn remove(&self, key: &Key) {
-        self.0.take(key);
+        self.0.take(&key.0);
     }
 }
 
