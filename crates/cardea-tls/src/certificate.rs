@@ -1,6 +1,5 @@
 //! A certificate with its key, loaded from files and checked before it is served.
 
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +14,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
 use x509_parser::time::ASN1Time;
 
+use crate::client_auth::ClientAuthConfig;
 use crate::config::CertificateConfig;
 use crate::error::{CertificateError, CertificateProblem};
 use crate::{files, names, provider};
@@ -76,6 +76,8 @@ pub struct CertificateInfo {
 pub(crate) struct Certificate {
     pub(crate) info: CertificateInfo,
     pub(crate) certified: Arc<CertifiedKey>,
+    /// How clients of its hosts are asked for theirs.
+    pub(crate) client_auth: Option<ClientAuthConfig>,
 }
 
 impl Certificate {
@@ -105,7 +107,11 @@ impl Certificate {
             path: config.chain.clone(),
             trust_domain: config.trust_domain.clone(),
         };
-        Ok(Self { info, certified: Arc::new(CertifiedKey::new(chain, key)) })
+        Ok(Self {
+            info,
+            certified: Arc::new(CertifiedKey::new(chain, key)),
+            client_auth: config.client_auth.clone(),
+        })
     }
 }
 
@@ -122,7 +128,7 @@ pub(crate) fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, Ce
 }
 
 /// What a PEM parser's error means, without quoting the file: the line may be part of a key.
-fn damaged(error: pem::Error) -> CertificateProblem {
+pub(crate) fn damaged(error: pem::Error) -> CertificateProblem {
     CertificateProblem::Damaged(
         match error {
             pem::Error::MissingSectionEnd { .. } => "a section has no \"END\" line",
@@ -279,7 +285,7 @@ fn subject_names(leaf: &X509Certificate<'_>) -> Result<Vec<String>, CertificateP
     for name in &extension.value.general_names {
         let host = match name {
             GeneralName::DNSName(name) => names::normal_host(name),
-            GeneralName::IPAddress(octets) => address(octets).map(|address| address.to_string()),
+            GeneralName::IPAddress(octets) => names::address(octets).map(|address| address.to_string()),
             _ => None,
         };
         found.extend(host.filter(|host| !found.contains(host)));
@@ -287,14 +293,7 @@ fn subject_names(leaf: &X509Certificate<'_>) -> Result<Vec<String>, CertificateP
     Ok(found)
 }
 
-fn address(octets: &[u8]) -> Option<IpAddr> {
-    <[u8; 4]>::try_from(octets)
-        .map(IpAddr::from)
-        .or_else(|_| <[u8; 16]>::try_from(octets).map(IpAddr::from))
-        .ok()
-}
-
-fn wall(time: &ASN1Time) -> Wall {
+pub(crate) fn wall(time: &ASN1Time) -> Wall {
     Wall::from_unix_seconds(time.timestamp())
 }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
 
+use crate::client_auth::ClientAuthConfig;
+
 /// One certificate that a listener serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateConfig {
@@ -18,6 +20,9 @@ pub struct CertificateConfig {
     pub hosts: Vec<String>,
     /// Hosts of one trust domain may share a connection; a request for a host of another one gets 421.
     pub trust_domain: String,
+    /// Whether its hosts ask clients for certificates; all certificates of a host ask in the same way. Sessions of hosts
+    /// that ask are remembered here, whatever the secret for tickets, and each is good for one use.
+    pub client_auth: Option<ClientAuthConfig>,
 }
 
 /// The lowest version of TLS that is negotiated.
@@ -76,7 +81,8 @@ pub struct ServerTlsConfig {
     /// Default: the first certificate.
     pub unknown_name: UnknownName,
     /// Sessions remembered for resumption, of at most 4 KiB each on average; below 2^31. In a full store an expired
-    /// one goes first, else one that nobody has resumed lately. Default: 10,000. 0: no resumption.
+    /// one goes first, else one that nobody has resumed lately. Hosts that ask clients for certificates, each kind by
+    /// itself, have as many of their own. Default: 10,000. 0: no resumption.
     pub sessions_max: usize,
     /// How long a session can be resumed, since it began or was last resumed by TLS 1.3. Default: 12 hours. Clients
     /// are told 24 hours, and keep none for longer than 7 days (RFC 8446 §4.6.1). Zero: no resumption.

@@ -38,6 +38,27 @@ pub enum TlsError {
     Settings(#[from] rustls::Error),
 }
 
+/// Why a connection must be closed though its handshake is done.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum HandshakeRefused {
+    /// It isn't done.
+    #[error("the handshake is not finished")]
+    Unfinished,
+    /// The client showed no certificate where it must.
+    #[error("the client has shown no certificate")]
+    CertificateMissing,
+    /// The client showed one where it wasn't asked.
+    #[error("the client has shown a certificate that nobody asked for")]
+    CertificateUnasked,
+    /// The certificate of a resumed session does not hold any longer.
+    #[error("the client's certificate does not hold any longer: {0}")]
+    CertificateInvalid(rustls::Error),
+    /// The certificate can't be parsed by the parser that reads its names.
+    #[error("the client's certificate can't be read")]
+    CertificateUnreadable,
+}
+
 /// One certificate or key that can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}: {problem}", path.display())]
@@ -169,6 +190,22 @@ pub enum CertificateProblem {
         /// The trust domain of the other certificate.
         other_domain: String,
     },
+    /// One host that asks clients for certificates in two ways.
+    #[error("serves \"{host}\", as {} does, and asks clients for certificates in another way; a host asks in one way", other.display())]
+    ClientAuthConflict {
+        /// The host.
+        host: String,
+        /// The other certificate.
+        other: PathBuf,
+    },
+    /// A file of revocation lists without one.
+    #[error(
+        "holds no revocation list (no \"BEGIN X509 CRL\" line); convert DER with `openssl crl -inform der`"
+    )]
+    NoRevocationList,
+    /// A revocation list that can't be parsed.
+    #[error("holds a revocation list that can't be parsed ({0}); get it again from its authority")]
+    BadRevocationList(String),
 }
 
 fn lines(errors: &[CertificateError]) -> String {

@@ -1,15 +1,24 @@
 //! What a finished handshake negotiated, for attributes, logs and metrics.
 
-use rustls::{CipherSuite, HandshakeKind, NamedGroup, ProtocolVersion, ServerConnection};
+use std::sync::Arc;
+
+use rustls::crypto::hash::HashAlgorithm;
+use rustls::{
+    CipherSuite, HandshakeKind, NamedGroup, ProtocolVersion, ServerConnection, SupportedCipherSuite,
+};
+
+use crate::client_auth::ClientCertificate;
 
 /// What a handshake negotiated. The names are few and static, so they are safe as metric labels; `sni` is the
-/// client's choice and is not.
+/// client's choice and is not. The signature scheme is not among them: rustls tells it to nobody.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandshakeFacts {
     /// `TLSv1.2` or `TLSv1.3`.
     pub protocol: &'static str,
     /// The name in IANA's registry, such as `TLS_AES_128_GCM_SHA256`.
     pub cipher_suite: &'static str,
+    /// The hash of the suite, for keys and transcript, in the spelling of the suite's name: `SHA256` or `SHA384`.
+    pub cipher_hash: &'static str,
     /// The name in IANA's registry, such as `X25519MLKEM768`; empty where a TLS 1.2 session was resumed, which
     /// exchanges no key.
     pub key_exchange_group: &'static str,
@@ -19,12 +28,14 @@ pub struct HandshakeFacts {
     pub alpn: Option<&'static str>,
     /// Whether an earlier session was resumed.
     pub resumed: bool,
+    /// What the client has shown; [`ClientCertificate::holds`] says whether it still does.
+    pub client_certificate: Option<Arc<ClientCertificate>>,
 }
 
 impl HandshakeFacts {
-    /// The facts of `connection`; `None` while it is still handshaking.
+    /// The facts of `connection` but for the client's certificate; `None` while it is still handshaking.
     #[must_use]
-    pub fn of(connection: &ServerConnection) -> Option<Self> {
+    pub(crate) fn of(connection: &ServerConnection) -> Option<Self> {
         if connection.is_handshaking() {
             return None;
         }
@@ -32,6 +43,7 @@ impl HandshakeFacts {
         Some(Self {
             protocol: protocol(connection.protocol_version()?),
             cipher_suite: cipher_suite(connection.negotiated_cipher_suite()?.suite()),
+            cipher_hash: cipher_hash(connection.negotiated_cipher_suite()?),
             key_exchange_group: connection
                 .negotiated_key_exchange_group()
                 .map_or("", |group| key_group(group.name())),
@@ -42,6 +54,7 @@ impl HandshakeFacts {
                 _ => "other",
             }),
             resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
+            client_certificate: None,
         })
     }
 }
@@ -61,6 +74,18 @@ fn cipher_suite(suite: CipherSuite) -> &'static str {
         CipherSuite::TLS13_AES_256_GCM_SHA384 => "TLS_AES_256_GCM_SHA384",
         CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => "TLS_CHACHA20_POLY1305_SHA256",
         suite => suite.as_str().unwrap_or("other"),
+    }
+}
+
+fn cipher_hash(suite: SupportedCipherSuite) -> &'static str {
+    let common = match suite {
+        SupportedCipherSuite::Tls12(suite) => &suite.common,
+        SupportedCipherSuite::Tls13(suite) => &suite.common,
+    };
+    match common.hash_provider.algorithm() {
+        HashAlgorithm::SHA256 => "SHA256",
+        HashAlgorithm::SHA384 => "SHA384",
+        _ => "other",
     }
 }
 

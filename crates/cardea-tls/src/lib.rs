@@ -10,8 +10,10 @@
 
 #[cfg(feature = "authority")]
 pub mod authority;
+mod base64;
 mod certificate;
 mod client;
+mod client_auth;
 mod config;
 mod error;
 mod facts;
@@ -24,10 +26,14 @@ mod tickets;
 
 pub use certificate::{CertificateInfo, KeyType};
 pub use client::{client_config, server_name};
+pub use client_auth::{
+    ClientAuthConfig, ClientAuthMode, ClientAuthority, ClientAuthorityConfig, ClientCertificate,
+    ClientDemand, ClientMismatch, ClientName, ClientNameError,
+};
 pub use config::{
     CertificateConfig, ClientTlsConfig, MinVersion, Roots, ServerTlsConfig, TicketSecretConfig, UnknownName,
 };
-pub use error::{CertificateError, CertificateProblem, TlsError};
+pub use error::{CertificateError, CertificateProblem, HandshakeRefused, TlsError};
 pub use facts::HandshakeFacts;
 pub use names::TrustDomain;
 pub use provider::provider;

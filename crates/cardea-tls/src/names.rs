@@ -11,11 +11,13 @@ use rustls::sign::CertifiedKey;
 use rustls_pki_types::DnsName;
 
 use crate::certificate::{Certificate, KeyType};
+use crate::client_auth::ClientAuthConfig;
 use crate::config::UnknownName;
 use crate::error::{CertificateError, CertificateProblem};
 
 /// A trust domain of one [`ServerTls`](crate::ServerTls): cheap to keep and to compare. Those of two
-/// `ServerTls` have nothing to do with each other.
+/// `ServerTls` have nothing to do with each other. Hosts that ask clients for certificates in different ways are never
+/// in the same one, whatever the configuration calls it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TrustDomain(u32);
 
@@ -26,8 +28,18 @@ pub(crate) struct Names {
     /// By what follows the `*.`.
     wildcards: HashMap<Box<str>, Entry>,
     default: Option<Entry>,
-    /// The names of the trust domains, by their ids.
-    domains: Vec<Box<str>>,
+    /// The trust domains, by their ids.
+    domains: Vec<Domain>,
+    /// The ways in which clients are asked for certificates; the first is not at all.
+    policies: Vec<Option<ClientAuthConfig>>,
+}
+
+/// A trust domain: what the configuration calls it, and how its clients are asked for certificates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Domain {
+    name: Box<str>,
+    /// Index in the policies.
+    policy: usize,
 }
 
 /// What is served for one name. Never empty.
@@ -46,11 +58,16 @@ impl Names {
         certificates: &[Certificate],
         unknown: UnknownName,
     ) -> Result<Self, Vec<CertificateError>> {
-        let mut names =
-            Self { exact: HashMap::new(), wildcards: HashMap::new(), default: None, domains: Vec::new() };
+        let mut names = Self {
+            exact: HashMap::new(),
+            wildcards: HashMap::new(),
+            default: None,
+            domains: Vec::new(),
+            policies: vec![None],
+        };
         let mut errors = Vec::new();
         for (index, certificate) in certificates.iter().enumerate() {
-            let trust_domain = names.intern(&certificate.info.trust_domain);
+            let trust_domain = names.intern(&certificate.info.trust_domain, certificate.client_auth.as_ref());
             for host in &certificate.info.hosts {
                 if let Err(first) = names.insert(host, trust_domain, index, certificate) {
                     errors.extend(certificates.get(first).map(|other| conflict(host, certificate, other)));
@@ -84,7 +101,25 @@ impl Names {
     }
 
     pub(crate) fn trust_domain_name(&self, domain: TrustDomain) -> Option<&str> {
-        self.domains.get(usize::try_from(domain.0).ok()?).map(AsRef::as_ref)
+        self.domain(domain).map(|domain| domain.name.as_ref())
+    }
+
+    /// The ways in which clients are asked for certificates; the first is not at all.
+    pub(crate) fn policies(&self) -> &[Option<ClientAuthConfig>] {
+        &self.policies
+    }
+
+    /// Which of them holds for a connection by its server name; the first where such a client is refused.
+    pub(crate) fn policy_of(&self, sni: Option<&str>) -> usize {
+        let domain = match sni {
+            Some(name) => self.trust_domain_of(name),
+            None => self.default_trust_domain(),
+        };
+        domain.and_then(|domain| self.domain(domain)).map_or(0, |domain| domain.policy)
+    }
+
+    fn domain(&self, domain: TrustDomain) -> Option<&Domain> {
+        self.domains.get(usize::try_from(domain.0).ok()?)
     }
 
     /// Whether every host there can be is in the same trust domain here as there.
@@ -110,7 +145,9 @@ impl Names {
         entries.sort_unstable_by_key(|(kind, name, _)| (*kind, *name));
         let mut bytes = Vec::new();
         for (kind, name, domain) in entries {
-            for text in [kind, name, self.trust_domain_name(domain).unwrap_or_default()] {
+            // Hosts that ask for certificates have no tickets of this kind; to which kind a host belongs must show.
+            let asks = if self.domain(domain).is_some_and(|domain| domain.policy > 0) { "asks" } else { "" };
+            for text in [kind, name, self.trust_domain_name(domain).unwrap_or_default(), asks] {
                 bytes.extend_from_slice(&(text.len() as u64).to_be_bytes());
                 bytes.extend_from_slice(text.as_bytes());
             }
@@ -118,10 +155,15 @@ impl Names {
         bytes
     }
 
-    fn intern(&mut self, domain: &str) -> TrustDomain {
-        let known = self.domains.iter().position(|name| name.as_ref() == domain);
+    fn intern(&mut self, name: &str, client_auth: Option<&ClientAuthConfig>) -> TrustDomain {
+        let policy = self.policies.iter().position(|policy| policy.as_ref() == client_auth);
+        let policy = policy.unwrap_or_else(|| {
+            self.policies.push(client_auth.cloned());
+            self.policies.len() - 1
+        });
+        let known = self.domains.iter().position(|domain| *domain.name == *name && domain.policy == policy);
         let id = known.unwrap_or_else(|| {
-            self.domains.push(domain.into());
+            self.domains.push(Domain { name: name.into(), policy });
             self.domains.len() - 1
         });
         TrustDomain(u32::try_from(id).unwrap_or(u32::MAX))
@@ -201,6 +243,14 @@ pub(crate) fn wildcard_of(host: &str) -> Option<&str> {
     host.split_once('.').filter(|(label, _)| !label.is_empty()).map(|(_, suffix)| suffix)
 }
 
+/// The address of a subject alternative name (RFC 5280 §4.2.1.6).
+pub(crate) fn address(octets: &[u8]) -> Option<IpAddr> {
+    <[u8; 4]>::try_from(octets)
+        .map(IpAddr::from)
+        .or_else(|_| <[u8; 16]>::try_from(octets).map(IpAddr::from))
+        .ok()
+}
+
 /// The form in which a name of a certificate or of the configuration is kept; nothing if it isn't a host, a
 /// wildcard of one label, or an address.
 pub(crate) fn normal_host(name: &str) -> Option<String> {
@@ -215,15 +265,17 @@ pub(crate) fn normal_host(name: &str) -> Option<String> {
 }
 
 fn conflict(host: &str, certificate: &Certificate, other: &Certificate) -> CertificateError {
-    CertificateError {
-        path: certificate.info.path.clone(),
-        problem: CertificateProblem::TrustDomainConflict {
+    let problem = if certificate.info.trust_domain == other.info.trust_domain {
+        CertificateProblem::ClientAuthConflict { host: host.to_owned(), other: other.info.path.clone() }
+    } else {
+        CertificateProblem::TrustDomainConflict {
             host: host.to_owned(),
             domain: certificate.info.trust_domain.clone(),
             other: other.info.path.clone(),
             other_domain: other.info.trust_domain.clone(),
-        },
-    }
+        }
+    };
+    CertificateError { path: certificate.info.path.clone(), problem }
 }
 
 #[cfg(test)]

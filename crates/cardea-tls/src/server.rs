@@ -5,41 +5,35 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use cardea_clock::{Clock, Wall};
-use rustls::ServerConfig;
-use rustls::server::StoresServerSessions as _;
+use rustls::{ServerConfig, ServerConnection};
 
 use crate::certificate::{Certificate, CertificateInfo};
+use crate::client_auth::{ClientAuthConfig, ClientAuthMode};
 use crate::config::{CertificateConfig, ServerTlsConfig};
-use crate::error::{CertificateError, CertificateProblem, TlsError};
+use crate::error::{CertificateError, CertificateProblem, HandshakeRefused, TlsError};
+use crate::facts::HandshakeFacts;
 use crate::files::Stamp;
-use crate::names::{Names, TrustDomain};
-use crate::provider;
-use crate::sessions::{SessionStats, Sessions};
-use crate::tickets::{TicketSecrets, Ticketer};
+use crate::names::TrustDomain;
+use crate::sessions::SessionStats;
+use crate::tickets::TicketSecrets;
 
-/// More tickets than this help no client; each costs a place in the session store.
-const TICKETS_MAX: u8 = 4;
+mod active;
+
+use active::Active;
 
 /// TLS as one listener terminates it; shared by its connections, and kept for as long as they last.
 ///
 /// Sessions are resumed only here, or where a ticket secret says so at the same listener of another node: each
 /// `ServerTls` has a session store of its own, and keys of its own from the secret, so what one listener demanded of a
 /// client is never taken for what another one demands. Within it a session is bound to its server name (RFC 6066 §3),
-/// and all are given up when a reload moves a host between trust domains.
+/// and all are given up when a reload moves a host between trust domains. Hosts that ask clients for certificates have
+/// stores of their own, for each way of asking.
 pub struct ServerTls {
     settings: ServerTlsConfig,
     clock: Clock,
     ticket_secrets: Option<Arc<TicketSecrets>>,
     active: ArcSwap<Active>,
     watched: Mutex<Watched>,
-}
-
-/// What handshakes and requests read.
-struct Active {
-    config: Arc<ServerConfig>,
-    names: Arc<Names>,
-    sessions: Arc<Sessions>,
-    certificates: Vec<CertificateInfo>,
 }
 
 /// What reloads compare and change.
@@ -92,10 +86,60 @@ impl ServerTls {
         })
     }
 
-    /// The configuration for the next handshake. To be asked for at each accept: a reload replaces it.
+    /// The configuration for the next handshake, where [`Self::asks_by_name`] is false; else that of a client that names
+    /// no host. To be asked for at each accept: a reload replaces it.
     #[must_use]
     pub fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.active.load().config)
+        self.config_for(None)
+    }
+
+    /// Whether the configuration depends on the server name, since not all hosts treat client certificates alike. The
+    /// server name must then be read before [`Self::config_for`] is asked.
+    #[must_use]
+    pub fn asks_by_name(&self) -> bool {
+        self.active.load().asks_by_name()
+    }
+
+    /// The configuration for a handshake with this server name.
+    #[must_use]
+    pub fn config_for(&self, sni: Option<&str>) -> Arc<ServerConfig> {
+        Arc::clone(&self.active.load().policy(sni).config)
+    }
+
+    /// How the handshake for a host asks for the client's certificate; `None` where it doesn't.
+    #[must_use]
+    pub fn client_auth_of(&self, host: &str) -> Option<ClientAuthConfig> {
+        let active = self.active.load();
+        active.names.policies().get(active.names.policy_of(Some(host))).cloned().flatten()
+    }
+
+    /// All the ways in which some host asks.
+    #[must_use]
+    pub fn client_auths(&self) -> Vec<ClientAuthConfig> {
+        self.active.load().names.policies().iter().flatten().cloned().collect()
+    }
+
+    /// The facts of a handshake that is done. A client certificate that came with a resumed session is verified again:
+    /// it may have expired since, or been revoked.
+    ///
+    /// # Errors
+    /// [`HandshakeRefused`]: the connection must be closed, before what it has to send is sent: among that are tickets with
+    /// which the client would come again and again.
+    pub fn handshake_facts(&self, connection: &ServerConnection) -> Result<HandshakeFacts, HandshakeRefused> {
+        let mut facts = HandshakeFacts::of(connection).ok_or(HandshakeRefused::Unfinished)?;
+        let active = self.active.load();
+        match (&active.policy(facts.sni.as_deref()).verifier, connection.peer_certificates()) {
+            (None, None) => {}
+            (Some(verifier), None) if verifier.mode() == ClientAuthMode::Request => {}
+            (Some(_), None) => return Err(HandshakeRefused::CertificateMissing),
+            // A reload moved the host to where clients aren't asked.
+            (None, Some(_)) => return Err(HandshakeRefused::CertificateUnasked),
+            (Some(verifier), Some(chain)) => {
+                let certificate = verifier.accept(chain, facts.resumed, self.clock.wall())?;
+                facts.client_certificate = Some(Arc::new(certificate));
+            }
+        }
+        Ok(facts)
     }
 
     /// Looks whether certificate files have changed and serves what is good among the new ones from the next
@@ -109,7 +153,7 @@ impl ServerTls {
     /// [`TlsError::Certificates`] with what is wrong, whether or not others were replaced; the same complaint is
     /// returned once, until it changes.
     pub fn reload_if_changed(&self, now: Wall) -> Result<bool, TlsError> {
-        self.active.load().sessions.reclaim();
+        self.active.load().reclaim();
         // A panic elsewhere can't leave the slots half-written: they are replaced as a whole.
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut fresh, mut errors) = (Vec::new(), Vec::new());
@@ -126,6 +170,10 @@ impl ServerTls {
             }
         }
         let mut changed = self.publish(&mut watched.slots, &fresh, &mut errors)?;
+        if !changed && self.active.load().is_outdated() {
+            // Who vouches for clients has changed: sessions are given up, and clients are told other names of roots.
+            changed = self.republish(&watched.slots)?;
+        }
         if !changed && fresh.len() > 1 {
             // One of them moves a host between trust domains; the others need not wait for it.
             errors.retain(|error| !matches!(error.problem, CertificateProblem::TrustDomainConflict { .. }));
@@ -187,7 +235,7 @@ impl ServerTls {
     /// How resumption fares, for metrics.
     #[must_use]
     pub fn session_stats(&self) -> SessionStats {
-        self.active.load().sessions.stats()
+        self.active.load().session_stats()
     }
 
     /// Publishes `slots` with the fresh ones in their places. Where that puts a host into two trust domains it
@@ -207,9 +255,8 @@ impl ServerTls {
                 place.clone_from(slot);
             }
         }
-        let before = self.active.load();
-        match Active::new(&self.settings, &next, Some(&before), &self.clock, self.ticket_secrets.as_ref()) {
-            Ok(active) => self.active.store(Arc::new(active)),
+        match self.republish(&next) {
+            Ok(_) => {}
             Err(TlsError::Certificates(conflicts)) => {
                 errors.extend(conflicts);
                 return Ok(false);
@@ -217,6 +264,13 @@ impl ServerTls {
             Err(error) => return Err(error),
         }
         *slots = next;
+        Ok(true)
+    }
+
+    fn republish(&self, slots: &[Slot]) -> Result<bool, TlsError> {
+        let before = self.active.load();
+        let secrets = self.ticket_secrets.as_ref();
+        self.active.store(Arc::new(Active::new(&self.settings, slots, Some(&before), &self.clock, secrets)?));
         Ok(true)
     }
 }
@@ -227,60 +281,6 @@ impl fmt::Debug for ServerTls {
             .field("certificates", &self.active.load().certificates)
             .finish_non_exhaustive()
     }
-}
-
-impl Active {
-    fn new(
-        settings: &ServerTlsConfig,
-        slots: &[Slot],
-        before: Option<&Self>,
-        clock: &Clock,
-        ticket_secrets: Option<&Arc<TicketSecrets>>,
-    ) -> Result<Self, TlsError> {
-        let certificates: Vec<Certificate> = slots.iter().map(|slot| slot.certificate.clone()).collect();
-        let names = Names::new(&certificates, settings.unknown_name).map_err(TlsError::Certificates)?;
-        let names = Arc::new(names);
-        let sessions = match before {
-            Some(before) if before.names.same_trust_domains(&names) => Arc::clone(&before.sessions),
-            _ => Sessions::new(settings, clock)?,
-        };
-        Ok(Self {
-            config: Arc::new(server_config(settings, &names, &sessions, ticket_secrets)?),
-            names,
-            sessions,
-            certificates: certificates.into_iter().map(|certificate| certificate.info).collect(),
-        })
-    }
-}
-
-fn server_config(
-    settings: &ServerTlsConfig,
-    names: &Arc<Names>,
-    sessions: &Arc<Sessions>,
-    ticket_secrets: Option<&Arc<TicketSecrets>>,
-) -> Result<ServerConfig, TlsError> {
-    let mut config = ServerConfig::builder_with_provider(provider())
-        .with_protocol_versions(settings.min_version.versions())?
-        .with_no_client_auth()
-        .with_cert_resolver(Arc::<Names>::clone(names));
-    config.alpn_protocols.clone_from(&settings.alpn);
-    // Our order of cipher suites, for the reason given there.
-    config.ignore_client_order = true;
-    if let (Some(secrets), Some(secret)) = (ticket_secrets, &settings.ticket_secret)
-        && !settings.session_lifetime.is_zero()
-    {
-        config.ticketer = Ticketer::new(secrets, &secret.context, &names.trust_domains());
-    }
-    // Else stateful tickets: a stolen ticket key can't decrypt what was recorded, and each ticket works once.
-    config.session_storage = Arc::<Sessions>::clone(sessions);
-    config.send_tls13_tickets = if sessions.can_cache() || config.ticketer.enabled() {
-        usize::from(settings.tickets.min(TICKETS_MAX))
-    } else {
-        0
-    };
-    // A replayed early request would pass every check that the first one passed.
-    config.max_early_data_size = 0;
-    Ok(config)
 }
 
 fn stamps(config: &CertificateConfig) -> [Stamp; 2] {

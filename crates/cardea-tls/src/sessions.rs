@@ -47,10 +47,18 @@ pub(crate) struct Sessions {
     cache: Sharded<Id, Secrets, RandomState>,
     clock: Clock,
     is_enabled: bool,
+    /// A session id of TLS 1.2 works once, too.
+    is_single_use: bool,
 }
 
 impl Sessions {
-    pub(crate) fn new(config: &ServerTlsConfig, clock: &Clock) -> Result<Arc<Self>, LimitsError> {
+    /// Where clients are asked for certificates, every session is good for one use: a client that can't be let in by a
+    /// session, because its certificate no longer holds, then comes with a full handshake.
+    pub(crate) fn new(
+        config: &ServerTlsConfig,
+        is_single_use: bool,
+        clock: &Clock,
+    ) -> Result<Arc<Self>, LimitsError> {
         let limits = Limits {
             entries: config.sessions_max,
             bytes: config.sessions_max.saturating_mul(SESSION_BYTES),
@@ -61,7 +69,7 @@ impl Sessions {
         let hasher = RandomState::default();
         let cache = Sharded::weighed(limits, shards, |_, secrets: &Secrets| secrets.len(), hasher)?;
         let is_enabled = config.sessions_max > 0 && !config.session_lifetime.is_zero();
-        Ok(Arc::new(Self { cache, clock: clock.clone(), is_enabled }))
+        Ok(Arc::new(Self { cache, clock: clock.clone(), is_enabled, is_single_use }))
     }
 
     /// Wipes what has expired. Without this, sessions would wait for others to take their places.
@@ -90,6 +98,9 @@ impl StoresServerSessions for Sessions {
     }
 
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        if self.is_single_use {
+            return self.take(key);
+        }
         let id = <&Id>::try_from(key).ok()?;
         self.cache.get_with(id, self.clock.mono(), |secrets| secrets.to_vec())
     }

@@ -49,6 +49,7 @@ impl Files {
             key: self.dir.path().join("key.pem"),
             hosts: self.hosts.clone(),
             trust_domain: "default".to_owned(),
+            client_auth: None,
         }
     }
 

@@ -81,6 +81,7 @@ impl Bench {
             key: self.path().join(format!("{file}.key")),
             hosts: Vec::new(),
             trust_domain: trust_domain.to_owned(),
+            client_auth: None,
         });
         self
     }
@@ -237,11 +238,13 @@ fn version_suite_group_and_protocol_are_reported() {
         HandshakeFacts {
             protocol: "TLSv1.3",
             cipher_suite: "TLS_AES_128_GCM_SHA256",
+            cipher_hash: "SHA256",
             key_exchange_group: "X25519MLKEM768",
             sni: Some("a.example".into()),
             // Ours is the preference.
             alpn: Some("h2"),
             resumed: false,
+            client_certificate: None,
         }
     );
     let client = bench.client_with(rustls::crypto::aws_lc_rs::default_provider(), &[&version::TLS12]);

@@ -18,7 +18,7 @@ fn clock() -> ManualClock {
 
 #[test]
 fn a_session_is_found_often_and_taken_once() {
-    let sessions = Sessions::new(&config(10, 60), &clock().clock()).unwrap();
+    let sessions = Sessions::new(&config(10, 60), false, &clock().clock()).unwrap();
     assert!(sessions.can_cache());
     assert!(sessions.put(vec![1; 32], vec![7; 200]));
     assert_eq!(sessions.get(&[1; 32]), Some(vec![7; 200]));
@@ -31,7 +31,7 @@ fn a_session_is_found_often_and_taken_once() {
 
 #[test]
 fn ids_that_are_not_ours_find_nothing() {
-    let sessions = Sessions::new(&config(10, 60), &clock().clock()).unwrap();
+    let sessions = Sessions::new(&config(10, 60), false, &clock().clock()).unwrap();
     assert!(sessions.put(vec![1; 32], vec![7]));
     for id in [[].as_slice(), &[1], &[1; 31], &[1; 33], &[0; 32], &[1; 100_000]] {
         assert_eq!((sessions.get(id), sessions.take(id)), (None, None));
@@ -43,7 +43,7 @@ fn ids_that_are_not_ours_find_nothing() {
 #[test]
 fn a_session_ends_with_its_lifetime_and_is_wiped_without_being_asked_for() {
     let clock = clock();
-    let sessions = Sessions::new(&config(10, 60), &clock.clock()).unwrap();
+    let sessions = Sessions::new(&config(10, 60), false, &clock.clock()).unwrap();
     assert!(sessions.put(vec![1; 32], vec![7; 100]) && sessions.put(vec![2; 32], vec![7; 100]));
     clock.advance(Duration::from_secs(59));
     sessions.reclaim();
@@ -56,7 +56,7 @@ fn a_session_ends_with_its_lifetime_and_is_wiped_without_being_asked_for() {
 
 #[test]
 fn number_and_bytes_are_bounded() {
-    let sessions = Sessions::new(&config(10, 60), &clock().clock()).unwrap();
+    let sessions = Sessions::new(&config(10, 60), false, &clock().clock()).unwrap();
     for number in 0..50 {
         assert!(sessions.put(vec![number; 32], vec![7; 100]));
     }
@@ -71,7 +71,7 @@ fn number_and_bytes_are_bounded() {
 #[test]
 fn none_or_no_lifetime_is_no_resumption() {
     for config in [config(0, 60), config(10, 0)] {
-        let sessions = Sessions::new(&config, &clock().clock()).unwrap();
+        let sessions = Sessions::new(&config, false, &clock().clock()).unwrap();
         assert!(!sessions.can_cache() && !sessions.put(vec![1; 32], vec![7]));
         assert_eq!(sessions.take(&[1; 32]), None);
     }
@@ -79,7 +79,7 @@ fn none_or_no_lifetime_is_no_resumption() {
 
 #[test]
 fn debug_output_shows_no_secrets() {
-    let sessions = Sessions::new(&config(10, 60), &clock().clock()).unwrap();
+    let sessions = Sessions::new(&config(10, 60), false, &clock().clock()).unwrap();
     sessions.put(vec![77; 32], vec![78; 100]);
     let shown = format!("{sessions:?}");
     assert!(shown.contains("sessions: 1") && !shown.contains("77") && !shown.contains("78"));

@@ -1,0 +1,188 @@
+//! A named set of certificate authorities that vouch for clients, with their revocation lists.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use cardea_clock::Wall;
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{DistinguishedName, RootCertStore};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
+
+use crate::certificate::{damaged, read_chain};
+use crate::error::{CertificateError, CertificateProblem, TlsError};
+use crate::files::{self, Stamp};
+use crate::provider;
+
+/// Which certificate authorities vouch for clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientAuthorityConfig {
+    /// Its name, by which hosts and routes refer to it.
+    pub name: String,
+    /// PEM file with the roots; at most 1 MiB.
+    pub roots: PathBuf,
+    /// PEM files with revocation lists, of at most 1 MiB each. Where there are any, every certificate of a client's chain
+    /// must be covered by one whose time has not run out. Empty: nothing is revoked.
+    pub crls: Vec<PathBuf>,
+}
+
+/// A named set of certificate authorities; what hosts and routes share. Its files can be read again while it is used.
+pub struct ClientAuthority {
+    config: ClientAuthorityConfig,
+    loaded: ArcSwap<Loaded>,
+    watched: Mutex<Watched>,
+}
+
+struct Loaded {
+    verifier: Arc<dyn ClientCertVerifier>,
+    /// Of this set of files in this process, and of no other.
+    generation: u64,
+}
+
+struct Watched {
+    stamps: Vec<Stamp>,
+    /// An unchanged complaint is made once.
+    reported: Option<CertificateError>,
+}
+
+impl ClientAuthority {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// [`TlsError::Certificates`] names the file and what is wrong with it. Blocks on the file system.
+    pub fn load(config: &ClientAuthorityConfig) -> Result<Arc<Self>, TlsError> {
+        let stamps = stamps(config);
+        let loaded = Loaded::read(config).map_err(|error| TlsError::Certificates(vec![error]))?;
+        Ok(Arc::new(Self {
+            config: config.clone(),
+            loaded: ArcSwap::from_pointee(loaded),
+            watched: Mutex::new(Watched { stamps, reported: None }),
+        }))
+    }
+
+    /// What it was loaded by.
+    #[must_use]
+    pub const fn config(&self) -> &ClientAuthorityConfig {
+        &self.config
+    }
+
+    /// Reads the files again if they have changed; returns whether they had. What is in force stays where they can't be
+    /// used. Connections are held to the new ones from their next request on. Blocks on the file system.
+    ///
+    /// # Errors
+    /// [`TlsError::Certificates`] with what is wrong; the same complaint is returned once.
+    pub fn reload_if_changed(&self) -> Result<bool, TlsError> {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamps = stamps(&self.config);
+        if stamps == watched.stamps {
+            return Ok(false);
+        }
+        match Loaded::read(&self.config) {
+            Ok(loaded) => {
+                self.loaded.store(Arc::new(loaded));
+                *watched = Watched { stamps, reported: None };
+                Ok(true)
+            }
+            Err(error) if watched.reported.as_ref() == Some(&error) => Ok(false),
+            Err(error) => {
+                watched.reported = Some(error.clone());
+                Err(TlsError::Certificates(vec![error]))
+            }
+        }
+    }
+
+    /// Changes whenever what is believed does.
+    pub(super) fn generation(&self) -> u64 {
+        self.loaded.load().generation
+    }
+
+    /// The names of the roots, for the handshake to tell clients.
+    pub(super) fn subjects(&self) -> Vec<DistinguishedName> {
+        self.loaded.load().verifier.root_hint_subjects().to_vec()
+    }
+
+    /// Whether the first certificate leads to a root, may be a client's, is valid now and not revoked.
+    pub(super) fn verify(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<(), rustls::Error> {
+        let (leaf, intermediates) = chain.split_first().ok_or(rustls::Error::NoCertificatesPresented)?;
+        self.loaded.load().verifier.verify_client_cert(leaf, intermediates, now).map(drop)
+    }
+}
+
+impl Loaded {
+    fn read(config: &ClientAuthorityConfig) -> Result<Self, CertificateError> {
+        static GENERATIONS: AtomicU64 = AtomicU64::new(0);
+        let at = |path: &Path| {
+            let path = path.to_owned();
+            move |problem| CertificateError { path, problem }
+        };
+        let mut roots = RootCertStore::empty();
+        let certificates = read_chain(&config.roots).map_err(at(&config.roots))?;
+        for (certificate, position) in certificates.into_iter().zip(1..) {
+            roots.add(certificate).map_err(|error| {
+                at(&config.roots)(CertificateProblem::Malformed { position, reason: error.to_string() })
+            })?;
+        }
+        let mut crls = Vec::new();
+        for path in &config.crls {
+            let read = read_crls(path).map_err(at(path))?;
+            // One by one, so that the error names the file.
+            for crl in &read {
+                check_crl(crl).map_err(at(path))?;
+            }
+            crls.extend(read);
+        }
+        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
+            .with_crls(crls)
+            // A list that is no longer kept up to date tells nothing of what was revoked since.
+            .enforce_revocation_expiration();
+        let verifier = builder.build().map_err(|error| {
+            at(&config.roots)(CertificateProblem::Malformed { position: 1, reason: error.to_string() })
+        })?;
+        Ok(Self { verifier, generation: GENERATIONS.fetch_add(1, Ordering::Relaxed) })
+    }
+}
+
+fn read_crls(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, CertificateProblem> {
+    let bytes = files::read(path)?;
+    let crls: Vec<_> =
+        CertificateRevocationListDer::pem_slice_iter(&bytes).collect::<Result<_, _>>().map_err(damaged)?;
+    if crls.is_empty() { Err(CertificateProblem::NoRevocationList) } else { Ok(crls) }
+}
+
+fn check_crl(crl: &CertificateRevocationListDer<'_>) -> Result<(), CertificateProblem> {
+    match x509_parser::parse_x509_crl(crl) {
+        Ok(([], _)) => Ok(()),
+        Ok(_) => Err(CertificateProblem::BadRevocationList("surplus bytes after it".to_owned())),
+        Err(error) => Err(CertificateProblem::BadRevocationList(error.to_string())),
+    }
+}
+
+/// As the verifier wants it. Before 1970 nothing was valid.
+pub(crate) fn unix_time(now: Wall) -> UnixTime {
+    UnixTime::since_unix_epoch(std::time::Duration::from_secs(
+        u64::try_from(now.unix_seconds()).unwrap_or_default(),
+    ))
+}
+
+fn stamps(config: &ClientAuthorityConfig) -> Vec<Stamp> {
+    std::iter::once(&config.roots).chain(&config.crls).map(|path| Stamp::of(path)).collect()
+}
+
+/// Two that were loaded apart may believe different things.
+impl PartialEq for ClientAuthority {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for ClientAuthority {}
+
+impl fmt::Debug for ClientAuthority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientAuthority").field("config", &self.config).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,512 @@
+//! Real handshakes in memory with clients that show certificates, and clients that should not get in.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cardea_clock::{ManualClock, Wall};
+use proptest::prelude::*;
+use rustls::client::WebPkiServerVerifier;
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, ServerConnection, SupportedProtocolVersion, version,
+};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tempfile::TempDir;
+
+use super::*;
+use crate::authority::{Authority, Issued};
+use crate::{
+    CertificateConfig, HandshakeFacts, HandshakeRefused, ServerTls, ServerTlsConfig, TlsError, provider,
+    server_name,
+};
+
+const NOW: Wall = Wall::from_unix_seconds(1_800_000_000);
+const EARLIER: Wall = Wall::from_unix_seconds(1_000_000_000);
+const LATER: Wall = Wall::from_unix_seconds(9_000_000_000);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// A listener with a host for each way of asking, all of one trust domain by name.
+struct Bench {
+    dir: TempDir,
+    clock: ManualClock,
+    web: Authority,
+    staff: Authority,
+    partners: Authority,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let make = |name: &str| {
+            let authority = Authority::new(name, EARLIER, LATER).unwrap();
+            fs::write(dir.path().join(format!("{name}.pem")), authority.certificate_pem()).unwrap();
+            authority
+        };
+        let (web, staff, partners) = (make("web"), make("staff"), make("partners"));
+        Self { clock: ManualClock::new(NOW), web, staff, partners, dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn authority(&self, name: &str, crls: &[&str]) -> Arc<ClientAuthority> {
+        ClientAuthority::load(&ClientAuthorityConfig {
+            name: name.to_owned(),
+            roots: self.path(&format!("{name}.pem")),
+            crls: crls.iter().map(|crl| self.path(crl)).collect(),
+        })
+        .unwrap()
+    }
+
+    fn certificate(&self, host: &str, client_auth: Option<ClientAuthConfig>) -> CertificateConfig {
+        let issued = self.web.issue(&[host], EARLIER, LATER).unwrap();
+        let (chain, key) = (self.path(&format!("{host}.pem")), self.path(&format!("{host}.key")));
+        fs::write(&chain, issued.chain_pem).unwrap();
+        fs::write(&key, issued.key_pem.as_bytes()).unwrap();
+        CertificateConfig { chain, key, hosts: Vec::new(), trust_domain: "default".to_owned(), client_auth }
+    }
+
+    fn server(&self, staff: &Arc<ClientAuthority>, partners: &Arc<ClientAuthority>) -> ServerTls {
+        let ask = |mode, authorities: &[&Arc<ClientAuthority>]| {
+            Some(ClientAuthConfig {
+                mode,
+                authorities: authorities.iter().map(|&one| Arc::clone(one)).collect(),
+            })
+        };
+        let certificates = vec![
+            self.certificate("open.example", None),
+            self.certificate("asks.example", ask(ClientAuthMode::Request, &[staff, partners])),
+            self.certificate("staff.example", ask(ClientAuthMode::Require, &[staff])),
+            self.certificate("staff2.example", ask(ClientAuthMode::Require, &[staff])),
+        ];
+        let config = ServerTlsConfig { certificates, ..ServerTlsConfig::default() };
+        ServerTls::load(&config, &self.clock.clock()).unwrap()
+    }
+
+    fn client(
+        &self,
+        issued: Option<&Issued>,
+        version: &'static SupportedProtocolVersion,
+    ) -> Arc<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(self.web.certificate_pem().as_bytes()).unwrap()).unwrap();
+        let verifier =
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider()).build().unwrap();
+        let builder = ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_webpki_verifier(verifier);
+        Arc::new(match issued {
+            Some(issued) => builder
+                .with_client_auth_cert(
+                    CertificateDer::pem_slice_iter(issued.chain_pem.as_bytes()).map(Result::unwrap).collect(),
+                    PrivateKeyDer::from_pem_slice(issued.key_pem.as_bytes()).unwrap(),
+                )
+                .unwrap(),
+            None => builder.with_no_client_auth(),
+        })
+    }
+}
+
+fn issue(authority: &Authority, names: &[&str]) -> Issued {
+    let names: Vec<ClientName> = names.iter().map(|name| name.parse().unwrap()).collect();
+    authority.issue_client("somebody", &names, EARLIER, LATER).unwrap()
+}
+
+#[derive(Debug)]
+enum Failure {
+    Tls(#[expect(dead_code, reason = "shown where a test fails")] rustls::Error),
+    Refused(HandshakeRefused),
+}
+
+fn shake(server: &ServerTls, client: &Arc<ClientConfig>, name: &str) -> Result<HandshakeFacts, Failure> {
+    let mut client =
+        ClientConnection::new(Arc::clone(client), server_name(name).unwrap()).map_err(Failure::Tls)?;
+    let mut connection = ServerConnection::new(server.config_for(Some(name))).map_err(Failure::Tls)?;
+    loop {
+        let mut wire = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut wire).unwrap();
+        }
+        let sent = wire.len();
+        let mut rest = wire.as_slice();
+        while !rest.is_empty() {
+            connection.read_tls(&mut rest).unwrap();
+            connection.process_new_packets().map_err(Failure::Tls)?;
+        }
+        if !connection.is_handshaking() {
+            // Before the client gets another ticket.
+            server.handshake_facts(&connection).map_err(Failure::Refused)?;
+        }
+        let mut wire = Vec::new();
+        while connection.wants_write() {
+            connection.write_tls(&mut wire).unwrap();
+        }
+        let mut rest = wire.as_slice();
+        while !rest.is_empty() {
+            client.read_tls(&mut rest).unwrap();
+            client.process_new_packets().map_err(Failure::Tls)?;
+        }
+        if sent + wire.len() == 0 {
+            break;
+        }
+    }
+    server.handshake_facts(&connection).map_err(Failure::Refused)
+}
+
+const BOTH: [&SupportedProtocolVersion; 2] = [&version::TLS13, &version::TLS12];
+
+#[test]
+fn a_host_asks_as_it_is_configured_to() {
+    let bench = Bench::new();
+    let (staff, partners) = (bench.authority("staff", &[]), bench.authority("partners", &[]));
+    let server = bench.server(&staff, &partners);
+    let ours = issue(&bench.staff, &["dns:build.example"]);
+    let theirs = issue(&bench.partners, &["uri:spiffe://partner/a"]);
+    let strangers = issue(&Authority::new("staff", EARLIER, LATER).unwrap(), &["dns:build.example"]);
+    for version in BOTH {
+        let none = bench.client(None, version);
+        assert!(shake(&server, &none, "open.example").unwrap().client_certificate.is_none());
+        assert!(shake(&server, &none, "asks.example").unwrap().client_certificate.is_none());
+        assert!(matches!(shake(&server, &none, "staff.example"), Err(Failure::Tls(_))));
+
+        let client = bench.client(Some(&ours), version);
+        assert!(shake(&server, &client, "open.example").unwrap().client_certificate.is_none());
+        for host in ["asks.example", "staff.example"] {
+            let certificate = shake(&server, &client, host).unwrap().client_certificate.unwrap();
+            assert_eq!(certificate.names_text(), "dns:build.example");
+            assert!(certificate.is_vouched_for_by(&staff, NOW) && certificate.holds(NOW));
+            assert!(!certificate.is_vouched_for_by(&partners, NOW));
+        }
+        let client = bench.client(Some(&theirs), version);
+        let certificate = shake(&server, &client, "asks.example").unwrap().client_certificate.unwrap();
+        assert!(certificate.is_vouched_for_by(&partners, NOW) && !certificate.is_vouched_for_by(&staff, NOW));
+        assert!(matches!(shake(&server, &client, "staff.example"), Err(Failure::Tls(_))));
+
+        // An authority of the same name with another key.
+        let client = bench.client(Some(&strangers), version);
+        for host in ["asks.example", "staff.example"] {
+            assert!(matches!(shake(&server, &client, host), Err(Failure::Tls(_))), "{host}");
+        }
+    }
+}
+
+#[test]
+fn a_server_certificate_is_no_client_certificate() {
+    let bench = Bench::new();
+    let (staff, partners) = (bench.authority("staff", &[]), bench.authority("partners", &[]));
+    let server = bench.server(&staff, &partners);
+    let issued = bench.staff.issue(&["build.example"], EARLIER, LATER).unwrap();
+    assert!(shake(&server, &bench.client(Some(&issued), &version::TLS13), "staff.example").is_err());
+}
+
+#[test]
+fn hosts_that_ask_in_other_ways_are_other_trust_domains() {
+    let bench = Bench::new();
+    let (staff, partners) = (bench.authority("staff", &[]), bench.authority("partners", &[]));
+    let server = bench.server(&staff, &partners);
+    assert!(server.asks_by_name());
+    for (sni, host, misdirected) in [
+        (Some("open.example"), "asks.example", true),
+        (Some("open.example"), "staff.example", true),
+        (Some("asks.example"), "staff.example", true),
+        (Some("staff.example"), "open.example", true),
+        (None, "staff.example", true),
+        (None, "open.example", false),
+        (Some("staff.example"), "staff2.example", false),
+    ] {
+        assert_eq!(server.is_misdirected(sni, host), misdirected, "{sni:?} {host}");
+    }
+}
+
+#[test]
+fn a_host_that_asks_in_two_ways_is_an_error() {
+    let bench = Bench::new();
+    let staff = bench.authority("staff", &[]);
+    let ask = Some(ClientAuthConfig { mode: ClientAuthMode::Require, authorities: vec![staff] });
+    let mut certificates = vec![bench.certificate("a.example", None)];
+    certificates.push(CertificateConfig { client_auth: ask, ..certificates[0].clone() });
+    let config = ServerTlsConfig { certificates, ..ServerTlsConfig::default() };
+    let error = ServerTls::load(&config, &bench.clock.clock()).unwrap_err();
+    assert!(error.to_string().contains("in another way"), "{error}");
+}
+
+#[test]
+fn a_resumed_session_brings_its_certificate_once() {
+    let bench = Bench::new();
+    let (staff, partners) = (bench.authority("staff", &[]), bench.authority("partners", &[]));
+    let server = bench.server(&staff, &partners);
+    let ours = issue(&bench.staff, &["dns:build.example"]);
+    for version in BOTH {
+        let client = bench.client(Some(&ours), version);
+        let first = shake(&server, &client, "staff.example").unwrap();
+        let second = shake(&server, &client, "staff.example").unwrap();
+        assert!(!first.resumed && second.resumed, "{version:?}");
+        assert_eq!(first.client_certificate, second.client_certificate);
+        if version.version == rustls::ProtocolVersion::TLSv1_2 {
+            // Its session id is the same, and was used.
+            assert!(!shake(&server, &client, "staff.example").unwrap().resumed);
+        }
+    }
+}
+
+#[test]
+fn sessions_do_not_cross_from_where_nobody_asked() {
+    let bench = Bench::new();
+    let (staff, partners) = (bench.authority("staff", &[]), bench.authority("partners", &[]));
+    let server = bench.server(&staff, &partners);
+    for version in BOTH {
+        let client = bench.client(None, version);
+        shake(&server, &client, "open.example").unwrap();
+        // What an attacker would do: the session of one host under the configuration of another, by a reload or a
+        // server name that was read wrongly.
+        let mut theirs =
+            ClientConnection::new(Arc::clone(&client), server_name("open.example").unwrap()).unwrap();
+        let mut connection = ServerConnection::new(server.config_for(Some("staff.example"))).unwrap();
+        let mut failed = false;
+        for _ in 0..4 {
+            let mut wire = Vec::new();
+            while theirs.wants_write() {
+                theirs.write_tls(&mut wire).unwrap();
+            }
+            let mut rest = wire.as_slice();
+            while !rest.is_empty() && !failed {
+                connection.read_tls(&mut rest).unwrap();
+                failed = connection.process_new_packets().is_err();
+            }
+            let mut wire = Vec::new();
+            while connection.wants_write() {
+                connection.write_tls(&mut wire).unwrap();
+            }
+            let mut rest = wire.as_slice();
+            while !rest.is_empty() {
+                theirs.read_tls(&mut rest).unwrap();
+                let _ = theirs.process_new_packets();
+            }
+        }
+        assert!(failed, "{version:?}");
+    }
+}
+
+#[test]
+fn a_certificate_that_expires_ends_its_session_and_its_connection() {
+    let bench = Bench::new();
+    let (staff, partners) = (bench.authority("staff", &[]), bench.authority("partners", &[]));
+    let server = bench.server(&staff, &partners);
+    let short = bench.staff.issue_client("a", &[], EARLIER, NOW.saturating_add(HOUR)).unwrap();
+    for version in BOTH {
+        let client = bench.client(Some(&short), version);
+        let facts = shake(&server, &client, "staff.example").unwrap();
+        let certificate = facts.client_certificate.unwrap();
+        let last = NOW.saturating_add(HOUR);
+        assert!(certificate.holds(last) && !certificate.holds(last.saturating_add(Duration::from_secs(1))));
+    }
+    let clients = BOTH.map(|version| {
+        let client = bench.client(Some(&short), version);
+        shake(&server, &client, "staff.example").unwrap();
+        client
+    });
+    bench.clock.advance(HOUR + Duration::from_secs(1));
+    for client in clients {
+        let refused = shake(&server, &client, "staff.example");
+        assert!(
+            matches!(refused, Err(Failure::Refused(HandshakeRefused::CertificateInvalid(_)))),
+            "{refused:?}"
+        );
+        // The session is gone, so the next one is an honest failure of the handshake.
+        assert!(matches!(shake(&server, &client, "staff.example"), Err(Failure::Tls(_))));
+    }
+}
+
+#[test]
+fn a_revocation_reaches_handshakes_sessions_and_connections() {
+    let bench = Bench::new();
+    let crl = |serials: &[&[u8]]| {
+        let text = bench.staff.revocation_list(serials, EARLIER, NOW.saturating_add(HOUR)).unwrap();
+        fs::write(bench.path("new"), text).unwrap();
+        fs::rename(bench.path("new"), bench.path("staff.crl")).unwrap();
+    };
+    crl(&[]);
+    let (staff, partners) = (bench.authority("staff", &["staff.crl"]), bench.authority("partners", &[]));
+    let server = bench.server(&staff, &partners);
+    let (good, bad) = (issue(&bench.staff, &["dns:a.example"]), issue(&bench.staff, &["dns:b.example"]));
+    let clients = BOTH.map(|version| (bench.client(Some(&good), version), bench.client(Some(&bad), version)));
+    let mut certificates = Vec::new();
+    for (good, bad) in &clients {
+        shake(&server, good, "staff.example").unwrap();
+        certificates.push(shake(&server, bad, "staff.example").unwrap().client_certificate.unwrap());
+    }
+    assert!(!staff.reload_if_changed().unwrap());
+    crl(&[&bad.serial]);
+    assert!(staff.reload_if_changed().unwrap());
+    for certificate in certificates {
+        assert!(!certificate.holds(NOW));
+    }
+    // Before the listener has noticed, and after.
+    for (_, bad) in &clients {
+        assert!(shake(&server, bad, "staff.example").is_err());
+    }
+    assert!(server.reload_if_changed(NOW).unwrap() && !server.reload_if_changed(NOW).unwrap());
+    for (good, bad) in &clients {
+        assert!(!shake(&server, good, "staff.example").unwrap().resumed);
+        assert!(shake(&server, bad, "staff.example").is_err());
+    }
+    // A list that has run out tells nothing.
+    bench.clock.advance(2 * HOUR);
+    for (good, _) in &clients {
+        assert!(shake(&server, good, "staff.example").is_err());
+    }
+}
+
+#[test]
+fn other_roots_end_what_the_old_ones_vouched_for() {
+    let bench = Bench::new();
+    let (staff, partners) = (bench.authority("staff", &[]), bench.authority("partners", &[]));
+    let server = bench.server(&staff, &partners);
+    let ours = issue(&bench.staff, &[]);
+    let client = bench.client(Some(&ours), &version::TLS13);
+    let certificate = shake(&server, &client, "staff.example").unwrap().client_certificate.unwrap();
+    assert!(certificate.holds(NOW));
+    fs::write(bench.path("staff.pem"), bench.partners.certificate_pem()).unwrap();
+    assert!(staff.reload_if_changed().unwrap());
+    assert!(!certificate.holds(NOW));
+    assert!(server.reload_if_changed(NOW).unwrap());
+    assert!(shake(&server, &client, "staff.example").is_err());
+    // What can't be used changes nothing, and is said once.
+    fs::write(bench.path("staff.pem"), "nothing").unwrap();
+    assert!(matches!(staff.reload_if_changed(), Err(TlsError::Certificates(_))));
+    assert!(!staff.reload_if_changed().unwrap());
+    let theirs = issue(&bench.partners, &[]);
+    assert!(shake(&server, &bench.client(Some(&theirs), &version::TLS13), "staff.example").is_ok());
+}
+
+#[test]
+fn a_chain_beyond_all_measure_is_refused() {
+    let bench = Bench::new();
+    let (staff, partners) = (bench.authority("staff", &[]), bench.authority("partners", &[]));
+    let server = bench.server(&staff, &partners);
+    let ours = issue(&bench.staff, &[]);
+    for (extra, let_in) in [(5, true), (20, false)] {
+        let mut long = ours.clone();
+        for _ in 0..extra {
+            long.chain_pem.push_str(&issue(&bench.partners, &[]).chain_pem);
+        }
+        let done = shake(&server, &bench.client(Some(&long), &version::TLS13), "staff.example");
+        assert_eq!(done.is_ok(), let_in, "{extra}");
+    }
+}
+
+#[test]
+fn a_demand_compares_authorities_names_and_fingerprints() {
+    let bench = Bench::new();
+    let (staff, partners) = (bench.authority("staff", &[]), bench.authority("partners", &[]));
+    let server = bench.server(&staff, &partners);
+    let ours =
+        issue(&bench.staff, &["dns:Build.example", "uri:spiffe://example/build", "email:a@Example.com"]);
+    let client = bench.client(Some(&ours), &version::TLS13);
+    let certificate = shake(&server, &client, "asks.example").unwrap().client_certificate.unwrap();
+    let names = |names: &[&str]| ClientDemand {
+        names: names.iter().map(|name| name.parse().unwrap()).collect(),
+        ..ClientDemand::default()
+    };
+    let of = |authority: &Arc<ClientAuthority>| ClientDemand {
+        authorities: vec![Arc::clone(authority)],
+        ..ClientDemand::default()
+    };
+    let print = |fingerprint| ClientDemand { fingerprints: vec![fingerprint], ..ClientDemand::default() };
+    for (demand, expected) in [
+        (ClientDemand::default(), Ok(())),
+        (of(&staff), Ok(())),
+        (of(&partners), Err(ClientMismatch::NotVouchedFor)),
+        (names(&["dns:build.EXAMPLE"]), Ok(())),
+        (names(&["dns:other.example", "uri:spiffe://example/build"]), Ok(())),
+        (names(&["email:a@example.com"]), Ok(())),
+        (names(&["email:A@example.com"]), Err(ClientMismatch::NotListed)),
+        (names(&["uri:spiffe://example/BUILD"]), Err(ClientMismatch::NotListed)),
+        // The common name is nobody's name.
+        (names(&["dns:somebody"]), Err(ClientMismatch::NotListed)),
+        // A name of another type is another name.
+        (names(&["uri:x:build.example"]), Err(ClientMismatch::NotListed)),
+        (print(*certificate.fingerprint()), Ok(())),
+        (print([0; 32]), Err(ClientMismatch::NotListed)),
+    ] {
+        assert_eq!(demand.check(&certificate, NOW), expected, "{demand:?}");
+    }
+    let expired = ClientDemand::default().check(&certificate, LATER.saturating_add(HOUR));
+    assert_eq!(expired, Err(ClientMismatch::NotVouchedFor));
+}
+
+#[test]
+fn a_certificate_is_described_so_that_no_part_passes_for_another() {
+    let bench = Bench::new();
+    let names = ["dns:a.example".parse().unwrap(), ClientName::Uri("spiffe://e/a,b".to_owned())];
+    let issued = bench.staff.issue_client("x, O=Admin\nü#", &names, EARLIER, LATER).unwrap();
+    let chain: Vec<_> =
+        CertificateDer::pem_slice_iter(issued.chain_pem.as_bytes()).map(Result::unwrap).collect();
+    let certificate = ClientCertificate::new(&chain, &[], None).unwrap();
+    assert_eq!(certificate.subject(), "CN=x\\, O\\=Admin\\0a\\c3\\bc#");
+    assert_eq!(certificate.issuer(), "CN=staff");
+    assert_eq!(certificate.names_text(), "dns:a.example uri:spiffe://e/a,b");
+    assert_eq!(
+        (certificate.dns_names(), certificate.uris(), certificate.emails()),
+        ("a.example", "spiffe://e/a,b", "")
+    );
+    assert_eq!((certificate.not_before(), certificate.not_after()), (EARLIER, LATER));
+    assert_eq!(certificate.serial().len(), 32);
+    assert!(certificate.header().starts_with(":MII") && certificate.header().ends_with(':'));
+    assert_eq!(certificate.chain_header(), "");
+    // Nobody may vouch for it.
+    assert!(!certificate.holds(NOW));
+}
+
+#[test]
+fn names_that_are_none_are_refused() {
+    for text in [
+        "",
+        "a.example",
+        "dns:",
+        "dns:*.example",
+        "dns:a b",
+        "uri:x",
+        "email:a",
+        "email:@b",
+        "ip:a",
+        "cn:x",
+        "dns:ü",
+    ] {
+        assert_eq!(text.parse::<ClientName>(), Err(ClientNameError), "{text}");
+    }
+    for text in ["dns:a.example", "uri:spiffe://a/b", "email:a@b", "ip:192.0.2.1", "ip:::1"] {
+        assert_eq!(text.parse::<ClientName>().unwrap().to_string(), text);
+    }
+}
+
+#[test]
+fn files_that_hold_no_roots_or_lists_are_named() {
+    let bench = Bench::new();
+    fs::write(bench.path("x.pem"), bench.staff.certificate_pem()).unwrap();
+    let load = |roots: &str, crls: &[&str]| {
+        ClientAuthority::load(&ClientAuthorityConfig {
+            name: "x".to_owned(),
+            roots: bench.path(roots),
+            crls: crls.iter().map(|crl| bench.path(crl)).collect(),
+        })
+        .err()
+        .map(|error| error.to_string())
+    };
+    assert_eq!(load("x.pem", &[]), None);
+    assert!(load("none.pem", &[]).unwrap().contains("none.pem"));
+    assert!(load("x.pem", &["x.pem"]).unwrap().contains("no revocation list"));
+    fs::write(bench.path("bad.crl"), "-----BEGIN X509 CRL-----\nMAA=\n-----END X509 CRL-----\n").unwrap();
+    assert!(load("x.pem", &["bad.crl"]).unwrap().contains("bad.crl"));
+}
+
+proptest! {
+    #[test]
+    fn bytes_that_are_no_certificate_are_none(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        prop_assert!(ClientCertificate::new(&[CertificateDer::from(bytes)], &[], None).is_none());
+    }
+}
