@@ -4,6 +4,7 @@
 
 use cardea_env::{Attribute, Family, Inline, Key, Kind, Overlaid, Table, Value};
 use cardea_http::Version;
+use cardea_tls::ClientCertificate;
 
 use crate::{exchange::Exchange, model::Destination};
 
@@ -79,6 +80,15 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
     attribute!("connection.tls.cipher_suite", Text, "The cipher suite, by its IANA name.", |x| {
         Value::bytes(tls(x).map(|tls| tls.cipher_suite))
     }),
+    attribute!("connection.tls.hash", Text, "The hash of the cipher suite: `SHA256` or `SHA384`.", |x| {
+        Value::bytes(tls(x).map(|tls| tls.cipher_hash))
+    }),
+    attribute!(
+        "connection.tls.alpn",
+        Text,
+        "The protocol that was agreed on; absent where none was offered.",
+        |x| { Value::bytes(tls(x).and_then(|tls| tls.alpn)) }
+    ),
     attribute!("connection.tls.group", Text, "The key exchange group.", |x| {
         Value::bytes(tls(x).map(|tls| tls.key_exchange_group).filter(|group| !group.is_empty()))
     }),
@@ -87,6 +97,51 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
     }),
     attribute!("connection.tls.resumed", Bool, "Whether an earlier session was resumed.", |x| {
         tls(x).map_or(Value::Absent, |tls| Value::Bool(tls.resumed))
+    }),
+    attribute!(
+        "connection.client_certificate.subject",
+        Text,
+        "The subject of the client's certificate (RFC 4514). Like all about it absent where it does not hold any longer.",
+        |x| Value::bytes(x.client_certificate().map(ClientCertificate::subject))
+    ),
+    attribute!(
+        "connection.client_certificate.names",
+        Text,
+        "Its alternative names with their types, separated by spaces: `dns:a.example uri:spiffe://example/a`.",
+        |x| Value::bytes(
+            x.client_certificate().map(ClientCertificate::names_text).filter(|text| !text.is_empty())
+        )
+    ),
+    attribute!("connection.client_certificate.dns_names", Text, "Its DNS names, separated by spaces.", |x| {
+        Value::bytes(x.client_certificate().map(ClientCertificate::dns_names).filter(|text| !text.is_empty()))
+    }),
+    attribute!("connection.client_certificate.uris", Text, "Its URIs, separated by spaces.", |x| {
+        Value::bytes(x.client_certificate().map(ClientCertificate::uris).filter(|text| !text.is_empty()))
+    }),
+    attribute!(
+        "connection.client_certificate.emails",
+        Text,
+        "Its addresses for mail, separated by spaces.",
+        |x| {
+            Value::bytes(
+                x.client_certificate().map(ClientCertificate::emails).filter(|text| !text.is_empty()),
+            )
+        }
+    ),
+    attribute!(
+        "connection.client_certificate.fingerprint",
+        Text,
+        "SHA-256 of the client's certificate, in hexadecimal.",
+        |x| Value::bytes(x.client_certificate().map(ClientCertificate::fingerprint_hex))
+    ),
+    attribute!("connection.client_certificate.issuer", Text, "Who issued it (RFC 4514).", |x| {
+        Value::bytes(x.client_certificate().map(ClientCertificate::issuer))
+    }),
+    attribute!("connection.client_certificate.serial", Text, "Its serial number, in hexadecimal.", |x| {
+        Value::bytes(x.client_certificate().map(ClientCertificate::serial))
+    }),
+    attribute!("connection.client_certificate.not_after", Time, "When it expires.", |x| {
+        x.client_certificate().map_or(Value::Absent, |one| Value::Time(one.not_after().unix_nanos()))
     }),
     attribute!("token.iss", Text, "The issuer of a token that was verified.", |x| {
         Value::bytes(x.verdict.as_ref().map(|verdict| &*verdict.caller.issuer))
@@ -188,6 +243,8 @@ pub const LOG_FIELDS: &[(&str, &str)] = &[
     ("enduser.id", "token.sub"),
     ("token.issuer", "token.iss"),
     ("tls.protocol.version", "connection.tls.version"),
+    ("tls.client.subject", "connection.client_certificate.subject"),
+    ("tls.client.hash.sha256", "connection.client_certificate.fingerprint"),
     ("user_agent.original", "request.headers.user-agent"),
     ("reason", "response.reason"),
     ("complete", "response.complete"),

@@ -11,7 +11,7 @@ use std::{
 use cardea_clock::Timestamp;
 use cardea_http::{Authority, PathFlags, RequestHead, ResponseHead, Scheme};
 use cardea_identity::{TokenSlot, VerdictRef};
-use cardea_tls::HandshakeFacts;
+use cardea_tls::{ClientCertificate, HandshakeFacts};
 use cardea_upstream::{Endpoint, EndpointIndex};
 
 use crate::{
@@ -89,6 +89,8 @@ pub struct Exchange {
     pub query: Option<Vec<u8>>,
     /// The rightmost address that isn't a trusted proxy's.
     pub source: Option<IpAddr>,
+    /// Whether the connection's client certificate holds now; false where there is none.
+    pub(crate) certificate_holds: bool,
     /// Whether the one who connected is a trusted proxy.
     pub peer_trusted: bool,
     /// Where in the path the parameters of the route's pattern are.
@@ -153,6 +155,7 @@ impl Exchange {
         self.authority = None;
         self.query = None;
         self.source = None;
+        self.certificate_holds = false;
         self.peer_trusted = false;
         self.parameters.clear();
         self.request_body_bytes = 0;
@@ -167,6 +170,12 @@ impl Exchange {
     /// Whether this is for the token endpoint, whose callers read errors in a shape of their own.
     pub(crate) fn is_token_request(&self) -> bool {
         self.route().is_some_and(|route| matches!(route.destination, Destination::BuiltIn(BuiltIn::Token)))
+    }
+
+    /// The certificate of the client, where it holds.
+    pub(crate) fn client_certificate(&self) -> Option<&ClientCertificate> {
+        let tls = self.connection.as_ref()?.tls.as_ref()?;
+        tls.client_certificate.as_deref().filter(|_| self.certificate_holds)
     }
 
     /// The route that was chosen.
@@ -210,6 +219,7 @@ impl Default for Exchange {
             path_flags: PathFlags::default(),
             query: None,
             source: None,
+            certificate_holds: false,
             peer_trusted: false,
             parameters: Vec::new(),
             request_body_bytes: 0,

@@ -7,6 +7,7 @@
 pub mod attributes;
 mod buffer;
 mod builtin;
+pub mod client_certificate;
 mod date;
 mod downstream;
 pub mod exchange;

@@ -5,7 +5,7 @@ use std::{io, net::SocketAddr, sync::Arc, task::Poll, time::Duration};
 use cardea_clock::Mono;
 use cardea_http::proxy_protocol::{self, ProxyHeader};
 use cardea_identity::TokenSlot;
-use cardea_tls::HandshakeFacts;
+use cardea_tls::{HandshakeFacts, ServerTls};
 use tokio::{
     net::{TcpListener, UnixListener},
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -19,7 +19,7 @@ use crate::{
     h1, h2,
     model::{ListenerModel, ProxyProtocol},
     timer::Timer,
-    transport::{Socket, TlsTransport, Transport},
+    transport::{Socket, TlsTransport, Transport, accept_by_name},
     workers::{self, Workers},
 };
 
@@ -247,17 +247,15 @@ async fn connect(gateway: Arc<Gateway>, listener: Arc<ListenerModel>, accepted: 
         let transport = socket.into_plain();
         return h1::serve(gateway, transport, inbound, Arc::new(facts)).await;
     };
-    let Ok(tls) = TlsTransport::server(socket, tls.config(), inbound) else { return };
-    let mut tls = Box::new(tls);
-    match timer.until(deadline, std::future::poll_fn(|cx| tls.poll_handshake(cx))).await {
-        Ok(Ok(())) => {}
-        failed => {
-            gateway.metrics.handshake_failures.increment();
-            tracing::debug!(listener = %listener.name, peer = ?peer, ?failed, "TLS handshake failed");
-            return;
-        }
-    }
-    facts.tls = tls.server_session().and_then(HandshakeFacts::of);
+    // Boxed, since a connection is idle for longer than it shakes hands.
+    let shaken = timer.until(deadline, Box::pin(shake_hands(socket, tls, inbound, &mut facts.tls))).await;
+    let Ok(Ok(tls)) = shaken else {
+        gateway.metrics.handshake_failures.increment();
+        let failure = shaken.map(Result::err);
+        tracing::debug!(listener = %listener.name, peer = ?peer, ?failure, "TLS handshake failed");
+        return;
+    };
+    tracing::debug!(listener = %listener.name, peer = ?peer, facts = ?facts.tls, "TLS handshake done");
     drop(timer);
     if let Some(tls) = &facts.tls {
         gateway.metrics.handshake(tls.resumed);
@@ -270,6 +268,27 @@ async fn connect(gateway: Arc<Gateway>, listener: Arc<ListenerModel>, accepted: 
     } else {
         h1::serve(gateway, transport, Buffer::new(), Arc::new(facts)).await;
     }
+}
+
+/// The handshake, by the configuration for the name that the client asks for.
+async fn shake_hands(
+    socket: Socket,
+    tls: &ServerTls,
+    early: Buffer,
+    facts: &mut Option<HandshakeFacts>,
+) -> io::Result<Box<TlsTransport>> {
+    let refused = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+    let mut transport = Box::new(if tls.asks_by_name() {
+        accept_by_name(socket, tls, early).await?
+    } else {
+        TlsTransport::server(socket, tls.config(), early).map_err(refused)?
+    });
+    std::future::poll_fn(|cx| transport.poll_negotiated(cx)).await?;
+    // Before anything more is sent: a client whose certificate no longer holds must not get another ticket.
+    let session = transport.server_session().ok_or(io::ErrorKind::Other)?;
+    *facts = Some(tls.handshake_facts(session).map_err(io::Error::other)?);
+    std::future::poll_fn(|cx| transport.poll_flush(cx)).await?;
+    Ok(transport)
 }
 
 fn is_trusted(expected: &ProxyProtocol, peer: Option<SocketAddr>) -> bool {

@@ -12,7 +12,9 @@ use cardea_issuer::AuthorizationServer;
 use cardea_tls::ServerTls;
 use cardea_upstream::ServiceState;
 
-use crate::{exchange::Exchange, forward::Pooled, routing::Router};
+use crate::{
+    client_certificate::ClientCertificateRule, exchange::Exchange, forward::Pooled, routing::Router,
+};
 
 /// One configuration, resolved.
 #[derive(Debug)]
@@ -171,7 +173,8 @@ pub struct Forwarding {
 /// The headers that carry the caller's identity to services.
 #[derive(Debug, Default)]
 pub struct IdentityHeaders {
-    /// All names: stripped from every request on every route, whatever its spelling.
+    /// All names, of [`own_headers`](crate::client_certificate::own_headers): stripped from every request on every route,
+    /// whatever its spelling, before anything reads it.
     pub names: HeaderNameSet,
     /// What is set for a caller that is known.
     pub fields: Vec<(String, IdentityField)>,
@@ -229,6 +232,8 @@ pub struct Route {
     pub name: String,
     /// What the caller must show; `None` for `auth = "public"`.
     pub demand: Option<Demand>,
+    /// What is made of the client's certificate; nothing where `None`.
+    pub client_certificate: Option<ClientCertificateRule>,
     /// Where it goes.
     pub destination: Destination,
     /// Time limits.

@@ -8,12 +8,12 @@ use std::{net::IpAddr, sync::Arc};
 
 use cardea_http::{
     Known, RequestHead, ResponseHead, TargetForm, client_address, normalize_path, parse_target,
-    request_authority,
+    request_authority, strip_named,
 };
 use cardea_identity::{DemandError, Unidentified, bearer_credentials};
 
 use crate::{
-    builtin,
+    builtin, client_certificate,
     downstream::Downstream,
     exchange::Exchange,
     forward::{self, Tunnel},
@@ -74,6 +74,11 @@ async fn carry(
     }
     let route = choose_route(&model, exchange)?;
     check_path(route, exchange)?;
+    if let Some(rule) = &route.client_certificate
+        && let Some(response) = client_certificate::admit(rule, exchange)?
+    {
+        return Ok(Outcome::Respond(response));
+    }
     check_body(route, exchange, client)?;
     identify(gateway, &model, route, exchange).await?;
     authorize(route, exchange)?;
@@ -116,6 +121,14 @@ fn normalise(model: &Model, exchange: &mut Exchange) -> Result<(), Reason> {
         return Err(Reason::MisdirectedRequest);
     }
     exchange.authority = Some(authority);
+    // Before a condition, a policy or a log could take a client's word for ours.
+    strip_named(&mut exchange.head.fields, &model.identity_headers.names);
+    let now = exchange.started.wall;
+    exchange.certificate_holds = exchange
+        .connection
+        .as_ref()
+        .and_then(|connection| connection.tls.as_ref()?.client_certificate.as_ref())
+        .is_some_and(|certificate| certificate.holds(now));
     Ok(())
 }
 

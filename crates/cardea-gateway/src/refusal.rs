@@ -39,6 +39,12 @@ pub enum Reason {
     MethodNotAllowed(String),
     /// The path holds an encoding that the route does not allow.
     PathEncodingNotAllowed,
+    /// The route needs a client certificate and the connection has none; the host where it is asked for, if there is one.
+    ClientCertificateMissing(Option<String>),
+    /// The client's certificate has expired or was revoked, or nobody vouches for it here.
+    ClientCertificateInvalid,
+    /// The client's certificate is not on the route's list.
+    ClientCertificateNotListed,
     /// More than one `Authorization` header, or one that is malformed (RFC 6750 §3.1).
     CredentialsMalformed,
     /// A token is needed and none came.
@@ -91,6 +97,9 @@ impl Reason {
             Self::RouteNotFound => "route_not_found",
             Self::MethodNotAllowed(_) => "method_not_allowed",
             Self::PathEncodingNotAllowed => "path_encoding_not_allowed",
+            Self::ClientCertificateMissing(_) => "client_certificate_required",
+            Self::ClientCertificateInvalid => "client_certificate_invalid",
+            Self::ClientCertificateNotListed => "client_certificate_not_listed",
             Self::CredentialsMalformed => "credentials_malformed",
             Self::CredentialsMissing => "credentials_missing",
             Self::TokenInvalid(code) => code,
@@ -119,7 +128,11 @@ impl Reason {
             Self::Malformed { status, .. } => *status,
             Self::CredentialsMalformed | Self::PathEncodingNotAllowed => 400,
             Self::CredentialsMissing | Self::TokenInvalid(_) => 401,
-            Self::InsufficientScope(_) | Self::RoleMissing => 403,
+            Self::ClientCertificateMissing(_)
+            | Self::ClientCertificateInvalid
+            | Self::ClientCertificateNotListed
+            | Self::InsufficientScope(_)
+            | Self::RoleMissing => 403,
             Self::RouteNotFound => 404,
             Self::MethodNotAllowed(_) => 405,
             Self::RequestHeadTimeout | Self::RequestBodyTimeout => 408,
@@ -151,6 +164,12 @@ impl Reason {
             Self::RouteNotFound => "There is no such resource.",
             Self::MethodNotAllowed(_) => "This resource does not take this method.",
             Self::PathEncodingNotAllowed => "The path holds an encoding that this resource does not take.",
+            Self::ClientCertificateMissing(Some(_)) => {
+                "A client certificate is needed; the host named asks for it."
+            }
+            Self::ClientCertificateMissing(None) => "A client certificate is needed.",
+            Self::ClientCertificateInvalid => "The client certificate does not hold here.",
+            Self::ClientCertificateNotListed => "The client certificate may not be used here.",
             Self::CredentialsMalformed => "The credentials are malformed.",
             Self::CredentialsMissing => "A bearer token is needed.",
             Self::TokenInvalid(_) => "The token does not hold here.",
@@ -221,10 +240,16 @@ impl Reason {
         } else {
             set(&mut head, Known::ContentType, "application/problem+json");
             set(&mut head, Known::CacheControl, "no-store");
-            serde_json::json!({
+            let mut document = serde_json::json!({
                 "type": "about:blank", "title": self.title(), "status": self.status(),
                 "code": self.code(), "request_id": id,
-            })
+            });
+            if let Self::ClientCertificateMissing(Some(host)) = self
+                && let Some(members) = document.as_object_mut()
+            {
+                members.insert("step_up_host".to_owned(), host.as_str().into());
+            }
+            document
         };
         let mut response = Response::new(head, ResponseBody::text(body.to_string()));
         response.close = self.closes();

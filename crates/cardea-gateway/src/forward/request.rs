@@ -5,12 +5,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use cardea_http::{
     ForwardedPolicy, Hop, Known, Version, append_via,
     h1::{Framing, write_request_head},
-    set_forwarded, strip_hop_by_hop, strip_named, upgrade_websocket,
+    set_forwarded, strip_hop_by_hop, upgrade_websocket,
 };
 use cardea_identity::Caller;
 
 use super::apply_rules;
 use crate::{
+    client_certificate,
     exchange::Exchange,
     model::{IdentityField, Model, PathPart, Rewrite, Route},
     refusal::Reason,
@@ -27,8 +28,7 @@ pub(super) fn prepare(
     let version = exchange.head.version;
     let fields = &mut exchange.head.fields;
     strip_hop_by_hop(fields).map_err(Reason::from)?;
-    // After `Connection` is gone with what it names, so that nothing of it can undo what is set below.
-    strip_named(fields, &model.identity_headers.names);
+    // `Connection` is gone with what it names, so that nothing of it can undo what is set below.
     let client = exchange.connection.as_ref().and_then(|connection| connection.client);
     let hop = Hop {
         // Over a Unix socket it is somebody on this machine.
@@ -56,6 +56,9 @@ pub(super) fn prepare(
     }
     if let Some(verdict) = exchange.verdict.clone() {
         set_identity(model, &verdict.caller, exchange);
+    }
+    if let Some(rule) = &route.client_certificate {
+        client_certificate::tell_service(rule, exchange);
     }
     if !route.request_headers.is_empty() {
         let mut fields = std::mem::take(&mut exchange.head.fields);

@@ -3,6 +3,7 @@
 //! The connection drivers know nothing of sockets beyond this. Tokio's sockets stand behind it, with or
 //! without TLS; another way to do input and output can stand beside them.
 
+mod accept;
 mod tls;
 
 use std::{
@@ -17,6 +18,7 @@ use tokio::{
     net::{TcpStream, UnixStream},
 };
 
+pub(crate) use accept::accept_by_name;
 pub(crate) use tls::{Socket, TlsTransport};
 
 use crate::buffer::Buffer;

@@ -77,6 +77,11 @@ impl TlsTransport {
         Ok(Self::new(socket, ServerConnection::new(config)?.into(), early))
     }
 
+    /// The server's side of a handshake whose beginning was read already.
+    pub(super) fn resume_server(socket: Socket, session: ServerConnection, early: Buffer) -> Self {
+        Self::new(socket, session.into(), early)
+    }
+
     /// The client's side, for connections to services.
     pub(crate) fn client(
         socket: Socket,
@@ -113,6 +118,12 @@ impl TlsTransport {
 
     /// Ready once the handshake is done and our last flight is out.
     pub(crate) fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_negotiated(cx))?;
+        self.poll_flush(cx)
+    }
+
+    /// Ready once the handshake is done, when our last flight may still wait for [`TlsTransport::poll_flush`].
+    pub(crate) fn poll_negotiated(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.session.is_handshaking() {
             ready!(self.poll_flush(cx))?;
             if !self.session.is_handshaking() {
@@ -122,7 +133,7 @@ impl TlsTransport {
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             }
         }
-        self.poll_flush(cx)
+        Poll::Ready(Ok(()))
     }
 
     pub(crate) fn poll_recv(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
@@ -227,9 +238,9 @@ impl TlsTransport {
 }
 
 /// Shows the socket to rustls as one that returns `WouldBlock`.
-struct Blocking<'a, 'cx, 'waker> {
-    socket: &'a mut Socket,
-    cx: &'cx mut Context<'waker>,
+pub(super) struct Blocking<'a, 'cx, 'waker> {
+    pub(super) socket: &'a mut Socket,
+    pub(super) cx: &'cx mut Context<'waker>,
 }
 
 fn blocking<T>(poll: Poll<io::Result<T>>) -> io::Result<T> {

@@ -10,6 +10,7 @@
 )]
 
 mod body;
+mod client_certificates;
 mod connection;
 mod cut;
 mod desync;

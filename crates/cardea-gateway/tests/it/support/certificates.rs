@@ -30,13 +30,19 @@ impl Certificates {
     }
 
     fn issue(&self, names: &[&str], trust_domain: &str) -> CertificateConfig {
-        let Issued { chain_pem, key_pem } =
+        let Issued { chain_pem, key_pem, .. } =
             self.authority.issue(names, Wall::from_unix_seconds(0), Self::end()).unwrap();
         let chain = self.folder.path().join(format!("{}.pem", names[0]));
         let key = self.folder.path().join(format!("{}.key", names[0]));
         std::fs::write(&chain, chain_pem).unwrap();
         std::fs::write(&key, key_pem.as_bytes()).unwrap();
-        CertificateConfig { chain, key, hosts: Vec::new(), trust_domain: trust_domain.into() }
+        CertificateConfig {
+            chain,
+            key,
+            hosts: Vec::new(),
+            trust_domain: trust_domain.into(),
+            client_auth: None,
+        }
     }
 
     /// `a.example` and `b.example` in one trust domain, `c.example` in another.

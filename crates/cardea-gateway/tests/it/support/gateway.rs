@@ -13,6 +13,7 @@ use cardea_clock::CoarseClock;
 use cardea_env::{JsonRecord, Template};
 use cardea_gateway::{
     attributes::{LOG_FIELDS, TABLE},
+    client_certificate::{ClientCertificateRule, own_headers},
     gateway::Gateway,
     listener::{ListenSocket, Serving, serve},
     metrics::RouteMetrics,
@@ -25,7 +26,7 @@ use cardea_gateway::{
     routing::{PathMatch, RouteMatch, Router},
     workers::Workers,
 };
-use cardea_http::{ForwardedHeader, ForwardedPolicy, HeaderNameSet};
+use cardea_http::{ForwardedHeader, ForwardedPolicy};
 use cardea_identity::{Alternative, Demand};
 use cardea_tls::ServerTls;
 use cardea_upstream::{Address, EndpointConfig, PoolConfig, ServiceConfig, ServiceState};
@@ -53,6 +54,7 @@ pub(crate) struct RouteSpec {
     pub(crate) rewrite: fn() -> Rewrite,
     pub(crate) request_headers: Vec<(&'static str, &'static str)>,
     pub(crate) response_headers: Vec<(&'static str, &'static str)>,
+    pub(crate) client_certificate: Option<ClientCertificateRule>,
 }
 
 impl RouteSpec {
@@ -68,6 +70,7 @@ impl RouteSpec {
             rewrite: || Rewrite::None,
             request_headers: Vec::new(),
             response_headers: Vec::new(),
+            client_certificate: None,
         }
     }
 
@@ -90,6 +93,7 @@ impl RouteSpec {
         Arc::new(Route {
             name: self.name.into(),
             demand,
+            client_certificate: self.client_certificate.clone(),
             destination: Destination::Service(Arc::clone(&services[self.service])),
             timeouts: self.timeouts.clone(),
             body_bytes_max: self.body_bytes_max,
@@ -184,7 +188,7 @@ impl Spec {
             ("x-auth-subject".to_owned(), IdentityField::Subject),
             ("x-auth-issuer".to_owned(), IdentityField::Issuer),
         ];
-        let names = HeaderNameSet::new(fields.iter().map(|(name, _)| name.as_str())).unwrap();
+        let names = own_headers(fields.iter().map(|(name, _)| name.as_str())).unwrap();
         Arc::new(Model {
             router: Router::new(routes).unwrap(),
             authenticator: Arc::clone(&issuer.authenticator),

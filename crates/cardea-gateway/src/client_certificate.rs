@@ -1,0 +1,113 @@
+//! What a route makes of the client's certificate: lets in, sends to where it is asked for, tells the service.
+
+use cardea_http::{HeaderNameSet, Known, Method, ResponseHead};
+use cardea_tls::{ClientCertificate, ClientDemand, ClientMismatch};
+
+use crate::{
+    exchange::Exchange,
+    refusal::Reason,
+    response::{Response, ResponseBody},
+};
+
+/// The fields in which services are told of the client's certificate (RFC 9440). Only we set them.
+pub const HEADERS: [&str; 2] = ["client-cert", "client-cert-chain"];
+
+/// What a route makes of the client's certificate. A certificate that came must always fit.
+#[derive(Debug, Clone)]
+pub struct ClientCertificateRule {
+    /// Whether there must be one.
+    pub required: bool,
+    /// Whose it may be.
+    pub demand: ClientDemand,
+    /// The authority, in its normal form, to which a client without one is sent: there the handshake asks.
+    pub step_up: Option<String>,
+    /// What the service is told.
+    pub forward: ClientCertificateForward,
+}
+
+/// What a service is told of the client's certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ClientCertificateForward {
+    /// Nothing.
+    Nothing,
+    /// The client's own in `Client-Cert`.
+    #[default]
+    Leaf,
+    /// And what the client sent behind it, in `Client-Cert-Chain`. Nobody has looked at what leads to no root.
+    Chain,
+}
+
+/// Whether the client may enter by its certificate; a response where it has to go elsewhere for that.
+pub(crate) fn admit(rule: &ClientCertificateRule, exchange: &Exchange) -> Result<Option<Response>, Reason> {
+    if let Some(certificate) = shown(exchange) {
+        let checked = rule.demand.check(certificate, exchange.started.wall);
+        return match checked {
+            Ok(()) => Ok(None),
+            Err(ClientMismatch::NotVouchedFor) => Err(Reason::ClientCertificateInvalid),
+            Err(ClientMismatch::NotListed) => Err(Reason::ClientCertificateNotListed),
+        };
+    }
+    if !rule.required {
+        return Ok(None);
+    }
+    let missing = || Reason::ClientCertificateMissing(rule.step_up.clone());
+    match &rule.step_up {
+        Some(host) if may_step_up(host, exchange) => step_up(host, exchange).map(Some).ok_or_else(missing),
+        _ => Err(missing()),
+    }
+}
+
+/// Sets what the service is told; the client's own fields of these names are gone.
+pub(crate) fn tell_service(rule: &ClientCertificateRule, exchange: &mut Exchange) {
+    if rule.forward == ClientCertificateForward::Nothing || !exchange.certificate_holds {
+        return;
+    }
+    let Some(connection) = exchange.connection.clone() else { return };
+    let Some(certificate) = connection.tls.as_ref().and_then(|tls| tls.client_certificate.as_deref()) else {
+        return;
+    };
+    let fields = &mut exchange.head.fields;
+    // Both are Base64 between colons, which every field can carry.
+    let _ = fields.set_known(Known::ClientCert, certificate.header().as_bytes());
+    if rule.forward == ClientCertificateForward::Chain && !certificate.chain_header().is_empty() {
+        let _ = fields.set_known(Known::ClientCertChain, certificate.chain_header().as_bytes());
+    }
+}
+
+/// The names that nobody but the gateway may set: those configured, and those of RFC 9440.
+///
+/// # Errors
+/// If one is no token.
+pub fn own_headers<'n>(
+    configured: impl IntoIterator<Item = &'n str>,
+) -> Result<HeaderNameSet, cardea_http::FieldError> {
+    HeaderNameSet::new(configured.into_iter().chain(HEADERS))
+}
+
+/// The certificate of the connection, whether it holds or not.
+fn shown(exchange: &Exchange) -> Option<&ClientCertificate> {
+    exchange.connection.as_ref()?.tls.as_ref()?.client_certificate.as_deref()
+}
+
+/// Requests that are safe to send again, from anywhere but where the client was asked already.
+fn may_step_up(host: &str, exchange: &Exchange) -> bool {
+    let is_there = exchange.connection.as_ref().is_some_and(|connection| connection.tls.is_some())
+        && exchange.authority.as_ref().is_some_and(|authority| authority.as_str() == host);
+    !is_there && matches!(exchange.head.method, Method::Get | Method::Head) && exchange.path.starts_with(b"/")
+}
+
+/// 307, which keeps the method (RFC 9110 §15.4.8): the same request at the configured host. Nothing of `Location` is the
+/// client's but the path that was decided on, and the query.
+fn step_up(host: &str, exchange: &Exchange) -> Option<Response> {
+    let mut location = format!("https://{host}").into_bytes();
+    location.extend_from_slice(&exchange.path);
+    if let Some(query) = &exchange.query {
+        location.push(b'?');
+        location.extend_from_slice(query);
+    }
+    let mut head = ResponseHead::new(307);
+    head.fields.set_known(Known::Location, &location).ok()?;
+    // The next one may show a certificate.
+    head.fields.set_known(Known::CacheControl, b"no-store").ok()?;
+    Some(Response::new(head, ResponseBody::Empty))
+}
