@@ -3,14 +3,16 @@
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
 
+use cardea_tls::ClientName;
 use url::Url;
 use zeroize::Zeroizing;
 
 use super::{
     problem::Problem,
     sections::{
-        Algorithm, Builtin, ClaimNames, ClientSecrets, Drain, EncodedPathByte, EntraVersion, Forwarding,
-        Limits, Log, Process, ProxyProtocol, SigningAlgorithm, Timeouts, TlsVersion, TrustedProxies,
+        Algorithm, Builtin, ClaimNames, ClientCertificateForward, ClientCertificateMode,
+        ClientCertificateNeed, ClientSecrets, Drain, EncodedPathByte, EntraVersion, Forwarding, Limits, Log,
+        Process, ProxyProtocol, SigningAlgorithm, Timeouts, TlsVersion, TrustedProxies,
     },
     source::{Place, Sources},
     text::{Address, BindAddress, IpPrefix},
@@ -31,6 +33,8 @@ pub(crate) struct Config {
     pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) identity_headers: IdentityHeaders,
     pub(crate) authorization_server: Option<AuthorizationServer>,
+    /// In the order written; names are unique.
+    pub(crate) client_authorities: Vec<ClientAuthority>,
     /// In the order written; never empty.
     pub(crate) listeners: Vec<Listener>,
     /// In the order written; names are unique.
@@ -156,7 +160,42 @@ pub(crate) struct Certificate {
     /// In lower case; empty: the names in the certificate.
     pub(crate) hosts: Vec<String>,
     pub(crate) trust_domain: String,
+    pub(crate) client_certificate: ClientCertificateMode,
+    /// Names of authorities that exist; not empty unless the mode is off.
+    pub(crate) client_authorities: Vec<String>,
     pub(crate) at: Place,
+}
+
+/// Certificate authorities that vouch for clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ClientAuthority {
+    pub(crate) name: String,
+    pub(crate) ca_file: PathBuf,
+    pub(crate) crl_files: Vec<PathBuf>,
+    pub(crate) at: Place,
+}
+
+/// What a route makes of client certificates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ClientCertificateRule {
+    pub(crate) need: ClientCertificateNeed,
+    /// Names of authorities that exist; empty: those of the host.
+    pub(crate) authorities: Vec<String>,
+    pub(crate) names: Vec<ClientName>,
+    pub(crate) fingerprints: Vec<[u8; 32]>,
+    /// In the form of a normalised authority.
+    pub(crate) step_up: Option<StepUp>,
+    pub(crate) forward: ClientCertificateForward,
+    pub(crate) at: Place,
+}
+
+/// Where clients are asked for certificates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StepUp {
+    /// A host that no pattern is.
+    pub(crate) host: String,
+    /// Other than 443.
+    pub(crate) port: Option<u16>,
 }
 
 /// An issuer whose tokens are believed.
@@ -302,6 +341,7 @@ pub(crate) struct Route {
     /// Field names in lower case with what is asked of them, sorted.
     pub(crate) headers: Vec<(String, HeaderCondition)>,
     pub(crate) auth: Auth,
+    pub(crate) client_certificate: Option<ClientCertificateRule>,
     pub(crate) destination: Destination,
     /// Whether the prefix of `path` is taken away; only with [`PathMatch::Prefix`].
     pub(crate) strip_prefix: bool,

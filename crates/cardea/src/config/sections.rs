@@ -1,6 +1,7 @@
 //! The sections and values whose written form needs no resolving: they are used as they are read, since the
 //! schema holds all that there is to check.
 
+mod client_certificate;
 mod secrets;
 mod threads;
 
@@ -9,6 +10,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::client_certificate::{
+    ClientCertificateForward, ClientCertificateMode, ClientCertificateNeed,
+};
 pub(crate) use self::secrets::{ClientSecrets, HashThreads};
 use self::threads::Threads;
 use super::text::{DurationText, IpPrefix, SizeText};

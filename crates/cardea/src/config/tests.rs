@@ -7,6 +7,7 @@ use tempfile::TempDir;
 use super::*;
 
 mod arbitrary;
+mod client_certificates;
 mod errors;
 mod example;
 mod scale;

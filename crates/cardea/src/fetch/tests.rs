@@ -189,6 +189,7 @@ async fn tls_server(folder: &TempDir, names: &[&str]) -> (SocketAddr, PathBuf) {
         key: path("key.pem"),
         hosts: Vec::new(),
         trust_domain: "test".to_owned(),
+        client_auth: None,
     };
     let settings = ServerTlsConfig {
         certificates: vec![certificate],

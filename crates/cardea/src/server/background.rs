@@ -73,10 +73,26 @@ async fn look_after_keys(server: &Server, published: &mut Option<Arc<str>>) {
     authenticator.reclaim(now);
 }
 
+/// Before the listeners, which give up sessions where somebody else vouches for clients now.
+async fn reload_client_authorities(server: &Server) {
+    for authority in server.client_authorities().await {
+        let read = Arc::clone(&authority);
+        let name = &authority.config().name;
+        match tokio::task::spawn_blocking(move || read.reload_if_changed()).await {
+            Ok(Ok(true)) => tracing::info!(client_authority = %name, "certificate authorities reloaded"),
+            Ok(Ok(false)) | Err(_) => {}
+            Ok(Err(error)) => {
+                tracing::error!(client_authority = %name, %error, "changed certificate authorities were not taken");
+            }
+        }
+    }
+}
+
 async fn look_after_files(server: &Server, warned: &mut Option<i64>) {
     let now = server.gateway.clock.precise();
     let gateway = Arc::clone(&server.gateway);
     let _ = tokio::task::spawn_blocking(move || gateway.close_retired_logs()).await;
+    reload_client_authorities(server).await;
     let model = server.gateway.model();
     for listener in model.listeners.values() {
         let Some(tls) = listener.tls.clone() else { continue };

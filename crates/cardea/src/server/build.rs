@@ -1,5 +1,6 @@
 //! Builds a [`Model`] from a configuration: everything that can fail at a reload fails here, before anything changes.
 
+mod client_certificates;
 mod convert;
 
 use std::{
@@ -12,6 +13,7 @@ use cardea_clock::{Clock, CoarseClock, PERIOD_DEFAULT};
 use cardea_env::{JsonRecord, Template};
 use cardea_gateway::{
     attributes,
+    client_certificate::own_headers,
     exchange::Exchange,
     metrics::RouteMetrics,
     model::{
@@ -20,10 +22,11 @@ use cardea_gateway::{
     },
     routing::{HeaderMatch, HostPattern, PathMatch, RouteMatch, Router},
 };
-use cardea_http::HeaderNameSet;
 use cardea_identity::{Alternative, Authenticator, Demand, Fetch, IssuerConfig, LocalKeys};
 use cardea_issuer::AuthorizationServer;
-use cardea_tls::{CertificateConfig, MinVersion, ServerTls, ServerTlsConfig, TicketSecretConfig};
+use cardea_tls::{
+    CertificateConfig, ClientAuthority, MinVersion, ServerTls, ServerTlsConfig, TicketSecretConfig,
+};
 use cardea_upstream::{PoolConfig, RetryConfig, ServiceConfig, ServiceState};
 
 use self::convert::{allow, endpoint, forwarding, issuer_config, limits, path_parts, prefixes, service_tls};
@@ -47,6 +50,8 @@ pub(crate) struct Built {
     pub(crate) model: Arc<Model>,
     /// The services, by name.
     pub(crate) services: HashMap<String, Arc<Service>>,
+    /// Who vouches for clients, by name.
+    pub(crate) client_authorities: HashMap<String, Arc<ClientAuthority>>,
     /// The settings that each listener's TLS was loaded by, by name.
     tls: HashMap<String, ServerTlsConfig>,
 }
@@ -57,13 +62,22 @@ pub(crate) fn build(
     foundation: &Foundation,
     previous: Option<&Built>,
 ) -> Result<Built, Vec<Problem>> {
-    let mut builder = Builder { config, foundation, previous, problems: Vec::new(), tls: HashMap::new() };
+    let mut builder = Builder {
+        config,
+        foundation,
+        previous,
+        problems: Vec::new(),
+        client_authorities: HashMap::new(),
+        tls: HashMap::new(),
+    };
+    builder.client_authorities();
     let listeners = builder.listeners();
     let (issuers, authenticator) = builder.identity();
     let services = builder.services();
     let router = builder.router(&issuers, &services);
     let identity_headers = builder.identity_headers();
     let access_log = builder.access_log();
+    builder.check_client_certificates(&listeners);
     let (Some(router), Some(authenticator)) = (router, authenticator) else { return Err(builder.problems) };
     if !builder.problems.is_empty() {
         return Err(builder.problems);
@@ -86,7 +100,12 @@ pub(crate) fn build(
         access_log,
     };
     let services = services.into_iter().map(|service| (service.name.clone(), service)).collect();
-    Ok(Built { model: Arc::new(model), services, tls: builder.tls })
+    Ok(Built {
+        model: Arc::new(model),
+        services,
+        client_authorities: builder.client_authorities,
+        tls: builder.tls,
+    })
 }
 
 /// Builds a model and throws it away, for what is wrong with it. Nothing is opened, bound or fetched.
@@ -114,6 +133,7 @@ struct Builder<'a> {
     foundation: &'a Foundation,
     previous: Option<&'a Built>,
     problems: Vec<Problem>,
+    client_authorities: HashMap<String, Arc<ClientAuthority>>,
     tls: HashMap<String, ServerTlsConfig>,
 }
 
@@ -162,6 +182,7 @@ impl Builder<'_> {
             key: certificate.key.clone(),
             hosts: certificate.hosts.clone(),
             trust_domain: certificate.trust_domain.clone(),
+            client_auth: self.client_auth(certificate),
         };
         let mut settings = ServerTlsConfig {
             certificates: tls.certificates.iter().map(certificate).collect(),
@@ -349,6 +370,7 @@ impl Builder<'_> {
             let route = Route {
                 name: format!("authorization-server-{name}"),
                 demand: None,
+                client_certificate: None,
                 destination: Destination::BuiltIn(which),
                 timeouts: Timeouts { request: Some(self.config.timeouts.request), ..Timeouts::default() },
                 body_bytes_max: 64 * 1024,
@@ -417,6 +439,7 @@ impl Builder<'_> {
         Some(Route {
             name: route.name.clone(),
             demand,
+            client_certificate: route.client_certificate.as_ref().map(|rule| self.client_certificate(rule)),
             destination,
             timeouts: Timeouts {
                 request_body_idle: route.timeouts.request_body_idle,
@@ -500,7 +523,7 @@ impl Builder<'_> {
             let path = claim.split('.').map(str::to_owned).collect();
             fields.push((name.clone(), IdentityField::Claim(path)));
         }
-        match HeaderNameSet::new(config.names()) {
+        match own_headers(config.names()) {
             Ok(names) => IdentityHeaders { names, fields },
             Err(error) => {
                 self.problem(Place::default(), error, "see [identity_headers] in docs/configuration.md");

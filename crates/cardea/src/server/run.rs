@@ -21,6 +21,7 @@ use cardea_gateway::{
 };
 use cardea_identity::LocalKeys;
 use cardea_issuer::RevocationSink;
+use cardea_tls::ClientAuthority;
 use tokio::{
     sync::{Mutex, Notify, Semaphore},
     time::timeout,
@@ -266,6 +267,11 @@ impl Server {
         for service in current.built.services.values() {
             service.state.sweep(now);
         }
+    }
+
+    /// Who vouches for clients, as the configuration in force has it.
+    pub(super) async fn client_authorities(&self) -> Vec<Arc<ClientAuthority>> {
+        self.current.lock().await.built.client_authorities.values().map(Arc::clone).collect()
     }
 
     /// How long this server has run.

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail the test that calls them")]
 
 mod check;
+mod client_certificates;
 mod clients;
 mod demo;
 mod drain;

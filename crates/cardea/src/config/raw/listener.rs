@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::super::{
-    sections::{ProxyProtocol, TlsVersion},
+    sections::{ClientCertificateMode, ProxyProtocol, TlsVersion},
     text::{BindAddress, DurationText, IpPrefix, OptionalFileModeText},
 };
 
@@ -78,6 +78,14 @@ pub(in crate::config) struct RawListenerTls {
     /// sessions are remembered by the node, and a ticket of TLS 1.3 is good for one use.
     #[serde(default)]
     pub(in crate::config) ticket_secret: Option<String>,
+    /// Whether clients are asked for certificates in the handshake, where a certificate's table says nothing else:
+    /// `"request"` lets in those without one, `"require"` nobody. One that does not hold is refused either way. Hosts
+    /// that ask in different ways never share a connection.
+    #[serde(default)]
+    pub(in crate::config) client_certificate: ClientCertificateMode,
+    /// The names of the client authorities that may vouch for them.
+    #[serde(default)]
+    pub(in crate::config) client_authorities: Vec<String>,
     /// The certificates. A client gets the one for the name it asks for, the first where it names none.
     #[schemars(length(min = 1))]
     #[schemars(extend("x-remedy" = "add a table [[listener.tls.certificate]] with chain and key"))]
@@ -108,6 +116,12 @@ pub(in crate::config) struct RawCertificate {
     #[serde(default = "trust_domain")]
     #[schemars(extend("format" = "cardea-name"))]
     pub(in crate::config) trust_domain: String,
+    /// In place of the listener's, for these hosts.
+    #[serde(default)]
+    pub(in crate::config) client_certificate: Option<ClientCertificateMode>,
+    /// In place of the listener's, for these hosts.
+    #[serde(default)]
+    pub(in crate::config) client_authorities: Option<Vec<String>>,
 }
 
 fn trust_domain() -> String {

@@ -1,6 +1,7 @@
 //! What the operator wrote: the shape of the files and nothing else. The documentation of these types is the
 //! reference of the configuration, and their schema is what files are checked against.
 
+mod client_certificate;
 mod identity;
 mod listener;
 mod route;
@@ -12,6 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(super) use self::{
+    client_certificate::{RawClientAuthority, RawClientCertificate, RawClientCertificateRule},
     identity::{RawAuthorizationServer, RawIssuer, RawPreset, RawSecret},
     listener::{RawListener, RawListenerTls, RawRedirectToHttps},
     route::{RawAuth, RawDemand, RawFieldEdits, RawHeaderCondition, RawRedirect, RawRespond, RawRoute},
@@ -47,6 +49,8 @@ pub(super) struct RawConfig {
     pub(super) trusted_proxies: TrustedProxies,
     pub(super) identity_headers: RawIdentityHeaders,
     pub(super) authorization_server: Option<RawAuthorizationServer>,
+    /// Who vouches for clients that show certificates.
+    pub(super) client_authority: Vec<RawClientAuthority>,
     /// Where the gateway listens; at least one.
     pub(super) listener: Vec<RawListener>,
     /// Whose tokens are believed.

@@ -9,6 +9,7 @@ use super::super::{
     sections::{Builtin, EncodedPathByte},
     text::{OptionalDurationText, OptionalSizeText},
 };
+use super::client_certificate::RawClientCertificate;
 
 /// Which requests go where, and who may make them. One of `path`, `path_prefix` and `path_pattern` says which
 /// paths are meant (any, where all are left out); one of `service`, `redirect`, `respond` and `builtin` says
@@ -41,6 +42,9 @@ pub(in crate::config) struct RawRoute {
     /// them must fit.
     #[schemars(extend("x-remedy" = "say who may make the request: auth = { issuer = \"…\", scopes = [\"…\"] }, or auth = \"public\" for everyone"))]
     pub(in crate::config) auth: RawAuth,
+    /// What is made of the client's certificate: `"required"` or `"optional"`, or a table. Left out, it is not looked at.
+    #[serde(default)]
+    pub(in crate::config) client_certificate: Option<RawClientCertificate>,
     /// The service that requests are forwarded to.
     #[serde(default)]
     #[schemars(extend("format" = "cardea-name"))]

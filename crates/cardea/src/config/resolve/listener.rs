@@ -7,7 +7,7 @@ use super::{
         document::Cursor,
         model::{Certificate, Listener, ListenerTls},
         raw::{RawListener, RawListenerTls, RawRedirectToHttps},
-        sections::ProxyProtocol,
+        sections::{ClientCertificateMode, ProxyProtocol},
         text::{BindAddress, IpPrefix},
     },
     Resolver,
@@ -21,6 +21,7 @@ impl Resolver<'_> {
     pub(super) fn listeners(
         &mut self,
         raw: Vec<RawListener>,
+        authorities: &[&str],
         trusted: &[IpPrefix],
         root: Cursor<'_>,
     ) -> Vec<Listener> {
@@ -45,12 +46,18 @@ impl Resolver<'_> {
                     "give each listener its own address",
                 );
             }
-            listeners.push(self.listener(raw, trusted, at));
+            listeners.push(self.listener(raw, authorities, trusted, at));
         }
         listeners
     }
 
-    fn listener(&mut self, raw: RawListener, trusted: &[IpPrefix], at: Cursor<'_>) -> Listener {
+    fn listener(
+        &mut self,
+        raw: RawListener,
+        authorities: &[&str],
+        trusted: &[IpPrefix],
+        at: Cursor<'_>,
+    ) -> Listener {
         let is_unix = matches!(raw.address, BindAddress::Unix(_));
         if raw.mode.is_some() && !is_unix {
             self.error(at.key("mode"), "mode is for Unix sockets only", "remove it");
@@ -88,7 +95,7 @@ impl Resolver<'_> {
                 "name the load balancers: proxy_protocol_from = [\"10.0.0.0/8\"]",
             );
         }
-        let tls = raw.tls.map(|tls| self.listener_tls(tls, at.key("tls")));
+        let tls = raw.tls.map(|tls| self.listener_tls(tls, authorities, at.key("tls")));
         Listener {
             name: raw.name,
             address: raw.address,
@@ -102,7 +109,9 @@ impl Resolver<'_> {
         }
     }
 
-    fn listener_tls(&mut self, raw: RawListenerTls, at: Cursor<'_>) -> ListenerTls {
+    fn listener_tls(&mut self, raw: RawListenerTls, authorities: &[&str], at: Cursor<'_>) -> ListenerTls {
+        self.known_authorities(&raw.client_authorities, authorities, at.key("client_authorities"));
+        let (listener_mode, listener_authorities) = (raw.client_certificate, raw.client_authorities);
         let mut certificates = Vec::with_capacity(raw.certificate.len());
         for (index, raw) in raw.certificate.into_iter().enumerate() {
             let at = at.key("certificate").index(index);
@@ -110,11 +119,20 @@ impl Resolver<'_> {
             let (key, content) = self.file(at.key("key"), &raw.key);
             drop(content.map(zeroize::Zeroizing::new));
             let hosts = self.hosts(raw.hosts, at.key("hosts"));
+            let mode = raw.client_certificate.unwrap_or(listener_mode);
+            let asked = match &raw.client_authorities {
+                Some(own) => self.asked_authorities(mode, own, authorities, at),
+                None if listener_authorities.is_empty() => self.asked_authorities(mode, &[], authorities, at),
+                None if mode == ClientCertificateMode::Off => Vec::new(),
+                None => listener_authorities.clone(),
+            };
             certificates.push(Certificate {
                 chain,
                 key,
                 hosts,
                 trust_domain: raw.trust_domain,
+                client_certificate: mode,
+                client_authorities: asked,
                 at: at.place(),
             });
         }

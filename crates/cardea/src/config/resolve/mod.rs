@@ -1,5 +1,6 @@
 //! From what was written to what is used: references, addresses, files, and whatever concerns more than one key.
 
+mod client_certificate;
 mod identity;
 mod listener;
 mod path;
@@ -48,6 +49,7 @@ struct Names<'a> {
     issuers: HashMap<&'a str, &'a Issuer>,
     has_authorization_server: bool,
     identity_headers: &'a IdentityHeaders,
+    client_authorities: &'a [&'a str],
     limits: &'a Limits,
     timeouts: &'a Timeouts,
 }
@@ -91,7 +93,15 @@ impl<'a> Resolver<'a> {
         self.unique_names(raw.service.iter().map(|raw| raw.name.as_str()), at.key("service"), "service");
         self.unique_names(raw.route.iter().map(|raw| raw.name.as_str()), at.key("route"), "route");
 
-        let listeners = self.listeners(raw.listener, &raw.trusted_proxies.prefixes, at);
+        self.unique_names(
+            raw.client_authority.iter().map(|raw| raw.name.as_str()),
+            at.key("client_authority"),
+            "client_authority",
+        );
+
+        let client_authorities = self.client_authorities(raw.client_authority, at.key("client_authority"));
+        let authority_names: Vec<&str> = client_authorities.iter().map(|one| one.name.as_str()).collect();
+        let listeners = self.listeners(raw.listener, &authority_names, &raw.trusted_proxies.prefixes, at);
         let issuers = self.issuers(raw.issuer, server_issuer.as_deref(), server_written, at.key("issuer"));
         let services = self.services(raw.service, &raw.timeouts, at.key("service"));
         let names = Names {
@@ -104,6 +114,7 @@ impl<'a> Resolver<'a> {
             issuers: issuers.iter().map(|issuer| (issuer.name.as_str(), issuer)).collect(),
             has_authorization_server: server_written,
             identity_headers: &identity_headers,
+            client_authorities: &authority_names,
             limits: &raw.limits,
             timeouts: &raw.timeouts,
         };
@@ -121,6 +132,7 @@ impl<'a> Resolver<'a> {
             trusted_proxies: raw.trusted_proxies,
             identity_headers,
             authorization_server,
+            client_authorities,
             listeners,
             issuers,
             services,
@@ -363,6 +375,8 @@ fn read_bounded(path: &std::path::Path) -> io::Result<Vec<u8>> {
 /// Fields that carry the protocol itself, or credentials: no configuration may set them.
 const RESERVED_FIELDS: &[&str] = &[
     "authorization",
+    "client-cert",
+    "client-cert-chain",
     "connection",
     "content-length",
     "expect",

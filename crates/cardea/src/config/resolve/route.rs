@@ -78,6 +78,9 @@ impl Resolver<'_> {
         let methods = self.methods(raw.methods, at.key("methods"));
         let headers = self.header_conditions(raw.headers, at.key("headers"));
         let auth = self.auth(raw.auth, names, at.key("auth"));
+        let client_certificate = raw.client_certificate.map(|raw| {
+            self.client_certificate(raw, &hosts, names.client_authorities, at.key("client_certificate"))
+        });
 
         if raw.strip_prefix && !matches!(path, PathMatch::Prefix(_)) {
             self.error(
@@ -133,6 +136,7 @@ impl Resolver<'_> {
             methods,
             headers,
             auth,
+            client_certificate,
             destination: destination?,
             strip_prefix: raw.strip_prefix,
             rewrite_path,
@@ -304,7 +308,13 @@ impl Resolver<'_> {
     }
 
     /// A reference to something that does not exist.
-    fn unknown<'n>(&mut self, what: &str, name: &str, known: impl Iterator<Item = &'n str>, at: Cursor<'_>) {
+    pub(super) fn unknown<'n>(
+        &mut self,
+        what: &str,
+        name: &str,
+        known: impl Iterator<Item = &'n str>,
+        at: Cursor<'_>,
+    ) {
         if self.dropped.may_be(what, name) {
             return;
         }

@@ -21,6 +21,8 @@ fn the_example_is_good() {
         .file("certificates/internal-ca.pem", "PEM")
         .file("partner-keys.json", "{\"keys\":[]}")
         .file("wrapping.key", "c2VjcmV0")
+        .file("certificates/partner-clients-ca.pem", "PEM")
+        .file("certificates/partner-clients.crl", "PEM")
         .file("tickets.secret", "1800000000 ab")
         .file("maintenance.html", "<p>Back soon.</p>")
         .config();

@@ -1,0 +1,43 @@
+//! The words for what is made of client certificates.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Whether a handshake asks for a certificate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(crate) enum ClientCertificateMode {
+    /// It does not.
+    #[default]
+    Off,
+    /// It does, and lets in clients without one.
+    Request,
+    /// It does, and lets in nobody without one.
+    Require,
+}
+
+/// Whether a route needs a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(crate) enum ClientCertificateNeed {
+    /// There must be one.
+    Required,
+    /// There may be one.
+    Optional,
+}
+
+/// What a service is told of a certificate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(crate) enum ClientCertificateForward {
+    /// Nothing.
+    None,
+    /// The client's own, in `Client-Cert`.
+    #[default]
+    Leaf,
+    /// And what the client sent behind it, in `Client-Cert-Chain`.
+    Chain,
+}
