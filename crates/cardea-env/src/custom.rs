@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::escape::Escape;
+use crate::expression::{Expression, FaultKind, Scratch};
 use crate::map_file::MapFile;
 use crate::overlay::{Answer, Overlaid};
 use crate::redaction::Hide;
@@ -14,13 +15,15 @@ use crate::value::{Kind, Owned, Value};
 /// Where the value of a custom attribute comes from.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Source<R> {
+pub enum Source<R: 'static> {
     /// Nowhere: it is absent until it is set while a request is served.
     Nothing,
     /// Another attribute, such as a header or a claim.
     Attribute(Reference<R>),
     /// Text with attributes in it; absent where one of them is, and has no default.
     Template(Template<R>),
+    /// What an expression gives; absent where what it reads is, and a fault where it has another one.
+    Expression(Expression<R>),
     /// What a map file has under a key.
     Map {
         /// The key; where it is absent, so is the value.
@@ -33,7 +36,7 @@ pub enum Source<R> {
 }
 
 /// A custom attribute.
-pub(crate) struct Custom<R> {
+pub(crate) struct Custom<R: 'static> {
     name: Box<str>,
     slot: u16,
     registry: Arc<Registry>,
@@ -66,6 +69,7 @@ impl<R> Custom<R> {
             Source::Nothing => Kind::Any,
             Source::Attribute(reference) => reference.kind,
             Source::Template(_) => Kind::Text,
+            Source::Expression(expression) => expression.kind(),
             Source::Map { default, .. } => match default {
                 None | Some(Owned::Text(_)) => Kind::Text,
                 Some(_) => Kind::Any,
@@ -81,6 +85,7 @@ impl<R> Custom<R> {
             Source::Template(template) | Source::Map { key: template, .. } => {
                 template.reveals_secrets().then_some(Hide::Whole)
             }
+            Source::Expression(expression) => expression.reveals_secrets().then_some(Hide::Whole),
         }
     }
 }
@@ -110,6 +115,11 @@ fn compute<R: Overlaid>(source: &Source<R>, request: &R) -> Answer {
     let value = match source {
         Source::Nothing | Source::Attribute(_) => None,
         Source::Template(template) => text(template).map(Owned::text),
+        Source::Expression(expression) => match expression.evaluate(request, &Scratch::new()) {
+            Ok(value) => Owned::of(value),
+            Err(fault) if fault.kind == FaultKind::Absent => None,
+            Err(_) => return Answer::Failed,
+        },
         Source::Map { key, entries, default } => text(key).and_then(|key| match entries.get(&key) {
             Some(value) => Some(Owned::text(value)),
             None => default.clone(),

@@ -22,11 +22,11 @@ const FIELDS_MAX: usize = 128;
 /// three decimals, `_us`, `_ns`), else in seconds with six; a time is a string as RFC 3339 has it. Text that
 /// is not UTF-8 is read as Latin-1. Lists are arrays and maps objects. What is absent is left out, and what must not
 /// be shown is `"[redacted]"`.
-pub struct JsonRecord<R> {
+pub struct JsonRecord<R: 'static> {
     fields: Box<[Field<R>]>,
 }
 
-struct Field<R> {
+struct Field<R: 'static> {
     /// `,"key":`
     intro: Box<[u8]>,
     unit: Unit,

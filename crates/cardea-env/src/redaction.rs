@@ -52,7 +52,17 @@ pub(crate) const REDACTED: &[u8] = b"[redacted]";
 pub struct Redaction {
     families: Vec<String>,
     members: Vec<(String, Arc<str>)>,
-    queries: Vec<(String, Option<String>, Arc<[Box<str>]>)>,
+    queries: Vec<Query>,
+}
+
+/// A value that is a query, or a URI with one.
+#[derive(Clone, Debug)]
+struct Query {
+    /// An attribute, or the prefix of a family.
+    name: String,
+    /// The member of the family.
+    key: Option<String>,
+    secret: Arc<[Box<str>]>,
 }
 
 /// What of a value must not be shown.
@@ -111,13 +121,14 @@ impl Redaction {
         key: Option<String>,
         parameters: impl IntoIterator<Item = S>,
     ) -> Self {
-        self.queries.push((name.to_owned(), key, parameters.into_iter().map(Into::into).collect()));
+        let secret = parameters.into_iter().map(Into::into).collect();
+        self.queries.push(Query { name: name.to_owned(), key, secret });
         self
     }
 
     pub(crate) fn of_attribute(&self, name: &str) -> Option<Hide> {
-        let query = self.queries.iter().find(|(known, key, _)| known == name && key.is_none());
-        query.map(|(_, _, parameters)| Hide::Query(Arc::clone(parameters)))
+        let query = self.queries.iter().find(|query| query.name == name && query.key.is_none());
+        query.map(|query| Hide::Query(Arc::clone(&query.secret)))
     }
 
     pub(crate) fn of_member(&self, prefix: &str, key: &str) -> Option<Hide> {
@@ -126,11 +137,11 @@ impl Redaction {
         if whole {
             return Some(Hide::Whole);
         }
-        let matches = |known: &str, of: Option<&str>| {
-            known == prefix && of.is_some_and(|of| of.eq_ignore_ascii_case(key))
+        let of = |query: &&Query| {
+            let known = query.key.as_deref();
+            query.name == prefix && known.is_some_and(|known| known.eq_ignore_ascii_case(key))
         };
-        let query = self.queries.iter().find(|(known, of, _)| matches(known, of.as_deref()));
-        query.map(|(_, _, parameters)| Hide::Query(Arc::clone(parameters)))
+        self.queries.iter().find(of).map(|query| Hide::Query(Arc::clone(&query.secret)))
     }
 
     pub(crate) fn of_family(&self, prefix: &str) -> Option<Hide> {
@@ -140,8 +151,8 @@ impl Redaction {
         let members =
             self.members.iter().filter(|(known, _)| known == prefix).map(|(_, key)| Arc::clone(key));
         // Where a member holds a URI, the whole of it is hidden within the map: the map is no place to look into.
-        let queries = self.queries.iter().filter(|(known, _, _)| known == prefix);
-        let queries = queries.filter_map(|(_, key, _)| key.as_deref().map(Arc::from));
+        let queries = self.queries.iter().filter(|query| query.name == prefix);
+        let queries = queries.filter_map(|query| query.key.as_deref().map(Arc::from));
         let keys: Arc<[Arc<str>]> = members.chain(queries).collect();
         (!keys.is_empty()).then_some(Hide::Keys(keys))
     }

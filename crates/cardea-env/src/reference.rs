@@ -10,7 +10,7 @@ use crate::table::Key;
 use crate::value::{Kind, Value};
 
 /// A name that was looked up in a table.
-pub struct Reference<R> {
+pub struct Reference<R: 'static> {
     pub(crate) kind: Kind,
     pub(crate) base: Base<R>,
     /// What leads from there into the value.
@@ -22,7 +22,7 @@ pub struct Reference<R> {
 type ReadAttribute<R> = for<'a> fn(&'a R) -> Value<'a>;
 type ReadMember<R> = for<'a> fn(&'a R, &Key) -> Value<'a>;
 
-pub(crate) enum Base<R> {
+pub(crate) enum Base<R: 'static> {
     Attribute { slot: u16, read: ReadAttribute<R> },
     Member { family: FamilyId, key: Key, read: ReadMember<R> },
     Family { family: FamilyId, read: ReadAttribute<R>, fold: bool },
@@ -51,7 +51,7 @@ impl<R: Overlaid> Reference<R> {
     }
 }
 
-impl<R> Reference<R> {
+impl<R: 'static> Reference<R> {
     /// The type of the values.
     #[must_use]
     pub fn kind(&self) -> Kind {
@@ -70,7 +70,7 @@ impl<R> Reference<R> {
     }
 }
 
-impl<R> Base<R> {
+impl<R: 'static> Base<R> {
     fn id(&self) -> Id {
         match self {
             Base::Attribute { slot, .. } => Id::Attribute(*slot),
@@ -108,7 +108,7 @@ impl<R: Overlaid> Base<R> {
     }
 }
 
-impl<R> Clone for Reference<R> {
+impl<R: 'static> Clone for Reference<R> {
     fn clone(&self) -> Self {
         let base = match &self.base {
             Base::Attribute { slot, read } => Base::Attribute { slot: *slot, read: *read },
@@ -122,7 +122,7 @@ impl<R> Clone for Reference<R> {
     }
 }
 
-impl<R> fmt::Debug for Reference<R> {
+impl<R: 'static> fmt::Debug for Reference<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Reference");
         debug.field("kind", &self.kind).field("id", &self.base.id());

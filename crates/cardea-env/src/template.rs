@@ -1,15 +1,18 @@
 //! Templates: text with attributes in it, for headers, log lines and throttle keys.
 //!
 //! `{name}` stands for an attribute, `{name|text}` for the attribute or, where it is absent, the text;
-//! `{{` and `}}` are the braces themselves.
+//! `{= expression}` for what an expression gives; `{{` and `}}` are the braces themselves.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::escape::Escape;
+use crate::expression::{Expression, ExpressionError, Scratch, closing_brace};
 use crate::lookup::{Lookup, View};
 use crate::overlay::Overlaid;
 use crate::reference::Reference;
 use crate::table::ResolveError;
+use crate::value::Value;
 use crate::write::{Written, push_text};
 
 #[cfg(test)]
@@ -19,15 +22,16 @@ mod tests;
 const LENGTH_MAX: usize = 8 * 1024;
 
 /// A compiled template.
-pub struct Template<R> {
+pub struct Template<R: 'static> {
     parts: Box<[Part<R>]>,
     /// Secrets are written as they are.
     raw: bool,
 }
 
-enum Part<R> {
+enum Part<R: 'static> {
     Literal(Box<[u8]>),
     Reference { reference: Reference<R>, default: Option<Box<[u8]>> },
+    Expression(Arc<Expression<R>>),
 }
 
 impl<R: Overlaid> Template<R> {
@@ -68,18 +72,15 @@ impl<R: Overlaid> Template<R> {
             } else if rest.starts_with('}') {
                 return Err(TemplateError::new(brace, "`}` without `{`; write `}}` for the brace itself"));
             } else {
-                let Some(length) = rest[1..].find(['{', '}']).filter(|end| rest[1 + end..].starts_with('}'))
-                else {
-                    return Err(TemplateError::new(
-                        brace,
-                        "`{` without `}`; write `{{` for the brace itself",
-                    ));
-                };
                 if !literal.is_empty() {
                     parts.push(Part::Literal(std::mem::take(&mut literal).into()));
                 }
-                parts.push(compile_reference(&rest[1..=length], brace + 1, names)?);
-                position = brace + length + 2;
+                let (part, length) = match rest.strip_prefix("{=") {
+                    Some(rest) => compile_expression(rest, brace, names, raw)?,
+                    None => compile_reference(&rest[1..], brace, names)?,
+                };
+                parts.push(part);
+                position = brace + length;
             }
         }
         literal.extend_from_slice(&text.as_bytes()[position..]);
@@ -111,6 +112,15 @@ impl<R: Overlaid> Template<R> {
                         (Written::AsIs, _) => {}
                     }
                 }
+                Part::Expression(expression) => {
+                    let scratch = Scratch::new();
+                    let value = expression.evaluate(request, &scratch).unwrap_or(Value::Absent);
+                    match push_text(value, None, escape, out) {
+                        Written::Nothing => rendered.absent = true,
+                        Written::Altered => rendered.altered = true,
+                        Written::AsIs => {}
+                    }
+                }
             }
         }
         if escape == Escape::HeaderValue {
@@ -126,10 +136,17 @@ impl<R: Overlaid> Template<R> {
     pub fn render_key(&self, request: &R, out: &mut Vec<u8>) -> Rendered {
         let mut rendered = Rendered { absent: false, altered: false };
         for part in &self.parts {
-            let Part::Reference { reference, default } = part else { continue };
             let start = out.len();
+            let scratch = Scratch::new();
+            let (value, default) = match part {
+                Part::Literal(_) => continue,
+                Part::Reference { reference, default } => (reference.read(request), default.as_deref()),
+                Part::Expression(expression) => {
+                    (expression.evaluate(request, &scratch).unwrap_or(Value::Absent), None)
+                }
+            };
             out.extend_from_slice(&[0; 4]);
-            let written = match (push_text(reference.read(request), None, Escape::None, out), default) {
+            let written = match (push_text(value, None, Escape::None, out), default) {
                 (Written::Nothing, Some(default)) => {
                     out.extend_from_slice(default);
                     true
@@ -166,9 +183,13 @@ impl<R> Template<R> {
 
     /// What the template reads, in its order.
     pub fn references(&self) -> impl Iterator<Item = &Reference<R>> {
-        self.parts.iter().filter_map(|part| match part {
-            Part::Literal(_) => None,
-            Part::Reference { reference, .. } => Some(reference),
+        self.parts.iter().flat_map(|part| {
+            let (reference, expression) = match part {
+                Part::Literal(_) => (None, None),
+                Part::Reference { reference, .. } => (Some(reference), None),
+                Part::Expression(expression) => (None, Some(expression.references())),
+            };
+            reference.into_iter().chain(expression.into_iter().flatten().map(|(_, reference)| reference))
         })
     }
 }
@@ -180,6 +201,7 @@ impl<R> Clone for Template<R> {
             Part::Reference { reference, default } => {
                 Part::Reference { reference: reference.clone(), default: default.clone() }
             }
+            Part::Expression(expression) => Part::Expression(Arc::clone(expression)),
         };
         Self { parts: self.parts.iter().map(part).collect(), raw: self.raw }
     }
@@ -192,6 +214,7 @@ impl<R> fmt::Debug for Template<R> {
             match part {
                 Part::Literal(text) => list.entry(&format_args!("\"{}\"", text.escape_ascii())),
                 Part::Reference { reference, .. } => list.entry(reference),
+                Part::Expression(expression) => list.entry(expression),
             };
         }
         list.finish()
@@ -227,8 +250,16 @@ impl TemplateError {
     }
 }
 
-/// What stands between two braces: a name, and maybe a default.
-fn compile_reference<R>(text: &str, position: usize, names: &View<'_, R>) -> Result<Part<R>, TemplateError> {
+/// What stands behind a brace at `brace`: a name, and maybe a default. The part, and how long it is with its braces.
+fn compile_reference<R>(
+    rest: &str,
+    brace: usize,
+    names: &View<'_, R>,
+) -> Result<(Part<R>, usize), TemplateError> {
+    let Some(length) = rest.find(['{', '}']).filter(|end| rest[*end..].starts_with('}')) else {
+        return Err(unclosed(brace));
+    };
+    let (text, position) = (&rest[..length], brace + 1);
     let (name, default) = match text.split_once('|') {
         Some((name, default)) => (name, Some(default)),
         None => (text, None),
@@ -241,7 +272,8 @@ fn compile_reference<R>(text: &str, position: usize, names: &View<'_, R>) -> Res
     }
     match names.resolve(name) {
         Ok(reference) => {
-            Ok(Part::Reference { reference, default: default.map(|text| text.as_bytes().into()) })
+            let default = default.map(|text| text.as_bytes().into());
+            Ok((Part::Reference { reference, default }, length + 2))
         }
         Err(error) => Err(TemplateError {
             position,
@@ -252,6 +284,28 @@ fn compile_reference<R>(text: &str, position: usize, names: &View<'_, R>) -> Res
             },
         }),
     }
+}
+
+/// What stands behind a brace at `brace` and an equals sign: an expression.
+fn compile_expression<R: Overlaid>(
+    rest: &str,
+    brace: usize,
+    names: &View<'_, R>,
+    raw: bool,
+) -> Result<(Part<R>, usize), TemplateError> {
+    let position = brace + 2;
+    let error = |error: ExpressionError| TemplateError {
+        position: position + error.position,
+        message: error.message,
+        suggestion: error.suggestion,
+    };
+    let Some(length) = closing_brace(rest).map_err(error)? else { return Err(unclosed(brace)) };
+    let expression = Expression::compile_in(&rest[..length], names, !raw).map_err(error)?;
+    Ok((Part::Expression(Arc::new(expression)), length + 3))
+}
+
+fn unclosed(brace: usize) -> TemplateError {
+    TemplateError::new(brace, "`{` without `}`; write `{{` for the brace itself")
 }
 
 /// Takes white space from both ends of what begins at `start` (RFC 9110 §5.5); true if there was any.

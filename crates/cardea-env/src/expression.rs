@@ -1,0 +1,168 @@
+//! Expressions of CEL, the Common Expression Language, over the attributes of a request.
+//!
+//! Compiled when the configuration is loaded: names, arguments and, where they are known, types are checked then.
+//! What is evaluated for a request is a small tree that reads attributes in place; it allocates only where it makes
+//! text, lists or maps that were not there. Which parts of CEL there are, and where this differs, is said in
+//! `docs/adr/0006`.
+
+use std::fmt;
+
+use crate::lookup::{Lookup, View};
+use crate::overlay::Overlaid;
+use crate::redaction::Hide;
+use crate::reference::Reference;
+use crate::value::{Kind, Value};
+
+mod arithmetic;
+mod ast;
+mod check;
+mod compare;
+mod condition;
+mod convert;
+mod evaluate;
+mod fault;
+mod functions;
+mod lexer;
+mod meter;
+mod network;
+mod node;
+mod parser;
+#[cfg(test)]
+mod tests;
+mod text;
+mod time;
+mod types;
+
+pub use condition::Condition;
+pub use fault::{Fault, FaultKind};
+pub use meter::Scratch;
+
+use lexer::{Lexer, TokenKind};
+use node::Node;
+
+/// The most bytes of an expression's text.
+const LENGTH_MAX: usize = 16 * 1024;
+
+/// How deep expressions may be nested.
+const DEPTH_MAX: u16 = 64;
+
+/// A compiled expression.
+pub struct Expression<R: 'static> {
+    source: Box<str>,
+    node: Node<R>,
+    kind: Kind,
+    names: Box<[(Box<str>, Reference<R>)]>,
+    /// Secrets are read as `[redacted]`.
+    show: bool,
+}
+
+impl<R: Overlaid> Expression<R> {
+    /// Compiles an expression of at most 16 KiB.
+    ///
+    /// # Errors
+    ///
+    /// [`ExpressionError`], which points: syntax, an attribute or a function that there is not, a wrong number of
+    /// arguments, types that don't fit.
+    pub fn compile(text: &str, names: &impl Lookup<R>) -> Result<Self, ExpressionError> {
+        Self::compile_in(text, &names.view(), false)
+    }
+
+    pub(crate) fn compile_in(text: &str, names: &View<'_, R>, show: bool) -> Result<Self, ExpressionError> {
+        if text.len() > LENGTH_MAX {
+            return Err(ExpressionError::new(LENGTH_MAX, "an expression has at most 16384 bytes"));
+        }
+        let ast = parser::parse(text)?;
+        let (node, kind, names) = check::compile(&ast, names, show)?;
+        Ok(Self { source: text.into(), node, kind, names: names.into(), show })
+    }
+
+    /// Evaluates it for a request. The value borrows from the expression, the request and `scratch`, in which what
+    /// the request does not hold is made.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault`]: an attribute or key that is absent, an operation that there is not for these values, a limit.
+    pub fn evaluate<'e>(&'e self, request: &'e R, scratch: &'e Scratch) -> Result<Value<'e>, Fault> {
+        evaluate::evaluate(&self.node, request, scratch, self.show)
+    }
+}
+
+impl<R> Expression<R> {
+    /// The text that it was compiled from.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The type of its values; `Any` where only the request decides.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The attributes that it may read, each name once.
+    pub fn references(&self) -> impl Iterator<Item = (&str, &Reference<R>)> {
+        self.names.iter().map(|(name, reference)| (&**name, reference))
+    }
+
+    /// Whether its value may have secrets in it.
+    pub(crate) fn reveals_secrets(&self) -> bool {
+        let secret = |hide: &Option<Hide>| hide.is_some();
+        !self.show && self.names.iter().any(|(_, reference)| secret(&reference.hide))
+    }
+
+    /// What went wrong, with the part of the text where it did: ``` `token.claims.level` is absent ```.
+    #[must_use]
+    pub fn describe(&self, fault: Fault) -> String {
+        let rest = self.source.get(fault.position as usize..).unwrap_or("");
+        let part = |byte: char| byte.is_alphanumeric() || matches!(byte, '_' | '.');
+        let mut length = rest.find(|character| !part(character)).unwrap_or(rest.len());
+        if length == 0 {
+            length = rest.find(char::is_whitespace).unwrap_or(rest.len());
+        }
+        let name = crate::table::shortened(rest[..length].trim_end_matches('.'));
+        format!("`{name}` at {}: {}", fault.position, fault.kind)
+    }
+}
+
+/// How long the expression is that a text begins with, up to the brace that closes what stands around it; `None`
+/// where there is none.
+pub(crate) fn closing_brace(text: &str) -> Result<Option<usize>, ExpressionError> {
+    let mut lexer = Lexer::new(text);
+    let mut open = 0_usize;
+    loop {
+        let token = lexer.next()?;
+        match token.kind {
+            TokenKind::End => return Ok(None),
+            TokenKind::Sign("{") => open += 1,
+            TokenKind::Sign("}") if open == 0 => return Ok(Some(token.at as usize)),
+            TokenKind::Sign("}") => open -= 1,
+            _ => {}
+        }
+    }
+}
+
+/// Its text.
+impl<R> fmt::Debug for Expression<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Expression").field(&self.source).finish()
+    }
+}
+
+/// An expression that does not compile. The fault of whoever wrote the configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ExpressionError {
+    /// Where in the text, in bytes from its start.
+    pub position: usize,
+    /// What is wrong, in one line.
+    pub message: String,
+    /// The attribute or the function that was probably meant.
+    pub suggestion: Option<String>,
+}
+
+impl ExpressionError {
+    fn new(position: usize, message: &str) -> Self {
+        Self { position, message: message.to_owned(), suggestion: None }
+    }
+}

@@ -1,0 +1,193 @@
+//! Equality, order, membership and indexes, as CEL has them.
+//!
+//! Numbers of different types are equal if they are the same number, and are ordered as such. Values of other
+//! different types are never equal. Text is compared by its bytes, which for UTF-8 is the order of code points.
+
+use std::cmp::Ordering;
+use std::ops::ControlFlow;
+
+use super::fault::FaultKind;
+use super::meter::Meter;
+use super::types::Type;
+use crate::value::{Map, Value};
+
+/// The text of a value, where it is text.
+pub(super) fn text<'v>(value: &'v Value<'_>) -> Option<&'v [u8]> {
+    match value {
+        Value::Bytes(text) => Some(text),
+        Value::Inline(text) => Some(text.as_bytes()),
+        _ => None,
+    }
+}
+
+pub(super) fn equal(left: Value<'_>, right: Value<'_>, meter: &Meter<'_>) -> Result<bool, FaultKind> {
+    if let (Some(left), Some(right)) = (text(&left), text(&right)) {
+        meter.bytes(left.len().min(right.len()))?;
+        return Ok(left == right);
+    }
+    Ok(match (left, right) {
+        (Value::List(left), Value::List(right)) => {
+            if left.len() != right.len() {
+                return Ok(false);
+            }
+            for (left, right) in left.iter().zip(right.iter()) {
+                meter.step()?;
+                if !equal(left, right, meter)? {
+                    return Ok(false);
+                }
+            }
+            true
+        }
+        (Value::Map(left), Value::Map(right)) => return equal_maps(left, right, meter),
+        (Value::Null, Value::Null) => true,
+        (Value::Bool(left), Value::Bool(right)) => left == right,
+        (Value::Address(left), Value::Address(right)) => left.to_canonical() == right.to_canonical(),
+        (Value::Networks(left), Value::Networks(right)) => left == right,
+        (Value::Duration(left), Value::Duration(right)) | (Value::Time(left), Value::Time(right)) => {
+            left == right
+        }
+        (Value::Type(left), Value::Type(right)) => left == right,
+        (left, right) => numbers(left, right) == Some(Ordering::Equal),
+    })
+}
+
+fn equal_maps(left: Map<'_>, right: Map<'_>, meter: &Meter<'_>) -> Result<bool, FaultKind> {
+    if left.len() != right.len() {
+        return Ok(false);
+    }
+    let mut fault = None;
+    let flow = left.each(&mut |key, value| {
+        let same = meter.step().and_then(|()| match entry(right, key, meter)? {
+            Value::Absent => Ok(false),
+            other => equal(value, other, meter),
+        });
+        match same {
+            Ok(true) => ControlFlow::Continue(()),
+            Ok(false) => ControlFlow::Break(()),
+            Err(error) => {
+                fault = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    });
+    fault.map_or(Ok(flow.is_continue()), Err)
+}
+
+/// The order of numbers; `None` where one is none, or not a number.
+fn numbers(left: Value<'_>, right: Value<'_>) -> Option<Ordering> {
+    match (left, right) {
+        (Value::Int(left), Value::Int(right)) => Some(left.cmp(&right)),
+        (Value::Uint(left), Value::Uint(right)) => Some(left.cmp(&right)),
+        (Value::Double(left), Value::Double(right)) => left.partial_cmp(&right),
+        (Value::Int(left), Value::Uint(right)) => Some(i128::from(left).cmp(&i128::from(right))),
+        (Value::Uint(left), Value::Int(right)) => Some(i128::from(left).cmp(&i128::from(right))),
+        (Value::Int(left), Value::Double(right)) => whole_and_double(left.into(), right),
+        (Value::Uint(left), Value::Double(right)) => whole_and_double(left.into(), right),
+        (Value::Double(left), Value::Int(right)) => {
+            whole_and_double(right.into(), left).map(Ordering::reverse)
+        }
+        (Value::Double(left), Value::Uint(right)) => {
+            whole_and_double(right.into(), left).map(Ordering::reverse)
+        }
+        _ => None,
+    }
+}
+
+/// Exactly: a double has no room for all digits of a whole number, so the number is not turned into one.
+fn whole_and_double(whole: i128, double: f64) -> Option<Ordering> {
+    if double.is_nan() {
+        return None;
+    }
+    // 64-bit numbers lie far within; beyond, `as` gives the nearest `i128`.
+    let truncated = double.trunc();
+    let order = whole.cmp(&(truncated as i128));
+    // With the same whole part, the fraction decides.
+    Some(order.then_with(|| truncated.partial_cmp(&double).unwrap_or(Ordering::Equal)))
+}
+
+/// The order of two values; `Ok(None)` for numbers that have none.
+pub(super) fn order(
+    left: Value<'_>,
+    right: Value<'_>,
+    meter: &Meter<'_>,
+) -> Result<Option<Ordering>, FaultKind> {
+    if let (Some(left), Some(right)) = (text(&left), text(&right)) {
+        meter.bytes(left.len().min(right.len()))?;
+        return Ok(Some(left.cmp(right)));
+    }
+    match (left, right) {
+        (Value::Bool(left), Value::Bool(right)) => Ok(Some(left.cmp(&right))),
+        (Value::Duration(left), Value::Duration(right)) | (Value::Time(left), Value::Time(right)) => {
+            Ok(Some(left.cmp(&right)))
+        }
+        _ if Type::of_value(&left).is_number() && Type::of_value(&right).is_number() => {
+            Ok(numbers(left, right))
+        }
+        _ => Err(FaultKind::Type),
+    }
+}
+
+/// `item in range`.
+pub(super) fn contains(range: Value<'_>, item: Value<'_>, meter: &Meter<'_>) -> Result<bool, FaultKind> {
+    match range {
+        Value::List(list) => {
+            for known in list.iter() {
+                meter.step()?;
+                if equal(known, item, meter)? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        }
+        Value::Map(map) => Ok(entry(map, item, meter)? != Value::Absent),
+        Value::Networks(networks) => {
+            let Value::Address(address) = item else { return Err(FaultKind::Type) };
+            meter.product(networks.len(), 8)?;
+            Ok(networks.iter().any(|network| network.contains(address)))
+        }
+        _ => Err(FaultKind::Type),
+    }
+}
+
+/// What a map has under a key; `Absent` where it has none.
+fn entry<'e>(map: Map<'e>, key: Value<'_>, meter: &Meter<'_>) -> Result<Value<'e>, FaultKind> {
+    if let Some(entries) = map.entries() {
+        for (known, value) in entries {
+            meter.step()?;
+            if equal(*known, key, meter)? {
+                return Ok(*value);
+            }
+        }
+        return Ok(Value::Absent);
+    }
+    match text(&key) {
+        Some(key) => {
+            meter.bytes(key.len())?;
+            Ok(map.get(key))
+        }
+        None => Ok(Value::Absent),
+    }
+}
+
+/// `of[index]`; `Absent` where there is nothing.
+pub(super) fn index<'e>(of: Value<'e>, index: Value<'_>, meter: &Meter<'_>) -> Result<Value<'e>, FaultKind> {
+    match of {
+        Value::Map(map) => match Type::of_value(&index) {
+            Type::Text | Type::Bool | Type::Int | Type::Uint | Type::Double => entry(map, index, meter),
+            _ => Err(FaultKind::Type),
+        },
+        Value::List(list) => {
+            let place = match index {
+                Value::Int(place) => usize::try_from(place).ok(),
+                Value::Uint(place) => usize::try_from(place).ok(),
+                // A double that is a whole number, as numbers of JSON are elsewhere.
+                Value::Double(place) if place.trunc() == place && place.abs() < 1e9 => {
+                    (place >= 0.0).then_some(place as usize)
+                }
+                _ => return Err(FaultKind::Type),
+            };
+            Ok(place.map_or(Value::Absent, |place| list.get(place)))
+        }
+        _ => Err(FaultKind::Type),
+    }
+}

@@ -1,0 +1,296 @@
+//! Evaluation: the tree is walked, and attributes are read where they stand.
+
+use std::ops::ControlFlow;
+
+use super::arithmetic::{binary, negate};
+use super::compare;
+use super::fault::{Fault, FaultKind};
+use super::functions::ARGUMENTS_MAX;
+use super::meter::{Meter, Scratch};
+use super::node::{Each, Node};
+use crate::overlay::Overlaid;
+use crate::redaction::{Hide, REDACTED, shown_query};
+use crate::reference::Reference;
+use crate::value::{List, Map, Value};
+
+type Evaluated<'e> = Result<Value<'e>, Fault>;
+
+/// The variables of macros, from the innermost.
+type Variables<'l, 'e> = Option<&'l Variable<'l, 'e>>;
+
+struct Variable<'l, 'e> {
+    value: Value<'e>,
+    outer: Variables<'l, 'e>,
+}
+
+pub(super) fn evaluate<'e, R: Overlaid>(
+    node: &'e Node<R>,
+    request: &'e R,
+    scratch: &'e Scratch,
+    show: bool,
+) -> Evaluated<'e> {
+    Run { request, meter: Meter::new(scratch), show }.node(node, None)
+}
+
+struct Run<'e, R> {
+    request: &'e R,
+    meter: Meter<'e>,
+    show: bool,
+}
+
+impl<'e, R: Overlaid> Run<'e, R> {
+    fn node(&self, node: &'e Node<R>, variables: Variables<'_, 'e>) -> Evaluated<'e> {
+        self.meter.step().map_err(|kind| kind.at(0))?;
+        match node {
+            Node::Constant(constant) => Ok(constant.value()),
+            Node::Type(name) => Ok(Value::Type(name)),
+            Node::Variable(out) => Ok(variable(*out, variables)),
+            Node::Read { reference, at } => self.read(reference).map_err(|kind| kind.at(*at)),
+            Node::Has { reference, at } => match reference.read(self.request) {
+                Value::Failed => Err(FaultKind::Custom.at(*at)),
+                value => Ok(Value::Bool(!value.is_absent())),
+            },
+            Node::Select { of, key, at } => {
+                let of = self.node(of, variables)?;
+                member(of, key).and_then(present).map_err(|kind| kind.at(*at))
+            }
+            Node::HasKey { of, key, at } => {
+                let of = self.node(of, variables)?;
+                let found = member(of, key).map_err(|kind| kind.at(*at))?;
+                Ok(Value::Bool(!found.is_absent()))
+            }
+            Node::Index { of, index, at } => {
+                let (of, index) = (self.node(of, variables)?, self.node(index, variables)?);
+                compare::index(of, index, &self.meter).and_then(present).map_err(|kind| kind.at(*at))
+            }
+            Node::Not { of, at } => match self.node(of, variables)? {
+                Value::Bool(truth) => Ok(Value::Bool(!truth)),
+                _ => Err(FaultKind::Type.at(*at)),
+            },
+            Node::Negate { of, at } => negate(self.node(of, variables)?).map_err(|kind| kind.at(*at)),
+            Node::And { terms } => self.terms(terms, false, variables),
+            Node::Or { terms } => self.terms(terms, true, variables),
+            Node::Conditional { parts, at } => match self.node(&parts[0], variables)? {
+                Value::Bool(true) => self.node(&parts[1], variables),
+                Value::Bool(false) => self.node(&parts[2], variables),
+                _ => Err(FaultKind::NotBool.at(*at)),
+            },
+            Node::Binary { operator, left, right, at } => {
+                let (left, right) = (self.node(left, variables)?, self.node(right, variables)?);
+                binary(*operator, left, right, &self.meter).map_err(|kind| kind.at(*at))
+            }
+            Node::Matches { text, pattern, at } => {
+                let text = self.node(text, variables)?;
+                let Some(text) = compare::text(&text) else { return Err(FaultKind::Type.at(*at)) };
+                // Each byte may be looked at more than once.
+                self.meter.product(text.len(), 8).map_err(|kind| kind.at(*at))?;
+                Ok(Value::Bool(pattern.is_match(text)))
+            }
+            Node::Call { function, arguments, at } => {
+                let mut values = [Value::Null; ARGUMENTS_MAX];
+                for (room, argument) in values.iter_mut().zip(arguments) {
+                    *room = self.node(argument, variables)?;
+                }
+                let values = values.get(..arguments.len()).unwrap_or(&values);
+                (function.call)(values, &self.meter).map_err(|kind| kind.at(*at))
+            }
+            Node::List { items, at } => self.list(items, *at, variables),
+            Node::Map { entries, at } => self.map(entries, *at, variables),
+            Node::Each { each, range, filter, body, at } => {
+                let range = self.node(range, variables)?;
+                self.each(*each, range, filter.as_deref(), body, *at, variables)
+            }
+        }
+    }
+
+    #[inline]
+    fn read(&self, reference: &'e Reference<R>) -> Result<Value<'e>, FaultKind> {
+        let value = reference.read(self.request);
+        match (value, &reference.hide) {
+            (Value::Absent, _) => Err(FaultKind::Absent),
+            (Value::Failed, _) => Err(FaultKind::Custom),
+            (value, Some(hide)) if self.show => self.shown(value, hide),
+            (value, _) => Ok(value),
+        }
+    }
+
+    #[cold]
+    fn shown(&self, value: Value<'e>, hide: &'e Hide) -> Result<Value<'e>, FaultKind> {
+        match (hide, compare::text(&value)) {
+            (Hide::Query(secret), Some(text)) => {
+                let shown: Vec<u8> = shown_query(text, secret).flatten().copied().collect();
+                self.meter.text(&shown)
+            }
+            // That maps with secrets are not read as a whole is seen to when the expression is compiled.
+            _ => Ok(Value::Bytes(REDACTED)),
+        }
+    }
+
+    /// `&&`, which `false` decides, and `||`, which `true` does: whatever the other terms are, faults included.
+    fn terms(
+        &self,
+        terms: &'e [(u32, Node<R>)],
+        decides: bool,
+        variables: Variables<'_, 'e>,
+    ) -> Evaluated<'e> {
+        let mut fault = None;
+        for (at, term) in terms {
+            match self.node(term, variables) {
+                Ok(Value::Bool(truth)) if truth == decides => return Ok(Value::Bool(decides)),
+                Ok(Value::Bool(_)) => {}
+                Ok(_) => fault = fault.or(Some(FaultKind::NotBool.at(*at))),
+                Err(error) => fault = fault.or(Some(error)),
+            }
+        }
+        fault.map_or(Ok(Value::Bool(!decides)), Err)
+    }
+
+    fn list(&self, items: &'e [Node<R>], at: u32, variables: Variables<'_, 'e>) -> Evaluated<'e> {
+        let mut values = Vec::with_capacity(items.len());
+        for item in items {
+            values.push(self.node(item, variables)?);
+        }
+        let items = self.meter.items(&values).map_err(|kind| kind.at(at))?;
+        Ok(Value::List(List::of_items(items)))
+    }
+
+    fn map(&self, entries: &'e [(Node<R>, Node<R>)], at: u32, variables: Variables<'_, 'e>) -> Evaluated<'e> {
+        let mut values: Vec<(Value<'e>, Value<'e>)> = Vec::with_capacity(entries.len());
+        for (key, value) in entries {
+            let key = self.node(key, variables)?;
+            let key = match self.meter.held(key).map_err(|kind| kind.at(at))? {
+                Some(text) => Value::Bytes(text),
+                None if matches!(key, Value::Bool(_) | Value::Int(_) | Value::Uint(_)) => key,
+                None => return Err(FaultKind::Key.at(at)),
+            };
+            for (known, _) in &values {
+                if compare::equal(*known, key, &self.meter).map_err(|kind| kind.at(at))? {
+                    return Err(FaultKind::Key.at(at));
+                }
+            }
+            values.push((key, self.node(value, variables)?));
+        }
+        let entries = self.meter.entries(&values).map_err(|kind| kind.at(at))?;
+        Ok(Value::Map(Map::of_entries(entries)))
+    }
+
+    fn each(
+        &self,
+        each: Each,
+        range: Value<'e>,
+        filter: Option<&'e Node<R>>,
+        body: &'e Node<R>,
+        at: u32,
+        variables: Variables<'_, 'e>,
+    ) -> Evaluated<'e> {
+        let mut state = State { each, fault: None, count: 0, made: Vec::new() };
+        let mut item = |value: Value<'e>| {
+            let variable = Variable { value, outer: variables };
+            self.item(&mut state, value, filter, body, at, Some(&variable))
+        };
+        let flow = match range {
+            Value::List(list) => list.iter().try_for_each(&mut item),
+            Value::Map(map) => {
+                let mut last = ControlFlow::Continue(());
+                let _ = map.each(&mut |key, _| {
+                    last = item(key);
+                    if last.is_continue() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                });
+                last
+            }
+            _ => return Err(FaultKind::Type.at(at)),
+        };
+        match (each, flow, state.fault) {
+            (Each::All | Each::Exists, ControlFlow::Break(Ok(())), _) => {
+                Ok(Value::Bool(each == Each::Exists))
+            }
+            (_, ControlFlow::Break(Err(fault)), _) | (_, _, Some(fault)) => Err(fault),
+            (Each::All, ..) => Ok(Value::Bool(true)),
+            (Each::Exists, ..) => Ok(Value::Bool(false)),
+            (Each::ExistsOne, ..) => Ok(Value::Bool(state.count == 1)),
+            (Each::Filter | Each::Map, ..) => {
+                let items = self.meter.items(&state.made).map_err(|kind| kind.at(at))?;
+                Ok(Value::List(List::of_items(items)))
+            }
+        }
+    }
+
+    /// One item of a macro's range. Breaks where the rest doesn't matter: by `Ok` where it is decided.
+    fn item(
+        &self,
+        state: &mut State<'e>,
+        value: Value<'e>,
+        filter: Option<&'e Node<R>>,
+        body: &'e Node<R>,
+        at: u32,
+        variables: Variables<'_, 'e>,
+    ) -> ControlFlow<Result<(), Fault>> {
+        let truth = |node: &'e Node<R>| match self.node(node, variables) {
+            Ok(Value::Bool(truth)) => Ok(truth),
+            Ok(_) => Err(FaultKind::NotBool.at(at)),
+            Err(fault) => Err(fault),
+        };
+        let done = match state.each {
+            Each::All | Each::Exists => match truth(body) {
+                Ok(truth) if truth == (state.each == Each::Exists) => return ControlFlow::Break(Ok(())),
+                Ok(_) => Ok(()),
+                // A later item may decide. What is used up stays used up.
+                Err(fault) if fault.kind == FaultKind::Steps => Err(fault),
+                Err(fault) => {
+                    state.fault.get_or_insert(fault);
+                    Ok(())
+                }
+            },
+            Each::ExistsOne => truth(body).map(|truth| state.count += usize::from(truth)),
+            Each::Filter => {
+                truth(body).and_then(|keep| if keep { self.make(state, value, at) } else { Ok(()) })
+            }
+            Each::Map => filter.map_or(Ok(true), truth).and_then(|keep| match keep {
+                true => self.node(body, variables).and_then(|value| self.make(state, value, at)),
+                false => Ok(()),
+            }),
+        };
+        match done {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(fault) => ControlFlow::Break(Err(fault)),
+        }
+    }
+
+    fn make(&self, state: &mut State<'e>, value: Value<'e>, at: u32) -> Result<(), Fault> {
+        let bytes = (state.made.len() + 1) * size_of::<Value<'_>>();
+        self.meter.fits(bytes).map_err(|kind| kind.at(at))?;
+        state.made.push(value);
+        Ok(())
+    }
+}
+
+/// What a macro has found out so far.
+struct State<'e> {
+    each: Each,
+    fault: Option<Fault>,
+    count: usize,
+    made: Vec<Value<'e>>,
+}
+
+fn variable<'e>(out: u8, mut variables: Variables<'_, 'e>) -> Value<'e> {
+    for _ in 0..out {
+        variables = variables.and_then(|variable| variable.outer);
+    }
+    // There is one for each macro around, by construction.
+    variables.map_or(Value::Null, |variable| variable.value)
+}
+
+fn member<'e>(of: Value<'e>, key: &str) -> Result<Value<'e>, FaultKind> {
+    match of {
+        Value::Map(map) => Ok(map.get(key.as_bytes())),
+        _ => Err(FaultKind::Type),
+    }
+}
+
+fn present(value: Value<'_>) -> Result<Value<'_>, FaultKind> {
+    match value {
+        Value::Absent => Err(FaultKind::Absent),
+        Value::Failed => Err(FaultKind::Custom),
+        value => Ok(value),
+    }
+}
