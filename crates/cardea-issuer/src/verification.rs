@@ -48,14 +48,15 @@ pub struct Source {
     pub deadline: Option<Mono>,
 }
 
-/// Which jobs go first.
+/// Which jobs go first. None but the last keeps those after it out for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// On a client from where it was right before: ahead of all that only may be.
     Familiar,
     Usual,
-    /// On a client that is being guessed at, or from a prefix that guesses: behind others, but not behind all of them for
-    /// ever.
+    /// On a client that is being guessed at, from where few have failed.
+    Doubtful,
+    /// On a client that is being guessed at, from where many have failed; or from where too many have.
     Suspect,
     /// Nobody waits for it: when there is nothing else to do, and put aside when there is.
     Later,

@@ -11,9 +11,9 @@ use crate::kernel::{Backend, Chain, Kernel, Kernels};
 use crate::prf::Prf;
 use crate::schedule::{Key, Keyed, Schedule};
 
-/// Iterations after which [`Engine::step`] asks its source again even if no lane has finished: the time after which a
-/// job that arrives joins those that run, between 0.05 and 0.7 ms.
-const STEP_ITERATIONS: u32 = 1024;
+/// Iterations after which [`Engine::step`] asks its source again even if no lane has finished, where nobody says
+/// otherwise: the time after which a job that arrives joins those that run, between 0.05 and 0.7 ms.
+const STEP_ITERATIONS: NonZeroU32 = NonZeroU32::new(1024).unwrap();
 
 /// A derivation to be done.
 pub struct Job<T> {
@@ -76,6 +76,18 @@ impl<T> Engine<T> {
         })
     }
 
+    /// Lets [`Engine::step`] return after so many iterations at the latest, in place of 1024: for who has something else
+    /// to do in between. Below 100, more than a hundredth of the time goes into taking lanes up and putting them down.
+    #[must_use]
+    pub fn with_step(mut self, iterations: NonZeroU32) -> Self {
+        match &mut self.0 {
+            Lanes::Sha1(pool) => pool.step_iterations = iterations,
+            Lanes::Sha256(pool) => pool.step_iterations = iterations,
+            Lanes::Sha512(pool) => pool.step_iterations = iterations,
+        }
+        self
+    }
+
     /// The function of its jobs.
     #[must_use]
     pub const fn prf(&self) -> Prf {
@@ -106,7 +118,8 @@ impl<T> Engine<T> {
         }
     }
 
-    /// Fills free lanes from `source`, iterates all lanes until the first is done but at most 1024 times, and
+    /// Fills free lanes from `source`, iterates all lanes until the first is done but at most 1024 times
+    /// or what [`Engine::with_step`] says, and
     /// hands the output of each job that is done to `finished`. Returns whether there was anything to do: once it was
     /// not, `source` had no job and no lane is filled.
     ///
@@ -160,6 +173,7 @@ keys!(Sha512);
 /// The lanes of one hash function.
 struct Pool<H: Hash, T> {
     forced: Option<Backend>,
+    step_iterations: NonZeroU32,
     capacity: usize,
     /// The blocks under way, without gaps.
     chains: Vec<Chain<H>>,
@@ -197,6 +211,7 @@ impl<H: Keys, T> Pool<H, T> {
         let capacity = H::choose(usize::from(u16::MAX), forced).lanes;
         Self {
             forced,
+            step_iterations: STEP_ITERATIONS,
             capacity,
             chains: Vec::with_capacity(capacity),
             lanes: Vec::with_capacity(capacity),
@@ -263,7 +278,8 @@ impl<H: Keys, T> Pool<H, T> {
 
     /// Iterates all lanes as often as the one that is done first needs.
     fn run(&mut self) {
-        let iterations = self.lanes.iter().map(|lane| lane.remaining).min().unwrap_or(0).min(STEP_ITERATIONS);
+        let most = self.step_iterations.get();
+        let iterations = self.lanes.iter().map(|lane| lane.remaining).min().unwrap_or(0).min(most);
         if iterations == 0 {
             return;
         }

@@ -1,8 +1,9 @@
 //! The budget of failures: who guesses too often is refused, and nobody else.
 //!
 //! What is refused is a pair of client and address prefix. A client that many addresses guess at, and a prefix that
-//! guesses at many clients, are never refused for it: their attempts only wait behind others. A pair that was right
-//! before goes ahead of all these, so that no flood from elsewhere stands before it.
+//! guesses at many clients, are never refused for it: their attempts only wait behind others, and on such a client those
+//! from prefixes that failed seldom go before the rest. A pair that was right before goes ahead of all these, so that
+//! no flood from elsewhere stands before it.
 
 use std::{
     fmt,
@@ -18,9 +19,11 @@ use super::{Class, bounded::Bounded};
 
 /// The most entries of each table. One takes 60 bytes.
 const ENTRIES_MAX: usize = 65_536;
-/// What a client as a whole, or a prefix as a whole, may fail before its attempts wait behind others: so many times
-/// what a pair may.
+/// What a client as a whole may fail before attempts on it wait behind others: so many times what a pair may. A prefix
+/// as a whole may fail as often as a pair.
 const WIDER: u32 = 4;
+/// A prefix has failed seldom up to this part of what a pair may.
+const SELDOM: u32 = 10;
 
 type Key = [u8; 16];
 
@@ -67,8 +70,8 @@ impl Failures {
         let prefix = address.map(prefix);
         let narrow: Vec<Key> =
             prefix.iter().flat_map(|prefix| ids.iter().map(|id| self.key_of(b"pair", id, prefix))).collect();
-        let mut wide: Vec<Key> = ids.iter().map(|id| self.key_of(b"client", id, &[])).collect();
-        wide.extend(prefix.iter().map(|prefix| self.key_of(b"prefix", "", prefix)));
+        let clients: Vec<Key> = ids.iter().map(|id| self.key_of(b"client", id, &[])).collect();
+        let prefix = prefix.map(|prefix| self.key_of(b"prefix", "", &prefix));
 
         let mut forgiven_at = self.forgiven_at.lock().unwrap_or_else(PoisonError::into_inner);
         for key in &narrow {
@@ -79,14 +82,20 @@ impl Failures {
             }
         }
         let most = self.nanos(self.failures_max.saturating_mul(WIDER));
-        let excess = wide.iter().any(|key| self.ahead(forgiven_at.value(key), now) > most);
-        let class = match excess {
+        let exceeds =
+            |key: &Key, failures: u32| self.ahead(forgiven_at.value(key), now) > self.nanos(failures);
+        let guessed_at = clients.iter().any(|key| exceeds(key, self.failures_max.saturating_mul(WIDER)));
+        // Of an address that isn't known, nothing good is.
+        let often = prefix.as_ref().is_none_or(|key| exceeds(key, (self.failures_max / SELDOM).max(1)));
+        let too_often = prefix.as_ref().is_some_and(|key| exceeds(key, self.failures_max));
+        let class = match (guessed_at, often) {
             _ if self.is_familiar(&narrow) => Class::Familiar,
-            true => Class::Suspect,
-            false => Class::Usual,
+            (true, true) => Class::Suspect,
+            (true, false) => Class::Doubtful,
+            (false, _) if too_often => Class::Suspect,
+            (false, _) => Class::Usual,
         };
-        let mut keys = narrow;
-        keys.append(&mut wide);
+        let keys: Vec<Key> = narrow.into_iter().chain(clients).chain(prefix).collect();
         for key in &keys {
             // Bounded, so that an excess ends soon after the guessing does.
             let ahead = self.ahead(forgiven_at.value(key), now).min(most.saturating_add(self.nanos(1)));
@@ -224,12 +233,14 @@ mod tests {
         for host in 1..=12 {
             assert!(class(&["victim"], &format!("192.0.2.{host}")) == Ok(Class::Usual), "{host}");
         }
+        assert!(class(&["victim"], "198.51.100.1") == Ok(Class::Doubtful), "from there nobody failed yet");
         assert!(class(&["victim"], "198.51.100.1") == Ok(Class::Suspect));
         assert!(class(&["other"], "198.51.100.2") == Ok(Class::Usual), "the control");
-        for guess in 0..12 {
+        for guess in 0..3 {
             assert!(class(&[&format!("id{guess}")], "203.0.113.7") == Ok(Class::Usual), "{guess}");
         }
         assert!(class(&["fresh"], "203.0.113.7") == Ok(Class::Suspect));
+        assert!(class(&["victim"], "203.0.113.7") == Ok(Class::Suspect));
         // However long it was, an excess is over soon after.
         for host in 0..200 {
             let _ = class(&["victim"], &format!("10.0.0.{host}"));
@@ -253,12 +264,12 @@ mod tests {
         for host in 0..200 {
             let _ = class("victim", &format!("10.0.0.{host}"));
         }
-        assert!(class("victim", "198.51.100.1") == Ok(Class::Suspect), "the flood reached it");
+        assert!(class("victim", "198.51.100.1") == Ok(Class::Doubtful), "the flood reached it");
         for _ in 0..3 {
             assert!(class("victim", "192.0.2.1") == Ok(Class::Familiar));
         }
         assert!(class("victim", "192.0.2.1").is_err(), "the budget comes first");
-        assert!(class("other", "192.0.2.1") == Ok(Class::Usual), "another client from there is as any");
+        assert!(class("other", "192.0.2.1") == Ok(Class::Suspect), "it is familiar with one client alone");
     }
 
     #[test]

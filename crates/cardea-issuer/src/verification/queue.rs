@@ -55,13 +55,17 @@ struct Waiting {
     work: Work,
 }
 
-/// Of so many jobs that are taken, one is a suspect's where there is one, so that no number of others keeps these out.
-const SUSPECTS_TURN: u8 = 4;
+/// Those that somebody waits for, the first one first.
+const CLASSES: [Class; 4] = [Class::Familiar, Class::Usual, Class::Doubtful, Class::Suspect];
+/// Of so many jobs that are taken, the last is a doubtful one or a suspect's where there is one, so that no number of
+/// others keeps these out.
+const TURNS: u8 = 4;
 
 /// Jobs that wait: in lines that have turns, and those that nobody waits for.
 pub(super) struct Queue {
     familiar: Line,
     usual: Line,
+    doubtful: Line,
     suspect: Line,
     later: VecDeque<Work>,
     limit: usize,
@@ -84,9 +88,12 @@ impl Line {
         Self { waiting: VecDeque::new(), standing_after, is_standing: false }
     }
 
-    fn push(&mut self, jobs: Vec<Work>, now: Mono) {
+    fn look(&mut self, now: Mono) {
         let first = self.waiting.front();
         self.is_standing = first.is_some_and(|first| now.saturating_since(first.since) > self.standing_after);
+    }
+
+    fn push(&mut self, jobs: Vec<Work>, now: Mono) {
         self.waiting.extend(jobs.into_iter().map(|work| Waiting { since: now, work }));
     }
 
@@ -120,6 +127,7 @@ impl Queue {
         Self {
             familiar: line(),
             usual: line(),
+            doubtful: line(),
             suspect: line(),
             later: VecDeque::new(),
             limit,
@@ -128,8 +136,8 @@ impl Queue {
         }
     }
 
-    /// Takes all of the jobs or none. Suspects get half of the places and the usual ones leave a quarter, so that those
-    /// before them always find one; what is for later takes none of them.
+    /// Takes all of the jobs or none. All but the familiar leave a quarter of the places, and suspects half of them; what is
+    /// for later takes none.
     pub(super) fn push(&mut self, jobs: Vec<Work>, class: Class, now: Mono) -> bool {
         if class == Class::Later {
             let fits = !self.closed && self.later.len() + jobs.len() <= LATER_MAX;
@@ -138,26 +146,41 @@ impl Queue {
             }
             return fits;
         }
-        self.forget_abandoned(jobs.len());
-        let all = self.len() + jobs.len();
-        let has_place = match class {
-            Class::Usual => all <= self.limit - self.limit / 4,
-            Class::Suspect => {
-                all <= self.limit - self.limit / 4
-                    && self.suspect.waiting.len() + jobs.len() <= self.limit / 2
-            }
-            Class::Familiar | Class::Later => all <= self.limit,
-        };
-        if self.closed || !has_place {
+        self.line_mut(class).look(now);
+        if self.closed || !self.makes_place(jobs.len(), class) {
             return false;
         }
-        let line = match class {
-            Class::Suspect => &mut self.suspect,
-            Class::Usual => &mut self.usual,
-            Class::Familiar | Class::Later => &mut self.familiar,
-        };
-        line.push(jobs, now);
+        self.line_mut(class).push(jobs, now);
         true
+    }
+
+    /// Whether there are so many places, once those that nobody waits for any more have given theirs up, and where that
+    /// isn't enough, the oldest of the classes behind; in a line that stands, the oldest of the same.
+    fn makes_place(&mut self, wanted: usize, class: Class) -> bool {
+        let most = match class {
+            Class::Familiar | Class::Later => self.limit,
+            Class::Usual | Class::Doubtful | Class::Suspect => self.limit - self.limit / 4,
+        };
+        if self.len() + wanted > most {
+            for class in CLASSES {
+                self.line_mut(class).waiting.retain(|waiting| !waiting.work.is_abandoned());
+            }
+        }
+        let own = self.line_mut(class);
+        let gives = if own.is_standing { own.waiting.len() } else { 0 };
+        let behind = CLASSES.into_iter().rev().take_while(|behind| *behind != class);
+        let given: usize = behind.clone().map(|behind| self.line_mut(behind).waiting.len()).sum();
+        if self.len() - given - gives + wanted > most {
+            return false;
+        }
+        while self.len() + wanted > most {
+            // What is dropped is answered as what found no place.
+            let mut lines = behind.clone().chain([class]);
+            let Some(_) = lines.find_map(|line| self.line_mut(line).waiting.pop_front()) else {
+                return false;
+            };
+        }
+        class != Class::Suspect || self.suspect.waiting.len() + wanted <= self.limit / 2
     }
 
     /// The next job that somebody waits for.
@@ -177,37 +200,37 @@ impl Queue {
     }
 
     fn next(&mut self, pop: impl Fn(&mut Line) -> Option<Work>) -> Option<Work> {
-        let Self { familiar, usual, suspect, .. } = self;
-        let order = if self.taken + 1 == SUSPECTS_TURN {
-            [familiar, suspect, usual]
+        let Self { familiar, usual, doubtful, suspect, .. } = self;
+        let order = if self.taken + 1 == TURNS {
+            [familiar, doubtful, suspect, usual]
         } else {
-            [familiar, usual, suspect]
+            [familiar, usual, doubtful, suspect]
         };
         let work = order.into_iter().find_map(pop)?;
-        self.taken = (self.taken + 1) % SUSPECTS_TURN;
+        self.taken = (self.taken + 1) % TURNS;
         Some(work)
     }
 
     /// Jobs that somebody waits for.
     pub(super) fn len(&self) -> usize {
-        self.familiar.waiting.len() + self.usual.waiting.len() + self.suspect.waiting.len()
+        self.lines().into_iter().map(|line| line.waiting.len()).sum()
     }
 
     /// Since when the oldest job waits.
     pub(super) fn oldest(&self) -> Option<Mono> {
-        [&self.familiar, &self.usual, &self.suspect]
-            .into_iter()
-            .filter_map(|line| line.waiting.front())
-            .map(|waiting| waiting.since)
-            .min()
+        self.lines().into_iter().filter_map(|line| line.waiting.front()).map(|waiting| waiting.since).min()
     }
 
-    /// Where places are short: those that nobody waits for any more give theirs up.
-    fn forget_abandoned(&mut self, wanted: usize) {
-        if self.len() + wanted > self.limit / 2 {
-            for line in [&mut self.familiar, &mut self.usual, &mut self.suspect] {
-                line.waiting.retain(|waiting| !waiting.work.is_abandoned());
-            }
+    fn lines(&self) -> [&Line; 4] {
+        [&self.familiar, &self.usual, &self.doubtful, &self.suspect]
+    }
+
+    fn line_mut(&mut self, class: Class) -> &mut Line {
+        match class {
+            Class::Familiar | Class::Later => &mut self.familiar,
+            Class::Usual => &mut self.usual,
+            Class::Doubtful => &mut self.doubtful,
+            Class::Suspect => &mut self.suspect,
         }
     }
 }
@@ -238,16 +261,43 @@ mod tests {
         };
         assert!(push(&mut queue, Class::Suspect, 4));
         assert!(!push(&mut queue, Class::Suspect, 1));
+        assert!(push(&mut queue, Class::Doubtful, 2));
+        assert!(!push(&mut queue, Class::Suspect, 1), "nothing is behind it");
+        assert!(!push(&mut queue, Class::Usual, 7), "more than it may ever have");
+        assert!(push(&mut queue, Class::Usual, 4), "suspects and what is doubtful give up their places");
+        assert_eq!((queue.suspect.waiting.len(), queue.doubtful.waiting.len()), (0, 2));
         assert!(!push(&mut queue, Class::Usual, 3), "all or nothing");
-        assert!(push(&mut queue, Class::Usual, 2));
-        assert!(!push(&mut queue, Class::Usual, 1));
-        assert!(push(&mut queue, Class::Familiar, 2));
+        assert!(!push(&mut queue, Class::Familiar, 9));
+        assert_eq!(queue.len(), 6, "nothing is given up for nothing");
+        assert!(push(&mut queue, Class::Familiar, 8));
         assert!(!push(&mut queue, Class::Familiar, 1));
+        assert!(!push(&mut queue, Class::Usual, 1));
         assert_eq!((queue.len(), queue.oldest()), (8, Some(now)));
-        // The four clients first in line go away: their places are free, and no hash is computed for them.
-        drop(receivers.drain(..4));
+    }
+
+    #[test]
+    fn who_goes_away_gives_its_place_up_and_nothing_is_hashed_for_it() {
+        let mut queue = Queue::new(4, WAIT);
+        let now = Mono::from_nanos(5);
+        let (works, receivers): (Vec<_>, Vec<_>) = (0..4).map(|_| verify(SHA512)).unzip();
+        assert!(queue.push(works, Class::Familiar, now));
+        assert!(!push_one(&mut queue, now));
+        drop(receivers);
         assert!(push_one(&mut queue, now));
-        assert!(queue.len() <= 5);
+        assert_eq!(queue.len(), 1);
+    }
+
+    #[test]
+    fn in_a_line_that_stands_the_oldest_give_their_places_up() {
+        let mut queue = Queue::new(2, WAIT);
+        let mut receivers = Vec::new();
+        for (seconds, taken) in [(0, true), (0, true), (0, false), (9, true), (10, true), (11, true)] {
+            let (work, receiver) = verify(SHA512);
+            receivers.push(receiver);
+            let now = Mono::from_nanos(seconds * 1_000_000_000);
+            assert_eq!(queue.push(vec![work], Class::Usual, now), taken, "{seconds}");
+            assert!(queue.len() <= 2);
+        }
     }
 
     #[test]
@@ -256,7 +306,8 @@ mod tests {
         let now = Mono::from_nanos(5);
         let mut receivers = Vec::new();
         for (class, profile) in [
-            (Class::Suspect, "pbkdf2-sha512;i=3;l=64"),
+            (Class::Suspect, "pbkdf2-sha512;i=4;l=64"),
+            (Class::Doubtful, "pbkdf2-sha512;i=3;l=64"),
             (Class::Usual, "pbkdf2-sha512;i=2;l=64"),
             (Class::Familiar, "pbkdf2-sha512;i=1;l=64"),
         ] {
@@ -270,8 +321,8 @@ mod tests {
             Some(Work::Verify { stored, .. }) => stored.lane_job().map(|job| job.iterations.get()),
             _ => None,
         };
-        let order: Vec<_> = (0..9).filter_map(|_| iterations(queue.pop_for(Prf::HmacSha512))).collect();
-        assert_eq!(order, [1, 1, 1, 3, 2, 2, 2, 3, 3]);
+        let order: Vec<_> = (0..12).filter_map(|_| iterations(queue.pop_for(Prf::HmacSha512))).collect();
+        assert_eq!(order, [1, 1, 1, 3, 2, 2, 2, 3, 3, 4, 4, 4]);
     }
 
     #[test]

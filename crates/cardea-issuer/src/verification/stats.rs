@@ -22,6 +22,10 @@ pub struct SecretStats {
     pub lane_runs: u64,
     /// Jobs that went through lanes: divided by the runs, how well lanes were shared.
     pub lane_jobs: u64,
+    /// Lanes that there were, counted in each stretch of up to 128 iterations.
+    pub lanes_run: u64,
+    /// Those of them that had a job left at its end: divided by all, how well lanes were filled.
+    pub lanes_filled: u64,
     /// Secrets that were remembered, so that no hash was computed.
     pub remembered_hits: u64,
     /// Secrets that are remembered now, those included whose time is over.
@@ -58,6 +62,8 @@ pub(super) struct Counters {
     made: AtomicU64,
     lane_runs: AtomicU64,
     lane_jobs: AtomicU64,
+    lanes_run: AtomicU64,
+    lanes_filled: AtomicU64,
     remembered: AtomicU64,
     rejected: [AtomicU64; Rejected::ALL.len()],
 }
@@ -77,6 +83,12 @@ impl Counters {
     pub(super) fn lane_run(&self, jobs: u64) {
         self.lane_runs.fetch_add(1, Relaxed);
         self.lane_jobs.fetch_add(jobs, Relaxed);
+    }
+
+    pub(super) fn lane_step(&self, lanes: usize, filled: usize) {
+        let exact = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        self.lanes_run.fetch_add(exact(lanes), Relaxed);
+        self.lanes_filled.fetch_add(exact(filled), Relaxed);
     }
 
     pub(super) fn remembered(&self) {
@@ -102,6 +114,8 @@ impl Counters {
             hashes_made: read(&self.made),
             lane_runs: read(&self.lane_runs),
             lane_jobs: read(&self.lane_jobs),
+            lanes_run: read(&self.lanes_run),
+            lanes_filled: read(&self.lanes_filled),
             remembered_hits: read(&self.remembered),
             rejected: Rejected::ALL
                 .iter()
