@@ -53,6 +53,11 @@ static SECRET_LANE_HASHES: CounterDef<0> = CounterDef::new(
     "Hashes that went through lanes; divided by the runs, how many shared one.",
     [],
 );
+static SECRET_LANES: CounterDef<1> = CounterDef::new(
+    "cardea_secret_lanes_total",
+    "Lanes in each stretch of iterations, by whether they were filled.",
+    ["filled"],
+);
 static SECRETS_REMEMBERED: GaugeDef<0> = GaugeDef::new(
     "cardea_secret_remembered",
     "Right client secrets that are remembered, those included whose time is over.",
@@ -126,6 +131,13 @@ fn register_secrets(registry: &Registry, gateway: &Arc<Gateway>) {
     counter(&SECRET_LANE_RUNS, |stats| stats.lane_runs);
     counter(&SECRET_LANE_HASHES, |stats| stats.lane_jobs);
     counter(&SECRET_REMEMBERED_HITS, |stats| stats.remembered_hits);
+    registry.collect_counter(
+        &SECRET_LANES,
+        of_secrets(gateway, |stats, samples| {
+            samples.push(&["true"], stats.lanes_filled as f64);
+            samples.push(&["false"], stats.lanes_run.saturating_sub(stats.lanes_filled) as f64);
+        }),
+    );
     let labelled = |def: &'static CounterDef<1>, read: fn(&SecretStats) -> &[(&'static str, u64)]| {
         registry.collect_counter(
             def,

@@ -100,8 +100,9 @@ failure_forgiven_every = "1h"
     }
     assert_eq!(metric(&server, "cardea_secret_remembered"), 1.0);
     // A run is counted at its end, when its answers have been given.
-    until("the last run", || (metric(&server, "cardea_secret_lane_hashes_total") == 3.0).then_some(()));
+    until("the last run", || (metric(&server, "cardea_secret_lane_hashes_total") == 5.0).then_some(()));
     assert!(metric(&server, "cardea_secret_lane_runs_total") > 0.0);
+    assert!(metric(&server, "cardea_secret_lanes_total{filled=\"true\"}") > 0.0);
     assert_eq!(metric(&server, "cardea_secret_queue"), 0.0);
 
     let statuses: Vec<u16> = (0..4).map(|_| connection.token("a", "a wrong one").unwrap().status).collect();
