@@ -43,7 +43,8 @@ pub(super) struct Jvm {
 }
 
 impl Jvm {
-    /// Has it installed or built, and starts it with these clients.
+    /// Has it installed or built, and starts it with these clients, whose secrets it keeps under PBKDF2-HMAC-SHA-512 with
+    /// so many iterations; of 0, under no slow hash.
     ///
     /// # Errors
     ///
@@ -53,6 +54,7 @@ impl Jvm {
         subject: Subject,
         algorithm: Algorithm,
         clients: &[Client],
+        iterations: u32,
         processors: &[usize],
     ) -> Result<Self> {
         needs::provide(&[needs::JAVA])?;
@@ -82,6 +84,7 @@ impl Jvm {
                 command.arg(format!("--bench.clients={}", file.display()));
                 command.arg(format!("--bench.algorithm={}", algorithm.name()));
                 command.arg(format!("--bench.issuer=http://{address}"));
+                command.arg(format!("--bench.iterations={iterations}"));
                 command
             }
             other => bail!("{} does not run on Java", other.name()),

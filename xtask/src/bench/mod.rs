@@ -16,6 +16,7 @@ mod overload;
 mod peers;
 mod proxy;
 mod report;
+mod secrets;
 mod server;
 mod subject;
 mod token;
@@ -122,6 +123,8 @@ enum Bench {
     Handshake,
     /// CPU time and latency of client-credentials grants.
     Token,
+    /// What slow hashes of client secrets cost where processor time is short, and what a flood of wrong ones does.
+    Secrets,
     /// What is left of an origin's capacity when more is asked of it.
     Overload,
     /// Resident memory of idle connections.
@@ -152,6 +155,9 @@ impl Bench {
                 sectioned(authenticated::run(tools()?, plan)?, |report| authenticated::section(report, plan))
             }
             Self::Token => sectioned(token::run(tools()?, plan)?, |report| token::section(report, plan)),
+            Self::Secrets => {
+                sectioned(secrets::run(tools()?, plan)?, |report| secrets::section(report, plan))
+            }
             Self::Handshake => {
                 sectioned(handshake::run(tools()?, plan)?, |report| handshake::section(report, plan))
             }

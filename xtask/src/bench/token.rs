@@ -13,6 +13,7 @@ use super::launch::Launch;
 use super::load::Load;
 use super::machine::Placement;
 use super::report::{Better, Metric, Report};
+use super::secrets::piped;
 use super::server::{Server, fresh_folder};
 use super::subject::{Role, Subject, fill};
 use super::tokens::Algorithm;
@@ -34,36 +35,78 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(20);
 
 const HELD_EQUAL: &str = "\
 A unit is a client-credentials grant (RFC 6749 §4.4) over plaintext HTTP/1.1 on kept connections, 32 at a time, for 64 \
-clients in turn with secrets of 256 random bits: `generated-secret`. Held equal: the clients and their secrets, how \
-they authenticate (`basic` or `post`), the algorithm that tokens are signed with (RSA keys have 2048 bits), their \
-lifetime of an hour, one processor. A secret of that kind needs no slow hash: Cardea and the program in bench/spring \
-keep one SHA-256 of it, Keycloak keeps it as it is. Cardea reads the client from SQLite for each grant, Keycloak has it \
+clients in turn. Held equal: the clients and their secrets, how they authenticate (`basic` or `post`), the algorithm \
+that tokens are signed with (RSA keys have 2048 bits), their lifetime of an hour, one processor. Secrets of 256 random \
+bits (`generated-secret`) need no slow hash: Cardea and the program in bench/spring keep one SHA-256 of them. \
+Secrets that somebody chose (`pbkdf2-sha512-10000`) are kept by both under PBKDF2-HMAC-SHA-512 with 10,000 iterations, \
+and each grant takes a hash; with `remembered` they are kept in the same way, and Cardea remembers for a while that they \
+were right, as it does by default. Keycloak keeps clients' secrets as they are and hashes none. Cardea reads the client from SQLite for each grant, Keycloak has it \
 in its cache, and Spring in memory; Spring is told to keep no issued tokens, as Cardea and Keycloak keep none. Before each \
 measurement a token is had and its algorithm looked at, and a wrong secret is refused. The programs on Java were warmed \
 up in each case by 20 s of the same load, and stay up from the first round to the last, idle while others are measured. \
 The figure is utime+stime of the process under test with all its threads, from the first connection to the last \
-response, per grant. Secrets under a slow hash, and such that are remembered, are other cases, which are not measured \
-yet.";
+response, per grant.";
 
 static RATE: Metric = Metric { name: "grants_per_second", unit: "1/s", better: Better::Higher };
 static PER_CPU: Metric = Metric { name: "grants_per_cpu_second", unit: "1/s", better: Better::Higher };
 const DETAILS: [&Metric; 6] = [&PER_CPU, &RATE, &P50, &P99, &P999, &OTHERS];
 
+/// Iterations of PBKDF2-HMAC-SHA-512 over secrets that somebody chose.
+const ITERATIONS: u32 = 10_000;
+
+/// What clients' secrets are, and what becomes of them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Secrets {
+    /// Random bits, under one SHA-256.
+    Generated,
+    /// Chosen, under PBKDF2.
+    Hashed,
+    /// The same, and remembered.
+    Remembered,
+}
+
 /// How clients authenticate, and what tokens are signed with.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     name: &'static str,
+    secrets: Secrets,
     algorithm: Algorithm,
     /// As `bench/wrk/load.lua` calls it.
     how: &'static str,
 }
 
 impl Case {
-    const ALL: [Self; 3] = [
-        Self { name: "generated-secret-es256-basic-c32", algorithm: Algorithm::Es256, how: "basic" },
-        Self { name: "generated-secret-es256-post-c32", algorithm: Algorithm::Es256, how: "post" },
-        Self { name: "generated-secret-rs256-basic-c32", algorithm: Algorithm::Rs256, how: "basic" },
+    const ALL: [Self; 5] = [
+        Self::new("generated-secret-es256-basic-c32", Secrets::Generated, Algorithm::Es256, "basic"),
+        Self::new("generated-secret-es256-post-c32", Secrets::Generated, Algorithm::Es256, "post"),
+        Self::new("generated-secret-rs256-basic-c32", Secrets::Generated, Algorithm::Rs256, "basic"),
+        Self::new("pbkdf2-sha512-10000-es256-basic-c32", Secrets::Hashed, Algorithm::Es256, "basic"),
+        Self::new(
+            "pbkdf2-sha512-10000-remembered-es256-basic-c32",
+            Secrets::Remembered,
+            Algorithm::Es256,
+            "basic",
+        ),
     ];
+
+    const fn new(name: &'static str, secrets: Secrets, algorithm: Algorithm, how: &'static str) -> Self {
+        Self { name, secrets, algorithm, how }
+    }
+
+    fn is_hashed(&self) -> bool {
+        self.secrets != Secrets::Generated
+    }
+
+    /// Why a subject has nothing of the kind.
+    fn refusal(&self, subject: Subject) -> Option<&'static str> {
+        match (self.secrets, subject) {
+            (Secrets::Hashed | Secrets::Remembered, Subject::Keycloak) => {
+                Some("it keeps clients' secrets as they are, and hashes none")
+            }
+            (Secrets::Remembered, Subject::Spring) => Some("it remembers no secret"),
+            _ => None,
+        }
+    }
 
     fn is_in(&self, extent: Extent) -> bool {
         extent == Extent::Full || self.name == "generated-secret-es256-basic-c32"
@@ -95,21 +138,26 @@ pub(super) fn run(tools: &Tools, plan: &Plan) -> Result<Report> {
     let mut report = Report::new("token");
     needs::provide(&[needs::CURL])?;
     let [_, placement] = Placement::all()?;
-    for algorithm in [Algorithm::Es256, Algorithm::Rs256] {
-        let cases = Case::ALL.iter().filter(|case| case.algorithm == algorithm);
+    for (algorithm, hashed) in
+        [(Algorithm::Es256, false), (Algorithm::Rs256, false), (Algorithm::Es256, true)]
+    {
+        let cases = Case::ALL.iter().filter(|case| case.algorithm == algorithm && case.is_hashed() == hashed);
         let cases: Vec<&Case> =
             cases.filter(|case| case.is_in(plan.extent) && plan.takes(case.name)).collect();
         if cases.is_empty() {
             continue;
         }
-        let registry = Registry::make(tools, algorithm)?;
+        let registry = Registry::make(tools, algorithm, hashed)?;
+        let of_use = |subject: &&Subject| cases.iter().any(|case| case.refusal(**subject).is_none());
         let java =
             plan.issuers.iter().filter(|subject| matches!(subject, Subject::Keycloak | Subject::Spring));
         let start = |&subject: &Subject| {
             plan.progress(&format!("{}: starting {}", algorithm.name(), subject.name()));
-            (subject, Jvm::start(tools, subject, algorithm, &registry.clients, &placement.gateway))
+            let iterations = if hashed { ITERATIONS } else { 0 };
+            let processors = &placement.gateway;
+            (subject, Jvm::start(tools, subject, algorithm, &registry.clients, iterations, processors))
         };
-        let java = java.map(start).collect();
+        let java = java.filter(of_use).map(start).collect();
         let run = Run { tools, plan, placement: &placement, registry, java };
         for case in cases {
             run.add(&mut report, case)?;
@@ -143,7 +191,9 @@ impl Run<'_> {
     /// Measures all rounds of a case.
     fn add(&self, report: &mut Report, case: &Case) -> Result<()> {
         for (subject, jvm) in &self.java {
-            if let Ok(jvm) = jvm {
+            if let Ok(jvm) = jvm
+                && case.refusal(*subject).is_none()
+            {
                 self.plan.progress(&format!("{}: warming up {}", case.name, subject.name()));
                 // A load that fails will do so again where it is measured, and be reported there.
                 let _ = self.load(case, *subject, jvm.server()?, WARM_UP_JAVA);
@@ -151,6 +201,10 @@ impl Run<'_> {
         }
         for round in 1..=self.plan.rounds {
             for &subject in &self.plan.issuers {
+                if let Some(reason) = case.refusal(subject) {
+                    report.add_not_offered(case.name, subject, &COST, reason);
+                    continue;
+                }
                 let said = match self.measure(case, subject) {
                     Ok(figures) => {
                         for (metric, value) in figures {
@@ -181,7 +235,7 @@ impl Run<'_> {
             Some((_, Ok(jvm))) => jvm.server()?,
             Some((_, Err(error))) => anyhow::bail!("{error:#}"),
             None => {
-                let (values, processors) = (self.registry.values(), &self.placement.gateway);
+                let (values, processors) = (self.registry.values(case.secrets), &self.placement.gateway);
                 own = Launch { bench: "token", processors, values: &values }.start(self.tools, subject)?;
                 &own
             }
@@ -272,12 +326,13 @@ fn algorithm_of(token: &str) -> Option<String> {
 
 impl Registry {
     /// Makes clients with the command line of Cardea, in a database of their own.
-    fn make(tools: &Tools, algorithm: Algorithm) -> Result<Self> {
-        let folder = fresh_folder(tools.work.join("registry").join(algorithm.name()))?;
+    fn make(tools: &Tools, algorithm: Algorithm, hashed: bool) -> Result<Self> {
+        let name = if hashed { "hashed" } else { algorithm.name() };
+        let folder = fresh_folder(tools.work.join("registry").join(name))?;
         let key = Command::new("openssl").args(["rand", "-hex", "32"]).output().context("openssl rand")?;
         fs::write(folder.join("wrapping.key"), key.stdout)?;
         let mut registry = Self { algorithm, file: folder.join("clients"), clients: Vec::new(), folder };
-        let mut values = registry.values();
+        let mut values = registry.values(if hashed { Secrets::Hashed } else { Secrets::Generated });
         values.extend([
             ("LISTEN", "127.0.0.1:1".to_owned()),
             ("DIRECTORY", registry.folder.to_string_lossy().into_owned()),
@@ -285,26 +340,36 @@ impl Registry {
         let config = fill(tools, &registry.folder, "token-cardea", &values)?.join("token-cardea.toml");
         for number in 0..CLIENTS {
             let mut command = Command::new(&tools.cardea);
-            command
-                .args(["client", "create", "--json", "--config"])
-                .arg(&config)
-                .arg(format!("bench-{number}"));
-            let output = command.output().context("cardea client create")?;
-            let said = String::from_utf8_lossy(&output.stderr);
-            ensure!(output.status.success(), "cardea client create: {}", said.trim());
-            let created: Value = serde_json::from_slice(&output.stdout)?;
+            command.args(["client", "create", "--json", "--config"]).arg(&config);
+            command.arg(format!("bench-{number}"));
+            // As long as one that is generated.
+            let chosen = format!("chosen-{number:036}");
+            if hashed {
+                command.arg("--secret-stdin");
+            }
+            let created: Value = serde_json::from_str(&piped(&mut command, chosen.as_bytes())?)?;
             let field =
                 |name: &str| created[name].as_str().map(str::to_owned).context("cardea client create");
-            let client = Client { id: field("client_id")?, secret: field("client_secret")? };
-            registry.clients.push(client);
+            let secret = if hashed { chosen } else { field("client_secret")? };
+            registry.clients.push(Client { id: field("client_id")?, secret });
         }
         fs::write(&registry.file, lines(&registry.clients))?;
         Ok(registry)
     }
 
-    fn values(&self) -> Vec<(&'static str, String)> {
-        let folder = self.folder.to_string_lossy().into_owned();
-        vec![("STATE", folder), ("ALGORITHM", self.algorithm.name().to_owned())]
+    fn values(&self, secrets: Secrets) -> Vec<(&'static str, String)> {
+        // What is so for generated ones is the default, and of no consequence.
+        let (iterations, remember) = match secrets {
+            Secrets::Generated => (210_000, "1m"),
+            Secrets::Hashed => (ITERATIONS, "0s"),
+            Secrets::Remembered => (ITERATIONS, "1m"),
+        };
+        vec![
+            ("STATE", self.folder.to_string_lossy().into_owned()),
+            ("ALGORITHM", self.algorithm.name().to_owned()),
+            ("ITERATIONS", iterations.to_string()),
+            ("REMEMBER", remember.to_owned()),
+        ]
     }
 }
 
@@ -319,6 +384,17 @@ mod tests {
         assert_eq!(algorithm_of(token).as_deref(), Some("ES256"));
         assert_eq!(algorithm_of("e30.e30.AA"), None);
         assert_eq!(algorithm_of("eyJhbGciOiJFUzI1NiIsInR5cCI6ImF0K2p3dCJ9"), None);
+    }
+
+    #[test]
+    fn who_hashes_no_secrets_is_measured_where_none_are_hashed() {
+        let measured = |subject| {
+            let cases = Case::ALL.iter().filter(|case| case.refusal(subject).is_none());
+            cases.map(|case| case.secrets).collect::<Vec<_>>()
+        };
+        assert_eq!(measured(Subject::Keycloak), [Secrets::Generated; 3]);
+        assert_eq!(measured(Subject::Spring).len(), 4);
+        assert_eq!(measured(Subject::Cardea).len(), 5);
     }
 
     #[test]

@@ -23,6 +23,8 @@ import org.springframework.boot.SpringApplication;
 import org.springframework.boot.autoconfigure.SpringBootApplication;
 import org.springframework.context.annotation.Bean;
 import org.springframework.security.crypto.password.PasswordEncoder;
+import org.springframework.security.crypto.password.Pbkdf2PasswordEncoder;
+import org.springframework.security.crypto.password.Pbkdf2PasswordEncoder.SecretKeyFactoryAlgorithm;
 import org.springframework.security.oauth2.core.AuthorizationGrantType;
 import org.springframework.security.oauth2.core.ClientAuthenticationMethod;
 import org.springframework.security.oauth2.jose.jws.SignatureAlgorithm;
@@ -108,9 +110,15 @@ public class AuthorizationServer {
     };
   }
 
-  /** One SHA-256, which suffices for random secrets, compared in constant time: what Cardea keeps of them. */
+  /**
+   * PBKDF2 for secrets that somebody chose; one SHA-256, which suffices for random ones, compared in constant time: what
+   * Cardea keeps of both.
+   */
   @Bean
-  PasswordEncoder encoder() {
+  PasswordEncoder encoder(@Value("${bench.iterations}") int iterations) {
+    if (iterations > 0) {
+      return new Pbkdf2PasswordEncoder("", 16, iterations, SecretKeyFactoryAlgorithm.PBKDF2WithHmacSHA512);
+    }
     return new PasswordEncoder() {
       @Override
       public String encode(CharSequence secret) {

@@ -1,0 +1,38 @@
+//! The bench `secrets`: client secrets under a slow hash, where processor time is short and where somebody guesses.
+
+mod flood;
+mod open_loop;
+mod quota;
+mod registry;
+mod scenario;
+
+use anyhow::Result;
+
+pub(super) use self::registry::piped;
+use super::Plan;
+use super::report::Report;
+use super::tools::Tools;
+
+/// Runs both parts and returns what was measured.
+pub(super) fn run(tools: &Tools, plan: &Plan) -> Result<Report> {
+    let mut report = Report::new("secrets");
+    if plan.takes(scenario::CASE) {
+        scenario::add(&mut report, tools, plan)?;
+    }
+    if plan.takes(flood::CASE) {
+        flood::add(&mut report, tools, plan)?;
+    }
+    Ok(report)
+}
+
+/// The tables, with what was held equal.
+pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
+    let mut text = String::new();
+    if plan.takes(scenario::CASE) {
+        text += &scenario::section(report, plan)?;
+    }
+    if plan.takes(flood::CASE) {
+        text += &flood::section(report, plan)?;
+    }
+    Ok(text + &report.missing())
+}
