@@ -5,8 +5,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use cardea_clock::Timestamp;
+use cardea_clock::{Mono, Timestamp};
 use serde_json::{Map, Value};
 
 use crate::bearer::{BearerCredentials, CredentialsError};
@@ -24,7 +25,7 @@ use crate::keyset::Source;
 use crate::remembered::{Failed, Known, Memory, TokenSlot, VerdictRef, VerdictSource};
 use crate::remote::{Remote, Why};
 use crate::revocations::Revocations;
-use crate::verdict::Verdict;
+use crate::verdict::{Lapse, Verdict};
 
 /// The most issuers of a configuration.
 const ISSUERS_MAX: usize = 1000;
@@ -262,6 +263,39 @@ impl Authenticator {
         verdict.is_valid_at(now)
             && issuer.current_epoch(now.mono) == Some(verdict.epoch)
             && !self.revocations.is_revoked(verdict)
+    }
+
+    /// Why a verdict does not hold any more, for one that is held on to: a stream's. Past its end it holds for `grace`.
+    ///
+    /// Other than [`Authenticator::is_current`], it goes on where an issuer's keys can't be had at the moment: that
+    /// says nothing of the caller.
+    #[must_use]
+    pub fn lapse(&self, verdict: &Verdict, now: Timestamp, grace: Duration) -> Option<Lapse> {
+        let Some(issuer) = self.issuers.get(&*verdict.caller.issuer_name) else {
+            return Some(Lapse::IssuerChanged);
+        };
+        if now.wall >= verdict.not_after.saturating_add(grace)
+            || now.mono >= verdict.deadline.saturating_add(grace)
+        {
+            Some(Lapse::Expired)
+        } else if self.revocations.is_revoked(verdict) {
+            Some(Lapse::Revoked)
+        } else if issuer.current_epoch(now.mono).is_some_and(|epoch| epoch != verdict.epoch) {
+            Some(Lapse::IssuerChanged)
+        } else {
+            None
+        }
+    }
+
+    /// A number that changes whenever a verdict may have lapsed otherwise than by time: for those who hold on to many,
+    /// and would ask of each.
+    #[must_use]
+    pub fn epoch(&self, now: Mono) -> u64 {
+        let epochs = self.issuers.values().filter_map(|issuer| issuer.current_epoch(now));
+        // Each issuer's only grows; unlike a sum, mixed bits don't cancel each other out.
+        let mix = |epoch: u64| epoch.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        let known = mix(self.configuration) ^ mix(self.revocations.epoch() << 32);
+        epochs.fold(known, |all, epoch| all ^ mix(epoch))
     }
 
     /// How many tokens had to be verified because nothing was remembered of them; counted on through reloads.

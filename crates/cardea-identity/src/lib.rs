@@ -58,4 +58,4 @@ pub use jws::TOKEN_BYTES_MAX;
 pub use keyset::LocalKeys;
 pub use remembered::{TokenSlot, VerdictRef, VerdictSource};
 pub use revocations::Revocations;
-pub use verdict::{Caller, CallerKind, ClientAuthentication, Verdict};
+pub use verdict::{Caller, CallerKind, ClientAuthentication, Lapse, Verdict};

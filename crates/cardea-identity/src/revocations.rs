@@ -1,7 +1,7 @@
 //! Subjects whose tokens are refused although they are authentic and in time.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use cardea_clock::Wall;
@@ -20,6 +20,8 @@ const ENTRIES_MAX: usize = 262_144;
 pub struct Revocations {
     /// Read alone while there is nothing to look up.
     count: AtomicUsize,
+    /// Moves with each change.
+    epoch: AtomicU64,
     issuers: RwLock<HashMap<String, Entries>>,
 }
 
@@ -160,6 +162,12 @@ impl Revocations {
             .map(|entries| entries.subjects.len() + usize::from(entries.everyone != Entry::default()))
             .sum();
         self.count.store(count, Ordering::Relaxed);
+        self.epoch.fetch_add(1, Ordering::Release);
+    }
+
+    /// Moves with each change, once it is in effect.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, HashMap<String, Entries>> {

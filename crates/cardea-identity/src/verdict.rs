@@ -48,6 +48,17 @@ impl Verdict {
     }
 }
 
+/// Why a verdict that was reached does not hold any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lapse {
+    /// Its window is over.
+    Expired,
+    /// Its subject was revoked or disabled.
+    Revoked,
+    /// Its issuer is trusted no more, or otherwise than it was, or its key is gone.
+    IssuerChanged,
+}
+
 /// Who calls, as the issuer states it. An identity is issuer *and* subject.
 ///
 /// No string here holds a control character.

@@ -1,11 +1,12 @@
 //! From one configuration to the next: what is kept, what ends, what is refused.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use cardea_identity::{Algorithm, Authenticator, IdentityError, IssuerConfig, KeySource, LocalKeys};
+use cardea_identity::{Algorithm, Authenticator, IdentityError, IssuerConfig, KeySource, Lapse, LocalKeys};
 use serde_json::json;
 
-use crate::support::{Network, Signer, at_once, claims, config, jwks, no_network, now};
+use crate::support::{Fixture, NOW, Network, Signer, at, at_once, claims, config, jwks, no_network, now};
 
 fn next(issuers: Vec<IssuerConfig>, previous: &Authenticator) -> Authenticator {
     Authenticator::new(issuers, Some(previous), no_network()).unwrap()
@@ -56,6 +57,43 @@ fn verdicts_end_when_a_key_goes_and_not_when_one_comes() {
     assert!(!authenticator.is_current(&verdict, now()));
     keys.publish(&signer.jwks()).unwrap();
     assert!(!authenticator.is_current(&verdict, now()));
+}
+
+#[test]
+fn a_verdict_that_is_held_on_to_lapses_for_a_reason_and_not_for_want_of_keys() {
+    let fixture = Fixture::new();
+    let verdict = fixture.judge(&claims()).unwrap();
+    let (grace, none) = (Duration::from_secs(30), Duration::ZERO);
+    let lapse =
+        |authenticator: &Authenticator, seconds, grace| authenticator.lapse(&verdict, at(seconds), grace);
+    let end = NOW + 600 + i64::try_from(cardea_identity::SKEW_DEFAULT.as_secs()).unwrap();
+    for (seconds, grace, expected) in [
+        (NOW, none, None),
+        (end - 1, none, None),
+        (end, none, Some(Lapse::Expired)),
+        (end, grace, None),
+        (end + 30, grace, Some(Lapse::Expired)),
+    ] {
+        assert_eq!(lapse(&fixture.authenticator, seconds, grace), expected, "{seconds} {grace:?}");
+    }
+    let epoch = || fixture.authenticator.epoch(now().mono);
+    let mut seen = vec![epoch()];
+    assert_eq!(epoch(), seen[0]);
+    fixture.authenticator.revocations().disable("main", "alice");
+    seen.push(epoch());
+    assert_eq!(lapse(&fixture.authenticator, NOW, grace), Some(Lapse::Revoked));
+    fixture.authenticator.revocations().enable("main", "alice");
+    seen.push(epoch());
+    fixture.keys.publish(&jwks(&[&fixture.signer, &Signer::new("other", Algorithm::EdDsa)])).unwrap();
+    assert_eq!((lapse(&fixture.authenticator, NOW, none), Some(&epoch())), (None, seen.last()), "a key more");
+    fixture.keys.publish(&Signer::new("other", Algorithm::EdDsa).jwks()).unwrap();
+    seen.push(epoch());
+    assert_eq!(lapse(&fixture.authenticator, NOW, none), Some(Lapse::IssuerChanged), "its key is gone");
+    let without = next(vec![], &fixture.authenticator);
+    seen.push(without.epoch(now().mono));
+    assert_eq!(lapse(&without, NOW, none), Some(Lapse::IssuerChanged));
+    seen.dedup();
+    assert_eq!(seen.len(), 5, "each change moves the epoch");
 }
 
 #[test]
