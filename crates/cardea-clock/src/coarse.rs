@@ -18,8 +18,18 @@ use crate::{Mono, Timestamp, Wall, manual::ManualSource};
 /// can notice, and ten wake-ups per second cost nothing that can be measured.
 pub const PERIOD_DEFAULT: Duration = Duration::from_millis(100);
 
-/// How far the published time may lag before [`Clock::watch`] refreshes it itself.
+/// The longest that a refresher waits between two refreshes.
+pub const PERIOD_MAX: Duration = Duration::from_millis(500);
+
+/// How far the published time may lag behind the exact one, at the most: as long as somebody calls [`Clock::watch`] every
+/// [`WATCH_EVERY`].
 pub const LAG_MAX: Duration = Duration::from_secs(1);
+
+/// How often [`Clock::watch`] is to be called.
+pub const WATCH_EVERY: Duration = Duration::from_millis(250);
+
+/// A lag that would pass [`LAG_MAX`] before the watchdog looks again.
+const LAG_WATCHED: Duration = Duration::from_millis(750);
 
 /// Where the raw time comes from.
 #[derive(Debug)]
@@ -71,6 +81,8 @@ struct Published {
 struct Shared {
     published: Published,
     source: Source,
+    /// When the refresher last did its work; whoever else publishes the time leaves this as it is.
+    refreshed: AtomicU64,
     late_refreshes: AtomicU64,
 }
 
@@ -85,7 +97,8 @@ impl Clock {
         let now = source.read();
         let published =
             Published { wall: AtomicI64::new(now.wall.unix_nanos()), mono: AtomicU64::new(now.mono.nanos()) };
-        Self { shared: Arc::new(Shared { published, source, late_refreshes: AtomicU64::new(0) }) }
+        let refreshed = AtomicU64::new(now.mono.nanos());
+        Self { shared: Arc::new(Shared { published, source, refreshed, late_refreshes: AtomicU64::new(0) }) }
     }
 
     /// The coarse time: two relaxed loads from one cache line.
@@ -121,8 +134,14 @@ impl Clock {
         self.shared.source.read_mono()
     }
 
-    /// Publishes the exact time and returns it.
+    /// Publishes the exact time and returns it: the refresher's work.
     pub fn refresh(&self) -> Timestamp {
+        let now = self.publish();
+        self.shared.refreshed.fetch_max(now.mono.nanos(), Relaxed);
+        now
+    }
+
+    fn publish(&self) -> Timestamp {
         let now = self.shared.source.read();
         self.shared.published.wall.store(now.wall.unix_nanos(), Relaxed);
         // Two refreshers (the thread and a watchdog) may race; monotonic time must not go back for that.
@@ -130,19 +149,27 @@ impl Clock {
         now
     }
 
-    /// The watchdog: refreshes the time if it lags by more than [`LAG_MAX`], counts that, and says whether
-    /// the time was fresh.
+    /// The watchdog: publishes the exact time if the published one would lag by more than [`LAG_MAX`] before the next
+    /// look, counts that, and says whether it was not necessary.
     ///
-    /// To be called about once a second from threads that do not depend on the refresher (each worker's
+    /// To be called every [`WATCH_EVERY`] from threads that do not depend on the refresher (each worker's
     /// timer). A refresher that stopped thus extends a token's life by a bounded second, never more.
     pub fn watch(&self) -> bool {
         let exact = self.shared.source.read_mono();
-        if exact.saturating_since(self.mono()) <= LAG_MAX {
+        if exact.saturating_since(self.mono()) <= LAG_WATCHED {
             return true;
         }
         self.shared.late_refreshes.fetch_add(1, Relaxed);
-        self.refresh();
+        self.publish();
         false
+    }
+
+    /// Whether the refresher has done its work within the last [`LAG_MAX`]. What the watchdog did in its place makes
+    /// no difference: who asks wants to know of the refresher.
+    #[must_use]
+    pub fn is_refreshed(&self) -> bool {
+        let refreshed = Mono::from_nanos(self.shared.refreshed.load(Relaxed));
+        self.shared.source.read_mono().saturating_since(refreshed) <= LAG_MAX
     }
 
     /// How often [`Clock::watch`] had to refresh the time itself.
@@ -162,14 +189,14 @@ pub struct CoarseClock {
 }
 
 impl CoarseClock {
-    /// Starts the refresher with the given period (see [`PERIOD_DEFAULT`]; at most [`LAG_MAX`]).
+    /// Starts the refresher with the given period (see [`PERIOD_DEFAULT`]; at most [`PERIOD_MAX`]).
     ///
     /// # Errors
     /// If the operating system has no thread to give.
     pub fn start(period: Duration) -> io::Result<Self> {
         let clock = Clock::of(Source::system());
         let stop = Arc::new(AtomicBool::new(false));
-        let period = period.clamp(Duration::from_millis(1), LAG_MAX);
+        let period = period.clamp(Duration::from_millis(1), PERIOD_MAX);
         let thread = thread::Builder::new().name("cardea-clock".into()).spawn({
             let (clock, stop) = (clock.clone(), Arc::clone(&stop));
             move || {
@@ -224,14 +251,35 @@ mod tests {
     fn a_stopped_refresher_is_noticed_by_the_watchdog_and_counted() {
         let manual = ManualClock::new(Wall::from_unix_seconds(1_000));
         let clock = manual.clock();
-        manual.advance_unpublished(LAG_MAX);
-        assert!(clock.watch(), "a lag of just a second is allowed");
+        manual.advance_unpublished(LAG_WATCHED);
+        assert!(clock.watch() && clock.is_refreshed(), "it may be a little late");
         assert_eq!(clock.wall(), Wall::from_unix_seconds(1_000));
         manual.advance_unpublished(Duration::from_nanos(1));
         assert!(!clock.watch());
         assert_eq!(clock.late_refreshes(), 1);
         assert_eq!(clock.now(), clock.precise());
         assert!(clock.watch());
+        manual.advance_unpublished(LAG_MAX.checked_sub(LAG_WATCHED).unwrap());
+        assert!(!clock.is_refreshed(), "whatever the watchdog does");
+        manual.advance(Duration::ZERO);
+        assert!(clock.is_refreshed());
+    }
+
+    #[test]
+    fn however_the_watchdog_and_a_dead_refresher_meet_the_lag_has_its_bound() {
+        for offset in 0..WATCH_EVERY.as_millis() {
+            let manual = ManualClock::new(Wall::from_unix_seconds(1_000));
+            let clock = manual.clock();
+            let lag = || clock.precise().mono.saturating_since(clock.mono());
+            // The refresher dies somewhere between two looks.
+            manual.advance_unpublished(Duration::from_millis(u64::try_from(offset).unwrap()));
+            for _ in 0..12 {
+                assert!(lag() <= LAG_MAX, "{offset}: {:?}", lag());
+                clock.watch();
+                manual.advance_unpublished(WATCH_EVERY);
+            }
+            assert!(clock.late_refreshes() >= 2, "{offset}");
+        }
     }
 
     #[test]

@@ -11,6 +11,6 @@ mod coarse;
 mod manual;
 mod time;
 
-pub use coarse::{Clock, CoarseClock, LAG_MAX, PERIOD_DEFAULT};
+pub use coarse::{Clock, CoarseClock, LAG_MAX, PERIOD_DEFAULT, PERIOD_MAX, WATCH_EVERY};
 pub use manual::ManualClock;
 pub use time::{Mono, Timestamp, Wall};

@@ -1,7 +1,7 @@
 //! What all connections share: the current model, the clock, what is counted, and whether the gateway is going away.
 
 use std::cell::RefCell;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::SeqCst},
@@ -18,6 +18,7 @@ use crate::{
     metrics::GatewayMetrics,
     model::{ConnectionTimeouts, LogFormat, Model},
     record::{AccessLog, Registry},
+    streams::{StreamEnd, Streams},
 };
 
 /// How far the gateway is on its way out.
@@ -30,6 +31,8 @@ pub enum Phase {
     Draining,
     /// Accepts nothing, closes connections as they fall idle.
     Stopping,
+    /// The drain's deadline has come: ends what is under way.
+    Ending,
 }
 
 /// A handle to the model in force that belongs to one thread.
@@ -60,6 +63,11 @@ thread_local! {
 }
 
 impl ModelRef {
+    /// Differs from that of every other model that was in force.
+    pub(crate) fn generation(&self) -> u64 {
+        self.0.generation
+    }
+
     /// The time.
     pub(crate) fn clock(&self) -> &Clock {
         &self.0.clock
@@ -97,6 +105,8 @@ pub struct Gateway {
     /// Told when the phase changes and when the last connection of a stopping gateway is gone.
     changed: Notify,
     connections: Connections,
+    /// What is under way for longer.
+    pub(crate) streams: Streams,
 }
 
 impl Gateway {
@@ -114,6 +124,7 @@ impl Gateway {
             phase: AtomicU8::new(Phase::Running as u8),
             changed: Notify::new(),
             connections: Connections::default(),
+            streams: Streams::default(),
         })
     }
 
@@ -189,22 +200,25 @@ impl Gateway {
         match self.phase.load(SeqCst) {
             0 => Phase::Running,
             1 => Phase::Draining,
-            _ => Phase::Stopping,
+            2 => Phase::Stopping,
+            _ => Phase::Ending,
         }
     }
 
     /// Whether connections are to be closed as they fall idle.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
-        self.phase() == Phase::Stopping
+        self.phase() >= Phase::Stopping
     }
 
     /// Goes on to `phase`; there is no way back.
     pub fn advance(&self, phase: Phase) {
         self.phase.fetch_max(phase as u8, SeqCst);
         self.changed.notify_waiters();
-        if phase == Phase::Stopping {
-            self.connections.wake_all();
+        match phase {
+            Phase::Running | Phase::Draining => {}
+            Phase::Stopping => self.connections.wake_all(),
+            Phase::Ending => self.streams.call_all(),
         }
     }
 
@@ -234,6 +248,12 @@ impl Gateway {
     #[must_use]
     pub fn connections(&self) -> usize {
         self.connections.count()
+    }
+
+    /// Requests, responses and tunnels that are under way for longer; a gauge.
+    #[must_use]
+    pub fn streams(&self) -> usize {
+        self.streams.len()
     }
 
     /// Counts a connection, and remembers how to wake its task when the gateway stops.
@@ -272,6 +292,49 @@ impl Gateway {
 impl std::fmt::Debug for Gateway {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Gateway").field("phase", &self.phase()).finish_non_exhaustive()
+    }
+}
+
+/// An exchange that is noted once, also where its task is dropped under it: at the drain's deadline.
+pub(crate) struct Recording<'g> {
+    gateway: &'g Gateway,
+    exchange: &'g mut Exchange,
+    noted: bool,
+}
+
+impl<'g> Recording<'g> {
+    pub(crate) fn new(gateway: &'g Gateway, exchange: &'g mut Exchange) -> Self {
+        Self { gateway, exchange, noted: false }
+    }
+
+    /// Notes its end.
+    pub(crate) fn finish(mut self) {
+        self.noted = true;
+        self.gateway.record(self.exchange);
+    }
+}
+
+impl Drop for Recording<'_> {
+    fn drop(&mut self) {
+        if !self.noted {
+            self.exchange.response.complete = false;
+            self.exchange.response.reason = Some(StreamEnd::Draining.code());
+            self.gateway.record(self.exchange);
+        }
+    }
+}
+
+impl Deref for Recording<'_> {
+    type Target = Exchange;
+
+    fn deref(&self) -> &Exchange {
+        self.exchange
+    }
+}
+
+impl DerefMut for Recording<'_> {
+    fn deref_mut(&mut self) -> &mut Exchange {
+        self.exchange
     }
 }
 

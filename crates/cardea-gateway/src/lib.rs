@@ -23,10 +23,13 @@ pub mod record;
 mod refusal;
 mod response;
 pub mod routing;
+mod streams;
 mod timer;
 mod transport;
 mod tunnel;
+mod websocket;
 pub mod workers;
 
 pub use forward::{Pooled, ReplayBudget};
 pub use refusal::Reason;
+pub use streams::StreamEnd;

@@ -18,6 +18,7 @@ use crate::{
     gateway::Gateway,
     h1, h2,
     model::{ListenerModel, ProxyProtocol},
+    streams,
     timer::Timer,
     transport::{Socket, TlsTransport, Transport, accept_by_name},
     workers::{self, Workers},
@@ -133,6 +134,7 @@ pub fn serve(
     };
     // All of them before any accepts: an error must leave nothing behind.
     let sockets: Vec<_> = sockets.into_iter().enumerate().map(watch).collect::<io::Result<_>>()?;
+    workers.runtime(0).spawn(streams::watch(Arc::downgrade(gateway)));
     let spawn = |(worker, socket)| {
         let acceptor = Acceptor {
             gateway: Arc::clone(gateway),

@@ -10,6 +10,7 @@ use crate::{
         Registry,
         metrics::{Counter, CounterDef, HistogramDef, LATENCY_BOUNDS, StatusClasses},
     },
+    streams::StreamEnd,
 };
 
 static ACCEPT_FAILURES: CounterDef<0> =
@@ -30,7 +31,7 @@ static REFUSED: CounterDef<0> =
         .sharded();
 static ABORTED: CounterDef<0> = CounterDef::new(
     "cardea_aborted_requests_total",
-    "Requests whose client or service gave up before the response was whole.",
+    "Requests whose response is not whole: the client or the service gave up, or the gateway ended it.",
     [],
 )
 .sharded();
@@ -41,6 +42,11 @@ static VERDICTS: CounterDef<1> = CounterDef::new(
     ["source"],
 )
 .sharded();
+static STREAMS_ENDED: CounterDef<1> = CounterDef::new(
+    "cardea_streams_ended_total",
+    "WebSockets, responses and requests under way that the gateway ended, by why.",
+    ["reason"],
+);
 static DURATION: HistogramDef<2> = HistogramDef::new(
     "http_server_request_duration_seconds",
     "From the head of the request to the end of the response.",
@@ -68,6 +74,8 @@ pub struct GatewayMetrics {
     pub aborted: Counter,
     /// Verdicts on tokens: of the connection, of the cache, of a verification.
     verdicts: [Counter; 3],
+    /// In the order of [`StreamEnd::ALL`].
+    streams_ended: [Counter; StreamEnd::ALL.len()],
     /// Requests without a route.
     unrouted: RouteMetrics,
     registry: Arc<Registry>,
@@ -88,6 +96,7 @@ impl GatewayMetrics {
             aborted: registry.counter(&ABORTED, []),
             verdicts: [VerdictSource::Connection, VerdictSource::Cache, VerdictSource::Verification]
                 .map(|source| registry.counter(&VERDICTS, [source.as_str()])),
+            streams_ended: StreamEnd::ALL.map(|end| registry.counter(&STREAMS_ENDED, [end.code()])),
             unrouted: RouteMetrics::new(""),
             registry,
         }
@@ -107,6 +116,12 @@ impl GatewayMetrics {
             VerdictSource::Verification => verification,
         }
         .increment();
+    }
+
+    /// Counts a stream that the gateway ends.
+    pub(crate) fn stream_ended(&self, end: StreamEnd) {
+        let counters = self.streams_ended.iter().zip(StreamEnd::ALL);
+        counters.filter(|(_, other)| *other == end).for_each(|(counter, _)| counter.increment());
     }
 
     /// Counts an exchange that has ended.

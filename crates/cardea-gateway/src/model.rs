@@ -145,6 +145,8 @@ pub struct Timeouts {
     pub response_body_idle: Duration,
     /// The whole exchange; none where `None`.
     pub request: Option<Duration>,
+    /// How long a stream may go on after its token has expired.
+    pub token_expiry_grace: Duration,
 }
 
 impl Default for Timeouts {
@@ -155,6 +157,7 @@ impl Default for Timeouts {
             response_head: Duration::from_secs(60),
             response_body_idle: RESPONSE_BODY_IDLE,
             request: None,
+            token_expiry_grace: Duration::ZERO,
         }
     }
 }

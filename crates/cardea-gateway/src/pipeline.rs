@@ -85,7 +85,7 @@ async fn carry(
 
     match &route.destination {
         Destination::Service(service) => {
-            forward::forward(&model, route, service, exchange, client, timer).await
+            forward::forward(gateway, &model, route, service, exchange, client, timer).await
         }
         Destination::BuiltIn(which) => {
             builtin::answer(gateway, &model, route, *which, exchange, client, timer).await
@@ -190,7 +190,7 @@ fn choose_route<'m>(model: &'m Model, exchange: &mut Exchange) -> Result<&'m Rou
 }
 
 /// What the router asks of a head.
-struct HeadView<'a>(&'a RequestHead);
+pub(crate) struct HeadView<'a>(pub(crate) &'a RequestHead);
 
 impl RequestView for HeadView<'_> {
     fn method(&self) -> &str {

@@ -11,6 +11,7 @@ use cardea_identity::TokenError;
 use crate::{
     exchange::Exchange,
     response::{Response, ResponseBody},
+    streams::StreamEnd,
 };
 
 /// Why the gateway answers in place of a service.
@@ -81,6 +82,8 @@ pub enum Reason {
     Overloaded,
     /// The gateway is going away.
     Draining,
+    /// The right to this request ended while it was under way.
+    StreamEnded(StreamEnd),
 }
 
 impl Reason {
@@ -118,6 +121,7 @@ impl Reason {
             Self::IssuerFailed => "issuer_failed",
             Self::Overloaded => "overloaded",
             Self::Draining => "draining",
+            Self::StreamEnded(end) => end.code(),
         }
     }
 
@@ -139,6 +143,12 @@ impl Reason {
             Self::BodyTooLarge => 413,
             Self::ExpectationFailed => 417,
             Self::MisdirectedRequest => 421,
+            Self::StreamEnded(end) => match end {
+                StreamEnd::TokenExpired | StreamEnd::TokenRevoked | StreamEnd::IssuerChanged => 401,
+                StreamEnd::DemandUnmet => 403,
+                StreamEnd::RouteRemoved => 404,
+                StreamEnd::Draining => 503,
+            },
             // Not a code of the RFCs: what nginx logs for this, and never sent.
             Self::ClientAborted => 499,
             Self::IssuerFailed => 500,
@@ -186,7 +196,8 @@ impl Reason {
             Self::ClientAborted => "The client gave up.",
             Self::IssuerFailed => "The authorization server failed.",
             Self::Overloaded => "The gateway is at its limit.",
-            Self::Draining => "The gateway is going away.",
+            Self::Draining | Self::StreamEnded(StreamEnd::Draining) => "The gateway is going away.",
+            Self::StreamEnded(_) => "The right to this request has ended.",
         })
     }
 
@@ -202,6 +213,7 @@ impl Reason {
                 | Self::ExpectationFailed
                 | Self::ClientAborted
                 | Self::Draining
+                | Self::StreamEnded(_)
         )
     }
 
@@ -263,6 +275,9 @@ impl Reason {
             Self::CredentialsMalformed => Some("Bearer error=\"invalid_request\"".to_owned()),
             Self::TokenInvalid(code) => {
                 Some(format!("Bearer error=\"invalid_token\", error_description=\"{code}\""))
+            }
+            Self::StreamEnded(_) if self.status() == 401 => {
+                Some(format!("Bearer error=\"invalid_token\", error_description=\"{}\"", self.code()))
             }
             Self::InsufficientScope(scope) => {
                 let scope: String =

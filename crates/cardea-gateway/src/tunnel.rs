@@ -1,4 +1,4 @@
-//! Carries bytes both ways after a `101 Switching Protocols` (RFC 9110 §7.8).
+//! Carries bytes both ways after a `101 Switching Protocols` (RFC 9110 §7.8), which only a WebSocket is given.
 
 use std::{
     io::IoSlice,
@@ -6,12 +6,32 @@ use std::{
     time::Duration,
 };
 
-use cardea_clock::Mono;
-
-use crate::{buffer::Buffer, forward::Tunnel, timer::Timer, transport::Transport};
+use crate::{
+    buffer::Buffer,
+    exchange::Exchange,
+    forward::Tunnel,
+    streams::{StreamEnd, StreamWatch},
+    timer::Timer,
+    transport::Transport,
+    websocket::{Frames, close_frame},
+};
 
 /// How long a tunnel may be silent in both directions. WebSocket peers ping more often than that.
 const IDLE: Duration = Duration::from_secs(3_600);
+
+/// How long the rest of a frame is waited for before a close frame of ours, and the client to take it.
+const CLOSE_WAIT: Duration = Duration::from_secs(1);
+
+/// How a tunnel ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Carried {
+    /// Octets to the client.
+    pub(crate) bytes: u64,
+    /// Why we ended it, if we did.
+    pub(crate) end: Option<StreamEnd>,
+    /// The client has part of a frame: it must not take what it got for the whole.
+    pub(crate) torn: bool,
+}
 
 /// One direction.
 #[derive(Default)]
@@ -19,45 +39,67 @@ struct Way {
     ended: bool,
     shut: bool,
     bytes: u64,
+    frames: Frames,
 }
 
-/// Runs until both sides have ended, one fails, nothing moves for an hour, or `end`. Gives the count of octets to the
-/// client.
+/// Runs until both sides have ended, one fails, nothing moves for an hour, or the client's right ends: then it is told
+/// by a close frame between two of the service's.
 pub(crate) async fn run(
     client: &mut Transport,
     from_client: &mut Buffer,
     mut preface: Vec<u8>,
     upstream: Tunnel,
-    end: Mono,
+    exchange: &Exchange,
+    mut watch: StreamWatch<'_>,
     timer: &mut Timer,
-) -> u64 {
+) -> Carried {
     let Tunnel { transport: mut service, received: mut from_service, lease } = upstream;
     let (mut up, mut down) = (Way::default(), Way::default());
     let mut moved = u64::MAX;
     let mut deadline = timer.now();
-    std::future::poll_fn(|cx| {
+    let end = std::future::poll_fn(|cx| {
+        if let Poll::Ready(end) = watch.poll(cx, exchange) {
+            return Poll::Ready(Some(end));
+        }
         while !preface.is_empty() {
             match ready!(client.poll_send(cx, &[IoSlice::new(&preface)])) {
                 Ok(sent) => drop(preface.drain(..sent.min(preface.len()))),
-                Err(_) => return Poll::Ready(()),
+                Err(_) => return Poll::Ready(None),
             }
         }
         let upward = up.poll(cx, client, from_client, &mut service);
         let downward = down.poll(cx, &mut service, &mut from_service, client);
         match (upward, downward) {
-            (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(()),
-            (Poll::Ready(Err(())), _) | (_, Poll::Ready(Err(()))) => return Poll::Ready(()),
+            (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(None),
+            (Poll::Ready(Err(())), _) | (_, Poll::Ready(Err(()))) => return Poll::Ready(None),
             _ => {}
         }
         if up.bytes + down.bytes != moved {
             moved = up.bytes + down.bytes;
-            deadline = timer.now().saturating_add(IDLE).min(end);
+            deadline = timer.now().saturating_add(IDLE);
         }
-        timer.poll_until(cx, deadline).map(drop)
+        timer.poll_until(cx, deadline).map(|_| None)
     })
     .await;
+    let mut torn = false;
+    if let Some(end) = end {
+        let until = timer.now().saturating_add(CLOSE_WAIT);
+        let mut goodbye = Goodbye::new(end, None);
+        let tell = std::future::poll_fn(|cx| {
+            ready!(down.poll_finish(cx, &mut service, &mut from_service, client))?;
+            goodbye.poll(cx, &down, client)
+        });
+        torn = !preface.is_empty() || !matches!(timer.until(until, tell).await, Ok(Ok(())));
+        if up.frames.is_at_boundary() {
+            let mask = exchange.id.to_ascii().last_chunk().copied();
+            let mut goodbye = Goodbye::new(end, mask);
+            let tell = std::future::poll_fn(|cx| goodbye.poll(cx, &up, &mut service));
+            // Whether it is told or not, its connection ends now.
+            let _ = timer.until(until, tell).await;
+        }
+    }
     drop(lease);
-    down.bytes
+    Carried { bytes: down.bytes, end, torn }
 }
 
 impl Way {
@@ -71,9 +113,7 @@ impl Way {
     ) -> Poll<Result<(), ()>> {
         loop {
             while !buffer.is_empty() {
-                let sent = ready!(to.poll_send(cx, &[IoSlice::new(buffer.filled())])).map_err(drop)?;
-                buffer.consume(sent);
-                self.bytes += sent as u64;
+                ready!(self.poll_pass(cx, buffer, usize::MAX, to))?;
             }
             if self.shut {
                 return Poll::Ready(Ok(()));
@@ -94,5 +134,64 @@ impl Way {
                 }
             }
         }
+    }
+
+    /// Ready when the frame that was begun has come to its end.
+    fn poll_finish(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut Transport,
+        buffer: &mut Buffer,
+        to: &mut Transport,
+    ) -> Poll<Result<(), ()>> {
+        while !self.frames.is_at_boundary() {
+            if buffer.is_empty() && !matches!(ready!(from.poll_recv(cx, buffer)), Ok(1..)) {
+                return Poll::Ready(Err(()));
+            }
+            let rest = self.frames.rest_of_frame(buffer.filled());
+            ready!(self.poll_pass(cx, buffer, rest, to))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends some of what is in `buffer`, at most its first `limit` octets.
+    fn poll_pass(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut Buffer,
+        limit: usize,
+        to: &mut Transport,
+    ) -> Poll<Result<(), ()>> {
+        let bytes = buffer.filled();
+        let bytes = bytes.get(..limit.min(bytes.len())).unwrap_or_default();
+        let sent = ready!(to.poll_send(cx, &[IoSlice::new(bytes)])).map_err(drop)?;
+        self.frames.advance(bytes.get(..sent).unwrap_or_default());
+        buffer.consume(sent);
+        self.bytes += sent as u64;
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The last frame in one direction.
+struct Goodbye {
+    frame: Vec<u8>,
+    sent: usize,
+}
+
+impl Goodbye {
+    fn new(end: StreamEnd, mask: Option<[u8; 4]>) -> Self {
+        Self { frame: close_frame(end.close_code(), end.text(), mask), sent: 0 }
+    }
+
+    /// Ready once the receiver has it, or another one.
+    fn poll(&mut self, cx: &mut Context<'_>, way: &Way, to: &mut Transport) -> Poll<Result<(), ()>> {
+        if way.shut {
+            return Poll::Ready(Ok(()));
+        }
+        let frame = if way.frames.is_closed() { &[] } else { self.frame.as_slice() };
+        while let Some(left) = frame.get(self.sent..).filter(|left| !left.is_empty()) {
+            self.sent += ready!(to.poll_send(cx, &[IoSlice::new(left)])).map_err(drop)?;
+        }
+        to.poll_flush(cx).map_err(drop)
     }
 }

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use cardea_clock::Clock;
+use cardea_clock::{Clock, WATCH_EVERY};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
     sync::watch,
@@ -125,6 +125,22 @@ impl Workers {
         Place { workers: Arc::clone(self), worker: least }
     }
 
+    /// Watches the clock from every worker's own timer, none of which depends on the clock's refresher; see
+    /// [`Clock::watch`]. Ends with the workers.
+    pub fn watch_clock(&self, clock: &Clock) {
+        for worker in &self.workers {
+            let clock = clock.clone();
+            worker.runtime.spawn(async move {
+                let mut every = tokio::time::interval(WATCH_EVERY);
+                every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+                loop {
+                    every.tick().await;
+                    clock.watch();
+                }
+            });
+        }
+    }
+
     /// Stops the workers and waits for them. What still runs on them is dropped.
     pub fn stop(&self) {
         self.stop.send_replace(true);
@@ -180,17 +196,6 @@ where
     F: Future<Output: Send> + Send + 'static,
 {
     tokio::spawn(task)
-}
-
-/// Watches the clock from the runtime's own timer, which does not depend on the clock's refresher; see
-/// [`Clock::watch`]. `report` is told each second whether the clock was fresh.
-pub async fn watch_clock(clock: Clock, report: impl Fn(bool) + Send) {
-    let mut every = tokio::time::interval(Duration::from_secs(1));
-    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        every.tick().await;
-        report(clock.watch());
-    }
 }
 
 #[cfg(test)]

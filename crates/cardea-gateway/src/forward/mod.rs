@@ -34,11 +34,12 @@ use crate::{
     buffer::{Buffer, take_outbound},
     downstream::{BodyError, Downstream},
     exchange::Exchange,
-    gateway::ModelRef,
+    gateway::{Gateway, ModelRef},
     model::{HeaderRule, Model, Route, Service},
     pipeline::Outcome,
     refusal::Reason,
     response::{Response, ResponseBody, has_body},
+    streams::StreamWatch,
     timer::Timer,
     transport::Transport,
     workers,
@@ -69,6 +70,7 @@ struct Failure {
 
 /// Carries the request of `exchange` to `service`.
 pub(crate) async fn forward(
+    gateway: &Gateway,
     model: &ModelRef,
     route: &Route,
     service: &Service,
@@ -121,7 +123,7 @@ pub(crate) async fn forward(
         if exchange.head.fields.get(Known::Expect).is_some() {
             attempt.hold_body();
         }
-        match converse(route, attempt, exchange, client, timer).await {
+        match converse(gateway, route, attempt, exchange, client, timer).await {
             Ok(attempt) => {
                 endpoint.succeeded();
                 exchange.upstream.response_head =
@@ -214,11 +216,6 @@ pub(crate) fn request_deadline(route: &Route, exchange: &Exchange) -> Mono {
     route.timeouts.request.map_or(Mono::MAX, |limit| exchange.started.mono.saturating_add(limit))
 }
 
-/// When the token that a response or a tunnel was granted for ends, and with it what is streamed.
-pub(crate) fn token_deadline(exchange: &Exchange) -> Mono {
-    exchange.verdict.as_ref().map_or(Mono::MAX, |verdict| verdict.deadline)
-}
-
 /// Whether attempts, time and the service's retry budget allow one more.
 fn may_retry(route: &Route, service: &Service, exchange: &Exchange, timer: &Timer) -> bool {
     exchange.upstream.attempts < ATTEMPTS_MAX
@@ -292,13 +289,14 @@ fn take_kept(endpoint: &Endpoint<Pooled>, now: Mono) -> Option<Pooled> {
 
 /// Sends the request and receives the head of the final response.
 async fn converse(
+    gateway: &Gateway,
     route: &Route,
     mut attempt: Box<Attempt>,
     exchange: &mut Exchange,
     client: &mut dyn Downstream,
     timer: &mut Timer,
 ) -> Result<Box<Attempt>, Failure> {
-    let mut wait = Wait::begin(route, exchange, timer.now());
+    let mut wait = Wait::begin(gateway, route, exchange, timer.now());
     let outcome =
         std::future::poll_fn(|cx| poll_conversation(cx, &mut attempt, exchange, client, timer, &mut wait))
             .await;
@@ -309,7 +307,9 @@ async fn converse(
 }
 
 /// What is waited for, and until when.
-struct Wait {
+struct Wait<'g> {
+    /// Of a request that is still being sent: it is as much a stream as a response is.
+    watch: StreamWatch<'g>,
     request_deadline: Mono,
     body_idle: Duration,
     response_head: Duration,
@@ -320,9 +320,10 @@ struct Wait {
     continue_by: Mono,
 }
 
-impl Wait {
-    fn begin(route: &Route, exchange: &Exchange, now: Mono) -> Self {
+impl<'g> Wait<'g> {
+    fn begin(gateway: &'g Gateway, route: &Route, exchange: &Exchange, now: Mono) -> Self {
         Self {
+            watch: StreamWatch::new(gateway),
             request_deadline: request_deadline(route, exchange),
             body_idle: route.timeouts.request_body_idle,
             response_head: route.timeouts.response_head,
@@ -342,7 +343,7 @@ fn poll_conversation(
     exchange: &mut Exchange,
     client: &mut dyn Downstream,
     timer: &mut Timer,
-    wait: &mut Wait,
+    wait: &mut Wait<'_>,
 ) -> Poll<Conversation> {
     loop {
         if !attempt.is_sent() {
@@ -381,6 +382,11 @@ fn poll_conversation(
     if client.poll_background(cx).is_ready() {
         return Poll::Ready(Err((Reason::ClientAborted, false)));
     }
+    if !attempt.is_sent()
+        && let Poll::Ready(end) = wait.watch.poll(cx, exchange)
+    {
+        return Poll::Ready(Err((Reason::StreamEnded(end), false)));
+    }
     poll_deadlines(cx, attempt, client, timer, wait)
 }
 
@@ -389,7 +395,7 @@ fn poll_deadlines(
     attempt: &mut Attempt,
     client: &dyn Downstream,
     timer: &mut Timer,
-    wait: &mut Wait,
+    wait: &mut Wait<'_>,
 ) -> Poll<Conversation> {
     let now = timer.now();
     if attempt.is_held() && now < wait.request_deadline {

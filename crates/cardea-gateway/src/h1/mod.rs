@@ -19,11 +19,11 @@ use crate::{
     buffer::Buffer,
     downstream::{Aborted, BodyError, Downstream},
     exchange::{ConnectionFacts, Exchange},
-    forward::token_deadline,
-    gateway::Gateway,
+    gateway::{Gateway, Recording},
     pipeline::{self, Outcome},
     record::RequestId,
     refusal::Reason,
+    streams::{StreamEnd, StreamWatch},
     timer::Timer,
     transport::Transport,
     tunnel,
@@ -124,8 +124,11 @@ impl Connection {
 
     /// Carries a request; `true` if the connection can be used again.
     async fn exchange(&mut self, gateway: &Gateway, mut exchange: Box<Exchange>, timer: &mut Timer) -> bool {
-        let outcome = pipeline::handle(gateway, &mut exchange, self, timer).await;
-        self.finish(gateway, outcome, exchange, timer).await
+        let mut recording = Recording::new(gateway, &mut exchange);
+        let outcome = pipeline::handle(gateway, &mut recording, self, timer).await;
+        let again = self.finish(gateway, outcome, recording, timer).await;
+        exchange.recycle();
+        again && self.discard_body(timer).await
     }
 
     /// Answers a request whose head goes no further than this file.
@@ -136,8 +139,10 @@ impl Connection {
         reason: &Reason,
         timer: &mut Timer,
     ) {
-        let outcome = pipeline::refuse(reason, &mut exchange);
-        self.finish(gateway, outcome, exchange, timer).await;
+        let mut recording = Recording::new(gateway, &mut exchange);
+        let outcome = pipeline::refuse(reason, &mut recording);
+        self.finish(gateway, outcome, recording, timer).await;
+        exchange.recycle();
     }
 
     /// Waits for the next request and reads its head.
@@ -250,7 +255,7 @@ impl Connection {
         &mut self,
         gateway: &Gateway,
         outcome: Outcome,
-        mut exchange: Box<Exchange>,
+        mut exchange: Recording<'_>,
         timer: &mut Timer,
     ) -> bool {
         let again = match outcome {
@@ -267,21 +272,21 @@ impl Connection {
                 write_response_head(&mut out, head.status, &head.fields);
                 out.truncate(out.len().saturating_sub(2));
                 out.extend_from_slice(b"connection: upgrade\r\nupgrade: websocket\r\n\r\n");
-                let end = token_deadline(&exchange);
-                let carried =
-                    tunnel::run(&mut self.transport, &mut self.inbound, out, *upstream, end, timer).await;
-                if timer.now() >= end {
-                    exchange.response.reason = Some("token_expired");
-                }
-                exchange.response.body_bytes = carried;
-                exchange.response.complete = true;
+                let watch = StreamWatch::new(gateway);
+                // Whatever ends this task now ends a stream in its middle.
+                self.within_response = true;
+                let (client, inbound) = (&mut self.transport, &mut self.inbound);
+                let carried = tunnel::run(client, inbound, out, *upstream, &exchange, watch, timer).await;
+                self.within_response = carried.torn;
+                exchange.response.reason = carried.end.map(StreamEnd::code);
+                exchange.response.body_bytes = carried.bytes;
+                exchange.response.complete = carried.end.is_none();
                 false
             }
         };
         exchange.request_body_bytes = self.body.found();
-        gateway.record(&mut exchange);
-        exchange.recycle();
-        again && self.discard_body(timer).await
+        exchange.finish();
+        again
     }
 
     /// Reads what is left of the request's body, if that is little.

@@ -16,9 +16,10 @@ use crate::{
     date,
     downstream::Downstream,
     exchange::Exchange,
-    forward::{request_deadline, token_deadline},
+    forward::request_deadline,
     gateway::Gateway,
     response::{Response, ResponseBody, has_body, set_length},
+    streams::{StreamEnd, StreamWatch},
     timer::Timer,
 };
 
@@ -46,7 +47,7 @@ enum Cut {
     Client,
     Service,
     Stalled,
-    TokenExpired,
+    Ended(StreamEnd),
 }
 
 /// Sends the response; `true` if the connection can be used again.
@@ -95,7 +96,8 @@ pub(super) async fn respond(
         sent_bytes: 0,
     };
     connection.within_response = true;
-    let result = write(&mut writer, connection, exchange, timer).await;
+    let watch = StreamWatch::new(gateway);
+    let result = write(&mut writer, connection, exchange, watch, timer).await;
     // What was cut short must not look whole: the connection is reset when it is dropped.
     connection.within_response = result.is_err();
     exchange.response.body_bytes = writer.body_bytes;
@@ -108,7 +110,7 @@ pub(super) async fn respond(
                 Cut::Client => "client_aborted",
                 Cut::Service => "upstream_aborted",
                 Cut::Stalled => "response_timeout",
-                Cut::TokenExpired => "token_expired",
+                Cut::Ended(end) => end.code(),
             });
             false
         }
@@ -146,26 +148,27 @@ async fn write(
     writer: &mut Writer,
     connection: &mut Connection,
     exchange: &Exchange,
+    mut watch: StreamWatch<'_>,
     timer: &mut Timer,
 ) -> Result<(), Cut> {
     let idle =
         exchange.route().map_or(crate::model::RESPONSE_BODY_IDLE, |route| route.timeouts.response_body_idle);
     let whole = exchange.route().map_or(Mono::MAX, |route| request_deadline(route, exchange));
-    let token = token_deadline(exchange);
     let mut progress = (u64::MAX, u64::MAX);
     let mut deadline = Mono::MAX;
     std::future::poll_fn(|cx| {
         if let Poll::Ready(result) = writer.poll(cx, connection) {
             return Poll::Ready(result);
         }
+        if let Poll::Ready(end) = watch.poll(cx, exchange) {
+            return Poll::Ready(Err(Cut::Ended(end)));
+        }
         let now = (writer.body_bytes, writer.sent_bytes);
         if now != progress {
             progress = now;
-            deadline = timer.now().saturating_add(idle).min(whole).min(token);
+            deadline = timer.now().saturating_add(idle).min(whole);
         }
-        timer
-            .poll_until(cx, deadline)
-            .map(|_| Err(if deadline == token { Cut::TokenExpired } else { Cut::Stalled }))
+        timer.poll_until(cx, deadline).map(|_| Err(Cut::Stalled))
     })
     .await
 }

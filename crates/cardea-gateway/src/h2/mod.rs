@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::{
     exchange::{ConnectionFacts, Exchange},
-    gateway::Gateway,
+    gateway::{Gateway, Recording},
     pipeline,
     record::RequestId,
     refusal::Reason,
@@ -108,17 +108,18 @@ async fn stream(
     exchange.connection = Some(facts);
     let (parts, body) = request.into_parts();
     let limits = gateway.model().limits.head;
-    let read = head::read(&parts, &limits, &mut exchange)
-        .and_then(|()| request_framing(&exchange.head).map_err(Reason::from))
+    let mut recording = Recording::new(gateway, &mut exchange);
+    let read = head::read(&parts, &limits, &mut recording)
+        .and_then(|()| request_framing(&recording.head).map_err(Reason::from))
         .and_then(|stated| head::framing(stated, &body));
     let framing = *read.as_ref().unwrap_or(&Framing::None);
-    let mut body = RequestBody::new(body, respond, framing, expects_continue(&exchange.head));
+    let mut body = RequestBody::new(body, respond, framing, expects_continue(&recording.head));
     let outcome = match read {
-        Ok(_) => pipeline::handle(gateway, &mut exchange, &mut body, &mut timer).await,
-        Err(reason) => pipeline::refuse(&reason, &mut exchange),
+        Ok(_) => pipeline::handle(gateway, &mut recording, &mut body, &mut timer).await,
+        Err(reason) => pipeline::refuse(&reason, &mut recording),
     };
-    respond::respond(gateway, outcome, &mut exchange, &mut body, &mut timer).await;
-    exchange.request_body_bytes = body.found();
-    gateway.record(&mut exchange);
+    respond::respond(gateway, outcome, &mut recording, &mut body, &mut timer).await;
+    recording.request_body_bytes = body.found();
+    recording.finish();
     exchange.recycle();
 }

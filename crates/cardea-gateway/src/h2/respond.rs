@@ -6,17 +6,19 @@ use bytes::Bytes;
 use cardea_clock::Mono;
 use cardea_http::{Known, Version, filter_trailers};
 use h2::{Reason as ResetReason, SendStream};
+use http::{HeaderMap, HeaderValue};
 
 use super::{body::RequestBody, head};
 use crate::{
     date,
     downstream::Downstream,
     exchange::Exchange,
-    forward::{request_deadline, token_deadline},
+    forward::request_deadline,
     gateway::Gateway,
     model::RESPONSE_BODY_IDLE,
     pipeline::Outcome,
     response::{Response, ResponseBody, has_body, set_length},
+    streams::{StreamEnd, StreamWatch},
     timer::Timer,
 };
 
@@ -59,14 +61,43 @@ pub(super) async fn respond(
         return;
     }
     let mut writer = Writer { stream, source, sent: 0 };
-    let result = write(&mut writer, body, exchange, timer).await;
+    let result = write(&mut writer, body, exchange, StreamWatch::new(gateway), timer).await;
     exchange.response.body_bytes = writer.sent;
     exchange.response.complete = result.is_ok();
-    if let Err(reason) = result {
-        exchange.response.reason = Some(reason);
+    match result {
+        Ok(()) => {}
         // A stream that is reset can't be taken for whole.
-        writer.stream.send_reset(ResetReason::INTERNAL_ERROR);
+        Err(Cut::Failed(reason)) => {
+            exchange.response.reason = Some(reason);
+            writer.stream.send_reset(ResetReason::INTERNAL_ERROR);
+        }
+        Err(Cut::Ended(end)) => {
+            exchange.response.reason = Some(end.code());
+            if !is_grpc(exchange) || writer.stream.send_trailers(grpc_status(end)).is_err() {
+                writer.stream.send_reset(ResetReason::CANCEL);
+            }
+        }
     }
+}
+
+/// Why a response was cut short.
+enum Cut {
+    Failed(&'static str),
+    Ended(StreamEnd),
+}
+
+/// Whether a call of gRPC is answered, whose status comes in trailers.
+fn is_grpc(exchange: &Exchange) -> bool {
+    let content_type = exchange.head.fields.get(Known::ContentType);
+    content_type.is_some_and(|value| value.starts_with(b"application/grpc"))
+}
+
+/// The trailers that end a call of gRPC. Nobody takes a call with such a status for whole.
+fn grpc_status(end: StreamEnd) -> HeaderMap {
+    let mut trailers = HeaderMap::with_capacity(2);
+    trailers.insert("grpc-status", HeaderValue::from_static(end.grpc_status()));
+    trailers.insert("grpc-message", HeaderValue::from_static(end.text()));
+    trailers
 }
 
 struct Writer {
@@ -79,25 +110,26 @@ async fn write(
     writer: &mut Writer,
     body: &mut RequestBody,
     exchange: &Exchange,
+    mut watch: StreamWatch<'_>,
     timer: &mut Timer,
-) -> Result<(), &'static str> {
+) -> Result<(), Cut> {
     let route = exchange.route();
     let idle = route.map_or(RESPONSE_BODY_IDLE, |route| route.timeouts.response_body_idle);
     let whole = route.map_or(Mono::MAX, |route| request_deadline(route, exchange));
-    let token = token_deadline(exchange);
     let mut progress = u64::MAX;
     let mut deadline = Mono::MAX;
     std::future::poll_fn(|cx| {
         if let Poll::Ready(result) = writer.poll(cx, body) {
-            return Poll::Ready(result);
+            return Poll::Ready(result.map_err(Cut::Failed));
+        }
+        if let Poll::Ready(end) = watch.poll(cx, exchange) {
+            return Poll::Ready(Err(Cut::Ended(end)));
         }
         if writer.sent != progress {
             progress = writer.sent;
-            deadline = timer.now().saturating_add(idle).min(whole).min(token);
+            deadline = timer.now().saturating_add(idle).min(whole);
         }
-        timer
-            .poll_until(cx, deadline)
-            .map(|_| Err(if deadline == token { "token_expired" } else { "response_timeout" }))
+        timer.poll_until(cx, deadline).map(|_| Err(Cut::Failed("response_timeout")))
     })
     .await
 }

@@ -272,42 +272,6 @@ fn a_websocket_whose_one_end_dies_ends_at_the_other() {
 }
 
 #[test]
-fn what_is_streamed_ends_with_the_token_that_it_was_granted_for() {
-    run(async {
-        let origin = Origin::start(|mut visit| async move {
-            let switching = visit.head().await?.contains("upgrade: websocket");
-            let long = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n";
-            visit.send(if switching { SWITCHING } else { long }).await?;
-            visit.send("hello").await?;
-            visit.closed().await;
-            Ok(())
-        })
-        .await;
-        let gateway = Spec::to(&origin).start().await;
-        let now = gateway.gateway.clock.now().wall.unix_seconds();
-        let skew = i64::try_from(cardea_identity::SKEW_DEFAULT.as_secs()).unwrap();
-        let brief = gateway.token_with(&serde_json::json!({"exp": now - skew + 2, "iat": now - skew - 100}));
-        let request = |token: &str, begin: &str| {
-            begin
-                .replacen("\r\n", &format!("\r\nAuthorization: Bearer {token}\r\n"), 1)
-                .replacen("/chat", "/api", 1)
-        };
-        let mut tunnel = gateway.client().await;
-        tunnel.send(request(&brief, UPGRADE)).await;
-        assert_eq!(tunnel.head().await.unwrap().status, 101);
-        let mut download = gateway.client().await;
-        download.send(request(&brief, &get("/api"))).await;
-        assert_eq!(download.head().await.unwrap().status, 200);
-        assert!(download.rest().await.is_err(), "cut short, and it shows");
-        assert_eq!(tunnel.rest().await.unwrap_or_default(), b"hello");
-        origin.ended(2).await;
-        for line in gateway.log(2).await {
-            assert_eq!(line["reason"], "token_expired");
-        }
-    });
-}
-
-#[test]
 fn a_refused_upgrade_is_an_ordinary_response() {
     run(async {
         let origin =

@@ -11,6 +11,7 @@
 
 mod body;
 mod client_certificates;
+mod clock;
 mod connection;
 mod cut;
 mod desync;
@@ -18,6 +19,7 @@ mod http2;
 mod identity;
 mod paths;
 mod pool;
+mod streams;
 mod stress;
 mod strictness;
 mod support;

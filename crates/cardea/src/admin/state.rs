@@ -14,24 +14,18 @@ use cardea_gateway::{
 pub(crate) struct AdminState {
     gateway: Arc<Gateway>,
     registry: Arc<Registry>,
-    clock_fresh: AtomicBool,
     issuer_usable: AtomicBool,
 }
 
 impl AdminState {
-    /// Of a gateway whose clock is fresh and whose authorization server works.
+    /// Of a gateway whose authorization server works.
     pub(crate) fn new(gateway: Arc<Gateway>, registry: Arc<Registry>) -> Self {
-        Self { gateway, registry, clock_fresh: AtomicBool::new(true), issuer_usable: AtomicBool::new(true) }
+        Self { gateway, registry, issuer_usable: AtomicBool::new(true) }
     }
 
     /// The metrics.
     pub(crate) fn registry(&self) -> &Arc<Registry> {
         &self.registry
-    }
-
-    /// Notes what the clock's watchdog found.
-    pub(crate) fn set_clock_fresh(&self, fresh: bool) {
-        self.clock_fresh.store(fresh, Relaxed);
     }
 
     /// Notes whether the authorization server could reach its store when it was last looked after.
@@ -49,7 +43,7 @@ impl AdminState {
         if self.gateway.phase() != Phase::Running {
             reasons.push("draining");
         }
-        if !self.clock_fresh.load(Relaxed) {
+        if !self.gateway.clock.is_refreshed() {
             reasons.push("clock_stale");
         }
         let model = self.gateway.model();

@@ -432,6 +432,7 @@ pub(crate) struct RouteTimeouts {
     pub(crate) request_body_idle: Duration,
     pub(crate) response_head: Duration,
     pub(crate) response_body_idle: Duration,
+    pub(crate) token_expiry_grace: Duration,
 }
 
 /// A template, not compiled yet, and where it was written.

@@ -7,6 +7,7 @@ mod threads;
 
 use std::time::Duration;
 
+use cardea_clock::PERIOD_DEFAULT;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +19,7 @@ use self::threads::Threads;
 use super::text::{DurationText, IpPrefix, SizeText};
 
 /// The process: who it runs as, and how many processors it uses.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Process {
     /// The user to become after the sockets are bound, where the program is started as root. Left out, it stays
@@ -29,6 +30,17 @@ pub(crate) struct Process {
     /// How many threads carry traffic. `"auto"` counts the processors that the process may use: its affinity and
     /// its control group's quota.
     pub(crate) workers: Workers,
+    /// How often the time is read from the system. Every check of a token reads what was read then; so much later it
+    /// may expire.
+    #[serde(with = "DurationText")]
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "500ms"))]
+    pub(crate) clock_period: Duration,
+}
+
+impl Default for Process {
+    fn default() -> Self {
+        Self { user: None, group: None, workers: Workers::default(), clock_period: PERIOD_DEFAULT }
+    }
 }
 
 /// How many threads carry traffic: one for each processor that the process may use, or a number.
@@ -173,6 +185,11 @@ pub(crate) struct Timeouts {
     #[serde(with = "DurationText")]
     #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "7d"))]
     pub(crate) request: Duration,
+    /// How long a WebSocket, a response or a request that is under way may go on after its token has expired. Then it
+    /// ends, and can't be taken for whole.
+    #[serde(with = "DurationText")]
+    #[schemars(extend("x-maximum" = "1h"))]
+    pub(crate) token_expiry_grace: Duration,
     /// A pooled connection to an endpoint without a request. Must be below what the endpoint itself keeps idle
     /// connections for; the default is below the 60 s and more of most servers.
     #[serde(with = "DurationText")]
@@ -191,6 +208,7 @@ impl Default for Timeouts {
             response_head: Duration::from_secs(30),
             response_body_idle: Duration::from_secs(60),
             request: Duration::from_secs(300),
+            token_expiry_grace: Duration::ZERO,
             upstream_keep_alive_idle: Duration::from_secs(50),
         }
     }

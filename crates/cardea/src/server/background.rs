@@ -18,9 +18,7 @@ const EXPIRY_WARNING: Duration = Duration::from_secs(21 * 24 * 3_600);
 
 /// Begins all of it; ends with the runtime.
 pub(super) fn start(server: &Arc<Server>) {
-    let clock = server.gateway.clock.clone();
-    let admin = Arc::clone(&server.admin);
-    workers::spawn(workers::watch_clock(clock, move |fresh| admin.set_clock_fresh(fresh)));
+    server.workers.watch_clock(&server.gateway.clock);
 
     let keys = Arc::clone(server);
     workers::spawn(async move {

@@ -447,6 +447,7 @@ impl Builder<'_> {
                 response_head: route.timeouts.response_head,
                 response_body_idle: route.timeouts.response_body_idle,
                 request: (!route.timeouts.request.is_zero()).then_some(route.timeouts.request),
+                token_expiry_grace: route.timeouts.token_expiry_grace,
             },
             body_bytes_max: route.body_bytes_max,
             allow: allow(&route.allow_encoded),

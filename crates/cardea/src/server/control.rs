@@ -28,7 +28,7 @@ impl Control for Server {
                 phase: match self.gateway.phase() {
                     Phase::Running => "running",
                     Phase::Draining => "draining",
-                    Phase::Stopping => "stopping",
+                    Phase::Stopping | Phase::Ending => "stopping",
                 }
                 .to_owned(),
                 connections: self.gateway.connections() as u64,

@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow};
-use cardea_clock::{CoarseClock, Mono, PERIOD_DEFAULT};
+use cardea_clock::{CoarseClock, Mono};
 use cardea_gateway::{
     gateway::{Gateway, Phase},
     listener,
@@ -41,6 +41,9 @@ use crate::{
     fetch::HttpFetch,
 };
 
+/// How long WebSockets have to say goodbye after the drain's deadline.
+const ENDING: Duration = Duration::from_secs(1);
+
 /// A running server.
 pub(crate) struct Server {
     pub(crate) gateway: Arc<Gateway>,
@@ -48,7 +51,7 @@ pub(crate) struct Server {
     pub(crate) admin: Arc<AdminState>,
     pub(crate) admin_address: Option<SocketAddr>,
     current: Mutex<Current>,
-    workers: Arc<Workers>,
+    pub(super) workers: Arc<Workers>,
     permits: Arc<Semaphore>,
     revoker: Arc<Revoker>,
     /// Where the configuration came from, for reloads.
@@ -84,7 +87,7 @@ impl Server {
         admin_socket: Option<std::net::TcpListener>,
         workers: Arc<Workers>,
     ) -> Result<Arc<Self>> {
-        let coarse = CoarseClock::start(PERIOD_DEFAULT).context("starting the clock")?;
+        let coarse = CoarseClock::start(config.process.clock_period).context("starting the clock")?;
         let clock = coarse.clock();
         let registry = Arc::new(Registry::new());
         metrics::process::register(&registry);
@@ -308,13 +311,10 @@ impl Server {
                 connections = self.gateway.connections(),
                 "the drain's deadline has come; resetting what is left"
             );
+            self.gateway.advance(Phase::Ending);
+            // Whoever is left then is waited for no longer: neither by a WebSocket's end nor by ours.
+            let _ = timeout(ENDING, self.gateway.idle()).await;
         }
-        let gateway = Arc::clone(&self.gateway);
-        let flush = move || {
-            gateway.close_retired_logs();
-            gateway.access_log().is_none_or(|log| log.flush(Duration::from_secs(2)))
-        };
-        let _ = tokio::task::spawn_blocking(flush).await;
         self.store_closed.store(true, Relaxed);
         if let Some(issuer) = &self.foundation.issuer {
             issuer.close().await;
@@ -378,6 +378,7 @@ pub(crate) fn run(config: Config, path: PathBuf) -> Result<()> {
     crate::process::drop_privileges(&config.process)?;
     let workers = Workers::start(count).context("starting the workers")?;
     let runtime = workers::control_runtime().context("starting the runtime")?;
+    let mut gateway = None;
     let result = runtime.block_on(async {
         // Before anybody can connect: a signal that nobody waits for ends the process on the spot.
         let mut signals = Signals::new()?;
@@ -390,10 +391,16 @@ pub(crate) fn run(config: Config, path: PathBuf) -> Result<()> {
         let control = control.map(|socket| admin::serve_socket(socket, &server));
         signals.obey(&server).await;
         drop(control);
+        gateway = Some(Arc::clone(&server.gateway));
         Ok(())
     });
     // What is still open is dropped with its runtime: responses under way are reset.
     workers.stop();
+    if let Some(gateway) = gateway {
+        // With a line for each of them.
+        gateway.close_retired_logs();
+        let _ = gateway.access_log().is_none_or(|log| log.flush(Duration::from_secs(2)));
+    }
     runtime.shutdown_timeout(Duration::from_secs(1));
     result
 }

@@ -20,6 +20,16 @@ static VERIFICATIONS: CounterDef<0> = CounterDef::new(
     "Tokens that had to be verified, because nothing was remembered of them.",
     [],
 );
+static LATE_REFRESHES: CounterDef<0> = CounterDef::new(
+    "cardea_clock_late_refreshes_total",
+    "How often a worker had to refresh the clock, because the thread did not that is there for it.",
+    [],
+);
+static STREAMS: GaugeDef<0> = GaugeDef::new(
+    "cardea_streams",
+    "WebSockets, responses and requests under way that had to wait, each of which ends with its caller's right.",
+    [],
+);
 static SESSIONS: GaugeDef<1> =
     GaugeDef::new("cardea_tls_sessions", "TLS sessions that are kept for resumption.", ["listener"]);
 static SESSION_BYTES: GaugeDef<1> =
@@ -81,6 +91,13 @@ static SECRET_REJECTIONS: CounterDef<1> = CounterDef::new(
 
 /// Enters all of it. What is read is that of the model in force.
 pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
+    let clock = gateway.clock.clone();
+    registry
+        .collect_counter(&LATE_REFRESHES, move |samples| samples.push(&[], clock.late_refreshes() as f64));
+    let streaming = Arc::downgrade(gateway);
+    registry.collect_gauge(&STREAMS, move |samples| {
+        samples.push(&[], streaming.upgrade().map_or(0, |gateway| gateway.streams()) as f64);
+    });
     registry.collect_gauge(
         &VERDICTS,
         of(gateway, |model, samples| samples.push(&[], model.authenticator.verdicts() as f64)),

@@ -62,6 +62,9 @@ fn what_does_not_end_is_reset_at_the_deadline_which_counts_from_the_signal() {
     let mut endless = server.connect();
     endless.send(b"GET /origin/endless HTTP/1.1\r\nHost: gateway.test\r\n\r\n").unwrap();
     let head = endless.head().unwrap().unwrap();
+    let mut slow = server.connect();
+    slow.send(b"GET /origin/slow HTTP/1.1\r\nHost: gateway.test\r\n\r\n").unwrap();
+    origin.wait_for("/slow", 1);
     let reader = std::thread::spawn(move || {
         let mut length = 0;
         let ended = endless.body(&head, |piece| length += piece.len());
@@ -78,6 +81,11 @@ fn what_does_not_end_is_reset_at_the_deadline_which_counts_from_the_signal() {
     // Not delay and deadline one after the other, which would be seven.
     assert!(since(begun) < Duration::from_millis(6_500), "{:?}", since(begun));
     assert!(server.program.stderr.text().contains("resetting what is left"));
+    let log = folder.read("access.log");
+    for path in ["/origin/endless", "/origin/slow"] {
+        let line = log.lines().find(|line| line.contains(path)).unwrap_or_else(|| panic!("{path}: {log}"));
+        assert!(line.contains("drain_deadline"), "{line}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use cardea_clock::CoarseClock;
+use cardea_clock::{Clock, CoarseClock};
 use cardea_env::{JsonRecord, Template};
 use cardea_gateway::{
     attributes::{LOG_FIELDS, TABLE},
@@ -117,6 +117,8 @@ pub(crate) struct Spec {
     pub(crate) tls: Option<Arc<ServerTls>>,
     pub(crate) proxy_protocol: Option<ProxyProtocol>,
     pub(crate) redirect_to_https: Option<u16>,
+    /// In place of the system's.
+    pub(crate) clock: Option<Clock>,
 }
 
 impl Spec {
@@ -150,6 +152,7 @@ impl Spec {
             tls: None,
             proxy_protocol: None,
             redirect_to_https: None,
+            clock: None,
         }
     }
 
@@ -245,7 +248,9 @@ impl Spec {
     ) -> Harness {
         let issuer = Issuer::new();
         let coarse = CoarseClock::start(Duration::from_millis(2)).unwrap();
-        let gateway = Gateway::new(self.model(&issuer), coarse.clock(), Arc::new(Registry::new()));
+        let clock = self.clock.clone().unwrap_or_else(|| coarse.clock());
+        let registry = Arc::new(Registry::new());
+        let gateway = Gateway::new(self.model(&issuer), clock, Arc::clone(&registry));
         let folder = tempfile::tempdir().unwrap();
         let log_path = folder.path().join("access.log");
         let config = AccessLogConfig { sink: Sink::File(log_path.clone()), ..AccessLogConfig::default() };
@@ -255,12 +260,13 @@ impl Spec {
         let workers = Arc::clone(workers);
         Harness {
             gateway,
+            registry,
             address,
             path,
             issuer,
             log_path,
             serving,
-            _workers: workers,
+            workers,
             _coarse: coarse,
             folders: vec![folder],
         }
@@ -270,12 +276,13 @@ impl Spec {
 /// A gateway that runs until it is dropped.
 pub(crate) struct Harness {
     pub(crate) gateway: Arc<Gateway>,
+    registry: Arc<Registry>,
     pub(crate) address: SocketAddr,
     pub(crate) path: Option<PathBuf>,
     pub(crate) issuer: Issuer,
     log_path: PathBuf,
     pub(crate) serving: Serving,
-    _workers: Arc<Workers>,
+    workers: Arc<Workers>,
     _coarse: CoarseClock,
     folders: Vec<tempfile::TempDir>,
 }
@@ -317,6 +324,18 @@ impl Harness {
         .await;
         assert_eq!(lines.len(), count, "{lines:#?}");
         lines
+    }
+
+    /// Stops the workers under what is in flight.
+    pub(crate) fn stop_workers(&self) {
+        self.workers.stop();
+    }
+
+    /// Whether this line is among the metrics.
+    pub(crate) fn has_metric(&self, line: &str) -> bool {
+        let mut text = String::new();
+        self.registry.render(&mut text);
+        text.lines().any(|other| other == line)
     }
 
     pub(crate) fn log_text(&self) -> String {

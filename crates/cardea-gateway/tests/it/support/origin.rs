@@ -231,6 +231,12 @@ impl Visit {
         self.stream.write_all(bytes.as_ref()).await
     }
 
+    /// The connection, for a server that is not a script.
+    pub(crate) fn into_stream(self) -> TcpStream {
+        assert!(self.unread.is_empty());
+        self.stream
+    }
+
     /// Ends the connection with a reset.
     pub(crate) fn reset(self) {
         socket2::SockRef::from(&self.stream).set_linger(Some(std::time::Duration::ZERO)).unwrap();

@@ -14,6 +14,7 @@ pub(crate) const ISSUER: &str = "https://id.example";
 
 pub(crate) struct Issuer {
     pair: EcdsaKeyPair,
+    config: IssuerConfig,
     pub(crate) authenticator: Arc<Authenticator>,
 }
 
@@ -46,8 +47,15 @@ impl Issuer {
             keys: KeySource::Local(keys),
             ..IssuerConfig::default()
         };
-        let authenticator = Arc::new(Authenticator::new(vec![config], None, Arc::new(NoNetwork)).unwrap());
-        Self { pair, authenticator }
+        let authenticator = Authenticator::new(vec![config.clone()], None, Arc::new(NoNetwork)).unwrap();
+        Self { pair, config, authenticator: Arc::new(authenticator) }
+    }
+
+    /// The same issuer under another configuration, which may leave it out.
+    pub(crate) fn reconfigure(&mut self, change: impl FnOnce(IssuerConfig) -> Option<IssuerConfig>) {
+        let configs = change(self.config.clone()).into_iter().collect();
+        let next = Authenticator::new(configs, Some(&self.authenticator), Arc::new(NoNetwork));
+        self.authenticator = Arc::new(next.unwrap());
     }
 
     /// Signs `claims`, on top of those that pass at `now`.

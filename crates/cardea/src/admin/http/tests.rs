@@ -1,11 +1,12 @@
 //! The admin listener, asked over TCP.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
-use cardea_clock::ManualClock;
+use cardea_clock::{LAG_MAX, ManualClock, Wall};
 use cardea_gateway::{
     gateway::{Gateway, Phase},
     record::{Registry, metrics::CounterDef},
+    workers::Workers,
 };
 use cardea_identity::LocalKeys;
 use tokio::{
@@ -16,7 +17,7 @@ use tokio::{
 
 use super::*;
 use crate::{
-    admin::testing::{Fixture, clock},
+    admin::testing::{Fixture, NOW},
     fetch::HttpFetch,
     server::{Foundation, build},
 };
@@ -28,6 +29,7 @@ struct Listener {
     state: Arc<AdminState>,
     gateway: Arc<Gateway>,
     keys: LocalKeys,
+    clock: ManualClock,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
@@ -35,7 +37,8 @@ struct Listener {
 impl Listener {
     async fn start() -> Self {
         let fixture = Fixture::new();
-        let clock = clock();
+        let manual = ManualClock::new(Wall::from_unix_seconds(NOW));
+        let clock = manual.clock();
         let keys = LocalKeys::new();
         let issuer = fixture.issuer(clock.precise()).await;
         keys.publish(issuer.key_set().as_bytes()).unwrap();
@@ -56,7 +59,7 @@ impl Listener {
         let serving = serve(listener, Arc::clone(&state), async move {
             let _ = stopped.await;
         });
-        Self { address, state, gateway, keys, stop, task: tokio::spawn(serving) }
+        Self { address, state, gateway, keys, clock: manual, stop, task: tokio::spawn(serving) }
     }
 
     /// Sends this and reads until the end; in lower case.
@@ -101,7 +104,7 @@ async fn it_shows_metrics_health_and_readiness() {
 async fn readiness_says_every_reason_while_health_goes_on() {
     let listener = Listener::start().await;
     assert!(listener.get("/ready").await.ends_with("{\"ready\":true,\"reasons\":[]}\n"));
-    listener.state.set_clock_fresh(false);
+    listener.clock.advance_unpublished(LAG_MAX + Duration::from_nanos(1));
     listener.state.set_issuer_usable(false);
     listener.gateway.advance(Phase::Draining);
     let answer = listener.get("/ready").await;
@@ -110,6 +113,24 @@ async fn readiness_says_every_reason_while_health_goes_on() {
     assert!(answer.contains(expected), "{answer}");
     assert_eq!(status(&listener.get("/health").await), "200");
     assert!(listener.keys.publish(b"{\"keys\":[]}").is_ok());
+}
+
+#[tokio::test]
+async fn a_refresher_that_stops_is_seen_though_the_workers_do_its_work_and_one_that_goes_on_too() {
+    let listener = Listener::start().await;
+    let clock = listener.clock.clock();
+    Workers::here().watch_clock(&clock);
+    assert_eq!(status(&listener.get("/ready").await), "200");
+    listener.clock.advance_unpublished(LAG_MAX + Duration::from_nanos(1));
+    while clock.late_refreshes() == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(clock.now(), clock.precise(), "the time goes on");
+    let answer = listener.get("/ready").await;
+    assert!(status(&answer) == "503" && answer.contains("[\"clock_stale\"]"), "{answer}");
+    listener.clock.advance(Duration::from_millis(100));
+    assert_eq!(status(&listener.get("/ready").await), "200");
+    assert_eq!(clock.late_refreshes(), 1);
 }
 
 #[tokio::test]

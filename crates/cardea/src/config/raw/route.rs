@@ -198,6 +198,10 @@ pub(in crate::config) struct RawRouteTimeouts {
     #[serde(with = "OptionalDurationText")]
     #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "1d"))]
     pub(in crate::config) response_body_idle: Option<Duration>,
+    /// In place of `timeouts.token_expiry_grace`.
+    #[serde(with = "OptionalDurationText")]
+    #[schemars(extend("x-maximum" = "1h"))]
+    pub(in crate::config) token_expiry_grace: Option<Duration>,
 }
 
 /// Changes to header fields: first removals, then what is set.

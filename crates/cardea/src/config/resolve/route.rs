@@ -107,6 +107,7 @@ impl Resolver<'_> {
             request_body_idle: raw.timeouts.request_body_idle.unwrap_or(general.request_body_idle),
             response_head: raw.timeouts.response_head.unwrap_or(general.response_head),
             response_body_idle: raw.timeouts.response_body_idle.unwrap_or(general.response_body_idle),
+            token_expiry_grace: raw.timeouts.token_expiry_grace.unwrap_or(general.token_expiry_grace),
         };
         let destination =
             self.destination((raw.service, raw.redirect, raw.respond, raw.builtin), &raw.name, names, at);
