@@ -84,14 +84,36 @@ impl Connection {
     /// # Errors
     /// [`ConnectionError`].
     pub(crate) fn call(&mut self, request: &Request) -> Result<Reply, ConnectionError> {
-        let line = self.exchange(request).map_err(|source| {
-            let source = match source.kind() {
-                io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "it does not answer"),
-                _ => source,
-            };
-            ConnectionError::Io { path: self.path.clone(), source }
-        })?;
-        serde_json::from_slice(&line).map_err(|_| ConnectionError::Protocol { path: self.path.clone() })
+        self.call_told(request, &mut |_| {})
+    }
+
+    /// Asks, passes on how many clients are written, and waits for the last reply.
+    ///
+    /// # Errors
+    /// [`ConnectionError`].
+    pub(crate) fn call_told(
+        &mut self,
+        request: &Request,
+        progress: &mut dyn FnMut(usize),
+    ) -> Result<Reply, ConnectionError> {
+        let mut line = self.exchange(request);
+        loop {
+            let read = line.map_err(|source| {
+                let source = match source.kind() {
+                    io::ErrorKind::WouldBlock => {
+                        io::Error::new(io::ErrorKind::TimedOut, "it does not answer")
+                    }
+                    _ => source,
+                };
+                ConnectionError::Io { path: self.path.clone(), source }
+            })?;
+            match serde_json::from_slice(&read) {
+                Ok(Reply::Progress { clients }) => progress(clients),
+                Ok(reply) => return Ok(reply),
+                Err(_) => return Err(ConnectionError::Protocol { path: self.path.clone() }),
+            }
+            line = self.reply(Ok(()));
+        }
     }
 
     fn exchange(&mut self, request: &Request) -> io::Result<Zeroizing<Vec<u8>>> {
@@ -99,6 +121,11 @@ impl Connection {
         line.push(b'\n');
         // A server that refuses us at the door has closed already, but has said why.
         let sent = self.stream.get_mut().write_all(&line);
+        self.reply(sent)
+    }
+
+    /// The next line; where there is none, why the request could not be sent.
+    fn reply(&mut self, sent: io::Result<()>) -> io::Result<Zeroizing<Vec<u8>>> {
         let mut reply = Zeroizing::new(Vec::new());
         let bytes_max = u64::try_from(REPLY_BYTES_MAX).unwrap_or(u64::MAX);
         self.stream.by_ref().take(bytes_max).read_until(b'\n', &mut reply)?;

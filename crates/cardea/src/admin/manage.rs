@@ -17,13 +17,15 @@ use super::{
 /// How many clients a page has where the request does not say.
 const PAGE: u32 = 200;
 
-/// Carries out a request on clients or keys. It is in effect when this returns.
+/// Carries out a request on clients or keys. It is in effect when this returns. `progress` is told of an import how many
+/// clients are written.
 ///
 /// # Errors
 /// Why it was not, or that it is for a running server.
 pub(crate) async fn execute(
     server: &AuthorizationServer,
     request: Request,
+    progress: &(dyn Fn(usize) + Sync),
     now: Timestamp,
 ) -> Result<Answer, Refusal> {
     let answer = match request {
@@ -56,7 +58,7 @@ pub(crate) async fn execute(
             return Err(Refusal::new(Code::Malformed, "a part of an import, without the others"));
         }
         Request::ClientImport { clients, more: false } => {
-            server.import_clients(&imported(clients)?, &|_| {}, now).await?;
+            server.import_clients(&imported(clients)?, progress, now).await?;
             Answer::Done
         }
         Request::ClientList { after, limit } => {

@@ -130,6 +130,10 @@ impl Request {
 pub(crate) enum Reply {
     Ok(Answer),
     Error(Refusal),
+    /// How far an import is. What comes back of it is still to come.
+    Progress {
+        clients: usize,
+    },
 }
 
 /// What was asked for.

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader},
     net::{UnixListener, UnixStream},
-    sync::Semaphore,
+    sync::{Semaphore, mpsc},
     task::JoinSet,
     time::timeout,
 };
@@ -205,7 +205,19 @@ async fn connection(mut stream: UnixStream, control: Arc<dyn Control>) -> io::Re
             // A task of its own: a command that has begun is finished, though its caller hang up.
             Ok(Some(request)) => {
                 let control = Arc::clone(&control);
-                let done = workers::spawn(async move { carry_out(request, &*control, peer).await }).await;
+                // Where it is full, what would have been told is out of date.
+                let (tell, mut told) = mpsc::channel(1);
+                let mut task =
+                    workers::spawn(async move { carry_out(request, &*control, &tell, peer).await });
+                let done = loop {
+                    tokio::select! {
+                        biased;
+                        Some(clients) = told.recv() => {
+                            send(&mut write, &Reply::Progress { clients }).await?;
+                        }
+                        done = &mut task => break done,
+                    }
+                };
                 done.unwrap_or_else(|_| Reply::Error(Refusal::new(Code::Failed, "the command was cut off")))
             }
             Ok(None) => Reply::Ok(Answer::Done),
@@ -229,9 +241,9 @@ async fn send(write: &mut (impl AsyncWrite + Unpin), reply: &Reply) -> io::Resul
     timeout(IDLE_TIMEOUT, write.write_all(&line)).await?
 }
 
-async fn carry_out(request: Request, control: &dyn Control, peer: Peer) -> Reply {
+async fn carry_out(request: Request, control: &dyn Control, tell: &mpsc::Sender<usize>, peer: Peer) -> Reply {
     let command = request.command();
-    let result = answer(request, control).await;
+    let result = answer(request, control, tell).await;
     match &result {
         Ok(_) => tracing::info!(command, uid = peer.uid, pid = peer.pid, "admin command done"),
         Err(refusal) => tracing::warn!(
@@ -249,7 +261,11 @@ async fn carry_out(request: Request, control: &dyn Control, peer: Peer) -> Reply
     }
 }
 
-async fn answer(request: Request, control: &dyn Control) -> Result<Answer, Refusal> {
+async fn answer(
+    request: Request,
+    control: &dyn Control,
+    tell: &mpsc::Sender<usize>,
+) -> Result<Answer, Refusal> {
     match request {
         Request::Status => Ok(Answer::Status(control.status().await)),
         Request::Reload => match control.reload().await {
@@ -266,7 +282,8 @@ async fn answer(request: Request, control: &dyn Control) -> Result<Answer, Refus
                 return Err(Refusal::new(Code::NoAuthorizationServer, message));
             };
             let changes_keys = request.changes_keys();
-            let result = execute(&issuer, request, control.now()).await;
+            let progress = |clients| _ = tell.try_send(clients);
+            let result = execute(&issuer, request, &progress, control.now()).await;
             if changes_keys {
                 // Where it failed half-way the keys may be others all the same.
                 control.keys_changed().map_err(|error| Refusal::new(Code::Failed, format!("{error:#}")))?;

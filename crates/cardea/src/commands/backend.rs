@@ -78,10 +78,11 @@ impl Backend {
             Self::Server(connection) => match connection.call(&request)? {
                 Reply::Ok(answer) => Ok(answer),
                 Reply::Error(refusal) => Err(refusal.into()),
+                Reply::Progress { .. } => Err(unexpected()),
             },
             Self::Store(store) => {
                 let now = store.clock.clock().precise();
-                Ok(store.runtime.block_on(execute(&store.server, request, now))?)
+                Ok(store.runtime.block_on(execute(&store.server, request, &|_| {}, now))?)
             }
         }
     }
@@ -149,16 +150,17 @@ fn send(
         let more = clients.peek().is_some();
         let before = sent;
         sent += part.len();
-        match connection.call(&Request::ClientImport { clients: part, more })? {
+        let mut written = |count| progressed(count, total, output);
+        match connection.call_told(&Request::ClientImport { clients: part, more }, &mut written)? {
             Reply::Ok(Answer::Done) => {}
-            Reply::Ok(_) => return Err(unexpected()),
+            Reply::Ok(_) | Reply::Progress { .. } => return Err(unexpected()),
             Reply::Error(refusal) => return Ok(Err(refusal)),
         }
         if !more {
             return Ok(Ok(()));
         }
         if before / PROGRESS_EVERY < sent / PROGRESS_EVERY {
-            progressed(sent, total, output);
+            output.error(&format!("note: {sent} of {total} clients are sent"));
         }
     }
 }
@@ -178,7 +180,7 @@ fn part(clients: &mut Peekable<vec::IntoIter<ImportClient>>) -> Vec<ImportClient
 }
 
 fn progressed(count: usize, total: usize, output: &mut Output) {
-    output.error(&format!("note: {count} of {total} clients; none counts before all are there"));
+    output.error(&format!("note: {count} of {total} clients are written; none counts before all are"));
 }
 
 impl From<ConnectionError> for Failure {

@@ -18,6 +18,8 @@ use crate::{
 };
 
 mod csv;
+#[cfg(test)]
+mod fuzzing;
 
 /// The longest line in bytes: so much that it fits into a request to a running server even where each letter needs an
 /// escape.

@@ -64,7 +64,8 @@ fn a_running_gateway_takes_over_all_of_a_file_or_nothing() {
     folder.write("many.jsonl", &many().join("\n"));
     let ran = folder.run(&["client", "import", "many.jsonl", "--json"]);
     assert_eq!((ran.code, &ran.json()["imported"]), (Some(0), &serde_json::json!(MANY)), "{ran:?}");
-    assert!(ran.stderr.contains(" of 2500 clients"), "{ran:?}");
+    assert!(ran.stderr.contains(" of 2500 clients are sent"), "{ran:?}");
+    assert!(ran.stderr.contains("note: 1000 of 2500 clients are written"), "{ran:?}");
     assert_eq!(listed(&folder), MANY + 2);
     assert_eq!(connection.token("many-2500", SECRET).unwrap().status, 200);
 
@@ -86,7 +87,7 @@ fn without_a_gateway_the_database_takes_them_over() {
 
     let ran = folder.run_with(&["client", "import", "-", "--format", "csv"], &csv);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "imported 2500 clients\n"), "{ran:?}");
-    assert!(ran.stderr.contains("note: 1000 of 2500 clients"), "{ran:?}");
+    assert!(ran.stderr.contains("note: 1000 of 2500 clients are written"), "{ran:?}");
     assert_eq!(listed(&folder), MANY);
     let shown = folder.run(&["client", "show", "many-7", "--json"]).json();
     assert_eq!(shown["scopes"], serde_json::json!(["read", "write"]));

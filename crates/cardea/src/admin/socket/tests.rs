@@ -144,6 +144,7 @@ fn call(connection: &mut Connection, request: Request) -> Result<Answer, Refusal
     match connection.call(&request).unwrap() {
         Reply::Ok(answer) => Ok(answer),
         Reply::Error(refusal) => Err(refusal),
+        Reply::Progress { .. } => panic!("progress of what is no import"),
     }
 }
 

@@ -20,6 +20,15 @@ fn csv(content: &str) -> Result<Clients, String> {
 }
 
 #[test]
+fn the_corpus_of_the_fuzzer_holds() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/import_rows");
+    let files = std::fs::read_dir(folder).unwrap();
+    let clients: usize =
+        files.map(|file| fuzzing::fuzz_rows(&std::fs::read(file.unwrap().path()).unwrap())).sum();
+    assert!(clients > 5, "{clients}");
+}
+
+#[test]
 fn both_formats_say_the_same() {
     let json = json(concat!(
         "{\"client_id\":\"a\",\"secret_hash\":\"HASH\"}\r\n\n",
