@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bench_measure::Suite;
 use cardea_env::{
-    Attribute, Escape, Family, Inline, JsonRecord, Key, Kind, Overlaid, Table, Template, Value,
+    Attribute, CommonFields, CommonForm, CommonLog, Escape, Family, Inline, JsonRecord, Key, Kind, Overlaid,
+    Table, Template, Value,
 };
 
 struct Request {
@@ -92,6 +93,23 @@ fn benches(suite: &mut Suite) {
         case.counted("cardea", || {
             out.clear();
             record.write(black_box(&request), &mut out);
+            out.len()
+        });
+    });
+    let fields = CommonFields {
+        user: "request.headers.x-tenant",
+        query: "request.headers.x-query",
+        protocol: "request.headers.x-protocol",
+        status: "response.code",
+        size: "response.code",
+        ..CommonFields::default()
+    };
+    let combined =
+        CommonLog::compile(CommonForm::Combined, &fields, &TABLE).expect("the fields are in the table");
+    suite.case("combined-log", |case| {
+        case.counted("cardea", || {
+            out.clear();
+            combined.write(black_box(&request), &mut out);
             out.len()
         });
     });

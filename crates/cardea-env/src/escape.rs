@@ -18,6 +18,11 @@ pub enum Escape {
     /// For a line of a text log: quotes, backslashes, control characters and bytes from 0x7F on become `\xHH`.
     /// The output is one line of ASCII, and can't end a field that the template puts between quotes.
     LogField,
+    /// For what stands between quotes in a log of Apache's formats: quotes and backslashes get a backslash, control
+    /// characters are written as in C (`\n`), and what else is not printable ASCII as `\xhh`.
+    Apache,
+    /// The same without quotes around: a space becomes `\x20`.
+    ApacheBare,
     /// For a part of a URI: all but the unreserved characters (RFC 3986 §2.3) become `%HH`.
     Percent,
 }
@@ -30,6 +35,8 @@ impl Escape {
             Escape::HeaderValue => return push_header_value(bytes, out),
             Escape::Json => push_json(bytes, out),
             Escape::LogField => push_log_field(bytes, out),
+            Escape::Apache => push_apache(bytes, false, out),
+            Escape::ApacheBare => push_apache(bytes, true, out),
             Escape::Percent => push_percent(bytes, out),
         }
         false
@@ -59,6 +66,29 @@ fn push_log_field(bytes: &[u8], out: &mut Vec<u8>) {
                 HEX_UPPER[usize::from(byte & 15)],
             ]),
             _ => out.push(byte),
+        }
+    }
+}
+
+fn push_apache(bytes: &[u8], bare: bool, out: &mut Vec<u8>) {
+    for &byte in bytes {
+        let letter = match byte {
+            b'"' | b'\\' => byte,
+            b'\n' => b'n',
+            b'\r' => b'r',
+            b'\t' => b't',
+            0x08 => b'b',
+            0x0B => b'v',
+            b' ' if bare => b'x',
+            ..=0x1F | 0x7F.. => b'x',
+            _ => {
+                out.push(byte);
+                continue;
+            }
+        };
+        out.extend_from_slice(&[b'\\', letter]);
+        if letter == b'x' {
+            out.extend_from_slice(&[HEX_LOWER[usize::from(byte >> 4)], HEX_LOWER[usize::from(byte & 15)]]);
         }
     }
 }
@@ -153,11 +183,13 @@ mod tests {
     #[test]
     fn each_rule_writes_what_it_says() {
         let input = b"a \"b\\\r\n\t\0\x7F/\xE9~";
-        let cases: [(Escape, &[u8]); 5] = [
+        let cases: [(Escape, &[u8]); 7] = [
             (Escape::None, input),
             (Escape::HeaderValue, b"a \"b\\  \t  /\xE9~"),
             (Escape::Json, b"a \\\"b\\\\\\r\\n\\t\\u0000\\u007f/\xC3\xA9~"),
             (Escape::LogField, b"a \\x22b\\x5C\\x0D\\x0A\\x09\\x00\\x7F/\\xE9~"),
+            (Escape::Apache, b"a \\\"b\\\\\\r\\n\\t\\x00\\x7f/\\xe9~"),
+            (Escape::ApacheBare, b"a\\x20\\\"b\\\\\\r\\n\\t\\x00\\x7f/\\xe9~"),
             (Escape::Percent, b"a%20%22b%5C%0D%0A%09%00%7F%2F%E9~"),
         ];
         for (escape, expected) in cases {

@@ -6,9 +6,15 @@
 //! the configuration is loaded, and give [`Reference`]s; a read is a call through a function pointer, and
 //! allocates nothing.
 //!
-//! What is compiled against a table:
-//! - a [`Template`] (`"{source.address}:{request.headers.x-tenant|none}"`), for headers and throttle keys;
-//! - a [`JsonRecord`], one line of an access log.
+//! A request may change its environment: set a name, remove one, clear all. That is noted in its [`Overlay`],
+//! which every read asks first, and which holds nothing until then.
+//!
+//! What is compiled:
+//! - an [`Expression`] of CEL, a [`Condition`] that is one, and a [`Policy`] of these, which fails closed;
+//! - a [`Template`] (`"{source.address}:{request.headers.x-tenant|none}"`), for headers and keys;
+//! - a [`JsonRecord`] and a [`CommonLog`], lines of an access log.
+//!
+//! A configuration may declare [`Names`] of its own, and says what of a request must not be shown ([`Redaction`]).
 //!
 //! ```
 //! use cardea_env::{Attribute, Escape, Kind, Overlaid, Table, Template, Value};
@@ -37,6 +43,7 @@
 //! # Ok::<(), cardea_env::TemplateError>(())
 //! ```
 
+mod common_log;
 mod custom;
 mod dictionary;
 mod escape;
@@ -57,6 +64,7 @@ mod testing;
 mod value;
 mod write;
 
+pub use common_log::{CommonFields, CommonForm, CommonLog};
 pub use custom::Source;
 pub use dictionary::Dictionary;
 pub use escape::Escape;

@@ -122,6 +122,25 @@ pub(crate) fn rfc3339(unix_nanos: i64) -> Inline {
     Inline::from_array(text)
 }
 
+/// A time as the common log format has it, in UTC: `10/Oct/2026:13:55:36`.
+pub(crate) fn common_log(unix_nanos: i64) -> [u8; 20] {
+    const DAY: i64 = 86_400;
+    const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
+    let seconds = unix_nanos.div_euclid(1_000_000_000);
+    let (year, month, day) = civil_date(seconds.div_euclid(DAY));
+    let second = seconds.rem_euclid(DAY);
+    let mut text = *b"00/Jan/0000:00:00:00";
+    digits(&mut text[0..2], day);
+    // Months are from 1 to 12.
+    let month = (month as usize - 1) * 3;
+    text[3..6].copy_from_slice(&MONTHS[month..month + 3]);
+    digits(&mut text[7..11], year);
+    digits(&mut text[12..14], (second / 3_600) as u32);
+    digits(&mut text[15..17], (second / 60 % 60) as u32);
+    digits(&mut text[18..20], (second % 60) as u32);
+    text
+}
+
 /// Year, month and day of the proleptic Gregorian calendar from days since the Unix epoch.
 ///
 /// Counts from 1 March of year 0: with the leap day at the end of the year, a cycle of four years is
