@@ -34,6 +34,8 @@ pub(crate) fn training(program: &Path) -> Vec<Options> {
         let bench = Bench::from_str(name, true).ok()?;
         Some(Options {
             benches: vec![bench],
+            rounds: 1,
+            training: true,
             seconds: TRAINING_SECONDS,
             case: case.map(str::to_owned),
             subjects: vec![Subject::Cardea.name().to_owned()],
@@ -103,6 +105,7 @@ impl Options {
             subjects: Vec::new(),
             program: None,
             baseline: None,
+            training: false,
         }
     }
 }

@@ -93,6 +93,9 @@ pub(crate) struct Options {
     /// Measures this other build of Cardea beside it.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
+    /// Uses the program and means no figure: one round will do.
+    #[arg(skip)]
+    training: bool,
 }
 
 impl Options {
@@ -109,6 +112,7 @@ impl Options {
             subjects: Vec::new(),
             program: None,
             baseline: None,
+            training: false,
         }
     }
 }
@@ -243,7 +247,7 @@ impl Plan {
             (1, SMOKE_WINDOW, Extent::Smoke)
         } else {
             ensure!(
-                options.rounds >= ROUNDS_MIN,
+                options.rounds >= ROUNDS_MIN || options.training,
                 "--rounds: at least {ROUNDS_MIN}, or there is no spread to speak of"
             );
             ensure!((0.1..=600.0).contains(&options.seconds), "--seconds: between 0.1 and 600");
@@ -381,6 +385,7 @@ mod tests {
     fn few_rounds_are_refused_but_for_the_smoke_test() {
         assert!(Plan::of(&Options { rounds: 4, ..options() }).is_err());
         assert_eq!(Plan::of(&options()).unwrap().rounds, 5);
+        assert!(Plan::of(&Options { rounds: 1, training: true, ..options() }).is_ok());
         let smoke = Plan::of(&Options { rounds: 4, smoke: true, ..options() }).unwrap();
         assert_eq!((smoke.rounds, smoke.extent), (1, Extent::Smoke));
     }
