@@ -4,7 +4,7 @@ use std::{
     cell::RefCell,
     net::{IpAddr, SocketAddr},
     ops::Range,
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -34,8 +34,8 @@ pub struct ConnectionFacts {
     pub client: Option<SocketAddr>,
     /// Facts of the TLS handshake, where there was one.
     pub tls: Option<HandshakeFacts>,
-    /// The last token that was verified here.
-    pub token: TokenSlot,
+    /// The last token that was verified here, where requests run side by side; see [`Exchange::token`].
+    pub token: Mutex<TokenSlot>,
 }
 
 /// What is known of the service's side.
@@ -103,6 +103,8 @@ pub struct Exchange {
     pub model: Option<ModelRef>,
     /// The place of the route that was chosen.
     pub(crate) route: Option<usize>,
+    /// What its connection remembers of the last token. The connection lends it, and takes it back at the end.
+    pub token: TokenSlot,
     /// Who is calling, where the route asks.
     pub verdict: Option<VerdictRef>,
     /// The service's side.
@@ -162,9 +164,18 @@ impl Exchange {
         self.connection = None;
         self.model = None;
         self.route = None;
+        self.token = TokenSlot::new();
         self.verdict = None;
         self.upstream = UpstreamFacts::default();
         self.response = ResponseFacts::default();
+    }
+
+    /// Gives back what its connection remembers, with the verdict of its own token.
+    pub(crate) fn take_token(&mut self) -> TokenSlot {
+        if let Some(verdict) = self.verdict.take() {
+            self.token.put_back(verdict);
+        }
+        std::mem::take(&mut self.token)
     }
 
     /// Whether this is for the token endpoint, whose callers read errors in a shape of their own.
@@ -226,6 +237,7 @@ impl Default for Exchange {
             connection: None,
             model: None,
             route: None,
+            token: TokenSlot::new(),
             verdict: None,
             upstream: UpstreamFacts::default(),
             response: ResponseFacts::default(),

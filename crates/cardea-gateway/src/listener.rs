@@ -1,10 +1,15 @@
 //! Accepts connections: PROXY protocol, TLS handshake, then the driver of the protocol that was negotiated.
 
-use std::{io, net::SocketAddr, sync::Arc, task::Poll, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    task::Poll,
+    time::Duration,
+};
 
 use cardea_clock::Mono;
 use cardea_http::proxy_protocol::{self, ProxyHeader};
-use cardea_identity::TokenSlot;
 use cardea_tls::{HandshakeFacts, ServerTls};
 use tokio::{
     net::{TcpListener, UnixListener},
@@ -230,7 +235,7 @@ async fn connect(gateway: Arc<Gateway>, listener: Arc<ListenerModel>, accepted: 
         },
         client: peer,
         tls: None,
-        token: TokenSlot::new(),
+        token: Mutex::default(),
     };
     let mut inbound = Buffer::new();
     if let Some(expected) = &listener.proxy_protocol

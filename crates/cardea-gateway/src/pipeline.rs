@@ -241,7 +241,6 @@ async fn identify(
     if route.demand.is_none() {
         return Ok(());
     }
-    let Some(connection) = &exchange.connection else { return Err(Reason::CredentialsMissing) };
     let credentials = match bearer_credentials(exchange.head.fields.get_all(Known::Authorization)) {
         Ok(Some(credentials)) => credentials,
         Ok(None) => return Err(Reason::CredentialsMissing),
@@ -249,7 +248,7 @@ async fn identify(
         // Another scheme's credentials are none of ours.
         Err(_) => return Err(Reason::CredentialsMissing),
     };
-    let identified = model.authenticator.identify(credentials, &connection.token, exchange.started).await;
+    let identified = model.authenticator.identify(credentials, &mut exchange.token, exchange.started).await;
     let (verdict, source) = identified.map_err(|why| match why {
         Unidentified::Credentials(_) => Reason::CredentialsMalformed,
         Unidentified::Token(error) => Reason::from(error),

@@ -62,28 +62,36 @@ fn benches(suite: &mut Suite) {
         let field = format!("Bearer {}", signer.token(bytes));
         // What a request pays whose connection had the same token before.
         suite.case_of(&format!("verdict-connection-hit-{bytes}"), CHECKS, |case| {
-            let slot = filled(&authenticator, &field, &clock);
-            case.counted("cardea", || repeat(|| recall(&authenticator, black_box(&field), &slot, &clock)));
+            let mut slot = filled(&authenticator, &field, &clock);
+            case.counted("cardea", || {
+                repeat(|| recall(&authenticator, black_box(&field), &mut slot, &clock))
+            });
         });
         suite.case_of(&format!("verdict-connection-hit-{bytes}-shared"), CHECKS, |case| {
             case.on_threads("cardea", || {
-                let slot = filled(&authenticator, &field, &clock);
+                let mut slot = filled(&authenticator, &field, &clock);
                 let (authenticator, field, clock) = (&authenticator, &field, &clock);
-                move || repeat(|| recall(authenticator, black_box(field), &slot, clock))
+                move || repeat(|| recall(authenticator, black_box(field), &mut slot, clock))
             });
         });
-        // What it pays where another connection had it: found, and remembered by this one.
+        // What it pays where another connection had it, or this one before another's: a connection that carries the
+        // requests of many callers in turn.
         suite.case_of(&format!("verdict-cache-hit-{bytes}"), CHECKS, |case| {
-            drop(filled(&authenticator, &field, &clock));
-            case.counted("cardea", || repeat(|| find(&authenticator, black_box(&field), &clock)));
+            let fields = [0; 2].map(|_| format!("Bearer {}", signer.token(bytes)));
+            let mut slot = filled(&authenticator, &fields[0], &clock);
+            drop(filled(&authenticator, &fields[1], &clock));
+            case.counted("cardea", || {
+                repeat_in_turn(&fields, |field| find(&authenticator, field, &mut slot, &clock))
+            });
         });
         suite.case_of(&format!("verdict-cache-hit-{bytes}-shared"), CHECKS, |case| {
             case.on_threads("cardea", || {
                 // Of one issuer and of many callers, as the connections of a gateway are.
-                let field = format!("Bearer {}", signer.token(bytes));
-                drop(filled(&authenticator, &field, &clock));
+                let fields = [0; 2].map(|_| format!("Bearer {}", signer.token(bytes)));
+                let mut slot = filled(&authenticator, &fields[0], &clock);
+                drop(filled(&authenticator, &fields[1], &clock));
                 let (authenticator, clock) = (&authenticator, &clock);
-                move || repeat(|| find(authenticator, black_box(&field), clock))
+                move || repeat_in_turn(&fields, |field| find(authenticator, field, &mut slot, clock))
             });
         });
     }
@@ -95,29 +103,44 @@ fn credentials(field: &str) -> BearerCredentials<'_> {
 
 /// A connection's slot after its first request.
 fn filled(authenticator: &Authenticator, field: &str, clock: &Clock) -> TokenSlot {
-    let slot = TokenSlot::new();
+    let mut slot = TokenSlot::new();
     // The first to ask verifies, all others find.
-    assert_ne!(ask(authenticator, field, &slot, clock), Some(VerdictSource::Connection));
-    assert_eq!(ask(authenticator, field, &slot, clock), Some(VerdictSource::Connection));
+    assert_ne!(ask(authenticator, field, &mut slot, clock), Some(VerdictSource::Connection));
+    assert_eq!(ask(authenticator, field, &mut slot, clock), Some(VerdictSource::Connection));
     slot
 }
 
-fn ask(authenticator: &Authenticator, field: &str, slot: &TokenSlot, clock: &Clock) -> Option<VerdictSource> {
-    at_once(authenticator.identify(credentials(field), slot, clock.now())).ok().map(|(_, source)| source)
+/// What a request does: asks, and puts back what it got.
+fn ask(
+    authenticator: &Authenticator,
+    field: &str,
+    slot: &mut TokenSlot,
+    clock: &Clock,
+) -> Option<VerdictSource> {
+    let identified = at_once(authenticator.identify(credentials(field), slot, clock.now()));
+    let (verdict, source) = identified.ok()?;
+    slot.put_back(black_box(verdict));
+    Some(source)
 }
 
-fn recall(authenticator: &Authenticator, field: &str, slot: &TokenSlot, clock: &Clock) -> bool {
+fn recall(authenticator: &Authenticator, field: &str, slot: &mut TokenSlot, clock: &Clock) -> bool {
     ask(authenticator, field, slot, clock) == Some(VerdictSource::Connection)
 }
 
-/// With a connection that has never seen it.
-fn find(authenticator: &Authenticator, field: &str, clock: &Clock) -> bool {
-    ask(authenticator, field, &TokenSlot::new(), clock) == Some(VerdictSource::Cache)
+/// With a connection that has seen another one last.
+fn find(authenticator: &Authenticator, field: &str, slot: &mut TokenSlot, clock: &Clock) -> bool {
+    ask(authenticator, field, slot, clock) == Some(VerdictSource::Cache)
 }
 
 /// Makes the check as often as [`CHECKS`] says, and counts how often it allows.
-fn repeat(check: impl Fn() -> bool) -> u64 {
+fn repeat(mut check: impl FnMut() -> bool) -> u64 {
     (0..CHECKS).map(|_| u64::from(check())).sum()
+}
+
+/// The same with another token each time.
+fn repeat_in_turn(fields: &[String; 2], mut check: impl FnMut(&str) -> bool) -> u64 {
+    let [one, two] = fields;
+    (0..CHECKS / 2).map(|_| u64::from(check(black_box(two))) + u64::from(check(black_box(one)))).sum()
 }
 
 fn is_within(verdict: &Verdict, now: Wall) -> bool {

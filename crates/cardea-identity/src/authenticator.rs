@@ -140,14 +140,14 @@ impl Authenticator {
     fn recall(
         &self,
         credentials: BearerCredentials<'_>,
-        slot: &TokenSlot,
+        slot: &mut TokenSlot,
         now: Timestamp,
     ) -> Option<VerdictRef> {
-        slot.get(credentials.unchecked(), |verdict, issuer, configuration| {
+        slot.take(credentials.unchecked(), |known, configuration| {
             if configuration == self.configuration {
-                self.holds(verdict, issuer, now)
+                self.stands(known, now)
             } else {
-                self.is_current(verdict, now)
+                self.is_current(&known.verdict, now)
             }
         })
     }
@@ -157,12 +157,11 @@ impl Authenticator {
     fn find(
         &self,
         credentials: BearerCredentials<'_>,
-        slot: &TokenSlot,
+        slot: &mut TokenSlot,
         now: Timestamp,
     ) -> Option<VerdictRef> {
-        let holds = |verdict: &Verdict, issuer: &Issuer| self.holds(verdict, issuer, now);
-        let (known, issuer) = self.memory.find(credentials.unchecked(), now.mono, holds)?;
-        Some(slot.set(known, issuer, self.configuration))
+        let known = self.memory.find(credentials.unchecked(), now.mono, |known| self.stands(known, now))?;
+        Some(slot.hold(known, self.configuration))
     }
 
     /// The verdict of a token of which nothing is remembered, as [`Authenticator::verify`] reaches it. It is remembered
@@ -170,26 +169,32 @@ impl Authenticator {
     ///
     /// # Errors
     /// As those of [`Authenticator::verify`].
-    async fn learn(&self, token: &[u8], slot: &TokenSlot, now: Timestamp) -> Result<VerdictRef, TokenError> {
+    async fn learn(
+        &self,
+        token: &[u8],
+        slot: &mut TokenSlot,
+        now: Timestamp,
+    ) -> Result<VerdictRef, TokenError> {
         // Until the end of this function nothing is there that a mistake could find.
         slot.clear();
         if self.has_failed(token, now) {
             return Err(TokenError::SignatureInvalid);
         }
         let (verdict, issuer) = self.verified(token, now).await?;
-        let known = Known::new(token, Arc::new(verdict));
-        self.memory.keep(known.clone(), &issuer, now.mono);
-        Ok(slot.set(known, issuer, self.configuration))
+        let known = Known::new(token, verdict, &issuer.standing);
+        self.memory.keep(Arc::clone(&known), &issuer, now.mono);
+        Ok(slot.hold(known, self.configuration))
     }
 
-    /// The verdict of credentials: recalled, found or learnt, and which of the three. A failure leaves the slot empty.
+    /// The verdict of credentials: recalled, found or learnt, and which of the three. It is to be
+    /// [put back](TokenSlot::put_back) into the slot; a failure leaves that empty.
     ///
     /// # Errors
     /// Credentials that hold no token, and whatever [`Authenticator::verify`] says of it.
     pub async fn identify(
         &self,
         credentials: BearerCredentials<'_>,
-        slot: &TokenSlot,
+        slot: &mut TokenSlot,
         now: Timestamp,
     ) -> Result<(VerdictRef, VerdictSource), Unidentified> {
         if let Some(verdict) = self.recall(credentials, slot, now) {
@@ -255,14 +260,14 @@ impl Authenticator {
     #[must_use]
     pub fn is_current(&self, verdict: &Verdict, now: Timestamp) -> bool {
         let issuer = self.issuers.get(&*verdict.caller.issuer_name);
-        issuer.is_some_and(|issuer| self.holds(verdict, issuer, now))
+        verdict.is_valid_at(now)
+            && issuer.and_then(|issuer| issuer.current_epoch(now.mono)) == Some(verdict.epoch)
+            && !self.revocations.is_revoked(verdict)
     }
 
-    /// [`Authenticator::is_current`], for one of this configuration's issuers.
-    fn holds(&self, verdict: &Verdict, issuer: &Issuer, now: Timestamp) -> bool {
-        verdict.is_valid_at(now)
-            && issuer.current_epoch(now.mono) == Some(verdict.epoch)
-            && !self.revocations.is_revoked(verdict)
+    /// [`Authenticator::is_current`], for a verdict that was reached under this configuration.
+    fn stands(&self, known: &Known, now: Timestamp) -> bool {
+        known.stands(now) && !self.revocations.is_revoked(&known.verdict)
     }
 
     /// Why a verdict does not hold any more, for one that is held on to: a stream's. Past its end it holds for `grace`.

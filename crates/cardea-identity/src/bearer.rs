@@ -108,6 +108,10 @@ pub fn bearer_credentials<'a>(
     if value.len() > CREDENTIALS_BYTES_MAX {
         return Err(CredentialsError::TooLong);
     }
+    // As nearly all write it.
+    if let Some(token) = value.strip_prefix(b"Bearer ").filter(|token| !token.starts_with(b" ")) {
+        return Ok(Some(BearerCredentials(token)));
+    }
     let end = value.iter().position(|&byte| byte == b' ');
     let (scheme, rest) = value.split_at(end.unwrap_or(value.len()));
     if !scheme.eq_ignore_ascii_case(SCHEME) {

@@ -10,7 +10,7 @@ use crate::config::{IssuerConfig, KeySource};
 use crate::error::{IdentityError, TokenError};
 use crate::jwk::{DOCUMENT_BYTES_MAX, KeySet, next_epoch};
 use crate::jws::Header;
-use crate::keyset::{Source, report};
+use crate::keyset::{Source, Standing, report};
 use crate::remembered::Verdicts;
 use crate::remote::Remote;
 
@@ -25,6 +25,8 @@ pub(crate) struct Issuer {
     types: Vec<String>,
     /// Verdicts of its tokens.
     pub(crate) verdicts: Verdicts,
+    /// What those turn on, of its keys.
+    pub(crate) standing: Arc<Standing>,
 }
 
 /// One exact `iss`, and the issuer that it belongs to.
@@ -84,8 +86,18 @@ impl Issuer {
         };
         let verdicts = Verdicts::new(config.verdicts_max)
             .map_err(|error| config.error(format!("verdicts_max: {error}")))?;
+        let standing = match &source {
+            Source::Fixed(keys) => {
+                let standing = Standing::default();
+                standing.publish(Some(keys), Mono::MAX);
+                Arc::new(standing)
+            }
+            Source::Local(keys) => Arc::clone(keys.standing()),
+            Source::Remote(remote) => Arc::clone(remote.standing()),
+        };
         Ok(Arc::new(Self {
             verdicts,
+            standing,
             name: config.name.as_str().into(),
             types: config.types.iter().map(|typ| media_type(typ)).collect(),
             source,
@@ -117,12 +129,7 @@ impl Issuer {
 
     /// The epoch of verdicts as of now; `None` without keys that may be used.
     pub(crate) fn current_epoch(&self, now: Mono) -> Option<u64> {
-        let keys = match &self.source {
-            Source::Fixed(keys) => Some(keys.epoch),
-            Source::Local(keys) => keys.epoch(),
-            Source::Remote(remote) => remote.epoch(now),
-        };
-        keys.map(|keys| self.epoch(keys))
+        self.standing.epoch(now).map(|keys| self.epoch(keys))
     }
 }
 

@@ -10,14 +10,15 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use cardea_cache::{Entry, Lifetime, Limits, LimitsError, Sharded};
-use cardea_clock::Mono;
+use cardea_clock::{Mono, Timestamp};
 
 use crate::issuer::Issuer;
+use crate::keyset::Standing;
 use crate::verdict::Verdict;
 
 /// No verdict is remembered for longer, whatever its token says.
@@ -50,19 +51,13 @@ const SHARDS: usize = 64;
 pub struct VerdictRef(Arc<Holder>);
 
 #[derive(Debug)]
-struct Holder(Arc<Verdict>);
-
-impl VerdictRef {
-    pub(crate) fn new(verdict: Arc<Verdict>) -> Self {
-        Self(Arc::new(Holder(verdict)))
-    }
-}
+struct Holder(Arc<Known>);
 
 impl Deref for VerdictRef {
     type Target = Verdict;
 
     fn deref(&self) -> &Verdict {
-        &self.0.0
+        &self.0.0.verdict
     }
 }
 
@@ -91,52 +86,64 @@ impl VerdictSource {
 
 /// What a connection remembers of its last token. It is asked with the bytes of a token: a request without one is
 /// anonymous whatever came before it.
-#[derive(Default)]
-pub struct TokenSlot(Mutex<Option<Last>>);
-
-struct Last {
-    known: Known,
-    verdict: VerdictRef,
-    issuer: Arc<Issuer>,
-    /// Of the authenticator that `issuer` belongs to.
+///
+/// A request borrows the verdict and [puts it back](TokenSlot::put_back): where requests follow one another, nothing is
+/// counted and nothing locked. Where they run side by side, each has a clone.
+#[derive(Clone, Default)]
+pub struct TokenSlot {
+    verdict: Option<VerdictRef>,
+    /// Of the authenticator whose verdict it is.
     configuration: u64,
 }
 
 impl TokenSlot {
     /// An empty slot.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub const fn new() -> Self {
+        Self { verdict: None, configuration: 0 }
+    }
+
+    /// Remembers a verdict that [`Authenticator::identify`](crate::Authenticator::identify) gave with this slot last. One
+    /// that is not put back is looked for in the issuer's cache next time.
+    pub fn put_back(&mut self, verdict: VerdictRef) {
+        self.verdict = Some(verdict);
+    }
+
+    /// Whether both remember the same.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        let same = match (&self.verdict, &other.verdict) {
+            (Some(one), Some(two)) => Arc::ptr_eq(&one.0, &two.0),
+            (one, two) => one.is_none() && two.is_none(),
+        };
+        same && self.configuration == other.configuration
     }
 
     /// The verdict of these bytes if they are the last token's and `holds` says so.
-    pub(crate) fn get(
-        &self,
+    pub(crate) fn take(
+        &mut self,
         token: &[u8],
-        holds: impl FnOnce(&Verdict, &Issuer, u64) -> bool,
+        holds: impl FnOnce(&Known, u64) -> bool,
     ) -> Option<VerdictRef> {
-        let slot = self.lock();
-        let last = slot.as_ref()?;
-        let same = last.known.is(token) && holds(&last.verdict, &last.issuer, last.configuration);
-        same.then(|| last.verdict.clone())
+        let known = &*self.verdict.as_ref()?.0.0;
+        if known.is(token) && holds(known, self.configuration) { self.verdict.take() } else { None }
     }
 
-    pub(crate) fn set(&self, known: Known, issuer: Arc<Issuer>, configuration: u64) -> VerdictRef {
-        let verdict = VerdictRef::new(Arc::clone(&known.verdict));
-        let last = Last { known, verdict: verdict.clone(), issuer, configuration };
-        let before = self.lock().replace(last);
-        drop(before);
-        verdict
+    /// A verdict of that configuration to be put back, in the memory of the last one if nobody else holds that.
+    pub(crate) fn hold(&mut self, known: Arc<Known>, configuration: u64) -> VerdictRef {
+        self.configuration = configuration;
+        if let Some(VerdictRef(mut last)) = self.verdict.take()
+            && let Some(holder) = Arc::get_mut(&mut last)
+        {
+            holder.0 = known;
+            return VerdictRef(last);
+        }
+        VerdictRef(Arc::new(Holder(known)))
     }
 
     /// Forgets the token: after one that failed, whatever it was.
-    pub(crate) fn clear(&self) {
-        let before = self.lock().take();
-        drop(before);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Last>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn clear(&mut self) {
+        self.verdict = None;
     }
 }
 
@@ -146,17 +153,28 @@ impl fmt::Debug for TokenSlot {
     }
 }
 
-/// A token with its verdict.
-#[derive(Clone)]
+/// A token with its verdict. What a hit looks at comes first.
+#[derive(Debug)]
 pub(crate) struct Known {
-    token: Arc<[u8]>,
+    token: Box<[u8]>,
     signature_start: usize,
-    pub(crate) verdict: Arc<Verdict>,
+    /// Of its issuer's keys.
+    standing: Arc<Standing>,
+    pub(crate) verdict: Verdict,
 }
 
 impl Known {
-    pub(crate) fn new(token: &[u8], verdict: Arc<Verdict>) -> Self {
-        Self { token: token.into(), signature_start: signature_start(token), verdict }
+    pub(crate) fn new(token: &[u8], verdict: Verdict, standing: &Arc<Standing>) -> Arc<Self> {
+        let signature_start = signature_start(token);
+        Arc::new(Self { token: token.into(), signature_start, standing: Arc::clone(standing), verdict })
+    }
+
+    /// Whether the verdict is within its window and rests on its issuer's keys as they are, where the issuer is
+    /// configured as it was.
+    pub(crate) fn stands(&self, now: Timestamp) -> bool {
+        // The other half of an epoch is the configuration's.
+        let same = |epoch: u64| (epoch ^ self.verdict.epoch) & 0xffff_ffff == 0;
+        self.verdict.is_valid_at(now) && self.standing.epoch(now.mono).is_some_and(same)
     }
 
     /// Whether these are the token's bytes. Whoever has only a part of the signature learns nothing from how long
@@ -171,9 +189,18 @@ impl Known {
         else {
             return false;
         };
-        let differing = signature.iter().zip(others).fold(0, |bits, (one, two)| bits | (one ^ two));
-        std::hint::black_box(differing) == 0 && signed == other
+        differing(signature, others) == 0 && signed == other
     }
+}
+
+/// 0 if both, which are as long, are the same; takes as long wherever they differ. Eight octets at a time, since this is
+/// on the way of every request.
+fn differing(one: &[u8], other: &[u8]) -> u64 {
+    let ((words, rest), (others, other_rest)) = (one.as_chunks::<8>(), other.as_chunks::<8>());
+    let word = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
+    let words = words.iter().zip(others).fold(0, |bits, (one, two)| bits | (word(one) ^ word(two)));
+    let rest = rest.iter().zip(other_rest).fold(0, |bits, (one, two)| bits | (one ^ two));
+    std::hint::black_box(words | u64::from(rest))
 }
 
 /// Where the last segment begins.
@@ -192,11 +219,11 @@ trait Token {
     fn bytes(&self) -> &[u8];
 }
 
-struct TokenKey(Arc<[u8]>);
+struct TokenKey(Arc<Known>);
 
 impl Token for TokenKey {
     fn bytes(&self) -> &[u8] {
-        &self.0
+        &self.0.token
     }
 }
 
@@ -229,7 +256,7 @@ impl Hash for TokenKey {
 
 impl PartialEq for TokenKey {
     fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
+        self.bytes() == other.bytes()
     }
 }
 
@@ -245,7 +272,7 @@ impl<'a> Borrow<dyn Token + 'a> for TokenKey {
 ///
 /// Who has no token that was accepted has no say in what is stored here, so the hash need not withstand more than
 /// guessing: it is fast, and seeded at random.
-pub(crate) struct Verdicts(Sharded<TokenKey, Known, foldhash::quality::RandomState>);
+pub(crate) struct Verdicts(Sharded<TokenKey, Arc<Known>, foldhash::quality::RandomState>);
 
 impl Verdicts {
     /// Room for so many; 0: none is remembered.
@@ -256,11 +283,11 @@ impl Verdicts {
             lifetime: Lifetime::Own { max: LIFETIME_MAX },
         };
         // The claims are the payload, which is three quarters of most tokens, and take a multiple of it.
-        let weigh = |_: &TokenKey, known: &Known| VERDICT_BYTES + known.token.len() * 3;
+        let weigh = |_: &TokenKey, known: &Arc<Known>| VERDICT_BYTES + known.token.len() * 3;
         Sharded::weighed(limits, SHARDS, weigh, foldhash::quality::RandomState::default()).map(Self)
     }
 
-    fn get(&self, token: &[u8], now: Mono) -> Option<Known> {
+    fn get(&self, token: &[u8], now: Mono) -> Option<Arc<Known>> {
         self.0.get(&token as &dyn Token, now)
     }
 
@@ -268,9 +295,9 @@ impl Verdicts {
         drop(self.0.remove(&token as &dyn Token));
     }
 
-    fn insert(&self, known: Known, now: Mono) {
+    fn insert(&self, known: Arc<Known>, now: Mono) {
         let deadline = Some(known.verdict.deadline);
-        let entry = Entry { key: TokenKey(Arc::clone(&known.token)), value: known, deadline };
+        let entry = Entry { key: TokenKey(Arc::clone(&known)), value: known, deadline };
         // Not stored: it is verified again.
         let _ = self.0.insert_entry(entry, now);
     }
@@ -320,18 +347,13 @@ impl Memory {
         Ok(Self { headers: ArcSwap::default(), learning: Mutex::new(()), failures, verifications })
     }
 
-    /// The verdict of a token that was verified before, and whose it is, if `holds` says so.
-    pub(crate) fn find(
-        &self,
-        token: &[u8],
-        now: Mono,
-        holds: impl Fn(&Verdict, &Issuer) -> bool,
-    ) -> Option<(Known, Arc<Issuer>)> {
+    /// The verdict of a token that was verified before, if `holds` says so.
+    pub(crate) fn find(&self, token: &[u8], now: Mono, holds: impl Fn(&Known) -> bool) -> Option<Arc<Known>> {
         let headers = self.headers.load();
         headers.get(header_of(token)?)?.iter().find_map(|Owner { issuer, .. }| {
             let known = issuer.verdicts.get(token, now)?;
-            if holds(&known.verdict, issuer) {
-                return Some((known, Arc::clone(issuer)));
+            if holds(&known) {
+                return Some(known);
             }
             issuer.verdicts.remove(token);
             None
@@ -339,7 +361,7 @@ impl Memory {
     }
 
     /// Remembers a verdict that was just reached.
-    pub(crate) fn keep(&self, known: Known, issuer: &Arc<Issuer>, now: Mono) {
+    pub(crate) fn keep(&self, known: Arc<Known>, issuer: &Arc<Issuer>, now: Mono) {
         if let Some(header) = header_of(&known.token)
             && (self.knows(header, issuer) || self.learn(header, issuer, known.verdict.epoch))
         {
@@ -420,7 +442,7 @@ mod tests {
 
     #[test]
     fn a_slots_token_is_compared_to_its_last_byte() {
-        let known = Known::new(b"aa.bb.cccc", Arc::new(Verdict::inverted()));
+        let known = Known::new(b"aa.bb.cccc", Verdict::inverted(), &Arc::default());
         assert!(known.is(b"aa.bb.cccc"));
         for at in 0..known.token.len() {
             let flip = |(index, byte): (usize, &u8)| if index == at { byte ^ 1 } else { *byte };
@@ -444,10 +466,12 @@ mod tests {
         let verdicts = Verdicts::new(1024).unwrap();
         let now = Mono::from_nanos(1);
         let deadline = now.saturating_add(Duration::from_secs(600));
-        let verdict = |epoch| Arc::new(Verdict { deadline, epoch, ..Verdict::inverted() });
-        verdicts.insert(Known::new(b"a.b.sig", verdict(1)), now);
+        let known = |token: &[u8], epoch| {
+            Known::new(token, Verdict { deadline, epoch, ..Verdict::inverted() }, &Arc::default())
+        };
+        verdicts.insert(known(b"a.b.sig", 1), now);
         assert!(verdicts.get(b"x.y.sig", now).is_none());
-        verdicts.insert(Known::new(b"x.y.sig", verdict(2)), now);
+        verdicts.insert(known(b"x.y.sig", 2), now);
         let epoch = |token: &[u8]| verdicts.get(token, now).map(|known| known.verdict.epoch);
         assert_eq!((epoch(b"a.b.sig"), epoch(b"x.y.sig")), (Some(1), Some(2)));
         assert!(verdicts.get(b"a.b.sig", deadline).is_none(), "not after its deadline");

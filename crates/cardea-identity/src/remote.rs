@@ -19,7 +19,7 @@ use crate::error::{IdentityError, TokenError};
 use crate::fetch::{Fetch, FetchError, FetchRequest};
 use crate::jwk::{DOCUMENT_BYTES_MAX, Key, KeySet};
 use crate::jws::Header;
-use crate::keyset::{Source, report};
+use crate::keyset::{Source, Standing, report};
 use crate::{json, policy};
 
 /// The first wait after a failure; it doubles with each one up to [`BACK_OFF_MAX`].
@@ -31,6 +31,7 @@ pub(crate) struct Remote {
     config: IssuerConfig,
     place: Place,
     current: ArcSwap<Snapshot>,
+    standing: Arc<Standing>,
     /// When the next fetch is due, as [`Mono::nanos`]; `u64::MAX` while one is under way. Beside the
     /// snapshot, so that a request learns with one load that there is nothing to do.
     due_at: AtomicU64,
@@ -102,6 +103,7 @@ impl Remote {
             config: config.clone(),
             place,
             current: ArcSwap::from_pointee(Snapshot { keys: None, usable_until: Mono::MIN }),
+            standing: Arc::default(),
             due_at: AtomicU64::new(0),
             flight: Mutex::default(),
         })
@@ -109,17 +111,20 @@ impl Remote {
 
     /// Takes over the keys that were fetched under another configuration of the same issuer.
     pub(crate) fn seed(&self, previous: &Self) {
-        self.current.store(previous.current.load_full());
+        self.put(previous.current.load_full());
         let due_at = previous.due_at.load(Ordering::Acquire);
         if due_at != u64::MAX {
             self.due_at.store(due_at, Ordering::Release);
         }
     }
 
-    /// The epoch of the keys; `None` if there are none or they are too old.
-    pub(crate) fn epoch(&self, now: Mono) -> Option<u64> {
-        let snapshot = self.current.load();
-        snapshot.keys.as_ref().filter(|_| now < snapshot.usable_until).map(|keys| keys.epoch)
+    fn put(&self, snapshot: Arc<Snapshot>) {
+        self.current.store(Arc::clone(&snapshot));
+        self.standing.publish(snapshot.keys.as_deref(), snapshot.usable_until);
+    }
+
+    pub(crate) fn standing(&self) -> &Arc<Standing> {
+        &self.standing
     }
 
     /// The key for `header` from the keys at hand.
@@ -282,7 +287,7 @@ impl Drop for Landing {
                 };
                 // Counted from the start: a slow answer is as old as its question.
                 let fresh_until = self.started.saturating_add(refresh.lifetime);
-                remote.current.store(Arc::new(Snapshot {
+                remote.put(Arc::new(Snapshot {
                     keys: Some(Arc::new(keys)),
                     usable_until: fresh_until.saturating_add(refresh.stale_if_error),
                 }));

@@ -14,6 +14,7 @@ use cardea_http::{
     Fields, Known, ResponseHead, Scheme, Version,
     h1::{Framing, HeadLimits, RequestDecoder, request_framing, wants_keep_alive, write_response_head},
 };
+use cardea_identity::TokenSlot;
 
 use crate::{
     buffer::Buffer,
@@ -59,6 +60,8 @@ pub(super) struct Connection {
     /// The client takes trailers (RFC 9110 §10.1.4).
     takes_trailers: bool,
     version: Version,
+    /// What is remembered of the last token, while no request has it.
+    token: TokenSlot,
     /// Informational responses on their way.
     informational: Vec<u8>,
     /// Part of a response was sent and the rest was not, or the client is gone: closing must be abortive.
@@ -117,6 +120,7 @@ impl Connection {
             keep_alive: false,
             takes_trailers: false,
             version: Version::Http11,
+            token: TokenSlot::new(),
             informational: Vec::new(),
             within_response: false,
         }
@@ -124,9 +128,11 @@ impl Connection {
 
     /// Carries a request; `true` if the connection can be used again.
     async fn exchange(&mut self, gateway: &Gateway, mut exchange: Box<Exchange>, timer: &mut Timer) -> bool {
+        exchange.token = std::mem::take(&mut self.token);
         let mut recording = Recording::new(gateway, &mut exchange);
         let outcome = pipeline::handle(gateway, &mut recording, self, timer).await;
         let again = self.finish(gateway, outcome, recording, timer).await;
+        self.token = exchange.take_token();
         exchange.recycle();
         again && self.discard_body(timer).await
     }

@@ -5,13 +5,17 @@ mod body;
 mod head;
 mod respond;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use cardea_http::{
     Known, RequestHead,
     h1::{Framing, request_framing},
 };
+use cardea_identity::TokenSlot;
 use h2::{RecvStream, server::SendResponse};
 use tokio::time::timeout;
 
@@ -105,7 +109,8 @@ async fn stream(
     let mut exchange = Exchange::take();
     exchange.id = RequestId::generate(gateway.clock.wall());
     exchange.started = gateway.clock.precise();
-    exchange.connection = Some(facts);
+    exchange.token = lock(&facts.token).clone();
+    exchange.connection = Some(Arc::clone(&facts));
     let (parts, body) = request.into_parts();
     let limits = gateway.model().limits.head;
     let mut recording = Recording::new(gateway, &mut exchange);
@@ -121,5 +126,18 @@ async fn stream(
     respond::respond(gateway, outcome, &mut recording, &mut body, &mut timer).await;
     recording.request_body_bytes = body.found();
     recording.finish();
+    remember(&facts, exchange.take_token());
     exchange.recycle();
+}
+
+/// Lets the streams to come know what this one has learnt.
+fn remember(facts: &ConnectionFacts, token: TokenSlot) {
+    let mut shared = lock(&facts.token);
+    let before = if shared.is(&token) { token } else { std::mem::replace(&mut *shared, token) };
+    drop(shared);
+    drop(before);
+}
+
+fn lock(token: &Mutex<TokenSlot>) -> MutexGuard<'_, TokenSlot> {
+    token.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -99,6 +99,34 @@ fn a_connection_is_whoever_each_request_says_and_nobody_without_a_token() {
 }
 
 #[test]
+fn a_token_that_one_route_admits_is_judged_anew_on_another() {
+    run(async {
+        let origin = Origin::ok().await;
+        let gateway = Spec::to(&origin).start().await;
+        let (token, admin) = (gateway.token(), gateway.token_with(&json!({"scope": "admin"})));
+        let mut client = gateway.client().await;
+        // Found by the connection each time but the first of either.
+        for (path, token, expected) in [
+            ("/api", &token, (200, None)),
+            ("/admin", &token, (403, Some("insufficient_scope"))),
+            ("/other", &token, (401, Some("audience_mismatch"))),
+            ("/api", &token, (200, None)),
+            ("/admin", &admin, (200, None)),
+            ("/other", &admin, (401, Some("audience_mismatch"))),
+            ("/admin", &token, (403, Some("insufficient_scope"))),
+        ] {
+            let response = client.exchange(with_token(path, token)).await;
+            let code = (response.status != 200).then(|| response.code());
+            assert_eq!((response.status, code.as_deref()), expected, "{path}");
+        }
+        for (source, count) in [("verification", 2), ("connection", 4), ("cache", 1)] {
+            let metric = format!("cardea_token_verdicts_total{{source=\"{source}\"}} {count}");
+            assert!(gateway.has_metric(&metric), "{metric}");
+        }
+    });
+}
+
+#[test]
 fn a_revoked_subject_is_refused_at_once() {
     run(async {
         let origin = Origin::ok().await;

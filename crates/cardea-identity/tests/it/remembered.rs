@@ -1,5 +1,6 @@
 //! What is remembered of tokens, and what ends it.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use cardea_clock::{Mono, Timestamp, Wall};
@@ -18,21 +19,31 @@ use VerdictSource::{Cache, Connection, Verification};
 
 type Answer = Result<VerdictSource, &'static str>;
 
+/// A connection's, whose requests follow one another.
+#[derive(Default)]
+struct Slot(RefCell<TokenSlot>);
+
 async fn identify(
     authenticator: &Authenticator,
     token: &str,
-    slot: &TokenSlot,
+    slot: &Slot,
     now: Timestamp,
 ) -> Result<(VerdictRef, VerdictSource), TokenError> {
     let field = format!("Bearer {token}");
     let credentials = bearer_credentials(std::iter::once(field.as_bytes())).unwrap().unwrap();
-    authenticator.identify(credentials, slot, now).await.map_err(|why| match why {
+    let mut own = slot.0.take();
+    let identified = authenticator.identify(credentials, &mut own, now).await;
+    if let Ok((verdict, _)) = &identified {
+        own.put_back(verdict.clone());
+    }
+    slot.0.replace(own);
+    identified.map_err(|why| match why {
         Unidentified::Token(error) => error,
         Unidentified::Credentials(error) => panic!("{error}"),
     })
 }
 
-fn ask_at(authenticator: &Authenticator, token: &str, slot: &TokenSlot, now: Timestamp) -> Answer {
+fn ask_at(authenticator: &Authenticator, token: &str, slot: &Slot, now: Timestamp) -> Answer {
     at_once(identify(authenticator, token, slot, now))
         .map(|(verdict, source)| {
             assert!(verdict.is_valid_at(now));
@@ -41,14 +52,14 @@ fn ask_at(authenticator: &Authenticator, token: &str, slot: &TokenSlot, now: Tim
         .map_err(|error| error.code())
 }
 
-fn ask(authenticator: &Authenticator, token: &str, slot: &TokenSlot) -> Answer {
+fn ask(authenticator: &Authenticator, token: &str, slot: &Slot) -> Answer {
     ask_at(authenticator, token, slot, now())
 }
 
 #[test]
 fn a_token_is_verified_once_then_found_by_its_connection_and_by_others() {
     let fixture = Fixture::new();
-    let (one, two) = (TokenSlot::new(), TokenSlot::new());
+    let (one, two) = (Slot::default(), Slot::default());
     let token = fixture.signer.token(&claims());
     let sources = [&one, &one, &two, &two].map(|slot| ask(&fixture.authenticator, &token, slot));
     assert_eq!(sources, [Ok(Verification), Ok(Connection), Ok(Cache), Ok(Connection)]);
@@ -61,16 +72,18 @@ fn a_token_is_verified_once_then_found_by_its_connection_and_by_others() {
 }
 
 #[test]
-fn bytes_that_differ_anywhere_are_not_the_token() {
+fn a_token_that_collides_with_a_remembered_one_in_its_hash_is_not_it() {
     let fixture = Fixture::new();
-    let slot = TokenSlot::new();
+    let slot = Slot::default();
     let token = fixture.signer.token(&claims());
     assert_eq!(ask(&fixture.authenticator, &token, &slot), Ok(Verification));
-    // The signature of a good token under claims that it was not made for, and the other way round.
+    // The signature is all that is hashed: that of a good token under claims that it was not made for, of the same
+    // length, and the other way round.
     let (signed, signature) = token.rsplit_once('.').unwrap();
     let (header, _) = signed.split_once('.').unwrap();
     let admin = base64url(claims_with("sub", json!("admin")).to_string());
     let grafted = format!("{header}.{admin}.{signature}");
+    assert_eq!(grafted.len(), token.len());
     for attack in [grafted, format!("{signed}.{}", base64url([0; 64])), format!("{token}A")] {
         let answer = ask(&fixture.authenticator, &attack, &slot);
         assert!(answer.is_err(), "{answer:?} for {attack}");
@@ -81,7 +94,7 @@ fn bytes_that_differ_anywhere_are_not_the_token() {
 #[test]
 fn a_verdict_ends_with_its_token_whatever_the_wall_clock_says() {
     let fixture = Fixture::with(Algorithm::Es256, |config| config.clock_skew = std::time::Duration::ZERO);
-    let (slot, other) = (TokenSlot::new(), TokenSlot::new());
+    let (slot, other) = (Slot::default(), Slot::default());
     let token = fixture.signer.token(&claims());
     assert_eq!(ask(&fixture.authenticator, &token, &slot), Ok(Verification));
     assert_eq!(ask_at(&fixture.authenticator, &token, &slot, at(NOW + 599)), Ok(Connection));
@@ -101,7 +114,7 @@ fn a_verdict_ends_with_its_token_whatever_the_wall_clock_says() {
 #[test]
 fn what_is_revoked_is_found_nowhere() {
     let fixture = Fixture::new();
-    let (slot, other) = (TokenSlot::new(), TokenSlot::new());
+    let (slot, other) = (Slot::default(), Slot::default());
     let token = fixture.signer.token(&claims());
     assert_eq!(ask(&fixture.authenticator, &token, &slot), Ok(Verification));
     fixture.authenticator.revocations().disable("main", "alice");
@@ -115,7 +128,7 @@ fn what_is_revoked_is_found_nowhere() {
 #[test]
 fn a_key_that_goes_takes_its_verdicts_along_and_one_that_comes_does_not() {
     let fixture = Fixture::new();
-    let (slot, other) = (TokenSlot::new(), TokenSlot::new());
+    let (slot, other) = (Slot::default(), Slot::default());
     let token = fixture.signer.token(&claims());
     let next = Signer::new("next", Algorithm::EdDsa);
     assert_eq!(ask(&fixture.authenticator, &token, &slot), Ok(Verification));
@@ -137,7 +150,7 @@ fn a_reload_keeps_what_is_remembered_of_issuers_that_stay_as_they_are() {
     keys.publish(&signer.jwks()).unwrap();
     let main = config(KeySource::Local(keys));
     let first = Authenticator::new(vec![main.clone()], None, no_network()).unwrap();
-    let (slot, other) = (TokenSlot::new(), TokenSlot::new());
+    let (slot, other) = (Slot::default(), Slot::default());
     let token = signer.token(&claims());
     assert_eq!(ask(&first, &token, &slot), Ok(Verification));
 
@@ -164,8 +177,8 @@ fn however_many_reloads_there_are_tokens_are_found() {
     let mut authenticator = Authenticator::new(vec![main.clone()], None, no_network()).unwrap();
     for number in 0..40 {
         let token = signer.token(&claims_with("jti", json!(number.to_string())));
-        assert_eq!(ask(&authenticator, &token, &TokenSlot::new()), Ok(Verification), "reload {number}");
-        assert_eq!(ask(&authenticator, &token, &TokenSlot::new()), Ok(Cache), "reload {number}");
+        assert_eq!(ask(&authenticator, &token, &Slot::default()), Ok(Verification), "reload {number}");
+        assert_eq!(ask(&authenticator, &token, &Slot::default()), Ok(Cache), "reload {number}");
         authenticator = Authenticator::new(vec![main.clone()], Some(&authenticator), no_network()).unwrap();
     }
 }
@@ -178,8 +191,8 @@ fn an_issuer_that_varies_its_headers_gains_no_cache_by_it_until_its_keys_change(
             let mut header = signer.header();
             header["x"] = json!(number);
             let token = signer.with_header(&header, &claims());
-            assert_eq!(ask(&fixture.authenticator, &token, &TokenSlot::new()), Ok(Verification));
-            ask(&fixture.authenticator, &token, &TokenSlot::new()).unwrap()
+            assert_eq!(ask(&fixture.authenticator, &token, &Slot::default()), Ok(Verification));
+            ask(&fixture.authenticator, &token, &Slot::default()).unwrap()
         });
         found.collect()
     };
@@ -195,10 +208,10 @@ fn a_storm_of_one_bad_token_costs_one_verification_until_the_keys_change() {
     let fixture = Fixture::new();
     let stranger = Signer::new("key", Algorithm::Es256);
     let bad = stranger.token(&claims());
-    let slot = TokenSlot::new();
+    let slot = Slot::default();
     for _ in 0..1000 {
         assert_eq!(ask(&fixture.authenticator, &bad, &slot), Err("signature_invalid"));
-        assert_eq!(ask(&fixture.authenticator, &bad, &TokenSlot::new()), Err("signature_invalid"));
+        assert_eq!(ask(&fixture.authenticator, &bad, &Slot::default()), Err("signature_invalid"));
     }
     assert_eq!(fixture.authenticator.verifications(), 1);
     let other = stranger.token(&claims_with("jti", json!("2")));
@@ -229,14 +242,14 @@ fn issuers_without_key_ids_are_told_apart() {
     ];
     for expected in [Verification, Cache] {
         for (token, name) in tokens.iter().zip(["one", "two"]) {
-            let slot = TokenSlot::new();
+            let slot = Slot::default();
             let (verdict, source) = at_once(identify(&authenticator, token, &slot, now())).unwrap();
             assert_eq!((&*verdict.caller.issuer_name, source), (name, expected));
         }
     }
     // Neither can speak for the other.
     let forged = one.with_header(&header, &claims_with("iss", json!("https://two.example")));
-    assert_eq!(ask(&authenticator, &forged, &TokenSlot::new()), Err("signature_invalid"));
+    assert_eq!(ask(&authenticator, &forged, &Slot::default()), Err("signature_invalid"));
 }
 
 #[test]
@@ -251,22 +264,22 @@ fn no_issuer_pushes_out_what_is_remembered_of_another() {
     let issuers = vec![issuer("one", ISSUER, &one), issuer("two", "https://two.example", &two)];
     let authenticator = Authenticator::new(issuers, None, no_network()).unwrap();
     let quiet = one.token(&claims());
-    assert_eq!(ask(&authenticator, &quiet, &TokenSlot::new()), Ok(Verification));
+    assert_eq!(ask(&authenticator, &quiet, &Slot::default()), Ok(Verification));
     for number in 0..100 {
         let mut claims = claims_with("iss", json!("https://two.example"));
         claims["jti"] = json!(number.to_string());
-        assert_eq!(ask(&authenticator, &two.token(&claims), &TokenSlot::new()), Ok(Verification));
+        assert_eq!(ask(&authenticator, &two.token(&claims), &Slot::default()), Ok(Verification));
     }
     assert!(authenticator.verdicts() <= 5, "{}", authenticator.verdicts());
-    assert_eq!(ask(&authenticator, &quiet, &TokenSlot::new()), Ok(Cache));
+    assert_eq!(ask(&authenticator, &quiet, &Slot::default()), Ok(Cache));
 }
 
 #[test]
 fn nothing_is_remembered_where_the_configuration_says_so() {
     let fixture = Fixture::with(Algorithm::Es256, |config| config.verdicts_max = 0);
     let token = fixture.signer.token(&claims());
-    assert_eq!(ask(&fixture.authenticator, &token, &TokenSlot::new()), Ok(Verification));
-    assert_eq!(ask(&fixture.authenticator, &token, &TokenSlot::new()), Ok(Verification));
+    assert_eq!(ask(&fixture.authenticator, &token, &Slot::default()), Ok(Verification));
+    assert_eq!(ask(&fixture.authenticator, &token, &Slot::default()), Ok(Verification));
 }
 
 #[test]
@@ -281,7 +294,7 @@ fn verdicts_end_with_the_time_that_keys_may_be_used_without_a_fetch() {
         let config = config(KeySource::Url(url));
         let refresh = config.refresh;
         let authenticator = Authenticator::new(vec![config], None, network.clone()).unwrap();
-        let slot = TokenSlot::new();
+        let slot = Slot::default();
         let mut long = claims();
         long["exp"] = json!(NOW + 1_000_000);
         let token = signer.token(&long);
