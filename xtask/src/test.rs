@@ -39,6 +39,8 @@ enum Step {
     Bench,
     /// `cargo xtask clients`.
     Clients,
+    /// The tests of `cardea-kdf` that name Miri, under Miri. Where it is named alone: it needs a nightly compiler.
+    Miri,
 }
 
 impl Step {
@@ -51,6 +53,7 @@ impl Step {
             Self::Tidy => "tidy",
             Self::Bench => "bench",
             Self::Clients => "clients",
+            Self::Miri => "miri",
         }
     }
 }
@@ -94,9 +97,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
 fn choose(options: &Options) -> Vec<Step> {
     let all = Step::value_variants();
     match (options.steps.as_slice(), options.fast) {
-        ([], false) => all.to_vec(),
+        ([], false) => all.iter().copied().filter(|step| *step != Step::Miri).collect(),
         ([], true) => {
-            let slow = |step: &Step| matches!(step, Step::Docs | Step::Bench | Step::Clients);
+            let slow = |step: &Step| matches!(step, Step::Docs | Step::Bench | Step::Clients | Step::Miri);
             all.iter().copied().filter(|step| !slow(step)).collect()
         }
         (chosen, _) => chosen.to_vec(),
@@ -132,6 +135,7 @@ fn carry_out(step: Step, root: &Path) -> Result<Counts> {
         Step::Tidy => Ok(Counts::one(tidy::run(root)? == 0)),
         Step::Bench => Ok(Counts::one(bench::run(root, &bench::Options::smoke())?)),
         Step::Clients => real_clients(root),
+        Step::Miri => miri(root),
     }
 }
 
@@ -142,6 +146,33 @@ fn tests(root: &Path) -> Result<Counts> {
     command.args(["test", "--workspace", "--no-fail-fast"]);
     let success = pass_lines(&mut command, |line| sum.read(line))?;
     Ok(sum.counts(success))
+}
+
+/// Miri has no vector instructions, so this is the way of processors that have none.
+fn miri(root: &Path) -> Result<Counts> {
+    let installed =
+        crate::process::catch(rustup(root).args(["cargo", "miri", "--version"]), Duration::from_secs(60))?;
+    anyhow::ensure!(
+        installed.success,
+        "missing: Miri; try: rustup toolchain install nightly --component miri,rust-src"
+    );
+    let mut sum = TestSum::default();
+    let mut command = rustup(root);
+    command.args(["cargo", "miri", "test", "--package", "cardea-kdf", "--lib", "--", "miri"]);
+    // Its own folder: another compiler's would be built anew each time.
+    command.env("CARGO_TARGET_DIR", crate::process::target_directory(root)?.join("miri"));
+    let success = pass_lines(&mut command, |line| sum.read(line))?;
+    Ok(sum.counts(success))
+}
+
+/// A nightly compiler's tools, whatever toolchain runs this task.
+fn rustup(root: &Path) -> Command {
+    let mut command = Command::new("rustup");
+    command.args(["run", "nightly"]).current_dir(root);
+    for variable in ["CARGO", "RUSTUP_TOOLCHAIN", "RUSTC"] {
+        command.env_remove(variable);
+    }
+    command
 }
 
 fn real_clients(root: &Path) -> Result<Counts> {

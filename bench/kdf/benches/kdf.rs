@@ -1,5 +1,5 @@
-//! PBKDF2 beside OpenSSL and beside the method of fastpbkdf2, in one run: one job, full lanes, and a thousand hashes of
-//! SHA-512 with 10,000 iterations on one thread and on all.
+//! PBKDF2 beside OpenSSL and beside the method of fastpbkdf2, in one run: one job, full lanes of equal and of mixed jobs,
+//! and many hashes of SHA-512 with 10,000 iterations and 64 bytes on one thread and on all.
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use bench_kdf::fastpbkdf2;
 use cardea_kdf::{Engine, Job, Prf, Schedule, derive};
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::measurement::WallTime;
+use criterion::{
+    BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
+};
 use openssl::hash::MessageDigest;
 
 const PASSWORD: &[u8] = b"correct horse battery staple";
@@ -15,8 +18,12 @@ const SALT: &[u8] = b"0123456789abcdef";
 const ITERATIONS: u32 = 2_000;
 /// A multiple of the lanes of each kernel.
 const JOBS: u32 = 64;
-/// The figures of the seed's table.
-const HASHES: u32 = 1_000;
+const MIXED_JOBS: u32 = 320;
+/// Where jobs are done one after the other, more of them only take longer.
+const JOBS_OF_PEERS: u32 = 5;
+/// Hashes of a sample, of which there are ten: in lanes, as many as fill them to the end on two threads.
+const HASHES: u32 = 400;
+const HASHES_OF_PEERS: u32 = 100;
 const HASH_ITERATIONS: u32 = 10_000;
 const LIBRARIES: [&str; 3] = ["cardea", "openssl", "fastpbkdf2"];
 
@@ -49,20 +56,20 @@ fn one_job(library: &str, prf: Prf, iterations: u32, out: &mut [u8]) {
     }
 }
 
-/// Many equal jobs: in lanes with us, one after the other elsewhere.
-fn many(library: &str, prf: Prf, jobs: u32, iterations: u32) {
+/// Many jobs, the i-th with `iterations(i)`: in lanes with us, one after the other elsewhere.
+fn many(library: &str, prf: Prf, jobs: u32, iterations: impl Fn(u32) -> u32) {
     let mut out = vec![0; prf.output_len()];
     if library != "cardea" {
-        (0..jobs).for_each(|_| one_job(library, prf, iterations, black_box(&mut out)));
+        (1..=jobs).for_each(|job| one_job(library, prf, iterations(job), black_box(&mut out)));
         return;
     }
-    let mut left = 0..jobs;
+    let mut left = 1..=jobs;
     let mut engine = Engine::new(prf);
     let mut source = || {
-        left.next().map(|_| Job {
+        left.next().map(|job| Job {
             schedule: Schedule::new(prf, PASSWORD),
             salt: SALT.into(),
-            iterations: count(iterations),
+            iterations: count(iterations(job)),
             output_len: prf.output_len(),
             tag: (),
         })
@@ -72,10 +79,26 @@ fn many(library: &str, prf: Prf, jobs: u32, iterations: u32) {
     }) {}
 }
 
+/// What stored secrets look like that were made over the years.
+fn mixed(job: u32) -> u32 {
+    [500, 1_000, 2_000, 2_500, 4_000][job as usize % 5]
+}
+
+/// What fills our lanes, or what suffices for the others.
+fn jobs(library: &str, ours: u32, theirs: u32) -> u32 {
+    if library == "cardea" { ours } else { theirs }
+}
+
+/// All samples of the same size: else the last one of something slow takes most of the time.
+fn group<'a>(c: &'a mut Criterion, name: &str) -> BenchmarkGroup<'a, WallTime> {
+    let mut group = c.benchmark_group(name);
+    group.sampling_mode(SamplingMode::Flat);
+    group
+}
+
 fn one(c: &mut Criterion) {
     for prf in Prf::ALL {
-        let mut group = c.benchmark_group(format!("{}-one", name(prf)));
-        group.sample_size(20).measurement_time(Duration::from_secs(1));
+        let mut group = group(c, &format!("{}-one", name(prf)));
         group.throughput(Throughput::Elements(u64::from(ITERATIONS)));
         let mut out = vec![0; prf.output_len()];
         for library in LIBRARIES {
@@ -88,27 +111,33 @@ fn one(c: &mut Criterion) {
 
 fn lanes(c: &mut Criterion) {
     for prf in Prf::ALL {
-        let mut group = c.benchmark_group(format!("{}-lanes", name(prf)));
-        group.sample_size(20).measurement_time(Duration::from_secs(2));
-        group.throughput(Throughput::Elements(u64::from(ITERATIONS * JOBS)));
-        for library in LIBRARIES {
-            group.bench_function(library, |b| b.iter(|| many(library, prf, JOBS, ITERATIONS)));
+        for (what, ours, each) in
+            [("lanes", JOBS, (|_| ITERATIONS) as fn(u32) -> u32), ("lanes-mixed", MIXED_JOBS, mixed)]
+        {
+            let mut group = group(c, &format!("{}-{what}", name(prf)));
+            for library in LIBRARIES {
+                let jobs = jobs(library, ours, JOBS_OF_PEERS);
+                group.throughput(Throughput::Elements((1..=jobs).map(|job| u64::from(each(job))).sum()));
+                group.bench_function(library, |b| b.iter(|| many(library, prf, jobs, each)));
+            }
         }
     }
 }
 
-fn thousand(c: &mut Criterion) {
-    let mut group = c.benchmark_group("sha512-thousand-hashes");
-    group.sample_size(10).throughput(Throughput::Elements(u64::from(HASHES)));
+/// The figure is that of a hash: of a thousand of them, a thousand times as much.
+fn hashes(c: &mut Criterion) {
+    let mut group = group(c, "sha512-10000-iterations-64-bytes");
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
     for library in LIBRARIES {
+        let hashes = jobs(library, HASHES, HASHES_OF_PEERS);
+        group.throughput(Throughput::Elements(u64::from(hashes)));
         for threads in [1, processors] {
-            group.bench_function(BenchmarkId::new(library, threads), |b| {
+            group.bench_function(BenchmarkId::new(library, format!("{threads}-threads")), |b| {
                 b.iter(|| {
                     std::thread::scope(|scope| {
                         for thread in 0..threads {
-                            let jobs = HASHES / threads + u32::from(thread < HASHES % threads);
-                            scope.spawn(move || many(library, Prf::HmacSha512, jobs, HASH_ITERATIONS));
+                            let jobs = hashes / threads + u32::from(thread < hashes % threads);
+                            scope.spawn(move || many(library, Prf::HmacSha512, jobs, |_| HASH_ITERATIONS));
                         }
                     });
                 });
@@ -120,5 +149,12 @@ fn thousand(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, one, lanes, thousand);
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(100))
+        .measurement_time(Duration::from_millis(300));
+    targets = one, lanes, hashes
+}
 criterion_main!(benches);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cardea_kdf::{Engine, Job, Kernel, Prf, Schedule, derive};
 use criterion::measurement::WallTime;
-use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 
 const PASSWORD: &[u8] = b"correct horse battery staple";
 const SALT: &[u8] = b"0123456789abcdef";
@@ -17,6 +17,8 @@ const SALT: &[u8] = b"0123456789abcdef";
 const ITERATIONS: u32 = 2_000;
 /// Jobs of a run in lanes: a multiple of the lanes of each kernel.
 const JOBS: u32 = 64;
+/// Jobs of a run where each is done after the other, so that more of them only take longer.
+const JOBS_OF_PEERS: u32 = 5;
 
 fn count(iterations: u32) -> NonZeroU32 {
     NonZeroU32::new(iterations).unwrap_or(NonZeroU32::MIN)
@@ -32,11 +34,8 @@ fn name(prf: Prf) -> &'static str {
 
 fn group<'a>(c: &'a mut Criterion, prf: Prf, what: &str, iterations: u64) -> BenchmarkGroup<'a, WallTime> {
     let mut group = c.benchmark_group(format!("{}-{what}", name(prf)));
-    group
-        .sample_size(10)
-        .warm_up_time(Duration::from_millis(100))
-        .measurement_time(Duration::from_millis(300));
-    group.throughput(Throughput::Elements(iterations));
+    // All samples of the same size: else the last one of something slow takes most of the time.
+    group.sampling_mode(SamplingMode::Flat).throughput(Throughput::Elements(iterations));
     group
 }
 
@@ -120,9 +119,13 @@ fn lanes(c: &mut Criterion) {
         let mut group = group(c, prf, "lanes", u64::from(ITERATIONS * JOBS));
         let mut engine = Engine::new(prf);
         group.bench_function("cardea", |b| b.iter(|| in_lanes(&mut engine, JOBS, |_| ITERATIONS)));
+        group.throughput(Throughput::Elements(u64::from(ITERATIONS * JOBS_OF_PEERS)));
         for library in PEERS {
             group.bench_function(library, |b| {
-                b.iter(|| (0..JOBS).for_each(|_| peer(library, prf, count(ITERATIONS), black_box(&mut out))));
+                b.iter(|| {
+                    (0..JOBS_OF_PEERS)
+                        .for_each(|_| peer(library, prf, count(ITERATIONS), black_box(&mut out)));
+                });
             });
         }
     }
@@ -132,42 +135,19 @@ fn lanes_mixed(c: &mut Criterion) {
     const MIXED_JOBS: u32 = 320;
     for prf in Prf::ALL {
         let mut out = vec![0; prf.output_len()];
-        let total = (1..=MIXED_JOBS).map(|job| u64::from(mixed(job))).sum();
-        let mut group = group(c, prf, "lanes-mixed", total);
+        let total = |jobs: u32| (1..=jobs).map(|job| u64::from(mixed(job))).sum();
+        let mut group = group(c, prf, "lanes-mixed", total(MIXED_JOBS));
         let mut engine = Engine::new(prf);
         group.bench_function("cardea", |b| b.iter(|| in_lanes(&mut engine, MIXED_JOBS, mixed)));
+        group.throughput(Throughput::Elements(total(JOBS_OF_PEERS)));
         for library in PEERS {
             group.bench_function(library, |b| {
                 b.iter(|| {
-                    (1..=MIXED_JOBS)
+                    (1..=JOBS_OF_PEERS)
                         .for_each(|job| peer(library, prf, count(mixed(job)), black_box(&mut out)));
                 });
             });
         }
-    }
-}
-
-/// The seed's table: 1,000 hashes of 10,000 iterations of SHA-512 on one thread and on all.
-fn thousand(c: &mut Criterion) {
-    const HASHES: u32 = 1_000;
-    let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
-    let mut group = group(c, Prf::HmacSha512, "thousand-hashes", u64::from(HASHES));
-    group.sample_size(10);
-    let mut threads = vec![1, processors];
-    threads.dedup();
-    for threads in threads {
-        group.bench_with_input(BenchmarkId::new("cardea", threads), &threads, |b, &threads| {
-            b.iter(|| {
-                std::thread::scope(|scope| {
-                    for thread in 0..threads {
-                        let hashes = HASHES / threads + u32::from(thread < HASHES % threads);
-                        scope.spawn(move || {
-                            in_lanes(&mut Engine::new(Prf::HmacSha512), hashes, |_| 10_000);
-                        });
-                    }
-                });
-            });
-        });
     }
 }
 
@@ -181,5 +161,12 @@ fn kernels(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, one, lanes, lanes_mixed, thousand, kernels);
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(100))
+        .measurement_time(Duration::from_millis(300));
+    targets = one, lanes, lanes_mixed, kernels
+}
 criterion_main!(benches);

@@ -16,6 +16,8 @@ mod error;
 mod fuzzing;
 mod hash;
 mod kernel;
+#[cfg(test)]
+mod miri;
 mod prf;
 mod schedule;
 pub mod stored;

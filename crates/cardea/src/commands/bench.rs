@@ -29,6 +29,11 @@ const ROUNDS: usize = 7;
 const ITERATIONS_FIRST: u32 = 256;
 const ITERATIONS_LAST: u32 = 1 << 26;
 
+/// How many hashes wait, where it is told what runs them.
+const WAITING: [usize; 5] = [1, 2, 4, 8, 16];
+/// What is closer than this is as fast.
+const AS_FAST: f64 = 1.03;
+
 const PASSWORD: &[u8] = b"correct horse battery staple";
 const SALT: &[u8; 16] = b"0123456789abcdef";
 
@@ -43,6 +48,7 @@ const ALGORITHMS: [(Prf, Algorithm); 3] = [
 #[derive(Serialize)]
 struct Report {
     kernels: Vec<KernelFigures>,
+    crossovers: Vec<Crossover>,
     cost: Cost,
     target: Wanted,
 }
@@ -59,6 +65,18 @@ struct KernelFigures {
     lone: bool,
     /// Whether it runs as many hashes as there may be.
     full: bool,
+}
+
+/// What runs as many hashes as wait.
+#[derive(Debug, PartialEq, Serialize)]
+struct Crossover {
+    algorithm: &'static str,
+    waiting: usize,
+    kernel: String,
+    /// The kernel that would have been the fastest here, where that is another one.
+    fastest: Option<String>,
+    /// How many times as long the one that runs them takes.
+    ratio: f64,
 }
 
 /// What the configured hash costs.
@@ -143,12 +161,19 @@ fn count(threads: HashThreads) -> usize {
 }
 
 fn measure(clock: &Clock, iterations: u32, threads: usize, wanted: Duration) -> Report {
-    let kernels = ALGORITHMS.iter().flat_map(|(prf, algorithm)| kernels(clock, *prf, *algorithm)).collect();
+    let mut kernels = Vec::new();
+    let mut crossovers = Vec::new();
+    for (prf, algorithm) in ALGORITHMS {
+        let figures = self::kernels(clock, prf, algorithm);
+        crossovers.extend(WAITING.iter().filter_map(|waiting| crossover(prf, *waiting, &figures)));
+        kernels.extend(figures);
+    }
     let lone_ns = fastest(clock, lone);
     let lanes = Engine::<()>::new(Prf::HmacSha512).lanes();
     let full_ns = fastest(clock, |iterations| full(threads, lanes, iterations)) / (threads * lanes) as f64;
     Report {
         kernels,
+        crossovers,
         cost: Cost {
             algorithm: Algorithm::Pbkdf2Sha512.as_str(),
             iterations,
@@ -184,6 +209,25 @@ fn kernels(clock: &Clock, prf: Prf, algorithm: Algorithm) -> Vec<KernelFigures> 
         full: full == Some(kernel),
     })
     .collect()
+}
+
+/// What [`Kernel::choose`] says, beside what was measured.
+fn crossover(prf: Prf, waiting: usize, figures: &[KernelFigures]) -> Option<Crossover> {
+    let chosen = Kernel::choose(prf, waiting, None)?.to_string();
+    // Jobs beyond the lanes go after each other.
+    let cost = |figure: &KernelFigures| {
+        figure.lane_iteration_ns * figure.lanes as f64 * waiting.div_ceil(figure.lanes) as f64
+    };
+    let of_chosen = figures.iter().find(|figure| figure.kernel == chosen).map(cost)?;
+    let fastest = figures.iter().min_by(|one, other| cost(one).total_cmp(&cost(other)))?;
+    let ratio = of_chosen / cost(fastest);
+    Some(Crossover {
+        algorithm: fastest.algorithm,
+        waiting,
+        fastest: (ratio > AS_FAST).then(|| fastest.kernel.clone()),
+        kernel: chosen,
+        ratio,
+    })
 }
 
 /// Nanoseconds of one iteration of `run`, which does as many as it is told.
@@ -256,6 +300,19 @@ fn shown(report: &Report, wanted: Duration) -> String {
             runs.to_owned(),
         ]);
     }
+    let mut crossovers = Table::new(&["ALGORITHM", "WAITING", "KERNEL", "FASTEST_HERE"]);
+    for crossover in &report.crossovers {
+        let fastest = match &crossover.fastest {
+            Some(fastest) => format!("{fastest}, by {:.0} %", (crossover.ratio - 1.0) * 100.0),
+            None => "the same".to_owned(),
+        };
+        crossovers.row([
+            crossover.algorithm.to_owned(),
+            crossover.waiting.to_string(),
+            crossover.kernel.clone(),
+            fastest,
+        ]);
+    }
     let (cost, within) = (&report.cost, format!("within {}", display_duration(wanted)));
     let facts = facts(&[
         ("hash", format!("{}, {} iterations", cost.algorithm, cost.iterations)),
@@ -264,12 +321,34 @@ fn shown(report: &Report, wanted: Duration) -> String {
         ("all of them do", format!("{:.0} per second", cost.hashes_per_second)),
         (within.as_str(), format!("{} iterations", report.target.iterations)),
     ]);
-    format!("{}\n{facts}", table.render())
+    format!("{}\n{}\n{facts}", table.render(), crossovers.render())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_crossover_tells_which_kernel_is_faster_here_by_more_than_noise() {
+        let chosen = Kernel::choose(Prf::HmacSha512, 4, None).unwrap();
+        let figure = |kernel: String, lanes, lane_iteration_ns| KernelFigures {
+            algorithm: "pbkdf2-sha512",
+            kernel,
+            lanes,
+            lane_iteration_ns,
+            lone: false,
+            full: false,
+        };
+        let rounds = 4_usize.div_ceil(chosen.lanes) as f64;
+        let own_ns = 400.0 / rounds / chosen.lanes as f64;
+        for (other_ns, faster) in [(101.0, false), (99.0, false), (50.0, true)] {
+            let figures =
+                [figure(chosen.to_string(), chosen.lanes, own_ns), figure("other-1".into(), 1, other_ns)];
+            let found = crossover(Prf::HmacSha512, 4, &figures).unwrap();
+            assert_eq!(found.fastest.is_some(), faster, "{other_ns}: {found:?}");
+            assert_eq!((found.waiting, found.kernel), (4, chosen.to_string()));
+        }
+    }
 
     #[test]
     fn what_can_be_afforded_is_whole_thousands_within_the_limits() {
