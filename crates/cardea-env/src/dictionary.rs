@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::lookup::split;
-use crate::names::Names;
+use crate::names::{Entry, Names};
 use crate::overlay::{Id, Overlaid};
 use crate::value::{Owned, Value};
 
@@ -30,8 +30,10 @@ impl<'r, R: Overlaid> Dictionary<'r, R> {
     /// `map`.
     #[must_use]
     pub fn get(&self, name: &str) -> Value<'r> {
-        if let Some(slot) = self.names.attribute_id(name) {
-            return self.attribute(usize::from(slot));
+        match self.names.entry(name) {
+            Some(Entry::Attribute(slot)) => return self.attribute(slot),
+            Some(Entry::Family(id)) => return self.family(id),
+            None => {}
         }
         if let Some(custom) = self.names.custom_attributes().iter().find(|custom| custom.name() == name) {
             return self.custom(usize::from(custom.slot()));

@@ -1,8 +1,11 @@
 //! The names of one configuration: the static table, and the attributes that it declares itself.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use foldhash::fast::FixedState;
 
 use crate::custom::{Custom, Registry, Source};
 use crate::dictionary::Dictionary;
@@ -18,14 +21,21 @@ mod tests;
 /// The most custom attributes of a configuration.
 const CUSTOM_MAX: usize = 256;
 
+/// What a name of the table is, by its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Entry {
+    Attribute(usize),
+    Family(usize),
+}
+
 /// A static table, the custom attributes of one configuration, and what must not be shown.
 pub struct Names<R: 'static> {
     table: &'static Table<R>,
     custom: Vec<Arc<Custom<R>>>,
     registry: Arc<Registry>,
     redaction: Redaction,
-    /// Attributes by name, in order.
-    sorted: Vec<(&'static str, u16)>,
+    /// Attributes and families by name.
+    index: HashMap<&'static str, Entry, FixedState>,
 }
 
 impl<R: Overlaid> Names<R> {
@@ -34,15 +44,16 @@ impl<R: Overlaid> Names<R> {
     pub fn new(table: &'static Table<R>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let slots = table.attributes.iter().zip(0..);
-        let mut sorted: Vec<_> = slots.map(|(attribute, slot)| (attribute.name, slot)).collect();
-        sorted.sort_unstable();
+        let attributes = table.attributes().enumerate();
+        let attributes = attributes.map(|(slot, attribute)| (attribute.name, Entry::Attribute(slot)));
+        let families = table.families().enumerate().map(|(id, family)| (family.name(), Entry::Family(id)));
         Self {
             table,
             custom: Vec::new(),
             registry: Arc::new(Registry { id, count: AtomicUsize::new(0) }),
             redaction: Redaction::none(),
-            sorted,
+            // Of two of the same name the attribute is found, as in `Lookup::resolve`.
+            index: families.chain(attributes).collect(),
         }
     }
 
@@ -106,10 +117,9 @@ impl<R: Overlaid> Names<R> {
         self.table
     }
 
-    /// The attribute of a name.
-    pub(crate) fn attribute_id(&self, name: &str) -> Option<u16> {
-        let found = self.sorted.binary_search_by(|(known, _)| (*known).cmp(name)).ok()?;
-        Some(self.sorted[found].1)
+    /// The attribute or the family of a name.
+    pub(crate) fn entry(&self, name: &str) -> Option<Entry> {
+        self.index.get(name).copied()
     }
 
     pub(crate) fn custom_attributes(&self) -> &[Arc<Custom<R>>] {

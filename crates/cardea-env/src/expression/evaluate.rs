@@ -39,21 +39,51 @@ struct Run<'e, R> {
 }
 
 impl<'e, R: Overlaid> Run<'e, R> {
+    /// What most policies are made of; the rest is elsewhere, so that the frame of this stays small.
     fn node(&self, node: &'e Node<R>, variables: Variables<'_, 'e>) -> Evaluated<'e> {
-        self.meter.step().map_err(|kind| kind.at(0))?;
         match node {
             Node::Constant(constant) => Ok(constant.value()),
+            Node::Read { reference, at } => self.read(reference).map_err(|kind| kind.at(*at)),
+            Node::And { terms } => self.terms(terms, false, variables),
+            Node::Or { terms } => self.terms(terms, true, variables),
+            Node::Binary { operator, left, right, at } => {
+                self.meter.step().map_err(|kind| kind.at(*at))?;
+                let left = self.operand(left, variables)?;
+                let right = self.operand(right, variables)?;
+                binary(*operator, left, right, &self.meter).map_err(|kind| kind.at(*at))
+            }
+            Node::Select { of, key, at } => {
+                let of = self.operand(of, variables)?;
+                member(of, key).and_then(present).map_err(|kind| kind.at(*at))
+            }
+            Node::Not { of, at } => match self.node(of, variables)? {
+                Value::Bool(truth) => Ok(Value::Bool(!truth)),
+                _ => Err(FaultKind::Type.at(*at)),
+            },
+            _ => self.rest(node, variables),
+        }
+    }
+
+    /// A node that mostly is a leaf.
+    #[inline]
+    fn operand(&self, node: &'e Node<R>, variables: Variables<'_, 'e>) -> Evaluated<'e> {
+        match node {
+            Node::Constant(constant) => Ok(constant.value()),
+            Node::Read { reference, at } => self.read(reference).map_err(|kind| kind.at(*at)),
+            node => self.node(node, variables),
+        }
+    }
+
+    #[inline(never)]
+    fn rest(&self, node: &'e Node<R>, variables: Variables<'_, 'e>) -> Evaluated<'e> {
+        self.meter.step().map_err(|kind| kind.at(0))?;
+        match node {
             Node::Type(name) => Ok(Value::Type(name)),
             Node::Variable(out) => Ok(variable(*out, variables)),
-            Node::Read { reference, at } => self.read(reference).map_err(|kind| kind.at(*at)),
             Node::Has { reference, at } => match reference.read(self.request) {
                 Value::Failed => Err(FaultKind::Custom.at(*at)),
                 value => Ok(Value::Bool(!value.is_absent())),
             },
-            Node::Select { of, key, at } => {
-                let of = self.node(of, variables)?;
-                member(of, key).and_then(present).map_err(|kind| kind.at(*at))
-            }
             Node::HasKey { of, key, at } => {
                 let of = self.node(of, variables)?;
                 let found = member(of, key).map_err(|kind| kind.at(*at))?;
@@ -63,22 +93,12 @@ impl<'e, R: Overlaid> Run<'e, R> {
                 let (of, index) = (self.node(of, variables)?, self.node(index, variables)?);
                 compare::index(of, index, &self.meter).and_then(present).map_err(|kind| kind.at(*at))
             }
-            Node::Not { of, at } => match self.node(of, variables)? {
-                Value::Bool(truth) => Ok(Value::Bool(!truth)),
-                _ => Err(FaultKind::Type.at(*at)),
-            },
             Node::Negate { of, at } => negate(self.node(of, variables)?).map_err(|kind| kind.at(*at)),
-            Node::And { terms } => self.terms(terms, false, variables),
-            Node::Or { terms } => self.terms(terms, true, variables),
             Node::Conditional { parts, at } => match self.node(&parts[0], variables)? {
                 Value::Bool(true) => self.node(&parts[1], variables),
                 Value::Bool(false) => self.node(&parts[2], variables),
                 _ => Err(FaultKind::NotBool.at(*at)),
             },
-            Node::Binary { operator, left, right, at } => {
-                let (left, right) = (self.node(left, variables)?, self.node(right, variables)?);
-                binary(*operator, left, right, &self.meter).map_err(|kind| kind.at(*at))
-            }
             Node::Matches { text, pattern, at } => {
                 let text = self.node(text, variables)?;
                 let Some(text) = compare::text(&text) else { return Err(FaultKind::Type.at(*at)) };
@@ -100,6 +120,8 @@ impl<'e, R: Overlaid> Run<'e, R> {
                 let range = self.node(range, variables)?;
                 self.each(*each, range, filter.as_deref(), body, *at, variables)
             }
+            // Those are in `node`.
+            node => self.node(node, variables),
         }
     }
 
@@ -133,12 +155,14 @@ impl<'e, R: Overlaid> Run<'e, R> {
         decides: bool,
         variables: Variables<'_, 'e>,
     ) -> Evaluated<'e> {
+        self.meter.step().map_err(|kind| kind.at(0))?;
         let mut fault = None;
         for (at, term) in terms {
             match self.node(term, variables) {
                 Ok(Value::Bool(truth)) if truth == decides => return Ok(Value::Bool(decides)),
                 Ok(Value::Bool(_)) => {}
                 Ok(_) => fault = fault.or(Some(FaultKind::NotBool.at(*at))),
+                Err(error) if error.kind.is_limit() => return Err(error),
                 Err(error) => fault = fault.or(Some(error)),
             }
         }
@@ -225,6 +249,9 @@ impl<'e, R: Overlaid> Run<'e, R> {
         at: u32,
         variables: Variables<'_, 'e>,
     ) -> ControlFlow<Result<(), Fault>> {
+        if let Err(kind) = self.meter.step() {
+            return ControlFlow::Break(Err(kind.at(at)));
+        }
         let truth = |node: &'e Node<R>| match self.node(node, variables) {
             Ok(Value::Bool(truth)) => Ok(truth),
             Ok(_) => Err(FaultKind::NotBool.at(at)),
@@ -234,8 +261,8 @@ impl<'e, R: Overlaid> Run<'e, R> {
             Each::All | Each::Exists => match truth(body) {
                 Ok(truth) if truth == (state.each == Each::Exists) => return ControlFlow::Break(Ok(())),
                 Ok(_) => Ok(()),
-                // A later item may decide. What is used up stays used up.
-                Err(fault) if fault.kind == FaultKind::Steps => Err(fault),
+                Err(fault) if fault.kind.is_limit() => Err(fault),
+                // A later item may decide.
                 Err(fault) => {
                     state.fault.get_or_insert(fault);
                     Ok(())

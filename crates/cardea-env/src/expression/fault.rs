@@ -59,6 +59,11 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
+    /// Whether a limit is reached, which no other term makes good.
+    pub(super) const fn is_limit(self) -> bool {
+        matches!(self, FaultKind::Steps | FaultKind::Memory)
+    }
+
     pub(super) fn at(self, position: u32) -> Fault {
         Fault { position, kind: self }
     }
