@@ -69,6 +69,8 @@ pub struct CertificateInfo {
     pub path: PathBuf,
     /// The trust domain of its hosts.
     pub trust_domain: String,
+    /// Until when the response of its authority (OCSP) that is sent along holds; `None` where none is.
+    pub staple_until: Option<Wall>,
 }
 
 /// A certificate that may be served.
@@ -106,6 +108,7 @@ impl Certificate {
             key_type,
             path: config.chain.clone(),
             trust_domain: config.trust_domain.clone(),
+            staple_until: None,
         };
         Ok(Self {
             info,

@@ -7,6 +7,7 @@ use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
 
 use crate::client_auth::ClientAuthConfig;
+use crate::staple::OcspConfig;
 
 /// One certificate that a listener serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct CertificateConfig {
     /// Whether its hosts ask clients for certificates; all certificates of a host ask in the same way. Sessions of hosts
     /// that ask are remembered here, whatever the secret for tickets, and each is good for one use.
     pub client_auth: Option<ClientAuthConfig>,
+    /// Where responses about it come from (OCSP), to be sent along in handshakes. `None`: none is sent.
+    pub ocsp: Option<OcspConfig>,
 }
 
 /// The lowest version of TLS that is negotiated.

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::staple::StapleError;
+
 /// Why a TLS configuration can't be used. Every message is meant for the operator.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -203,6 +205,9 @@ pub enum CertificateProblem {
         "holds no revocation list (no \"BEGIN X509 CRL\" line); convert DER with `openssl crl -inform der`"
     )]
     NoRevocationList,
+    /// A response about the certificate that can't be served. The certificate is served without it.
+    #[error("{0}")]
+    Staple(StapleError),
     /// A revocation list that can't be parsed.
     #[error("holds a revocation list that can't be parsed ({0}); get it again from its authority")]
     BadRevocationList(String),

@@ -22,6 +22,7 @@ mod names;
 mod provider;
 mod server;
 mod sessions;
+mod staple;
 mod tickets;
 
 pub use certificate::{CertificateInfo, KeyType};
@@ -39,3 +40,4 @@ pub use names::TrustDomain;
 pub use provider::provider;
 pub use server::ServerTls;
 pub use sessions::SessionStats;
+pub use staple::{OcspConfig, STAPLE_BYTES_MAX, StapleError, StapleRequest};

@@ -1,6 +1,7 @@
 //! A listener's TLS: one published configuration, replaced as a whole when certificate files change.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -15,6 +16,7 @@ use crate::facts::HandshakeFacts;
 use crate::files::Stamp;
 use crate::names::TrustDomain;
 use crate::sessions::SessionStats;
+use crate::staple::{Asked, OcspConfig, Staple, StapleError, StapleRequest};
 use crate::tickets::TicketSecrets;
 
 mod active;
@@ -47,6 +49,10 @@ struct Watched {
 struct Slot {
     certificate: Certificate,
     stamps: [Stamp; 2],
+    staple: Option<Staple>,
+    /// Of the file of the staple, where it comes from one.
+    staple_stamp: Option<Stamp>,
+    asked: Asked,
 }
 
 impl ServerTls {
@@ -62,9 +68,8 @@ impl ServerTls {
         }
         let (mut slots, mut errors) = (Vec::new(), Vec::new());
         for certificate in &config.certificates {
-            let stamps = stamps(certificate);
-            match Certificate::load(certificate, now) {
-                Ok(certificate) => slots.push(Slot { certificate, stamps }),
+            match Slot::load(certificate, now) {
+                Ok(slot) => slots.push(slot),
                 Err(problems) => errors.extend(problems),
             }
         }
@@ -161,11 +166,15 @@ impl ServerTls {
             errors.extend(secrets.tick(now).err());
         }
         for (index, (config, slot)) in self.settings.certificates.iter().zip(&watched.slots).enumerate() {
-            let stamps = stamps(config);
-            if stamps != slot.stamps {
-                match Certificate::load(config, now) {
-                    Ok(certificate) => fresh.push((index, Slot { certificate, stamps })),
+            if stamps(config) != slot.stamps {
+                match Slot::load(config, now) {
+                    Ok(slot) => fresh.push((index, slot)),
                     Err(problems) => errors.extend(problems),
+                }
+            } else {
+                match slot.with_staple_of(config, now) {
+                    Ok(slot) => fresh.extend(slot.map(|slot| (index, slot))),
+                    Err(error) => errors.push(error),
                 }
             }
         }
@@ -188,6 +197,55 @@ impl ServerTls {
             }
         }
         Ok(changed)
+    }
+
+    /// The questions to ask responders about certificates whose responses are fetched and have used up half of their time, or
+    /// are missing. Each is handed out once in five minutes. To be called off the runtime's threads.
+    ///
+    /// # Errors
+    /// Beside them what keeps a certificate from being asked about.
+    #[must_use]
+    pub fn staples_due(&self, now: Wall) -> (Vec<StapleRequest>, Vec<CertificateError>) {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut due, mut errors) = (Vec::new(), Vec::new());
+        for (index, (config, slot)) in self.settings.certificates.iter().zip(&mut watched.slots).enumerate() {
+            if config.ocsp != Some(OcspConfig::Fetch) || !slot.asked.is_due(slot.staple.as_ref(), now) {
+                continue;
+            }
+            match StapleRequest::new(index, config.chain.clone(), &slot.certificate.certified.cert) {
+                Ok(request) => due.push(request),
+                Err(error) => errors.push(staple_error(&config.chain, error)),
+            }
+        }
+        (due, errors)
+    }
+
+    /// Serves a responder's answer from the next handshake on, if it holds.
+    ///
+    /// # Errors
+    /// [`StapleError`] says why not; what was served before goes on until it runs out.
+    pub fn set_staple(
+        &self,
+        request: &StapleRequest,
+        response: Vec<u8>,
+        now: Wall,
+    ) -> Result<(), StapleError> {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = watched.slots.get(request.index).ok_or(StapleError::OtherCertificate)?;
+        let staple = Staple::check(response, &slot.certificate.certified.cert, now)?;
+        if slot.staple.as_ref().is_some_and(|old| staple.next_update < old.next_update) {
+            // An older answer, sent again by whoever stands between.
+            return Err(StapleError::OutOfTime);
+        }
+        let mut next = watched.slots.clone();
+        if let Some(slot) = next.get_mut(request.index) {
+            slot.staple = Some(staple);
+        }
+        // The certificates are the same, so there is nothing that could be wrong with them.
+        if self.republish(&next).is_ok() {
+            watched.slots = next;
+        }
+        Ok(())
     }
 
     /// The trust domain of a host in a request's authority: that of the certificate which a client that names
@@ -281,6 +339,66 @@ impl fmt::Debug for ServerTls {
             .field("certificates", &self.active.load().certificates)
             .finish_non_exhaustive()
     }
+}
+
+impl Slot {
+    /// Loads a certificate, and its staple where that comes from a file. Without one it can be served, too.
+    fn load(config: &CertificateConfig, now: Wall) -> Result<Self, Vec<CertificateError>> {
+        // Before the files are read.
+        let stamps = stamps(config);
+        let certificate = Certificate::load(config, now)?;
+        let slot = Self { certificate, stamps, staple: None, staple_stamp: None, asked: Asked::default() };
+        Ok(match slot.with_staple_of(config, now) {
+            Ok(fresh) => fresh.unwrap_or(slot),
+            Err(error) => {
+                tracing::warn!(%error, "a certificate is served without a response of its authority");
+                slot
+            }
+        })
+    }
+
+    /// The slot with another staple, where there is one, or with none where its time is over.
+    fn with_staple_of(
+        &self,
+        config: &CertificateConfig,
+        now: Wall,
+    ) -> Result<Option<Self>, CertificateError> {
+        let mut slot = self.clone();
+        slot.staple = slot.staple.filter(|staple| !staple.is_over(now));
+        let mut changed = slot.staple.is_some() != self.staple.is_some();
+        if let Some(OcspConfig::File(path)) = &config.ocsp {
+            let stamp = Stamp::of(path);
+            if Some(stamp) != self.staple_stamp {
+                let read = Staple::read(path, &self.certificate.certified.cert, now);
+                match read {
+                    Ok(staple) => {
+                        (slot.staple, slot.staple_stamp) = (Some(staple), Some(stamp));
+                        changed = true;
+                    }
+                    // What has run out must go; the complaint comes with the next look.
+                    Err(_) if changed => {}
+                    Err(error) => return Err(staple_error(path, error)),
+                }
+            }
+        }
+        Ok(changed.then_some(slot))
+    }
+
+    /// The certificate with what is sent along.
+    fn certificate(&self) -> Certificate {
+        let mut certificate = self.certificate.clone();
+        if let Some(staple) = &self.staple {
+            let mut certified = rustls::sign::CertifiedKey::clone(&certificate.certified);
+            certified.ocsp = Some(staple.der.clone());
+            certificate.certified = Arc::new(certified);
+            certificate.info.staple_until = Some(staple.next_update);
+        }
+        certificate
+    }
+}
+
+fn staple_error(path: &Path, error: StapleError) -> CertificateError {
+    CertificateError { path: path.to_owned(), problem: CertificateProblem::Staple(error) }
 }
 
 fn stamps(config: &CertificateConfig) -> [Stamp; 2] {

@@ -32,7 +32,14 @@ fn server_with(dir: &Path, ticket_secret: Option<TicketSecretConfig>) -> ServerT
         let (chain, key) = (dir.join(format!("{name}.pem")), dir.join(format!("{name}.key")));
         fs::write(&chain, issued.chain_pem).unwrap();
         fs::write(&key, issued.key_pem.as_bytes()).unwrap();
-        CertificateConfig { chain, key, hosts: Vec::new(), trust_domain: name.to_owned(), client_auth: None }
+        CertificateConfig {
+            chain,
+            key,
+            hosts: Vec::new(),
+            trust_domain: name.to_owned(),
+            client_auth: None,
+            ocsp: None,
+        }
     });
     let config = ServerTlsConfig { certificates: certificates.into(), ticket_secret, ..Default::default() };
     ServerTls::load(&config, &ManualClock::new(NOW).clock()).unwrap()

@@ -62,7 +62,14 @@ impl Bench {
             fs::write(&key, key_pem.as_bytes()).unwrap();
             let authorities = vec![Arc::clone(&self.authority)];
             let client_auth = mode.map(|mode| ClientAuthConfig { mode, authorities });
-            CertificateConfig { chain, key, hosts: Vec::new(), trust_domain: "default".into(), client_auth }
+            CertificateConfig {
+                chain,
+                key,
+                hosts: Vec::new(),
+                trust_domain: "default".into(),
+                client_auth,
+                ocsp: None,
+            }
         };
         let config = ServerTlsConfig {
             certificates: vec![

@@ -50,6 +50,7 @@ impl Files {
             hosts: self.hosts.clone(),
             trust_domain: "default".to_owned(),
             client_auth: None,
+            ocsp: None,
         }
     }
 

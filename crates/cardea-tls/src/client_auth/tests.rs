@@ -66,7 +66,14 @@ impl Bench {
         let (chain, key) = (self.path(&format!("{host}.pem")), self.path(&format!("{host}.key")));
         fs::write(&chain, issued.chain_pem).unwrap();
         fs::write(&key, issued.key_pem.as_bytes()).unwrap();
-        CertificateConfig { chain, key, hosts: Vec::new(), trust_domain: "default".to_owned(), client_auth }
+        CertificateConfig {
+            chain,
+            key,
+            hosts: Vec::new(),
+            trust_domain: "default".to_owned(),
+            client_auth,
+            ocsp: None,
+        }
     }
 
     fn server(&self, staff: &Arc<ClientAuthority>, partners: &Arc<ClientAuthority>) -> ServerTls {

@@ -46,7 +46,7 @@ impl Active {
         clock: &Clock,
         ticket_secrets: Option<&Arc<TicketSecrets>>,
     ) -> Result<Self, TlsError> {
-        let certificates: Vec<Certificate> = slots.iter().map(|slot| slot.certificate.clone()).collect();
+        let certificates: Vec<Certificate> = slots.iter().map(Slot::certificate).collect();
         let names = Names::new(&certificates, settings.unknown_name).map_err(TlsError::Certificates)?;
         let names = Arc::new(names);
         let before = before.filter(|before| before.names.same_trust_domains(&names));

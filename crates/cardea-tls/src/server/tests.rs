@@ -82,6 +82,7 @@ impl Bench {
             hosts: Vec::new(),
             trust_domain: trust_domain.to_owned(),
             client_auth: None,
+            ocsp: None,
         });
         self
     }

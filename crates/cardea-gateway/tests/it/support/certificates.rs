@@ -42,6 +42,7 @@ impl Certificates {
             hosts: Vec::new(),
             trust_domain: trust_domain.into(),
             client_auth: None,
+            ocsp: None,
         }
     }
 

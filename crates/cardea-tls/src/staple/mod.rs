@@ -1,0 +1,187 @@
+//! What an authority says about a certificate that we serve (OCSP, RFC 6960), sent along in the handshake (RFC 6066 §8).
+//!
+//! A response is taken only if it is signed by the certificate's issuer, or by whom the issuer has named for that, is about this very
+//! certificate, says that it is good, and has not run out. Nothing else is ever served.
+
+mod der;
+mod response;
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use cardea_clock::Wall;
+use rustls_pki_types::CertificateDer;
+use thiserror::Error;
+use x509_parser::extensions::{GeneralName, ParsedExtension};
+use x509_parser::oid_registry::OID_PKIX_ACCESS_DESCRIPTOR_OCSP;
+use x509_parser::parse_x509_certificate;
+
+use response::Subject;
+
+/// The largest response that is read, in bytes. They have about 500, and some 2,000 with the responder's certificate.
+pub const STAPLE_BYTES_MAX: usize = 32 * 1024;
+
+/// Between two attempts, in case the responder is down.
+const RETRY: Duration = Duration::from_secs(300);
+
+/// Where the response about a certificate comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OcspConfig {
+    /// A file in DER that somebody else keeps up to date.
+    File(PathBuf),
+    /// The responder that the certificate names; whoever owns the [`ServerTls`](crate::ServerTls) does the asking.
+    Fetch,
+}
+
+/// Why a response is not served. The message is for the operator.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum StapleError {
+    /// The file can't be read.
+    #[error("can't be read: {0}")]
+    Unreadable(String),
+    /// Longer than any response.
+    #[error("is longer than {STAPLE_BYTES_MAX} bytes")]
+    TooLarge,
+    /// No response about certificates, or one in another encoding.
+    #[error("is no OCSP response in DER")]
+    Malformed,
+    /// The responder had no answer; its status (RFC 6960 §4.2.1).
+    #[error("is no answer: the responder's status is {0}")]
+    Unsuccessful(u8),
+    /// Neither the issuer nor who acts for it.
+    #[error("is not signed by the issuer of the certificate, or by whom it has named for that")]
+    NotSigned,
+    /// About other certificates.
+    #[error("is not about this certificate")]
+    OtherCertificate,
+    /// The certificate is revoked.
+    #[error("says that the certificate is revoked; replace the certificate")]
+    Revoked,
+    /// The authority does not know the certificate.
+    #[error("says that the authority does not know the certificate")]
+    Unknown,
+    /// Too old, from the future, or without an end.
+    #[error("is not for now; get a new one, and check the clock")]
+    OutOfTime,
+    /// Nothing tells who issued the certificate.
+    #[error("can't be checked: the chain holds no issuer; append it")]
+    NoIssuer,
+    /// Nobody to ask.
+    #[error("can't be fetched: the certificate names no responder over http")]
+    NoResponder,
+}
+
+/// A response that may be served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Staple {
+    pub(crate) der: Vec<u8>,
+    this_update: Wall,
+    pub(crate) next_update: Wall,
+}
+
+impl Staple {
+    /// Checks a response about the first certificate of `chain`.
+    pub(crate) fn check(der: Vec<u8>, chain: &[CertificateDer<'_>], now: Wall) -> Result<Self, StapleError> {
+        if der.len() > STAPLE_BYTES_MAX {
+            return Err(StapleError::TooLarge);
+        }
+        let (this_update, next_update) = response::check(&der, &Subject::of(chain)?, now)?;
+        Ok(Self { der, this_update, next_update })
+    }
+
+    /// The response in a file.
+    pub(crate) fn read(path: &Path, chain: &[CertificateDer<'_>], now: Wall) -> Result<Self, StapleError> {
+        let unreadable = |error: io::Error| StapleError::Unreadable(error.to_string());
+        if !fs::metadata(path).map_err(unreadable)?.is_file() {
+            return Err(StapleError::Unreadable("not a regular file".to_owned()));
+        }
+        let mut der = Vec::new();
+        let file = fs::File::open(path).map_err(unreadable)?;
+        file.take(STAPLE_BYTES_MAX as u64 + 1).read_to_end(&mut der).map_err(unreadable)?;
+        Self::check(der, chain, now)
+    }
+
+    pub(crate) fn is_over(&self, now: Wall) -> bool {
+        now >= self.next_update
+    }
+
+    /// Whether it is time for the next one: half of its time is over.
+    fn is_aged(&self, now: Wall) -> bool {
+        let half = self.next_update.saturating_since(self.this_update) / 2;
+        now >= self.this_update.saturating_add(half)
+    }
+}
+
+/// A question for a responder, to be posted as `application/ocsp-request` (RFC 6960 §A.1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StapleRequest {
+    /// Where to.
+    pub url: String,
+    /// The request in DER.
+    pub body: Vec<u8>,
+    /// The file of the certificate that it is about.
+    pub path: PathBuf,
+    /// Which of the certificates of its listener.
+    pub(crate) index: usize,
+}
+
+impl StapleRequest {
+    pub(crate) fn new(
+        index: usize,
+        path: PathBuf,
+        chain: &[CertificateDer<'_>],
+    ) -> Result<Self, StapleError> {
+        let url = chain.first().and_then(|leaf| responder(leaf)).ok_or(StapleError::NoResponder)?;
+        Ok(Self { url, body: request(&Subject::of(chain)?), path, index })
+    }
+}
+
+/// When a certificate's responder was asked last.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Asked(Option<Wall>);
+
+impl Asked {
+    /// Whether to ask now; if so, that is remembered.
+    pub(crate) fn is_due(&mut self, staple: Option<&Staple>, now: Wall) -> bool {
+        let lately = self.0.is_some_and(|at| at <= now && now < at.saturating_add(RETRY));
+        let due = !lately && staple.is_none_or(|staple| staple.is_aged(now));
+        if due {
+            self.0 = Some(now);
+        }
+        due
+    }
+}
+
+/// The address in the certificate's authority information (RFC 5280 §4.2.2.1).
+fn responder(leaf: &CertificateDer<'_>) -> Option<String> {
+    let (_, parsed) = parse_x509_certificate(leaf).ok()?;
+    parsed.extensions().iter().find_map(|extension| {
+        let ParsedExtension::AuthorityInfoAccess(access) = extension.parsed_extension() else { return None };
+        access.iter().find_map(|one| match &one.access_location {
+            GeneralName::URI(url)
+                if one.access_method == OID_PKIX_ACCESS_DESCRIPTOR_OCSP && url.starts_with("http://") =>
+            {
+                Some((*url).to_owned())
+            }
+            _ => None,
+        })
+    })
+}
+
+/// RFC 6960 §4.1.1, with SHA-1, which is what every responder knows (RFC 5019 §2.1.1). No nonce: the answer is for all clients.
+fn request(subject: &Subject<'_>) -> Vec<u8> {
+    use der::{INTEGER, OCTET_STRING, SEQUENCE, wrap};
+    let hash = |bytes: &[u8]| wrap(OCTET_STRING, &[digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref()]);
+    let algorithm = wrap(SEQUENCE, &[&wrap(der::OBJECT_IDENTIFIER, &[&response::SHA1]), &[5, 0]]);
+    let (name, key) = (hash(subject.issuer_name), hash(subject.issuer_key));
+    let id = wrap(SEQUENCE, &[&algorithm, &name, &key, &wrap(INTEGER, &[subject.serial])]);
+    let list = wrap(SEQUENCE, &[&wrap(SEQUENCE, &[&id])]);
+    wrap(SEQUENCE, &[&wrap(SEQUENCE, &[&list])])
+}
+
+#[cfg(test)]
+mod tests;
