@@ -1,5 +1,7 @@
 //! Fetches key sets and discovery documents: GET over HTTPS, to an address that was checked, within bounds.
 
+pub(crate) mod ocsp;
+
 use std::{
     collections::HashMap,
     error::Error,
@@ -8,14 +10,14 @@ use std::{
     path::{Path, PathBuf},
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
 use cardea_identity::{Fetch, FetchError, FetchRequest, is_private_address};
 use cardea_tls::{ClientTlsConfig, Roots, TlsError, client_config, server_name};
 use http::{Request, StatusCode, header};
-use http_body_util::{BodyExt as _, Empty};
+use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
@@ -61,13 +63,13 @@ impl HttpFetch {
         let (tcp, address) = connect(request).await?;
         tracing::debug!(url = %request.url, %address, "fetching");
         if request.url.scheme() == "http" {
-            return exchange(tcp, request).await;
+            return exchange(tcp, message(request.url)?, request.bytes_max).await;
         }
         let host = request.url.host_str().unwrap_or_default();
         let name = server_name(host).map_err(|error| FetchError::Io(error.to_string()))?;
         let config = self.client_config(request.ca_file).await?;
         let tls = TlsConnector::from(config).connect(name, tcp).await;
-        exchange(tls.map_err(|error| failed("TLS", &error))?, request).await
+        exchange(tls.map_err(|error| failed("TLS", &error))?, message(request.url)?, request.bytes_max).await
     }
 
     /// The TLS configuration that trusts the system's roots and those of `ca_file`, which is read again when it
@@ -145,9 +147,16 @@ async fn connect(request: FetchRequest<'_>) -> Result<(TcpStream, SocketAddr), F
             return Err(FetchError::AddressRefused);
         }
     }
+    connect_to_one(addresses, request.timeout).await
+}
+
+async fn connect_to_one(
+    addresses: Vec<SocketAddr>,
+    timeout: Duration,
+) -> Result<(TcpStream, SocketAddr), FetchError> {
     // An address that swallows packets must leave time for the others.
     let attempts = addresses.len().min(ADDRESSES_MAX);
-    let limit = request.timeout / u32::try_from(attempts + 1).unwrap_or(u32::MAX);
+    let limit = timeout / u32::try_from(attempts + 1).unwrap_or(u32::MAX);
     let mut last = FetchError::Io("the name has no address".to_owned());
     for address in addresses.into_iter().take(ADDRESSES_MAX) {
         match tokio::time::timeout(limit, TcpStream::connect(address)).await {
@@ -174,11 +183,14 @@ async fn resolve(url: &Url) -> Result<Vec<SocketAddr>, FetchError> {
 }
 
 /// Sends the request and reads the response. The connection lives and dies with this future.
-async fn exchange<S>(stream: S, request: FetchRequest<'_>) -> Result<Vec<u8>, FetchError>
+async fn exchange<S>(
+    stream: S,
+    message: Request<Full<Bytes>>,
+    bytes_max: usize,
+) -> Result<Vec<u8>, FetchError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let message = message(request.url)?;
     let (mut sender, connection) = http1::Builder::new()
         .max_buf_size(HEAD_BYTES_MAX)
         .handshake(TokioIo::new(stream))
@@ -187,7 +199,7 @@ where
     let answer = async {
         let response = sender.send_request(message).await.map_err(|error| failed("HTTP", &error))?;
         match response.status() {
-            StatusCode::OK => read(response.into_body(), request.bytes_max).await,
+            StatusCode::OK => read(response.into_body(), bytes_max).await,
             status if status.is_redirection() => Err(FetchError::Redirect),
             status => Err(FetchError::Status(status.as_u16())),
         }
@@ -202,7 +214,19 @@ where
     answer.await
 }
 
-fn message(url: &Url) -> Result<Request<Empty<Bytes>>, FetchError> {
+fn message(url: &Url) -> Result<Request<Full<Bytes>>, FetchError> {
+    let (authority, target) = origin_form(url);
+    Request::get(target)
+        .header(header::HOST, authority)
+        .header(header::ACCEPT, "application/json")
+        .header(header::USER_AGENT, USER_AGENT)
+        .header(header::CONNECTION, "close")
+        .body(Full::default())
+        .map_err(|error| FetchError::Io(error.to_string()))
+}
+
+/// The host with its port, and path with query.
+fn origin_form(url: &Url) -> (String, String) {
     let host = url.host_str().unwrap_or_default();
     let authority = match url.port() {
         Some(port) => format!("{host}:{port}"),
@@ -212,13 +236,7 @@ fn message(url: &Url) -> Result<Request<Empty<Bytes>>, FetchError> {
         Some(query) => format!("{}?{query}", url.path()),
         None => url.path().to_owned(),
     };
-    Request::get(target)
-        .header(header::HOST, authority)
-        .header(header::ACCEPT, "application/json")
-        .header(header::USER_AGENT, USER_AGENT)
-        .header(header::CONNECTION, "close")
-        .body(Empty::new())
-        .map_err(|error| FetchError::Io(error.to_string()))
+    (authority, target)
 }
 
 async fn read(mut body: hyper::body::Incoming, bytes_max: usize) -> Result<Vec<u8>, FetchError> {

@@ -160,10 +160,20 @@ pub(crate) struct Certificate {
     /// In lower case; empty: the names in the certificate.
     pub(crate) hosts: Vec<String>,
     pub(crate) trust_domain: String,
+    pub(crate) ocsp_staple: Option<OcspStaple>,
     pub(crate) client_certificate: ClientCertificateMode,
     /// Names of authorities that exist; not empty unless the mode is off.
     pub(crate) client_authorities: Vec<String>,
     pub(crate) at: Place,
+}
+
+/// Where responses about a certificate come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum OcspStaple {
+    /// The responder that it names.
+    Fetch,
+    /// A file.
+    File(PathBuf),
 }
 
 /// Certificate authorities that vouch for clients.

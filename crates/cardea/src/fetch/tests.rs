@@ -190,6 +190,7 @@ async fn tls_server(folder: &TempDir, names: &[&str]) -> (SocketAddr, PathBuf) {
         hosts: Vec::new(),
         trust_domain: "test".to_owned(),
         client_auth: None,
+        ocsp: None,
     };
     let settings = ServerTlsConfig {
         certificates: vec![certificate],

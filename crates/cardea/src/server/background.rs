@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use cardea_gateway::workers;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{issuer::publish_keys, run::Server};
+use super::{certificates::refresh_staples, issuer::publish_keys, run::Server};
 
 /// How often keys are looked after: far below the shortest lifetime of anything there.
 const KEYS_EVERY: Duration = Duration::from_secs(2);
@@ -28,6 +28,16 @@ pub(super) fn start(server: &Arc<Server>) {
         loop {
             every.tick().await;
             look_after_keys(&keys, &mut published).await;
+        }
+    });
+
+    let staples = Arc::clone(server);
+    workers::spawn(async move {
+        let mut every = interval(FILES_EVERY);
+        every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            every.tick().await;
+            refresh_staples(&staples).await;
         }
     });
 

@@ -25,7 +25,8 @@ use cardea_gateway::{
 use cardea_identity::{Alternative, Authenticator, Demand, Fetch, IssuerConfig, LocalKeys};
 use cardea_issuer::AuthorizationServer;
 use cardea_tls::{
-    CertificateConfig, ClientAuthority, MinVersion, ServerTls, ServerTlsConfig, TicketSecretConfig,
+    CertificateConfig, ClientAuthority, MinVersion, OcspConfig, ServerTls, ServerTlsConfig,
+    TicketSecretConfig,
 };
 use cardea_upstream::{PoolConfig, RetryConfig, ServiceConfig, ServiceState};
 
@@ -183,6 +184,10 @@ impl Builder<'_> {
             hosts: certificate.hosts.clone(),
             trust_domain: certificate.trust_domain.clone(),
             client_auth: self.client_auth(certificate),
+            ocsp: certificate.ocsp_staple.as_ref().map(|staple| match staple {
+                config::OcspStaple::Fetch => OcspConfig::Fetch,
+                config::OcspStaple::File(path) => OcspConfig::File(path.clone()),
+            }),
         };
         let mut settings = ServerTlsConfig {
             certificates: tls.certificates.iter().map(certificate).collect(),

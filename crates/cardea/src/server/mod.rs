@@ -2,6 +2,7 @@
 
 mod background;
 mod build;
+mod certificates;
 mod control;
 mod issuer;
 mod listen;

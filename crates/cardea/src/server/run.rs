@@ -30,6 +30,7 @@ use tokio::{
 use super::{
     background,
     build::{Built, Foundation, build},
+    certificates,
     issuer::{self, Revoker, publish_keys, settings},
     listen::{self, Inherited, Sockets, bind},
     signals::Signals,
@@ -109,6 +110,7 @@ impl Server {
         let gateway = Gateway::new(Arc::clone(&built.model), clock.clone(), Arc::clone(&registry));
         gateway.set_access_log(access_log(&config, &gateway, &registry)?);
         telemetry::register(&registry, &gateway);
+        certificates::register(&registry, &gateway);
         let revoker = Arc::new(Revoker::new(Arc::clone(&gateway), &config));
         if let Some(issuer) = &foundation.issuer {
             issuer

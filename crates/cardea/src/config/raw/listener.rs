@@ -116,6 +116,11 @@ pub(in crate::config) struct RawCertificate {
     #[serde(default = "trust_domain")]
     #[schemars(extend("format" = "cardea-name"))]
     pub(in crate::config) trust_domain: String,
+    /// What the certificate's authority says of it (OCSP), to be sent along in handshakes: `"fetch"` asks the responder that
+    /// the certificate names, in time and over again; else a file in DER that somebody keeps up to date. Only what is signed,
+    /// good and valid is sent. Left out, nothing is.
+    #[serde(default)]
+    pub(in crate::config) ocsp_staple: Option<String>,
     /// In place of the listener's, for these hosts.
     #[serde(default)]
     pub(in crate::config) client_certificate: Option<ClientCertificateMode>,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::{
     super::{
         document::Cursor,
-        model::{Certificate, Listener, ListenerTls},
+        model::{Certificate, Listener, ListenerTls, OcspStaple},
         raw::{RawListener, RawListenerTls, RawRedirectToHttps},
         sections::{ClientCertificateMode, ProxyProtocol},
         text::{BindAddress, IpPrefix},
@@ -126,11 +126,16 @@ impl Resolver<'_> {
                 None if mode == ClientCertificateMode::Off => Vec::new(),
                 None => listener_authorities.clone(),
             };
+            let ocsp_staple = raw.ocsp_staple.map(|written| match written.as_str() {
+                "fetch" => OcspStaple::Fetch,
+                path => OcspStaple::File(self.file(at.key("ocsp_staple"), path).0),
+            });
             certificates.push(Certificate {
                 chain,
                 key,
                 hosts,
                 trust_domain: raw.trust_domain,
+                ocsp_staple,
                 client_certificate: mode,
                 client_authorities: asked,
                 at: at.place(),
