@@ -2,15 +2,21 @@
 //!
 //! Names follow CEL and Envoy, and OpenTelemetry where these have none. Reading allocates nothing.
 
-use cardea_env::{Attribute, Family, Inline, Key, Kind, Overlaid, Table, Value};
+pub(crate) mod parse;
+
+mod families;
+
+use cardea_env::{
+    Attribute, Inline, Kind, Redaction, SECRET_HEADERS, SECRET_PARAMETERS, Table, Value, strings,
+};
 use cardea_http::Version;
+use cardea_identity::{Caller, CallerKind};
 use cardea_tls::ClientCertificate;
 
+use self::families::FAMILIES;
 use crate::{exchange::Exchange, model::Destination};
 
-impl Overlaid for Exchange {}
-
-/// All attributes.
+/// All attributes, as policies, headers and redirects read them.
 pub static TABLE: Table<Exchange> = Table::new(ATTRIBUTES, FAMILIES);
 
 macro_rules! attribute {
@@ -40,7 +46,7 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
     attribute!(
         "request.query",
         Text,
-        "The query without `?`. It may hold secrets of careless clients.",
+        "The query without `?`, as received. Logs and headers show it without the values of parameters that are secrets.",
         |x| { Value::bytes(x.query.as_deref()) }
     ),
     attribute!("request.protocol", Text, "`HTTP/1.0`, `HTTP/1.1` or `HTTP/2`.", |x| {
@@ -60,16 +66,26 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
         |x| { Value::duration(Some(x.duration())) }
     ),
     attribute!("source.address", Address, "The rightmost address that isn't a trusted proxy's.", |x| {
-        x.source.map_or(Value::Absent, Value::Address)
+        Value::address(x.source)
     }),
+    attribute!(
+        "source.port",
+        Int,
+        "The port that the client connected from; absent where only a proxy's is known.",
+        |x| {
+            let client = x.connection.as_ref().and_then(|connection| connection.client);
+            let known = client.filter(|client| Some(client.ip()) == x.source);
+            Value::unsigned(known.map(|client| u64::from(client.port())))
+        }
+    ),
     attribute!("connection.peer", Address, "The other end of the socket.", |x| {
-        x.connection.as_ref().and_then(|c| c.peer).map_or(Value::Absent, |peer| Value::Address(peer.ip()))
+        Value::address(x.connection.as_ref().and_then(|c| c.peer).map(|peer| peer.ip()))
     }),
     attribute!("connection.listener", Text, "The name of the listener.", |x| {
         Value::bytes(x.connection.as_ref().map(|c| c.listener.name.as_str()))
     }),
     attribute!("destination.address", Address, "The address that the client connected to.", |x| {
-        x.connection.as_ref().and_then(|c| c.local).map_or(Value::Absent, |local| Value::Address(local.ip()))
+        Value::address(x.connection.as_ref().and_then(|c| c.local).map(|local| local.ip()))
     }),
     attribute!("destination.port", Int, "The port that the client connected to.", |x| {
         Value::unsigned(x.connection.as_ref().and_then(|c| c.local).map(|local| u64::from(local.port())))
@@ -144,16 +160,67 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
         x.client_certificate().map_or(Value::Absent, |one| Value::Time(one.not_after().unix_nanos()))
     }),
     attribute!("token.iss", Text, "The issuer of a token that was verified.", |x| {
-        Value::bytes(x.verdict.as_ref().map(|verdict| &*verdict.caller.issuer))
+        Value::bytes(caller(x).map(|caller| &*caller.issuer))
+    }),
+    attribute!("token.issuer_name", Text, "Its issuer by the name that the configuration gives it.", |x| {
+        Value::bytes(caller(x).map(|caller| &*caller.issuer_name))
     }),
     attribute!("token.sub", Text, "The subject of a token that was verified.", |x| {
-        Value::bytes(x.verdict.as_ref().and_then(|verdict| verdict.caller.subject.as_deref()))
+        Value::bytes(caller(x).and_then(|caller| caller.subject.as_deref()))
     }),
     attribute!("token.client_id", Text, "The client that a verified token was issued to.", |x| {
-        Value::bytes(x.verdict.as_ref().and_then(|verdict| verdict.caller.client_id.as_deref()))
+        Value::bytes(caller(x).and_then(|caller| caller.client_id.as_deref()))
     }),
+    attribute!("token.audiences", List, "Whom a verified token is for, all of `aud`.", |x| {
+        caller(x).map_or(Value::Absent, |caller| strings(&caller.audiences))
+    }),
+    attribute!(
+        "token.scopes",
+        List,
+        "The scopes of a verified token, from where its issuer has them.",
+        |x| { caller(x).map_or(Value::Absent, |caller| strings(&caller.scopes)) }
+    ),
+    attribute!("token.roles", List, "The roles of a verified token, from where its issuer has them.", |x| {
+        caller(x).map_or(Value::Absent, |caller| strings(&caller.roles))
+    }),
+    attribute!("token.id", Text, "The `jti` of a verified token.", |x| {
+        Value::bytes(caller(x).and_then(|caller| caller.token_id.as_deref()))
+    }),
+    attribute!("token.issued_at", Time, "The `iat` of a verified token.", |x| {
+        let issued_at = caller(x).and_then(|caller| caller.issued_at);
+        issued_at.map_or(Value::Absent, |at| Value::Time(at.unix_nanos()))
+    }),
+    attribute!(
+        "token.expires_at",
+        Time,
+        "When a verified token ends, with the clock skew that is granted.",
+        |x| {
+            x.verdict.as_ref().map_or(Value::Absent, |verdict| Value::Time(verdict.not_after.unix_nanos()))
+        }
+    ),
+    attribute!(
+        "token.kind",
+        Text,
+        "`application` where one calls for itself, `user` where it calls for a user; absent where the issuer does not say.",
+        |x| {
+            Value::bytes(caller(x).and_then(|caller| match caller.kind {
+                CallerKind::Unknown => None,
+                CallerKind::Application => Some("application"),
+                CallerKind::User => Some("user"),
+            }))
+        }
+    ),
     attribute!("route.name", Text, "The name of the route.", |x| {
         Value::bytes(x.route().map(|route| route.name.as_str()))
+    }),
+    attribute!(
+        "policy.effect",
+        Text,
+        "`allow` or `deny`, where the route or the gateway has a policy.",
+        |x| { Value::bytes(x.policy.map(|policy| if policy.allowed { "allow" } else { "deny" })) }
+    ),
+    attribute!("policy.reason", Text, "The reason that the deciding rule of the policy gives.", |x| {
+        Value::bytes(x.policy_rule().and_then(|rule| rule.reason.as_deref()))
     }),
     attribute!("service.name", Text, "The name of the service.", |x| {
         Value::bytes(x.route().and_then(|route| match &route.destination {
@@ -163,6 +230,9 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
     }),
     attribute!("upstream.endpoint", Text, "The address of the endpoint that was tried last.", |x| {
         Value::bytes(x.endpoint().map(|endpoint| endpoint.label()))
+    }),
+    attribute!("upstream.region", Text, "The region of that endpoint.", |x| {
+        Value::bytes(x.endpoint().and_then(|endpoint| x.service()?.region_of(endpoint.label())))
     }),
     attribute!("upstream.attempts", Int, "How many attempts were made at reaching an endpoint.", |x| {
         Value::unsigned(Some(u64::from(x.upstream.attempts)).filter(|attempts| *attempts > 0))
@@ -197,25 +267,55 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
     attribute!("response.complete", Bool, "Whether the client got the response whole.", |x| {
         Value::Bool(x.response.complete)
     }),
+    attribute!("gateway.version", Text, "The version of the program.", |_| {
+        Value::Bytes(env!("CARGO_PKG_VERSION").as_bytes())
+    }),
+    attribute!("gateway.region", Text, "Where this gateway stands, as the configuration says.", |x| {
+        Value::bytes(x.model.as_ref().and_then(|model| model.region.as_deref()))
+    }),
+    attribute!("gateway.hostname", Text, "The name of the machine.", |x| {
+        Value::bytes(x.model.as_ref().and_then(|model| model.environment.hostname.as_deref()))
+    }),
 ];
 
-const FAMILIES: &[Family<Exchange>] = &[Family {
-    prefix: "request.headers.",
-    argument: "name",
-    kind: Kind::Text,
-    doc: "A header of the request, its first value. Headers that carry credentials can't be read.",
-    prepare: header_key,
-    read: |x, key: &Key| Value::bytes(x.head.fields.get_by_name(key.text.as_bytes())),
-    map: None,
-}];
+fn caller(exchange: &Exchange) -> Option<&Caller> {
+    exchange.verdict.as_ref().map(|verdict| &verdict.caller)
+}
 
-/// Secrets never reach a log or another header by way of a template.
-fn header_key(name: &str) -> Result<Key, &'static str> {
-    let key = Key::field_name(name)?;
-    match &*key.text {
-        "authorization" | "cookie" | "proxy-authorization" => Err("carries credentials and can't be read"),
-        _ => Ok(key),
+/// Headers that carry keys and tokens by custom: policies may read them, logs and other headers don't show them.
+const SECRET_BY_CUSTOM: [&str; 12] = [
+    "api-key",
+    "apikey",
+    "x-access-token",
+    "x-amz-security-token",
+    "x-api-key",
+    "x-auth-key",
+    "x-auth-token",
+    "x-csrf-token",
+    "x-forwarded-access-token",
+    "x-goog-iap-jwt-assertion",
+    "x-vault-token",
+    "x-xsrf-token",
+];
+
+/// What is shown of nobody's request, in logs and headers: cookies, and what is a secret by its name.
+#[must_use]
+pub fn redaction() -> Redaction {
+    let parameters = || SECRET_PARAMETERS.iter().copied();
+    let mut redaction = Redaction::none().family("request.cookies.").query("request.query", parameters());
+    for prefix in ["request.headers.", "request.first_header.", "response.headers."] {
+        for name in SECRET_HEADERS.iter().chain(&SECRET_BY_CUSTOM) {
+            redaction = redaction.member(prefix, name);
+        }
     }
+    for prefix in ["request.headers.", "request.first_header."] {
+        redaction = redaction.query_of_member(prefix, "referer", parameters());
+    }
+    redaction = redaction.query_of_member("response.headers.", "location", parameters());
+    for name in SECRET_PARAMETERS {
+        redaction = redaction.member("request.query_params.", name);
+    }
+    redaction
 }
 
 fn tls(exchange: &Exchange) -> Option<&cardea_tls::HandshakeFacts> {
@@ -245,8 +345,9 @@ pub const LOG_FIELDS: &[(&str, &str)] = &[
     ("tls.protocol.version", "connection.tls.version"),
     ("tls.client.subject", "connection.client_certificate.subject"),
     ("tls.client.hash.sha256", "connection.client_certificate.fingerprint"),
-    ("user_agent.original", "request.headers.user-agent"),
+    ("user_agent.original", "request.first_header.user-agent"),
     ("reason", "response.reason"),
+    ("policy.reason", "policy.reason"),
     ("complete", "response.complete"),
 ];
 
@@ -268,6 +369,7 @@ mod tests {
             let text = format!("{{request.headers.{name}}}");
             assert!(Template::compile(&text, &TABLE).is_err(), "{name}");
         }
+        assert!(Template::compile("{response.headers.Set-Cookie}", &TABLE).is_err());
         assert!(Template::compile("{request.headers.user-agent}", &TABLE).is_ok());
     }
 }

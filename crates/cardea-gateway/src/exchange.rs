@@ -3,22 +3,24 @@
 use std::{
     cell::RefCell,
     net::{IpAddr, SocketAddr},
-    ops::Range,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::AtomicU32},
     time::Duration,
 };
 
 use cardea_clock::Timestamp;
+use cardea_env::{Overlaid, Overlay, Rule};
 use cardea_http::{Authority, PathFlags, RequestHead, ResponseHead, Scheme};
 use cardea_identity::{TokenSlot, VerdictRef};
 use cardea_tls::{ClientCertificate, HandshakeFacts};
 use cardea_upstream::{Endpoint, EndpointIndex};
 
 use crate::{
+    attributes::parse::Derived,
     forward::Pooled,
     gateway::ModelRef,
-    model::{BuiltIn, Destination, ListenerModel, Route},
+    model::{BuiltIn, Destination, ListenerModel, Route, Service},
     record::RequestId,
+    routing::Parameters,
 };
 
 /// What is known of a connection, the same for all its requests.
@@ -66,6 +68,26 @@ pub struct ResponseFacts {
     pub complete: bool,
 }
 
+/// Whose policy decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PolicyScope {
+    /// The gateway's, which holds on all routes.
+    Gateway,
+    /// The route's.
+    Route,
+}
+
+/// What a policy decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PolicyFacts {
+    /// Whose policy.
+    pub scope: PolicyScope,
+    /// Whether it lets the request in.
+    pub allowed: bool,
+    /// The rule by its place; none where no rule matched.
+    pub rule: Option<usize>,
+}
+
 /// One request and its response.
 #[derive(Debug)]
 pub struct Exchange {
@@ -93,8 +115,6 @@ pub struct Exchange {
     pub(crate) certificate_holds: bool,
     /// Whether the one who connected is a trusted proxy.
     pub peer_trusted: bool,
-    /// Where in the path the parameters of the route's pattern are.
-    pub parameters: Vec<(String, Range<usize>)>,
     /// Octets of the request's body that were taken in.
     pub request_body_bytes: u64,
     /// The connection.
@@ -107,12 +127,20 @@ pub struct Exchange {
     pub token: TokenSlot,
     /// Who is calling, where the route asks.
     pub verdict: Option<VerdictRef>,
+    /// What the policies decided, where there are any.
+    pub policy: Option<PolicyFacts>,
+    /// What was changed of its attributes.
+    pub overlay: Overlay,
     /// The service's side.
     pub upstream: UpstreamFacts,
     /// The response.
     pub response: ResponseFacts,
-    /// The response's head while it is made; reused memory.
+    /// The response's head, the service's and then ours; reused memory.
     pub(crate) response_head: ResponseHead,
+    /// What attributes worked out.
+    pub(crate) derived: Derived,
+    /// How many expressions could not be evaluated.
+    pub(crate) faults: AtomicU32,
     /// Memory for messages to send.
     pub(crate) scratch: Vec<u8>,
 }
@@ -159,15 +187,18 @@ impl Exchange {
         self.source = None;
         self.certificate_holds = false;
         self.peer_trusted = false;
-        self.parameters.clear();
         self.request_body_bytes = 0;
         self.connection = None;
         self.model = None;
         self.route = None;
         self.token = TokenSlot::new();
         self.verdict = None;
+        self.policy = None;
+        self.overlay.reset();
         self.upstream = UpstreamFacts::default();
         self.response = ResponseFacts::default();
+        self.derived.clear();
+        *self.faults.get_mut() = 0;
     }
 
     /// Gives back what its connection remembers, with the verdict of its own token.
@@ -205,15 +236,44 @@ impl Exchange {
         }
     }
 
+    /// The service that the route leads to.
+    pub(crate) fn service(&self) -> Option<&Service> {
+        match &self.route()?.destination {
+            Destination::Service(service) => Some(service),
+            _ => None,
+        }
+    }
+
     /// What a parameter of the route's pattern matched.
     pub(crate) fn parameter(&self, name: &str) -> Option<&[u8]> {
-        let (_, range) = self.parameters.iter().find(|(known, _)| known == name)?;
-        self.path.get(range.clone())
+        let (_, range) = self.parameters()?.into_iter().find(|(known, _)| *known == name)?;
+        self.path.get(range)
+    }
+
+    /// The parameters of the route's pattern, and where in the path each of them is.
+    pub(crate) fn parameters(&self) -> Option<Parameters<'_>> {
+        Some(self.model.as_ref()?.router.found(self.route?)?.parameters(&self.path))
+    }
+
+    /// The rule of a policy that decided.
+    pub(crate) fn policy_rule(&self) -> Option<&Rule<Self>> {
+        let PolicyFacts { scope, rule, .. } = self.policy?;
+        let policy = match scope {
+            PolicyScope::Gateway => self.model.as_ref()?.environment.policy.as_ref(),
+            PolicyScope::Route => self.route()?.rules.policy.as_ref(),
+        };
+        policy?.rules().get(rule?)
     }
 
     /// How long it took, or has taken by `now`.
     pub(crate) fn duration(&self) -> Duration {
         self.ended.mono.saturating_since(self.started.mono)
+    }
+}
+
+impl Overlaid for Exchange {
+    fn overlay(&self) -> &Overlay {
+        &self.overlay
     }
 }
 
@@ -232,16 +292,19 @@ impl Default for Exchange {
             source: None,
             certificate_holds: false,
             peer_trusted: false,
-            parameters: Vec::new(),
             request_body_bytes: 0,
             connection: None,
             model: None,
             route: None,
             token: TokenSlot::new(),
             verdict: None,
+            policy: None,
+            overlay: Overlay::new(),
             upstream: UpstreamFacts::default(),
             response: ResponseFacts::default(),
             response_head: ResponseHead::default(),
+            derived: Derived::default(),
+            faults: AtomicU32::new(0),
             scratch: Vec::new(),
         }
     }

@@ -13,6 +13,7 @@ use cardea_clock::Clock;
 use tokio::sync::Notify;
 
 use crate::{
+    conditions,
     exchange::Exchange,
     forward::ReplayBudget,
     metrics::GatewayMetrics,
@@ -272,18 +273,27 @@ impl Gateway {
             exchange.model = Some(self.model_ref());
         }
         self.log(exchange);
+        let faults = *exchange.faults.get_mut();
+        if faults > 0 {
+            self.metrics.expression_faults.add(u64::from(faults));
+        }
     }
 
     fn log(&self, exchange: &Exchange) {
-        let Some(format) = exchange.model.as_ref().and_then(|model| model.access_log.as_ref()) else {
+        let Some(model) = exchange.model.as_ref().and_then(|model| model.access_log.as_ref()) else {
             return;
         };
         let log = self.access_log.load();
         let Some(log) = log.as_ref() else { return };
-        log.append_with(|line| match format {
+        if !conditions::is_logged(model, exchange) {
+            return;
+        }
+        log.append_with(|line| match &model.format {
             LogFormat::Json(record) => record.write(exchange, line),
+            LogFormat::Common(record) => record.write(exchange, line),
             LogFormat::Template(template) => {
                 template.render(exchange, cardea_env::Escape::LogField, line);
+                line.push(b'\n');
             }
         });
     }

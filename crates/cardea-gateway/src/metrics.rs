@@ -35,6 +35,11 @@ static ABORTED: CounterDef<0> = CounterDef::new(
     [],
 )
 .sharded();
+static EXPRESSION_FAULTS: CounterDef<0> = CounterDef::new(
+    "cardea_expression_faults_total",
+    "Expressions that could not be evaluated for a request; in policies and routes that refuses it.",
+    [],
+);
 static VERDICTS: CounterDef<1> = CounterDef::new(
     "cardea_token_verdicts_total",
     "Bearer tokens that were accepted, by where their verdict came from: their connection's last token, the cache of \
@@ -72,6 +77,8 @@ pub struct GatewayMetrics {
     pub refused: Counter,
     /// Exchanges that did not come to their end.
     pub aborted: Counter,
+    /// Expressions that could not be evaluated.
+    pub expression_faults: Counter,
     /// Verdicts on tokens: of the connection, of the cache, of a verification.
     verdicts: [Counter; 3],
     /// In the order of [`StreamEnd::ALL`].
@@ -94,6 +101,7 @@ impl GatewayMetrics {
             proxy_header_failures: registry.counter(&PROXY_HEADER_FAILURES, []),
             refused: registry.counter(&REFUSED, []),
             aborted: registry.counter(&ABORTED, []),
+            expression_faults: registry.counter(&EXPRESSION_FAULTS, []),
             verdicts: [VerdictSource::Connection, VerdictSource::Cache, VerdictSource::Verification]
                 .map(|source| registry.counter(&VERDICTS, [source.as_str()])),
             streams_ended: StreamEnd::ALL.map(|end| registry.counter(&STREAMS_ENDED, [end.code()])),

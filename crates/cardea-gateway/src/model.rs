@@ -12,6 +12,11 @@ use cardea_issuer::AuthorizationServer;
 use cardea_tls::ServerTls;
 use cardea_upstream::ServiceState;
 
+mod rules;
+
+pub use self::rules::{
+    AttributeChange, AttributeRule, EnvironmentModel, HeaderRule, LogFormat, LogModel, RouteRules,
+};
 use crate::{
     client_certificate::ClientCertificateRule, exchange::Exchange, forward::Pooled, routing::Router,
 };
@@ -39,17 +44,10 @@ pub struct Model {
     pub identity_headers: IdentityHeaders,
     /// Where this gateway stands; endpoints of this region are preferred.
     pub region: Option<String>,
-    /// How a line of the access log is written; none where nothing is logged.
-    pub access_log: Option<LogFormat>,
-}
-
-/// How a line of the access log is written.
-#[derive(Debug)]
-pub enum LogFormat {
-    /// One JSON object per request.
-    Json(cardea_env::JsonRecord<Exchange>),
-    /// A template.
-    Template(Template<Exchange>),
+    /// How access is logged; not at all where `None`.
+    pub access_log: Option<LogModel>,
+    /// What holds for requests on all routes.
+    pub environment: EnvironmentModel,
 }
 
 /// What a listener needs for each connection.
@@ -251,6 +249,8 @@ pub struct Route {
     pub request_headers: Vec<HeaderRule>,
     /// Changes to the response's headers.
     pub response_headers: Vec<HeaderRule>,
+    /// What expressions say of its requests.
+    pub rules: RouteRules,
     /// What is counted for this route.
     pub metrics: crate::metrics::RouteMetrics,
 }
@@ -296,15 +296,6 @@ pub enum PathPart {
     Literal(String),
     /// What a parameter of the route's pattern matched, in its normal form.
     Parameter(String),
-}
-
-/// A change to a header.
-#[derive(Debug)]
-pub enum HeaderRule {
-    /// Sets it to the rendered value; an empty value leaves it out.
-    Set(String, Template<Exchange>),
-    /// Removes it.
-    Remove(String),
 }
 
 /// Where a request goes.
@@ -360,6 +351,15 @@ pub struct Service {
     pub tls: Option<ServiceTls>,
     /// In place of the route's.
     pub connect_timeout: Option<Duration>,
+    /// The regions of its endpoints, by the endpoints' labels.
+    pub regions: Vec<(String, String)>,
+}
+
+impl Service {
+    /// The region of the endpoint with this label.
+    pub(crate) fn region_of(&self, label: &str) -> Option<&str> {
+        self.regions.iter().find(|(endpoint, _)| endpoint == label).map(|(_, region)| region.as_str())
+    }
 }
 
 /// TLS to a service.

@@ -4,21 +4,24 @@
 //! body, and writes the [`Outcome`] to the client in its own protocol. A destination inside the gateway stands behind the
 //! same guards as a service.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{cell::Cell, net::IpAddr, sync::Arc};
 
 use cardea_http::{
-    Known, RequestHead, ResponseHead, TargetForm, client_address, normalize_path, parse_target,
-    request_authority, strip_named,
+    Known, ResponseHead, TargetForm, client_address, normalize_path, parse_target, request_authority,
+    strip_named,
 };
-use cardea_identity::{DemandError, Unidentified, bearer_credentials};
+use cardea_identity::{Demand, DemandError, Unidentified, Verdict, bearer_credentials};
 
 use crate::{
-    builtin, client_certificate,
+    builtin, client_certificate, conditions,
     downstream::Downstream,
     exchange::Exchange,
-    forward::{self, Tunnel},
+    forward::{
+        self, Tunnel,
+        headers::{self, Side},
+    },
     gateway::Gateway,
-    model::{Destination, Model, Rewrite, Route},
+    model::{Destination, Model, Route},
     refusal::Reason,
     response::{Response, ResponseBody},
     routing::{self, RequestView},
@@ -81,26 +84,37 @@ async fn carry(
     }
     check_body(route, exchange, client)?;
     identify(gateway, &model, route, exchange).await?;
-    authorize(route, exchange)?;
+    if !route.rules.attributes.is_empty() {
+        conditions::change_attributes(&route.rules.attributes, exchange);
+    }
+    authorize(&model, route, exchange)?;
 
-    match &route.destination {
+    let mut outcome = match &route.destination {
         Destination::Service(service) => {
-            forward::forward(gateway, &model, route, service, exchange, client, timer).await
+            return forward::forward(gateway, &model, route, service, exchange, client, timer).await;
         }
         Destination::BuiltIn(which) => {
-            builtin::answer(gateway, &model, route, *which, exchange, client, timer).await
+            builtin::answer(gateway, &model, route, *which, exchange, client, timer).await?
         }
-        Destination::Redirect { to, status } => redirect(to, *status, exchange),
+        Destination::Redirect { to, status } => redirect(to, *status, exchange)?,
         Destination::Static { status, content_type, body } => {
             let mut head = ResponseHead::new(*status);
             set(&mut head, Known::ContentType, content_type)?;
-            Ok(Outcome::Respond(Response::new(head, ResponseBody::bytes(Arc::clone(body)))))
+            Outcome::Respond(Response::new(head, ResponseBody::bytes(Arc::clone(body))))
         }
+    };
+    if let (Outcome::Respond(response), false) = (&mut outcome, route.response_headers.is_empty()) {
+        // The rules work on the exchange's head.
+        exchange.response.status = response.head.status;
+        exchange.response_head = std::mem::take(&mut response.head);
+        headers::apply(&route.response_headers, exchange, Side::Response);
+        response.head = std::mem::take(&mut exchange.response_head);
     }
+    Ok(outcome)
 }
 
 /// One path, one authority, one source: what all that follows reads, and what the service gets.
-fn normalise(model: &Model, exchange: &mut Exchange) -> Result<(), Reason> {
+pub(crate) fn normalise(model: &Model, exchange: &mut Exchange) -> Result<(), Reason> {
     let target = parse_target(exchange.head.method, exchange.head.target()).map_err(Reason::from)?;
     if target.form == TargetForm::Authority {
         return Err(Reason::Malformed { code: "connect_not_supported", status: 501 });
@@ -142,7 +156,7 @@ fn find_source(model: &Model, exchange: &mut Exchange) {
     exchange.peer_trusted = trusted(peer.ip());
 }
 
-fn redirect_to_https(exchange: &Exchange) -> Option<Response> {
+pub(crate) fn redirect_to_https(exchange: &Exchange) -> Option<Response> {
     let port = exchange.connection.as_ref()?.listener.redirect_to_https?;
     let authority = exchange.authority.as_ref()?;
     if !exchange.path.starts_with(b"/") {
@@ -162,21 +176,20 @@ fn redirect_to_https(exchange: &Exchange) -> Option<Response> {
     Some(Response::new(head, ResponseBody::Empty))
 }
 
-fn choose_route<'m>(model: &'m Model, exchange: &mut Exchange) -> Result<&'m Route, Reason> {
+pub(crate) fn choose_route<'m>(model: &'m Model, exchange: &mut Exchange) -> Result<&'m Route, Reason> {
     let host = exchange.authority.as_ref().map_or("", cardea_http::Authority::host);
-    let route = match model.router.find(host, &exchange.path, &HeadView(&exchange.head)) {
+    let view = RequestOf::new(model, exchange);
+    let outcome = model.router.find(host, &exchange.path, &view);
+    // Passed over, the route would leave the request to one that may ask for less.
+    if view.has_failed() {
+        return Err(Reason::ConditionFailed);
+    }
+    let route = match outcome {
         routing::Outcome::Found(found) => {
             // A service that drops path parameters must not serve what another route guards.
             let parameters = exchange.path_flags.parameters && !found.route().allow.parameters;
-            if parameters
-                && model.router.is_disguised(host, &exchange.path, &HeadView(&exchange.head), &found)
-            {
+            if parameters && model.router.is_disguised(host, &exchange.path, &view, &found) {
                 return Err(Reason::PathEncodingNotAllowed);
-            }
-            if matches!(found.route().rewrite, Rewrite::Path(_)) {
-                let parameters = found.parameters(&exchange.path);
-                exchange.parameters =
-                    parameters.into_iter().map(|(name, range)| (name.to_owned(), range)).collect();
             }
             found
         }
@@ -189,26 +202,54 @@ fn choose_route<'m>(model: &'m Model, exchange: &mut Exchange) -> Result<&'m Rou
     Ok(route.route())
 }
 
-/// What the router asks of a head.
-pub(crate) struct HeadView<'a>(pub(crate) &'a RequestHead);
+/// What the router asks of a request.
+pub(crate) struct RequestOf<'a> {
+    model: &'a Model,
+    exchange: &'a Exchange,
+    /// The condition of a route could not be evaluated.
+    failed: Cell<bool>,
+}
 
-impl RequestView for HeadView<'_> {
+impl<'a> RequestOf<'a> {
+    pub(crate) fn new(model: &'a Model, exchange: &'a Exchange) -> Self {
+        Self { model, exchange, failed: Cell::new(false) }
+    }
+
+    /// Whether a condition could not be evaluated, so that nothing follows from what was found.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.get()
+    }
+}
+
+impl RequestView for RequestOf<'_> {
     fn method(&self) -> &str {
-        self.0.method.as_str()
+        self.exchange.head.method.as_str()
     }
 
     fn header_equals(&self, name: &str, value: &str) -> bool {
-        let mut values = self.0.fields.get_all_by_name(name.as_bytes());
+        let mut values = self.exchange.head.fields.get_all_by_name(name.as_bytes());
         values.next() == Some(value.as_bytes()) && values.next().is_none()
     }
 
     fn has_header(&self, name: &str) -> bool {
-        self.0.fields.get_by_name(name.as_bytes()).is_some()
+        self.exchange.head.fields.get_by_name(name.as_bytes()).is_some()
+    }
+
+    fn meets_condition(&self, route: usize) -> bool {
+        let when = self.model.router.get(route).and_then(|route| route.rules.when.as_ref());
+        when.is_none_or(|condition| {
+            condition.test(self.exchange).unwrap_or_else(|fault| {
+                conditions::note(condition, fault, self.exchange);
+                self.failed.set(true);
+                // Whatever else the search finds, the request is refused.
+                true
+            })
+        })
     }
 }
 
 /// Encodings that services read in more than one way pass only where the route says so.
-fn check_path(route: &Route, exchange: &Exchange) -> Result<(), Reason> {
+pub(crate) fn check_path(route: &Route, exchange: &Exchange) -> Result<(), Reason> {
     let flags = exchange.path_flags;
     let refused = (flags.encoded_slash && !route.allow.slash)
         || (flags.encoded_backslash && !route.allow.encoded_backslash)
@@ -232,7 +273,7 @@ fn check_body(route: &Route, exchange: &Exchange, client: &mut dyn Downstream) -
 }
 
 /// Who is calling. A route that asks for nobody gets nobody, whatever came.
-async fn identify(
+pub(crate) async fn identify(
     gateway: &Gateway,
     model: &Model,
     route: &Route,
@@ -258,10 +299,16 @@ async fn identify(
     Ok(())
 }
 
-/// Whether the caller may.
-fn authorize(route: &Route, exchange: &Exchange) -> Result<(), Reason> {
-    let Some(demand) = &route.demand else { return Ok(()) };
-    let Some(verdict) = &exchange.verdict else { return Err(Reason::CredentialsMissing) };
+/// Whether the caller may: what the route demands of the token, then what the policies say.
+pub(crate) fn authorize(model: &Model, route: &Route, exchange: &mut Exchange) -> Result<(), Reason> {
+    if let Some(demand) = &route.demand {
+        let Some(verdict) = &exchange.verdict else { return Err(Reason::CredentialsMissing) };
+        check_demand(demand, verdict)?;
+    }
+    conditions::check(model, route, exchange)
+}
+
+fn check_demand(demand: &Demand, verdict: &Verdict) -> Result<(), Reason> {
     demand.check(verdict).map_err(|error| match error {
         DemandError::Scope { needed } => Reason::InsufficientScope(needed),
         other if other.is_invalid_token() => Reason::TokenInvalid(other.code()),

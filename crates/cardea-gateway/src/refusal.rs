@@ -56,6 +56,12 @@ pub enum Reason {
     InsufficientScope(String),
     /// The token holds, its caller lacks a role.
     RoleMissing,
+    /// A policy says no; the reason that its rule gives, if the caller is to be told.
+    PolicyDenied(Option<Box<str>>),
+    /// A policy could not be evaluated for this request.
+    PolicyFailed,
+    /// The condition of a route could not be evaluated for this request.
+    ConditionFailed,
     /// The keys that the token is to be checked with can't be had.
     KeysUnavailable,
     /// No endpoint of the service can be tried.
@@ -108,6 +114,9 @@ impl Reason {
             Self::TokenInvalid(code) => code,
             Self::InsufficientScope(_) => "insufficient_scope",
             Self::RoleMissing => "role_missing",
+            Self::PolicyDenied(_) => "policy_denied",
+            Self::PolicyFailed => "policy_failed",
+            Self::ConditionFailed => "condition_failed",
             Self::KeysUnavailable => "keys_unavailable",
             Self::NoEndpoint => "no_endpoint",
             Self::ConnectionsExhausted => "upstream_connections_exhausted",
@@ -136,7 +145,10 @@ impl Reason {
             | Self::ClientCertificateInvalid
             | Self::ClientCertificateNotListed
             | Self::InsufficientScope(_)
-            | Self::RoleMissing => 403,
+            | Self::RoleMissing
+            | Self::PolicyDenied(_)
+            | Self::PolicyFailed
+            | Self::ConditionFailed => 403,
             Self::RouteNotFound => 404,
             Self::MethodNotAllowed(_) => 405,
             Self::RequestHeadTimeout | Self::RequestBodyTimeout => 408,
@@ -185,6 +197,9 @@ impl Reason {
             Self::TokenInvalid(_) => "The token does not hold here.",
             Self::InsufficientScope(_) => "The token's scope does not suffice.",
             Self::RoleMissing => "The caller lacks a role.",
+            Self::PolicyDenied(_) | Self::PolicyFailed | Self::ConditionFailed => {
+                "The rules of this resource do not let this request in."
+            }
             Self::KeysUnavailable => "The token can't be checked at the moment.",
             Self::NoEndpoint | Self::ConnectionsExhausted => "The service is not available.",
             Self::ConnectFailed => "The service can't be reached.",
@@ -260,6 +275,11 @@ impl Reason {
                 && let Some(members) = document.as_object_mut()
             {
                 members.insert("step_up_host".to_owned(), host.as_str().into());
+            }
+            if let Self::PolicyDenied(Some(reason)) = self
+                && let Some(members) = document.as_object_mut()
+            {
+                members.insert("detail".to_owned(), serde_json::Value::from(&**reason));
             }
             document
         };

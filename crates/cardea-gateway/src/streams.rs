@@ -22,7 +22,7 @@ use crate::{
     exchange::Exchange,
     gateway::{Gateway, ModelRef, Phase},
     model::{Model, Route},
-    pipeline::HeadView,
+    pipeline::RequestOf,
     routing, workers,
 };
 
@@ -178,9 +178,10 @@ fn look_again(model: &Model, exchange: &Exchange) -> Result<(), StreamEnd> {
 
 fn find<'m>(model: &'m Model, exchange: &Exchange) -> Option<(usize, &'m Arc<Route>)> {
     let host = exchange.authority.as_ref().map_or("", cardea_http::Authority::host);
-    match model.router.find(host, &exchange.path, &HeadView(&exchange.head)) {
-        routing::Outcome::Found(found) => Some((found.index(), found.route())),
-        routing::Outcome::MethodNotAllowed { .. } | routing::Outcome::NotFound => None,
+    let view = RequestOf::new(model, exchange);
+    match model.router.find(host, &exchange.path, &view) {
+        routing::Outcome::Found(found) if !view.has_failed() => Some((found.index(), found.route())),
+        _ => None,
     }
 }
 

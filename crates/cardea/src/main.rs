@@ -31,6 +31,8 @@ fn main() -> ExitCode {
         Command::Client(arguments) => commands::client::run(arguments, &mut output),
         Command::Key(arguments) => commands::key::run(arguments, &mut output),
         Command::Token(arguments) => commands::token::run(arguments, &mut output),
+        Command::Explain(arguments) => commands::explain::run(arguments, &mut output),
+        Command::Test(arguments) => commands::explain::test::run(arguments, &mut output),
         Command::Hash(arguments) => commands::hash::run(arguments, &mut output),
         Command::Bench(arguments) => commands::bench::run(arguments, &mut output),
         offline => cli::run_offline(offline, &mut output),

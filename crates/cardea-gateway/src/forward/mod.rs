@@ -6,6 +6,7 @@
 
 mod attempt;
 mod connect;
+pub(crate) mod headers;
 mod lease;
 mod replay;
 mod request;
@@ -19,12 +20,12 @@ use std::{
 };
 
 use cardea_clock::Mono;
-use cardea_env::Escape;
-use cardea_http::{Fields, Known, append_via, h1::Framing, strip_hop_by_hop_response};
+use cardea_http::{Known, append_via, h1::Framing, strip_hop_by_hop_response};
 use cardea_upstream::{Endpoint, FailureKind, Tried};
 
 pub(crate) use attempt::Attempt;
 use attempt::{HeadError, Outgoing, SendError};
+use headers::Side;
 use lease::Lease;
 pub use lease::Pooled;
 use replay::Replay;
@@ -35,7 +36,7 @@ use crate::{
     downstream::{BodyError, Downstream},
     exchange::Exchange,
     gateway::{Gateway, ModelRef},
-    model::{HeaderRule, Model, Route, Service},
+    model::{Model, Route, Service},
     pipeline::Outcome,
     refusal::Reason,
     response::{Response, ResponseBody, has_body},
@@ -150,6 +151,14 @@ pub(crate) async fn forward(
     }
 }
 
+/// The head that a request without a body would be sent with.
+pub(crate) fn preview(model: &ModelRef, route: &Route, exchange: &mut Exchange) -> Result<Vec<u8>, Reason> {
+    let upgrade = request::prepare(model, route, exchange, Framing::None)?;
+    let mut head = Vec::new();
+    request::encode(exchange, route, Framing::None, upgrade, &mut head);
+    Ok(head)
+}
+
 /// Turns the service's response into ours.
 fn respond(
     model: &Model,
@@ -158,7 +167,7 @@ fn respond(
     attempt: Box<Attempt>,
     upgrade: bool,
 ) -> Result<Outcome, Reason> {
-    let mut head = std::mem::take(&mut exchange.response_head);
+    let head = &mut exchange.response_head;
     let switching = head.status == 101;
     let websocket =
         head.fields.get(Known::Upgrade).is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"));
@@ -169,7 +178,9 @@ fn respond(
     let version = head.version;
     // The pseudonym was checked when the configuration was loaded.
     let _ = append_via(&mut head.fields, version, &model.forwarding.via);
-    apply_rules(&route.response_headers, exchange, &mut head.fields);
+    exchange.response.status = head.status;
+    headers::apply(&route.response_headers, exchange, Side::Response);
+    let mut head = std::mem::take(&mut exchange.response_head);
     if switching {
         head.fields.remove(Known::ContentLength);
         let (transport, received, lease) = attempt.into_tunnel().ok_or(Reason::ServiceAborted)?;
@@ -181,34 +192,6 @@ fn respond(
         ResponseBody::Empty
     };
     Ok(Outcome::Respond(Response::new(head, body)))
-}
-
-/// What frames a message or concerns its connection: the codec's alone, whatever is configured.
-const FRAMING: [&str; 7] =
-    ["connection", "content-length", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"];
-
-/// Applies the configured changes to `fields`. What a template renders can't break out of a header's value.
-pub(crate) fn apply_rules(rules: &[HeaderRule], exchange: &Exchange, fields: &mut Fields) {
-    let mut value = Vec::new();
-    for rule in rules {
-        let (HeaderRule::Remove(name) | HeaderRule::Set(name, _)) = rule;
-        if FRAMING.iter().any(|framing| name.eq_ignore_ascii_case(framing)) {
-            continue;
-        }
-        match rule {
-            HeaderRule::Remove(name) => {
-                fields.remove_by_name(name.as_bytes());
-            }
-            HeaderRule::Set(name, template) => {
-                value.clear();
-                template.render(exchange, Escape::HeaderValue, &mut value);
-                fields.remove_by_name(name.as_bytes());
-                if !value.is_empty() && fields.append(name.as_bytes(), &value).is_err() {
-                    tracing::debug!(header = %name, "a rendered header is not valid and was left out");
-                }
-            }
-        }
-    }
 }
 
 /// When the whole exchange must be over.

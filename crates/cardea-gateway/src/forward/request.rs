@@ -9,7 +9,7 @@ use cardea_http::{
 };
 use cardea_identity::Caller;
 
-use super::apply_rules;
+use super::headers::{self, Side};
 use crate::{
     client_certificate,
     exchange::Exchange,
@@ -60,11 +60,7 @@ pub(super) fn prepare(
     if let Some(rule) = &route.client_certificate {
         client_certificate::tell_service(rule, exchange);
     }
-    if !route.request_headers.is_empty() {
-        let mut fields = std::mem::take(&mut exchange.head.fields);
-        apply_rules(&route.request_headers, exchange, &mut fields);
-        exchange.head.fields = fields;
-    }
+    headers::apply(&route.request_headers, exchange, Side::Request);
     Ok(upgrade)
 }
 

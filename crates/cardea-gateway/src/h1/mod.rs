@@ -287,6 +287,7 @@ impl Connection {
                 exchange.response.reason = carried.end.map(StreamEnd::code);
                 exchange.response.body_bytes = carried.bytes;
                 exchange.response.complete = carried.end.is_none();
+                exchange.response_head = head;
                 false
             }
         };

@@ -52,6 +52,8 @@ pub(super) async fn respond(
     let Some(written) = head::write(&response.head) else {
         return body.respond.send_reset(ResetReason::INTERNAL_ERROR);
     };
+    // For what is recorded; and its memory serves the next response.
+    exchange.response_head = std::mem::take(&mut response.head);
     let Response { body: source, .. } = response;
     let source = if has_body { source } else { ResponseBody::Empty };
     let empty = matches!(source, ResponseBody::Empty);

@@ -17,10 +17,13 @@ use std::time::Duration;
 
 use cardea_clock::Clock;
 
-use self::writer::{Output, Writer};
+use self::syslog::Syslog;
+pub use self::syslog::{SyslogConfig, SyslogServer};
+use self::writer::{Kind, Output, Writer};
 use super::metrics::{CounterDef, GaugeDef, Registry};
 use super::shard;
 
+mod syslog;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -46,6 +49,8 @@ pub enum Sink {
     Stdout,
     /// The end of a file, which is created with mode 0640 if it is not there.
     File(PathBuf),
+    /// A syslog server, one datagram per line.
+    Syslog(SyslogConfig),
 }
 
 /// How an access log is written.
@@ -88,21 +93,18 @@ impl AccessLog {
     ///
     /// If the file can't be opened, the thread can't be started, or `queue_bytes_max` is too small.
     pub fn start(config: AccessLogConfig, clock: Clock) -> io::Result<Self> {
-        let path = match config.sink {
-            Sink::Stdout => None,
-            Sink::File(path) => Some(path),
-        };
-        let output = match &path {
+        let (output, kind): (Output, _) = match config.sink {
             // Not by way of `io::stdout`, whose buffer would hold back the end of what is written.
-            None => File::from(io::stdout().as_fd().try_clone_to_owned()?),
-            Some(path) => open(path)?,
+            Sink::Stdout => (Box::new(File::from(io::stdout().as_fd().try_clone_to_owned()?)), Kind::Stream),
+            Sink::File(path) => (Box::new(open(&path)?), Kind::File(path)),
+            Sink::Syslog(config) => (Box::new(Syslog::open(&config, clock.clone())?), Kind::Datagrams),
         };
-        Self::start_with(Box::new(output), path, config.queue_bytes_max, config.flush_interval, clock)
+        Self::start_with(output, kind, config.queue_bytes_max, config.flush_interval, clock)
     }
 
     fn start_with(
         output: Output,
-        path: Option<PathBuf>,
+        kind: Kind,
         queue_bytes_max: usize,
         flush_interval: Duration,
         clock: Clock,
@@ -128,7 +130,7 @@ impl AccessLog {
             wake: Condvar::new(),
             done: Condvar::new(),
         });
-        let writer = Writer::new(Arc::clone(&shared), output, path, flush_interval, clock);
+        let writer = Writer::new(Arc::clone(&shared), output, kind, flush_interval, clock);
         let thread = thread::Builder::new().name("access-log".into()).spawn(move || writer.run())?;
         Ok(Self { shared, thread: Some(thread) })
     }

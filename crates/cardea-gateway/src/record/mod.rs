@@ -10,6 +10,6 @@ pub mod metrics;
 pub mod request_id;
 mod shard;
 
-pub use access_log::{AccessLog, AccessLogConfig, Sink};
+pub use access_log::{AccessLog, AccessLogConfig, Sink, SyslogConfig, SyslogServer};
 pub use metrics::Registry;
 pub use request_id::RequestId;

@@ -42,6 +42,12 @@ impl RequestId {
         Self(millis << 80 | rest)
     }
 
+    /// A number that is evenly spread, for sampling: the hashed bits.
+    #[must_use]
+    pub(crate) fn sample(self) -> u64 {
+        (self.0 >> 16) as u64
+    }
+
     /// Its text: 26 of `0123456789abcdefghjkmnpqrstvwxyz`.
     #[must_use]
     pub fn to_ascii(self) -> [u8; Self::LENGTH] {

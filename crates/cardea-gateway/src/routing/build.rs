@@ -42,6 +42,7 @@ pub(super) fn build<T>(routes: Vec<(RouteMatch, T)>) -> Result<Router<T>, Routin
             parameters,
             rest,
             headers: headers(wanted.headers, index)?,
+            condition: wanted.condition,
         });
     }
     builder.finish(&built)?;
@@ -206,6 +207,7 @@ fn rank<T>(route: &Route<T>) -> impl Ord + use<T> {
     (
         HEADERS_MAX - route.headers.len().min(HEADERS_MAX),
         HEADERS_MAX - exact.min(HEADERS_MAX),
+        !route.condition,
         route.methods == 0,
     )
 }

@@ -11,10 +11,11 @@
 //!    left, a literal before a parameter, and the longer before the shorter; `{*rest}` before a prefix
 //!    that ends at the same place. So an exact path precedes every pattern, and the longest prefix wins.
 //! 3. **Headers**: more conditions before fewer; then more exact values before fewer.
-//! 4. **Methods**: a route that names methods before one that doesn't.
+//! 4. **Condition**: a route with one before a route without.
+//! 5. **Methods**: a route that names methods before one that doesn't.
 //!
 //! Two routes that are equal in all of this, and that one request could match, are a configuration error.
-//! A route whose methods or headers don't fit is passed over for the next in this order, that of the next
+//! A route whose condition, methods or headers don't fit is passed over for the next in this order, that of the next
 //! host included: a name with routes of its own does not hide the routes for any host. Where nothing else
 //! fits and only the method was wrong, the answer is [`Outcome::MethodNotAllowed`] (RFC 9110 §15.5.6).
 //! Methods are compared as they are: `GET` does not include `HEAD`.
@@ -25,7 +26,8 @@
 //! of a node, so the number of nodes it visits is at most that of the worst path, which is computed while
 //! the tree is built (`cost(n) = 1 + max(cost(literal children)) + cost(parameter child)`); a
 //! configuration in which it exceeds [`VISITS_MAX`] is refused. It grows with the number of segments and
-//! with how patterns overlap, never with the number of routes. Matching allocates nothing.
+//! with how patterns overlap, never with the number of routes. Matching allocates nothing. A condition is
+//! asked for last, and only for a route that fits in everything else.
 
 mod build;
 mod disguise;
@@ -60,13 +62,15 @@ pub struct RouteMatch {
     pub methods: Vec<String>,
     /// Header names in lower case with what is asked of them; all must hold. At most [`HEADERS_MAX`].
     pub headers: Vec<(String, HeaderMatch)>,
+    /// Whether there is a condition beside all this, which [`RequestView::meets_condition`] tells.
+    pub condition: bool,
 }
 
 impl RouteMatch {
     /// Any host, any method, no header conditions.
     #[must_use]
     pub fn new(path: PathMatch) -> Self {
-        Self { hosts: Vec::new(), path, methods: Vec::new(), headers: Vec::new() }
+        Self { hosts: Vec::new(), path, methods: Vec::new(), headers: Vec::new(), condition: false }
     }
 }
 
@@ -90,6 +94,8 @@ pub trait RequestView {
     fn header_equals(&self, name: &str, value: &str) -> bool;
     /// Whether there is a field of this name (given in lower case).
     fn has_header(&self, name: &str) -> bool;
+    /// Whether the request meets the condition of the route at this place, which has one.
+    fn meets_condition(&self, route: usize) -> bool;
 }
 
 /// All routes of a configuration with what belongs to each, built once and never changed.
@@ -128,6 +134,12 @@ impl<T> Router<T> {
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&T> {
         self.routes.get(index).map(|route| &route.value)
+    }
+
+    /// The same route, for what its pattern matched.
+    #[must_use]
+    pub fn found(&self, index: usize) -> Option<Found<'_, T>> {
+        self.routes.get(index).map(|route| Found { route })
     }
 
     /// The route that serves a request.

@@ -122,7 +122,11 @@ impl<T, R: RequestView> Search<'_, T, R> {
                 HeaderMatch::Exact(value) => self.request.header_equals(name, value),
             });
             if headers_fit {
-                if route.methods == 0 || route.methods & self.method != 0 {
+                let method_fits = route.methods == 0 || route.methods & self.method != 0;
+                if route.condition && !self.request.meets_condition(route.index) {
+                    continue;
+                }
+                if method_fits {
                     return Some(*id);
                 }
                 self.allow |= route.methods;

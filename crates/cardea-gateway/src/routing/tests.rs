@@ -24,6 +24,10 @@ impl RequestView for Request<'_> {
     fn has_header(&self, name: &str) -> bool {
         self.fields.iter().any(|(field, _)| *field == name)
     }
+
+    fn meets_condition(&self, route: usize) -> bool {
+        route % 2 == self.fields.len() % 2
+    }
 }
 
 const GET: Request<'_> = Request { method: "GET", fields: &[] };
@@ -402,4 +406,19 @@ fn overlapping_patterns_stay_within_the_proven_bound() {
     let plain = (0..256).map(|at| (pattern(&format!("/a{at}/{{x}}/{{y}}/{{z}}")), at)).collect();
     let router = Router::<u32>::new(plain).unwrap();
     assert_eq!(router.search("h", b"/a7/1/2/3", &GET).1, 5);
+}
+
+#[test]
+fn a_route_with_a_condition_comes_before_the_one_without_and_yields_where_it_does_not_hold() {
+    let conditional = RouteMatch { condition: true, ..exact("/a") };
+    let router = Router::new(vec![(conditional.clone(), "first"), (exact("/a"), "second")]).unwrap();
+    // The condition of the route at 0 holds for requests with an even number of fields.
+    for (fields, expected) in [(&[][..], "first"), (&[("x", "1")], "second")] {
+        let Outcome::Found(found) = router.find("h", b"/a", &Request { method: "GET", fields }) else {
+            panic!("no route");
+        };
+        assert_eq!(*found.route(), expected);
+    }
+    let twice = Router::new(vec![(conditional.clone(), 1), (conditional, 2)]);
+    assert!(matches!(twice, Err(RoutingError::Conflict { first: 0, second: 1, .. })));
 }

@@ -20,6 +20,8 @@ pub(super) struct Route<T> {
     /// A bit per name in the router's table; 0: every method.
     pub(super) methods: u64,
     pub(super) headers: Conditions,
+    /// Whether a request must meet a condition of its own.
+    pub(super) condition: bool,
     /// How many segments the path names, a final `{*rest}` not counted.
     pub(super) segments: usize,
     /// Names and depths of parameters, in order.

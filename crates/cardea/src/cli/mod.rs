@@ -62,6 +62,8 @@ pub(crate) enum Command {
     Init(InitArgs),
     Run(RunArgs),
     Check(CheckArgs),
+    Explain(ExplainArgs),
+    Test(TestArgs),
     Demo(DemoArgs),
     Client(ClientArgs),
     Key(KeyArgs),
@@ -123,6 +125,80 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
     /// Print the errors as a JSON array of {file, line, column, message, remedy}; empty where there is none.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Tell what the gateway would do with a request, without sending any.
+///
+/// Shows the route, who is calling, each rule of the policies with its value, the attributes that the configuration
+/// adds, and what would be sent where. Nothing is listened on; with --token, keys are fetched as the gateway would.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cardea explain GET https://api.example.com/orders/1 --source 203.0.113.7
+  cardea explain POST https://api.example.com/orders --issuer own --claims '{\"sub\":\"a\",\"scope\":\"orders.write\"}'
+  cardea explain GET https://api.example.com/orders --token - --json < token
+
+Exit codes: 0 the request would be let in, 3 it would be refused.")]
+pub(crate) struct ExplainArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// The method.
+    #[arg(value_name = "METHOD")]
+    pub(crate) method: String,
+    /// The URL, whose scheme says whether the request comes over TLS.
+    #[arg(value_name = "URL")]
+    pub(crate) url: String,
+    /// A header, as in "x-team: red"; may be repeated.
+    #[arg(short = 'H', long = "header", value_name = "HEADER")]
+    pub(crate) headers: Vec<String>,
+    /// The address that connects. Left out, 127.0.0.1.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) source: Option<std::net::IpAddr>,
+    /// The listener. Left out, the first that serves the URL's scheme.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) listener: Option<String>,
+    /// Claims of a token that is taken for verified, as a JSON object; what every token has is filled in.
+    #[arg(long, value_name = "JSON", conflicts_with = "token")]
+    pub(crate) claims: Option<String>,
+    /// The issuer that the claims are of, by its name. Left out, the one that their iss names, or the only one.
+    #[arg(long, value_name = "NAME", requires = "claims")]
+    pub(crate) issuer: Option<String>,
+    /// A token, which is verified with its issuer's keys; - reads it from standard input.
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: Option<TokenArgument>,
+    /// An attribute to show beside those that the configuration adds; may be repeated.
+    #[arg(long = "attribute", value_name = "NAME")]
+    pub(crate) attributes: Vec<String>,
+    /// The time of the request, as in 2026-11-21T09:00:00Z. Left out, now.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) time: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Hold a table of requests and expectations against a configuration.
+///
+/// Nothing is sent, listened on or fetched. docs/testing.md describes the file.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cardea test --config cardea.toml tests.toml
+  cardea test --config cardea.toml tests.toml --json | jq '.[] | select(.passed | not)'
+
+Exit codes: 0 all tests pass, 2 a file is wrong, 3 a test fails.")]
+pub(crate) struct TestArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// The file of tests.
+    #[arg(value_name = "TESTS")]
+    pub(crate) tests: PathBuf,
+    /// The time of all requests, as in 2026-11-21T09:00:00Z. Left out, now.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) time: Option<String>,
+    /// Print an array of {name, passed, differences: [{what, expected, found}]}.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -470,6 +546,8 @@ pub(crate) fn run_offline(command: &Command, output: &mut Output) -> Exit {
         Command::Schema(arguments) => schema::run(arguments, output),
         Command::Completions(arguments) => completions::run(arguments, output),
         Command::Run(_)
+        | Command::Explain(_)
+        | Command::Test(_)
         | Command::Demo(_)
         | Command::Client(_)
         | Command::Key(_)

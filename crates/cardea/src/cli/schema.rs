@@ -26,9 +26,10 @@ pub(super) fn run(arguments: &SchemaArgs, output: &mut Output) -> Exit {
 fn attributes_page() -> String {
     format!(
         "# Attributes\n\n\
-         What templates can read of a request and its response: `{{request.path}}` in headers, redirects and access log\n\
-         formats; `{{request.headers.x-team|none}}` with what stands in for a value that is absent. Names follow CEL,\n\
-         Envoy and OpenTelemetry. Generated: `cargo run -p cardea -- schema --attributes > docs/attributes.md`.\n\n{}\n\
+         What expressions, templates and logs can read of a request and its response: `request.path == '/a'` in policies,\n\
+         `{{request.path}}` in headers, redirects and access log formats, `{{request.headers.x-team|none}}` with what stands in\n\
+         for a value that is absent. [policies.md](policies.md) says what reads them, and how a configuration adds its own.\n\
+         Names follow CEL, Envoy and OpenTelemetry. Generated: `cargo run -p cardea -- schema --attributes > docs/attributes.md`.\n\n{}\n\
          ## The JSON access log\n\nOne object per line, with these members; what is absent is left out.\n\n\
          | member | attribute |\n|---|---|\n{}",
         cardea_env::markdown(&attributes::TABLE),

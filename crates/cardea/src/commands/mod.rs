@@ -1,8 +1,10 @@
-//! Commands that manage clients and keys, look into tokens, hash secrets and measure what that costs.
+//! Commands that manage clients and keys, look into tokens, tell what the gateway would do, hash secrets and measure
+//! what that costs.
 
 mod backend;
 pub(crate) mod bench;
 pub(crate) mod client;
+pub(crate) mod explain;
 pub(crate) mod hash;
 mod import;
 mod input;

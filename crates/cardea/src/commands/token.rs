@@ -2,6 +2,8 @@
 
 mod verify;
 
+pub(super) use self::verify::built;
+
 use std::io::{self, IsTerminal as _};
 
 use anyhow::Context as _;

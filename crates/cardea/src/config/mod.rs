@@ -16,6 +16,7 @@ mod problem;
 mod raw;
 mod reference;
 mod resolve;
+mod rules;
 mod schema;
 mod sections;
 mod shape;
@@ -32,6 +33,7 @@ pub(crate) use self::{
     model::*,
     problem::{Problem, Problems},
     reference::markdown,
+    rules::*,
     schema::json_schema,
     sections::*,
     source::Place,

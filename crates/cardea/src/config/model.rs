@@ -9,6 +9,7 @@ use zeroize::Zeroizing;
 
 use super::{
     problem::Problem,
+    rules::{AccessLog, Attribute, AttributeEdits, FieldEdits, FieldTemplate, PolicyRule},
     sections::{
         Algorithm, Builtin, ClaimNames, ClientCertificateForward, ClientCertificateMode,
         ClientCertificateNeed, ClientSecrets, Drain, EncodedPathByte, EntraVersion, Forwarding, Limits, Log,
@@ -35,6 +36,9 @@ pub(crate) struct Config {
     pub(crate) authorization_server: Option<AuthorizationServer>,
     /// In the order written; names are unique.
     pub(crate) client_authorities: Vec<ClientAuthority>,
+    pub(crate) attributes: Vec<Attribute>,
+    /// What holds on all routes.
+    pub(crate) policy: Vec<PolicyRule>,
     /// In the order written; never empty.
     pub(crate) listeners: Vec<Listener>,
     /// In the order written; names are unique.
@@ -57,36 +61,6 @@ impl Config {
     ) -> Problem {
         Problem::at(&self.sources, at, message, remedy)
     }
-}
-
-/// One line for each request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct AccessLog {
-    pub(crate) enabled: bool,
-    pub(crate) path: AccessLogPath,
-    pub(crate) format: AccessLogFormat,
-    /// Octets that may wait to be written.
-    pub(crate) queue_bytes_max: u64,
-    /// Where the format was written.
-    pub(crate) format_at: Place,
-}
-
-/// Where the access log goes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum AccessLogPath {
-    /// Standard output.
-    Stdout,
-    /// A file, opened for appending.
-    File(PathBuf),
-}
-
-/// What a line of the access log looks like.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum AccessLogFormat {
-    /// A JSON object.
-    Json,
-    /// A template, not compiled yet.
-    Template(String),
 }
 
 /// The operator's side doors; `None` where closed.
@@ -360,8 +334,11 @@ pub(crate) struct Route {
     pub(crate) allow_encoded: Vec<EncodedPathByte>,
     pub(crate) timeouts: RouteTimeouts,
     pub(crate) body_bytes_max: u64,
-    pub(crate) request_headers: FieldEdits,
-    pub(crate) response_headers: FieldEdits,
+    pub(crate) request_headers: Vec<FieldEdits>,
+    pub(crate) response_headers: Vec<FieldEdits>,
+    pub(crate) when: Option<FieldTemplate>,
+    pub(crate) policy: Vec<PolicyRule>,
+    pub(crate) attributes: Vec<AttributeEdits>,
     pub(crate) at: Place,
 }
 
@@ -443,20 +420,4 @@ pub(crate) struct RouteTimeouts {
     pub(crate) response_head: Duration,
     pub(crate) response_body_idle: Duration,
     pub(crate) token_expiry_grace: Duration,
-}
-
-/// A template, not compiled yet, and where it was written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FieldTemplate {
-    pub(crate) text: String,
-    pub(crate) at: Place,
-}
-
-/// Changes to header fields: first removals, then what is set.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct FieldEdits {
-    /// Names in lower case with templates of their values.
-    pub(crate) set: Vec<(String, FieldTemplate)>,
-    /// Names in lower case.
-    pub(crate) remove: Vec<String>,
 }

@@ -86,6 +86,24 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+/// What a syslog server takes the access log for (RFC 5424 §6.2.1).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(crate) enum SyslogFacility {
+    User,
+    Daemon,
+    Local0,
+    Local1,
+    Local2,
+    Local3,
+    Local4,
+    Local5,
+    Local6,
+    #[default]
+    Local7,
+}
+
 /// Bounds on what clients and origins may make the process hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

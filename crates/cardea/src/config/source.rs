@@ -72,6 +72,16 @@ impl Sources {
         self.files.get(place.file as usize).and_then(|file| file.path.parent()).unwrap_or(Path::new(""))
     }
 
+    /// A place within a text that begins at `place`, or its beginning where the text was written in another way than
+    /// it reads, with escapes or from the environment.
+    pub(crate) fn within(&self, place: Place, text: &str, position: usize) -> Place {
+        let written = self.text(place.file).get(place.offset as usize..).unwrap_or_default();
+        let quotes = if written.starts_with("\"\"\"") || written.starts_with("'''") { 3 } else { 1 };
+        let is_same = written.get(quotes..).is_some_and(|rest| rest.starts_with(text));
+        let shift = if is_same { quotes + position } else { 0 };
+        Place { offset: place.offset.saturating_add(u32::try_from(shift).unwrap_or(0)), ..place }
+    }
+
     /// File, line and column of a place.
     pub(crate) fn position(&self, place: Place) -> Position {
         let Some(file) = self.files.get(place.file as usize) else {

@@ -10,6 +10,7 @@ mod arbitrary;
 mod client_certificates;
 mod errors;
 mod example;
+mod rules;
 mod scale;
 
 /// A folder with configuration files.
@@ -64,7 +65,7 @@ fn a_listener_is_enough_and_everything_else_has_a_default() {
     assert_eq!(config.drain, Drain::default());
     assert_eq!(config.process.workers, Workers::Auto);
     assert_eq!(config.admin.address, Some("127.0.0.1:9443".parse().unwrap()));
-    assert_eq!(config.access_log.format, AccessLogFormat::Json);
+    assert_eq!(config.access_log.format, AccessLogFormat::Json(Vec::new()));
     assert_eq!(config.identity_headers.subject, "x-auth-subject");
     assert!(config.routes.is_empty());
 }
@@ -174,9 +175,9 @@ fn a_route_gets_what_it_does_not_say_from_the_general_sections() {
     assert_eq!(route.timeouts.request.as_secs(), 20);
     assert_eq!(route.timeouts.response_head.as_secs(), 1);
     assert_eq!(route.allow_encoded, [EncodedPathByte::Slash, EncodedPathByte::Backslash]);
-    assert_eq!(route.request_headers.set[0].0, "x-host");
-    assert_eq!(route.request_headers.remove, ["cookie"]);
-    assert_eq!(config.sources.position(route.request_headers.set[0].1.at).line, 22);
+    assert_eq!(route.request_headers[0].set[0].0, "x-host");
+    assert_eq!(route.request_headers[0].remove, ["cookie"]);
+    assert_eq!(config.sources.position(route.request_headers[0].set[0].1.at).line, 22);
     assert_eq!(route.destination, Destination::Service { index: 0 });
     assert_eq!(config.services[0].connect_timeout, Timeouts::default().connect);
 }

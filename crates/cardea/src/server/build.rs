@@ -2,6 +2,7 @@
 
 mod client_certificates;
 mod convert;
+mod rules;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,15 +11,14 @@ use std::{
 };
 
 use cardea_clock::{Clock, CoarseClock, PERIOD_DEFAULT};
-use cardea_env::{JsonRecord, Template};
+use cardea_env::Names;
 use cardea_gateway::{
-    attributes,
     client_certificate::own_headers,
     exchange::Exchange,
     metrics::RouteMetrics,
     model::{
-        AllowEncoded, BuiltIn, ConnectionTimeouts, Destination, HeaderRule, IdentityField, IdentityHeaders,
-        ListenerModel, LogFormat, Model, ProxyProtocol, Rewrite, Route, Service, Timeouts,
+        AllowEncoded, BuiltIn, ConnectionTimeouts, Destination, IdentityField, IdentityHeaders,
+        ListenerModel, Model, ProxyProtocol, Rewrite, Route, RouteRules, Service, Timeouts,
     },
     routing::{HeaderMatch, HostPattern, PathMatch, RouteMatch, Router},
 };
@@ -30,7 +30,13 @@ use cardea_tls::{
 };
 use cardea_upstream::{PoolConfig, RetryConfig, ServiceConfig, ServiceState};
 
-use self::convert::{allow, endpoint, forwarding, issuer_config, limits, path_parts, prefixes, service_tls};
+pub(super) use self::rules::hostname;
+use self::{
+    convert::{
+        allow, endpoint, forwarding, issuer_config, limits, path_parts, prefixes, regions, service_tls,
+    },
+    rules::fixed_names,
+};
 use crate::{
     config::{self, Config, Place, Problem},
     fetch::HttpFetch,
@@ -63,6 +69,7 @@ pub(crate) fn build(
     foundation: &Foundation,
     previous: Option<&Built>,
 ) -> Result<Built, Vec<Problem>> {
+    let names = fixed_names();
     let mut builder = Builder {
         config,
         foundation,
@@ -70,8 +77,10 @@ pub(crate) fn build(
         problems: Vec::new(),
         client_authorities: HashMap::new(),
         tls: HashMap::new(),
+        names,
     };
     builder.client_authorities();
+    builder.declare();
     let listeners = builder.listeners();
     let (issuers, authenticator) = builder.identity();
     let services = builder.services();
@@ -79,6 +88,7 @@ pub(crate) fn build(
     let identity_headers = builder.identity_headers();
     let access_log = builder.access_log();
     builder.check_client_certificates(&listeners);
+    let environment = builder.environment();
     let (Some(router), Some(authenticator)) = (router, authenticator) else { return Err(builder.problems) };
     if !builder.problems.is_empty() {
         return Err(builder.problems);
@@ -99,6 +109,7 @@ pub(crate) fn build(
         identity_headers,
         region: config.region.clone(),
         access_log,
+        environment,
     };
     let services = services.into_iter().map(|service| (service.name.clone(), service)).collect();
     Ok(Built {
@@ -136,6 +147,7 @@ struct Builder<'a> {
     problems: Vec<Problem>,
     client_authorities: HashMap<String, Arc<ClientAuthority>>,
     tls: HashMap<String, ServerTlsConfig>,
+    names: Names<Exchange>,
 }
 
 impl Builder<'_> {
@@ -298,6 +310,7 @@ impl Builder<'_> {
                     state,
                     tls,
                     connect_timeout: Some(service.connect_timeout),
+                    regions: regions(service),
                 })),
                 Err(error) => self.problem(service.at, error, "see [[service]] in docs/configuration.md"),
             }
@@ -383,6 +396,7 @@ impl Builder<'_> {
                 rewrite: Rewrite::None,
                 request_headers: Vec::new(),
                 response_headers: Vec::new(),
+                rules: RouteRules::default(),
                 metrics: RouteMetrics::new(&format!("authorization-server-{name}")),
             };
             routes.push((matches, Arc::new(route)));
@@ -420,7 +434,7 @@ impl Builder<'_> {
                 Destination::Service(services.get(name).map(|service| Arc::clone(service))?)
             }
             config::Destination::Redirect { to, status } => {
-                Destination::Redirect { to: self.template(&to.text, to.at)?, status: *status }
+                Destination::Redirect { to: self.raw_template(to)?, status: *status }
             }
             config::Destination::Respond { status, content_type, body } => Destination::Static {
                 status: *status,
@@ -457,8 +471,9 @@ impl Builder<'_> {
             body_bytes_max: route.body_bytes_max,
             allow: allow(&route.allow_encoded),
             rewrite,
-            request_headers: self.header_rules(&route.request_headers)?,
-            response_headers: self.header_rules(&route.response_headers)?,
+            request_headers: self.header_rules(&route.request_headers),
+            response_headers: self.header_rules(&route.response_headers),
+            rules: self.route_rules(route),
             metrics: RouteMetrics::new(&route.name),
         })
     }
@@ -495,25 +510,8 @@ impl Builder<'_> {
             },
             methods: route.methods.clone(),
             headers: route.headers.iter().map(header).collect(),
+            condition: route.when.is_some(),
         })
-    }
-
-    fn header_rules(&mut self, edits: &config::FieldEdits) -> Option<Vec<HeaderRule>> {
-        let mut rules: Vec<_> = edits.remove.iter().cloned().map(HeaderRule::Remove).collect();
-        for (name, template) in &edits.set {
-            rules.push(HeaderRule::Set(name.clone(), self.template(&template.text, template.at)?));
-        }
-        Some(rules)
-    }
-
-    fn template(&mut self, text: &str, at: Place) -> Option<Template<Exchange>> {
-        match Template::compile(text, &attributes::TABLE) {
-            Ok(template) => Some(template),
-            Err(error) => {
-                self.problem(at, error, "docs/attributes.md lists all attributes");
-                None
-            }
-        }
     }
 
     fn identity_headers(&mut self) -> IdentityHeaders {
@@ -534,27 +532,6 @@ impl Builder<'_> {
             Err(error) => {
                 self.problem(Place::default(), error, "see [identity_headers] in docs/configuration.md");
                 IdentityHeaders::default()
-            }
-        }
-    }
-
-    fn access_log(&mut self) -> Option<LogFormat> {
-        let config = &self.config.access_log;
-        if !config.enabled {
-            return None;
-        }
-        match &config.format {
-            config::AccessLogFormat::Template(text) => {
-                self.template(text, config.format_at).map(LogFormat::Template)
-            }
-            config::AccessLogFormat::Json => {
-                match JsonRecord::compile(attributes::LOG_FIELDS.iter().copied(), &attributes::TABLE) {
-                    Ok(record) => Some(LogFormat::Json(record)),
-                    Err(error) => {
-                        self.problem(config.format_at, error, "use a template");
-                        None
-                    }
-                }
             }
         }
     }

@@ -10,7 +10,7 @@ mod run;
 mod signals;
 mod telemetry;
 
-pub(crate) use build::{Foundation, build, check};
+pub(crate) use build::{Built, Foundation, build, check};
 pub(crate) use issuer::open as open_issuer;
 pub(crate) use listen::{Inherited, bind, tcp};
 pub(crate) use run::{Server, run};

@@ -16,7 +16,7 @@ use cardea_clock::{CoarseClock, Mono};
 use cardea_gateway::{
     gateway::{Gateway, Phase},
     listener,
-    record::{AccessLog, AccessLogConfig, Registry, Sink, metrics},
+    record::{AccessLog, AccessLogConfig, Registry, Sink, SyslogConfig, SyslogServer, metrics},
     workers::{self, Workers},
 };
 use cardea_identity::LocalKeys;
@@ -29,7 +29,7 @@ use tokio::{
 
 use super::{
     background,
-    build::{Built, Foundation, build},
+    build::{Built, Foundation, build, hostname},
     certificates,
     issuer::{self, Revoker, publish_keys, settings},
     listen::{self, Inherited, Sockets, bind},
@@ -343,9 +343,15 @@ fn access_log(
     if !settings.enabled {
         return Ok(None);
     }
+    let syslog = |server| {
+        let facility = facility(settings.syslog_facility);
+        Sink::Syslog(SyslogConfig { server, facility, hostname: hostname() })
+    };
     let sink = match &settings.path {
         config::AccessLogPath::Stdout => Sink::Stdout,
         config::AccessLogPath::File(path) => Sink::File(path.clone()),
+        config::AccessLogPath::SyslogUnix(path) => syslog(SyslogServer::Unix(path.clone())),
+        config::AccessLogPath::SyslogUdp(address) => syslog(SyslogServer::Udp(*address)),
     };
     let log_config = AccessLogConfig {
         sink,
@@ -356,6 +362,22 @@ fn access_log(
         AccessLog::start(log_config, gateway.clock.clone()).context("the access log can't be opened")?;
     log.register(registry);
     Ok(Some(Arc::new(log)))
+}
+
+/// The numbers of RFC 5424 §6.2.1.
+fn facility(facility: config::SyslogFacility) -> u8 {
+    match facility {
+        config::SyslogFacility::User => 1,
+        config::SyslogFacility::Daemon => 3,
+        config::SyslogFacility::Local0 => 16,
+        config::SyslogFacility::Local1 => 17,
+        config::SyslogFacility::Local2 => 18,
+        config::SyslogFacility::Local3 => 19,
+        config::SyslogFacility::Local4 => 20,
+        config::SyslogFacility::Local5 => 21,
+        config::SyslogFacility::Local6 => 22,
+        config::SyslogFacility::Local7 => 23,
+    }
 }
 
 /// Runs the server of the configuration at `path` until it is told to go.

@@ -25,8 +25,12 @@ fn config(path: &Path) -> AccessLogConfig {
 }
 
 fn with_output(output: impl Write + Send + 'static) -> AccessLog {
+    with_kind(output, Kind::Stream)
+}
+
+fn with_kind(output: impl Write + Send + 'static, kind: Kind) -> AccessLog {
     let (queue, interval) = (AccessLogConfig::QUEUE_BYTES_MIN, Duration::from_secs(3_600));
-    AccessLog::start_with(Box::new(output), None, queue, interval, clock()).unwrap()
+    AccessLog::start_with(Box::new(output), kind, queue, interval, clock()).unwrap()
 }
 
 /// What was written, and how many bytes more are taken.
@@ -146,7 +150,7 @@ fn dropping_the_log_writes_what_is_queued() {
 fn the_interval_writes_without_being_asked() {
     let sink = Limited::endless();
     let (queue, interval) = (AccessLogConfig::QUEUE_BYTES_MIN, Duration::from_millis(1));
-    let log = AccessLog::start_with(Box::new(sink.clone()), None, queue, interval, clock()).unwrap();
+    let log = AccessLog::start_with(Box::new(sink.clone()), Kind::Stream, queue, interval, clock()).unwrap();
     log.append(b"one\n");
     assert!(sink.arrived());
     assert_eq!(sink.written(), "one\n");
@@ -303,4 +307,38 @@ fn failures_are_reported_once_a_minute() {
     let at = |seconds| Mono::from_nanos(seconds * 1_000_000_000);
     let reported: Vec<u64> = (0..200).filter(|second| writer::due(&mut last, at(*second))).collect();
     assert_eq!(reported, [0, 60, 120, 180]);
+}
+
+/// Takes a line at a time, and refuses those that say so.
+#[derive(Clone, Default)]
+struct Picky(Arc<Mutex<Vec<String>>>);
+
+impl Write for Picky {
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        let line = lines.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
+        if line.starts_with(b"bad") {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        self.0.lock().unwrap().push(String::from_utf8(line.to_vec()).unwrap());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_datagram_that_is_refused_costs_its_own_line_until_several_are() {
+    let sink = Picky::default();
+    let log = with_kind(sink.clone(), Kind::Datagrams);
+    for line in ["a\n", "bad 1\n", "bad 2\n", "b\n", "bad 3\n", "bad 4\n", "bad 5\n", "c\n"] {
+        log.append(line.as_bytes());
+    }
+    assert!(log.flush(SOON));
+    assert_eq!(*sink.0.lock().unwrap(), ["a\n", "b\n"]);
+    assert_eq!((log.dropped(), log.write_errors()), (6, 5));
+    log.append(b"d\n");
+    assert!(log.flush(SOON));
+    assert_eq!(*sink.0.lock().unwrap(), ["a\n", "b\n", "d\n"]);
 }

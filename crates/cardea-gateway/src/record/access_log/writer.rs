@@ -16,11 +16,23 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 /// What lines are written to: each call of `write` is one system call.
 pub(super) type Output = Box<dyn Write + Send>;
 
+/// So many datagrams in a row that are refused are taken for a server that is gone: what is queued with them is lost.
+const REFUSED_IN_A_ROW_MAX: u32 = 3;
+
+/// What an output is.
+pub(super) enum Kind {
+    /// Octets without an end.
+    Stream,
+    /// The same in a file, which can be opened again.
+    File(PathBuf),
+    /// Each call of `write` sends a line, whole or not at all.
+    Datagrams,
+}
+
 pub(super) struct Writer {
     shared: Arc<Shared>,
     output: Output,
-    /// What `output` is, if it can be opened again.
-    path: Option<PathBuf>,
+    kind: Kind,
     flush_interval: Duration,
     /// Takes the place of the buffer that is being written; empty in between.
     spare: Vec<u8>,
@@ -40,13 +52,13 @@ impl Writer {
     pub(super) fn new(
         shared: Arc<Shared>,
         output: Output,
-        path: Option<PathBuf>,
+        kind: Kind,
         flush_interval: Duration,
         clock: Clock,
     ) -> Self {
         let spare = Vec::with_capacity(shared.shard_bytes);
         let reports = Reports { clock, error_at: None, dropped_at: None, dropped: 0 };
-        Self { shared, output, path, flush_interval, spare, torn: false, reports }
+        Self { shared, output, kind, flush_interval, spare, torn: false, reports }
     }
 
     /// Writes until told to stop; then once more, so that nothing that was queued before is left.
@@ -109,6 +121,9 @@ impl Writer {
 
     /// Writes whole lines. What the sink does not take is lost: it is counted, and the next line begins afresh.
     fn write(&mut self, lines: &[u8]) {
+        if matches!(self.kind, Kind::Datagrams) {
+            return self.send(lines);
+        }
         if self.torn {
             match write_all(&mut *self.output, b"\n") {
                 Ok(()) => self.torn = false,
@@ -122,6 +137,25 @@ impl Writer {
         }
     }
 
+    /// Sends lines one by one. One that is refused is lost alone.
+    fn send(&mut self, mut lines: &[u8]) {
+        let mut refused = 0;
+        while !lines.is_empty() {
+            match write_all(&mut *self.output, lines) {
+                Ok(()) => return,
+                Err((written, error)) => {
+                    refused = if written > 0 { 1 } else { refused + 1 };
+                    let rest = lines.get(written..).unwrap_or_default();
+                    let line = memchr::memchr(b'\n', rest).map_or(rest.len(), |end| end + 1);
+                    let lost = if refused < REFUSED_IN_A_ROW_MAX { line } else { rest.len() };
+                    let (lost, left) = rest.split_at(lost);
+                    self.lose(lost, &error);
+                    lines = left;
+                }
+            }
+        }
+    }
+
     fn lose(&mut self, lines: &[u8], error: &io::Error) {
         let lost = memchr::memchr_iter(b'\n', lines).count() as u64;
         self.shared.write_errors.fetch_add(1, Ordering::Relaxed);
@@ -130,7 +164,7 @@ impl Writer {
     }
 
     fn reopen(&mut self) {
-        let Some(path) = &self.path else { return };
+        let Kind::File(path) = &self.kind else { return };
         match open(path) {
             Ok(file) => {
                 self.output = Box::new(file);

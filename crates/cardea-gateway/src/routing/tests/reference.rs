@@ -38,7 +38,12 @@ fn specificity(
             return None;
         }
     }
-    let headers = vec![100 - route.headers.len(), 100 - exact, usize::from(route.methods.is_empty())];
+    let headers = vec![
+        100 - route.headers.len(),
+        100 - exact,
+        usize::from(!route.condition),
+        usize::from(route.methods.is_empty()),
+    ];
     let allowed = route.methods.is_empty() || route.methods.iter().any(|method| method == request.method);
     Some(((host, path, headers), allowed))
 }
@@ -114,11 +119,13 @@ fn routes() -> impl Strategy<Value = Vec<RouteMatch>> {
     let headers = proptest::sample::subsequence(vec!["x".to_owned(), "y".to_owned()], 0..3);
     let headers = (headers, proptest::collection::vec(header, 2));
     let headers = headers.prop_map(|(names, wanted)| names.into_iter().zip(wanted).collect());
-    let route = (hosts, paths(), methods, headers).prop_map(|(hosts, path, methods, headers)| RouteMatch {
+    let parts = (hosts, paths(), methods, headers, any::<bool>());
+    let route = parts.prop_map(|(hosts, path, methods, headers, condition)| RouteMatch {
         hosts,
         path,
         methods,
         headers,
+        condition,
     });
     proptest::collection::vec(route, 1..24)
 }
@@ -153,6 +160,9 @@ proptest! {
             let path = if path.is_empty() { "/".to_owned() } else { path };
             let request = Request { method, fields: &fields };
             let matching = routes.iter().enumerate().filter_map(|(at, route)| {
+                if route.condition && !request.meets_condition(at) {
+                    return None;
+                }
                 specificity(route, host, &path, &request).map(|(rank, allowed)| (rank, at, allowed))
             });
             let (serving, refusing): (Vec<_>, Vec<_>) = matching.partition(|(_, _, allowed)| *allowed);

@@ -18,9 +18,9 @@ use cardea_gateway::{
     listener::{ListenSocket, Serving, serve},
     metrics::RouteMetrics,
     model::{
-        AllowEncoded, ConnectionTimeouts, Destination, Forwarding, HeaderRule, IdentityField,
-        IdentityHeaders, Limits, ListenerModel, LogFormat, Model, Prefix, ProxyProtocol, Rewrite, Route,
-        Service, ServiceTls, Timeouts,
+        AllowEncoded, ConnectionTimeouts, Destination, EnvironmentModel, Forwarding, HeaderRule,
+        IdentityField, IdentityHeaders, Limits, ListenerModel, LogFormat, Model, Prefix, ProxyProtocol,
+        Rewrite, Route, RouteRules, Service, ServiceTls, Timeouts,
     },
     record::{AccessLog, AccessLogConfig, Registry, Sink},
     routing::{PathMatch, RouteMatch, Router},
@@ -55,6 +55,9 @@ pub(crate) struct RouteSpec {
     pub(crate) request_headers: Vec<(&'static str, &'static str)>,
     pub(crate) response_headers: Vec<(&'static str, &'static str)>,
     pub(crate) client_certificate: Option<ClientCertificateRule>,
+    pub(crate) rules: fn() -> RouteRules,
+    /// Further changes to headers, of requests and of responses.
+    pub(crate) rules_of_headers: fn() -> (Vec<HeaderRule>, Vec<HeaderRule>),
 }
 
 impl RouteSpec {
@@ -71,6 +74,8 @@ impl RouteSpec {
             request_headers: Vec::new(),
             response_headers: Vec::new(),
             client_certificate: None,
+            rules: RouteRules::default,
+            rules_of_headers: Default::default,
         }
     }
 
@@ -88,8 +93,11 @@ impl RouteSpec {
                 "" => HeaderRule::Remove((*name).to_owned()),
                 text => HeaderRule::Set((*name).to_owned(), Template::compile(text, &TABLE).unwrap()),
             };
-            rules.iter().map(rule).collect()
+            rules.iter().map(rule).collect::<Vec<_>>()
         };
+        let (mut request_headers, mut response_headers) = (self.rules_of_headers)();
+        request_headers.extend(rules(&self.request_headers));
+        response_headers.extend(rules(&self.response_headers));
         Arc::new(Route {
             name: self.name.into(),
             demand,
@@ -99,8 +107,9 @@ impl RouteSpec {
             body_bytes_max: self.body_bytes_max,
             allow: self.allow,
             rewrite: (self.rewrite)(),
-            request_headers: rules(&self.request_headers),
-            response_headers: rules(&self.response_headers),
+            request_headers,
+            response_headers,
+            rules: (self.rules)(),
             metrics: RouteMetrics::new(self.name),
         })
     }
@@ -119,6 +128,8 @@ pub(crate) struct Spec {
     pub(crate) redirect_to_https: Option<u16>,
     /// In place of the system's.
     pub(crate) clock: Option<Clock>,
+    pub(crate) log: fn() -> LogFormat,
+    pub(crate) environment: fn() -> EnvironmentModel,
 }
 
 impl Spec {
@@ -153,6 +164,8 @@ impl Spec {
             proxy_protocol: None,
             redirect_to_https: None,
             clock: None,
+            log: || LogFormat::Json(JsonRecord::compile(LOG_FIELDS.iter().copied(), &TABLE).unwrap()),
+            environment: EnvironmentModel::default,
         }
     }
 
@@ -181,8 +194,14 @@ impl Spec {
             let endpoints = spec.endpoints.iter().cloned().map(EndpointConfig::new).collect();
             let config = ServiceConfig { pool: spec.pool, ..ServiceConfig::new(spec.name, endpoints) };
             let state = ServiceState::reconcile(&config, None).unwrap();
-            let service =
-                Service { name: spec.name.into(), state, tls: spec.tls.clone(), connect_timeout: None };
+            let regions = spec.endpoints.iter().map(|address| (address.to_string(), "eu-west".to_owned()));
+            let service = Service {
+                name: spec.name.into(),
+                state,
+                tls: spec.tls.clone(),
+                connect_timeout: None,
+                regions: regions.collect(),
+            };
             (spec.name, Arc::new(service))
         });
         let services: HashMap<&str, Arc<Service>> = services.collect();
@@ -206,10 +225,9 @@ impl Spec {
                 header: ForwardedHeader::XForwarded,
             },
             identity_headers: IdentityHeaders { names, fields },
-            region: None,
-            access_log: Some(LogFormat::Json(
-                JsonRecord::compile(LOG_FIELDS.iter().copied(), &TABLE).unwrap(),
-            )),
+            region: Some("eu-west".into()),
+            access_log: Some((self.log)().into()),
+            environment: (self.environment)(),
         })
     }
 

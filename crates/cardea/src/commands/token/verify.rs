@@ -20,7 +20,7 @@ use crate::{
     cli::{Exit, Output, TokenVerifyArgs},
     config::{Auth, Config, KeySource, Route},
     fetch::HttpFetch,
-    server::{self, Foundation},
+    server::{self, Built, Foundation},
 };
 
 /// One check, as it is printed.
@@ -82,13 +82,22 @@ fn route<'c>(config: &'c Config, name: &str) -> Result<&'c Route, Failure> {
     })
 }
 
-/// The authenticator that the gateway would have: our own keys and revocations from the database, others fetched when
-/// the token asks for them.
+/// The authenticator that the gateway would have.
 async fn authenticator(
     config: &Config,
     clock: &Clock,
     output: &mut Output,
 ) -> Result<Arc<Authenticator>, Failure> {
+    Ok(Arc::clone(&built(config, clock, output).await?.model.authenticator))
+}
+
+/// The model that the gateway would have: our own keys and revocations from the database, others fetched when a token
+/// asks for them.
+pub(in super::super) async fn built(
+    config: &Config,
+    clock: &Clock,
+    output: &mut Output,
+) -> Result<Built, Failure> {
     let local_keys = LocalKeys::new();
     let mut issuer = None;
     let is_used = config.issuers.iter().any(|issuer| issuer.keys == KeySource::Local);
@@ -110,11 +119,10 @@ async fn authenticator(
         let text: Vec<String> = problems.iter().map(ToString::to_string).collect();
         Failure::new(Exit::Usage, text.join("\n"))
     })?;
-    let authenticator = Arc::clone(&built.model.authenticator);
     if let Some(server) = issuer {
-        tell_revocations(&server, config, &authenticator, clock).await?;
+        tell_revocations(&server, config, &built.model.authenticator, clock).await?;
     }
-    Ok(authenticator)
+    Ok(built)
 }
 
 async fn tell_revocations(

@@ -5,6 +5,7 @@ mod client_certificate;
 mod identity;
 mod listener;
 mod route;
+mod rules;
 mod service;
 
 use std::collections::BTreeMap;
@@ -16,13 +17,14 @@ pub(super) use self::{
     client_certificate::{RawClientAuthority, RawClientCertificate, RawClientCertificateRule},
     identity::{RawAuthorizationServer, RawIssuer, RawPreset, RawSecret},
     listener::{RawListener, RawListenerTls, RawRedirectToHttps},
-    route::{RawAuth, RawDemand, RawFieldEdits, RawHeaderCondition, RawRedirect, RawRespond, RawRoute},
+    route::{RawAuth, RawDemand, RawHeaderCondition, RawRedirect, RawRespond, RawRoute},
+    rules::{
+        RawAccessLog, RawAttribute, RawAttributeEdits, RawAttributeEditsList, RawAttributeMap, RawFieldEdits,
+        RawFieldEditsList, RawPolicyRule,
+    },
     service::RawService,
 };
-use super::{
-    sections::{Drain, Forwarding, Limits, Log, Process, Timeouts, TrustedProxies},
-    text::SizeText,
-};
+use super::sections::{Drain, Forwarding, Limits, Log, Process, Timeouts, TrustedProxies};
 
 /// The configuration of Cardea, in TOML. Texts may refer to the environment: `${NAME}`, or `${NAME:-default}`
 /// where it may be unset; `$$` stands for a dollar sign. Relative paths start from the folder of the file that
@@ -51,6 +53,10 @@ pub(super) struct RawConfig {
     pub(super) authorization_server: Option<RawAuthorizationServer>,
     /// Who vouches for clients that show certificates.
     pub(super) client_authority: Vec<RawClientAuthority>,
+    /// Attributes of requests that this configuration adds to those of docs/attributes.md.
+    pub(super) attribute: Vec<RawAttribute>,
+    /// Who may, on all routes: asked before the route's own policy.
+    pub(super) policy: Vec<RawPolicyRule>,
     /// Where the gateway listens; at least one.
     pub(super) listener: Vec<RawListener>,
     /// Whose tokens are believed.
@@ -59,31 +65,8 @@ pub(super) struct RawConfig {
     pub(super) service: Vec<RawService>,
     /// Which requests go where, and who may make them. The most specific match wins, whatever the order: exact
     /// host, longest wildcard host, any host; then exact path, pattern, longest prefix; then more header
-    /// conditions; then a method.
+    /// conditions; then an expression; then a method.
     pub(super) route: Vec<RawRoute>,
-}
-
-/// One line for each request.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct RawAccessLog {
-    /// Whether it is written.
-    pub(super) enabled: bool,
-    /// `"stdout"`, or a file that is opened for appending.
-    pub(super) path: String,
-    /// `"json"`, or a template of a line: `"{source.address} {request.method} {request.path} {response.code}"`.
-    pub(super) format: String,
-    /// What may wait to be written; lines beyond it are dropped and counted, since a full disk must not stop
-    /// traffic.
-    #[serde(with = "SizeText")]
-    #[schemars(extend("x-minimum" = "64KiB", "x-maximum" = "1GiB"))]
-    pub(super) queue_bytes_max: u64,
-}
-
-impl Default for RawAccessLog {
-    fn default() -> Self {
-        Self { enabled: true, path: "stdout".to_owned(), format: "json".to_owned(), queue_bytes_max: 8 << 20 }
-    }
 }
 
 /// The operator's side doors.

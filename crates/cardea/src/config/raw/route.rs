@@ -5,11 +5,14 @@ use std::{collections::BTreeMap, time::Duration};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::super::{
-    sections::{Builtin, EncodedPathByte},
-    text::{OptionalDurationText, OptionalSizeText},
-};
 use super::client_certificate::RawClientCertificate;
+use super::{
+    super::{
+        sections::{Builtin, EncodedPathByte},
+        text::{OptionalDurationText, OptionalSizeText},
+    },
+    rules::{RawAttributeEditsList, RawFieldEditsList, RawPolicyRule},
+};
 
 /// Which requests go where, and who may make them. One of `path`, `path_prefix` and `path_pattern` says which
 /// paths are meant (any, where all are left out); one of `service`, `redirect`, `respond` and `builtin` says
@@ -38,6 +41,11 @@ pub(in crate::config) struct RawRoute {
     /// Header fields that a request must have: with this value, or with any where it is `true`.
     #[serde(default)]
     pub(in crate::config) headers: BTreeMap<String, RawHeaderCondition>,
+    /// An expression that must hold for a request: `"request.query_params['preview'] == '1'"`. It knows the request, its
+    /// source and its connection, not yet who is calling. Where it can't be evaluated the request is refused with 403, so
+    /// that nobody reaches a route that asks for less.
+    #[serde(default)]
+    pub(in crate::config) when: Option<String>,
     /// Who may make the request: `"public"` for everyone, or what a token must say; with several tables, one of
     /// them must fit.
     #[schemars(extend("x-remedy" = "say who may make the request: auth = { issuer = \"…\", scopes = [\"…\"] }, or auth = \"public\" for everyone"))]
@@ -45,6 +53,12 @@ pub(in crate::config) struct RawRoute {
     /// What is made of the client's certificate: `"required"` or `"optional"`, or a table. Left out, it is not looked at.
     #[serde(default)]
     pub(in crate::config) client_certificate: Option<RawClientCertificate>,
+    /// Rules that a request must pass beside `auth`.
+    #[serde(default)]
+    pub(in crate::config) policy: Vec<RawPolicyRule>,
+    /// Changes to attributes.
+    #[serde(default)]
+    pub(in crate::config) attributes: RawAttributeEditsList,
     /// The service that requests are forwarded to.
     #[serde(default)]
     #[schemars(extend("format" = "cardea-name"))]
@@ -78,10 +92,10 @@ pub(in crate::config) struct RawRoute {
     pub(in crate::config) body_bytes_max: Option<u64>,
     /// Changes to the fields of the request before it is forwarded.
     #[serde(default)]
-    pub(in crate::config) request_headers: RawFieldEdits,
-    /// Changes to the fields of the response before it is sent.
+    pub(in crate::config) request_headers: RawFieldEditsList,
+    /// Changes to the fields of the response before it is sent; refusals of the gateway stay as they are.
     #[serde(default)]
-    pub(in crate::config) response_headers: RawFieldEdits,
+    pub(in crate::config) response_headers: RawFieldEditsList,
 }
 
 /// A condition on a header field.
@@ -202,16 +216,4 @@ pub(in crate::config) struct RawRouteTimeouts {
     #[serde(with = "OptionalDurationText")]
     #[schemars(extend("x-maximum" = "1h"))]
     pub(in crate::config) token_expiry_grace: Option<Duration>,
-}
-
-/// Changes to header fields: first removals, then what is set.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schemars(inline)]
-pub(in crate::config) struct RawFieldEdits {
-    /// Fields with their values, which replace any of the same name. Values may have attributes in braces:
-    /// `{ "x-original-host" = "{request.host}" }`.
-    pub(in crate::config) set: BTreeMap<String, String>,
-    /// Fields to remove.
-    pub(in crate::config) remove: Vec<String>,
 }

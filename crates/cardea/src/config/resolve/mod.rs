@@ -5,6 +5,7 @@ mod identity;
 mod listener;
 mod path;
 mod route;
+mod rules;
 mod service;
 
 use std::{
@@ -19,9 +20,10 @@ use super::{
     Environment,
     check::Dropped,
     document::{Cursor, Node},
-    model::{AccessLog, AccessLogFormat, AccessLogPath, Admin, Config, IdentityHeaders, Issuer, Service},
+    model::{Admin, Config, IdentityHeaders, Issuer, Service},
     problem::Problems,
-    raw::{RawAccessLog, RawAdmin, RawConfig, RawIdentityHeaders},
+    raw::{RawAdmin, RawConfig, RawIdentityHeaders},
+    rules::Attribute,
     sections::{Drain, ForwardedPolicy, Limits, Timeouts},
     source::{Place, Sources},
     text::{BindAddress, display_duration, display_size, is_token},
@@ -50,6 +52,7 @@ struct Names<'a> {
     has_authorization_server: bool,
     identity_headers: &'a IdentityHeaders,
     client_authorities: &'a [&'a str],
+    attributes: &'a [Attribute],
     limits: &'a Limits,
     timeouts: &'a Timeouts,
 }
@@ -88,6 +91,11 @@ impl<'a> Resolver<'a> {
             .and_then(|server| self.authorization_server(server, at.key("authorization_server")));
         let server_issuer = authorization_server.as_ref().map(|server| server.issuer.as_str().to_owned());
 
+        self.unique_names(
+            raw.attribute.iter().map(|raw| raw.name.as_str()),
+            at.key("attribute"),
+            "attribute",
+        );
         self.unique_names(raw.listener.iter().map(|raw| raw.name.as_str()), at.key("listener"), "listener");
         self.unique_names(raw.issuer.iter().map(|raw| raw.name.as_str()), at.key("issuer"), "issuer");
         self.unique_names(raw.service.iter().map(|raw| raw.name.as_str()), at.key("service"), "service");
@@ -102,6 +110,8 @@ impl<'a> Resolver<'a> {
         let client_authorities = self.client_authorities(raw.client_authority, at.key("client_authority"));
         let authority_names: Vec<&str> = client_authorities.iter().map(|one| one.name.as_str()).collect();
         let listeners = self.listeners(raw.listener, &authority_names, &raw.trusted_proxies.prefixes, at);
+        let attributes = self.attributes(raw.attribute, at.key("attribute"));
+        let policy = self.policy(raw.policy, at.key("policy"));
         let issuers = self.issuers(raw.issuer, server_issuer.as_deref(), server_written, at.key("issuer"));
         let services = self.services(raw.service, &raw.timeouts, at.key("service"));
         let names = Names {
@@ -115,6 +125,7 @@ impl<'a> Resolver<'a> {
             has_authorization_server: server_written,
             identity_headers: &identity_headers,
             client_authorities: &authority_names,
+            attributes: &attributes,
             limits: &raw.limits,
             timeouts: &raw.timeouts,
         };
@@ -133,6 +144,8 @@ impl<'a> Resolver<'a> {
             identity_headers,
             authorization_server,
             client_authorities,
+            attributes,
+            policy,
             listeners,
             issuers,
             services,
@@ -187,37 +200,6 @@ impl<'a> Resolver<'a> {
                 ),
                 "raise deadline or lower delay",
             );
-        }
-    }
-
-    fn access_log(&mut self, raw: RawAccessLog, at: Cursor<'_>) -> AccessLog {
-        let path = match raw.path.as_str() {
-            "stdout" => AccessLogPath::Stdout,
-            "" => {
-                self.error(at.key("path"), "the access log's path is empty", "write \"stdout\" or a file");
-                AccessLogPath::Stdout
-            }
-            path => AccessLogPath::File(self.path(at.key("path"), path)),
-        };
-        let format = match raw.format.as_str() {
-            "json" => AccessLogFormat::Json,
-            template if template.contains('{') => AccessLogFormat::Template(raw.format),
-            other => {
-                let shown = at.key("format").shown(other).to_owned();
-                self.error(
-                    at.key("format"),
-                    format!("{shown:?} is not a format of the access log"),
-                    "write \"json\", or a template with attributes in braces: \"{request.method} {request.path}\"",
-                );
-                AccessLogFormat::Json
-            }
-        };
-        AccessLog {
-            enabled: raw.enabled,
-            path,
-            format,
-            queue_bytes_max: raw.queue_bytes_max,
-            format_at: at.key("format").place(),
         }
     }
 

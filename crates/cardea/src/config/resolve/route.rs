@@ -8,22 +8,20 @@ use std::{
 use super::{
     super::{
         document::Cursor,
-        model::{
-            Alternative, Auth, Destination, FieldEdits, FieldTemplate, HeaderCondition, PathMatch, Route,
-            RouteTimeouts,
-        },
-        raw::{RawAuth, RawDemand, RawFieldEdits, RawHeaderCondition, RawRedirect, RawRespond, RawRoute},
+        model::{Alternative, Auth, Destination, HeaderCondition, PathMatch, Route, RouteTimeouts},
+        raw::{RawAuth, RawDemand, RawHeaderCondition, RawRedirect, RawRespond, RawRoute},
+        rules::FieldTemplate,
         sections::Builtin,
-        source::Place,
         suggest,
         text::{display_duration, is_token},
     },
     Names, Resolver,
     path::{check_path, check_pattern},
+    rules::is_field_value,
 };
 
 /// What a route is for, taken apart so that two routes for the same are equal here.
-type MatchKey = (String, PathMatch, String, Vec<(String, HeaderCondition)>);
+type MatchKey = (String, PathMatch, String, Vec<(String, HeaderCondition)>, bool);
 
 impl Resolver<'_> {
     pub(super) fn routes(&mut self, raw: Vec<RawRoute>, names: &Names<'_>, at: Cursor<'_>) -> Vec<Route> {
@@ -47,7 +45,9 @@ impl Resolver<'_> {
             let mut same = None;
             for host in hosts {
                 for method in methods {
-                    let key = (host.clone(), route.path.clone(), method.clone(), route.headers.clone());
+                    let headers = route.headers.clone();
+                    let conditional = route.when.is_some();
+                    let key = (host.clone(), route.path.clone(), method.clone(), headers, conditional);
                     match seen.entry(key) {
                         hash_map::Entry::Vacant(vacant) => {
                             vacant.insert(index);
@@ -66,7 +66,7 @@ impl Resolver<'_> {
                         "the route {:?} is for the same requests as {:?} at {position}",
                         route.name, first.name
                     ),
-                    "let them differ in host, path, method or header",
+                    "let them differ in host, path, method, header, or in whether they have a condition",
                 );
             }
         }
@@ -127,9 +127,11 @@ impl Resolver<'_> {
                 "raise it, or lower the service's connect_timeout",
             );
         }
-        let request_headers = self.field_edits(raw.request_headers, names, true, at.key("request_headers"));
+        let identity = names.identity_headers;
+        let request_headers =
+            self.field_edits(raw.request_headers, identity, true, at.key("request_headers"));
         let response_headers =
-            self.field_edits(raw.response_headers, names, false, at.key("response_headers"));
+            self.field_edits(raw.response_headers, identity, false, at.key("response_headers"));
         Some(Route {
             name: raw.name,
             hosts,
@@ -146,6 +148,9 @@ impl Resolver<'_> {
             body_bytes_max: raw.body_bytes_max.unwrap_or(names.limits.body_bytes_max),
             request_headers,
             response_headers,
+            when: self.expression(raw.when, at.key("when")),
+            policy: self.policy(raw.policy, at.key("policy")),
+            attributes: self.attribute_edits(raw.attributes, names.attributes, at.key("attributes")),
             at: at.place(),
         })
     }
@@ -478,55 +483,4 @@ impl Resolver<'_> {
             rest = after;
         }
     }
-
-    fn field_edits(
-        &mut self,
-        raw: RawFieldEdits,
-        names: &Names<'_>,
-        is_request: bool,
-        at: Cursor<'_>,
-    ) -> FieldEdits {
-        let set_at = at.key("set");
-        let mut set: Vec<(String, FieldTemplate)> = Vec::with_capacity(raw.set.len());
-        for (name, value) in raw.set {
-            let entry = set_at.key(&name);
-            let name = self.edited_field(name, entry.key_place(), names, is_request);
-            if !is_field_value(&value) {
-                self.error(
-                    entry,
-                    format!("the value of {name} has characters that a field cannot carry"),
-                    "remove control characters and white space at its ends (RFC 9110 §5.5)",
-                );
-            }
-            if set.iter().any(|(other, _)| *other == name) {
-                self.problems.add(entry.key_place(), format!("{name} is set twice"), "keep one of them");
-            }
-            set.push((name, FieldTemplate { text: value, at: entry.place() }));
-        }
-        let mut remove = Vec::with_capacity(raw.remove.len());
-        for (index, name) in raw.remove.into_iter().enumerate() {
-            remove.push(self.edited_field(name, at.key("remove").index(index).place(), names, is_request));
-        }
-        FieldEdits { set, remove }
-    }
-
-    fn edited_field(&mut self, name: String, place: Place, names: &Names<'_>, is_request: bool) -> String {
-        let name = self.settable_field_name(place, name.clone(), name);
-        // Origins may read `_` as `-`, and the two as one name.
-        let is_identity =
-            names.identity_headers.names().any(|field| field.replace('_', "-") == name.replace('_', "-"));
-        if is_request && is_identity {
-            self.problems.add(
-                place,
-                format!("{name} carries the caller's identity, which only the gateway sets"),
-                "choose another field, or change [identity_headers]",
-            );
-        }
-        name
-    }
-}
-
-/// Whether a text can be a field's value (RFC 9110 §5.5), in characters that every recipient takes.
-fn is_field_value(text: &str) -> bool {
-    text.trim_ascii() == text && text.bytes().all(|byte| byte == b'\t' || (byte >= 0x20 && byte != 0x7f))
 }

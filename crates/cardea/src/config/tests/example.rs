@@ -24,6 +24,7 @@ fn the_example_is_good() {
         .file("certificates/partner-clients-ca.pem", "PEM")
         .file("certificates/partner-clients.crl", "PEM")
         .file("tickets.secret", "1800000000 ab")
+        .file("tiers.map", "# clients\ngold-app gold\n")
         .file("maintenance.html", "<p>Back soon.</p>")
         .config();
     assert!(config.routes.len() >= 8);

@@ -101,6 +101,15 @@ pub(super) fn endpoint(endpoint: &config::Endpoint) -> EndpointConfig {
     }
 }
 
+/// The regions of a service's endpoints, by the labels that endpoints have in logs.
+pub(super) fn regions(service: &config::Service) -> Vec<(String, String)> {
+    let regions = service
+        .endpoints
+        .iter()
+        .filter_map(|written| Some((endpoint(written).address.to_string(), written.region.clone()?)));
+    regions.collect()
+}
+
 pub(super) fn service_tls(
     tls: &config::ServiceTls,
     shared: &mut HashMap<Option<PathBuf>, Arc<rustls::ClientConfig>>,

@@ -1,0 +1,119 @@
+//! Conditions of routes, headers and logs, and the policies of routes: what holds, and what becomes of an evaluation
+//! that fails.
+//!
+//! An evaluation fails where it reads what is not there, or what a client sent with two values. What fails is counted,
+//! and logged at most once in [`REPORT_INTERVAL`]: clients can make it fail as often as they like.
+
+use std::{
+    sync::atomic::{AtomicI64, Ordering::Relaxed},
+    time::Duration,
+};
+
+use cardea_env::{Condition, Decision, Escape, Fault, Owned, Policy};
+
+use crate::{
+    exchange::{Exchange, PolicyFacts, PolicyScope},
+    model::{AttributeChange, AttributeRule, LogModel, Model, Route},
+    refusal::Reason,
+};
+
+/// A failed evaluation is reported no more often than this.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Whether a condition holds; one that fails does not.
+pub(crate) fn holds(condition: &Condition<Exchange>, exchange: &Exchange) -> bool {
+    condition.test(exchange).unwrap_or_else(|fault| {
+        note(condition, fault, exchange);
+        false
+    })
+}
+
+/// Counts a failed evaluation, and reports it if that is due.
+pub(crate) fn note(condition: &Condition<Exchange>, fault: Fault, exchange: &Exchange) {
+    static REPORTED: AtomicI64 = AtomicI64::new(i64::MIN);
+    exchange.faults.fetch_add(1, Relaxed);
+    let now = exchange.started.wall.unix_nanos();
+    let last = REPORTED.load(Relaxed);
+    let interval = i64::try_from(REPORT_INTERVAL.as_nanos()).unwrap_or(i64::MAX);
+    // A clock that was set back reports too.
+    let due = now.saturating_sub(last) >= interval || now < last;
+    if due && REPORTED.compare_exchange(last, now, Relaxed, Relaxed).is_ok() {
+        let route = exchange.route().map_or("", |route| route.name.as_str());
+        let why = condition.describe(fault);
+        let expression = condition.source();
+        tracing::warn!(route, request = %exchange.id, expression, why, "an expression can't be evaluated");
+    }
+}
+
+/// Whether a request gets a line in the access log.
+pub(crate) fn is_logged(log: &LogModel, exchange: &Exchange) -> bool {
+    // What can't be evaluated is logged: nobody may keep a request out of the log by making it fail.
+    let holds = |condition: &Condition<Exchange>| {
+        condition.test(exchange).unwrap_or_else(|fault| {
+            note(condition, fault, exchange);
+            true
+        })
+    };
+    if log.when.as_ref().is_some_and(|condition| !holds(condition)) {
+        return false;
+    }
+    log.sample_one_in <= 1
+        || exchange.id.sample().is_multiple_of(u64::from(log.sample_one_in))
+        || log.sample_always.as_ref().is_some_and(holds)
+}
+
+/// Changes the attributes of a request as its route says.
+pub(crate) fn change_attributes(rules: &[AttributeRule], exchange: &mut Exchange) {
+    for AttributeRule { when, name, change } in rules {
+        if when.as_ref().is_some_and(|condition| !holds(condition, exchange)) {
+            continue;
+        }
+        let changed = match change {
+            AttributeChange::Set(template) => {
+                let mut text = Vec::new();
+                let rendered = template.render(exchange, Escape::None, &mut text);
+                // What is made of nothing is nothing.
+                if rendered.absent && text.is_empty() {
+                    exchange.overlay.remove(name)
+                } else {
+                    exchange.overlay.set(name, Owned::text(&text))
+                }
+            }
+            AttributeChange::Remove => exchange.overlay.remove(name),
+        };
+        // Checked when the configuration was loaded.
+        debug_assert!(changed.is_ok());
+    }
+}
+
+/// Whether the policies of the gateway and of the route let a request in.
+pub(crate) fn check(model: &Model, route: &Route, exchange: &mut Exchange) -> Result<(), Reason> {
+    if let Some(policy) = &model.environment.policy {
+        decide(policy, PolicyScope::Gateway, exchange)?;
+    }
+    match &route.rules.policy {
+        Some(policy) => decide(policy, PolicyScope::Route, exchange),
+        None => Ok(()),
+    }
+}
+
+fn decide(policy: &Policy<Exchange>, scope: PolicyScope, exchange: &mut Exchange) -> Result<(), Reason> {
+    let decision = policy.decide(exchange);
+    let (rule, fault) = match decision {
+        Decision::Allowed => {
+            exchange.policy = Some(PolicyFacts { scope, allowed: true, rule: None });
+            return Ok(());
+        }
+        Decision::Denied { rule, fault } => (rule, fault),
+    };
+    exchange.policy = Some(PolicyFacts { scope, allowed: false, rule });
+    let decided = rule.and_then(|rule| policy.rules().get(rule));
+    if let Some(fault) = fault {
+        if let Some(rule) = decided {
+            note(&rule.condition, fault, exchange);
+        }
+        return Err(Reason::PolicyFailed);
+    }
+    let detail = decided.filter(|rule| rule.show).and_then(|rule| rule.reason.clone());
+    Err(Reason::PolicyDenied(detail))
+}

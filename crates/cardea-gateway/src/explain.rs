@@ -1,0 +1,309 @@
+//! What the gateway would do with a request, told step by step and without sending any.
+//!
+//! It goes the way of the pipeline with the pipeline's own functions, so that what is told is what would happen.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use cardea_env::{Effect, Escape, Policy, Template};
+use cardea_http::{Method, Scheme, Version};
+
+use crate::{
+    conditions,
+    exchange::{ConnectionFacts, Exchange, PolicyScope},
+    forward,
+    gateway::{Gateway, ModelRef},
+    model::{Destination, ListenerModel, Route},
+    pipeline,
+    record::RequestId,
+    refusal::Reason,
+};
+
+/// A request that is only asked about.
+#[derive(Debug)]
+pub struct Question {
+    /// The method.
+    pub method: Method,
+    /// Whether it came over TLS.
+    pub scheme: Scheme,
+    /// The target, in origin form.
+    pub target: Vec<u8>,
+    /// Fields in their order, `Host` and credentials included.
+    pub fields: Vec<(String, Vec<u8>)>,
+    /// Who connected.
+    pub client: Option<SocketAddr>,
+    /// Where they connected to.
+    pub local: Option<SocketAddr>,
+    /// By which listener.
+    pub listener: Arc<ListenerModel>,
+    /// Attributes whose values are asked for, beside those that the configuration adds.
+    pub attributes: Vec<String>,
+}
+
+/// What would happen.
+#[derive(Debug, Default)]
+pub struct Explanation {
+    /// The normalised host, with a port where that isn't the default.
+    pub host: Option<String>,
+    /// The normalised path.
+    pub path: String,
+    /// The address that counts as the source.
+    pub source: Option<String>,
+    /// The route.
+    pub route: Option<String>,
+    /// What the route demands of a token, for people; none where it is public.
+    pub demand: Option<String>,
+    /// Who is calling, where the route asks and the token holds.
+    pub caller: Option<CallerExplanation>,
+    /// The rules of policies, in the order in which they are asked.
+    pub policies: Vec<RuleExplanation>,
+    /// Attributes with their values, as far as they have one.
+    pub attributes: Vec<(String, Option<String>)>,
+    /// Why the gateway would refuse.
+    pub refusal: Option<Refusal>,
+    /// Where the request would go; none where it is refused.
+    pub destination: Option<DestinationExplanation>,
+}
+
+/// Who is calling.
+#[derive(Debug)]
+pub struct CallerExplanation {
+    /// The issuer's name in the configuration.
+    pub issuer: String,
+    /// The subject.
+    pub subject: Option<String>,
+    /// The client.
+    pub client_id: Option<String>,
+    /// The scopes.
+    pub scopes: Vec<String>,
+    /// The roles.
+    pub roles: Vec<String>,
+}
+
+/// A rule of a policy.
+#[derive(Debug)]
+pub struct RuleExplanation {
+    /// Whose policy.
+    pub scope: PolicyScope,
+    /// Whether it allows; else it denies.
+    pub allows: bool,
+    /// Its expression.
+    pub expression: String,
+    /// The reason that it gives.
+    pub reason: Option<String>,
+    /// Whether it holds, or why that can't be told.
+    pub holds: Result<bool, String>,
+}
+
+/// A refusal.
+#[derive(Debug)]
+pub struct Refusal {
+    /// The status.
+    pub status: u16,
+    /// The reason code, as the answer and the access log have it.
+    pub code: &'static str,
+    /// The reason of the rule that denies, as the access log has it.
+    pub reason: Option<String>,
+}
+
+/// Where a request would go.
+#[derive(Debug)]
+pub enum DestinationExplanation {
+    /// To a service.
+    Service {
+        /// Its name.
+        name: String,
+        /// The endpoints among which one would be chosen.
+        endpoints: Vec<String>,
+        /// The target that would be sent.
+        target: String,
+        /// The fields that would be sent.
+        fields: Vec<(String, String)>,
+    },
+    /// The gateway answers.
+    Answer {
+        /// `redirect`, `respond` or `builtin`.
+        kind: &'static str,
+        /// The status, where it is known before it is done.
+        status: Option<u16>,
+        /// `Location`, of a redirect.
+        location: Option<String>,
+    },
+}
+
+/// Tells what the gateway would do.
+///
+/// # Errors
+/// An attribute that is asked for does not exist, or a field can't be one.
+pub async fn explain(gateway: &Gateway, question: Question) -> Result<Explanation, String> {
+    let model = gateway.model_ref();
+    let mut exchange = Exchange::take();
+    exchange.id = RequestId::generate(gateway.clock.wall());
+    exchange.started = gateway.clock.precise();
+    exchange.model = Some(model.clone());
+    exchange.scheme = question.scheme;
+    exchange.connection = Some(Arc::new(ConnectionFacts {
+        listener: question.listener,
+        peer: question.client,
+        local: question.local,
+        client: question.client,
+        tls: None,
+        token: std::sync::Mutex::default(),
+    }));
+    exchange.head.method = question.method;
+    exchange.head.version = Version::Http11;
+    exchange.head.set_target(&question.target);
+    for (name, value) in &question.fields {
+        exchange.head.fields.append(name.as_bytes(), value).map_err(|error| format!("{name}: {error}"))?;
+    }
+    let mut explanation = Explanation::default();
+    let mut shown: Vec<String> = Vec::new();
+    if let Some(names) = &model.environment.names {
+        shown.extend(names.custom().map(|(name, _)| name.to_owned()));
+    }
+    shown.extend(question.attributes);
+    let walked = walk(gateway, &model, &mut exchange, &mut explanation).await;
+    // Before the head becomes what would be sent.
+    for name in shown {
+        let value = attribute(&model, &exchange, &name)?;
+        explanation.attributes.push((name, value));
+    }
+    let arrived = match walked {
+        Ok(Some(route)) => arrive(&model, route, &mut exchange).map(Some),
+        Ok(None) => {
+            Ok(Some(DestinationExplanation::Answer { kind: "redirect", status: Some(308), location: None }))
+        }
+        Err(reason) => Err(reason),
+    };
+    match arrived {
+        Ok(destination) => explanation.destination = destination,
+        Err(reason) => {
+            explanation.refusal = Some(Refusal {
+                status: reason.status(),
+                code: reason.code(),
+                reason: exchange.policy_rule().and_then(|rule| rule.reason.as_deref()).map(str::to_owned),
+            });
+        }
+    }
+    exchange.recycle();
+    Ok(explanation)
+}
+
+/// The way up to the destination; no route where the listener redirects everything.
+async fn walk<'m>(
+    gateway: &Gateway,
+    model: &'m ModelRef,
+    exchange: &mut Exchange,
+    explanation: &mut Explanation,
+) -> Result<Option<&'m Route>, Reason> {
+    pipeline::normalise(model, exchange)?;
+    explanation.host = exchange.authority.as_ref().map(|authority| authority.as_str().to_owned());
+    explanation.path = lossy(&exchange.path);
+    explanation.source = exchange.source.map(|source| source.to_string());
+    if pipeline::redirect_to_https(exchange).is_some() {
+        return Ok(None);
+    }
+    let route = pipeline::choose_route(model, exchange)?;
+    explanation.route = Some(route.name.clone());
+    explanation.demand = route.demand.as_ref().map(|demand| {
+        let all = demand.alternatives.iter().map(|wanted| {
+            let mut text = format!("issuer {}, audience {}", wanted.issuer, wanted.audiences.join(" or "));
+            if !wanted.scopes.is_empty() {
+                text.push_str(&format!(", scopes {}", wanted.scopes.join(" and ")));
+            }
+            if !wanted.roles.is_empty() {
+                text.push_str(&format!(", role {}", wanted.roles.join(" or ")));
+            }
+            text
+        });
+        all.collect::<Vec<_>>().join("; or ")
+    });
+    pipeline::check_path(route, exchange)?;
+    let identified = pipeline::identify(gateway, model, route, exchange).await;
+    explanation.caller = exchange.verdict.as_ref().map(|verdict| {
+        let caller = &verdict.caller;
+        CallerExplanation {
+            issuer: caller.issuer_name.to_string(),
+            subject: caller.subject.clone(),
+            client_id: caller.client_id.clone(),
+            scopes: caller.scopes.clone(),
+            roles: caller.roles.clone(),
+        }
+    });
+    identified?;
+    conditions::change_attributes(&route.rules.attributes, exchange);
+    let policies = [
+        (PolicyScope::Gateway, model.environment.policy.as_ref()),
+        (PolicyScope::Route, route.rules.policy.as_ref()),
+    ];
+    for (scope, policy) in policies {
+        explanation.policies.extend(policy.into_iter().flat_map(|policy| rules(scope, policy, exchange)));
+    }
+    pipeline::authorize(model, route, exchange)?;
+    Ok(Some(route))
+}
+
+fn rules(scope: PolicyScope, policy: &Policy<Exchange>, exchange: &Exchange) -> Vec<RuleExplanation> {
+    let rules = policy.explain(exchange).map(|(rule, holds)| RuleExplanation {
+        scope,
+        allows: rule.effect == Effect::Allow,
+        expression: rule.condition.source().to_owned(),
+        reason: rule.reason.as_deref().map(str::to_owned),
+        holds: holds.map_err(|fault| rule.condition.describe(fault)),
+    });
+    rules.collect()
+}
+
+fn attribute(model: &ModelRef, exchange: &Exchange, name: &str) -> Result<Option<String>, String> {
+    let text = format!("{{{name}}}");
+    let template = match &model.environment.names {
+        Some(names) => Template::compile(&text, names),
+        None => Template::compile(&text, &crate::attributes::TABLE),
+    };
+    let template = template.map_err(|error| error.to_string())?;
+    let mut value = Vec::new();
+    let rendered = template.render(exchange, Escape::None, &mut value);
+    Ok((!rendered.absent).then(|| lossy(&value)))
+}
+
+fn arrive(
+    model: &ModelRef,
+    route: &Route,
+    exchange: &mut Exchange,
+) -> Result<DestinationExplanation, Reason> {
+    Ok(match &route.destination {
+        Destination::Service(service) => {
+            let head = lossy(&forward::preview(model, route, exchange)?);
+            let mut lines = head.split("\r\n");
+            let target = lines.next().and_then(|line| line.split(' ').nth(1)).unwrap_or_default();
+            let fields = lines
+                .filter_map(|line| line.split_once(':'))
+                .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()));
+            let endpoints = service.state.endpoints().map(|(_, endpoint)| endpoint.label().to_owned());
+            DestinationExplanation::Service {
+                name: service.name.clone(),
+                endpoints: endpoints.collect(),
+                target: target.to_owned(),
+                fields: fields.collect(),
+            }
+        }
+        Destination::Redirect { to, status } => {
+            let mut location = Vec::new();
+            to.render(exchange, Escape::HeaderValue, &mut location);
+            DestinationExplanation::Answer {
+                kind: "redirect",
+                status: Some(*status),
+                location: Some(lossy(&location)),
+            }
+        }
+        Destination::Static { status, .. } => {
+            DestinationExplanation::Answer { kind: "respond", status: Some(*status), location: None }
+        }
+        Destination::BuiltIn(_) => {
+            DestinationExplanation::Answer { kind: "builtin", status: None, location: None }
+        }
+    })
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

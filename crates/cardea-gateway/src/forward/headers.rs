@@ -1,0 +1,115 @@
+//! Applies the configured changes to header fields, of requests on their way to services and of responses to clients.
+//!
+//! Every value is rendered, and every condition asked, before the first change: what a rule reads does not depend on
+//! the rules before it. What a template renders can't break out of a field's value, and no rule reaches what frames a
+//! message.
+
+use std::ops::Range;
+
+use cardea_env::Escape;
+use cardea_http::Fields;
+use smallvec::SmallVec;
+
+use crate::{conditions::holds, exchange::Exchange, model::HeaderRule};
+
+/// Which head of an exchange is changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// The request's, before it is forwarded.
+    Request,
+    /// The response's, before it is sent.
+    Response,
+}
+
+/// What frames a message or concerns its connection: the codec's alone, whatever is configured.
+const FRAMING: [&str; 7] =
+    ["connection", "content-length", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"];
+
+/// One change, with its value rendered.
+enum Step<'r> {
+    Set(&'r str, Range<usize>),
+    Add(&'r str, Range<usize>),
+    Remove(&'r str),
+    Rename(&'r str, &'r str),
+}
+
+/// Applies the rules to the head of `side`.
+pub(crate) fn apply(rules: &[HeaderRule], exchange: &mut Exchange, side: Side) {
+    if rules.is_empty() {
+        return;
+    }
+    let mut values = std::mem::take(&mut exchange.scratch);
+    values.clear();
+    let mut steps: SmallVec<[Step<'_>; 8]> = SmallVec::new();
+    plan(rules, exchange, &mut values, &mut steps);
+    let fields = match side {
+        Side::Request => &mut exchange.head.fields,
+        Side::Response => &mut exchange.response_head.fields,
+    };
+    for step in steps {
+        match step {
+            Step::Remove(name) => {
+                fields.remove_by_name(name.as_bytes());
+            }
+            Step::Rename(from, to) => rename(fields, from, to),
+            Step::Set(name, value) => {
+                fields.remove_by_name(name.as_bytes());
+                append(fields, name, values.get(value).unwrap_or_default());
+            }
+            Step::Add(name, value) => append(fields, name, values.get(value).unwrap_or_default()),
+        }
+    }
+    values.clear();
+    exchange.scratch = values;
+}
+
+fn plan<'r>(
+    rules: &'r [HeaderRule],
+    exchange: &Exchange,
+    values: &mut Vec<u8>,
+    steps: &mut SmallVec<[Step<'r>; 8]>,
+) {
+    let framing = |name: &str| FRAMING.iter().any(|framing| name.eq_ignore_ascii_case(framing));
+    for rule in rules {
+        let start = values.len();
+        match rule {
+            HeaderRule::When(condition, rules) => {
+                if holds(condition, exchange) {
+                    plan(rules, exchange, values, steps);
+                }
+            }
+            HeaderRule::Set(name, _) | HeaderRule::Add(name, _) | HeaderRule::Remove(name)
+                if framing(name) => {}
+            HeaderRule::Rename(from, to) if framing(from) || framing(to) => {}
+            HeaderRule::Remove(name) => steps.push(Step::Remove(name)),
+            HeaderRule::Rename(from, to) => steps.push(Step::Rename(from, to)),
+            HeaderRule::Set(name, template) => {
+                template.render(exchange, Escape::HeaderValue, values);
+                steps.push(Step::Set(name, start..values.len()));
+            }
+            HeaderRule::Add(name, template) => {
+                template.render(exchange, Escape::HeaderValue, values);
+                steps.push(Step::Add(name, start..values.len()));
+            }
+        }
+    }
+}
+
+/// Appends a value; an empty one is none.
+fn append(fields: &mut Fields, name: &str, value: &[u8]) {
+    if !value.is_empty() && fields.append(name.as_bytes(), value).is_err() {
+        tracing::debug!(header = %name, "a rendered header is not valid and was left out");
+    }
+}
+
+/// Gives the values of one field to another. Whatever had the new name goes, even where nothing takes its place: a
+/// caller must not be able to send the field by its new name.
+fn rename(fields: &mut Fields, from: &str, to: &str) {
+    let values: SmallVec<[Vec<u8>; 2]> =
+        fields.get_all_by_name(from.as_bytes()).map(<[u8]>::to_vec).collect();
+    fields.remove_by_name(to.as_bytes());
+    fields.remove_by_name(from.as_bytes());
+    for value in &values {
+        append(fields, to, value);
+    }
+}

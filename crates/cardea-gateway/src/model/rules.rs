@@ -1,0 +1,94 @@
+//! What expressions and templates say of requests: policies, changes to headers and attributes, what is logged.
+
+use cardea_env::{CommonLog, Condition, JsonRecord, Names, Policy, Reference, Template};
+
+use crate::exchange::Exchange;
+
+/// What holds for requests on all routes.
+#[derive(Debug, Default)]
+pub struct EnvironmentModel {
+    /// The name of this machine.
+    pub hostname: Option<String>,
+    /// Who may, on every route; asked before the route's own policy.
+    pub policy: Option<Policy<Exchange>>,
+    /// All attributes, with those that the configuration adds.
+    pub names: Option<Names<Exchange>>,
+}
+
+/// What expressions say of a route's requests. Empty for most routes, which then costs three branches.
+#[derive(Debug, Default)]
+pub struct RouteRules {
+    /// Which requests the route is for, beside what the router matches. It sees what is known before the route is: the
+    /// request, its source and its connection.
+    pub when: Option<Condition<Exchange>>,
+    /// Changes to attributes, once it is known who is calling.
+    pub attributes: Vec<AttributeRule>,
+    /// Who may.
+    pub policy: Option<Policy<Exchange>>,
+}
+
+/// A change to an attribute.
+#[derive(Debug)]
+pub struct AttributeRule {
+    /// Only for requests for which this holds.
+    pub when: Option<Condition<Exchange>>,
+    /// The attribute.
+    pub name: Reference<Exchange>,
+    /// What becomes of it.
+    pub change: AttributeChange,
+}
+
+/// What becomes of an attribute.
+#[derive(Debug)]
+pub enum AttributeChange {
+    /// It reads as this.
+    Set(Template<Exchange>),
+    /// It reads as absent.
+    Remove,
+}
+
+/// A change to a header. All values and conditions are those from before the first change.
+#[derive(Debug)]
+pub enum HeaderRule {
+    /// Sets it to the rendered value, in place of all that were there; an empty value leaves it out.
+    Set(String, Template<Exchange>),
+    /// Adds the rendered value to those that are there; an empty one adds nothing.
+    Add(String, Template<Exchange>),
+    /// Removes it.
+    Remove(String),
+    /// Gives its values to the second name, in place of all that were there.
+    Rename(String, String),
+    /// These, for requests for which the condition holds.
+    When(Condition<Exchange>, Vec<HeaderRule>),
+}
+
+/// How access is logged.
+#[derive(Debug)]
+pub struct LogModel {
+    /// How a line is written.
+    pub format: LogFormat,
+    /// Only requests for which this holds; one for which it can't be evaluated is logged.
+    pub when: Option<Condition<Exchange>>,
+    /// One request in so many, by chance; at least 1.
+    pub sample_one_in: u32,
+    /// Requests that are logged whatever chance says.
+    pub sample_always: Option<Condition<Exchange>>,
+}
+
+impl From<LogFormat> for LogModel {
+    /// All requests.
+    fn from(format: LogFormat) -> Self {
+        Self { format, when: None, sample_one_in: 1, sample_always: None }
+    }
+}
+
+/// How a line of the access log is written.
+#[derive(Debug)]
+pub enum LogFormat {
+    /// One JSON object per request.
+    Json(JsonRecord<Exchange>),
+    /// The common or the combined log format.
+    Common(Box<CommonLog<Exchange>>),
+    /// A template.
+    Template(Template<Exchange>),
+}

@@ -1,0 +1,322 @@
+//! What is known of real requests: every attribute as the access log reads it, and headers that are made of them.
+
+use std::collections::BTreeMap;
+
+use cardea_env::{JsonRecord, Names, Template};
+use cardea_gateway::{
+    attributes::{TABLE, redaction},
+    model::{EnvironmentModel, LogFormat},
+    routing::{PathMatch, RouteMatch},
+};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+
+use crate::support::{Client, Origin, RouteSpec, Spec, certificates::Certificates, run};
+
+/// Members of families, one or more of each.
+const MEMBERS: [&str; 18] = [
+    "request.headers.x-team",
+    "request.headers.x-twice",
+    "request.headers.x-api-key",
+    "request.headers.referer",
+    "request.first_header.x-twice",
+    "request.query_params.name",
+    "request.query_params.twice",
+    "request.query_params.access_token",
+    "request.cookies.theme",
+    "token.claims.email",
+    "token.claims.realm_access.roles",
+    "token.claims.level",
+    "token.claims.https://a.example/groups",
+    "route.parameters.id",
+    "route.parameters.none",
+    "response.headers.x-origin",
+    "response.headers.x-set",
+    "policy.effect",
+];
+
+fn names() -> Names<cardea_gateway::exchange::Exchange> {
+    Names::new(&TABLE).with_redaction(redaction())
+}
+
+/// A line with every attribute there is, under its own name.
+fn everything() -> LogFormat {
+    let fixed = TABLE.attributes().map(|attribute| attribute.name).filter(|name| *name != "policy.effect");
+    let all: Vec<(&str, &str)> = fixed.chain(MEMBERS).map(|name| (name, name)).collect();
+    LogFormat::Json(JsonRecord::compile(all, &names()).unwrap())
+}
+
+fn spec(origin: &Origin) -> Spec {
+    let mut spec = Spec::to(origin);
+    spec.log = everything;
+    spec.environment = || EnvironmentModel { hostname: Some("edge-1".into()), ..EnvironmentModel::default() };
+    let mut users = RouteSpec::new("users", "/");
+    users.matches = RouteMatch::new(PathMatch::Pattern("/users/{id}/things".into()));
+    users.response_headers = vec![("x-set", "{response.status} {request.id}")];
+    spec.routes.push(users);
+    spec
+}
+
+/// What a value must be.
+enum Is {
+    Exactly(Value),
+    Such(fn(&Value) -> bool),
+    Absent,
+}
+
+fn is(value: impl Into<Value>) -> Is {
+    Is::Exactly(value.into())
+}
+
+fn text(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| !text.is_empty())
+}
+
+fn time(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| text.len() == 24 && text.starts_with("20") && text.ends_with('Z'))
+}
+
+fn number(value: &Value) -> bool {
+    value.as_f64().is_some_and(|number| number >= 0.0)
+}
+
+fn check(line: &Value, expected: &[(&'static str, Is)], seen: &mut BTreeMap<&'static str, bool>) {
+    for (name, wanted) in expected {
+        let found = line.get(name);
+        let holds = match wanted {
+            Is::Exactly(value) => found == Some(value),
+            Is::Such(holds) => found.is_some_and(holds),
+            Is::Absent => found.is_none(),
+        };
+        assert!(holds, "{name} is {found:?} in {line:#}");
+        // An attribute that nothing ever has would pass as absent.
+        *seen.entry(name).or_default() |= !matches!(wanted, Is::Absent);
+    }
+}
+
+/// Without TLS and token, on a route with parameters.
+fn plain() -> Vec<(&'static str, Is)> {
+    vec![
+        ("request.id", Is::Such(|value| value.as_str().is_some_and(|text| text.len() == 26))),
+        ("request.time", Is::Such(time)),
+        ("request.method", is("GET")),
+        ("request.scheme", is("http")),
+        ("request.host", is("a.example")),
+        ("request.path", is("/users/7/things")),
+        ("request.query", is("name=%61b+c&twice=1&twice=2&access_token=[redacted]")),
+        ("request.protocol", is("HTTP/1.1")),
+        ("request.size", is(0)),
+        ("request.duration", Is::Such(number)),
+        ("request.headers.x-team", is("red")),
+        ("request.headers.x-twice", Is::Absent),
+        ("request.headers.x-api-key", is("[redacted]")),
+        ("request.headers.referer", is("https://b.example/?token=[redacted]")),
+        ("request.first_header.x-twice", is("1")),
+        ("request.query_params.name", is("ab c")),
+        ("request.query_params.twice", Is::Absent),
+        ("request.query_params.access_token", is("[redacted]")),
+        ("request.cookies.theme", is("[redacted]")),
+        ("source.address", is("127.0.0.1")),
+        ("source.port", Is::Such(number)),
+        ("connection.peer", is("127.0.0.1")),
+        ("connection.listener", is("test")),
+        ("destination.address", is("127.0.0.1")),
+        ("destination.port", Is::Such(number)),
+        ("connection.tls.version", Is::Absent),
+        ("token.sub", Is::Absent),
+        ("route.name", is("users")),
+        ("route.parameters.id", is("7")),
+        ("route.parameters.none", Is::Absent),
+        ("policy.effect", Is::Absent),
+        ("service.name", is("main")),
+        ("upstream.endpoint", Is::Such(text)),
+        ("upstream.region", is("eu-west")),
+        ("upstream.attempts", is(1)),
+        ("upstream.reused", is(false)),
+        ("upstream.connect_duration", Is::Such(number)),
+        ("upstream.response_head_duration", Is::Such(number)),
+        ("response.status", is(201)),
+        ("response.size", is(2)),
+        ("response.reason", Is::Absent),
+        ("response.complete", is(true)),
+        ("response.headers.x-origin", is("here")),
+        (
+            "response.headers.x-set",
+            Is::Such(|value| value.as_str().is_some_and(|text| text.starts_with("201 "))),
+        ),
+        ("gateway.version", is(env!("CARGO_PKG_VERSION"))),
+        ("gateway.region", is("eu-west")),
+        ("gateway.hostname", is("edge-1")),
+    ]
+}
+
+/// Over TLS with a token and a body.
+fn identified() -> Vec<(&'static str, Is)> {
+    vec![
+        ("request.method", is("POST")),
+        ("request.scheme", is("https")),
+        ("request.path", is("/api")),
+        ("request.query", Is::Absent),
+        ("request.size", is(5)),
+        ("connection.tls.version", is("TLSv1.3")),
+        ("connection.tls.cipher_suite", Is::Such(text)),
+        ("connection.tls.hash", Is::Such(|value| value == "SHA256" || value == "SHA384")),
+        ("connection.tls.group", Is::Such(text)),
+        ("connection.tls.sni", is("a.example")),
+        ("connection.tls.alpn", is("http/1.1")),
+        ("connection.tls.resumed", is(false)),
+        ("token.iss", is("https://id.example")),
+        ("token.issuer_name", is("main")),
+        ("token.sub", is("alice")),
+        ("token.client_id", is("app")),
+        ("token.audiences", is(json!(["api", "other"]))),
+        ("token.scopes", is(json!(["read", "write"]))),
+        ("token.roles", is(json!(["reader"]))),
+        ("token.id", is("1")),
+        ("token.issued_at", Is::Such(time)),
+        ("token.expires_at", Is::Such(time)),
+        // Only presets know.
+        ("token.kind", Is::Absent),
+        ("token.claims.email", is("alice@a.example")),
+        ("token.claims.realm_access.roles", is(json!(["x", "y"]))),
+        ("token.claims.level", is(3)),
+        ("token.claims.https://a.example/groups", is(json!(["g"]))),
+        ("route.name", is("api")),
+        ("upstream.reused", is(true)),
+        ("response.status", is(201)),
+    ]
+}
+
+/// Over HTTP/2, refused.
+fn refused() -> Vec<(&'static str, Is)> {
+    vec![
+        ("request.protocol", is("HTTP/2")),
+        ("connection.tls.alpn", is("h2")),
+        ("route.name", is("admin")),
+        ("service.name", is("main")),
+        ("upstream.endpoint", Is::Absent),
+        ("upstream.attempts", Is::Absent),
+        ("response.status", is(401)),
+        ("response.reason", is("credentials_missing")),
+        ("token.sub", Is::Absent),
+    ]
+}
+
+#[test]
+fn each_attribute_reads_as_real_requests_have_it() {
+    run(async {
+        let certificates = Certificates::new();
+        let answer = "HTTP/1.1 201 Created\r\nX-Origin: here\r\nContent-Length: 2\r\n\r\nok";
+        let origin = Origin::answering(answer).await;
+        let mut seen = BTreeMap::new();
+
+        let gateway = spec(&origin).start().await;
+        let request = "GET /users/./7/things?name=%61b+c&twice=1&twice=2&access_token=secret HTTP/1.1\r\n\
+            Host: A.example:80\r\nX-Team: red\r\nX-Twice: 1\r\nX-Twice: 2\r\nX-Api-Key: secret\r\n\
+            Referer: https://b.example/?token=secret\r\nCookie: a=1; theme=secret\r\n\r\n";
+        assert_eq!(gateway.client().await.exchange(request).await.status, 201);
+        check(&gateway.log(1).await[0], &plain(), &mut seen);
+        assert!(!gateway.log_text().contains("secret"), "{}", gateway.log_text());
+
+        let gateway = Spec { tls: Some(certificates.server()), ..spec(&origin) }.start().await;
+        let token = gateway.token_with(&json!({
+            "aud": ["api", "other"], "roles": ["reader"], "email": "alice@a.example", "level": 3,
+            "realm_access": { "roles": ["x", "y"] }, "https://a.example/groups": ["g"],
+        }));
+        let tcp = TcpStream::connect(gateway.address).await.unwrap();
+        let mut client = Client::over(certificates.connect(tcp, "a.example", &["http/1.1"]).await);
+        for _ in 0..2 {
+            let request = format!(
+                "POST /api HTTP/1.1\r\nHost: a.example\r\nAuthorization: Bearer {token}\r\nContent-Length: 5\r\n\r\nhello"
+            );
+            assert_eq!(client.exchange(request).await.status, 201);
+        }
+        check(&gateway.log(2).await[1], &identified(), &mut seen);
+
+        let tcp = TcpStream::connect(gateway.address).await.unwrap();
+        let tls = certificates.connect(tcp, "a.example", &["h2"]).await;
+        let (mut send, connection): (h2::client::SendRequest<bytes::Bytes>, _) =
+            h2::client::handshake(tls).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let request = http::Request::get("https://a.example/admin").body(()).unwrap();
+        let response = send.send_request(request, true).unwrap().0.await.unwrap();
+        assert_eq!(response.status(), 401);
+        check(&gateway.log(3).await[2], &refused(), &mut seen);
+        connection.abort();
+        assert!(!gateway.log_text().contains(&token));
+
+        // Those that only policies, presets and client certificates give are tested beside these.
+        let elsewhere = ["policy.effect", "policy.reason", "token.kind"];
+        let fixed = TABLE.attributes().map(|attribute| attribute.name);
+        let certificate = |name: &str| name.starts_with("connection.client_certificate.");
+        for name in fixed.filter(|name| !elsewhere.contains(name) && !certificate(name)) {
+            assert_eq!(seen.get(name), Some(&true), "{name} was never there");
+        }
+        for family in TABLE.families() {
+            let tested = seen.iter().any(|(name, there)| *there && name.starts_with(family.prefix));
+            assert!(tested, "no member of {} was there", family.prefix);
+        }
+    });
+}
+
+#[test]
+fn changes_to_headers_read_the_request_as_it_came_and_can_not_be_broken_out_of() {
+    run(async {
+        let origin = Origin::answering(
+            "HTTP/1.1 200 OK\r\nServer: x\r\nX-Old: 1\r\nX-Old: 2\r\nContent-Length: 2\r\n\r\nok",
+        )
+        .await;
+        let gateway = Spec::to(&origin)
+            .public(|route| {
+                route.rules_of_headers = || {
+                    use cardea_gateway::model::HeaderRule::{Add, Remove, Rename, Set};
+                    let template = |text: &str| Template::compile(text, &TABLE).unwrap();
+                    let request = vec![
+                        Rename("x-user".into(), "x-caller".into()),
+                        Remove("x-secret".into()),
+                        Set("x-seen".into(), template("{request.headers.x-user} {request.query_params.q}")),
+                        Set("x-none".into(), template("{request.headers.x-absent}")),
+                        Set("x-path".into(), template("{route.parameters.x}{request.path}")),
+                        Add("x-hop".into(), template("gateway")),
+                        Set("transfer-encoding".into(), template("chunked")),
+                        Rename("x-user".into(), "content-length".into()),
+                    ];
+                    let response = vec![
+                        Rename("x-old".into(), "x-new".into()),
+                        Remove("server".into()),
+                        Set("x-status".into(), template("{response.status} {response.headers.server}")),
+                    ];
+                    (request, response)
+                };
+            })
+            .start()
+            .await;
+        let mut client = gateway.client().await;
+        // What the query decodes to would be two more headers and a request.
+        let request = "GET /a?q=%0d%0aX-Injected:%201%0d%0a%0d%0aGET%20/b HTTP/1.1\r\nHost: a.example\r\nX-User: alice\r\n\
+            X-Caller: forged\r\nX-Secret: 1\r\nX-None: forged\r\nX-Hop: client\r\n\r\n";
+        let response = client.exchange(request).await;
+        assert_eq!((response.status, response.headers("x-new")), (200, vec!["1", "2"]));
+        assert_eq!((response.header("x-old"), response.header("server")), (None, None));
+        assert_eq!(response.header("x-status"), Some("200 x"));
+        let head = origin.text();
+        let sent = |name: &str| {
+            crate::support::client::headers(head.split("\r\n\r\n").next().unwrap(), name)
+                .into_iter()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(sent("x-caller"), ["alice"], "{head}");
+        assert_eq!(sent("x-seen"), ["alice   X-Injected: 1    GET /b"]);
+        assert_eq!(sent("x-hop"), ["client", "gateway"]);
+        assert_eq!(sent("x-path"), ["/a"]);
+        for name in ["x-user", "x-secret", "x-none", "x-injected", "transfer-encoding", "content-length"] {
+            assert_eq!(sent(name), Vec::<String>::new(), "{name} in {head}");
+        }
+        assert_eq!(head.matches("GET ").count(), 2, "one request, and the text in its header: {head}");
+
+        // The new name of a header is ours, whether or not there is something to give to it.
+        client.exchange("GET /c HTTP/1.1\r\nHost: a.example\r\nX-Caller: forged\r\n\r\n").await;
+        assert!(!origin.text().contains("forged"), "{}", origin.text());
+    });
+}

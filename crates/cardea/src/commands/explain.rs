@@ -1,0 +1,68 @@
+//! `cardea explain` and `cardea test`: what the gateway would do with a request, without sending any.
+
+mod oracle;
+mod show;
+pub(crate) mod test;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+
+use serde_json::{Map, Value};
+
+use self::oracle::{Keys, Oracle, Request, TokenOf};
+use super::{Failure, end, load};
+use crate::cli::{Exit, ExplainArgs, Output};
+
+/// Runs `cardea explain`.
+pub(crate) fn run(arguments: &ExplainArgs, output: &mut Output) -> Exit {
+    let result = explain(arguments, output);
+    end(result, output)
+}
+
+fn explain(arguments: &ExplainArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let config = load(&arguments.config.config)?;
+    let token = match (&arguments.token, &arguments.claims) {
+        (Some(token), _) => {
+            let failed =
+                |error: io::Error| Failure::new(Exit::Usage, format!("cannot read the token: {error}"));
+            Some(TokenOf::Itself(token.read(io::stdin().lock()).map_err(failed)?))
+        }
+        (None, Some(claims)) => Some(TokenOf::Claims(claims_of(claims)?, arguments.issuer.clone())),
+        (None, None) => None,
+    };
+    let keys = if matches!(token, Some(TokenOf::Itself(_))) { Keys::Real } else { Keys::StandIn };
+    let headers = arguments.headers.iter().map(|header| {
+        let split =
+            header.split_once(':').map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()));
+        split.ok_or_else(|| {
+            Failure::new(Exit::Usage, format!("{header:?} is not a header; write \"name: value\""))
+        })
+    });
+    let request = Request {
+        method: arguments.method.clone(),
+        url: arguments.url.clone(),
+        source: arguments.source,
+        listener: arguments.listener.clone(),
+        headers: headers.collect::<Result<_, _>>()?,
+        token,
+        attributes: arguments.attributes.clone(),
+    };
+    let oracle = Oracle::new(config, keys, arguments.time.as_deref(), output)?;
+    let explanation = oracle.ask(&request)?;
+    if arguments.json {
+        output.json(&show::json(&explanation))?;
+    } else {
+        output.text(&show::text(&request, &explanation))?;
+    }
+    Ok(if explanation.refusal.is_some() { Exit::Refused } else { Exit::Success })
+}
+
+fn claims_of(text: &str) -> Result<Map<String, Value>, Failure> {
+    let usage = |message: String| Failure::new(Exit::Usage, message);
+    match serde_json::from_str(text) {
+        Ok(Value::Object(claims)) => Ok(claims),
+        Ok(_) => Err(usage("the claims are not a JSON object".to_owned())),
+        Err(error) => Err(usage(format!("the claims are not JSON: {error}"))),
+    }
+}

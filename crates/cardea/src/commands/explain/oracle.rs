@@ -1,0 +1,351 @@
+//! A gateway that is asked and carries nothing.
+//!
+//! Claims that are given stand for a token: they are signed with a key that exists for this run alone, which every
+//! issuer is made to have. So a token of claims passes the same checks as one that came over the network.
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
+
+use anyhow::Context as _;
+use aws_lc_rs::{
+    rand::SystemRandom,
+    signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _},
+};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use cardea_clock::{Clock, CoarseClock, ManualClock, PERIOD_DEFAULT, Wall};
+use cardea_gateway::{
+    explain::{Explanation, Question, explain},
+    gateway::Gateway,
+    model::ListenerModel,
+    record::Registry,
+};
+use cardea_http::{Method, Scheme};
+use cardea_identity::LocalKeys;
+use serde_json::{Map, Value, json};
+use tokio::runtime::{Builder, Runtime};
+use url::Url;
+use zeroize::Zeroizing;
+
+use super::super::{Failure, token::built};
+use crate::{
+    cli::{Exit, Output},
+    config::{Algorithm, BindAddress, ClientCertificateNeed, Config, EntraVersion, Issuer, KeySource},
+    fetch::HttpFetch,
+    server::{self, Foundation},
+};
+
+/// How long the tokens of this run last, in seconds.
+const LIFETIME_SECONDS: i64 = 300;
+
+/// Which keys tokens are verified with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keys {
+    /// Those of the issuers.
+    Real,
+    /// One that was made for this run.
+    StandIn,
+}
+
+/// What identifies the caller.
+#[derive(Debug)]
+pub(super) enum TokenOf {
+    /// A token as it came.
+    Itself(Zeroizing<String>),
+    /// Claims, and the name of the issuer that they are of.
+    Claims(Map<String, Value>, Option<String>),
+}
+
+/// A request that is asked about.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) method: String,
+    pub(super) url: String,
+    pub(super) source: Option<IpAddr>,
+    pub(super) listener: Option<String>,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) token: Option<TokenOf>,
+    pub(super) attributes: Vec<String>,
+}
+
+/// The gateway of a configuration.
+pub(super) struct Oracle {
+    config: Config,
+    /// Which listeners terminate TLS.
+    secure: Vec<bool>,
+    /// What routes make of client certificates, by their names.
+    certificates: HashMap<String, &'static str>,
+    gateway: Arc<Gateway>,
+    runtime: Runtime,
+    clock: Clock,
+    pair: Option<EcdsaKeyPair>,
+    _coarse: CoarseClock,
+}
+
+impl Oracle {
+    /// Puts the configuration together. Certificates are not opened: they decide nothing that is asked here.
+    pub(super) fn new(
+        mut config: Config,
+        keys: Keys,
+        time: Option<&str>,
+        output: &mut Output,
+    ) -> Result<Self, Failure> {
+        let secure = config.listeners.iter().map(|listener| listener.tls.is_some()).collect();
+        config.listeners.iter_mut().for_each(|listener| listener.tls = None);
+        config.services.iter_mut().for_each(|service| service.tls = None);
+        // Nobody shakes hands here, so there is no certificate to be judged.
+        let certificates = config.routes.iter_mut().filter_map(|route| {
+            let rule = route.client_certificate.take()?;
+            let required = rule.need == ClientCertificateNeed::Required;
+            Some((route.name.clone(), if required { "required" } else { "optional" }))
+        });
+        let certificates = certificates.collect();
+        config.client_authorities.clear();
+        let coarse = CoarseClock::start(PERIOD_DEFAULT).context("starting the clock")?;
+        let clock = match time {
+            Some(time) => ManualClock::new(Wall::from_unix_seconds(unix_seconds(time)?)).clock(),
+            None => coarse.clock(),
+        };
+        let runtime = Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+        let (built, pair) = match keys {
+            Keys::Real => (runtime.block_on(built(&config, &clock, output))?, None),
+            Keys::StandIn => {
+                let (built, pair) = stand_in(&mut config, &clock)?;
+                (built, Some(pair))
+            }
+        };
+        let gateway = Gateway::new(Arc::clone(&built.model), clock.clone(), Arc::new(Registry::new()));
+        Ok(Self { config, secure, certificates, gateway, runtime, clock, pair, _coarse: coarse })
+    }
+
+    /// What would become of a request.
+    pub(super) fn ask(&self, request: &Request) -> Result<Explanation, Failure> {
+        let usage = |message: String| Failure::new(Exit::Usage, message);
+        let url = Url::parse(&request.url).map_err(|error| usage(format!("{:?}: {error}", request.url)))?;
+        let scheme = match url.scheme() {
+            "http" => Scheme::Http,
+            "https" => Scheme::Https,
+            other => return Err(usage(format!("{other:?} is not http or https"))),
+        };
+        let host = url.host_str().ok_or_else(|| usage(format!("{:?} has no host", request.url)))?;
+        let host = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+        let (listener, local) = self.listener(request.listener.as_deref(), scheme)?;
+        let mut fields = vec![("host".to_owned(), host.into_bytes())];
+        fields.extend(request.headers.iter().map(|(name, value)| (name.clone(), value.clone().into_bytes())));
+        if let Some(token) = &request.token {
+            fields.push((
+                "authorization".to_owned(),
+                format!("Bearer {}", self.token(token)?.as_str()).into_bytes(),
+            ));
+        }
+        let method = Method::parse(request.method.as_bytes()).map_err(|error| usage(error.to_string()))?;
+        let question = Question {
+            method,
+            scheme,
+            target: target(&request.url).into_bytes(),
+            fields,
+            client: Some(SocketAddr::new(request.source.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), 50_000)),
+            local,
+            listener,
+            attributes: request.attributes.clone(),
+        };
+        let mut explanation = self.runtime.block_on(explain(&self.gateway, question)).map_err(usage)?;
+        let certificate = explanation.route.as_ref().and_then(|route| self.certificates.get(route));
+        if let Some(need) = certificate {
+            let demand = explanation.demand.take().unwrap_or_else(|| "no token".to_owned());
+            explanation.demand =
+                Some(format!("{demand}; a client certificate ({need}), which is not judged here"));
+        }
+        Ok(explanation)
+    }
+
+    fn listener(
+        &self,
+        name: Option<&str>,
+        scheme: Scheme,
+    ) -> Result<(Arc<ListenerModel>, Option<SocketAddr>), Failure> {
+        let all = || self.config.listeners.iter().zip(&self.secure);
+        let found = match name {
+            Some(name) => all().find(|(listener, _)| listener.name == name),
+            // One that serves what is asked for, rather than one that redirects it.
+            None => all().min_by_key(|(listener, secure)| {
+                (**secure != (scheme == Scheme::Https), listener.redirect_to_https.is_some())
+            }),
+        };
+        let Some((listener, _)) = found else {
+            let names: Vec<&str> =
+                self.config.listeners.iter().map(|listener| listener.name.as_str()).collect();
+            let name = name.unwrap_or_default();
+            let message = format!("there is no listener {name:?}; the listeners are: {}", names.join(", "));
+            return Err(Failure::new(Exit::Usage, message));
+        };
+        let local = match &listener.address {
+            BindAddress::Tcp(address) => Some(*address),
+            BindAddress::Unix(_) => None,
+        };
+        let model = self.gateway.model();
+        let model = model.listeners.get(&listener.name).context("a listener without a model")?;
+        Ok((Arc::clone(model), local))
+    }
+
+    fn token(&self, token: &TokenOf) -> Result<Zeroizing<String>, Failure> {
+        match (token, &self.pair) {
+            (TokenOf::Itself(token), _) => Ok(token.clone()),
+            (TokenOf::Claims(claims, issuer), Some(pair)) => {
+                let issuer = self.issuer(claims, issuer.as_deref())?;
+                Ok(sign(pair, issuer, claims, self.clock.wall().unix_seconds())?)
+            }
+            (TokenOf::Claims(..), None) => {
+                Err(Failure::new(Exit::Usage, "claims can't stand beside tokens of real issuers"))
+            }
+        }
+    }
+
+    /// Whose token the claims stand for: the issuer that is named, or whose `iss` they have, or the only one.
+    fn issuer(&self, claims: &Map<String, Value>, name: Option<&str>) -> Result<&Issuer, Failure> {
+        let issuers = &self.config.issuers;
+        let iss = claims.get("iss").and_then(Value::as_str);
+        let found = match (name, iss, issuers.as_slice()) {
+            (Some(name), ..) => issuers.iter().find(|issuer| issuer.name == name),
+            (None, Some(iss), _) => issuers.iter().find(|issuer| issuer.issuer == iss),
+            (None, None, [only]) => Some(only),
+            (None, None, _) => None,
+        };
+        found.ok_or_else(|| {
+            let names: Vec<&str> = issuers.iter().map(|issuer| issuer.name.as_str()).collect();
+            let message =
+                format!("say which issuer the claims are of; the issuers are: {}", names.join(", "));
+            Failure::new(Exit::Usage, message)
+        })
+    }
+}
+
+/// The configuration with one key for all issuers, which this run has made.
+fn stand_in(config: &mut Config, clock: &Clock) -> Result<(server::Built, EcdsaKeyPair), Failure> {
+    let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING)
+        .map_err(|_| Failure::new(Exit::Failure, "no key can be made"))?;
+    let (x, y) =
+        pair.public_key().as_ref().get(1..).unwrap_or_default().split_at_checked(32).unwrap_or_default();
+    let keys = json!({ "keys": [{
+        "kty": "EC", "crv": "P-256", "kid": "stand-in", "use": "sig",
+        "x": URL_SAFE_NO_PAD.encode(x), "y": URL_SAFE_NO_PAD.encode(y),
+    }] });
+    let local_keys = LocalKeys::new();
+    local_keys.publish(keys.to_string().as_bytes()).context("the key of this run")?;
+    for issuer in &mut config.issuers {
+        issuer.keys = KeySource::Local;
+        issuer.algorithms = vec![Algorithm::Es256];
+    }
+    let fetch = Arc::new(HttpFetch::new());
+    let foundation = Foundation { clock: clock.clone(), fetch, local_keys, issuer: None, workers: 1 };
+    let built = server::build(config, &foundation, None).map_err(|problems| {
+        let text: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        Failure::new(Exit::Usage, text.join("\n"))
+    })?;
+    Ok((built, pair))
+}
+
+/// A token with the claims, and with what every token of the issuer must have.
+fn sign(
+    pair: &EcdsaKeyPair,
+    issuer: &Issuer,
+    claims: &Map<String, Value>,
+    now: i64,
+) -> Result<Zeroizing<String>, Failure> {
+    let mut all = Map::new();
+    all.insert("iss".to_owned(), issuer.issuer.as_str().into());
+    if let Some(preset) = &issuer.preset {
+        let tenant = claims.get("tid").and_then(Value::as_str).or(preset.tenants.first().map(String::as_str));
+        let tenant = tenant.unwrap_or_default();
+        let (iss, version) = match preset.version {
+            EntraVersion::V1 => (format!("https://sts.windows.net/{tenant}/"), "1.0"),
+            EntraVersion::V2 => (format!("https://login.microsoftonline.com/{tenant}/v2.0"), "2.0"),
+        };
+        all.insert("iss".to_owned(), iss.into());
+        all.insert("tid".to_owned(), tenant.into());
+        all.insert("ver".to_owned(), version.into());
+    }
+    all.insert("aud".to_owned(), issuer.audiences.first().map_or("", String::as_str).into());
+    all.insert("iat".to_owned(), now.into());
+    all.insert("exp".to_owned(), (now + LIFETIME_SECONDS).into());
+    all.extend(claims.clone());
+    let typ = issuer.types.first().map_or("JWT", String::as_str);
+    let header = json!({ "alg": "ES256", "typ": typ, "kid": "stand-in" });
+    let encode = |text: String| URL_SAFE_NO_PAD.encode(text);
+    let input = format!("{}.{}", encode(header.to_string()), encode(Value::Object(all).to_string()));
+    let signature = pair
+        .sign(&SystemRandom::new(), input.as_bytes())
+        .map_err(|_| Failure::new(Exit::Failure, "the key of this run does not sign"))?;
+    Ok(Zeroizing::new(format!("{input}.{}", URL_SAFE_NO_PAD.encode(signature))))
+}
+
+/// The target of a URL as it was written: what parsed it has normalised it already, and that is for the gateway.
+fn target(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let rest = rest.find(['/', '?', '#']).and_then(|at| rest.get(at..)).unwrap_or("/");
+    let target = rest.split('#').next().unwrap_or_default();
+    if target.starts_with('/') { target.to_owned() } else { format!("/{target}") }
+}
+
+/// A time of RFC 3339 in UTC, or seconds since 1970.
+fn unix_seconds(text: &str) -> Result<i64, Failure> {
+    if let Ok(seconds) = text.parse() {
+        return Ok(seconds);
+    }
+    let wrong = || {
+        let message =
+            format!("{text:?} is not a time; write \"2026-11-21T09:00:00Z\", or seconds since 1970");
+        Failure::new(Exit::Usage, message)
+    };
+    let time: toml::value::Datetime = text.parse().map_err(|_| wrong())?;
+    let (Some(date), Some(clock)) = (time.date, time.time) else { return Err(wrong()) };
+    let offset = match time.offset {
+        Some(toml::value::Offset::Custom { minutes }) => i64::from(minutes) * 60,
+        Some(toml::value::Offset::Z) => 0,
+        None => return Err(wrong()),
+    };
+    // Days from civil date, counted from 1 March of the year 0 so that the leap day is the last.
+    let (year, month) = (i64::from(date.year), i64::from(date.month));
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days =
+        365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + i64::from(date.day) - 1;
+    let seconds = i64::from(clock.hour) * 3600
+        + i64::from(clock.minute) * 60
+        + i64::from(clock.second.unwrap_or_default());
+    Ok((days - 719_468) * 86_400 + seconds - offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_stay_as_they_were_written() {
+        for (url, expected) in [
+            ("https://a.example/x/../y?q=%41#f", "/x/../y?q=%41"),
+            ("https://a.example", "/"),
+            ("https://a.example?q", "/?q"),
+            ("http://a.example:80/", "/"),
+        ] {
+            assert_eq!(target(url), expected);
+        }
+    }
+
+    #[test]
+    fn times_are_read() {
+        for (text, expected) in [
+            ("0", 0),
+            ("1970-01-01T00:00:00Z", 0),
+            ("2000-02-29T12:00:00Z", 951_825_600),
+            ("2033-05-18T03:33:20Z", 2_000_000_000),
+            ("2033-05-18T05:33:20+02:00", 2_000_000_000),
+        ] {
+            assert_eq!(unix_seconds(text).ok(), Some(expected), "{text}");
+        }
+        for text in ["", "yesterday", "2026-11-21", "2026-11-21T09:00:00"] {
+            assert!(unix_seconds(text).is_err(), "{text}");
+        }
+    }
+}

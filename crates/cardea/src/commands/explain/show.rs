@@ -1,0 +1,159 @@
+//! How an explanation is shown: to people, and as JSON.
+
+use cardea_gateway::{
+    exchange::PolicyScope,
+    explain::{DestinationExplanation, Explanation, RuleExplanation},
+};
+use serde_json::{Value, json};
+
+use super::{
+    super::text::{Table, facts, printable},
+    oracle::Request,
+};
+
+/// Fields whose values are shown to nobody.
+const SECRET_FIELDS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
+
+/// The explanation for people.
+pub(super) fn text(request: &Request, explanation: &Explanation) -> String {
+    let mut known: Vec<(&str, String)> = vec![("request", format!("{} {}", request.method, request.url))];
+    let mut add = |name, value: Option<String>| known.extend(value.map(|value| (name, value)));
+    add("source", explanation.source.clone());
+    add("path", Some(explanation.path.clone()));
+    add("route", Some(explanation.route.clone().unwrap_or_else(|| "none".to_owned())));
+    if explanation.route.is_some() {
+        add(
+            "demands",
+            Some(explanation.demand.clone().unwrap_or_else(|| "nothing: it is public".to_owned())),
+        );
+    }
+    add(
+        "caller",
+        explanation.caller.as_ref().map(|caller| {
+            let name = |name: &Option<String>| name.clone().unwrap_or_else(|| "none".to_owned());
+            format!(
+                "issuer {}, subject {}, client {}, scopes {:?}, roles {:?}",
+                caller.issuer,
+                name(&caller.subject),
+                name(&caller.client_id),
+                caller.scopes,
+                caller.roles
+            )
+        }),
+    );
+    let mut text = facts(&known);
+    if !explanation.policies.is_empty() {
+        let mut table = Table::new(&["POLICY", "RULE", "HOLDS", "EXPRESSION", "REASON"]);
+        for rule in &explanation.policies {
+            let holds = match &rule.holds {
+                Ok(holds) => holds.to_string(),
+                Err(fault) => format!("fails: {fault}"),
+            };
+            table.row([
+                scope(rule).to_owned(),
+                effect(rule).to_owned(),
+                holds,
+                rule.expression.clone(),
+                rule.reason.clone().unwrap_or_default(),
+            ]);
+        }
+        text.push('\n');
+        text.push_str(&table.render());
+    }
+    if !explanation.attributes.is_empty() {
+        let mut table = Table::new(&["ATTRIBUTE", "VALUE"]);
+        for (name, value) in &explanation.attributes {
+            table.row([name.clone(), value.clone().unwrap_or_else(|| "(absent)".to_owned())]);
+        }
+        text.push('\n');
+        text.push_str(&table.render());
+    }
+    text.push('\n');
+    text.push_str(&end(request, explanation));
+    text
+}
+
+/// What it comes to.
+fn end(request: &Request, explanation: &Explanation) -> String {
+    if let Some(refusal) = &explanation.refusal {
+        let reason = refusal.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+        return format!("refused with {} {}{}\n", refusal.status, refusal.code, printable(&reason));
+    }
+    match &explanation.destination {
+        Some(DestinationExplanation::Service { name, endpoints, target, fields }) => {
+            let mut text = format!("goes to service {name} ({})\n", endpoints.join(", "));
+            text.push_str(&format!("  {} {}\n", request.method, printable(target)));
+            for (name, value) in fields {
+                text.push_str(&format!("  {name}: {}\n", printable(shown(name, value))));
+            }
+            text
+        }
+        Some(DestinationExplanation::Answer { kind, status, location }) => {
+            let status = status.map_or_else(String::new, |status| format!(" with {status}"));
+            let location = location.as_ref().map_or_else(String::new, |to| format!(", location {to}"));
+            format!("answered by {kind}{status}{}\n", printable(&location))
+        }
+        None => String::new(),
+    }
+}
+
+/// The explanation as JSON.
+pub(super) fn json(explanation: &Explanation) -> Value {
+    let policies: Vec<Value> = explanation
+        .policies
+        .iter()
+        .map(|rule| {
+            let (holds, fault) = match &rule.holds {
+                Ok(holds) => (Some(*holds), None),
+                Err(fault) => (None, Some(fault)),
+            };
+            json!({
+                "policy": scope(rule), "effect": effect(rule), "expression": rule.expression,
+                "reason": rule.reason, "holds": holds, "fault": fault,
+            })
+        })
+        .collect();
+    let attributes: serde_json::Map<String, Value> =
+        explanation.attributes.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    let caller = explanation.caller.as_ref().map(|caller| {
+        json!({
+            "issuer": caller.issuer, "subject": caller.subject, "client_id": caller.client_id,
+            "scopes": caller.scopes, "roles": caller.roles,
+        })
+    });
+    let refusal = explanation
+        .refusal
+        .as_ref()
+        .map(|refusal| json!({ "status": refusal.status, "code": refusal.code, "reason": refusal.reason }));
+    let destination = explanation.destination.as_ref().map(|destination| match destination {
+        DestinationExplanation::Service { name, endpoints, target, fields } => {
+            let fields: Vec<Value> =
+                fields.iter().map(|(name, value)| json!({ "name": name, "value": shown(name, value) })).collect();
+            json!({ "kind": "service", "service": name, "endpoints": endpoints, "target": target, "headers": fields })
+        }
+        DestinationExplanation::Answer { kind, status, location } => {
+            json!({ "kind": kind, "status": status, "location": location })
+        }
+    });
+    json!({
+        "host": explanation.host, "path": explanation.path, "source": explanation.source,
+        "route": explanation.route, "demand": explanation.demand, "caller": caller, "policies": policies,
+        "attributes": attributes, "refusal": refusal, "destination": destination,
+    })
+}
+
+/// A value that may be shown.
+pub(super) fn shown<'v>(name: &str, value: &'v str) -> &'v str {
+    if SECRET_FIELDS.contains(&name) { "[redacted]" } else { value }
+}
+
+fn scope(rule: &RuleExplanation) -> &'static str {
+    match rule.scope {
+        PolicyScope::Gateway => "gateway",
+        PolicyScope::Route => "route",
+    }
+}
+
+fn effect(rule: &RuleExplanation) -> &'static str {
+    if rule.allows { "allow" } else { "deny" }
+}

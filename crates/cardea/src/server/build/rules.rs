@@ -1,0 +1,306 @@
+//! Compiles the expressions and templates of a configuration: attributes, policies, changes to headers, the access log.
+
+use std::sync::Arc;
+
+use cardea_env::{
+    CommonFields, CommonForm, CommonLog, Condition, Effect, Expression, ExpressionError, JsonRecord,
+    Lookup as _, MapFile, MapFileError, Names, Owned, Policy, RecordError, Reference, Rule, Source, Template,
+    TemplateError,
+};
+use cardea_gateway::{
+    attributes,
+    exchange::Exchange,
+    model::{AttributeChange, AttributeRule, EnvironmentModel, HeaderRule, LogFormat, LogModel, RouteRules},
+};
+
+use super::Builder;
+use crate::config::{self, AttributeSource, FieldTemplate};
+
+/// What all remedies end in.
+const ATTRIBUTES: &str = "docs/attributes.md lists all attributes";
+
+/// What is known before the route is.
+const KNOWN_BEFORE_ROUTE: [&str; 5] = ["request.", "source.", "destination.", "connection.", "gateway."];
+
+/// The attributes that are always there.
+pub(super) fn fixed_names() -> Names<Exchange> {
+    Names::new(&attributes::TABLE).with_redaction(attributes::redaction())
+}
+
+impl Builder<'_> {
+    /// Declares the attributes that the configuration adds.
+    pub(super) fn declare(&mut self) {
+        for attribute in &self.config.attributes {
+            let name = format!("custom.{}", attribute.name);
+            let source = match source(&attribute.source, &self.names) {
+                Ok(source) => source,
+                Err((at, position, message, suggestion)) => {
+                    self.text_problem(at, position, message, suggestion.as_deref());
+                    // What reads it must not be told that it isn't there.
+                    Source::Nothing
+                }
+            };
+            if let Err(error) = self.names.declare(&name, source) {
+                self.problem(attribute.at, error, "give it another name");
+            }
+        }
+    }
+
+    /// What holds for all requests; takes the names, so nothing can be compiled after it.
+    pub(super) fn environment(&mut self) -> EnvironmentModel {
+        let config = self.config;
+        let policy = self.policy(&config.policy);
+        let names = std::mem::replace(&mut self.names, fixed_names());
+        EnvironmentModel { hostname: hostname(), policy, names: Some(names) }
+    }
+
+    pub(super) fn route_rules(&mut self, route: &config::Route) -> RouteRules {
+        let mut rules = RouteRules {
+            when: route.when.as_ref().and_then(|when| self.condition(when)),
+            attributes: Vec::new(),
+            policy: self.policy(&route.policy),
+        };
+        if let (Some(condition), Some(written)) = (&rules.when, &route.when) {
+            let late = condition
+                .references()
+                .find(|(name, _)| !KNOWN_BEFORE_ROUTE.iter().any(|known| name.starts_with(known)));
+            if let Some((name, _)) = late {
+                self.problem(
+                    written.at,
+                    format!("\"{name}\" is not known yet where a route is chosen"),
+                    "read request, source, destination, connection or gateway; what the caller may is for policy",
+                );
+            }
+        }
+        for edits in &route.attributes {
+            self.attribute_edits(edits, &mut rules.attributes);
+        }
+        rules
+    }
+
+    fn attribute_edits(&mut self, edits: &config::AttributeEdits, rules: &mut Vec<AttributeRule>) {
+        let mut changes = Vec::new();
+        for name in &edits.remove {
+            changes.extend(self.reference(name).map(|name| (name, AttributeChange::Remove)));
+        }
+        for (name, value) in &edits.set {
+            let change = self.template(value).map(AttributeChange::Set);
+            changes.extend(self.reference(name).zip(change));
+        }
+        for (name, change) in changes {
+            // Conditions are small, and can't be shared.
+            let when = edits.when.as_ref().and_then(|when| self.condition(when));
+            rules.push(AttributeRule { when, name, change });
+        }
+    }
+
+    pub(super) fn header_rules(&mut self, edits: &[config::FieldEdits]) -> Vec<HeaderRule> {
+        let mut all = Vec::new();
+        for edits in edits {
+            let mut rules: Vec<HeaderRule> = Vec::new();
+            rules.extend(edits.rename.iter().map(|(from, to)| HeaderRule::Rename(from.clone(), to.clone())));
+            rules.extend(edits.remove.iter().cloned().map(HeaderRule::Remove));
+            for (name, value) in &edits.set {
+                rules.extend(self.template(value).map(|value| HeaderRule::Set(name.clone(), value)));
+            }
+            for (name, value) in &edits.add {
+                rules.extend(self.template(value).map(|value| HeaderRule::Add(name.clone(), value)));
+            }
+            match &edits.when {
+                None => all.append(&mut rules),
+                Some(when) => {
+                    all.extend(self.condition(when).map(|condition| HeaderRule::When(condition, rules)));
+                }
+            }
+        }
+        all
+    }
+
+    /// A policy; none where there are no rules. A rule that can't be compiled is a problem, so that nothing is built.
+    fn policy(&mut self, rules: &[config::PolicyRule]) -> Option<Policy<Exchange>> {
+        let mut compiled = Vec::with_capacity(rules.len());
+        for rule in rules {
+            compiled.extend(self.condition(&rule.condition).map(|condition| Rule {
+                effect: if rule.allows { Effect::Allow } else { Effect::Deny },
+                condition,
+                reason: rule.reason.as_deref().map(Into::into),
+                show: rule.show,
+            }));
+        }
+        (!compiled.is_empty()).then(|| Policy::new(compiled))
+    }
+
+    pub(super) fn condition(&mut self, written: &FieldTemplate) -> Option<Condition<Exchange>> {
+        match Condition::compile(&written.text, &self.names) {
+            Ok(condition) => Some(condition),
+            Err(error) => self.expression_problem(written, error),
+        }
+    }
+
+    /// A template for headers and attributes.
+    pub(super) fn template(&mut self, written: &FieldTemplate) -> Option<Template<Exchange>> {
+        match Template::compile(&written.text, &self.names) {
+            Ok(template) => Some(template),
+            Err(error) => self.template_problem(written, error),
+        }
+    }
+
+    /// A template of what is no place to show something in: a redirect goes back to whoever sent the secrets.
+    pub(super) fn raw_template(&mut self, written: &FieldTemplate) -> Option<Template<Exchange>> {
+        match Template::compile_raw(&written.text, &self.names) {
+            Ok(template) => Some(template),
+            Err(error) => self.template_problem(written, error),
+        }
+    }
+
+    fn reference(&mut self, written: &FieldTemplate) -> Option<Reference<Exchange>> {
+        match self.names.resolve(&written.text) {
+            Ok(reference) => Some(reference),
+            Err(error) => {
+                self.text_problem(written, 0, error.to_string(), error.suggestion());
+                None
+            }
+        }
+    }
+
+    pub(super) fn access_log(&mut self) -> Option<LogModel> {
+        let config = &self.config.access_log;
+        if !config.enabled {
+            return None;
+        }
+        let format = match &config.format {
+            config::AccessLogFormat::Template(text) => {
+                let written = FieldTemplate { text: text.clone(), at: config.format_at };
+                match Template::compile(text, &self.names) {
+                    Ok(template) => LogFormat::Template(template),
+                    Err(error) => return self.template_problem(&written, error),
+                }
+            }
+            config::AccessLogFormat::Json(fields) => LogFormat::Json(self.json_record(fields)?),
+            config::AccessLogFormat::Common => {
+                LogFormat::Common(Box::new(self.common_log(CommonForm::Common)?))
+            }
+            config::AccessLogFormat::Combined => {
+                LogFormat::Common(Box::new(self.common_log(CommonForm::Combined)?))
+            }
+        };
+        let mut condition = |written: &Option<FieldTemplate>| match written {
+            None => Some(None),
+            Some(written) => self.condition(written).map(Some),
+        };
+        Some(LogModel {
+            format,
+            when: condition(&config.when)?,
+            sample_one_in: config.sample_one_in,
+            sample_always: condition(&config.sample_always)?,
+        })
+    }
+
+    fn common_log(&mut self, form: CommonForm) -> Option<CommonLog<Exchange>> {
+        match CommonLog::compile(form, &CommonFields::default(), &self.names) {
+            Ok(log) => Some(log),
+            Err(error) => {
+                self.problem(self.config.access_log.format_at, error, "use a template");
+                None
+            }
+        }
+    }
+
+    fn json_record(&mut self, fields: &[(String, FieldTemplate)]) -> Option<JsonRecord<Exchange>> {
+        let chosen = fields.iter().map(|(name, attribute)| (name.as_str(), attribute.text.as_str()));
+        let compiled = if fields.is_empty() {
+            JsonRecord::compile(attributes::LOG_FIELDS.iter().copied(), &self.names)
+        } else {
+            JsonRecord::compile(chosen, &self.names)
+        };
+        match compiled {
+            Ok(record) => Some(record),
+            Err(error) => {
+                let field = match &error {
+                    RecordError::Attribute { index, .. } => fields.get(*index),
+                    _ => None,
+                };
+                let suggestion = match &error {
+                    RecordError::Attribute { source, .. } => source.suggestion().map(str::to_owned),
+                    _ => None,
+                };
+                match field {
+                    Some((_, written)) => {
+                        self.text_problem(written, 0, error.to_string(), suggestion.as_deref());
+                    }
+                    None => self.problem(self.config.access_log.format_at, error, "use other fields"),
+                }
+                None
+            }
+        }
+    }
+
+    fn expression_problem<T>(&mut self, written: &FieldTemplate, error: ExpressionError) -> Option<T> {
+        self.text_problem(written, error.position, error.message, error.suggestion.as_deref());
+        None
+    }
+
+    fn template_problem<T>(&mut self, written: &FieldTemplate, error: TemplateError) -> Option<T> {
+        self.text_problem(written, error.position, error.message, error.suggestion.as_deref());
+        None
+    }
+
+    /// A problem within a text that was written.
+    fn text_problem(
+        &mut self,
+        written: &FieldTemplate,
+        position: usize,
+        message: String,
+        suggestion: Option<&str>,
+    ) {
+        let at = self.config.sources.within(written.at, &written.text, position);
+        let remedy =
+            suggestion.map_or_else(|| ATTRIBUTES.to_owned(), |near| format!("did you mean \"{near}\"?"));
+        self.problem(at, message, &remedy);
+    }
+}
+
+type SourceError<'a> = (&'a FieldTemplate, usize, String, Option<String>);
+
+/// Where an attribute comes from, in terms of the names before it.
+fn source<'a>(
+    source: &'a AttributeSource,
+    names: &Names<Exchange>,
+) -> Result<Source<Exchange>, SourceError<'a>> {
+    let template = |written: &'a FieldTemplate| {
+        Template::compile_raw(&written.text, names)
+            .map_err(|error| (written, error.position, error.message, error.suggestion))
+    };
+    Ok(match source {
+        AttributeSource::Nothing => Source::Nothing,
+        AttributeSource::Attribute(written) => Source::Attribute(
+            names
+                .resolve(&written.text)
+                .map_err(|error| (written, 0, error.to_string(), error.suggestion().map(str::to_owned)))?,
+        ),
+        AttributeSource::Template(written) => Source::Template(template(written)?),
+        AttributeSource::Expression(written) => {
+            let expression = Expression::compile(&written.text, names)
+                .map_err(|error| (written, error.position, error.message, error.suggestion))?;
+            Source::Expression(expression)
+        }
+        AttributeSource::Map { key, entries, default } => Source::Map {
+            key: template(key)?,
+            entries: Arc::new(map_file(entries).map_err(|error| (key, 0, error.to_string(), None))?),
+            default: default.as_ref().map(|text| Owned::text(text.as_bytes())),
+        },
+    })
+}
+
+fn map_file(entries: &[(String, String)]) -> Result<MapFile, MapFileError> {
+    // Checked when the file was read: keys hold no white space, values no line feed.
+    let lines: String = entries.iter().map(|(key, value)| format!("{key} {value}\n")).collect();
+    MapFile::parse(&lines)
+}
+
+/// The name of this machine.
+pub(crate) fn hostname() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    let name = name.trim();
+    (!name.is_empty()).then(|| name.to_owned())
+}
