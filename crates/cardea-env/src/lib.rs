@@ -48,6 +48,9 @@ mod custom;
 mod dictionary;
 mod escape;
 mod expression;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod json;
 mod lookup;
 mod map_file;
@@ -59,7 +62,7 @@ mod reference;
 mod suggest;
 mod table;
 mod template;
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 mod testing;
 mod value;
 mod write;

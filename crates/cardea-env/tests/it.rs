@@ -154,6 +154,38 @@ proptest! {
     }
 
     #[test]
+    fn an_expression_in_a_header_value_never_ends_it_early(request in request()) {
+        let text = "{= text + '\\r\\nx: y' + (has(headers.other) ? headers.other : '\\u0000')}{= [text, '\\n']}";
+        let template = Template::compile(text, &TABLE).unwrap();
+        let mut out = Vec::new();
+        template.render(&request, Escape::HeaderValue, &mut out);
+        prop_assert!(!out.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t'));
+        prop_assert_eq!(out.as_slice(), out.trim_ascii());
+    }
+
+    #[test]
+    fn keys_are_the_same_only_for_the_same_values(one in request(), other in request()) {
+        let template = Template::compile_raw("{text}{headers.other}{headers.none}{number}", &TABLE).unwrap();
+        let key = |request: &Request| {
+            let mut out = Vec::new();
+            template.render_key(request, &mut out);
+            out
+        };
+        let same = one.text == other.text && one.other == other.other && one.number == other.number;
+        prop_assert_eq!(key(&one) == key(&other), same);
+        // Bytes that move from one value to its neighbour make another key, and so does what is absent for what is empty.
+        let mut moved = one.clone();
+        if let (Some(byte), Some(other)) = (moved.text.pop(), moved.other.as_mut()) {
+            other.insert(0, byte);
+            prop_assert_ne!(key(&one), key(&moved));
+        }
+        let (mut absent, mut empty) = (one.clone(), one);
+        absent.other = None;
+        empty.other = Some(Vec::new());
+        prop_assert_ne!(key(&absent), key(&empty));
+    }
+
+    #[test]
     fn an_unaltered_header_value_is_the_value(request in request()) {
         let template = Template::compile("{text}", &TABLE).unwrap();
         let mut out = Vec::new();

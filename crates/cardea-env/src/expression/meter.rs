@@ -21,7 +21,7 @@ const MEMORY_MAX: usize = 64 * 1024;
 /// Where an evaluation makes what the request does not hold: at most 64 KiB for each. Allocates nothing until then.
 #[derive(Default)]
 pub struct Scratch {
-    pub(super) bump: Bump,
+    bump: Bump,
 }
 
 impl Scratch {
@@ -30,11 +30,17 @@ impl Scratch {
     pub fn new() -> Self {
         Self::default()
     }
+
+    /// How much memory it holds, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bump.allocated_bytes()
+    }
 }
 
 impl fmt::Debug for Scratch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scratch").field("bytes", &self.bump.allocated_bytes()).finish()
+        f.debug_struct("Scratch").field("bytes", &self.bytes()).finish()
     }
 }
 

@@ -63,6 +63,36 @@ fn values_defaults_and_braces() {
 }
 
 #[test]
+fn expressions_are_written_and_their_faults_are_absent() {
+    let cases: [(&str, &[u8], bool); 7] = [
+        ("{= user + '!'}", b"ada!", false),
+        ("{=port + 1}", b"444", false),
+        ("a{= {'}': '{'}['}'] }b", b"a{b", false),
+        ("{= '}' + \"}\" }{user}", b"}}ada", false),
+        ("{= [1, 'a', [2]]}", b"1,a,[2]", false),
+        ("[{= headers.x}]", b"[]", true),
+        ("[{= has(headers.x) ? headers.x : '-'}]", b"[-]", false),
+    ];
+    for (text, expected, absent) in cases {
+        let (out, rendered) = render(text, Some(b"ada"), Escape::None);
+        assert_eq!(out.escape_ascii().to_string(), expected.escape_ascii().to_string(), "{text}");
+        assert_eq!(rendered.absent, absent, "{text}");
+    }
+    let cases = [
+        ("a{= user", 1, "`{` without `}`"),
+        ("a{= usr }", 4, "unknown attribute"),
+        ("a{= 1 + }", 8, "breaks off"),
+        ("a{= 'x }", 4, "without its end"),
+        ("a{=}", 3, "breaks off"),
+    ];
+    for (text, position, message) in cases {
+        let error = Template::compile(text, &TABLE).unwrap_err();
+        assert_eq!(error.position, position, "{text}: {error}");
+        assert!(error.message.contains(message), "{text}: {error}");
+    }
+}
+
+#[test]
 fn absent_values_are_reported() {
     assert_eq!(
         render("[{user}]", None, Escape::None),

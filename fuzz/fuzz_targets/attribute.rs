@@ -1,0 +1,4 @@
+//! Any bytes, as `cardea_env::fuzzing::attribute` takes them.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| cardea_env::fuzzing::attribute(data));
