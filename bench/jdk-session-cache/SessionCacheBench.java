@@ -1,5 +1,5 @@
 // The session cache of the JDK, measured as benches/session_cache of cardea-cache is: the same operations, keys of 32
-// random bytes, entries, lifetimes and shares of expired ones. See README.md.
+// random bytes, entries, lifetimes, shares of expired ones, samples, and arguments. See README.md.
 
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -10,10 +10,11 @@ import sun.security.util.Cache;
 
 public final class SessionCacheBench {
     private static final int LIFETIME_SECONDS = 86_400;
-    private static final int ROUNDS = 7;
-    private static final int WARM_UP_ROUNDS = 3;
     private static final int HOT = 512;
     private static final long STEP = 2_654_435_761L;
+    private static final int[] EXPIRED = {10, 4, 3, 2};
+    /** Until the compiler has seen all. */
+    private static final int WARM_UP_SAMPLES = 40;
 
     /** As sun.security.ssl.SessionId, whose hash is that of its bytes. */
     private record Key(byte[] bytes) {
@@ -25,123 +26,291 @@ public final class SessionCacheBench {
         static Key of(long number) {
             byte[] bytes = new byte[32];
             for (int part = 0; part < 4; part++) {
-                long mixed = (number * 4 + part) * 0x9e3779b97f4a7c15L;
-                mixed = (mixed ^ (mixed >>> 30)) * 0xbf58476d1ce4e5b9L;
-                mixed = (mixed ^ (mixed >>> 27)) * 0x94d049bb133111ebL;
-                for (int at = 0; at < 8; at++) bytes[part * 8 + at] = (byte) (mixed >>> (8 * at));
+                long random = random(number * 4 + part);
+                for (int at = 0; at < 8; at++) bytes[part * 8 + at] = (byte) (random >>> (8 * at));
             }
             return new Key(bytes);
         }
     }
 
-    private enum Operation { GET, PUT, REMOVE }
+    private enum Kind { GET, REMOVE, PUT }
 
-    private record Case(Operation operation, int entries, boolean expires, int expired, int range, int threads) {
-        boolean usesUp() { return expired > 0 || operation == Operation.REMOVE; }
-    }
+    private record Size(int entries, int operations, int samples, int fills) { }
+
+    /** Nanoseconds per operation, of each sample. */
+    private interface Measurement { double[] measure() throws Exception; }
 
     /** What operations that have a result give it to, so that none is optimised away. */
     private static volatile Object sink;
 
+    private static boolean list;
+    private static boolean large;
+    private static int rounds = 3;
+    private static final List<String> names = new ArrayList<>();
+
     public static void main(String[] arguments) throws Exception {
-        int[] sizes = arguments.length > 0
-            ? Arrays.stream(arguments[0].split(",")).mapToInt(Integer::parseInt).toArray()
-            : new int[] {20_480, 204_800};
-        for (int entries : sizes) {
-            for (Operation operation : Operation.values()) {
-                String name = "session-cache-" + operation.name().toLowerCase(Locale.ROOT) + "-" + entries;
-                report(name + "-ttl", new Case(operation, entries, true, 0, entries, 1));
-                report(name + "-unlimited", new Case(operation, entries, false, 0, entries, 1));
-                for (int whole : new int[] {10, 4, 3, 2}) {
-                    Case some = new Case(operation, entries, true, entries / whole, entries, 1);
-                    report(name + "-ttl-expired-1-" + whole, some);
+        for (int at = 0; at < arguments.length; at++) {
+            switch (arguments[at]) {
+                case "--list" -> list = true;
+                case "--large" -> large = true;
+                case "--rounds" -> rounds = Integer.parseInt(arguments[++at]);
+                default -> {
+                    // What other benches know as well.
+                    if (!arguments[at].startsWith("--")) names.add(arguments[at]);
                 }
-                int processors = Runtime.getRuntime().availableProcessors();
-                for (int threads : processors > 2 ? new int[] {2, processors} : new int[] {2}) {
-                    report(name + "-ttl-t" + threads, new Case(operation, entries, true, 0, entries, threads));
+            }
+        }
+        if (!list) warmUp();
+        for (int entries : large ? new int[] {5_120_000, 20_000_000} : new int[] {20_480, 204_800}) {
+            all(large ? new Size(entries, 200_000, rounds, 1) : new Size(entries, 50_000, 7, 3));
+        }
+    }
+
+    private static void warmUp() throws Exception {
+        Size size = new Size(20_480, 20_000, WARM_UP_SAMPLES, 1);
+        for (boolean expires : new boolean[] {true, false}) {
+            Chain chain = new Chain(size, expires);
+            for (Kind kind : Kind.values()) {
+                chain.spread(kind, 1);
+                chain.spread(kind, 2);
+            }
+        }
+    }
+
+    private static void all(Size size) throws Exception {
+        Chain chain = new Chain(size, true);
+        int processors = Runtime.getRuntime().availableProcessors();
+        int[] several = processors > 2 ? new int[] {2, processors} : new int[] {2};
+        for (Kind kind : Kind.values()) {
+            row(name(kind, size, "ttl"), () -> chain.spread(kind, 1));
+            for (int threads : several) row(name(kind, size, "ttl-t" + threads), () -> chain.spread(kind, threads));
+            if (kind == Kind.GET) {
+                row(name(kind, size, "ttl-hot-t1"), () -> chain.hot(1));
+                for (int threads : several) row(name(kind, size, "ttl-hot-t" + threads), () -> chain.hot(threads));
+            }
+        }
+        chain.cache = null;
+        Chain unlimited = new Chain(size, false);
+        for (Kind kind : Kind.values()) row(name(kind, size, "unlimited"), () -> unlimited.spread(kind, 1));
+        unlimited.cache = null;
+        Expired expired = new Expired(size);
+        for (int share = 0; share < EXPIRED.length; share++) {
+            for (Kind kind : Kind.values()) {
+                int at = share;
+                row(name(kind, size, "ttl-expired-1-" + EXPIRED[at]), () -> expired.of(at, kind));
+            }
+        }
+    }
+
+    private static String name(Kind kind, Size size, String what) {
+        String prefix = large ? "session-cache-large-" : "session-cache-";
+        return prefix + kind.name().toLowerCase(Locale.ROOT) + "-" + size.entries + "-" + what + "/jdk";
+    }
+
+    private static void row(String name, Measurement measurement) throws Exception {
+        if (!names.isEmpty() && !names.contains(name)) return;
+        if (list) {
+            System.out.println(name + ": figure");
+            return;
+        }
+        double[] samples = measurement.measure();
+        if (!large) {
+            Arrays.sort(samples);
+            samples = new double[] {samples[samples.length / 2]};
+        }
+        for (double sample : samples) System.out.printf(Locale.ROOT, "%s %.2f ns%n", name, sample);
+    }
+
+    /** A full cache that goes from one measurement to the next. */
+    private static final class Chain {
+        private final Size size;
+        private final boolean expires;
+        private Cache<Key, Integer> cache;
+        private long put;
+
+        Chain(Size size, boolean expires) {
+            this.size = size;
+            this.expires = expires;
+        }
+
+        double[] spread(Kind kind, int threads) throws Exception {
+            double[] samples = new double[size.samples];
+            for (int sample = -1; sample < size.samples; sample++) {
+                double nanos = sample(kind, threads, sample + 1);
+                if (sample >= 0) samples[sample] = nanos;
+            }
+            return samples;
+        }
+
+        double[] hot(int threads) throws Exception {
+            fill();
+            Key[][] keys = new Key[threads][size.operations];
+            for (int thread = 0; thread < threads; thread++) {
+                for (int at = 0; at < size.operations; at++) {
+                    keys[thread][at] = Key.of(Long.remainderUnsigned(random((long) thread << 40 | at), HOT));
                 }
-                if (operation == Operation.GET) {
-                    for (int threads : processors > 2 ? new int[] {1, 2, processors} : new int[] {1, 2}) {
-                        report(name + "-ttl-hot-t" + threads, new Case(operation, entries, true, 0, HOT, threads));
+            }
+            double[] samples = new double[size.samples];
+            for (int sample = -1; sample < size.samples; sample++) {
+                double nanos = run(cache, Kind.GET, keys);
+                if (sample >= 0) samples[sample] = nanos;
+            }
+            return samples;
+        }
+
+        private double sample(Kind kind, int threads, long sample) throws Exception {
+            fill();
+            // A part of the entries, so that all operations of a sample find what is as full.
+            int operations = kind == Kind.REMOVE ? Math.min(size.operations, size.entries / 8) : size.operations;
+            // Keys as they come from the network: not the objects that the cache holds.
+            Key[][] keys = new Key[threads][operations];
+            for (int thread = 0; thread < threads; thread++) {
+                for (int at = 0; at < operations; at++) {
+                    long number = (long) thread * operations + at;
+                    keys[thread][at] = Key.of(switch (kind) {
+                        case GET ->
+                            Long.remainderUnsigned(random(sample << 50 | (long) thread << 40 | at), size.entries);
+                        case REMOVE -> nth(number, size.entries);
+                        case PUT -> size.entries + put + number;
+                    });
+                }
+            }
+            double nanos = run(cache, kind, keys);
+            if (kind == Kind.PUT) put += (long) threads * operations;
+            if (kind == Kind.REMOVE) {
+                for (Key[] some : keys) for (Key key : some) cache.put(key, 0);
+            }
+            return nanos;
+        }
+
+        private void fill() {
+            if (cache != null) return;
+            cache = cache(size, expires);
+            for (int number = 0; number < size.entries; number++) cache.put(Key.of(number), number);
+            System.gc();
+        }
+    }
+
+    /** Caches of which a share of the entries has expired: the oldest. */
+    private static final class Expired {
+        private final Size size;
+        /** By share and kind. */
+        private final double[][][] samples = new double[EXPIRED.length][][];
+
+        Expired(Size size) { this.size = size; }
+
+        double[] of(int share, Kind kind) throws Exception {
+            if (samples[share] == null) {
+                if (size.fills == 1) measure(share, share + 1); else measure(0, EXPIRED.length);
+            }
+            return samples[share][kind.ordinal()];
+        }
+
+        /** Shares of small caches at once, since each time that entries have to expire takes a second. */
+        private void measure(int from, int to) throws Exception {
+            List<Cache<Key, Integer>> caches = new ArrayList<>();
+            for (int share = from; share < to; share++) {
+                for (int fill = 0; fill < size.fills; fill++) {
+                    Cache<Key, Integer> cache = cache(size, true);
+                    // The cache asks the system for the time.
+                    cache.setTimeout(1);
+                    int expired = size.entries / EXPIRED[share];
+                    for (int number = 0; number < expired; number++) cache.put(Key.of(number), number);
+                    cache.setTimeout(LIFETIME_SECONDS);
+                    for (int number = expired; number < size.entries; number++) cache.put(Key.of(number), number);
+                    caches.add(cache);
+                }
+            }
+            System.gc();
+            Thread.sleep(1_010);
+            for (int share = from; share < to; share++) {
+                int several = size.fills > 1 ? 1 : size.samples;
+                samples[share] =
+                    new double[][] {new double[size.fills * several], new double[size.fills * several], new double[size.fills]};
+                for (int fill = 0; fill < size.fills; fill++) {
+                    // What was measured is garbage.
+                    Cache<Key, Integer> cache = caches.set((share - from) * size.fills + fill, null);
+                    int part = Math.min(size.operations, size.entries / 16);
+                    long next = 0;
+                    for (Kind kind : new Kind[] {Kind.GET, Kind.REMOVE}) {
+                        for (int sample = 0; sample < several; sample++) {
+                            Key[] keys = new Key[part];
+                            for (int at = 0; at < part; at++) keys[at] = Key.of(nth(next++, size.entries));
+                            samples[share][kind.ordinal()][fill * several + sample] = run(cache, kind, new Key[][] {keys});
+                        }
                     }
+                    int expired = size.entries / EXPIRED[share];
+                    double nanos = 0;
+                    for (int put = 0; put < expired;) {
+                        Key[] keys = new Key[Math.min(expired - put, 1 << 20)];
+                        for (int at = 0; at < keys.length; at++) keys[at] = Key.of((long) size.entries + put + at);
+                        nanos += run(cache, Kind.PUT, new Key[][] {keys}) * keys.length;
+                        put += keys.length;
+                    }
+                    samples[share][Kind.PUT.ordinal()][fill] = nanos / expired;
                 }
             }
         }
     }
 
-    private static void report(String name, Case which) throws Exception {
-        // To let entries expire takes a second each time, and then all has been compiled.
-        double[] rounds = new double[which.expired > 0 ? 3 : ROUNDS];
-        for (int round = which.expired > 0 ? 0 : -WARM_UP_ROUNDS; round < rounds.length; round++) {
-            double nanos = round(which);
-            if (round >= 0) rounds[round] = nanos;
-        }
-        Arrays.sort(rounds);
-        System.out.printf(Locale.ROOT, "%s/jdk %.1f ns (%.1f-%.1f)%n", name, rounds[rounds.length / 2], rounds[0],
-            rounds[rounds.length - 1]);
+    private static Cache<Key, Integer> cache(Size size, boolean expires) {
+        // Soft references are what the session cache of TLS uses, as the JDK configures it.
+        return Cache.newSoftMemoryCache(size.entries, expires ? LIFETIME_SECONDS : 0);
     }
 
-    /** Nanoseconds of one thread per operation. */
-    private static double round(Case which) throws Exception {
-        int operations = which.usesUp() ? which.range : Math.max(which.range, 1_000_000);
-        Cache<Key, Integer> cache = fill(which);
-        // Keys as they come from the network: not the objects that the cache holds.
-        int distinct = which.operation == Operation.PUT ? operations : which.range;
-        Key[] keys = new Key[distinct];
-        long first = which.operation == Operation.PUT ? which.entries : 0;
-        for (int number = 0; number < distinct; number++) {
-            long place = which.operation == Operation.PUT ? number : number * (STEP % distinct) % distinct;
-            keys[number] = Key.of(first + place);
+    /** Nanoseconds of one thread per operation. Each list of keys is that of a thread. */
+    private static double run(Cache<Key, Integer> cache, Kind kind, Key[][] keys) throws Exception {
+        if (keys.length == 1) {
+            long start = System.nanoTime();
+            operate(cache, kind, keys[0]);
+            return (double) (System.nanoTime() - start) / keys[0].length;
         }
-        int part = operations / which.threads;
-        CyclicBarrier ready = new CyclicBarrier(which.threads + 1);
+        CyclicBarrier ready = new CyclicBarrier(keys.length);
+        long[] starts = new long[keys.length];
+        long[] ends = new long[keys.length];
         List<Thread> threads = new ArrayList<>();
-        for (int thread = 0; thread < which.threads; thread++) {
-            int from = thread * part;
-            Thread worker = new Thread(() -> {
+        for (int number = 0; number < keys.length; number++) {
+            int at = number;
+            Thread thread = new Thread(() -> {
                 try {
                     ready.await();
                 } catch (Exception error) {
                     throw new IllegalStateException(error);
                 }
-                operate(cache, which.operation, keys, from, part);
+                starts[at] = System.nanoTime();
+                operate(cache, kind, keys[at]);
+                ends[at] = System.nanoTime();
             });
-            worker.start();
-            threads.add(worker);
+            thread.start();
+            threads.add(thread);
         }
-        System.gc();
-        long start = System.nanoTime();
-        ready.await();
         for (Thread thread : threads) thread.join();
-        return (double) (System.nanoTime() - start) / part;
+        long time = Arrays.stream(ends).max().getAsLong() - Arrays.stream(starts).min().getAsLong();
+        return (double) time / keys[0].length;
     }
 
-    private static void operate(Cache<Key, Integer> cache, Operation operation, Key[] keys, int from, int count) {
+    private static void operate(Cache<Key, Integer> cache, Kind kind, Key[] keys) {
         Object found = null;
-        int at = from % keys.length;
-        for (int number = 0; number < count; number++) {
-            Key key = keys[at];
-            at = at + 1 == keys.length ? 0 : at + 1;
-            switch (operation) {
+        int number = 0;
+        for (Key key : keys) {
+            switch (kind) {
                 case GET -> found = cache.get(key);
-                case PUT -> cache.put(key, number);
                 case REMOVE -> cache.remove(key);
+                case PUT -> cache.put(key, number++);
             }
         }
         sink = found;
     }
 
-    private static Cache<Key, Integer> fill(Case which) throws Exception {
-        // Soft references are what the session cache of TLS uses, as the JDK configures it.
-        Cache<Key, Integer> cache = Cache.newSoftMemoryCache(which.entries, which.expires ? LIFETIME_SECONDS : 0);
-        for (int number = 0; number < which.expired; number++) cache.put(Key.of(number), number);
-        if (which.expired > 0) {
-            // The cache asks the system for the time, in seconds: what is there expires within a moment.
-            cache.setTimeout(1);
-            Thread.sleep(1_010);
-            cache.setTimeout(LIFETIME_SECONDS);
-        }
-        for (int number = which.expired; number < which.entries; number++) cache.put(Key.of(number), number);
-        return cache;
+    /** Of numbers from 0, each once, the next one far from the last. */
+    private static long nth(long number, int entries) {
+        return number % entries * (STEP % entries) % entries;
+    }
+
+    private static long random(long number) {
+        long mixed = number * 0x9e3779b97f4a7c15L;
+        mixed = (mixed ^ (mixed >>> 30)) * 0xbf58476d1ce4e5b9L;
+        mixed = (mixed ^ (mixed >>> 27)) * 0x94d049bb133111ebL;
+        return mixed ^ (mixed >>> 31);
     }
 }

@@ -7,6 +7,7 @@
 //! are, no operation touches a third line for a key: one whose lines are both full is not stored.
 
 use crate::LimitsError;
+use crate::touched::{Memory, touch};
 
 /// Places in a line.
 pub(crate) const PLACES: u32 = 10;
@@ -93,6 +94,7 @@ impl Index {
     /// The place of a slot that is in the index.
     #[inline]
     pub(crate) fn place_of(&self, slot: u32) -> Place {
+        touch(Memory::Places, slot);
         self.places[slot as usize]
     }
 
@@ -102,6 +104,7 @@ impl Index {
         let line = self.line_mut(place / PLACES);
         set_tag(line, place % PLACES, tag(hash));
         line[TAG_WORDS + (place % PLACES) as usize] = slot;
+        touch(Memory::Places, slot);
         self.places[slot as usize] = place;
     }
 
@@ -133,10 +136,12 @@ impl Index {
     }
 
     fn line(&self, line: u32) -> &Line {
+        touch(Memory::Index, line);
         &self.words[self.skip..].as_chunks().0[line as usize]
     }
 
     fn line_mut(&mut self, line: u32) -> &mut Line {
+        touch(Memory::Index, line);
         &mut self.words[self.skip..].as_chunks_mut().0[line as usize]
     }
 }

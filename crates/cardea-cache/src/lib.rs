@@ -28,6 +28,7 @@ mod index;
 mod limits;
 mod sharded;
 mod slab;
+mod touched;
 mod wheel;
 
 pub use cache::{Cache, HAND_STEPS_MAX};

@@ -3,13 +3,17 @@
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+#[cfg(not(test))]
+use std::sync::Mutex;
+use std::sync::{MutexGuard, PoisonError};
 
 use cardea_clock::Mono;
 
 use crate::LimitsError;
 use crate::cache::{Cache, Found};
 use crate::limits::{Entry, Limits, Removed, Stats};
+#[cfg(test)]
+use schedule::Mutex;
 
 /// Shards for each thread that uses a cache at the same time, so that they seldom meet at a lock. Measured with two threads:
 /// fewer cost time, and more gain none.
@@ -191,5 +195,7 @@ impl<K, V, S> fmt::Debug for Sharded<K, V, S> {
     }
 }
 
+#[cfg(test)]
+mod schedule;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! The slots of the entries, linked from the oldest to the newest, and the hand that walks along that list.
 
 use crate::LimitsError;
+use crate::touched::{Memory, touch};
 
 /// No slot.
 pub(crate) const NONE: u32 = u32::MAX >> 1;
@@ -82,15 +83,13 @@ impl<K, V> Slab<K, V> {
             debug_assert!(self.slots.len() < self.slots.capacity(), "slots never move");
             self.slots.push(slot);
         } else {
-            let place = &mut self.slots[at as usize];
-            self.free = place.newer;
-            *place = slot;
+            self.free = std::mem::replace(self.slot_mut(at), slot).newer;
         }
         if self.newest == NONE {
             self.oldest = at;
             self.oldest_deadline = deadline;
         } else {
-            self.slots[self.newest as usize].newer = at;
+            self.slot_mut(self.newest).newer = at;
         }
         self.newest = at;
         self.len += 1;
@@ -98,16 +97,16 @@ impl<K, V> Slab<K, V> {
     }
 
     pub(crate) fn entry(&self, at: u32) -> Option<&(K, V)> {
-        self.slots[at as usize].entry.as_ref()
+        self.slot(at).entry.as_ref()
     }
 
     pub(crate) fn deadline(&self, at: u32) -> u64 {
-        self.slots[at as usize].deadline
+        self.slot(at).deadline
     }
 
     /// Notes a lookup: writes only where that is news, so that a hot entry's line stays shared between readers.
     pub(crate) fn visit(&mut self, at: u32) {
-        let slot = &mut self.slots[at as usize];
+        let slot = self.slot_mut(at);
         if slot.older & VISITED == 0 {
             slot.older |= VISITED;
         }
@@ -118,7 +117,7 @@ impl<K, V> Slab<K, V> {
     pub(crate) fn sweep(&mut self, steps: usize) -> Option<u32> {
         let mut at = if self.hand == NONE { self.oldest()? } else { self.hand };
         for _ in 1..steps {
-            let slot = &mut self.slots[at as usize];
+            let slot = self.slot_mut(at);
             if slot.older & VISITED == 0 {
                 break;
             }
@@ -131,10 +130,11 @@ impl<K, V> Slab<K, V> {
 
     /// Takes an entry out and frees its slot.
     pub(crate) fn remove(&mut self, at: u32) -> Option<(K, V)> {
-        let slot = &mut self.slots[at as usize];
+        let free = self.free;
+        let slot = self.slot_mut(at);
         let entry = slot.entry.take()?;
         let (older, newer) = (slot.older & !VISITED, slot.newer);
-        slot.newer = self.free;
+        slot.newer = free;
         self.free = at;
         if self.hand == at {
             self.hand = newer;
@@ -143,7 +143,7 @@ impl<K, V> Slab<K, V> {
         if newer == NONE {
             self.newest = older;
         } else {
-            let newer = &mut self.slots[newer as usize];
+            let newer = self.slot_mut(newer);
             newer.older = older | (newer.older & VISITED);
             newer_deadline = newer.deadline;
         }
@@ -151,10 +151,20 @@ impl<K, V> Slab<K, V> {
             self.oldest = newer;
             self.oldest_deadline = newer_deadline;
         } else {
-            self.slots[older as usize].newer = newer;
+            self.slot_mut(older).newer = newer;
         }
         self.len -= 1;
         Some(entry)
+    }
+
+    fn slot(&self, at: u32) -> &Slot<K, V> {
+        touch(Memory::Slots, at);
+        &self.slots[at as usize]
+    }
+
+    fn slot_mut(&mut self, at: u32) -> &mut Slot<K, V> {
+        touch(Memory::Slots, at);
+        &mut self.slots[at as usize]
     }
 }
 

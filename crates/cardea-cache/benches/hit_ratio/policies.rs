@@ -1,7 +1,9 @@
 //! Policies of eviction in their plainest form: what counts here is what they keep, not what they cost.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::num::NonZero;
+
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 
 /// A cache of keys.
 pub(crate) trait Policy {

@@ -11,7 +11,7 @@
 //! and subjects as arguments measure these alone.
 //!
 //! The case `session-cache-wait-…` tells what one dependent load from the slab costs at each size: divide by it to see
-//! how often an operation waits for memory.
+//! how often an operation waits for memory. `locks-alone` tells what threads pay for meeting each other at locks.
 #![expect(clippy::disallowed_methods, reason = "a measurement reads the clock and the environment")]
 #![expect(clippy::expect_used, reason = "the limits are constant and can be had")]
 #![expect(clippy::print_stdout, reason = "a measurement is for reading")]
@@ -23,7 +23,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use measure::{Chain, EXPIRED, Kind, Size, random_number};
-use subjects::{Cardea, LeastRecent, Moka, QuickCache, Rustls, Subject};
+use subjects::{Cardea, LeastRecent, Locks, Moka, QuickCache, Rustls, Subject};
 
 const SMALL: [u64; 2] = [20_480, 204_800];
 const LARGE: [u64; 2] = [5_120_000, 20_000_000];
@@ -99,6 +99,7 @@ fn main() {
         };
         let prefix = if report.options.large { "session-cache-large" } else { "session-cache" };
         report.row(&format!("{prefix}-wait-{entries}/dependent-load"), || wait(size));
+        hot::<Locks>(&report, prefix, size, &mut Chain::new(size, true));
         all::<Cardea>(&report, prefix, size);
         all::<LeastRecent>(&report, prefix, size);
         all::<Moka>(&report, prefix, size);
@@ -120,9 +121,7 @@ fn all<S: Subject>(report: &Report, prefix: &str, size: Size) {
                 report.row(&name(kind, &format!("-t{threads}"), "ttl"), || chain.spread(kind, threads));
             }
             if kind == Kind::Get {
-                for threads in [1].into_iter().chain(measure::thread_counts()) {
-                    report.row(&name(kind, &format!("-hot-t{threads}"), "ttl"), || chain.hot(threads));
-                }
+                hot(report, prefix, size, &mut chain);
             }
         }
     }
@@ -142,6 +141,14 @@ fn all<S: Subject>(report: &Report, prefix: &str, size: Size) {
                 });
             }
         }
+    }
+}
+
+/// Lookups of few keys.
+fn hot<S: Subject>(report: &Report, prefix: &str, size: Size, chain: &mut Chain<S>) {
+    for threads in [1].into_iter().chain(measure::thread_counts()) {
+        let name = format!("{prefix}-get-{}-ttl-hot-t{threads}/{}", size.entries, S::NAME);
+        report.row(&name, || chain.hot(threads));
     }
 }
 

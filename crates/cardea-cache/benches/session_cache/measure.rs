@@ -168,24 +168,23 @@ fn run<S: Subject>(cache: &S, kind: Kind, keys: &[Vec<Key>], now: Mono) -> f64 {
         operate(cache, kind, keys, now);
         return nanoseconds(start.elapsed(), operations);
     }
-    let ready = Barrier::new(keys.len() + 1);
-    let time = thread::scope(|scope| {
+    let ready = Barrier::new(keys.len());
+    let spans: Vec<(Instant, Instant)> = thread::scope(|scope| {
         let operator = |keys| {
             let ready = &ready;
             scope.spawn(move || {
                 ready.wait();
+                let start = Instant::now();
                 operate(cache, kind, keys, now);
+                (start, Instant::now())
             })
         };
         let threads: Vec<_> = keys.iter().map(|keys| operator(keys.as_slice())).collect();
-        ready.wait();
-        let start = Instant::now();
-        for thread in threads {
-            thread.join().expect("an operation panics in no subject");
-        }
-        start.elapsed()
+        threads.into_iter().map(|thread| thread.join().expect("an operation panics in no subject")).collect()
     });
-    nanoseconds(time, operations)
+    let start = spans.iter().map(|(start, _)| *start).min().expect("threads");
+    let end = spans.iter().map(|(_, end)| *end).max().expect("threads");
+    nanoseconds(end - start, operations)
 }
 
 fn operate<S: Subject>(cache: &S, kind: Kind, keys: &[Key], now: Mono) {

@@ -183,3 +183,42 @@ impl Subject for QuickCache {
         self.0.remove(key);
     }
 }
+
+/// As many locks as `Cardea` has, each with a counter: what threads pay for meeting each other before a cache does
+/// anything.
+pub(crate) struct Locks(Box<[Locked]>);
+
+/// Alone in its cache lines.
+#[repr(align(128))]
+struct Locked(Mutex<u64>);
+
+impl Locks {
+    fn count(&self, key: &Key) {
+        let (words, _) = key.0.as_chunks();
+        let at = u64::from_le_bytes(words[0]) as usize % self.0.len();
+        *self.0[at].0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+    }
+}
+
+impl Subject for Locks {
+    const NAME: &str = "locks-alone";
+    const HAS_LIFETIME: bool = true;
+
+    fn new(_: usize, _: Option<Duration>) -> Self {
+        let shards = SHARDS_PER_THREAD * thread::available_parallelism().map_or(1, usize::from);
+        Self((0..shards.next_power_of_two()).map(|_| Locked(Mutex::new(0))).collect())
+    }
+
+    fn put(&self, key: Key, _: u64, _: Mono) {
+        self.count(&key);
+    }
+
+    fn get(&self, key: &Key, _: Mono) -> Option<u64> {
+        self.count(key);
+        None
+    }
+
+    fn remove(&self, key: &Key) {
+        self.count(key);
+    }
+}

@@ -8,6 +8,7 @@ use std::time::Duration;
 use cardea_clock::Mono;
 
 use super::Sharded;
+use super::schedule::explore;
 use crate::{Lifetime, Limits};
 
 const NOW: Mono = Mono::from_nanos(1);
@@ -115,4 +116,123 @@ fn of_many_threads_one_takes_each_entry() {
         }
     });
     assert_eq!((taken.load(Relaxed), cache.len()), (KEYS as usize, 0));
+}
+
+/// What one order of operations does to a map: each takes one lock, so that the order of locks is theirs.
+#[test]
+fn in_every_order_threads_get_what_they_would_get_one_after_the_other() {
+    #[derive(Clone, Copy)]
+    enum Op {
+        Insert(u64),
+        Get,
+        Take,
+        Remove,
+    }
+    const KEY: u64 = 7;
+    // Of three threads, three operations each.
+    let scripts = [
+        [Op::Insert(1), Op::Take, Op::Insert(2)],
+        [Op::Get, Op::Take, Op::Get],
+        [Op::Insert(3), Op::Remove, Op::Take],
+    ];
+    type Shared = (Sharded<u64, u64>, [std::sync::Mutex<Vec<Option<u64>>>; 3]);
+    let shared = || -> Shared { (Sharded::new(limits(8), 1).unwrap(), Default::default()) };
+    let run = |(cache, results): &Shared, thread: usize| {
+        for op in scripts[thread] {
+            let result = match op {
+                Op::Insert(value) => {
+                    assert!(cache.insert(KEY, value, NOW));
+                    None
+                }
+                Op::Get => cache.get(&KEY, NOW),
+                Op::Take => cache.take(&KEY, NOW),
+                Op::Remove => cache.remove(&KEY),
+            };
+            results[thread].lock().unwrap().push(result);
+        }
+    };
+    let check = |(cache, results): &Shared, order: &[usize]| {
+        let (mut model, mut done) = (None, [0; 3]);
+        for thread in order {
+            let at = done[*thread];
+            done[*thread] += 1;
+            let expected = match scripts[*thread][at] {
+                Op::Insert(value) => {
+                    model = Some(value);
+                    None
+                }
+                Op::Get => model,
+                Op::Take | Op::Remove => model.take(),
+            };
+            assert_eq!(results[*thread].lock().unwrap()[at], expected, "{order:?}");
+        }
+        assert_eq!((done, cache.take(&KEY, NOW)), ([3; 3], model), "{order:?}");
+    };
+    // 9! / (3!)^3
+    assert_eq!(explore(3, shared, run, check), 1_680);
+}
+
+/// A value that counts, and looks at its cache, when it is dropped.
+struct Watcher(std::sync::Weak<Watched>);
+
+struct Watched {
+    cache: Sharded<u64, Watcher>,
+    dropped: AtomicUsize,
+    found: AtomicUsize,
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        if let Some(watched) = self.0.upgrade() {
+            // Takes the lock, which fails a test where the thread has it.
+            assert!(watched.cache.len() <= 3);
+            watched.dropped.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+#[test]
+fn in_every_order_values_go_once_and_outside_of_locks_and_time_never_goes_back() {
+    let later = NOW.saturating_add(Duration::from_secs(10));
+    let shared = || {
+        let cache = Sharded::new(limits(3), 1).unwrap();
+        Arc::new(Watched { cache, dropped: AtomicUsize::new(0), found: AtomicUsize::new(0) })
+    };
+    let run = |watched: &Arc<Watched>, thread: usize| {
+        let value = || Watcher(Arc::downgrade(watched));
+        if thread == 0 {
+            // Its reading of the clock is old: what the other one has seen expire stays so.
+            assert!(watched.cache.insert(1, value(), NOW));
+            watched.cache.insert(2, value(), NOW);
+            if let Some(value) = watched.cache.take(&1, NOW) {
+                watched.found.fetch_add(1, Relaxed);
+                drop(value);
+            }
+        } else {
+            assert!(watched.cache.insert(3, value(), later));
+            assert!(watched.cache.get_with(&3, later, |_| ()).is_some());
+            watched.cache.reclaim(9, later);
+        }
+    };
+    let check = |watched: &Arc<Watched>, order: &[usize]| {
+        let kept = watched.cache.len();
+        assert_eq!(watched.dropped.load(Relaxed) + kept, 3, "{order:?}");
+        assert!(watched.cache.get_with(&3, later, |_| ()).is_some(), "a live one is gone: {order:?}");
+        // Entered by the old clock, after the new one was seen, an entry begins its life there.
+        let is_first = order[0] == 0;
+        assert!(is_first || watched.found.load(Relaxed) == 1, "{order:?}");
+    };
+    let orders = explore(2, shared, run, check);
+    assert!(orders > 20, "{orders}");
+}
+
+#[test]
+#[should_panic(expected = "a scoped thread panicked")]
+fn a_lock_within_a_lock_is_noticed() {
+    let shared = || Sharded::<u64, u64>::new(limits(2), 1).unwrap();
+    let run = |cache: &Sharded<u64, u64>, _| {
+        cache.insert(1, 1, NOW);
+        cache.get_with(&1, NOW, |_| cache.len());
+    };
+    explore(1, shared, run, |_, _| ());
 }
