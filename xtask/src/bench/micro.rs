@@ -2,6 +2,7 @@
 //! and allocations where a bench offers them.
 
 mod figures;
+mod printed;
 mod samples;
 mod targets;
 mod valgrind;
@@ -20,6 +21,8 @@ use super::{Extent, Plan};
 use crate::needs::{self, Need};
 use crate::process::{catch, target_directory};
 pub(super) use figures::Figures;
+use printed::Style;
+use samples::Sample;
 use targets::Target;
 
 pub(super) const NAME: &str = "micro";
@@ -36,8 +39,8 @@ const SAMPLES: usize = 10;
 const RESAMPLES: usize = 1001;
 /// For one round of one program.
 const ROUND_LIMIT: Duration = Duration::from_secs(900);
-/// For the names of its cases, which criterion prints at once.
-const LIST_LIMIT: Duration = Duration::from_secs(10);
+/// For the names of its cases; a program in Java is compiled first.
+const LIST_LIMIT: Duration = Duration::from_secs(60);
 /// What the smoke test runs: it builds quickly.
 const SMOKE: (&str, &str) = ("cardea-clock", "clock-wall");
 
@@ -53,7 +56,9 @@ const OPENSSL: Need = Need {
 const HELD_EQUAL: &str = "\
 Held equal: the subjects of a case are in one program, or in programs of the same profile (`dist`, or the same settings \
 in [bench/](../bench/Cargo.toml)), use the same allocator, that of the system, and follow each other in each round, each \
-for 0.3 s at the most unless its bench says otherwise, on whatever processor the kernel gives them. The range over the \
+for 0.3 s at the most unless its bench says otherwise (those of caches are filled once for all cases of a size; the sizes \
+beyond the processor's caches are in the cases `session-cache-large`, measured by that name alone, whose rounds follow \
+each other on one filling), on whatever processor the kernel gives them. The range over the \
 rounds shows how far a subject differs from itself. The ends of names: `t1` and `t2` are that many threads, each doing \
 the work (the figure is a thread's time for one operation); a subject `…-alone` does a part of the work, and is a limit \
 instead of a peer. *ratio*: above 1, Cardea is better. Instructions (callgrind) and allocations (dhat) are the \
@@ -88,14 +93,29 @@ pub(super) fn run(root: &Path, plan: &Plan) -> Result<Figures> {
         plan.progress(&format!("micro: building {}", target.name()));
         let name = target.name();
         let built = targets::build(root, &target, smoke);
-        match built.and_then(|file| Program::of(target, file, plan, &mut figures)) {
+        match built.and_then(|file| Program::of(target, (file, Vec::new()), plan, &mut figures)) {
             Ok(program) => programs.extend(program),
             Err(error) => figures.add_missing(format!("{name}: {error:#}")),
         }
     }
     for round in 1..=plan.rounds {
-        for program in &programs {
+        // Nor does what is told change from round to round, where it is no time.
+        let again = |program: &&Program| {
+            round == 1 || program.style != Style::Table && !printed::is_large(plan.case.as_deref())
+        };
+        for program in programs.iter().filter(again) {
             plan.progress(&format!("micro {round}/{} {}", plan.rounds, program.target.name()));
+    let has_peer =
+        |program: &Program| program.style == Style::Figures && program.target.package == printed::JDK_BESIDE;
+    if programs.iter().any(has_peer) {
+        let program = printed::jdk(root).and_then(|(target, arguments)| {
+            Program::of(target, (PathBuf::from("java"), arguments), plan, &mut figures)
+        });
+        match program {
+            Ok(program) => programs.extend(program),
+            Err(error) => figures.add_missing(format!("the session cache of the JDK: {error:#}")),
+        }
+    }
             if let Err(error) = program.time(&folder, plan, &mut figures) {
                 figures.add_missing(format!("{}: {error:#}", program.target.name()));
             }
@@ -134,27 +154,39 @@ struct Program {
     /// Of all that it has, those that are wanted; `None` where all are.
     wanted: Option<Vec<String>>,
 }
+    /// Before all others.
+    arguments: Vec<OsString>,
+    style: Style,
 
 impl Program {
-    /// `None` where the plan takes nothing of it, or where criterion has no part in it.
-    fn of(target: Target, file: PathBuf, plan: &Plan, figures: &mut Figures) -> Result<Option<Self>> {
-        let listed = catch(
-            Command::new(&file).args(["--bench", "--list", "--format=terse"]).current_dir(&target.folder),
-            LIST_LIMIT,
-        )?;
-        if !listed.success || !listed.output.contains(": benchmark") {
+    /// `None` where the plan takes nothing of it, or where it prints nothing that is known.
+    fn of(
+        target: Target,
+        (file, arguments): (PathBuf, Vec<OsString>),
+        plan: &Plan,
+        figures: &mut Figures,
+    ) -> Result<Option<Self>> {
+        let of_plan = printed::arguments(plan.case.as_deref(), plan.rounds);
+        let mut command = Command::new(&file);
+        command.args(&arguments).args(["--list", "--format=terse"]).args(&of_plan);
+        // What cargo tells a bench from a test by, which no other program knows.
+        if arguments.is_empty() {
+            command.arg("--bench");
+        }
+        let listed = catch(command.current_dir(&target.folder), LIST_LIMIT)?;
+        let Some((style, ids)) = printed::listed(&listed.output).filter(|_| listed.success) else {
             figures.add_other(format!("{} prints its own: `{}`", target.name(), target.command()));
             return Ok(None);
-        }
-        let ids = listed.output.lines().filter_map(|line| line.strip_suffix(": benchmark"));
+        };
         let everything = plan.case.is_none() && plan.extent == Extent::Full;
-        let takes = |id: &&str| {
+        let takes = |id: &String| {
             let (case, _) = samples::case_of(id);
             plan.takes(&case) && (plan.extent == Extent::Full || case == SMOKE.1)
         };
-        let wanted: Vec<String> = ids.filter(takes).map(str::to_owned).collect();
+        let wanted: Vec<String> = ids.into_iter().filter(takes).collect();
         let some = !wanted.is_empty();
-        Ok(some.then_some(Self { target, file, wanted: (!everything).then_some(wanted) }))
+        let wanted = (!everything).then_some(wanted);
+        Ok(some.then_some(Self { target, file, arguments, style, wanted }))
     }
 
     /// One round.
@@ -162,6 +194,34 @@ impl Program {
         let folder = fresh_folder(folder.join("criterion"))?;
         let window = if plan.extent == Extent::Smoke { WINDOW_SMOKE } else { plan.window.min(WINDOW_MAX) };
         let warm_up = if plan.extent == Extent::Smoke { WINDOW_SMOKE } else { WARM_UP };
+        let measured = match self.style {
+            Style::Criterion => self.by_criterion(folder, plan)?,
+            Style::Figures => printed::samples(&self.printed(plan)?),
+            Style::Table => {
+                figures.add_table(&self.target.package, &self.target.command(), &self.printed(plan)?);
+                Vec::new()
+            }
+        };
+        let package = &self.target.package;
+        for sample in measured {
+            figures.add(package, &sample.case, &sample.subject, &NANOSECONDS, sample.nanoseconds);
+        }
+        Ok(())
+    }
+
+    fn printed(&self, plan: &Plan) -> Result<String> {
+        let mut command = Command::new(&self.file);
+        command
+            .args(&self.arguments)
+            .args(printed::arguments(plan.case.as_deref(), plan.rounds))
+            .args(self.wanted.iter().flatten())
+            .current_dir(&self.target.folder);
+        let ran = catch(&mut command, ROUND_LIMIT)?;
+        ensure!(ran.success, "{}", ran.last_line());
+        Ok(ran.output)
+    }
+
+    fn by_criterion(&self, folder: &Path, plan: &Plan) -> Result<Vec<Sample>> {
         let mut command = Command::new(&self.file);
         command
             .args(["--bench", "--quiet", "--noplot"])
@@ -174,17 +234,9 @@ impl Program {
             .current_dir(&self.target.folder);
         let ran = catch(&mut command, ROUND_LIMIT)?;
         ensure!(ran.success, "{}", ran.last_line());
-        for sample in samples::read(&folder)? {
-            figures.add(
-                &self.target.package,
-                &sample.case,
-                &sample.subject,
-                &NANOSECONDS,
-                sample.nanoseconds,
-            );
-        }
+        let samples = samples::read(&folder)?;
         fs::remove_dir_all(&folder)?;
-        Ok(())
+        Ok(samples)
     }
 
     fn count(&self, plan: &Plan, figures: &mut Figures) -> Result<()> {

@@ -30,6 +30,8 @@ pub(in super::super) struct Figures {
     missing: Vec<String>,
     /// What has figures that are none of ours.
     others: Vec<String>,
+    /// By the package that they are of: what prints them, and what it has printed.
+    tables: Vec<(String, String, String)>,
 }
 
 impl Figures {
@@ -72,9 +74,14 @@ impl Figures {
         self.others.push(line);
     }
 
+    /// Notes what a bench has printed that is no figure of a subject in a case.
+    pub(super) fn add_table(&mut self, package: &str, command: &str, printed: &str) {
+        self.tables.push((package.to_owned(), command.to_owned(), printed.trim_end().to_owned()));
+    }
+
     /// Whether something was measured.
     pub(in super::super) fn is_complete(&self) -> bool {
-        self.series.iter().any(|series| series.subject == CARDEA)
+        self.series.iter().any(|series| series.subject == CARDEA) || !self.tables.is_empty()
     }
 
     /// Whether nothing is missing.
@@ -113,15 +120,22 @@ impl Figures {
     /// One table per crate: a row for each case and subject, Cardea first.
     pub(super) fn tables(&self) -> String {
         let mut packages: Vec<&str> = Vec::new();
-        for series in &self.series {
-            if !packages.contains(&series.package.as_str()) {
-                packages.push(&series.package);
+        let tables = self.tables.iter().map(|(package, ..)| package);
+        for package in self.series.iter().map(|series| &series.package).chain(tables) {
+            if !packages.contains(&package.as_str()) {
+                packages.push(package);
             }
         }
         let mut text = String::new();
         for package in packages {
             // Writing into a string can't fail.
-            let _ = write!(text, "\n### {package}\n\n{}", self.table(package));
+            let _ = write!(text, "\n### {package}\n");
+            if self.series.iter().any(|series| series.package == package) {
+                let _ = write!(text, "\n{}", self.table(package));
+            }
+            for (_, command, printed) in self.tables.iter().filter(|(of, ..)| of == package) {
+                let _ = write!(text, "\n```text\n$ {command}\n{printed}\n```\n");
+            }
         }
         text
     }
@@ -258,6 +272,15 @@ mod tests {
         figures.add("cardea-x", "read-t2", "cardea", &ALLOCATIONS, 0.0);
         assert!(figures.table("cardea-x").contains("| –     | 1.50         | 0.00        |"));
         assert_eq!(figures.table("cardea-y").lines().count(), 2);
+    }
+
+    #[test]
+    fn what_a_bench_prints_stands_below_the_table_of_its_crate() {
+        let mut figures = sample();
+        figures.add_table("cardea-x", "cargo bench x", "hits\n1 2\n\n");
+        figures.add_table("cardea-y", "cargo bench y", "3");
+        let text = figures.tables();
+        assert!(text.ends_with("|\n\n```text\n$ cargo bench x\nhits\n1 2\n```\n\n### cardea-y\n\n```text\n$ cargo bench y\n3\n```\n"), "{text}");
     }
 
     #[test]

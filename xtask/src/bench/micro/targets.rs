@@ -34,6 +34,12 @@ enum Workspace {
 }
 
 impl Target {
+    /// What is measured beside a crate's own benches, and needs nothing built.
+    pub(super) fn beside(package: &str, name: &str, folder: PathBuf) -> Self {
+        let (package, bench) = (package.to_owned(), name.to_owned());
+        Self { package, bench, folder, counts: false, workspace: Workspace::Bench }
+    }
+
     pub(super) fn name(&self) -> String {
         format!("{} {}", self.package, self.bench)
     }
