@@ -24,7 +24,7 @@ pub(super) enum Better {
 }
 
 /// The figures of one subject in one case, a round each.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Series {
     case: String,
     subject: Subject,
@@ -78,6 +78,12 @@ impl Metric {
 impl Report {
     pub(super) fn new(bench: &'static str) -> Self {
         Self { bench, series: Vec::new(), missing: Vec::new(), not_offered: Vec::new(), skipped: None }
+    }
+
+    /// The figures of those cases alone.
+    pub(super) fn only(&self, takes: impl Fn(&str) -> bool) -> Self {
+        let series = self.series.iter().filter(|series| takes(&series.case)).cloned().collect();
+        Self { series, ..Self::new(self.bench) }
     }
 
     /// Adds the figure of one more round.

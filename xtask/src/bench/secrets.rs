@@ -29,10 +29,10 @@ pub(super) fn run(tools: &Tools, plan: &Plan) -> Result<Report> {
 pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
     let mut text = String::new();
     if plan.takes(scenario::CASE) {
-        text += &scenario::section(report, plan)?;
+        text += &scenario::section(&report.only(|case| case == scenario::CASE), plan)?;
     }
     if plan.takes(flood::CASE) {
-        text += &flood::section(report, plan)?;
+        text += &flood::section(&report.only(|case| case.starts_with(flood::CASE)), plan)?;
     }
     Ok(text + &report.missing())
 }

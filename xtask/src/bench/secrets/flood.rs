@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::super::Plan;
 use super::super::jvm::{Client, lines};
 use super::super::machine::{Placement, on};
 use super::super::origin::Origin;
 use super::super::report::{Better, Metric, Report, median};
-use super::super::server::{Server, free_address, request};
+use super::super::server::{Server, free_address, pause, request};
 use super::super::subject::Subject;
 use super::super::tools::{Tools, check_configuration};
 use super::super::window::{OTHERS, P50, P99, Window, exact};
+use super::super::{Extent, Plan};
 use super::open_loop::{Generator, Kind, OpenLoop, Outcome};
 use super::registry::{Costs, Registry, Settings, Stored};
 
@@ -31,6 +31,8 @@ const REMEMBERED: usize = 15;
 const NOT_REMEMBERED: usize = 1;
 /// Beyond the window on both sides, so that the flood has neither beginning nor end within it.
 const MARGIN: Duration = Duration::from_millis(1_500);
+/// Of the smoke test.
+const MARGIN_SMOKE: Duration = Duration::from_millis(200);
 /// May differ without being a difference.
 const ALLOWED: f64 = 0.2;
 /// What the load may take of the processors without a flood.
@@ -203,6 +205,7 @@ type Figure = (&'static str, &'static Metric, f64);
 
 impl Flood<'_> {
     fn measure(&self, subject: Subject) -> Result<Vec<Figure>> {
+        let margin = if self.plan.extent == Extent::Smoke { MARGIN_SMOKE } else { MARGIN };
         let origin = Origin::start(self.tools, &self.placement.load)?;
         let (server, admin) = self.start(subject, origin.address())?;
         let sink =
@@ -212,11 +215,11 @@ impl Flood<'_> {
         let flood = self.generator.start(&OpenLoop {
             address: flooded,
             rate: self.rate,
-            time: self.plan.window + MARGIN * 2,
+            time: self.plan.window + margin * 2,
             connections: 0,
             kind: Kind::Guesses { file: &self.guesses, sources: SOURCES },
         });
-        super::super::server::pause(MARGIN);
+        pause(margin);
         let (hashes, window) = (hashes(admin)?, Window::begin(self.placement, &server)?);
         let outcomes = self.others(server.address)?;
         let (used, hashed) = (window.end()?, self::hashes(admin)? - hashes);
@@ -224,7 +227,7 @@ impl Flood<'_> {
         ensure!(guessed.requests > 0.0, "nobody guessed");
         let part = |count: f64| count * 100.0 / guessed.requests;
         let processors = exact(self.placement.gateway.len() as u64);
-        let flood_seconds = (self.plan.window + MARGIN * 2).as_secs_f64();
+        let flood_seconds = (self.plan.window + margin * 2).as_secs_f64();
         let mut figures = vec![
             (CASE, &CPU, used.cpu_us * 100.0 / (used.elapsed_us * processors)),
             (CASE, &HASHES, hashed * 1e6 / used.elapsed_us),
