@@ -16,6 +16,7 @@ use crate::{
     conditions,
     exchange::Exchange,
     forward::ReplayBudget,
+    handshakes::Handshakes,
     metrics::GatewayMetrics,
     model::{ConnectionTimeouts, LogFormat, Model},
     record::{AccessLog, Registry},
@@ -106,6 +107,7 @@ pub struct Gateway {
     /// Told when the phase changes and when the last connection of a stopping gateway is gone.
     changed: Notify,
     connections: Connections,
+    pub(crate) handshakes: Arc<Handshakes>,
     /// What is under way for longer.
     pub(crate) streams: Streams,
 }
@@ -125,8 +127,15 @@ impl Gateway {
             phase: AtomicU8::new(Phase::Running as u8),
             changed: Notify::new(),
             connections: Connections::default(),
+            handshakes: Handshakes::new(),
             streams: Streams::default(),
         })
+    }
+
+    /// How many TLS handshakes are under way.
+    #[must_use]
+    pub fn handshakes_under_way(&self) -> usize {
+        self.handshakes.count()
     }
 
     /// The configuration in force.

@@ -17,6 +17,7 @@ mod forward;
 pub mod gateway;
 mod h1;
 mod h2;
+mod handshakes;
 pub mod listener;
 pub mod metrics;
 pub mod model;

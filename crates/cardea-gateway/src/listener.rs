@@ -2,7 +2,8 @@
 
 use std::{
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
+    pin::Pin,
     sync::{Arc, Mutex},
     task::Poll,
     time::Duration,
@@ -250,12 +251,34 @@ async fn connect(gateway: Arc<Gateway>, listener: Arc<ListenerModel>, accepted: 
             }
         }
     }
+    let model = gateway.model();
+    let [too_fast, too_many, given_way] = &gateway.metrics.excess;
+    // Who stands before many others is known as such, or says by the PROXY protocol whom it stands for.
+    let is_proxy = |address: IpAddr| model.trusted_proxies.iter().any(|prefix| prefix.contains(address));
+    let from = facts.client.map(|client| client.ip()).filter(|address| !is_proxy(*address));
+    if gateway.handshakes.admit(from, &model.limits, timer.now()).is_err() {
+        return too_fast.increment();
+    }
     let Some(tls) = &listener.tls else {
+        drop(model);
         let transport = socket.into_plain();
         return h1::serve(gateway, transport, inbound, Arc::new(facts)).await;
     };
+    let Ok(mut handshake) = gateway.handshakes.begin(from, &model.limits, timer.now()) else {
+        return too_many.increment();
+    };
+    drop(model);
     // Boxed, since a connection is idle for longer than it shakes hands.
-    let shaken = timer.until(deadline, Box::pin(shake_hands(socket, tls, inbound, &mut facts.tls))).await;
+    let mut shaking = Box::pin(shake_hands(socket, tls, inbound, &mut facts.tls));
+    let either = std::future::poll_fn(|cx| match Pin::new(&mut handshake.given_way).poll(cx) {
+        Poll::Ready(_) => {
+            given_way.increment();
+            Poll::Ready(Err(io::ErrorKind::QuotaExceeded.into()))
+        }
+        Poll::Pending => shaking.as_mut().poll(cx),
+    });
+    let shaken = timer.until(deadline, either).await;
+    drop((handshake, shaking));
     let Ok(Ok(tls)) = shaken else {
         gateway.metrics.handshake_failures.increment();
         let failure = shaken.map(Result::err);

@@ -19,6 +19,11 @@ static CONNECTION_ATTEMPTS: CounterDef<0> =
     CounterDef::new("cardea_connection_attempts_total", "Connections accepted.", []).sharded();
 static HANDSHAKE_FAILURES: CounterDef<0> =
     CounterDef::new("cardea_tls_handshake_failures_total", "TLS handshakes that failed.", []);
+static EXCESS: CounterDef<1> = CounterDef::new(
+    "cardea_excess_connections_total",
+    "Connections that were closed at once or before their handshake was done, by the bound that they met.",
+    ["bound"],
+);
 static HANDSHAKES: CounterDef<1> =
     CounterDef::new("cardea_tls_handshakes_total", "TLS handshakes done.", ["resumed"]).sharded();
 static PROXY_HEADER_FAILURES: CounterDef<0> = CounterDef::new(
@@ -67,6 +72,8 @@ pub struct GatewayMetrics {
     pub connection_attempts: Counter,
     /// TLS handshakes that failed.
     pub handshake_failures: Counter,
+    /// Connections that were too many: of a prefix in a second, of a prefix in handshakes, of all in handshakes.
+    pub(crate) excess: [Counter; 3],
     /// Full TLS handshakes.
     pub handshakes_full: Counter,
     /// Resumed TLS sessions.
@@ -96,6 +103,8 @@ impl GatewayMetrics {
             accept_failures: registry.counter(&ACCEPT_FAILURES, []),
             connection_attempts: registry.counter(&CONNECTION_ATTEMPTS, []),
             handshake_failures: registry.counter(&HANDSHAKE_FAILURES, []),
+            excess: ["new_connections_per_second_max", "handshakes_per_prefix_max", "handshakes_max"]
+                .map(|bound| registry.counter(&EXCESS, [bound])),
             handshakes_full: registry.counter(&HANDSHAKES, ["false"]),
             handshakes_resumed: registry.counter(&HANDSHAKES, ["true"]),
             proxy_header_failures: registry.counter(&PROXY_HEADER_FAILURES, []),
@@ -108,6 +117,13 @@ impl GatewayMetrics {
             unrouted: RouteMetrics::new(""),
             registry,
         }
+    }
+
+    /// How many connections were closed because their prefix had too many handshakes under way.
+    #[must_use]
+    pub fn excess_of_handshakes(&self) -> u64 {
+        let [_, handshakes, _] = &self.excess;
+        handshakes.value()
     }
 
     /// Counts a handshake.

@@ -3,7 +3,7 @@
 //! A reload builds a whole new [`Model`] and swaps the pointer; requests in flight keep the one that they began
 //! with. What lives longer (endpoints' health, pools, key sets, counters) is in objects that the models share.
 
-use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
+use std::{collections::HashMap, net::IpAddr, num::NonZeroU32, sync::Arc, time::Duration};
 
 use cardea_env::Template;
 use cardea_http::{ForwardedHeader, ForwardedPolicy, HeaderNameSet, h1::HeadLimits};
@@ -91,6 +91,12 @@ pub struct Limits {
     pub http2_streams_max: u32,
     /// Concurrent connections of all listeners.
     pub connections_max: usize,
+    /// TLS handshakes under way; beyond it the oldest gives way.
+    pub handshakes_max: usize,
+    /// The same of one IPv4 address or /64 of IPv6; beyond it new ones are closed.
+    pub handshakes_per_prefix_max: u32,
+    /// New connections a second of one IPv4 address or /64 of IPv6, after a burst of as many; no bound where `None`.
+    pub new_connections_per_second_max: Option<NonZeroU32>,
 }
 
 impl Default for Limits {
@@ -102,6 +108,9 @@ impl Default for Limits {
             replay_total_bytes_max: 64 * 1024 * 1024,
             http2_streams_max: 128,
             connections_max: 100_000,
+            handshakes_max: 10_000,
+            handshakes_per_prefix_max: 10_000,
+            new_connections_per_second_max: None,
         }
     }
 }

@@ -10,7 +10,9 @@ use tokio::{
     net::{TcpListener, TcpStream, UnixListener, UnixStream},
 };
 
-use crate::support::{Client, Harness, Origin, Spec, certificates::Certificates, get, origin::OK, run};
+use crate::support::{
+    Client, Harness, Origin, Spec, certificates::Certificates, get, origin::OK, run, until,
+};
 
 async fn secured(origin: &Origin, certificates: &Certificates) -> Harness {
     Spec { tls: Some(certificates.server()), ..Spec::to(origin) }.start().await
@@ -381,5 +383,97 @@ fn a_redirect_to_https_keeps_path_and_query() {
         let response = client.exchange("OPTIONS * HTTP/1.1\r\nHost: a.example\r\n\r\n").await;
         assert_eq!((response.status, response.header("location")), (404, None));
         assert_eq!(origin.connections(), 0);
+    });
+}
+
+/// Connections that say nothing, as many as are asked for.
+async fn silent(gateway: &Harness, count: usize) -> Vec<TcpStream> {
+    let mut silent = Vec::with_capacity(count);
+    for _ in 0..count {
+        silent.push(TcpStream::connect(gateway.address).await.unwrap());
+    }
+    silent
+}
+
+#[test]
+fn who_connects_and_says_nothing_keeps_nobody_out() {
+    run(async {
+        let certificates = Certificates::new();
+        let origin = Origin::ok().await;
+        let mut spec = Spec { tls: Some(certificates.server()), ..Spec::to(&origin) };
+        (spec.limits.handshakes_max, spec.limits.handshakes_per_prefix_max) = (50, 1_000);
+        let gateway = spec.start().await;
+        let held = silent(&gateway, 400).await;
+        until("the oldest have given way", || gateway.gateway.handshakes_under_way() == 50).await;
+        for _ in 0..10 {
+            let mut client = client(&gateway, &certificates, "a.example").await;
+            assert_eq!(client.exchange(to_host("a.example")).await.status, 200);
+        }
+        drop(held);
+        until("all are over", || gateway.gateway.handshakes_under_way() == 0).await;
+    });
+}
+
+#[test]
+fn one_prefix_has_no_more_handshakes_than_it_may() {
+    run(async {
+        let certificates = Certificates::new();
+        let origin = Origin::ok().await;
+        let mut spec = Spec { tls: Some(certificates.server()), ..Spec::to(&origin) };
+        spec.limits.handshakes_per_prefix_max = 20;
+        let gateway = spec.start().await;
+        let held = silent(&gateway, 100).await;
+        until("the others are closed", || gateway.gateway.metrics.excess_of_handshakes() == 80).await;
+        assert_eq!(gateway.gateway.handshakes_under_way(), 20);
+        drop(held);
+        until("all are over", || gateway.gateway.handshakes_under_way() == 0).await;
+        let mut client = client(&gateway, &certificates, "a.example").await;
+        assert_eq!(client.exchange(to_host("a.example")).await.status, 200);
+    });
+}
+
+/// A flood from behind one address, and a client behind another, both told by the PROXY protocol.
+#[test]
+fn one_prefix_connects_no_faster_than_it_may() {
+    run(async {
+        let origin = Origin::ok().await;
+        let mut spec = Spec { proxy_protocol: proxied("127.0.0.1", true, true), ..Spec::to(&origin) };
+        spec.limits.new_connections_per_second_max = std::num::NonZeroU32::new(5);
+        let gateway = spec.start().await;
+        let connect = async |header: &[u8]| {
+            let mut client = gateway.client().await;
+            client.try_send([header, get("/").as_bytes()].concat()).await;
+            client.try_response(false).await.is_ok_and(|response| response.status == 200)
+        };
+        let mut served = 0;
+        for _ in 0..200 {
+            served += usize::from(connect(V1).await);
+        }
+        assert!((5..100).contains(&served), "{served}");
+        assert!(connect(b"PROXY TCP4 203.0.113.8 198.51.100.1 1234 443\r\n").await);
+    });
+}
+
+/// What 10,000 half-open handshakes take; to be run by itself, with descriptors for both ends (`ulimit -n 30000`).
+#[test]
+#[ignore = "needs 20,000 descriptors"]
+fn ten_thousand_half_open_handshakes_keep_nobody_out() {
+    run(async {
+        let certificates = Certificates::new();
+        let origin = Origin::ok().await;
+        let mut spec = Spec { tls: Some(certificates.server()), ..Spec::to(&origin) };
+        (spec.limits.handshakes_max, spec.limits.handshakes_per_prefix_max) = (20_000, 20_000);
+        spec.timeouts.tls_handshake = std::time::Duration::from_secs(120);
+        let gateway = spec.start().await;
+        let held = silent(&gateway, 9_900).await;
+        until("they are half open", || gateway.gateway.handshakes_under_way() == 9_900).await;
+        for _ in 0..50 {
+            let mut client = client(&gateway, &certificates, "a.example").await;
+            assert_eq!(client.exchange(to_host("a.example")).await.status, 200);
+        }
+        let memory = std::fs::read_to_string("/proc/self/status").unwrap();
+        println!("{}", memory.lines().find(|line| line.starts_with("VmRSS")).unwrap());
+        drop(held);
+        until("all are over", || gateway.gateway.handshakes_under_way() == 0).await;
     });
 }
