@@ -183,7 +183,7 @@ impl Verifier {
         let matched = match self.hash(candidates, &comparisons, &charge, source, now).await {
             Ok(matched) => matched,
             Err(busy) => {
-                self.failures.refund_unmade(&charge);
+                self.failures.refund(&charge);
                 return Err(self.rejection(busy));
             }
         };

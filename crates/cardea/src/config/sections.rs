@@ -112,6 +112,18 @@ pub(crate) struct Limits {
     /// the process's file descriptors must allow twice as many.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub(crate) connections_max: u32,
+    /// TLS handshakes under way, over all listeners. Beyond it the oldest gives way: a client that means it is done within
+    /// a few round trips.
+    #[schemars(range(min = 10, max = 10_000_000))]
+    pub(crate) handshakes_max: u32,
+    /// TLS handshakes under way of one IPv4 address or one /64 of IPv6, trusted proxies excepted. Beyond it new connections
+    /// are closed.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub(crate) handshakes_per_prefix_max: u32,
+    /// New connections a second of one IPv4 address or one /64 of IPv6, trusted proxies excepted; as many may come at once.
+    /// Beyond it they are closed. 0: any number, since many clients may stand behind one address.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub(crate) new_connections_per_second_max: u32,
     /// The head of a request: its first line and fields. Larger ones get 431. The default has room for the
     /// largest cookies and tokens that browsers and identity providers make.
     #[serde(with = "SizeText")]
@@ -151,6 +163,9 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections_max: 20_000,
+            handshakes_max: 5_000,
+            handshakes_per_prefix_max: 1_000,
+            new_connections_per_second_max: 0,
             head_bytes_max: 32 << 10,
             target_bytes_max: 8 << 10,
             fields_max: 100,

@@ -33,6 +33,9 @@ static STAPLE_FAILURES: CounterDef<0> = CounterDef::new(
     [],
 );
 
+static HANDSHAKES: GaugeDef<0> =
+    GaugeDef::new("cardea_tls_handshakes_under_way", "TLS handshakes that are under way.", []);
+
 /// As counted by [`refresh_staples`].
 static FAILURES: AtomicU64 = AtomicU64::new(0);
 
@@ -53,6 +56,12 @@ pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
             }
         }),
     );
+    let weak = Arc::downgrade(gateway);
+    registry.collect_gauge(&HANDSHAKES, move |samples: &mut Samples<'_>| {
+        if let Some(gateway) = weak.upgrade() {
+            samples.push(&[], gateway.handshakes_under_way() as f64);
+        }
+    });
     registry.collect_counter(&STAPLE_FAILURES, |samples: &mut Samples<'_>| {
         samples.push(&[], FAILURES.load(Relaxed) as f64);
     });

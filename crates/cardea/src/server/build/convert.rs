@@ -1,6 +1,6 @@
 //! Turns what the configuration says into what the libraries take, one value at a time.
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc};
+use std::{collections::HashMap, num::NonZeroU32, path::PathBuf, sync::Arc};
 
 use cardea_gateway::model::{AllowEncoded, Forwarding, Limits, PathPart, Prefix, ServiceTls};
 use cardea_http::{ForwardedHeader, ForwardedPolicy, h1::HeadLimits};
@@ -25,6 +25,9 @@ pub(super) fn limits(config: &Config) -> Limits {
         replay_total_bytes_max: size(config.limits.replay_total_bytes_max),
         http2_streams_max: config.limits.http2_streams_max,
         connections_max: size(u64::from(config.limits.connections_max)),
+        handshakes_max: size(u64::from(config.limits.handshakes_max)),
+        handshakes_per_prefix_max: config.limits.handshakes_per_prefix_max,
+        new_connections_per_second_max: NonZeroU32::new(config.limits.new_connections_per_second_max),
     }
 }
 
