@@ -183,7 +183,7 @@ impl Verifier {
         let matched = match self.hash(candidates, &comparisons, &charge, source, now).await {
             Ok(matched) => matched,
             Err(busy) => {
-                self.failures.refund(&charge);
+                self.failures.refund_unmade(&charge);
                 return Err(self.rejection(busy));
             }
         };

@@ -1,10 +1,11 @@
 //! The sessions that a listener's clients may resume.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::thread;
 
-use cardea_cache::{Lifetime, Limits, LimitsError, Sharded};
+use cardea_cache::{Lifetime, Limits, LimitsError, SHARDS_PER_THREAD, Sharded};
 use cardea_clock::Clock;
 use foldhash::quality::RandomState;
 use rustls::server::StoresServerSessions;
@@ -19,9 +20,28 @@ const SESSION_BYTES: usize = 4 * 1024;
 /// Sessions that are forgotten under one lock.
 const RECLAIMED_AT_ONCE: usize = 64;
 
-type Id = [u8; ID_LEN];
 /// Keys for everything that was said in the session; wiped when it goes.
 type Secrets = Zeroizing<Box<[u8]>>;
+
+/// Of a session.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Id([u8; ID_LEN]);
+
+impl Id {
+    /// `None` if it can't be one of ours.
+    fn of(key: &[u8]) -> Option<Self> {
+        key.try_into().ok().map(Self)
+    }
+}
+
+impl Hash for Id {
+    /// Ids that are stored are random and ours, so that nobody chooses them for their hash, and half of one suffices.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let (words, _) = self.0.as_chunks();
+        state.write_u64(u64::from_le_bytes(words[0]));
+        state.write_u64(u64::from_le_bytes(words[1]));
+    }
+}
 
 /// How a listener's sessions fare. Counters begin anew where a reload gives up all sessions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -64,10 +84,9 @@ impl Sessions {
             bytes: config.sessions_max.saturating_mul(SESSION_BYTES),
             lifetime: Lifetime::Same(config.session_lifetime),
         };
-        let shards = 4 * thread::available_parallelism().map_or(1, usize::from);
-        // Ids that are stored are random and ours, so nobody chooses them for their hash.
-        let hasher = RandomState::default();
-        let cache = Sharded::weighed(limits, shards, |_, secrets: &Secrets| secrets.len(), hasher)?;
+        let shards = SHARDS_PER_THREAD * thread::available_parallelism().map_or(1, usize::from);
+        let weigh = |_: &Id, secrets: &Secrets| secrets.len();
+        let cache = Sharded::weighed(limits, shards, weigh, RandomState::default())?;
         let is_enabled = config.sessions_max > 0 && !config.session_lifetime.is_zero();
         Ok(Arc::new(Self { cache, clock: clock.clone(), is_enabled, is_single_use }))
     }
@@ -94,19 +113,19 @@ impl StoresServerSessions for Sessions {
         // Copied, since giving up spare capacity would leave a copy behind that nobody wipes.
         let secrets = Secrets::new(Box::from(value.as_slice()));
         value.zeroize();
-        Id::try_from(key).is_ok_and(|id| self.cache.insert(id, secrets, self.clock.mono()))
+        Id::of(&key).is_some_and(|id| self.cache.insert(id, secrets, self.clock.mono()))
     }
 
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
         if self.is_single_use {
             return self.take(key);
         }
-        let id = <&Id>::try_from(key).ok()?;
+        let id = &Id::of(key)?;
         self.cache.get_with(id, self.clock.mono(), |secrets| secrets.to_vec())
     }
 
     fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
-        let id = <&Id>::try_from(key).ok()?;
+        let id = &Id::of(key)?;
         let mut secrets = self.cache.take(id, self.clock.mono())?;
         Some(std::mem::take(&mut *secrets).into_vec())
     }

@@ -41,7 +41,9 @@ pub(super) struct Failures {
 
 /// An attempt that has been counted as a failure, until it turns out to be none.
 pub(super) struct Charge {
+    /// Of pairs and of clients.
     keys: Vec<Key>,
+    prefix: Option<Key>,
     pub(super) class: Class,
 }
 
@@ -95,20 +97,30 @@ impl Failures {
             (false, _) if too_often => Class::Suspect,
             (false, _) => Class::Usual,
         };
-        let keys: Vec<Key> = narrow.into_iter().chain(clients).chain(prefix).collect();
-        for key in &keys {
+        let keys: Vec<Key> = narrow.into_iter().chain(clients).collect();
+        for key in keys.iter().chain(&prefix) {
             // Bounded, so that an excess ends soon after the guessing does.
             let ahead = self.ahead(forgiven_at.value(key), now).min(most.saturating_add(self.nanos(1)));
             forgiven_at.insert(*key, now.nanos().saturating_add(ahead));
         }
-        Ok(Charge { keys, class })
+        Ok(Charge { keys, prefix, class })
     }
 
-    /// The attempt was no failure: it was right, or was never made.
+    /// The attempt was right.
     pub(super) fn refund(&self, charge: &Charge) {
+        self.forgive(charge.keys.iter().chain(&charge.prefix));
+    }
+
+    /// The attempt was never made, for want of time. What it asked of a server that is short of it still counts for the
+    /// prefix, which nobody is refused for: a flood must not look as if nobody had sent it.
+    pub(super) fn refund_unmade(&self, charge: &Charge) {
+        self.forgive(&charge.keys);
+    }
+
+    fn forgive<'a>(&self, keys: impl IntoIterator<Item = &'a Key>) {
         let one = self.nanos(1);
         let mut forgiven_at = self.forgiven_at.lock().unwrap_or_else(PoisonError::into_inner);
-        for key in &charge.keys {
+        for key in keys {
             if let Some(at) = forgiven_at.value_mut(key) {
                 *at = at.saturating_sub(one);
             }
@@ -270,6 +282,21 @@ mod tests {
         }
         assert!(class("victim", "192.0.2.1").is_err(), "the budget comes first");
         assert!(class("other", "192.0.2.1") == Ok(Class::Suspect), "it is familiar with one client alone");
+    }
+
+    #[test]
+    fn what_was_never_made_is_no_failure_but_its_prefix_goes_behind() {
+        let failures = failures();
+        let now = Mono::from_nanos(100 * SECOND);
+        for host in 0..50 {
+            let _ = failures.charge(&["victim"], address(&format!("10.0.0.{host}")), now);
+        }
+        let flooding = address("192.0.2.1");
+        for expected in [Class::Doubtful, Class::Suspect, Class::Suspect, Class::Suspect, Class::Suspect] {
+            let charge = failures.charge(&["victim"], flooding, now).unwrap_or_else(|_| panic!("refused"));
+            assert!(charge.class == expected);
+            failures.refund_unmade(&charge);
+        }
     }
 
     #[test]
