@@ -7,7 +7,7 @@
 
 use std::future::Future;
 use std::hint::black_box;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -16,9 +16,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bench_measure::{Case, Suite};
 use cardea_clock::{Mono, Timestamp, Wall};
-use cardea_identity::{
-    Algorithm, Authenticator, Fetch, FetchError, FetchRequest, IssuerConfig, KeySource, LocalKeys,
-};
+use cardea_identity::{Algorithm, Authenticator, IssuerConfig, KeySource, LocalKeys, NoFetch};
 use jsonwebtoken::{DecodingKey, Validation, decode};
 use openssl::bn::BigNumContext;
 use openssl::ec::{EcGroup, EcKey, PointConversionForm};
@@ -196,7 +194,7 @@ impl Token {
             keys: KeySource::Local(keys),
             ..IssuerConfig::default()
         };
-        Authenticator::new(vec![config], None, Arc::new(NoNetwork)).expect("the issuer is good")
+        Authenticator::new(vec![config], None, Arc::new(NoFetch)).expect("the issuer is good")
     }
 
     fn decoding_key(&self) -> DecodingKey {
@@ -250,17 +248,6 @@ fn joined(der: &[u8], length: i32) -> Vec<u8> {
 
 fn base64url(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
-}
-
-struct NoNetwork;
-
-impl Fetch for NoNetwork {
-    fn fetch<'a>(
-        &'a self,
-        _: FetchRequest<'a>,
-    ) -> Pin<Box<dyn Future<Output = Result<Vec<u8>, FetchError>> + Send + 'a>> {
-        Box::pin(async { Err(FetchError::Io("no network".to_owned())) })
-    }
 }
 
 /// With its key at hand, a token waits for nothing.

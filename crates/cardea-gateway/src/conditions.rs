@@ -97,6 +97,12 @@ pub(crate) fn check(model: &Model, route: &Route, exchange: &mut Exchange) -> Re
     }
 }
 
+/// Whether the same policies would let a request in that is under way. Its headers are by now those that the service got.
+pub(crate) fn allow_still(model: &Model, route: &Route, exchange: &Exchange) -> bool {
+    let mut policies = model.environment.policy.iter().chain(&route.rules.policy);
+    policies.all(|policy| matches!(policy.decide(exchange), Decision::Allowed))
+}
+
 fn decide(policy: &Policy<Exchange>, scope: PolicyScope, exchange: &mut Exchange) -> Result<(), Reason> {
     let decision = policy.decide(exchange);
     let (rule, fault) = match decision {

@@ -19,6 +19,7 @@ use cardea_identity::{Lapse, VerdictRef};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{
+    client_certificate, conditions,
     exchange::Exchange,
     gateway::{Gateway, ModelRef, Phase},
     model::{Model, Route},
@@ -156,7 +157,7 @@ fn judge(gateway: &Gateway, exchange: &Exchange, settled: bool) -> Option<Stream
     if settled && reloaded { look_again(&model, exchange).err() } else { None }
 }
 
-/// Whether the model still leads the request of `exchange` to a route whose demand its caller meets.
+/// Whether the model still leads the request of `exchange` to a route whose demands its caller meets.
 fn look_again(model: &Model, exchange: &Exchange) -> Result<(), StreamEnd> {
     let (Some(own), Some(index)) = (&exchange.model, exchange.route) else { return Ok(()) };
     let Some(route) = exchange.route() else { return Ok(()) };
@@ -169,11 +170,16 @@ fn look_again(model: &Model, exchange: &Exchange) -> Result<(), StreamEnd> {
         (0..model.router.len()).filter_map(|at| model.router.get(at)).find(|other| other.name == route.name)
     };
     let Some(route) = route else { return Err(StreamEnd::RouteRemoved) };
-    match (&route.demand, &exchange.verdict) {
-        (None, _) => Ok(()),
-        (Some(demand), Some(verdict)) => demand.check(verdict).map_err(|_| StreamEnd::DemandUnmet),
-        (Some(_), None) => Err(StreamEnd::DemandUnmet),
-    }
+    let shown = match (&route.demand, &exchange.verdict) {
+        (None, _) => true,
+        (Some(demand), verdict) => verdict.as_ref().is_some_and(|verdict| demand.check(verdict).is_ok()),
+    };
+    let admitted = |rule| matches!(client_certificate::admit(rule, exchange), Ok(None));
+    // A policy that reads what was changed on the way says nothing now, in its own model either.
+    let allowed = conditions::allow_still(model, route, exchange)
+        || !exchange.route().is_some_and(|own_route| conditions::allow_still(own, own_route, exchange));
+    let met = shown && route.client_certificate.as_ref().is_none_or(admitted) && allowed;
+    if met { Ok(()) } else { Err(StreamEnd::DemandUnmet) }
 }
 
 fn find<'m>(model: &'m Model, exchange: &Exchange) -> Option<(usize, &'m Arc<Route>)> {

@@ -5,7 +5,7 @@
 
 use std::future::Future;
 use std::hint::black_box;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -17,8 +17,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bench_measure::Suite;
 use cardea_clock::{Clock, CoarseClock, PERIOD_DEFAULT, Wall};
 use cardea_identity::{
-    Authenticator, BearerCredentials, Fetch, FetchError, FetchRequest, IssuerConfig, KeySource, LocalKeys,
-    TokenSlot, Verdict, VerdictSource, bearer_credentials,
+    Authenticator, BearerCredentials, IssuerConfig, KeySource, LocalKeys, NoFetch, TokenSlot, Verdict,
+    VerdictSource, bearer_credentials,
 };
 use nix::time::{ClockId, clock_gettime};
 use serde_json::json;
@@ -200,19 +200,8 @@ fn authenticator() -> (Authenticator, Signer) {
         ..IssuerConfig::default()
     };
     let authenticator =
-        Authenticator::new(vec![config], None, Arc::new(NoNetwork)).expect("the issuer is good");
+        Authenticator::new(vec![config], None, Arc::new(NoFetch)).expect("the issuer is good");
     (authenticator, Signer(pair))
-}
-
-struct NoNetwork;
-
-impl Fetch for NoNetwork {
-    fn fetch<'a>(
-        &'a self,
-        _: FetchRequest<'a>,
-    ) -> Pin<Box<dyn Future<Output = Result<Vec<u8>, FetchError>> + Send + 'a>> {
-        Box::pin(async { Err(FetchError::Io("no network".to_owned())) })
-    }
 }
 
 /// With its key at hand, a token waits for nothing.

@@ -1,8 +1,6 @@
 //! The issuers that a configuration trusts, and the verification of a token step by step.
 
 use std::collections::HashMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,7 +14,7 @@ use crate::claims;
 use crate::config::IssuerConfig;
 use crate::entra;
 use crate::error::{IdentityError, TokenError};
-use crate::fetch::{Fetch, FetchError, FetchRequest};
+use crate::fetch::{Fetch, NoFetch};
 use crate::issuer::{Issuer, Trusted};
 use crate::json;
 use crate::jwk::{Key, next_epoch};
@@ -104,7 +102,7 @@ impl Authenticator {
     /// key files, fetches nothing.
     #[must_use]
     pub fn check(issuers: &[IssuerConfig]) -> Vec<IdentityError> {
-        let mut this = match Self::new(Vec::new(), None, Arc::new(NoNetwork)) {
+        let mut this = match Self::new(Vec::new(), None, Arc::new(NoFetch)) {
             Ok(this) => this,
             Err(error) => return vec![error],
         };
@@ -499,18 +497,6 @@ impl Authenticator {
             remote.landed(flight).await;
         }
         remote.select(header, now.mono)
-    }
-}
-
-/// Fetches nothing: an authenticator that is only checked needs no keys.
-struct NoNetwork;
-
-impl Fetch for NoNetwork {
-    fn fetch<'a>(
-        &'a self,
-        _: FetchRequest<'a>,
-    ) -> Pin<Box<dyn Future<Output = Result<Vec<u8>, FetchError>> + Send + 'a>> {
-        Box::pin(async { Err(FetchError::Io("no network".to_owned())) })
     }
 }
 

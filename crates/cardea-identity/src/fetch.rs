@@ -23,6 +23,19 @@ pub trait Fetch: Send + Sync {
     ) -> Pin<Box<dyn Future<Output = Result<Vec<u8>, FetchError>> + Send + 'a>>;
 }
 
+/// Fetches nothing: for issuers whose keys are in files or in memory, and for configurations that are only checked.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoFetch;
+
+impl Fetch for NoFetch {
+    fn fetch<'a>(
+        &'a self,
+        _: FetchRequest<'a>,
+    ) -> Pin<Box<dyn Future<Output = Result<Vec<u8>, FetchError>> + Send + 'a>> {
+        Box::pin(async { Err(FetchError::Io("no network".to_owned())) })
+    }
+}
+
 /// What to fetch, and within which bounds.
 #[derive(Debug, Clone, Copy)]
 pub struct FetchRequest<'a> {

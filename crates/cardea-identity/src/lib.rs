@@ -51,7 +51,7 @@ pub use config::{
 pub use decode::{Decoded, decode_unverified};
 pub use demand::{Alternative, Demand, DemandError};
 pub use error::{IdentityError, KeySetError, TokenError};
-pub use fetch::{Fetch, FetchError, FetchRequest, is_private_address};
+pub use fetch::{Fetch, FetchError, FetchRequest, NoFetch, is_private_address};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use fuzzing::fuzz_token;
 pub use jws::TOKEN_BYTES_MAX;

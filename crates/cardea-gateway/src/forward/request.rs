@@ -1,5 +1,6 @@
 //! Makes the request that a service gets: what was decided on, and nothing that only we may say.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 
 use cardea_http::{
@@ -74,12 +75,12 @@ fn set(fields: &mut cardea_http::Fields, known: Known, value: &[u8]) {
 fn set_identity(model: &Model, caller: &Caller, exchange: &mut Exchange) {
     for (name, field) in &model.identity_headers.fields {
         let value = match field {
-            IdentityField::Issuer => Some(caller.issuer.to_string()),
-            IdentityField::Subject => caller.subject.clone(),
-            IdentityField::ClientId => caller.client_id.clone(),
+            IdentityField::Issuer => Some(Cow::Borrowed(&*caller.issuer)),
+            IdentityField::Subject => caller.subject.as_deref().map(Cow::Borrowed),
+            IdentityField::ClientId => caller.client_id.as_deref().map(Cow::Borrowed),
             IdentityField::Scopes => list(&caller.scopes, " "),
             IdentityField::Roles => list(&caller.roles, ","),
-            IdentityField::Claim(path) => claim(caller, path),
+            IdentityField::Claim(path) => claim(caller, path).map(Cow::Owned),
         };
         // An absent claim gives no header, and neither does one that would not survive the way.
         let Some(value) = value.filter(|value| !value.is_empty()) else { continue };
@@ -88,9 +89,12 @@ fn set_identity(model: &Model, caller: &Caller, exchange: &mut Exchange) {
 }
 
 /// The items in one value; none where an item holds the separator, and would be read as two.
-fn list(items: &[String], separator: &str) -> Option<String> {
+fn list<'a>(items: &'a [String], separator: &str) -> Option<Cow<'a, str>> {
     let clear = items.iter().all(|item| !item.contains(separator));
-    clear.then(|| items.join(separator))
+    clear.then(|| match items {
+        [one] => Cow::Borrowed(one.as_str()),
+        items => Cow::Owned(items.join(separator)),
+    })
 }
 
 fn claim(caller: &Caller, path: &[String]) -> Option<String> {
@@ -99,7 +103,7 @@ fn claim(caller: &Caller, path: &[String]) -> Option<String> {
     match value {
         serde_json::Value::Array(items) => {
             let items: Option<Vec<String>> = items.iter().map(scalar).collect();
-            list(&items?, ",")
+            list(&items?, ",").map(Cow::into_owned)
         }
         other => scalar(other),
     }
@@ -172,7 +176,7 @@ mod tests {
     #[test]
     fn an_item_that_would_be_read_as_two_gives_no_header() {
         let items = |items: &[&str]| items.iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert_eq!(list(&items(&["reader", "writer"]), ","), Some("reader,writer".to_owned()));
+        assert_eq!(list(&items(&["reader", "writer"]), ","), Some("reader,writer".into()));
         assert_eq!(list(&items(&["reader", "a,admin"]), ","), None);
         assert_eq!(list(&items(&["a admin"]), " "), None);
     }

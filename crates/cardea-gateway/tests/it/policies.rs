@@ -118,7 +118,7 @@ fn what_can_not_be_evaluated_denies_in_rules_that_allow_and_in_rules_that_deny()
     });
 }
 
-fn of(rules: &[(Effect, &str)]) -> RouteRules {
+pub(crate) fn of(rules: &[(Effect, &str)]) -> RouteRules {
     RouteRules { policy: policy(rules), ..RouteRules::default() }
 }
 

@@ -4,8 +4,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cardea_clock::{LAG_MAX, ManualClock, Wall};
-use cardea_gateway::{gateway::Phase, routing::RouteMatch, workers::Workers};
+use cardea_env::Effect;
+use cardea_gateway::{
+    client_certificate::{ClientCertificateForward, ClientCertificateRule},
+    gateway::Phase,
+    routing::RouteMatch,
+    workers::Workers,
+};
 use cardea_identity::SKEW_DEFAULT;
+use cardea_tls::ClientDemand;
 use futures_util::{SinkExt as _, StreamExt as _};
 use h2::RecvStream;
 use http::Request;
@@ -16,6 +23,7 @@ use tokio_tungstenite::{
     tungstenite::{Message, client::IntoClientRequest as _, protocol::CloseFrame},
 };
 
+use crate::policies::of;
 use crate::support::{Client, Harness, Origin, RouteSpec, Spec, certificates::Certificates, get, run, until};
 
 /// In 2030.
@@ -209,7 +217,7 @@ type Reload = fn(&mut Spec, &mut Harness);
 
 #[test]
 fn a_reload_that_takes_the_right_away_ends_what_is_under_way_and_another_one_does_not() {
-    let cases: [(Reload, &str, &str); 7] = [
+    let cases: [(Reload, &str, &str); 9] = [
         (|_, gateway| gateway.issuer.reconfigure(|_| None), "token no longer accepted", "issuer_changed"),
         (
             |_, gateway| {
@@ -234,6 +242,23 @@ fn a_reload_that_takes_the_right_away_ends_what_is_under_way_and_another_one_doe
             |spec, _| {
                 let demand = Some((vec!["admin"], vec!["api"]));
                 spec.routes.push(RouteSpec { demand, ..RouteSpec::new("deeper", "/end/here") });
+            },
+            "no longer allowed",
+            "demand_unmet",
+        ),
+        (
+            |spec, _| spec.routes[0].rules = || of(&[(Effect::Deny, "token.sub == 'alice'")]),
+            "no longer allowed",
+            "demand_unmet",
+        ),
+        (
+            |spec, _| {
+                spec.routes[0].client_certificate = Some(ClientCertificateRule {
+                    required: true,
+                    demand: ClientDemand::default(),
+                    step_up: None,
+                    forward: ClientCertificateForward::Nothing,
+                });
             },
             "no longer allowed",
             "demand_unmet",

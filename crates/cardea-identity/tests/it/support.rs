@@ -15,7 +15,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use cardea_clock::{Mono, Timestamp, Wall};
 use cardea_identity::{
-    Algorithm, Authenticator, Fetch, FetchError, FetchRequest, IssuerConfig, KeySource, LocalKeys,
+    Algorithm, Authenticator, Fetch, FetchError, FetchRequest, IssuerConfig, KeySource, LocalKeys, NoFetch,
     TokenError, Verdict,
 };
 use serde_json::{Value, json};
@@ -235,7 +235,7 @@ pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> T {
 }
 
 pub(crate) fn no_network() -> Arc<dyn Fetch> {
-    Arc::new(Network::default())
+    Arc::new(NoFetch)
 }
 
 /// A network that answers as it is told, and counts.

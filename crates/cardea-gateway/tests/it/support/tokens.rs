@@ -1,13 +1,13 @@
 //! An issuer of tokens.
 
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::sync::Arc;
 
 use aws_lc_rs::{
     rand::SystemRandom,
     signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _},
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use cardea_identity::{Authenticator, Fetch, FetchError, FetchRequest, IssuerConfig, KeySource, LocalKeys};
+use cardea_identity::{Authenticator, IssuerConfig, KeySource, LocalKeys, NoFetch};
 use serde_json::{Value, json};
 
 pub(crate) const ISSUER: &str = "https://id.example";
@@ -16,17 +16,6 @@ pub(crate) struct Issuer {
     pair: EcdsaKeyPair,
     config: IssuerConfig,
     pub(crate) authenticator: Arc<Authenticator>,
-}
-
-struct NoNetwork;
-
-impl Fetch for NoNetwork {
-    fn fetch<'a>(
-        &'a self,
-        _: FetchRequest<'a>,
-    ) -> Pin<Box<dyn Future<Output = Result<Vec<u8>, FetchError>> + Send + 'a>> {
-        Box::pin(async { Err(FetchError::Status(404)) })
-    }
 }
 
 impl Issuer {
@@ -47,14 +36,14 @@ impl Issuer {
             keys: KeySource::Local(keys),
             ..IssuerConfig::default()
         };
-        let authenticator = Authenticator::new(vec![config.clone()], None, Arc::new(NoNetwork)).unwrap();
+        let authenticator = Authenticator::new(vec![config.clone()], None, Arc::new(NoFetch)).unwrap();
         Self { pair, config, authenticator: Arc::new(authenticator) }
     }
 
     /// The same issuer under another configuration, which may leave it out.
     pub(crate) fn reconfigure(&mut self, change: impl FnOnce(IssuerConfig) -> Option<IssuerConfig>) {
         let configs = change(self.config.clone()).into_iter().collect();
-        let next = Authenticator::new(configs, Some(&self.authenticator), Arc::new(NoNetwork));
+        let next = Authenticator::new(configs, Some(&self.authenticator), Arc::new(NoFetch));
         self.authenticator = Arc::new(next.unwrap());
     }
 
