@@ -103,10 +103,7 @@ static TABLE: Table<Request> = Table::new(
             kind: Kind::Any,
             doc: "-",
             prepare: Key::verbatim,
-            read: |r, key| match json_object(&r.claims) {
-                Value::Map(claims) => claims.get(key.text.as_bytes()),
-                _ => Value::Absent,
-            },
+            read: |r, key| r.claims.get(&*key.text).map_or(Value::Absent, cardea_env::json),
             map: Some(|r| json_object(&r.claims)),
         },
     ],

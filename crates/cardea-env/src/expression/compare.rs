@@ -6,10 +6,11 @@
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
+use super::ast::Operator;
 use super::fault::FaultKind;
 use super::meter::Meter;
 use super::types::Type;
-use crate::value::{Map, Value};
+use crate::value::{Map, Owned, Value};
 
 /// The text of a value, where it is text.
 pub(super) fn text<'v>(value: &'v Value<'_>) -> Option<&'v [u8]> {
@@ -127,13 +128,44 @@ pub(super) fn order(
     }
 }
 
+/// A comparison with constant text or a constant whole number, if it is one. The constant's length is that of a
+/// text in the configuration, so no step is taken for it.
+#[inline]
+pub(super) fn with_constant(operator: Operator, left: &Value<'_>, constant: &Owned) -> Option<bool> {
+    match (left, constant) {
+        (Value::Bytes(left), Owned::Text(right)) => match operator {
+            Operator::Equal => Some(**left == **right),
+            Operator::NotEqual => Some(**left != **right),
+            _ => None,
+        },
+        (Value::Int(left), Owned::Int(right)) => match operator {
+            Operator::Equal => Some(left == right),
+            Operator::NotEqual => Some(left != right),
+            Operator::Less => Some(left < right),
+            Operator::LessOrEqual => Some(left <= right),
+            Operator::Greater => Some(left > right),
+            Operator::GreaterOrEqual => Some(left >= right),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// `item in range`.
 pub(super) fn contains(range: Value<'_>, item: Value<'_>, meter: &Meter<'_>) -> Result<bool, FaultKind> {
     match range {
         Value::List(list) => {
+            let sought = text(&item);
             for known in list.iter() {
                 meter.step()?;
-                if equal(known, item, meter)? {
+                let same = match (known, sought) {
+                    (Value::Bytes(known), Some(sought)) => {
+                        meter.bytes(known.len().min(sought.len()))?;
+                        known == sought
+                    }
+                    (known, _) => equal(known, item, meter)?,
+                };
+                if same {
                     return Ok(true);
                 }
             }

@@ -2,14 +2,13 @@
 
 use std::fmt;
 
-use super::evaluate::evaluate;
-use super::fault::{Fault, FaultKind};
+use super::fault::Fault;
 use super::meter::Scratch;
-use super::{Expression, ExpressionError};
+use super::{Expression, ExpressionError, evaluate};
 use crate::lookup::Lookup;
 use crate::overlay::Overlaid;
 use crate::reference::Reference;
-use crate::value::{Kind, Value};
+use crate::value::Kind;
 
 /// An expression that is true or false: `when` of a rule, which requests are logged.
 ///
@@ -40,10 +39,7 @@ impl<R: Overlaid> Condition<R> {
     /// [`Fault`], where it is neither true nor false.
     pub fn test(&self, request: &R) -> Result<bool, Fault> {
         let scratch = Scratch::new();
-        match evaluate(&self.0.node, request, &scratch, self.0.show)? {
-            Value::Bool(truth) => Ok(truth),
-            _ => Err(FaultKind::NotBool.at(0)),
-        }
+        evaluate::test(&self.0.node, request, &scratch, self.0.show)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::arithmetic::{binary, negate};
+use super::ast::Operator;
 use super::compare;
 use super::fault::{Fault, FaultKind};
 use super::functions::ARGUMENTS_MAX;
@@ -11,7 +12,7 @@ use super::node::{Each, Node};
 use crate::overlay::Overlaid;
 use crate::redaction::{Hide, REDACTED, shown_query};
 use crate::reference::Reference;
-use crate::value::{List, Map, Value};
+use crate::value::{List, Map, Owned, Value};
 
 type Evaluated<'e> = Result<Value<'e>, Fault>;
 
@@ -32,6 +33,16 @@ pub(super) fn evaluate<'e, R: Overlaid>(
     Run { request, meter: Meter::new(scratch), show }.node(node, None)
 }
 
+/// As [`evaluate`], for what must be true or false.
+pub(super) fn test<R: Overlaid>(
+    node: &Node<R>,
+    request: &R,
+    scratch: &Scratch,
+    show: bool,
+) -> Result<bool, Fault> {
+    Run { request, meter: Meter::new(scratch), show }.truth(node, 0, None)
+}
+
 struct Run<'e, R> {
     request: &'e R,
     meter: Meter<'e>,
@@ -43,9 +54,8 @@ impl<'e, R: Overlaid> Run<'e, R> {
     fn node(&self, node: &'e Node<R>, variables: Variables<'_, 'e>) -> Evaluated<'e> {
         match node {
             Node::Constant(constant) => Ok(constant.value()),
-            Node::Read { reference, at } => self.read(reference).map_err(|kind| kind.at(*at)),
-            Node::And { terms } => self.terms(terms, false, variables),
-            Node::Or { terms } => self.terms(terms, true, variables),
+            Node::Read { reference, at } => self.read(reference, *at),
+            Node::And { .. } | Node::Or { .. } => self.truth(node, 0, variables).map(Value::Bool),
             Node::Binary { operator, left, right, at } => {
                 self.meter.step().map_err(|kind| kind.at(*at))?;
                 let left = self.operand(left, variables)?;
@@ -69,8 +79,48 @@ impl<'e, R: Overlaid> Run<'e, R> {
     fn operand(&self, node: &'e Node<R>, variables: Variables<'_, 'e>) -> Evaluated<'e> {
         match node {
             Node::Constant(constant) => Ok(constant.value()),
-            Node::Read { reference, at } => self.read(reference).map_err(|kind| kind.at(*at)),
+            Node::Read { reference, at } => self.read(reference, *at),
             node => self.node(node, variables),
+        }
+    }
+
+    /// What must be true or false; `at` is where it is written. The common comparisons, with text and whole numbers
+    /// that are constant, are decided here without a detour by way of values.
+    fn truth(&self, node: &'e Node<R>, at: u32, variables: Variables<'_, 'e>) -> Result<bool, Fault> {
+        match node {
+            Node::And { terms } => return self.terms(terms, false, variables),
+            Node::Or { terms } => return self.terms(terms, true, variables),
+            Node::Binary { operator, left, right, at } => {
+                if let Node::Constant(constant) = &**right {
+                    return self.compare(*operator, left, constant, *at, variables);
+                }
+            }
+            _ => {}
+        }
+        match self.node(node, variables)? {
+            Value::Bool(truth) => Ok(truth),
+            _ => Err(FaultKind::NotBool.at(at)),
+        }
+    }
+
+    #[inline]
+    fn compare(
+        &self,
+        operator: Operator,
+        left: &'e Node<R>,
+        constant: &'e Owned,
+        at: u32,
+        variables: Variables<'_, 'e>,
+    ) -> Result<bool, Fault> {
+        self.meter.step().map_err(|kind| kind.at(at))?;
+        let left = self.operand(left, variables)?;
+        if let Some(truth) = compare::with_constant(operator, &left, constant) {
+            return Ok(truth);
+        }
+        match binary(operator, left, constant.value(), &self.meter) {
+            Ok(Value::Bool(truth)) => Ok(truth),
+            Ok(_) => Err(FaultKind::NotBool.at(at)),
+            Err(kind) => Err(kind.at(at)),
         }
     }
 
@@ -126,13 +176,14 @@ impl<'e, R: Overlaid> Run<'e, R> {
     }
 
     #[inline]
-    fn read(&self, reference: &'e Reference<R>) -> Result<Value<'e>, FaultKind> {
+    fn read(&self, reference: &'e Reference<R>, at: u32) -> Evaluated<'e> {
         let value = reference.read(self.request);
-        match (value, &reference.hide) {
-            (Value::Absent, _) => Err(FaultKind::Absent),
-            (Value::Failed, _) => Err(FaultKind::Custom),
-            (value, Some(hide)) if self.show => self.shown(value, hide),
-            (value, _) => Ok(value),
+        if value.is_absent() {
+            return present(value).map_err(|kind| kind.at(at));
+        }
+        match &reference.hide {
+            Some(hide) if self.show => self.shown(value, hide).map_err(|kind| kind.at(at)),
+            _ => Ok(value),
         }
     }
 
@@ -154,19 +205,18 @@ impl<'e, R: Overlaid> Run<'e, R> {
         terms: &'e [(u32, Node<R>)],
         decides: bool,
         variables: Variables<'_, 'e>,
-    ) -> Evaluated<'e> {
+    ) -> Result<bool, Fault> {
         self.meter.step().map_err(|kind| kind.at(0))?;
         let mut fault = None;
         for (at, term) in terms {
-            match self.node(term, variables) {
-                Ok(Value::Bool(truth)) if truth == decides => return Ok(Value::Bool(decides)),
-                Ok(Value::Bool(_)) => {}
-                Ok(_) => fault = fault.or(Some(FaultKind::NotBool.at(*at))),
+            match self.truth(term, *at, variables) {
+                Ok(truth) if truth == decides => return Ok(decides),
+                Ok(_) => {}
                 Err(error) if error.kind.is_limit() => return Err(error),
                 Err(error) => fault = fault.or(Some(error)),
             }
         }
-        fault.map_or(Ok(Value::Bool(!decides)), Err)
+        fault.map_or(Ok(!decides), Err)
     }
 
     fn list(&self, items: &'e [Node<R>], at: u32, variables: Variables<'_, 'e>) -> Evaluated<'e> {
@@ -252,11 +302,7 @@ impl<'e, R: Overlaid> Run<'e, R> {
         if let Err(kind) = self.meter.step() {
             return ControlFlow::Break(Err(kind.at(at)));
         }
-        let truth = |node: &'e Node<R>| match self.node(node, variables) {
-            Ok(Value::Bool(truth)) => Ok(truth),
-            Ok(_) => Err(FaultKind::NotBool.at(at)),
-            Err(fault) => Err(fault),
-        };
+        let truth = |node: &'e Node<R>| self.truth(node, at, variables);
         let done = match state.each {
             Each::All | Each::Exists => match truth(body) {
                 Ok(truth) if truth == (state.each == Each::Exists) => return ControlFlow::Break(Ok(())),
