@@ -61,7 +61,7 @@ beyond the processor's caches are in the cases `session-cache-large`, measured b
 each other on one filling), on whatever processor the kernel gives them. The range over the \
 rounds shows how far a subject differs from itself. The ends of names: `t1` and `t2` are that many threads, each doing \
 the work (the figure is a thread's time for one operation); a subject `…-alone` does a part of the work, and is a limit \
-instead of a peer. *ratio*: above 1, Cardea is better. Instructions (callgrind) and allocations (dhat) are the \
+instead of a peer. *ratio*: above 1, Cardea is better. Instructions (callgrind), allocations and their bytes (dhat) are the \
 difference between two runs of different length, so that they are those of one operation and of its loop.";
 
 pub(super) static NANOSECONDS: Metric =
@@ -70,6 +70,9 @@ pub(super) static INSTRUCTIONS: Metric =
     Metric { name: "instructions_per_operation", unit: "instructions", better: Better::Lower };
 pub(super) static ALLOCATIONS: Metric =
     Metric { name: "allocations_per_operation", unit: "allocations", better: Better::Lower };
+
+pub(super) static BYTES: Metric =
+    Metric { name: "allocated_bytes_per_operation", unit: "bytes", better: Better::Lower };
 
 /// Runs all cases and returns what was measured. What can't be built or run is noted among the figures.
 ///
@@ -98,13 +101,6 @@ pub(super) fn run(root: &Path, plan: &Plan) -> Result<Figures> {
             Err(error) => figures.add_missing(format!("{name}: {error:#}")),
         }
     }
-    for round in 1..=plan.rounds {
-        // Nor does what is told change from round to round, where it is no time.
-        let again = |program: &&Program| {
-            round == 1 || program.style != Style::Table && !printed::is_large(plan.case.as_deref())
-        };
-        for program in programs.iter().filter(again) {
-            plan.progress(&format!("micro {round}/{} {}", plan.rounds, program.target.name()));
     let has_peer =
         |program: &Program| program.style == Style::Figures && program.target.package == printed::JDK_BESIDE;
     if programs.iter().any(has_peer) {
@@ -116,6 +112,13 @@ pub(super) fn run(root: &Path, plan: &Plan) -> Result<Figures> {
             Err(error) => figures.add_missing(format!("the session cache of the JDK: {error:#}")),
         }
     }
+    for round in 1..=plan.rounds {
+        // Nor does what is told change from round to round, where it is no time.
+        let again = |program: &&Program| {
+            round == 1 || program.style != Style::Table && !printed::is_large(plan.case.as_deref())
+        };
+        for program in programs.iter().filter(again) {
+            plan.progress(&format!("micro {round}/{} {}", plan.rounds, program.target.name()));
             if let Err(error) = program.time(&folder, plan, &mut figures) {
                 figures.add_missing(format!("{}: {error:#}", program.target.name()));
             }
@@ -151,12 +154,12 @@ pub(super) fn section(figures: &Figures, plan: &Plan) -> String {
 struct Program {
     target: Target,
     file: PathBuf,
-    /// Of all that it has, those that are wanted; `None` where all are.
-    wanted: Option<Vec<String>>,
-}
     /// Before all others.
     arguments: Vec<OsString>,
     style: Style,
+    /// Of all that it has, those that are wanted; `None` where all are.
+    wanted: Option<Vec<String>>,
+}
 
 impl Program {
     /// `None` where the plan takes nothing of it, or where it prints nothing that is known.
@@ -191,9 +194,6 @@ impl Program {
 
     /// One round.
     fn time(&self, folder: &Path, plan: &Plan, figures: &mut Figures) -> Result<()> {
-        let folder = fresh_folder(folder.join("criterion"))?;
-        let window = if plan.extent == Extent::Smoke { WINDOW_SMOKE } else { plan.window.min(WINDOW_MAX) };
-        let warm_up = if plan.extent == Extent::Smoke { WINDOW_SMOKE } else { WARM_UP };
         let measured = match self.style {
             Style::Criterion => self.by_criterion(folder, plan)?,
             Style::Figures => printed::samples(&self.printed(plan)?),
@@ -222,6 +222,9 @@ impl Program {
     }
 
     fn by_criterion(&self, folder: &Path, plan: &Plan) -> Result<Vec<Sample>> {
+        let folder = fresh_folder(folder.join("criterion"))?;
+        let window = if plan.extent == Extent::Smoke { WINDOW_SMOKE } else { plan.window.min(WINDOW_MAX) };
+        let warm_up = if plan.extent == Extent::Smoke { WINDOW_SMOKE } else { WARM_UP };
         let mut command = Command::new(&self.file);
         command
             .args(["--bench", "--quiet", "--noplot"])
@@ -251,6 +254,7 @@ impl Program {
             let package = &self.target.package;
             figures.add(package, &case, &subject, &INSTRUCTIONS, counts.instructions);
             figures.add(package, &case, &subject, &ALLOCATIONS, counts.allocations);
+            figures.add(package, &case, &subject, &BYTES, counts.bytes);
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::super::report::{Entry, Metric, figure, markdown, median, rounded};
-use super::{ALLOCATIONS, INSTRUCTIONS, NAME, NANOSECONDS};
+use super::{ALLOCATIONS, BYTES, INSTRUCTIONS, NAME, NANOSECONDS};
 
 /// The one that is compared with all others.
 const CARDEA: &str = "cardea";
@@ -155,7 +155,7 @@ impl Figures {
             .any(|series| series.package == package && series.metric.name == INSTRUCTIONS.name);
         let mut head = vec!["case", "subject", "ns per operation", "ratio"];
         if counted {
-            head.extend(["instructions", "allocations"]);
+            head.extend(["instructions", "allocations", "bytes"]);
         }
         let mut rows = vec![head.into_iter().map(str::to_owned).collect::<Vec<_>>()];
         for (case, subject) in self.rows(package) {
@@ -170,7 +170,7 @@ impl Figures {
             let mut row = vec![case.to_owned(), subject.to_owned(), self.cell(case, subject), ratio];
             if counted {
                 let count = |metric| of(metric, case, subject).map_or("–".to_owned(), figure);
-                row.extend([count(&INSTRUCTIONS), count(&ALLOCATIONS)]);
+                row.extend([count(&INSTRUCTIONS), count(&ALLOCATIONS), count(&BYTES)]);
             }
             rows.push(row);
         }

@@ -37,6 +37,8 @@ pub(super) struct Counted {
 pub(super) struct Counts {
     pub(super) instructions: f64,
     pub(super) allocations: f64,
+    /// Of all allocations, whether they were given back or not.
+    pub(super) bytes: f64,
 }
 
 /// Whether it is installed.
@@ -71,15 +73,17 @@ pub(super) fn count(program: &Path, folder: &Path, counted: &Counted) -> Result<
         ensure!(caught.success, "{}: {}", counted.id, caught.last_line());
         Ok(caught.output)
     };
-    let difference = |tool: &str, read: fn(&str) -> Option<f64>| {
-        let read =
-            |output: String| read(&output).with_context(|| format!("{tool} says nothing that is known"));
-        let (few, many) = (read(run(tool, FEW)?)?, read(run(tool, MANY)?)?);
+    let runs = |tool: &str| Ok::<_, anyhow::Error>((run(tool, FEW)?, run(tool, MANY)?));
+    let difference = |(few, many): &(String, String), read: fn(&str) -> Option<f64>| {
+        let read = |output: &str| read(output).context("valgrind says nothing that is known");
+        let (few, many) = (read(few)?, read(many)?);
         Ok::<_, anyhow::Error>((many - few).max(0.0) / f64::from(MANY - FEW) / f64::from(counted.operations))
     };
+    let heap = runs("dhat")?;
     Ok(Counts {
-        instructions: difference("callgrind", instructions)?,
-        allocations: difference("dhat", allocations)?,
+        instructions: difference(&runs("callgrind")?, instructions)?,
+        allocations: difference(&heap, allocations)?,
+        bytes: difference(&heap, bytes)?,
     })
 }
 
@@ -92,6 +96,11 @@ fn instructions(output: &str) -> Option<f64> {
 fn allocations(output: &str) -> Option<f64> {
     let line = output.lines().find_map(|line| line.split_once(" Total: "))?.1;
     number(line.split_once(" in ")?.1)
+}
+
+/// The same line.
+fn bytes(output: &str) -> Option<f64> {
+    number(output.lines().find_map(|line| line.split_once(" Total: "))?.1)
 }
 
 /// The number at the beginning, with commas or without.
@@ -115,6 +124,8 @@ mod tests {
         let dhat =
             "==1== \n==1== Total:     24,003 bytes in 1,002 blocks\n==1== At t-gmax: 1 bytes in 3 blocks\n";
         assert_eq!(allocations(dhat), Some(1002.0));
+        assert_eq!(bytes(dhat), Some(24_003.0));
+        assert_eq!(bytes("nothing"), None);
         assert_eq!(allocations("nothing"), None);
         assert_eq!(instructions("==1== Collected : none"), None);
     }
