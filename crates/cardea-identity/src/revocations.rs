@@ -20,7 +20,7 @@ const ENTRIES_MAX: usize = 262_144;
 pub struct Revocations {
     /// Read alone while there is nothing to look up.
     count: AtomicUsize,
-    /// Moves with each change.
+    /// See [`Revocations::epoch`].
     epoch: AtomicU64,
     issuers: RwLock<HashMap<String, Entries>>,
 }
@@ -154,6 +154,7 @@ impl Revocations {
         let entries = issuers.entry(issuer.to_owned()).or_default();
         change(entries.subjects.entry(subject.to_owned()).or_default());
         self.recount(&issuers);
+        self.epoch.fetch_add(1, Ordering::Release);
     }
 
     fn recount(&self, issuers: &HashMap<String, Entries>) {
@@ -162,10 +163,9 @@ impl Revocations {
             .map(|entries| entries.subjects.len() + usize::from(entries.everyone != Entry::default()))
             .sum();
         self.count.store(count, Ordering::Relaxed);
-        self.epoch.fetch_add(1, Ordering::Release);
     }
 
-    /// Moves with each change, once it is in effect.
+    /// Moves with each revocation, once it is in effect; not where one is taken back or forgotten.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
