@@ -5,7 +5,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use cardea_env::{Effect, Escape, Policy, Template};
-use cardea_http::{Method, Scheme, Version};
+use cardea_http::{Known, Method, Scheme, Version};
 
 use crate::{
     conditions,
@@ -170,7 +170,11 @@ pub async fn explain(gateway: &Gateway, question: Question) -> Result<Explanatio
     let arrived = match walked {
         Ok(Some(route)) => arrive(&model, route, &mut exchange).map(Some),
         Ok(None) => {
-            Ok(Some(DestinationExplanation::Answer { kind: "redirect", status: Some(308), location: None }))
+            Ok(pipeline::redirect_to_https(&exchange).map(|response| DestinationExplanation::Answer {
+                kind: "redirect",
+                status: Some(response.head.status),
+                location: response.head.fields.get(Known::Location).map(lossy),
+            }))
         }
         Err(reason) => Err(reason),
     };

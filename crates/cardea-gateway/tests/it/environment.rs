@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use cardea_env::{JsonRecord, Names, Template};
+use cardea_env::{CommonFields, CommonForm, CommonLog, Condition, JsonRecord, Names, Template};
 use cardea_gateway::{
     attributes::{TABLE, redaction},
-    model::{EnvironmentModel, LogFormat},
+    model::{EnvironmentModel, LogFormat, LogModel},
     routing::{PathMatch, RouteMatch},
 };
 use serde_json::{Value, json};
@@ -40,10 +40,10 @@ fn names() -> Names<cardea_gateway::exchange::Exchange> {
 }
 
 /// A line with every attribute there is, under its own name.
-fn everything() -> LogFormat {
+fn everything() -> LogModel {
     let fixed = TABLE.attributes().map(|attribute| attribute.name).filter(|name| *name != "policy.effect");
     let all: Vec<(&str, &str)> = fixed.chain(MEMBERS).map(|name| (name, name)).collect();
-    LogFormat::Json(JsonRecord::compile(all, &names()).unwrap())
+    LogFormat::Json(JsonRecord::compile(all, &names()).unwrap()).into()
 }
 
 fn spec(origin: &Origin) -> Spec {
@@ -318,5 +318,78 @@ fn changes_to_headers_read_the_request_as_it_came_and_can_not_be_broken_out_of()
         // The new name of a header is ours, whether or not there is something to give to it.
         client.exchange("GET /c HTTP/1.1\r\nHost: a.example\r\nX-Caller: forged\r\n\r\n").await;
         assert!(!origin.text().contains("forged"), "{}", origin.text());
+    });
+}
+
+/// The lines of requests for these paths, and one more, in a log that is chosen.
+async fn logged(log: fn() -> LogModel, paths: &[&str]) -> Vec<String> {
+    let origin = Origin::ok().await;
+    let mut spec = Spec::to(&origin);
+    spec.routes.remove(0);
+    spec.routes[0].demand = None;
+    spec.log = log;
+    let gateway = spec.start().await;
+    let mut client = gateway.client().await;
+    for path in paths {
+        client.exchange(crate::support::get(path)).await;
+    }
+    // All of these logs have the last.
+    client.exchange(crate::support::get("/last")).await;
+    crate::support::until("the last line", || {
+        assert!(gateway.gateway.access_log().unwrap().flush(std::time::Duration::from_secs(5)));
+        gateway.log_text().contains("/last")
+    })
+    .await;
+    gateway.log_text().lines().map(str::to_owned).collect()
+}
+
+fn chosen(when: Option<&str>, sample_one_in: u32, sample_always: Option<&str>) -> LogModel {
+    let condition = |text: &str| Condition::compile(text, &TABLE).unwrap();
+    LogModel {
+        when: when.map(condition),
+        sample_one_in,
+        sample_always: sample_always.map(condition),
+        ..LogFormat::Template(Template::compile("{request.path} {response.status}", &TABLE).unwrap()).into()
+    }
+}
+
+#[test]
+fn expressions_and_chance_choose_what_is_logged_and_nobody_stays_out_by_making_them_fail() {
+    run(async {
+        let paths = ["/api", "/none", "/api/x"];
+        let all = ["/api 200", "/none 404", "/api/x 200", "/last 404"];
+        assert_eq!(logged(|| chosen(None, 1, None), &paths).await, all);
+        let some = logged(|| chosen(Some("request.path != '/none'"), 1, None), &paths).await;
+        assert_eq!(some, ["/api 200", "/api/x 200", "/last 404"]);
+        let failing = logged(|| chosen(Some("token.sub == 'x'"), 1, None), &paths).await;
+        assert_eq!(failing, all);
+        // Of a hundred requests, chance leaves out nearly all.
+        let many = vec!["/api"; 100];
+        let sampled = logged(|| chosen(None, 1_000_000, Some("response.status >= 400")), &many).await;
+        assert!(sampled.len() < 50 && sampled.last().unwrap() == "/last 404", "{}", sampled.len());
+    });
+}
+
+#[test]
+fn the_combined_format_shows_one_line_whatever_a_client_sends() {
+    run(async {
+        let origin = Origin::ok().await;
+        let mut spec = Spec::to(&origin);
+        spec.log = || {
+            let log = CommonLog::compile(CommonForm::Combined, &CommonFields::default(), &names()).unwrap();
+            LogFormat::Common(Box::new(log)).into()
+        };
+        let gateway = spec.start().await;
+        let request = "GET /a?token=secret HTTP/1.1\r\nHost: a.example\r\nUser-Agent: a \"b\" \\x\r\n\r\n";
+        assert_eq!(gateway.client().await.exchange(request).await.status, 200);
+        crate::support::until("a line", || {
+            assert!(gateway.gateway.access_log().unwrap().flush(std::time::Duration::from_secs(5)));
+            !gateway.log_text().is_empty()
+        })
+        .await;
+        let text = gateway.log_text();
+        assert!(text.starts_with("127.0.0.1 - - [") && text.ends_with('\n'), "{text}");
+        let rest = text.split_once("] ").unwrap().1;
+        assert_eq!(rest, "\"GET /a?token=[redacted] HTTP/1.1\" 200 2 \"-\" \"a \\\"b\\\" \\\\x\"\n");
     });
 }

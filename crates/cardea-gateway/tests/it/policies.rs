@@ -147,7 +147,7 @@ fn reasons_reach_the_log_and_the_caller_only_where_the_rule_says_so() {
         };
         spec.log = || {
             let fields = ["policy.effect", "policy.reason", "response.reason"].map(|name| (name, name));
-            LogFormat::Json(JsonRecord::compile(fields, &TABLE).unwrap())
+            LogFormat::Json(JsonRecord::compile(fields, &TABLE).unwrap()).into()
         };
         let gateway = spec.start().await;
         let trace = "TRACE / HTTP/1.1\r\nHost: a.example\r\n\r\n".to_owned();
@@ -289,7 +289,7 @@ fn changes_of_attributes_are_seen_by_policy_header_and_log_and_by_no_other_reque
         });
         spec.log = || {
             let fields = ["custom.tier", "request.headers.x-tier"].map(|name| (name, name));
-            LogFormat::Json(NAMES.with(|names| JsonRecord::compile(fields, names)).unwrap())
+            LogFormat::Json(NAMES.with(|names| JsonRecord::compile(fields, names)).unwrap()).into()
         };
         let gateway = spec.start().await;
         // One connection, so that memory of a request serves the next.

@@ -158,6 +158,53 @@ fn check_reports_errors_with_their_places_and_exits_with_2() {
 }
 
 #[test]
+fn check_points_into_expressions_and_templates() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cardea.toml");
+    let text = r#"
+[access_log]
+fields = { a = "request.pth" }
+when = "response.status"
+[[listener]]
+name = "main"
+address = "127.0.0.1:0"
+[[attribute]]
+name = "a"
+expression = "1 +"
+[[attribute]]
+name = "b"
+header = "authorization"
+[[policy]]
+deny = "request.method = 'GET'"
+[[route]]
+name = "a"
+auth = "public"
+when = "has(token.sub)"
+policy = [{ allow = "true && sorce.address == 'x'" }]
+request_headers = { set = { x-a = "a {request.hots}" } }
+attributes = { remove = ["request.pth"] }
+respond = { body = "x" }
+"#;
+    fs::write(&path, text).unwrap();
+    let name = path.to_str().unwrap();
+    let (exit, _, err) = cardea(&["check", "-c", name]);
+    assert_eq!(exit, Exit::Usage);
+    for expected in [
+        ":3:17: unknown attribute \"request.pth\"; did you mean \"request.path\"?",
+        ":4:9: ",
+        ":10:18: the expression breaks off here",
+        ":13:10: \"request.headers.authorization\": carries credentials and can't be read",
+        ":15:24: the expression ends before this; docs/policies.md says",
+        ":19:8: \"token.sub\" is not known yet where a route is chosen",
+        ":20:30: unknown attribute \"sorce.address\"; did you mean \"source.address\"?",
+        ":21:39: unknown attribute \"request.hots\"; did you mean \"request.host\"?",
+        ":22:27: unknown attribute \"request.pth\"; did you mean \"request.path\"?",
+    ] {
+        assert!(err.contains(&format!("{name}{expected}")), "{expected} is not in\n{err}");
+    }
+}
+
+#[test]
 fn check_prints_an_empty_array_where_all_is_well() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cardea.toml");

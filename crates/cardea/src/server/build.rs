@@ -89,6 +89,9 @@ pub(crate) fn build(
     let access_log = builder.access_log();
     builder.check_client_certificates(&listeners);
     let environment = builder.environment();
+    builder.problems.sort_by(|one, other| {
+        (&one.file, one.line, one.column).cmp(&(&other.file, other.line, other.column))
+    });
     let (Some(router), Some(authenticator)) = (router, authenticator) else { return Err(builder.problems) };
     if !builder.problems.is_empty() {
         return Err(builder.problems);

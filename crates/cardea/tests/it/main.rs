@@ -13,6 +13,7 @@ mod keys;
 mod large;
 mod privileges;
 mod reload;
+mod rules;
 mod secrets;
 mod staples;
 mod start;

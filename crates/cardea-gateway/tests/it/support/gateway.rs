@@ -19,8 +19,8 @@ use cardea_gateway::{
     metrics::RouteMetrics,
     model::{
         AllowEncoded, ConnectionTimeouts, Destination, EnvironmentModel, Forwarding, HeaderRule,
-        IdentityField, IdentityHeaders, Limits, ListenerModel, LogFormat, Model, Prefix, ProxyProtocol,
-        Rewrite, Route, RouteRules, Service, ServiceTls, Timeouts,
+        IdentityField, IdentityHeaders, Limits, ListenerModel, LogFormat, LogModel, Model, Prefix,
+        ProxyProtocol, Rewrite, Route, RouteRules, Service, ServiceTls, Timeouts,
     },
     record::{AccessLog, AccessLogConfig, Registry, Sink},
     routing::{PathMatch, RouteMatch, Router},
@@ -128,7 +128,7 @@ pub(crate) struct Spec {
     pub(crate) redirect_to_https: Option<u16>,
     /// In place of the system's.
     pub(crate) clock: Option<Clock>,
-    pub(crate) log: fn() -> LogFormat,
+    pub(crate) log: fn() -> LogModel,
     pub(crate) environment: fn() -> EnvironmentModel,
 }
 
@@ -164,7 +164,7 @@ impl Spec {
             proxy_protocol: None,
             redirect_to_https: None,
             clock: None,
-            log: || LogFormat::Json(JsonRecord::compile(LOG_FIELDS.iter().copied(), &TABLE).unwrap()),
+            log: || LogFormat::Json(JsonRecord::compile(LOG_FIELDS.iter().copied(), &TABLE).unwrap()).into(),
             environment: EnvironmentModel::default,
         }
     }
@@ -226,7 +226,7 @@ impl Spec {
             },
             identity_headers: IdentityHeaders { names, fields },
             region: Some("eu-west".into()),
-            access_log: Some((self.log)().into()),
+            access_log: Some((self.log)()),
             environment: (self.environment)(),
         })
     }

@@ -106,7 +106,7 @@ pub(in crate::config) struct RawPolicyRule {
     /// An expression that refuses a request where it holds: `"request.headers['x-debug'] == '1'"`.
     #[serde(default)]
     pub(in crate::config) deny: Option<String>,
-    /// Why, for the access log.
+    /// Why. That of a rule that denies is in the access log; that of one that allows is for readers.
     #[serde(default)]
     pub(in crate::config) reason: Option<String>,
     /// Whether the caller is told the reason too.

@@ -168,6 +168,11 @@ impl Builder<'_> {
         if !config.enabled {
             return None;
         }
+        let mut condition = |written: &Option<FieldTemplate>| match written {
+            None => Some(None),
+            Some(written) => self.condition(written).map(Some),
+        };
+        let (when, sample_always) = (condition(&config.when), condition(&config.sample_always));
         let format = match &config.format {
             config::AccessLogFormat::Template(text) => {
                 let written = FieldTemplate { text: text.clone(), at: config.format_at };
@@ -184,20 +189,18 @@ impl Builder<'_> {
                 LogFormat::Common(Box::new(self.common_log(CommonForm::Combined)?))
             }
         };
-        let mut condition = |written: &Option<FieldTemplate>| match written {
-            None => Some(None),
-            Some(written) => self.condition(written).map(Some),
-        };
-        Some(LogModel {
-            format,
-            when: condition(&config.when)?,
-            sample_one_in: config.sample_one_in,
-            sample_always: condition(&config.sample_always)?,
-        })
+        let (when, sample_always) = (when?, sample_always?);
+        Some(LogModel { format, when, sample_one_in: config.sample_one_in, sample_always })
     }
 
     fn common_log(&mut self, form: CommonForm) -> Option<CommonLog<Exchange>> {
-        match CommonLog::compile(form, &CommonFields::default(), &self.names) {
+        // What a client sends twice is shown all the same.
+        let fields = CommonFields {
+            referrer: "request.first_header.referer",
+            agent: "request.first_header.user-agent",
+            ..CommonFields::default()
+        };
+        match CommonLog::compile(form, &fields, &self.names) {
             Ok(log) => Some(log),
             Err(error) => {
                 self.problem(self.config.access_log.format_at, error, "use a template");
@@ -236,7 +239,12 @@ impl Builder<'_> {
     }
 
     fn expression_problem<T>(&mut self, written: &FieldTemplate, error: ExpressionError) -> Option<T> {
-        self.text_problem(written, error.position, error.message, error.suggestion.as_deref());
+        let at = self.config.sources.within(written.at, &written.text, error.position);
+        let remedy = match error.suggestion {
+            Some(near) => format!("did you mean \"{near}\"?"),
+            None => "docs/policies.md says what expressions can do".to_owned(),
+        };
+        self.problem(at, error.message, &remedy);
         None
     }
 

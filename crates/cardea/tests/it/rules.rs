@@ -1,0 +1,95 @@
+//! Policies, attributes, headers and the access log of a server as its users run it.
+
+use std::os::unix::net::UnixDatagram;
+
+use crate::support::{Folder, Server, folder::Settings};
+
+const RULES: &str = r#"
+[[attribute]]
+name = "team"
+map = { file = "teams.map", key = "{request.headers.x-app}", default = "none" }
+
+[[policy]]
+deny = "request.path.startsWith('/closed')"
+
+[[route]]
+name = "team"
+path_prefix = "/team"
+auth = "public"
+policy = [{ deny = "custom.team == 'none'", reason = "teams only", show = true }]
+response_headers = { set = { "x-team" = "{custom.team}" } }
+respond = { body = "welcome" }
+"#;
+
+fn app(name: &str) -> String {
+    format!("X-App: {name}\r\n")
+}
+
+#[test]
+fn rules_are_those_of_the_last_good_configuration_and_maps_are_read_again() {
+    let folder = Folder::new(&Settings::default());
+    folder.write("teams.map", "a red\n");
+    folder.configure(&Settings { more: RULES.to_owned(), ..Settings::default() });
+    let server = Server::start(&folder);
+    let mut connection = server.connect();
+    let mut ask = |name: &str| {
+        let answer = connection.request("GET", "/team/x", &app(name), "").unwrap();
+        (answer.status, answer.head.field("x-team").map(str::to_owned), answer.text())
+    };
+    let (status, header, _) = ask("a");
+    assert_eq!((status, header.as_deref()), (200, Some("red")));
+    let (status, _, problem) = ask("b");
+    assert_eq!(status, 403);
+    assert!(
+        problem.contains("\"code\":\"policy_denied\"") && problem.contains("\"detail\":\"teams only\""),
+        "{problem}"
+    );
+
+    folder.write("teams.map", "b blue\n");
+    assert_eq!(ask("b").0, 403, "nothing is read before it is asked for");
+    assert!(server.reload().0);
+    assert_eq!((ask("a").0, ask("b").0), (403, 200));
+
+    // A file that is no map, and an expression that is none, change nothing.
+    folder.write("teams.map", "b\n");
+    assert!(!server.reload().0);
+    folder.write("teams.map", "c green\n");
+    let bad = RULES.replace("custom.team == 'none'", "custom.teem == 'none'");
+    folder.configure(&Settings { more: bad, ..Settings::default() });
+    let (taken, line) = server.reload();
+    assert!(!taken && line.contains("did you mean \\\"custom.team\\\"?"), "{line}");
+    assert_eq!((ask("b").0, ask("c").0), (200, 403));
+    server.stop();
+}
+
+#[test]
+fn lines_reach_a_syslog_server_with_the_fields_that_were_chosen() {
+    let folder = Folder::new(&Settings { more: RULES.to_owned(), ..Settings::default() });
+    folder.write("teams.map", "a red\n");
+    let socket = folder.file("log.sock");
+    let syslog = UnixDatagram::bind(&socket).unwrap();
+    syslog.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
+    let text = folder.read("cardea.toml").replace(
+        "path = \"access.log\"",
+        &format!(
+            "path = \"syslog:{}\"\nsyslog_facility = \"local0\"\nwhen = \"request.path != '/version'\"\n\
+             fields = {{ path = \"request.path\", query = \"request.query\", team = \"custom.team\", why = \"policy.reason\" }}",
+            socket.display()
+        ),
+    );
+    folder.write("cardea.toml", &text);
+    let server = Server::start(&folder);
+    let mut connection = server.connect();
+    assert_eq!(connection.get("/version").unwrap().status, 200);
+    assert_eq!(connection.request("GET", "/team?token=secret&a=%0a", &app("a"), "").unwrap().status, 200);
+    let mut buffer = [0; 2048];
+    let count = syslog.recv(&mut buffer).unwrap();
+    let line = String::from_utf8_lossy(&buffer[..count]).into_owned();
+    assert!(line.starts_with("<134>1 20"), "{line}");
+    let expected = format!(
+        " cardea {} access - {{\"path\":\"/team\",\"query\":\"token=[redacted]&a=%0a\",\"team\":\"red\"}}",
+        server.program.id()
+    );
+    assert!(line.ends_with(&expected), "{line}");
+    server.stop();
+}
