@@ -60,7 +60,7 @@ pub(super) fn uint<'e>(values: &[Value<'e>], _: &Meter<'e>) -> Result<Value<'e>>
     let number = match values[0] {
         Value::Uint(number) => number,
         Value::Int(number) => u64::try_from(number).map_err(|_| FaultKind::Overflow)?,
-        Value::Double(number) if number > -1.0 && number < 18_446_744_073_709_551_616.0 => number as u64,
+        Value::Double(number) if (0.0..18_446_744_073_709_551_616.0).contains(&number) => number as u64,
         Value::Double(_) => return Err(FaultKind::Overflow),
         value => parse(&value)?,
     };

@@ -351,6 +351,8 @@ fn conversions_are_asked_for() {
         ("int(1e19)", "? `int`: the result does not fit"),
         ("int(dyn(18446744073709551615u))", "!Overflow"),
         ("uint(dyn(-1))", "!Overflow"),
+        ("uint(dyn(-0.5))", "!Overflow"),
+        ("uint(1.9) == 1u", "true"),
         ("uint('7')", "7u"),
         ("double('1.5') + double(1)", "2.5"),
         ("double(dyn('inf'))", "!Form"),
