@@ -60,8 +60,14 @@ pub fn expression(data: &[u8]) {
     if let Ok(shown) = Expression::compile_in(text, &names.view(), true) {
         let scratch = Scratch::new();
         let written = json(shown.evaluate(&request, &scratch), text);
-        assert!(!written.windows(SECRET.len()).any(|window| window == SECRET));
+        // Who fuzzes learns the secret from this comparison, and writes it into the text.
+        let known = SECRET.windows(4).any(|part| holds(data, part));
+        assert!(known || !holds(&written, SECRET));
     }
+}
+
+fn holds(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
 }
 
 fn json(value: Result<Value<'_>, Fault>, text: &str) -> Vec<u8> {
