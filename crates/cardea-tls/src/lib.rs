@@ -10,7 +10,6 @@
 
 #[cfg(feature = "authority")]
 pub mod authority;
-mod base64;
 mod certificate;
 mod client;
 mod client_auth;

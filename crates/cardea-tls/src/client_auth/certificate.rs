@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use aws_lc_rs::digest::{self, SHA256};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use cardea_clock::Wall;
 use rustls_pki_types::CertificateDer;
 use x509_parser::parse_x509_certificate;
 
 use super::authority::unix_time;
 use super::{ClientAuthority, ClientName, distinguished_name};
-use crate::base64;
 use crate::certificate::wall;
 
 /// How long a verification is believed: issuers expire and lists run out without anything changing here.
@@ -271,7 +271,7 @@ fn hex(bytes: &[u8]) -> String {
 /// A byte sequence of structured fields (RFC 8941 §3.3.5): Base64 between colons.
 fn binary_item(bytes: &[u8]) -> String {
     let mut out = String::from(":");
-    base64::encode(bytes, &mut out);
+    STANDARD.encode_string(bytes, &mut out);
     out.push(':');
     out
 }
