@@ -6,6 +6,7 @@
     reason = "a tool of the command line: its output is its purpose"
 )]
 
+mod authority;
 mod bench;
 mod clients;
 mod needs;

@@ -8,14 +8,14 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::process::{Stopwatch, cargo, pass, pass_lines};
-use crate::{bench, clients, needs, tidy};
+use crate::{authority, bench, clients, needs, tidy};
 
 /// What `cargo xtask test` accepts.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Runs these steps alone, in this order.
     steps: Vec<Step>,
-    /// Leaves out the documentation, the benches and the clients.
+    /// Leaves out the documentation, the benches, the clients and the authority.
     #[arg(long, conflicts_with = "steps")]
     fast: bool,
     /// Goes on after a step that failed.
@@ -39,6 +39,8 @@ enum Step {
     Bench,
     /// `cargo xtask clients`.
     Clients,
+    /// Certificates by ACME, from a real authority.
+    Authority,
     /// The tests of `cardea-kdf` that name Miri, under Miri. Where it is named alone: it needs a nightly compiler.
     Miri,
 }
@@ -53,6 +55,7 @@ impl Step {
             Self::Tidy => "tidy",
             Self::Bench => "bench",
             Self::Clients => "clients",
+            Self::Authority => "authority",
             Self::Miri => "miri",
         }
     }
@@ -99,7 +102,9 @@ fn choose(options: &Options) -> Vec<Step> {
     match (options.steps.as_slice(), options.fast) {
         ([], false) => all.iter().copied().filter(|step| *step != Step::Miri).collect(),
         ([], true) => {
-            let slow = |step: &Step| matches!(step, Step::Docs | Step::Bench | Step::Clients | Step::Miri);
+            let slow = |step: &Step| {
+                matches!(step, Step::Docs | Step::Bench | Step::Clients | Step::Authority | Step::Miri)
+            };
             all.iter().copied().filter(|step| !slow(step)).collect()
         }
         (chosen, _) => chosen.to_vec(),
@@ -135,6 +140,7 @@ fn carry_out(step: Step, root: &Path) -> Result<Counts> {
         Step::Tidy => Ok(Counts::one(tidy::run(root)? == 0)),
         Step::Bench => Ok(Counts::one(bench::run(root, &bench::Options::smoke())?)),
         Step::Clients => real_clients(root),
+        Step::Authority => real_authority(root),
         Step::Miri => miri(root),
     }
 }
@@ -185,6 +191,17 @@ fn real_clients(root: &Path) -> Result<Counts> {
     }
     let tally = clients::run(root, &clients::Options::default())?;
     Ok(Counts { passed: tally.passed, failed: tally.failed, note: String::new() })
+}
+
+/// The tests that need an authority; they are ignored elsewhere.
+fn real_authority(root: &Path) -> Result<Counts> {
+    needs::provide(&[needs::C_COMPILER])?;
+    let mut sum = TestSum::default();
+    let mut command = cargo(root);
+    command.env("CARDEA_PEBBLE", authority::build(root)?);
+    command.args(["test", "--package=cardea", "--test=it", "--", "--ignored", "authority::"]);
+    let success = pass_lines(&mut command, |line| sum.read(line))?;
+    Ok(sum.counts(success))
 }
 
 /// Whether a variable says yes: `CI=true` and `CI=1` do, `CI=false`, `CI=0` and an empty one don't.

@@ -13,6 +13,7 @@ use cardea_clock::Clock;
 use tokio::sync::Notify;
 
 use crate::{
+    challenge::Challenges,
     conditions,
     exchange::Exchange,
     forward::ReplayBudget,
@@ -100,6 +101,8 @@ pub struct Gateway {
     pub metrics: GatewayMetrics,
     /// The budget for request bodies that are kept for a second attempt.
     pub replay_budget: Arc<ReplayBudget>,
+    /// Answers to challenges of certificate authorities.
+    pub challenges: Challenges,
     access_log: ArcSwapOption<AccessLog>,
     /// Logs that were replaced. To close one takes its time, which no worker has that wrote to it last.
     retired_logs: Mutex<Vec<Arc<AccessLog>>>,
@@ -122,6 +125,7 @@ impl Gateway {
             clock,
             metrics: GatewayMetrics::new(registry),
             replay_budget: Arc::new(ReplayBudget::new()),
+            challenges: Challenges::default(),
             access_log: ArcSwapOption::empty(),
             retired_logs: Mutex::default(),
             phase: AtomicU8::new(Phase::Running as u8),

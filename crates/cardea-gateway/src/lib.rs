@@ -7,6 +7,7 @@
 pub mod attributes;
 mod buffer;
 mod builtin;
+pub mod challenge;
 pub mod client_certificate;
 mod conditions;
 mod date;

@@ -12,6 +12,7 @@ use std::{
 use cardea_clock::Mono;
 use cardea_http::proxy_protocol::{self, ProxyHeader};
 use cardea_tls::{HandshakeFacts, ServerTls};
+use rustls::server::ClientHello;
 use tokio::{
     net::{TcpListener, UnixListener},
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -26,7 +27,7 @@ use crate::{
     model::{ListenerModel, ProxyProtocol},
     streams,
     timer::Timer,
-    transport::{Socket, TlsTransport, Transport, accept_by_name},
+    transport::{Socket, TlsTransport, Transport, accept_by_greeting},
     workers::{self, Workers},
 };
 
@@ -269,7 +270,7 @@ async fn connect(gateway: Arc<Gateway>, listener: Arc<ListenerModel>, accepted: 
     };
     drop(model);
     // Boxed, since a connection is idle for longer than it shakes hands.
-    let mut shaking = Box::pin(shake_hands(socket, tls, inbound, &mut facts.tls));
+    let mut shaking = Box::pin(shake_hands(&gateway, socket, tls, inbound, &mut facts.tls));
     let either = std::future::poll_fn(|cx| match Pin::new(&mut handshake.given_way).poll(cx) {
         Poll::Ready(_) => {
             given_way.increment();
@@ -285,6 +286,7 @@ async fn connect(gateway: Arc<Gateway>, listener: Arc<ListenerModel>, accepted: 
         tracing::debug!(listener = %listener.name, peer = ?peer, ?failure, "TLS handshake failed");
         return;
     };
+    let Some(tls) = tls else { return };
     tracing::debug!(listener = %listener.name, peer = ?peer, facts = ?facts.tls, "TLS handshake done");
     drop(timer);
     if let Some(tls) = &facts.tls {
@@ -300,25 +302,40 @@ async fn connect(gateway: Arc<Gateway>, listener: Arc<ListenerModel>, accepted: 
     }
 }
 
-/// The handshake, by the configuration for the name that the client asks for.
+/// The handshake, by the configuration for the name that the client asks for. Where an authority asks for the answer to a
+/// challenge, the connection ends with it (RFC 8737 §3), and there is none.
 async fn shake_hands(
+    gateway: &Gateway,
     socket: Socket,
     tls: &ServerTls,
     early: Buffer,
     facts: &mut Option<HandshakeFacts>,
-) -> io::Result<Box<TlsTransport>> {
+) -> io::Result<Option<Box<TlsTransport>>> {
     let refused = |error| io::Error::new(io::ErrorKind::InvalidData, error);
-    let mut transport = Box::new(if tls.asks_by_name() {
-        accept_by_name(socket, tls, early).await?
+    let mut is_challenge = false;
+    let mut transport = Box::new(if tls.asks_by_name() || gateway.challenges.has_tls() {
+        let choose = |hello: &ClientHello<'_>| match gateway.challenges.handshake(hello) {
+            Some(answer) => {
+                tracing::info!(host = hello.server_name(), "an authority asks for a challenge over TLS");
+                is_challenge = true;
+                answer
+            }
+            None => tls.config_for(hello.server_name()),
+        };
+        accept_by_greeting(socket, choose, early).await?
     } else {
         TlsTransport::server(socket, tls.config(), early).map_err(refused)?
     });
     std::future::poll_fn(|cx| transport.poll_negotiated(cx)).await?;
+    if is_challenge {
+        std::future::poll_fn(|cx| transport.poll_shutdown(cx)).await?;
+        return Ok(None);
+    }
     // Before anything more is sent: a client whose certificate no longer holds must not get another ticket.
     let session = transport.server_session().ok_or(io::ErrorKind::Other)?;
     *facts = Some(tls.handshake_facts(session).map_err(io::Error::other)?);
     std::future::poll_fn(|cx| transport.poll_flush(cx)).await?;
-    Ok(transport)
+    Ok(Some(transport))
 }
 
 fn is_trusted(expected: &ProxyProtocol, peer: Option<SocketAddr>) -> bool {

@@ -72,6 +72,9 @@ async fn carry(
     exchange.model = Some(model.clone());
 
     normalise(&model, exchange)?;
+    if let Some(response) = gateway.challenges.response(exchange) {
+        return Ok(Outcome::Respond(response));
+    }
     if let Some(response) = redirect_to_https(exchange) {
         return Ok(Outcome::Respond(response));
     }

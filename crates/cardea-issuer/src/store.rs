@@ -10,6 +10,7 @@ use cardea_clock::Wall;
 
 use crate::{BasicEncoding, GrantType, SigningAlgorithm};
 
+pub mod acme;
 mod sqlite_store;
 /// The embedded store.
 pub mod sqlite {

@@ -116,6 +116,33 @@ impl WrappingKey {
 
     /// Wraps a private key: a random nonce, then the ciphertext with its tag, bound to the key's id and algorithm.
     pub(crate) fn wrap(&self, kid: &str, algorithm: SigningAlgorithm, private: &[u8]) -> Option<Vec<u8>> {
+        self.seal_for(associated_data(kid, algorithm), private)
+    }
+
+    /// Wraps a private key that signs no tokens. `context` says whose it is; it can be opened for the same alone.
+    ///
+    /// # Errors
+    /// [`crate::IssuerError::Crypto`] where the system has no randomness to give.
+    pub fn seal(&self, context: &str, private: &[u8]) -> Result<Vec<u8>, crate::IssuerError> {
+        let sealed = self.seal_for(other_data(context), private);
+        sealed.ok_or(crate::IssuerError::Crypto("no randomness"))
+    }
+
+    /// Opens what [`Self::seal`] made.
+    ///
+    /// # Errors
+    /// [`WrappingKeyError::Mismatch`] where `stored_id` names another wrapping key, [`WrappingKeyError::Damaged`]
+    /// where it names this one and the bytes don't authenticate. Both call the key by its context.
+    pub fn open(
+        &self,
+        context: &str,
+        stored_id: &str,
+        sealed: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, WrappingKeyError> {
+        self.open_for(context, other_data(context), stored_id, sealed)
+    }
+
+    fn seal_for(&self, associated: Vec<u8>, private: &[u8]) -> Option<Vec<u8>> {
         let mut nonce = [0; NONCE_LEN];
         rand::fill(&mut nonce).ok()?;
         let mut out = Vec::with_capacity(NONCE_LEN + private.len() + TAG_BYTES);
@@ -125,7 +152,7 @@ impl WrappingKey {
         self.cipher()?
             .seal_in_place_append_tag(
                 Nonce::assume_unique_for_key(nonce),
-                Aad::from(associated_data(kid, algorithm)),
+                Aad::from(associated),
                 &mut *sealed,
             )
             .ok()?;
@@ -146,6 +173,16 @@ impl WrappingKey {
         stored_id: &str,
         wrapped: &[u8],
     ) -> Result<Zeroizing<Vec<u8>>, WrappingKeyError> {
+        self.open_for(kid, associated_data(kid, algorithm), stored_id, wrapped)
+    }
+
+    fn open_for(
+        &self,
+        kid: &str,
+        associated: Vec<u8>,
+        stored_id: &str,
+        wrapped: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, WrappingKeyError> {
         if stored_id != self.id {
             return Err(WrappingKeyError::Mismatch {
                 kid: kid.into(),
@@ -159,11 +196,7 @@ impl WrappingKey {
         let length = self
             .cipher()
             .ok_or_else(damaged)?
-            .open_in_place(
-                Nonce::assume_unique_for_key(*nonce),
-                Aad::from(associated_data(kid, algorithm)),
-                opened.as_mut_slice(),
-            )
+            .open_in_place(Nonce::assume_unique_for_key(*nonce), Aad::from(associated), opened.as_mut_slice())
             .map_err(|_| damaged())?
             .len();
         opened.truncate(length);
@@ -191,6 +224,11 @@ fn key_id(bytes: &[u8; KEY_BYTES]) -> String {
 /// Binds the ciphertext to its record, so that no record can be given another's key.
 fn associated_data(kid: &str, algorithm: SigningAlgorithm) -> Vec<u8> {
     format!("cardea signing key v1\0{}\0{kid}", algorithm.as_str()).into_bytes()
+}
+
+/// The same for keys that sign no tokens; no context makes it that of one which does.
+fn other_data(context: &str) -> Vec<u8> {
+    format!("cardea private key v1\0{context}").into_bytes()
 }
 
 fn is_typed(byte: &u8) -> bool {
@@ -268,6 +306,16 @@ mod tests {
             other.unwrap("kid-1", ES256, other.id(), &wrapped),
             Err(WrappingKeyError::Damaged { .. })
         ));
+    }
+
+    #[test]
+    fn what_was_sealed_opens_only_for_its_context() {
+        let key = WrappingKey::generate().unwrap();
+        let sealed = key.seal("acme account a", b"private").unwrap();
+        assert_eq!(key.open("acme account a", key.id(), &sealed).unwrap().as_slice(), b"private");
+        assert!(key.open("acme account b", key.id(), &sealed).is_err());
+        assert!(key.open("acme account a", "another", &sealed).is_err());
+        assert!(key.unwrap("acme account a", ES256, key.id(), &sealed).is_err(), "it is no signing key");
     }
 
     #[test]

@@ -90,15 +90,23 @@ impl Certificate {
             let path = path.to_owned();
             move |problem| CertificateError { path, problem }
         };
-        let chain = read_chain(&config.chain).map_err(at(&config.chain));
-        let key = read_key(&config.key).map_err(at(&config.key));
-        let (chain, (key, key_type)) = match (chain, key) {
-            (Ok(chain), Ok(key)) => (chain, key),
-            (chain, key) => return Err(chain.err().into_iter().chain(key.err()).collect()),
+        let (chain, (key, key_type)) = match &config.managed {
+            Some(managed) => match managed.material() {
+                Some(material) => (material.chain.clone(), material.key.clone()),
+                None => return Err(vec![at(&config.chain)(CertificateProblem::Empty)]),
+            },
+            None => {
+                let chain = read_chain(&config.chain).map_err(at(&config.chain));
+                let key = read_key(&config.key).map_err(at(&config.key));
+                match (chain, key) {
+                    (Ok(chain), Ok(key)) => (chain, key),
+                    (chain, key) => return Err(chain.err().into_iter().chain(key.err()).collect()),
+                }
+            }
         };
         let facts = check_chain(&chain, key.as_ref(), config, now)
             .map_err(|problem| vec![at(&config.chain)(problem)])?;
-        if files::world_readable(&config.key) {
+        if config.managed.is_none() && files::world_readable(&config.key) {
             tracing::warn!(path = %config.key.display(), "every user of this machine may read this private key");
         }
         let info = CertificateInfo {
@@ -121,10 +129,14 @@ impl Certificate {
 /// All certificates of a PEM file, in its order.
 pub(crate) fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateProblem> {
     let bytes = files::read(path)?;
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(&bytes).collect::<Result<_, _>>().map_err(damaged)?;
+    parse_chain(&bytes)
+}
+
+pub(crate) fn parse_chain(bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateProblem> {
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(bytes).collect::<Result<_, _>>().map_err(damaged)?;
     if chain.is_empty() {
         return Err(CertificateProblem::NoCertificate {
-            holds_key: files::contains(&bytes, "PRIVATE KEY-----"),
+            holds_key: files::contains(bytes, "PRIVATE KEY-----"),
         });
     }
     Ok(chain)
@@ -144,7 +156,7 @@ pub(crate) fn damaged(error: pem::Error) -> CertificateProblem {
     )
 }
 
-fn read_key(path: &Path) -> Result<(Arc<dyn SigningKey>, KeyType), CertificateProblem> {
+fn read_key(path: &Path) -> Result<UsableKey, CertificateProblem> {
     let bytes = files::read(path)?;
     // RFC 7468 §11, and the older encryption inside the PEM headers (RFC 1421 §4.6.1.1).
     if files::contains(&bytes, "BEGIN ENCRYPTED PRIVATE KEY")
@@ -158,6 +170,13 @@ fn read_key(path: &Path) -> Result<(Arc<dyn SigningKey>, KeyType), CertificatePr
         }
         error => damaged(error),
     })?;
+    usable_key(key)
+}
+
+/// A key that signs handshakes, with its type.
+pub(crate) type UsableKey = (Arc<dyn SigningKey>, KeyType);
+
+pub(crate) fn usable_key(key: PrivateKeyDer<'static>) -> Result<UsableKey, CertificateProblem> {
     let key = provider()
         .key_provider
         .load_private_key(key)
@@ -167,13 +186,13 @@ fn read_key(path: &Path) -> Result<(Arc<dyn SigningKey>, KeyType), CertificatePr
     Ok((key, key_type))
 }
 
-struct LeafFacts {
+pub(crate) struct LeafFacts {
     hosts: Vec<String>,
-    not_before: Wall,
-    not_after: Wall,
+    pub(crate) not_before: Wall,
+    pub(crate) not_after: Wall,
 }
 
-fn check_chain(
+pub(crate) fn check_chain(
     chain: &[CertificateDer<'_>],
     key: &dyn SigningKey,
     config: &CertificateConfig,

@@ -1,12 +1,14 @@
 //! What an operator decides about TLS, as plain values.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
 
 use crate::client_auth::ClientAuthConfig;
+use crate::managed::ManagedCertificate;
 use crate::staple::OcspConfig;
 
 /// One certificate that a listener serves.
@@ -19,6 +21,9 @@ pub struct CertificateConfig {
     /// Host names that it is served for: names, `*.` wildcards or addresses, each covered by the leaf.
     /// Empty: every DNS name and IP address of the leaf's subject alternative names.
     pub hosts: Vec<String>,
+    /// Where chain and key come from in place of files; `chain` is then a name for messages. Handshakes for its hosts, which
+    /// must be named, fail until it has been filled.
+    pub managed: Option<Arc<ManagedCertificate>>,
     /// Hosts of one trust domain may share a connection; a request for a host of another one gets 421.
     pub trust_domain: String,
     /// Whether its hosts ask clients for certificates; all certificates of a host ask in the same way. Sessions of hosts

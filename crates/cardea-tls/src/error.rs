@@ -213,6 +213,6 @@ pub enum CertificateProblem {
     BadRevocationList(String),
 }
 
-fn lines(errors: &[CertificateError]) -> String {
+pub(crate) fn lines(errors: &[CertificateError]) -> String {
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }

@@ -20,6 +20,11 @@ const SIZE_BYTES_MAX: u64 = 1 << 20;
 pub(crate) struct Stamp(Option<[i64; 6]>, u64);
 
 impl Stamp {
+    /// The stamp of what is no file: 0 where there is nothing.
+    pub(crate) fn version(version: u64) -> Self {
+        Self(None, version)
+    }
+
     /// Takes the stamp of what `path` leads to. To be taken before the file is read: whatever is written in
     /// between then counts as a change.
     pub(crate) fn of(path: &Path) -> Self {

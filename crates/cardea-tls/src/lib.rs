@@ -8,6 +8,8 @@
 //! rustls is neither read nor set. TLS 1.2 and 1.3; never 0-RTT, because a replayed request would pass every
 //! check that the first one passed (RFC 8446 §8).
 
+#[cfg(feature = "acme")]
+pub mod acme;
 #[cfg(feature = "authority")]
 pub mod authority;
 mod certificate;
@@ -17,6 +19,7 @@ mod config;
 mod error;
 mod facts;
 mod files;
+mod managed;
 mod names;
 mod provider;
 mod server;
@@ -35,6 +38,7 @@ pub use config::{
 };
 pub use error::{CertificateError, CertificateProblem, HandshakeRefused, TlsError};
 pub use facts::HandshakeFacts;
+pub use managed::{ManagedCertificate, Validity};
 pub use names::TrustDomain;
 pub use provider::provider;
 pub use server::ServerTls;

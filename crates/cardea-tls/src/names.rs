@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::SignatureScheme;
@@ -12,7 +13,7 @@ use rustls_pki_types::DnsName;
 
 use crate::certificate::{Certificate, KeyType};
 use crate::client_auth::ClientAuthConfig;
-use crate::config::UnknownName;
+use crate::config::{CertificateConfig, UnknownName};
 use crate::error::{CertificateError, CertificateProblem};
 
 /// A trust domain of one [`ServerTls`](crate::ServerTls): cheap to keep and to compare. Those of two
@@ -42,7 +43,7 @@ struct Domain {
     policy: usize,
 }
 
-/// What is served for one name. Never empty.
+/// What is served for one name. Empty where its certificate has yet to come: handshakes fail then.
 #[derive(Debug, Clone)]
 struct Entry {
     trust_domain: TrustDomain,
@@ -52,10 +53,21 @@ struct Entry {
     keys: Vec<(KeyType, Arc<CertifiedKey>)>,
 }
 
+/// Where names come from: a certificate, or the configuration of one that has yet to come.
+struct Source<'a> {
+    path: &'a Path,
+    hosts: &'a [String],
+    domain: &'a str,
+    client_auth: Option<&'a ClientAuthConfig>,
+    there: Option<&'a Certificate>,
+}
+
 impl Names {
-    /// Indexes `certificates`. An error names every host that is in two trust domains.
+    /// Indexes `certificates`, and the hosts of those that have yet to come. An error names every host that is in two trust
+    /// domains.
     pub(crate) fn new(
         certificates: &[Certificate],
+        awaited: &[&CertificateConfig],
         unknown: UnknownName,
     ) -> Result<Self, Vec<CertificateError>> {
         let mut names = Self {
@@ -66,11 +78,33 @@ impl Names {
             policies: vec![None],
         };
         let mut errors = Vec::new();
-        for (index, certificate) in certificates.iter().enumerate() {
-            let trust_domain = names.intern(&certificate.info.trust_domain, certificate.client_auth.as_ref());
-            for host in &certificate.info.hosts {
-                if let Err(first) = names.insert(host, trust_domain, index, certificate) {
-                    errors.extend(certificates.get(first).map(|other| conflict(host, certificate, other)));
+        let there = certificates.iter().map(|certificate| {
+            let info = &certificate.info;
+            Source {
+                path: &info.path,
+                hosts: &info.hosts,
+                domain: &info.trust_domain,
+                client_auth: certificate.client_auth.as_ref(),
+                there: Some(certificate),
+            }
+        });
+        let awaited = awaited.iter().map(|config| Source {
+            path: &config.chain,
+            hosts: &config.hosts,
+            domain: &config.trust_domain,
+            client_auth: config.client_auth.as_ref(),
+            there: None,
+        });
+        let sources: Vec<Source<'_>> = there.chain(awaited).collect();
+        for (index, source) in sources.iter().enumerate() {
+            let trust_domain = names.intern(source.domain, source.client_auth);
+            for host in source.hosts {
+                match (names.entry(host, trust_domain, index), source.there) {
+                    (Ok(entry), Some(certificate)) => entry.insert(certificate),
+                    (Ok(_), None) => {}
+                    (Err(first), _) => {
+                        errors.extend(sources.get(first).map(|other| conflict(host, source, other)));
+                    }
                 }
             }
         }
@@ -169,13 +203,8 @@ impl Names {
         TrustDomain(u32::try_from(id).unwrap_or(u32::MAX))
     }
 
-    fn insert(
-        &mut self,
-        host: &str,
-        trust_domain: TrustDomain,
-        index: usize,
-        certificate: &Certificate,
-    ) -> Result<(), usize> {
+    /// The entry of `host`, made where there is none.
+    fn entry(&mut self, host: &str, trust_domain: TrustDomain, index: usize) -> Result<&mut Entry, usize> {
         let (map, name) = match host.strip_prefix("*.") {
             Some(suffix) => (&mut self.wildcards, suffix),
             None => (&mut self.exact, host),
@@ -185,11 +214,7 @@ impl Names {
         if entry.trust_domain != trust_domain {
             return Err(entry.origin);
         }
-        let key_type = certificate.info.key_type;
-        // After its equals: of two with the same key type, the one configured first is served.
-        let place = entry.keys.partition_point(|(other, _)| *other <= key_type);
-        entry.keys.insert(place, (key_type, Arc::clone(&certificate.certified)));
-        Ok(())
+        Ok(entry)
     }
 
     fn lookup(&self, host: &str) -> Option<&Entry> {
@@ -206,12 +231,23 @@ impl ResolvesServerCert for Names {
             Some(name) => self.lookup(name),
             None => self.default.as_ref(),
         }?;
-        entry.choose(hello.signature_schemes())
+        let chosen = entry.choose(hello.signature_schemes());
+        if chosen.is_none() {
+            tracing::debug!(host = hello.server_name(), "the certificate for this host has yet to be issued");
+        }
+        chosen
     }
 }
 
 impl Entry {
-    /// The best key that the client can verify; else the best one, for the handshake to fail on.
+    fn insert(&mut self, certificate: &Certificate) {
+        let key_type = certificate.info.key_type;
+        // After its equals: of two with the same key type, the one configured first is served.
+        let place = self.keys.partition_point(|(other, _)| *other <= key_type);
+        self.keys.insert(place, (key_type, Arc::clone(&certificate.certified)));
+    }
+
+    /// The best key that the client can verify; else the best one, for the handshake to fail on. None where there is none.
     fn choose(&self, offered: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         let usable = self.keys.iter().find(|(_, certified)| certified.key.choose_scheme(offered).is_some());
         usable.or(self.keys.first()).map(|(_, certified)| Arc::clone(certified))
@@ -264,18 +300,18 @@ pub(crate) fn normal_host(name: &str) -> Option<String> {
     Some(name.to_ascii_lowercase())
 }
 
-fn conflict(host: &str, certificate: &Certificate, other: &Certificate) -> CertificateError {
-    let problem = if certificate.info.trust_domain == other.info.trust_domain {
-        CertificateProblem::ClientAuthConflict { host: host.to_owned(), other: other.info.path.clone() }
+fn conflict(host: &str, source: &Source<'_>, other: &Source<'_>) -> CertificateError {
+    let problem = if source.domain == other.domain {
+        CertificateProblem::ClientAuthConflict { host: host.to_owned(), other: other.path.to_owned() }
     } else {
         CertificateProblem::TrustDomainConflict {
             host: host.to_owned(),
-            domain: certificate.info.trust_domain.clone(),
-            other: other.info.path.clone(),
-            other_domain: other.info.trust_domain.clone(),
+            domain: source.domain.to_owned(),
+            other: other.path.to_owned(),
+            other_domain: other.domain.to_owned(),
         }
     };
-    CertificateError { path: certificate.info.path.clone(), problem }
+    CertificateError { path: source.path.to_owned(), problem }
 }
 
 #[cfg(test)]

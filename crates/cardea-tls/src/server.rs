@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use cardea_clock::{Clock, Wall};
 use rustls::{ServerConfig, ServerConnection};
+use rustls_pki_types::CertificateDer;
 
 use crate::certificate::{Certificate, CertificateInfo};
 use crate::client_auth::{ClientAuthConfig, ClientAuthMode};
 use crate::config::{CertificateConfig, ServerTlsConfig};
-use crate::error::{CertificateError, CertificateProblem, HandshakeRefused, TlsError};
+use crate::error::{CertificateError, CertificateProblem, HandshakeRefused, TlsError, lines};
 use crate::facts::HandshakeFacts;
 use crate::files::Stamp;
 use crate::names::TrustDomain;
@@ -47,7 +48,8 @@ struct Watched {
 
 #[derive(Clone)]
 struct Slot {
-    certificate: Certificate,
+    /// None where it is managed and has yet to come.
+    certificate: Option<Certificate>,
     stamps: [Stamp; 2],
     staple: Option<Staple>,
     /// Of the file of the staple, where it comes from one.
@@ -168,6 +170,8 @@ impl ServerTls {
         for (index, (config, slot)) in self.settings.certificates.iter().zip(&watched.slots).enumerate() {
             if stamps(config) != slot.stamps {
                 match Slot::load(config, now) {
+                    // What is managed is never taken away.
+                    Ok(loaded) if loaded.certificate.is_none() && slot.certificate.is_some() => {}
                     Ok(slot) => fresh.push((index, slot)),
                     Err(problems) => errors.extend(problems),
                 }
@@ -212,7 +216,8 @@ impl ServerTls {
             if config.ocsp != Some(OcspConfig::Fetch) || !slot.asked.is_due(slot.staple.as_ref(), now) {
                 continue;
             }
-            match StapleRequest::new(index, config.chain.clone(), &slot.certificate.certified.cert) {
+            let Some(chain) = slot.chain() else { continue };
+            match StapleRequest::new(index, config.chain.clone(), chain) {
                 Ok(request) => due.push(request),
                 Err(error) => errors.push(staple_error(&config.chain, error)),
             }
@@ -232,7 +237,8 @@ impl ServerTls {
     ) -> Result<(), StapleError> {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = watched.slots.get(request.index).ok_or(StapleError::OtherCertificate)?;
-        let staple = Staple::check(response, &slot.certificate.certified.cert, now)?;
+        let chain = slot.chain().ok_or(StapleError::OtherCertificate)?;
+        let staple = Staple::check(response, chain, now)?;
         if slot.staple.as_ref().is_some_and(|old| staple.next_update < old.next_update) {
             // An older answer, sent again by whoever stands between.
             return Err(StapleError::OutOfTime);
@@ -342,11 +348,21 @@ impl fmt::Debug for ServerTls {
 }
 
 impl Slot {
-    /// Loads a certificate, and its staple where that comes from a file. Without one it can be served, too.
+    /// Loads a certificate, and its staple where that comes from a file. Without one it can be served, too. A managed one that
+    /// can't be used is as good as none: what manages it gets another one.
     fn load(config: &CertificateConfig, now: Wall) -> Result<Self, Vec<CertificateError>> {
         // Before the files are read.
         let stamps = stamps(config);
-        let certificate = Certificate::load(config, now)?;
+        let certificate = match (Certificate::load(config, now), &config.managed) {
+            (Ok(certificate), _) => Some(certificate),
+            (Err(problems), None) => return Err(problems),
+            (Err(problems), Some(managed)) => {
+                if managed.version() > 0 {
+                    tracing::warn!(problem = %lines(&problems), "a stored certificate can't be used");
+                }
+                None
+            }
+        };
         let slot = Self { certificate, stamps, staple: None, staple_stamp: None, asked: Asked::default() };
         Ok(match slot.with_staple_of(config, now) {
             Ok(fresh) => fresh.unwrap_or(slot),
@@ -366,10 +382,10 @@ impl Slot {
         let mut slot = self.clone();
         slot.staple = slot.staple.filter(|staple| !staple.is_over(now));
         let mut changed = slot.staple.is_some() != self.staple.is_some();
-        if let Some(OcspConfig::File(path)) = &config.ocsp {
+        if let (Some(OcspConfig::File(path)), Some(chain)) = (&config.ocsp, self.chain()) {
             let stamp = Stamp::of(path);
             if Some(stamp) != self.staple_stamp {
-                let read = Staple::read(path, &self.certificate.certified.cert, now);
+                let read = Staple::read(path, chain, now);
                 match read {
                     Ok(staple) => {
                         (slot.staple, slot.staple_stamp) = (Some(staple), Some(stamp));
@@ -384,16 +400,20 @@ impl Slot {
         Ok(changed.then_some(slot))
     }
 
+    fn chain(&self) -> Option<&[CertificateDer<'static>]> {
+        self.certificate.as_ref().map(|certificate| certificate.certified.cert.as_slice())
+    }
+
     /// The certificate with what is sent along.
-    fn certificate(&self) -> Certificate {
-        let mut certificate = self.certificate.clone();
+    fn certificate(&self) -> Option<Certificate> {
+        let mut certificate = self.certificate.clone()?;
         if let Some(staple) = &self.staple {
             let mut certified = rustls::sign::CertifiedKey::clone(&certificate.certified);
             certified.ocsp = Some(staple.der.clone());
             certificate.certified = Arc::new(certified);
             certificate.info.staple_until = Some(staple.next_update);
         }
-        certificate
+        Some(certificate)
     }
 }
 
@@ -402,7 +422,10 @@ fn staple_error(path: &Path, error: StapleError) -> CertificateError {
 }
 
 fn stamps(config: &CertificateConfig) -> [Stamp; 2] {
-    [Stamp::of(&config.chain), Stamp::of(&config.key)]
+    match &config.managed {
+        Some(managed) => [Stamp::version(managed.version()); 2],
+        None => [Stamp::of(&config.chain), Stamp::of(&config.key)],
+    }
 }
 
 #[cfg(test)]

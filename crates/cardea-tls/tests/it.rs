@@ -36,6 +36,7 @@ fn server_with(dir: &Path, ticket_secret: Option<TicketSecretConfig>) -> ServerT
             chain,
             key,
             hosts: Vec::new(),
+            managed: None,
             trust_domain: name.to_owned(),
             client_auth: None,
             ocsp: None,

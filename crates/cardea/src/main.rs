@@ -1,6 +1,7 @@
 //! Cardea, an identity-aware edge gateway: the program.
 #![forbid(unsafe_code)]
 
+mod acme;
 mod admin;
 mod cli;
 mod commands;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
     let exit = match &command {
         Command::Run(arguments) => run(arguments, &mut output),
         Command::Demo(arguments) => demo::run(arguments, &mut output),
+        Command::Certificates(arguments) => commands::certificates::run(arguments, &mut output),
         Command::Client(arguments) => commands::client::run(arguments, &mut output),
         Command::Key(arguments) => commands::key::run(arguments, &mut output),
         Command::Token(arguments) => commands::token::run(arguments, &mut output),

@@ -1,25 +1,29 @@
-//! The beginning of a handshake whose configuration depends on the server name that the client sends.
+//! The beginning of a handshake whose configuration depends on what the client asks for.
 
 use std::{
     io,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
-use cardea_tls::ServerTls;
-use rustls::{ServerConnection, server::Acceptor};
+use rustls::{
+    ServerConfig, ServerConnection,
+    server::{Acceptor, ClientHello},
+};
 
 use super::tls::{Blocking, Socket, TlsTransport};
 use crate::buffer::Buffer;
 
-/// Reads a ClientHello, and goes on with the configuration for its server name.
-pub(crate) async fn accept_by_name(
+/// Reads a ClientHello, and goes on with the configuration that is chosen for it.
+pub(crate) async fn accept_by_greeting(
     mut socket: Socket,
-    tls: &ServerTls,
+    mut choose: impl FnMut(&ClientHello<'_>) -> Arc<ServerConfig>,
     mut early: Buffer,
 ) -> io::Result<TlsTransport> {
     let mut acceptor = Acceptor::default();
     let session =
-        std::future::poll_fn(|cx| poll_accept(cx, &mut acceptor, &mut socket, &mut early, tls)).await?;
+        std::future::poll_fn(|cx| poll_accept(cx, &mut acceptor, &mut socket, &mut early, &mut choose))
+            .await?;
     Ok(TlsTransport::resume_server(socket, session, early))
 }
 
@@ -28,13 +32,13 @@ fn poll_accept(
     acceptor: &mut Acceptor,
     socket: &mut Socket,
     early: &mut Buffer,
-    tls: &ServerTls,
+    choose: &mut impl FnMut(&ClientHello<'_>) -> Arc<ServerConfig>,
 ) -> Poll<io::Result<ServerConnection>> {
     loop {
         let accepted = acceptor.accept().and_then(|accepted| match accepted {
             None => Ok(None),
             Some(accepted) => {
-                let config = tls.config_for(accepted.client_hello().server_name());
+                let config = choose(&accepted.client_hello());
                 accepted.into_connection(config).map(Some)
             }
         });

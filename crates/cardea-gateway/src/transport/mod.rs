@@ -18,7 +18,7 @@ use tokio::{
     net::{TcpStream, UnixStream},
 };
 
-pub(crate) use accept::accept_by_name;
+pub(crate) use accept::accept_by_greeting;
 pub(crate) use tls::{Socket, TlsTransport};
 
 use crate::buffer::Buffer;

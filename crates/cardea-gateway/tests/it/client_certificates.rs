@@ -66,6 +66,7 @@ impl Bench {
                 chain,
                 key,
                 hosts: Vec::new(),
+                managed: None,
                 trust_domain: "default".into(),
                 client_auth,
                 ocsp: None,

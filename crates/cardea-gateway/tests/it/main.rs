@@ -10,6 +10,7 @@
 )]
 
 mod body;
+mod challenge;
 mod client_certificates;
 mod clock;
 mod connection;

@@ -20,6 +20,7 @@ use super::{
     StoreFuture,
 };
 
+mod acme;
 mod file;
 mod rows;
 mod schema;

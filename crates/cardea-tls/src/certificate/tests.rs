@@ -48,6 +48,7 @@ impl Files {
             chain: self.dir.path().join("chain.pem"),
             key: self.dir.path().join("key.pem"),
             hosts: self.hosts.clone(),
+            managed: None,
             trust_domain: "default".to_owned(),
             client_auth: None,
             ocsp: None,

@@ -70,6 +70,7 @@ impl Bench {
             chain,
             key,
             hosts: Vec::new(),
+            managed: None,
             trust_domain: "default".to_owned(),
             client_auth,
             ocsp: None,

@@ -12,7 +12,7 @@ use rustls_pki_types::UnixTime;
 use super::Slot;
 use crate::certificate::{Certificate, CertificateInfo};
 use crate::client_auth::{PolicyVerifier, unix_time};
-use crate::config::ServerTlsConfig;
+use crate::config::{CertificateConfig, ServerTlsConfig};
 use crate::error::TlsError;
 use crate::names::Names;
 use crate::provider;
@@ -46,8 +46,12 @@ impl Active {
         clock: &Clock,
         ticket_secrets: Option<&Arc<TicketSecrets>>,
     ) -> Result<Self, TlsError> {
-        let certificates: Vec<Certificate> = slots.iter().map(Slot::certificate).collect();
-        let names = Names::new(&certificates, settings.unknown_name).map_err(TlsError::Certificates)?;
+        let certificates: Vec<Certificate> = slots.iter().filter_map(Slot::certificate).collect();
+        let awaits = |(_, slot): &(&CertificateConfig, &Slot)| slot.certificate.is_none();
+        let awaited: Vec<_> =
+            settings.certificates.iter().zip(slots).filter(awaits).map(|(config, _)| config).collect();
+        let names =
+            Names::new(&certificates, &awaited, settings.unknown_name).map_err(TlsError::Certificates)?;
         let names = Arc::new(names);
         let before = before.filter(|before| before.names.same_trust_domains(&names));
         let mut policies = Vec::with_capacity(names.policies().len());

@@ -80,6 +80,7 @@ impl Bench {
             chain: self.path().join(format!("{file}.pem")),
             key: self.path().join(format!("{file}.key")),
             hosts: Vec::new(),
+            managed: None,
             trust_domain: trust_domain.to_owned(),
             client_auth: None,
             ocsp: None,

@@ -86,7 +86,11 @@ pub(crate) async fn execute(
             server.rewrap(wrapping_key(&new_key)?).await?;
             keys(server.list_keys(now).await?)
         }
-        Request::Status | Request::Reload | Request::Drain => {
+        Request::Status
+        | Request::Reload
+        | Request::Drain
+        | Request::CertificateList
+        | Request::CertificateRenew { .. } => {
             return Err(Refusal::new(Code::Failed, "that is for a running gateway, and none answers"));
         }
     };

@@ -24,7 +24,10 @@ pub(crate) use self::{
     manage::execute,
     state::AdminState,
 };
-use self::{protocol::Status, socket::AdminSocket};
+use self::{
+    protocol::{Certificate, Status},
+    socket::AdminSocket,
+};
 
 /// What takes its time.
 pub(crate) type ControlFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -45,6 +48,12 @@ pub(crate) trait Control: Send + Sync + 'static {
 
     /// Begins to drain, and returns at once.
     fn drain(&self) -> ControlFuture<'_, ()>;
+
+    /// The certificates that are served, or are to be.
+    fn certificates(&self) -> Vec<Certificate>;
+
+    /// Orders the certificate that a host belongs to; whether there is one from an authority.
+    fn renew_certificate<'a>(&'a self, host: &'a str) -> ControlFuture<'a, Result<bool>>;
 
     /// The authorization server's keys have changed: publishes them to the verifier, before the command returns.
     fn keys_changed(&self) -> Result<()>;

@@ -30,6 +30,12 @@ pub(crate) enum Request {
     Status,
     Reload,
     Drain,
+    /// The certificates that are served, or are to be.
+    CertificateList,
+    /// Orders the certificate that a host belongs to now, whatever failed before.
+    CertificateRenew {
+        host: String,
+    },
     ClientCreate {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<String>,
@@ -103,6 +109,8 @@ impl Request {
             Self::Status => "status",
             Self::Reload => "reload",
             Self::Drain => "drain",
+            Self::CertificateList => "certificate_list",
+            Self::CertificateRenew { .. } => "certificate_renew",
             Self::ClientCreate { .. } => "client_create",
             Self::ClientImport { .. } => "client_import",
             Self::ClientList { .. } => "client_list",
@@ -142,6 +150,7 @@ pub(crate) enum Reply {
 pub(crate) enum Answer {
     Done,
     Status(Status),
+    Certificates(Vec<Certificate>),
     Created { client: Client, secret: Sensitive },
     Client(Client),
     Clients { clients: Vec<Client>, next: Option<String> },
@@ -173,7 +182,7 @@ pub(crate) enum Code {
     Malformed,
     /// The caller may not ask.
     Forbidden,
-    /// There is no such client.
+    /// There is no such client, or certificate.
     NotFound,
     /// There is such a client already.
     Exists,
@@ -219,6 +228,24 @@ pub(crate) struct Status {
     pub(crate) connections: u64,
     /// How many configurations were in force, this one included.
     pub(crate) generation: u64,
+}
+
+/// A certificate that is served, or is to be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Certificate {
+    pub(crate) hosts: Vec<String>,
+    /// The file of its chain, or `acme`.
+    pub(crate) source: String,
+    /// The listeners that serve it, in order.
+    pub(crate) listeners: Vec<String>,
+    /// When it expires; `None` where it has yet to be issued.
+    pub(crate) not_after: Option<i64>,
+    /// When another one is ordered, where it comes from an authority; 0: now.
+    pub(crate) next_attempt_at: Option<i64>,
+    /// Attempts that have failed since the last success.
+    pub(crate) failures: u32,
+    /// Why the last attempt failed.
+    pub(crate) problem: Option<String>,
 }
 
 /// A client, without its secrets.

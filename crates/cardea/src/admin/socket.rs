@@ -276,6 +276,15 @@ async fn answer(
             control.drain().await;
             Ok(Answer::Done)
         }
+        Request::CertificateList => Ok(Answer::Certificates(control.certificates())),
+        Request::CertificateRenew { host } => match control.renew_certificate(&host).await {
+            Ok(true) => Ok(Answer::Done),
+            Ok(false) => {
+                let message = format!("no certificate from an authority (acme = true) is for {host:?}");
+                Err(Refusal::new(Code::NotFound, message))
+            }
+            Err(error) => Err(Refusal::new(Code::Failed, format!("{error:#}"))),
+        },
         request => {
             let Some(issuer) = control.issuer() else {
                 let message = "the running gateway has no [authorization_server] in its configuration";

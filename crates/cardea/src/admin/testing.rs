@@ -153,6 +153,14 @@ impl Control for Fake {
         Box::pin(async {})
     }
 
+    fn certificates(&self) -> Vec<super::protocol::Certificate> {
+        Vec::new()
+    }
+
+    fn renew_certificate<'a>(&'a self, host: &'a str) -> ControlFuture<'a, Result<bool>> {
+        Box::pin(async move { Ok(host == "a.test") })
+    }
+
     fn keys_changed(&self) -> Result<()> {
         self.published.fetch_add(1, SeqCst);
         Ok(())

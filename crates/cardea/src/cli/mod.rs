@@ -65,6 +65,7 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     Test(TestArgs),
     Demo(DemoArgs),
+    Certificates(CertificatesArgs),
     Client(ClientArgs),
     Key(KeyArgs),
     Token(TokenArgs),
@@ -226,6 +227,37 @@ pub(crate) struct DemoArgs {
     /// line.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Show the certificates of the running gateway: from files, and from an authority by ACME.
+///
+/// Of those by ACME it says when the next one is ordered, and why the last attempt failed.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cardea certificates
+  cardea certificates --json | jq '.[] | select(.failures > 0)'
+  cardea certificates renew www.example.com    order one now: after what hindered it was put right")]
+pub(crate) struct CertificatesArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<CertificatesCommand>,
+    #[command(flatten)]
+    pub(crate) common: ManagementArgs,
+}
+
+/// What can be done with certificates.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CertificatesCommand {
+    /// Order the certificate that a host belongs to now, without waiting as after a failure.
+    Renew(CertificatesRenewArgs),
+}
+
+/// A certificate to order.
+#[derive(Debug, Args)]
+pub(crate) struct CertificatesRenewArgs {
+    /// One of its hosts.
+    #[arg(value_name = "HOST")]
+    pub(crate) host: String,
 }
 
 /// Manage the clients of the authorization server.
@@ -549,6 +581,7 @@ pub(crate) fn run_offline(command: &Command, output: &mut Output) -> Exit {
         | Command::Explain(_)
         | Command::Test(_)
         | Command::Demo(_)
+        | Command::Certificates(_)
         | Command::Client(_)
         | Command::Key(_)
         | Command::Token(_)

@@ -3,6 +3,7 @@
 
 mod backend;
 pub(crate) mod bench;
+pub(crate) mod certificates;
 pub(crate) mod client;
 pub(crate) mod explain;
 pub(crate) mod hash;

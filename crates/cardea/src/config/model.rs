@@ -11,9 +11,10 @@ use super::{
     problem::Problem,
     rules::{AccessLog, Attribute, AttributeEdits, FieldEdits, FieldTemplate, PolicyRule},
     sections::{
-        Algorithm, Builtin, ClaimNames, ClientCertificateForward, ClientCertificateMode,
-        ClientCertificateNeed, ClientSecrets, Drain, EncodedPathByte, EntraVersion, Forwarding, Limits, Log,
-        Process, ProxyProtocol, SigningAlgorithm, Timeouts, TlsVersion, TrustedProxies,
+        Algorithm, Builtin, CertificateKey, ChallengeKind, ClaimNames, ClientCertificateForward,
+        ClientCertificateMode, ClientCertificateNeed, ClientSecrets, Drain, EncodedPathByte, EntraVersion,
+        Forwarding, Limits, Log, Process, ProxyProtocol, SigningAlgorithm, Timeouts, TlsVersion,
+        TrustedProxies,
     },
     source::{Place, Sources},
     text::{Address, BindAddress, IpPrefix},
@@ -34,6 +35,7 @@ pub(crate) struct Config {
     pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) identity_headers: IdentityHeaders,
     pub(crate) authorization_server: Option<AuthorizationServer>,
+    pub(crate) acme: Option<Acme>,
     /// In the order written; names are unique.
     pub(crate) client_authorities: Vec<ClientAuthority>,
     pub(crate) attributes: Vec<Attribute>,
@@ -129,8 +131,7 @@ pub(crate) struct ListenerTls {
 /// A certificate with its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Certificate {
-    pub(crate) chain: PathBuf,
-    pub(crate) key: PathBuf,
+    pub(crate) source: CertificateSource,
     /// In lower case; empty: the names in the certificate.
     pub(crate) hosts: Vec<String>,
     pub(crate) trust_domain: String,
@@ -180,6 +181,43 @@ pub(crate) struct StepUp {
     pub(crate) host: String,
     /// Other than 443.
     pub(crate) port: Option<u16>,
+}
+
+/// Where a certificate comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum CertificateSource {
+    Files {
+        chain: PathBuf,
+        key: PathBuf,
+    },
+    /// The authority. The hosts are named, and none of them is a wildcard.
+    Acme,
+}
+
+/// The authority that certificates come from.
+#[derive(Debug)]
+pub(crate) struct Acme {
+    pub(crate) directory: Url,
+    pub(crate) contacts: Vec<String>,
+    /// The SQLite database.
+    pub(crate) database: PathBuf,
+    pub(crate) wrapping_key: Secret,
+    pub(crate) ca_file: Option<PathBuf>,
+    /// Never empty, each once.
+    pub(crate) challenges: Vec<ChallengeKind>,
+    pub(crate) external_account: Option<ExternalAccount>,
+    pub(crate) key_type: CertificateKey,
+    /// 5 to 90.
+    pub(crate) renew_before_percent: u32,
+    pub(crate) at: Place,
+}
+
+/// An account that the authority knows by other means.
+#[derive(Debug)]
+pub(crate) struct ExternalAccount {
+    pub(crate) key_id: String,
+    /// Its octets.
+    pub(crate) hmac_key: Secret,
 }
 
 /// An issuer whose tokens are believed.

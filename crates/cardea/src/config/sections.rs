@@ -1,6 +1,7 @@
 //! The sections and values whose written form needs no resolving: they are used as they are read, since the
 //! schema holds all that there is to check.
 
+mod acme;
 mod client_certificate;
 mod secrets;
 mod threads;
@@ -11,6 +12,7 @@ use cardea_clock::PERIOD_DEFAULT;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::acme::{CertificateKey, ChallengeKind};
 pub(crate) use self::client_certificate::{
     ClientCertificateForward, ClientCertificateMode, ClientCertificateNeed,
 };

@@ -6,6 +6,7 @@ use tempfile::TempDir;
 
 use super::*;
 
+mod acme;
 mod arbitrary;
 mod client_certificates;
 mod errors;

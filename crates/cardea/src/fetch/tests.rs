@@ -188,6 +188,7 @@ async fn tls_server(folder: &TempDir, names: &[&str]) -> (SocketAddr, PathBuf) {
         chain: path("chain.pem"),
         key: path("key.pem"),
         hosts: Vec::new(),
+        managed: None,
         trust_domain: "test".to_owned(),
         client_auth: None,
         ocsp: None,

@@ -13,7 +13,7 @@ const KEYS_EVERY: Duration = Duration::from_secs(2);
 /// How often files of certificates are looked at, and idle connections swept.
 const FILES_EVERY: Duration = Duration::from_secs(10);
 
-/// Certificates that end within this time are warned of, once a day.
+/// Certificates that end within this time, or have a quarter of theirs left, are warned of, once a day.
 const EXPIRY_WARNING: Duration = Duration::from_secs(21 * 24 * 3_600);
 
 /// Begins all of it; ends with the runtime.
@@ -119,12 +119,14 @@ async fn look_after_files(server: &Server, warned: &mut Option<i64>) {
         *warned = Some(day);
         for tls in model.listeners.values().filter_map(|listener| listener.tls.as_ref()) {
             for certificate in tls.certificates() {
-                if certificate.not_after < now.wall.saturating_add(EXPIRY_WARNING) {
+                // Those that live for days are renewed within days.
+                let lifetime = certificate.not_after.saturating_since(certificate.not_before);
+                if certificate.not_after < now.wall.saturating_add(EXPIRY_WARNING.min(lifetime / 4)) {
                     tracing::warn!(
                         path = %certificate.path.display(),
                         hosts = ?certificate.hosts,
                         not_after_unix_seconds = certificate.not_after.unix_seconds(),
-                        "a certificate expires within three weeks"
+                        "a certificate expires soon"
                     );
                 }
             }

@@ -25,8 +25,8 @@ use cardea_gateway::{
 use cardea_identity::{Alternative, Authenticator, Demand, Fetch, IssuerConfig, LocalKeys};
 use cardea_issuer::AuthorizationServer;
 use cardea_tls::{
-    CertificateConfig, ClientAuthority, MinVersion, OcspConfig, ServerTls, ServerTlsConfig,
-    TicketSecretConfig,
+    CertificateConfig, ClientAuthority, ManagedCertificate, MinVersion, OcspConfig, ServerTls,
+    ServerTlsConfig, TicketSecretConfig,
 };
 use cardea_upstream::{PoolConfig, RetryConfig, ServiceConfig, ServiceState};
 
@@ -38,6 +38,7 @@ use self::{
     rules::fixed_names,
 };
 use crate::{
+    acme::Acme,
     config::{self, Config, Place, Problem},
     fetch::HttpFetch,
 };
@@ -48,6 +49,8 @@ pub(crate) struct Foundation {
     pub(crate) fetch: Arc<dyn Fetch>,
     pub(crate) local_keys: LocalKeys,
     pub(crate) issuer: Option<Arc<AuthorizationServer>>,
+    /// Where certificates from an authority come from, once it was opened.
+    pub(crate) acme: Option<Arc<Acme>>,
     /// How many workers carry requests.
     pub(crate) workers: usize,
 }
@@ -138,6 +141,7 @@ pub(crate) fn check(config: &Config) -> Result<(), Vec<Problem>> {
         fetch: Arc::new(HttpFetch::new()),
         local_keys: LocalKeys::new(),
         issuer: None,
+        acme: None,
         workers: 1,
     };
     build(config, &foundation, None).map(drop)
@@ -193,16 +197,30 @@ impl Builder<'_> {
         listener: &config::Listener,
         tls: &config::ListenerTls,
     ) -> Option<Arc<ServerTls>> {
-        let certificate = |certificate: &config::Certificate| CertificateConfig {
-            chain: certificate.chain.clone(),
-            key: certificate.key.clone(),
-            hosts: certificate.hosts.clone(),
-            trust_domain: certificate.trust_domain.clone(),
-            client_auth: self.client_auth(certificate),
-            ocsp: certificate.ocsp_staple.as_ref().map(|staple| match staple {
+        let certificate = |certificate: &config::Certificate| {
+            let settings = match &certificate.source {
+                config::CertificateSource::Files { chain, key } => CertificateConfig {
+                    chain: chain.clone(),
+                    key: key.clone(),
+                    hosts: certificate.hosts.clone(),
+                    managed: None,
+                    trust_domain: certificate.trust_domain.clone(),
+                    client_auth: None,
+                    ocsp: None,
+                },
+                config::CertificateSource::Acme => {
+                    let hosts = &certificate.hosts;
+                    let place = self.foundation.acme.as_ref().map(|acme| acme.place(hosts));
+                    // A check has none: there, it is as if none had been issued yet.
+                    let place = place.unwrap_or_else(|| ManagedCertificate::new("acme", hosts.clone()));
+                    place.config(&certificate.trust_domain)
+                }
+            };
+            let ocsp = certificate.ocsp_staple.as_ref().map(|staple| match staple {
                 config::OcspStaple::Fetch => OcspConfig::Fetch,
                 config::OcspStaple::File(path) => OcspConfig::File(path.clone()),
-            }),
+            });
+            CertificateConfig { client_auth: self.client_auth(certificate), ocsp, ..settings }
         };
         let mut settings = ServerTlsConfig {
             certificates: tls.certificates.iter().map(certificate).collect(),

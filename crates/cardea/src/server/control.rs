@@ -1,6 +1,6 @@
 //! What the admin socket may ask of the server.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::Result;
 use cardea_clock::Timestamp;
@@ -8,7 +8,13 @@ use cardea_gateway::gateway::Phase;
 use cardea_issuer::AuthorizationServer;
 
 use super::{issuer::publish_keys, run::Server};
-use crate::admin::{Control, ControlFuture, protocol::Status};
+use crate::{
+    acme::SOURCE_PREFIX,
+    admin::{
+        Control, ControlFuture,
+        protocol::{Certificate, Status},
+    },
+};
 
 impl Control for Server {
     fn now(&self) -> Timestamp {
@@ -43,6 +49,54 @@ impl Control for Server {
 
     fn drain(&self) -> ControlFuture<'_, ()> {
         Box::pin(async move { self.ask_to_drain() })
+    }
+
+    fn certificates(&self) -> Vec<Certificate> {
+        let mut found: BTreeMap<(String, Vec<String>), Certificate> = BTreeMap::new();
+        for listener in self.gateway.model().listeners.values() {
+            for info in listener.tls.iter().flat_map(|tls| tls.certificates()) {
+                let mut hosts = info.hosts;
+                hosts.sort_unstable();
+                let source = info.path.display().to_string();
+                let source = if source.starts_with(SOURCE_PREFIX) { "acme".to_owned() } else { source };
+                let entry = found.entry((source.clone(), hosts.clone())).or_insert_with(|| Certificate {
+                    hosts,
+                    source,
+                    listeners: Vec::new(),
+                    not_after: Some(info.not_after.unix_seconds()),
+                    next_attempt_at: None,
+                    failures: 0,
+                    problem: None,
+                });
+                entry.listeners.push(listener.name.clone());
+                entry.listeners.sort_unstable();
+            }
+        }
+        for status in self.foundation.acme.iter().flat_map(|acme| acme.status()) {
+            let entry =
+                found.entry(("acme".to_owned(), status.hosts.clone())).or_insert_with(|| Certificate {
+                    hosts: status.hosts,
+                    source: "acme".to_owned(),
+                    listeners: Vec::new(),
+                    not_after: None,
+                    next_attempt_at: None,
+                    failures: 0,
+                    problem: None,
+                });
+            entry.next_attempt_at = Some(status.next_attempt_at.unix_seconds());
+            entry.failures = status.failures;
+            entry.problem = status.problem;
+        }
+        found.into_values().collect()
+    }
+
+    fn renew_certificate<'a>(&'a self, host: &'a str) -> ControlFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            match &self.foundation.acme {
+                Some(acme) => Ok(acme.renew(host).await?),
+                None => Ok(false),
+            }
+        })
     }
 
     fn keys_changed(&self) -> Result<()> {

@@ -24,6 +24,7 @@ use cardea_issuer::RevocationSink;
 use cardea_tls::ClientAuthority;
 use tokio::{
     sync::{Mutex, Notify, Semaphore},
+    task::JoinHandle,
     time::timeout,
 };
 
@@ -37,6 +38,7 @@ use super::{
     telemetry,
 };
 use crate::{
+    acme::{self, Acme},
     admin::{self, AdminState},
     config::{self, BindAddress, Config, Problem, Problems},
     fetch::HttpFetch,
@@ -44,6 +46,8 @@ use crate::{
 
 /// How long WebSockets have to say goodbye after the drain's deadline.
 const ENDING: Duration = Duration::from_secs(1);
+/// How long the end of an order may take that is under way when the server stops.
+const GIVING_BACK_MAX: Duration = Duration::from_secs(2);
 
 /// A running server.
 pub(crate) struct Server {
@@ -62,6 +66,8 @@ pub(crate) struct Server {
     pub(super) drain_asked: Notify,
     /// The authorization server's store is closed, or about to be.
     store_closed: AtomicBool,
+    /// Looks after certificates from the authority.
+    acme: Mutex<Option<JoinHandle<()>>>,
     _clock: CoarseClock,
 }
 
@@ -102,9 +108,13 @@ impl Server {
         if let Some(issuer) = &issuer {
             publish_keys(issuer, &local_keys)?;
         }
+        let acme = match &config.acme {
+            Some(settings) => Some(Acme::open(settings, clock.clone()).await?),
+            None => None,
+        };
         let fetch = Arc::new(HttpFetch::new());
         let foundation =
-            Foundation { clock: clock.clone(), fetch, local_keys, issuer, workers: workers.count() };
+            Foundation { clock: clock.clone(), fetch, local_keys, issuer, acme, workers: workers.count() };
         let built = build(&config, &foundation, None).map_err(|problems| anyhow!(listed(problems)))?;
 
         let gateway = Gateway::new(Arc::clone(&built.model), clock.clone(), Arc::clone(&registry));
@@ -136,6 +146,7 @@ impl Server {
             started: clock.precise().mono,
             drain_asked: Notify::new(),
             store_closed: AtomicBool::new(false),
+            acme: Mutex::default(),
             _clock: coarse,
         });
         {
@@ -159,6 +170,12 @@ impl Server {
             });
         }
         background::start(&server);
+        if let Some(acme) = &server.foundation.acme {
+            telemetry::register_acme(server.admin.registry(), acme);
+            acme.follow(&server.current.lock().await.config);
+            let task = acme::start(acme, &server.gateway);
+            server.acme.lock().await.replace(task);
+        }
         Ok(server)
     }
 
@@ -210,6 +227,9 @@ impl Server {
 
         self.gateway.set_model(Arc::clone(&built.model));
         self.revoker.follow(&config);
+        if let Some(acme) = &self.foundation.acme {
+            acme.follow(&config);
+        }
         for (name, service) in &built.services {
             let old = current.built.services.get(name).map(|old| &*old.state);
             service.state.activate(old);
@@ -251,6 +271,9 @@ impl Server {
         };
         if described(old) != described(new) {
             return Err(anyhow!("[authorization_server] has changed; that needs a restart"));
+        }
+        if old.acme.as_ref().map(acme::described) != new.acme.as_ref().map(acme::described) {
+            return Err(anyhow!("[acme] has changed; that needs a restart"));
         }
         // Revocations are told under the names that local issuers had when the process started. Another name would know
         // of none of them, and what was revoked would be good again.
@@ -320,6 +343,13 @@ impl Server {
         self.store_closed.store(true, Relaxed);
         if let Some(issuer) = &self.foundation.issuer {
             issuer.close().await;
+        }
+        if let Some(acme) = &self.foundation.acme {
+            if let Some(task) = self.acme.lock().await.take() {
+                // It ends by itself, having given the lease back.
+                let _ = timeout(GIVING_BACK_MAX, task).await;
+            }
+            acme.close().await;
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cardea_clock::Wall;
 use cardea_gateway::{
     gateway::Gateway,
     model::Model,
@@ -12,6 +13,8 @@ use cardea_gateway::{
 };
 use cardea_issuer::SecretStats;
 use cardea_tls::SessionStats;
+
+use crate::acme::{Acme, Status};
 
 static VERDICTS: GaugeDef<0> =
     GaugeDef::new("cardea_token_verdicts", "Verdicts on tokens that are remembered, of all issuers.", []);
@@ -126,6 +129,56 @@ pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
         of_listeners(gateway, |listener, stats, samples| samples.push(&[listener], stats.evicted as f64)),
     );
     register_secrets(registry, gateway);
+}
+
+static CERTIFICATE_END: GaugeDef<1> = GaugeDef::new(
+    "cardea_acme_certificate_expiry_timestamp_seconds",
+    "When the certificate from the authority expires, in Unix time; 0 where there is none yet.",
+    ["hosts"],
+);
+static CERTIFICATE_ISSUED: GaugeDef<1> = GaugeDef::new(
+    "cardea_acme_certificate_issued_timestamp_seconds",
+    "When it was issued, in Unix time; 0 where there is none yet.",
+    ["hosts"],
+);
+static CERTIFICATE_ATTEMPT: GaugeDef<1> = GaugeDef::new(
+    "cardea_acme_next_attempt_timestamp_seconds",
+    "When the next one is ordered, in Unix time; 0 for at once.",
+    ["hosts"],
+);
+static CERTIFICATES_ISSUED: CounterDef<0> = CounterDef::new(
+    "cardea_acme_issued_total",
+    "Certificates that the authority issued to this process.",
+    [],
+);
+static CERTIFICATE_FAILURES: CounterDef<1> = CounterDef::new(
+    "cardea_acme_failures_total",
+    "Attempts of this process at a certificate that failed, by reason.",
+    ["reason"],
+);
+
+/// Enters what is known of certificates from the authority.
+pub(super) fn register_acme(registry: &Registry, acme: &Arc<Acme>) {
+    let gauge = |def: &'static GaugeDef<1>, read: fn(&Status) -> Option<Wall>| {
+        let acme = Arc::clone(acme);
+        registry.collect_gauge(def, move |samples| {
+            for status in acme.status() {
+                let seconds = read(&status).map_or(0, Wall::unix_seconds);
+                samples.push(&[&status.hosts.join(",")], seconds as f64);
+            }
+        });
+    };
+    gauge(&CERTIFICATE_END, |status| status.not_after);
+    gauge(&CERTIFICATE_ISSUED, |status| status.issued_at);
+    gauge(&CERTIFICATE_ATTEMPT, |status| Some(status.next_attempt_at));
+    let issued = Arc::clone(acme);
+    registry.collect_counter(&CERTIFICATES_ISSUED, move |samples| samples.push(&[], issued.issued() as f64));
+    let failed = Arc::clone(acme);
+    registry.collect_counter(&CERTIFICATE_FAILURES, move |samples| {
+        for (reason, count) in failed.failed() {
+            samples.push(&[reason], count as f64);
+        }
+    });
 }
 
 /// Enters what the authorization server says of the verification of client secrets.

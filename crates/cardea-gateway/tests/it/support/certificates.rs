@@ -40,6 +40,7 @@ impl Certificates {
             chain,
             key,
             hosts: Vec::new(),
+            managed: None,
             trust_domain: trust_domain.into(),
             client_auth: None,
             ocsp: None,

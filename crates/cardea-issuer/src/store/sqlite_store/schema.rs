@@ -68,6 +68,46 @@ CREATE TABLE stand_in (
     key BLOB NOT NULL CHECK (length(key) = 32)
 ) STRICT;
 ",
+    "
+CREATE TABLE acme_accounts (
+    directory TEXT NOT NULL PRIMARY KEY,
+    url TEXT NOT NULL,
+    contacts TEXT NOT NULL,                 -- words
+    sealed BLOB NOT NULL,
+    wrapping_key_id TEXT NOT NULL,
+    created_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE acme_certificates (
+    directory TEXT NOT NULL,
+    hosts TEXT NOT NULL,                    -- words
+    key_type TEXT NOT NULL,
+    chain TEXT,                             -- PEM
+    sealed BLOB,
+    wrapping_key_id TEXT,
+    issued_at INTEGER,
+    not_after INTEGER,
+    failures INTEGER NOT NULL,
+    next_attempt_at INTEGER,
+    reason TEXT,
+    problem TEXT,
+    PRIMARY KEY (directory, hosts, key_type),
+    CHECK ((chain IS NULL) = (sealed IS NULL) AND (chain IS NULL) = (not_after IS NULL))
+) STRICT, WITHOUT ROWID;
+CREATE TABLE acme_challenges (
+    token TEXT NOT NULL PRIMARY KEY,
+    kind TEXT NOT NULL,
+    host TEXT NOT NULL,
+    key_authorization TEXT NOT NULL,
+    expires_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE acme_state (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    version INTEGER NOT NULL,               -- counts the changes that all nodes must see
+    lease_holder TEXT NOT NULL,
+    lease_until INTEGER NOT NULL
+) STRICT;
+INSERT INTO acme_state VALUES (1, 0, '', 0);
+",
 ];
 
 /// Checks that the database is ours and sound, and brings its schema up to date in one transaction, so that

@@ -47,6 +47,7 @@ impl Listener {
             fetch: Arc::new(HttpFetch::new()),
             local_keys: keys.clone(),
             issuer: Some(issuer),
+            acme: None,
             workers: 1,
         };
         let Ok(built) = build(&fixture.config(), &foundation, None) else { panic!("the configuration") };
@@ -142,6 +143,7 @@ async fn an_issuer_whose_keys_were_never_loaded_is_a_reason() {
         fetch: Arc::new(HttpFetch::new()),
         local_keys: LocalKeys::new(),
         issuer: None,
+        acme: None,
         workers: 1,
     };
     let Ok(built) = build(&fixture.config(), &foundation, None) else { panic!("the configuration") };

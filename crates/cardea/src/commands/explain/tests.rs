@@ -48,6 +48,7 @@ fn examples() -> TempDir {
         ("certificates/partner-clients.crl", "PEM"),
         ("partner-keys.json", "{\"keys\":[]}"),
         ("wrapping.key", "c2VjcmV0"),
+        ("acme-hmac.key", "c2VjcmV0"),
         ("tickets.secret", "1800000000 ab"),
         ("tiers.map", "# clients\ngold-app gold\n"),
         ("maintenance.html", "<p>Back soon.</p>"),

@@ -113,8 +113,14 @@ pub(in super::super) async fn built(
         }
     }
     let fetch = Arc::new(HttpFetch::new());
-    let foundation =
-        Foundation { clock: clock.clone(), fetch, local_keys, issuer: issuer.clone(), workers: 1 };
+    let foundation = Foundation {
+        clock: clock.clone(),
+        fetch,
+        local_keys,
+        issuer: issuer.clone(),
+        acme: None,
+        workers: 1,
+    };
     let built = server::build(config, &foundation, None).map_err(|problems| {
         let text: Vec<String> = problems.iter().map(ToString::to_string).collect();
         Failure::new(Exit::Usage, text.join("\n"))

@@ -100,15 +100,21 @@ fn session_lifetime() -> Duration {
     Duration::from_secs(12 * 3_600)
 }
 
-/// A certificate with its key; both files are read again when they change.
+/// A certificate with its key: from two files, which are read again when they change, or from the authority of `[acme]`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::config) struct RawCertificate {
     /// A PEM file with the certificate, then those that lead to its root.
-    pub(in crate::config) chain: String,
+    #[serde(default)]
+    pub(in crate::config) chain: Option<String>,
     /// A PEM file with the private key.
-    pub(in crate::config) key: String,
-    /// The names that it is used for. Left out, those in the certificate.
+    #[serde(default)]
+    pub(in crate::config) key: Option<String>,
+    /// Whether it comes from the authority of `[acme]`, in place of files. Until the first one is there, handshakes for its
+    /// hosts fail.
+    #[serde(default)]
+    pub(in crate::config) acme: bool,
+    /// The names that it is used for. Left out, those in the certificate; with `acme`, they must be named.
     #[serde(default)]
     pub(in crate::config) hosts: Vec<String>,
     /// Certificates that share a trust domain may share connections: a request for a host of another domain than

@@ -1,6 +1,7 @@
 //! What the operator wrote: the shape of the files and nothing else. The documentation of these types is the
 //! reference of the configuration, and their schema is what files are checked against.
 
+mod acme;
 mod client_certificate;
 mod identity;
 mod listener;
@@ -14,9 +15,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(super) use self::{
+    acme::{RawAcme, RawExternalAccount},
     client_certificate::{RawClientAuthority, RawClientCertificate, RawClientCertificateRule},
     identity::{RawAuthorizationServer, RawIssuer, RawPreset, RawSecret},
-    listener::{RawListener, RawListenerTls, RawRedirectToHttps},
+    listener::{RawCertificate, RawListener, RawListenerTls, RawRedirectToHttps},
     route::{RawAuth, RawDemand, RawHeaderCondition, RawRedirect, RawRespond, RawRoute},
     rules::{
         RawAccessLog, RawAttribute, RawAttributeEdits, RawAttributeEditsList, RawAttributeMap, RawFieldEdits,
@@ -51,6 +53,7 @@ pub(super) struct RawConfig {
     pub(super) trusted_proxies: TrustedProxies,
     pub(super) identity_headers: RawIdentityHeaders,
     pub(super) authorization_server: Option<RawAuthorizationServer>,
+    pub(super) acme: Option<RawAcme>,
     /// Who vouches for clients that show certificates.
     pub(super) client_authority: Vec<RawClientAuthority>,
     /// Attributes of requests that this configuration adds to those of docs/attributes.md.

@@ -1,6 +1,6 @@
 //! Issuers, the authorization server, and secrets.
 
-use std::{collections::HashMap, net::IpAddr};
+use std::{collections::HashMap, net::IpAddr, path::PathBuf};
 
 use url::{Host, Url};
 use zeroize::Zeroizing;
@@ -252,20 +252,7 @@ impl Resolver<'_> {
         at: Cursor<'_>,
     ) -> Option<AuthorizationServer> {
         let issuer = self.server_issuer(&raw.issuer, at.key("issuer"));
-        let database = match raw.database.strip_prefix("sqlite:") {
-            Some(file) if !file.is_empty() && !file.ends_with('/') => {
-                Some(self.path(at.key("database"), file.strip_prefix("//").unwrap_or(file)))
-            }
-            _ => {
-                let shown = at.key("database").shown(&raw.database).to_owned();
-                self.error(
-                    at.key("database"),
-                    format!("{shown:?} is not a database"),
-                    "write \"sqlite:\" and a file, as in \"sqlite:cardea.db\"",
-                );
-                None
-            }
-        };
+        let database = self.database(&raw.database, at.key("database"));
         let wrapping_key = self.secret(raw.wrapping_key, at.key("wrapping_key"));
         if raw.key_overlap < raw.access_token_lifetime {
             self.error(
@@ -324,6 +311,24 @@ impl Resolver<'_> {
         })
     }
 
+    /// The file of a SQLite database.
+    pub(super) fn database(&mut self, written: &str, at: Cursor<'_>) -> Option<PathBuf> {
+        match written.strip_prefix("sqlite:") {
+            Some(file) if !file.is_empty() && !file.ends_with('/') => {
+                Some(self.path(at, file.strip_prefix("//").unwrap_or(file)))
+            }
+            _ => {
+                let shown = at.shown(written).to_owned();
+                self.error(
+                    at,
+                    format!("{shown:?} is not a database"),
+                    "write \"sqlite:\" and a file, as in \"sqlite:cardea.db\"",
+                );
+                None
+            }
+        }
+    }
+
     /// RFC 8414 §2: an https URL without query and fragment.
     fn server_issuer(&mut self, written: &str, at: Cursor<'_>) -> Option<Url> {
         let url = Url::parse(written).ok().filter(|url| {
@@ -353,7 +358,7 @@ impl Resolver<'_> {
     }
 
     /// Reads a secret from where it is kept.
-    fn secret(&mut self, raw: RawSecret, at: Cursor<'_>) -> Option<Secret> {
+    pub(super) fn secret(&mut self, raw: RawSecret, at: Cursor<'_>) -> Option<Secret> {
         let (content, origin) = match (raw.file, raw.env) {
             (Some(file), None) => {
                 let (path, content) = self.file(at.key("file"), &file);

@@ -1,12 +1,12 @@
 //! Listeners.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, path::PathBuf};
 
 use super::{
     super::{
         document::Cursor,
-        model::{Certificate, Listener, ListenerTls, OcspStaple},
-        raw::{RawListener, RawListenerTls, RawRedirectToHttps},
+        model::{Certificate, CertificateSource, Listener, ListenerTls, OcspStaple},
+        raw::{RawCertificate, RawListener, RawListenerTls, RawRedirectToHttps},
         sections::{ClientCertificateMode, ProxyProtocol},
         text::{BindAddress, IpPrefix},
     },
@@ -115,10 +115,11 @@ impl Resolver<'_> {
         let mut certificates = Vec::with_capacity(raw.certificate.len());
         for (index, raw) in raw.certificate.into_iter().enumerate() {
             let at = at.key("certificate").index(index);
-            let (chain, _) = self.file(at.key("chain"), &raw.chain);
-            let (key, content) = self.file(at.key("key"), &raw.key);
-            drop(content.map(zeroize::Zeroizing::new));
+            let source = self.certificate_source(&raw, at);
             let hosts = self.hosts(raw.hosts, at.key("hosts"));
+            if raw.acme {
+                self.acme_hosts(&hosts, at);
+            }
             let mode = raw.client_certificate.unwrap_or(listener_mode);
             let asked = match &raw.client_authorities {
                 Some(own) => self.asked_authorities(mode, own, authorities, at),
@@ -131,8 +132,7 @@ impl Resolver<'_> {
                 path => OcspStaple::File(self.file(at.key("ocsp_staple"), path).0),
             });
             certificates.push(Certificate {
-                chain,
-                key,
+                source,
                 hosts,
                 trust_domain: raw.trust_domain,
                 ocsp_staple,
@@ -153,6 +153,31 @@ impl Resolver<'_> {
             ticket_secret,
             certificates,
         }
+    }
+
+    fn certificate_source(&mut self, raw: &RawCertificate, at: Cursor<'_>) -> CertificateSource {
+        if raw.acme {
+            for (name, is_written) in [("chain", raw.chain.is_some()), ("key", raw.key.is_some())] {
+                if is_written {
+                    self.error(at.key(name), "with acme = true there are no files", format!("remove {name}"));
+                }
+            }
+            return CertificateSource::Acme;
+        }
+        let file = |this: &mut Self, name: &str, written: Option<&str>| match written {
+            Some(written) => this.file(at.key(name), written),
+            None => {
+                if !at.lost_any(&[name, "acme"]) {
+                    let remedy = format!("name a PEM file: {name} = \"…\"; or write acme = true");
+                    this.error(at, format!("the certificate has no {name}"), remedy);
+                }
+                (PathBuf::new(), None)
+            }
+        };
+        let (chain, _) = file(self, "chain", raw.chain.as_deref());
+        let (key, content) = file(self, "key", raw.key.as_deref());
+        drop(content.map(zeroize::Zeroizing::new));
+        CertificateSource::Files { chain, key }
     }
 
     /// Host patterns in lower case.

@@ -1,5 +1,6 @@
 //! From what was written to what is used: references, addresses, files, and whatever concerns more than one key.
 
+mod acme;
 mod client_certificate;
 mod identity;
 mod listener;
@@ -91,6 +92,9 @@ impl<'a> Resolver<'a> {
             .and_then(|server| self.authorization_server(server, at.key("authorization_server")));
         let server_issuer = authorization_server.as_ref().map(|server| server.issuer.as_str().to_owned());
 
+        let acme_written = raw.acme.is_some() || at.lost_any(&["acme"]);
+        let acme = raw.acme.and_then(|acme| self.acme(acme, at.key("acme")));
+
         self.unique_names(
             raw.attribute.iter().map(|raw| raw.name.as_str()),
             at.key("attribute"),
@@ -130,6 +134,7 @@ impl<'a> Resolver<'a> {
             timeouts: &raw.timeouts,
         };
         let routes = self.routes(raw.route, &names, at.key("route"));
+        self.acme_certificates(&listeners, acme.as_ref(), acme_written);
         Config {
             region: raw.region,
             process: raw.process,
@@ -143,6 +148,7 @@ impl<'a> Resolver<'a> {
             trusted_proxies: raw.trusted_proxies,
             identity_headers,
             authorization_server,
+            acme,
             client_authorities,
             attributes,
             policy,

@@ -23,6 +23,7 @@ fn the_example_is_good() {
         .file("wrapping.key", "c2VjcmV0")
         .file("certificates/partner-clients-ca.pem", "PEM")
         .file("certificates/partner-clients.crl", "PEM")
+        .file("acme-hmac.key", "c2VjcmV0")
         .file("tickets.secret", "1800000000 ab")
         .file("tiers.map", "# clients\ngold-app gold\n")
         .file("maintenance.html", "<p>Back soon.</p>")

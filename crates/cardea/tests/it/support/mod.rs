@@ -3,6 +3,7 @@
 pub(crate) mod client;
 pub(crate) mod folder;
 pub(crate) mod origin;
+pub(crate) mod pebble;
 pub(crate) mod program;
 pub(crate) mod server;
 pub(crate) mod wire;

@@ -1,0 +1,184 @@
+//! The HTTP client by which the authority is asked: HTTPS alone, a connection for each request, everything bounded.
+
+use std::{
+    error::Error as _,
+    io,
+    path::PathBuf,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use cardea_clock::{Clock, Wall};
+use cardea_tls::{ClientTlsConfig, Roots, TlsError, client_config, server_name};
+use http::{HeaderValue, Request, Response, header, request::Parts};
+use http_body_util::{BodyExt as _, Full};
+use hyper::{body::Incoming, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use rustls::ClientConfig;
+use tokio::{net::TcpStream, time::timeout};
+use tokio_rustls::TlsConnector;
+
+use super::schedule::retry_after;
+
+/// From the resolution of the name to the last byte of the answer.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The largest head of a response, in bytes, and the largest body: a chain of certificates has some thousand.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+const BODY_BYTES_MAX: usize = 256 * 1024;
+
+/// What goes wrong below HTTP: there may be nothing wrong with the authority but the way to it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Unreachable(String);
+
+/// What the authority has said by fields, which the protocol's library does not pass on.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Said(Arc<Mutex<Option<Wall>>>);
+
+impl Said {
+    /// Until when the authority wants to be left alone; asked once.
+    pub(super) fn take_retry_after(&self) -> Option<Wall> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Asks the authority.
+#[derive(Clone)]
+pub(super) struct Client {
+    tls: Arc<ClientConfig>,
+    clock: Clock,
+    said: Said,
+}
+
+impl Client {
+    /// A client that believes the system's authorities, and those of `ca_file`. Reads files.
+    ///
+    /// # Errors
+    /// What is wrong with the file, or that the system has no authorities.
+    pub(super) async fn new(ca_file: Option<PathBuf>, clock: Clock, said: Said) -> Result<Self, TlsError> {
+        // The file alone where a container has no authorities at all: it is then what the operator meant.
+        let load = move || {
+            let with = |roots| client_config(&ClientTlsConfig { roots, ..ClientTlsConfig::default() });
+            let Some(path) = ca_file else { return with(Roots::System) };
+            match with(Roots::SystemAnd(path.clone())) {
+                Err(TlsError::SystemRoots(_)) => with(Roots::File(path)),
+                result => result,
+            }
+        };
+        let tls = tokio::task::spawn_blocking(load)
+            .await
+            .unwrap_or_else(|error| Err(TlsError::SystemRoots(error.to_string())))?;
+        Ok(Self { tls, clock, said })
+    }
+
+    async fn exchange(&self, request: Request<BodyWrapper<Bytes>>) -> Result<BytesResponse, Error> {
+        let (mut parts, body) = request.into_parts();
+        let host = parts.uri.host().unwrap_or_default().to_owned();
+        if parts.uri.scheme_str() != Some("https") {
+            return Err(unreachable(format!("{} is no https URL (RFC 8555 §6.1)", parts.uri)));
+        }
+        let port = parts.uri.port_u16().unwrap_or(443);
+        direct(&mut parts)?;
+        let name = server_name(&host).map_err(|error| unreachable(error.to_string()))?;
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let tcp = TcpStream::connect((bare, port))
+            .await
+            .map_err(|error| unreachable(format!("connecting to {host}:{port}: {error}")))?;
+        let tls = TlsConnector::from(Arc::clone(&self.tls)).connect(name, tcp).await;
+        let tls = tls.map_err(|error| unreachable(format!("TLS with {host}:{port}: {error}")))?;
+        let (mut sender, connection) = http1::Builder::new()
+            .max_buf_size(HEAD_BYTES_MAX)
+            .handshake(TokioIo::new(tls))
+            .await
+            .map_err(|error| broken(&error))?;
+        let answer = async {
+            let response = sender
+                .send_request(Request::from_parts(parts, body))
+                .await
+                .map_err(|error| broken(&error))?;
+            self.read(response).await
+        };
+        let mut answer = std::pin::pin!(answer);
+        tokio::select! {
+            biased;
+            answer = &mut answer => return answer,
+            // The peer has closed, which may be how the body ends; what it sent is there to be read.
+            _ = connection => {}
+        }
+        answer.await
+    }
+
+    async fn read(&self, response: Response<Incoming>) -> Result<BytesResponse, Error> {
+        let (mut parts, mut body) = response.into_parts();
+        if let Some(value) = parts.headers.remove(header::RETRY_AFTER) {
+            let now = self.clock.precise().wall;
+            let until = value.to_str().ok().and_then(|value| retry_after(value, now));
+            if !parts.status.is_success() {
+                *self.said.0.lock().unwrap_or_else(PoisonError::into_inner) = until;
+            }
+            // In one form and within bounds: the library adds to the clock whatever number stands here.
+            if let Some(until) = until {
+                let seconds = until.saturating_since(now).as_secs();
+                parts.headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            }
+        }
+        let mut bytes = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame.map_err(|error| broken(&error))?.into_data() else { continue };
+            if data.len() > BODY_BYTES_MAX - bytes.len() {
+                return Err(Error::Other(format!("an answer of more than {BODY_BYTES_MAX} bytes").into()));
+            }
+            bytes.extend_from_slice(&data);
+        }
+        Ok(BytesResponse::from(Response::from_parts(parts, Full::new(Bytes::from(bytes)))))
+    }
+}
+
+impl HttpClient for Client {
+    fn request(
+        &self,
+        request: Request<BodyWrapper<Bytes>>,
+    ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
+        let client = self.clone();
+        Box::pin(async move {
+            let late = |_| unreachable(format!("no answer within {} s", TIMEOUT.as_secs()));
+            timeout(TIMEOUT, client.exchange(request)).await.map_err(late)?
+        })
+    }
+}
+
+/// Makes the request one to the server itself: its path alone, with `Host`.
+fn direct(parts: &mut Parts) -> Result<(), Error> {
+    let authority = parts.uri.authority().map(|authority| authority.as_str().to_owned()).unwrap_or_default();
+    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
+    parts.headers.insert(header::HOST, HeaderValue::try_from(authority).map_err(http::Error::from)?);
+    parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    // RFC 8555 §6.1 asks for it; that of the library would name the library alone.
+    let agent = HeaderValue::from_static(concat!("cardea/", env!("CARGO_PKG_VERSION"), " instant-acme"));
+    parts.headers.insert(header::USER_AGENT, agent);
+    parts.uri = target.parse().map_err(http::Error::from)?;
+    Ok(())
+}
+
+fn unreachable(message: String) -> Error {
+    Error::Other(Box::new(Unreachable(message)))
+}
+
+fn broken(error: &hyper::Error) -> Error {
+    let mut text = format!("HTTP: {error}");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    unreachable(text)
+}
+
+/// Whether the authority could not be talked to at all.
+pub(super) fn is_unreachable(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    error.is::<Unreachable>() || error.is::<io::Error>()
+}

@@ -1,0 +1,349 @@
+//! One order: from the account to a chain of certificates (RFC 8555 §7).
+
+use std::time::Duration;
+
+use cardea_issuer::{StoreError, WrappingKeyError, store::acme::ChallengeRecord};
+use cardea_tls::TlsError;
+use instant_acme::{
+    Account, AuthorizationStatus, ChallengeHandle, ChallengeType, Error, Identifier, NewOrder, Order,
+    OrderStatus, Problem, RetryPolicy,
+};
+use zeroize::Zeroizing;
+
+use super::{http, schedule::Reason};
+use crate::config::{CertificateKey, ChallengeKind};
+
+/// How long the authority may take to look at the answers, and to issue.
+const PATIENCE: RetryPolicy = RetryPolicy::new()
+    .initial_delay(Duration::from_millis(500))
+    .backoff(1.5)
+    .timeout(Duration::from_secs(120));
+
+/// The longest token that is answered for. They have 22 letters at least (RFC 8555 §8.1).
+const TOKEN_LEN_MAX: usize = 256;
+
+/// What of an authority's message is kept.
+const MESSAGE_LEN_MAX: usize = 1_000;
+
+/// Why there is no certificate. The text is for the operator.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(super) struct Failed {
+    pub(super) reason: Reason,
+    pub(super) message: String,
+    /// The authority does not know the account: it may be registered anew.
+    pub(super) account_is_gone: bool,
+}
+
+impl Failed {
+    pub(super) fn new(reason: Reason, message: impl Into<String>) -> Self {
+        let mut message: String = message.into();
+        if let Some((end, _)) = message.char_indices().nth(MESSAGE_LEN_MAX) {
+            message.truncate(end);
+        }
+        Self { reason, message, account_is_gone: false }
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Api(problem) => refused(&problem),
+            Error::Timeout(_) => Self::new(
+                Reason::AuthorityFailed,
+                "the authority did not get done in time; nothing has to be done but to wait",
+            ),
+            Error::Other(error) if http::is_unreachable(&*error) => Self::new(
+                Reason::Unreachable,
+                format!(
+                    "the authority can't be reached: {error}; check the network, acme.directory and acme.ca_file"
+                ),
+            ),
+            Error::Json(_) => Self::new(
+                Reason::BadAnswer,
+                "the authority's answer is not that of one; check that acme.directory is the URL of a directory",
+            ),
+            error => Self::new(Reason::BadAnswer, format!("the authority's answer makes no sense: {error}")),
+        }
+    }
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Self {
+        Self::new(Reason::Internal, format!("acme.database: {error}"))
+    }
+}
+
+impl From<TlsError> for Failed {
+    fn from(error: TlsError) -> Self {
+        Self::new(Reason::Internal, format!("acme.ca_file: {error}"))
+    }
+}
+
+impl From<WrappingKeyError> for Failed {
+    fn from(error: WrappingKeyError) -> Self {
+        let message = match error {
+            WrappingKeyError::Mismatch { kid, stored, configured } => format!(
+                "the key of {kid} was encrypted under wrapping key {stored}, but acme.wrapping_key is {configured}; \
+                 configure the one from before, or name another acme.database to begin anew"
+            ),
+            error => format!("acme.database: {error}"),
+        };
+        Self::new(Reason::Internal, message)
+    }
+}
+
+/// What a problem of the authority means (RFC 8555 §6.7).
+fn refused(problem: &Problem) -> Failed {
+    let kind = problem.r#type.as_deref().unwrap_or_default();
+    let kind = kind.strip_prefix("urn:ietf:params:acme:error:").unwrap_or(kind);
+    let (reason, remedy) = match kind {
+        "rateLimited" => (Reason::RateLimited, "see the authority's limits; it is asked again later"),
+        "accountDoesNotExist" => (Reason::Account, "the account is registered anew"),
+        "externalAccountRequired" => {
+            (Reason::Account, "ask it for a key, and configure acme.external_account")
+        }
+        "invalidContact" | "unsupportedContact" => (Reason::Account, "correct acme.contacts"),
+        "userActionRequired" => (Reason::Account, "do what it says there"),
+        "badPublicKey" | "badCSR" => (Reason::Refused, "choose another acme.key_type"),
+        "caa" => (Reason::Refused, "let the host's CAA record name this authority"),
+        "rejectedIdentifier" | "unsupportedIdentifier" => {
+            (Reason::Refused, "take the host out, or use another authority for it")
+        }
+        "connection" | "dns" | "incorrectResponse" | "tls" => (
+            Reason::Challenge,
+            "see that the host's name leads here and that port 80 (http-01) or 443 (tls-alpn-01) is reachable",
+        ),
+        "unauthorized" => {
+            (Reason::Account, "if it was deactivated, name another acme.database to register a new account")
+        }
+        // The library has tried three times (RFC 8555 §6.5); the fourth time may well be good.
+        "badNonce" | "serverInternal" => (Reason::AuthorityFailed, "it is asked again later"),
+        _ if problem.status.is_some_and(|status| status == 429) => {
+            (Reason::RateLimited, "see the authority's limits; it is asked again later")
+        }
+        _ if problem.status.is_some_and(|status| status >= 500) => {
+            (Reason::AuthorityFailed, "it is asked again later")
+        }
+        _ => (Reason::Refused, "see the authority's documentation"),
+    };
+    let detail = problem.detail.as_deref().unwrap_or("no details");
+    let mut message = format!("the authority says: {detail} ({kind})");
+    for subproblem in &problem.subproblems {
+        message = format!("{message}; {subproblem}");
+    }
+    let failed = Failed::new(reason, format!("{message}; {remedy}"));
+    Failed { account_is_gone: kind == "accountDoesNotExist", ..failed }
+}
+
+/// A chain in PEM, and the key of its leaf in PKCS #8.
+pub(super) struct Ordered {
+    pub(super) chain: String,
+    pub(super) key: Zeroizing<Vec<u8>>,
+}
+
+/// An order whose challenges are known and not yet asked for.
+pub(super) struct Placed {
+    order: Order,
+    chosen: Vec<(String, ChallengeKind)>,
+    /// What has to be answered.
+    pub(super) answers: Vec<Answer>,
+}
+
+/// What the authority will ask for, and what it wants to hear.
+pub(super) struct Answer {
+    pub(super) token: String,
+    pub(super) kind: ChallengeKind,
+    pub(super) host: String,
+    pub(super) key_authorization: String,
+}
+
+impl Answer {
+    pub(super) fn record(&self, expires_at: cardea_clock::Wall) -> ChallengeRecord {
+        ChallengeRecord {
+            token: self.token.clone(),
+            kind: self.kind.as_str().to_owned(),
+            host: self.host.clone(),
+            key_authorization: self.key_authorization.clone(),
+            expires_at,
+        }
+    }
+}
+
+/// Orders a certificate for `hosts`, and finds out what has to be answered: by the first of `kinds` that is offered.
+pub(super) async fn place(
+    account: &Account,
+    hosts: &[String],
+    kinds: &[ChallengeKind],
+) -> Result<Placed, Failed> {
+    let identifiers: Vec<Identifier> = hosts.iter().cloned().map(Identifier::Dns).collect();
+    let mut order = account.new_order(&NewOrder::new(&identifiers)).await?;
+    let (mut chosen, mut answers) = (Vec::new(), Vec::new());
+    let mut authorizations = order.authorizations();
+    while let Some(authorization) = authorizations.next().await {
+        let mut authorization = authorization?;
+        let host = authorization.identifier().to_string();
+        if !hosts.contains(&host) {
+            return Err(Failed::new(
+                Reason::BadAnswer,
+                format!("it asks about {host:?}, which was not ordered"),
+            ));
+        }
+        match authorization.status {
+            AuthorizationStatus::Valid => continue,
+            AuthorizationStatus::Pending => {}
+            status => {
+                let message = format!("the authorization for {host} is {status:?} from the start");
+                return Err(Failed::new(Reason::Challenge, message));
+            }
+        }
+        let offered: Vec<String> =
+            authorization.challenges.iter().map(|challenge| format!("{:?}", challenge.r#type)).collect();
+        let kind = kinds.iter().copied().find(|kind| {
+            authorization.challenges.iter().any(|challenge| challenge.r#type == challenge_type(*kind))
+        });
+        let Some(kind) = kind else {
+            let message = format!(
+                "for {host} it offers {} alone; add what it offers to acme.challenges",
+                offered.join(", ")
+            );
+            return Err(Failed::new(Reason::Refused, message));
+        };
+        if let Some(challenge) = authorization.challenge(challenge_type(kind)) {
+            answers.push(answer(&challenge, kind, &host)?);
+            chosen.push((host, kind));
+        }
+    }
+    Ok(Placed { order, chosen, answers })
+}
+
+fn answer(challenge: &ChallengeHandle<'_>, kind: ChallengeKind, host: &str) -> Result<Answer, Failed> {
+    let token = challenge.token.clone();
+    // RFC 8555 §8.3: base64url, and so no path but one segment.
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if token.is_empty() || token.len() > TOKEN_LEN_MAX || !token.bytes().all(fits) {
+        return Err(Failed::new(Reason::BadAnswer, "the authority's token is none (RFC 8555 §8.1)"));
+    }
+    let key_authorization = challenge.key_authorization().as_str().to_owned();
+    Ok(Answer { token, kind, host: host.to_owned(), key_authorization })
+}
+
+impl Placed {
+    /// Lets the authority look, and gets the certificate. The answers must be there.
+    pub(super) async fn finish(mut self, hosts: &[String], key: CertificateKey) -> Result<Ordered, Failed> {
+        let mut objection = None;
+        let mut authorizations = self.order.authorizations();
+        while let Some(authorization) = authorizations.next().await {
+            let mut authorization = authorization?;
+            let host = authorization.identifier().to_string();
+            let Some((_, kind)) = self.chosen.iter().find(|(chosen, _)| *chosen == host) else { continue };
+            if let Some(mut challenge) = authorization.challenge(challenge_type(*kind)) {
+                match challenge.set_ready().await {
+                    Ok(()) => {}
+                    // It may have looked already when it answers.
+                    Err(Error::Api(problem)) => objection = Some(problem),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        if let Some(problem) = objection {
+            return Err(self.why_invalid(Some(&problem)).await);
+        }
+        match self.order.poll_ready(&PATIENCE).await {
+            Ok(OrderStatus::Invalid) => return Err(self.why_invalid(None).await),
+            Ok(_) => {}
+            // The order says of its challenges in general what they say each.
+            Err(Error::Api(problem)) => return Err(self.why_invalid(Some(&problem)).await),
+            Err(error) => return Err(error.into()),
+        }
+        // Making a key of RSA takes its time.
+        let names = hosts.to_vec();
+        let made =
+            tokio::task::spawn_blocking(move || cardea_tls::acme::request(&names, key.requested())).await;
+        let made = made
+            .map_err(|error| error.to_string())
+            .and_then(|made| made.map_err(|error| error.to_string()))
+            .map_err(|message| Failed::new(Reason::Internal, message))?;
+        self.order.finalize_csr(&made.request).await?;
+        let chain = self.order.poll_certificate(&PATIENCE).await?;
+        Ok(Ordered { chain, key: made.key })
+    }
+
+    /// What the authority says of the challenges that it was not content with.
+    async fn why_invalid(&mut self, problem: Option<&Problem>) -> Failed {
+        let mut authorizations = self.order.authorizations();
+        let mut said = Vec::new();
+        while let Some(Ok(mut authorization)) = authorizations.next().await {
+            if authorization.refresh().await.is_err() {
+                continue;
+            }
+            let host = authorization.identifier().to_string();
+            for challenge in &authorization.challenges {
+                if let Some(error) = &challenge.error {
+                    let detail = error.detail.as_deref().unwrap_or("no details");
+                    said.push(format!("{host} by {:?}: {detail}", challenge.r#type));
+                }
+            }
+        }
+        if let (true, Some(problem)) = (said.is_empty(), problem) {
+            return refused(problem);
+        }
+        let message = format!(
+            "the authority could not see that the hosts are ours: {}; see that their names lead here and that port 80 \
+             (http-01) or 443 (tls-alpn-01) is reachable from it",
+            if said.is_empty() { "it does not say why".to_owned() } else { said.join("; ") }
+        );
+        Failed::new(Reason::Challenge, message)
+    }
+}
+
+fn challenge_type(kind: ChallengeKind) -> ChallengeType {
+    match kind {
+        ChallengeKind::TlsAlpn01 => ChallengeType::TlsAlpn01,
+        ChallengeKind::Http01 => ChallengeType::Http01,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(text: &str) -> Failed {
+        Failed::from(Error::Api(serde_json::from_str(text).unwrap()))
+    }
+
+    #[test]
+    fn problems_are_told_apart_and_say_what_to_do() {
+        for (kind, status, reason, text) in [
+            ("rateLimited", 429, Reason::RateLimited, "limits"),
+            ("accountDoesNotExist", 400, Reason::Account, "anew"),
+            ("unauthorized", 403, Reason::Account, "acme.database"),
+            ("externalAccountRequired", 403, Reason::Account, "acme.external_account"),
+            ("caa", 403, Reason::Refused, "CAA"),
+            ("rejectedIdentifier", 400, Reason::Refused, "another authority"),
+            ("connection", 400, Reason::Challenge, "port 80"),
+            ("badNonce", 400, Reason::AuthorityFailed, "later"),
+            ("serverInternal", 500, Reason::AuthorityFailed, "later"),
+            ("somethingNew", 503, Reason::AuthorityFailed, "later"),
+            ("somethingNew", 429, Reason::RateLimited, "later"),
+            ("somethingNew", 400, Reason::Refused, "documentation"),
+        ] {
+            let failed = problem(&format!(
+                r#"{{"type":"urn:ietf:params:acme:error:{kind}","detail":"because","status":{status}}}"#
+            ));
+            assert_eq!(failed.reason, reason, "{kind}");
+            assert!(
+                failed.message.contains(text) && failed.message.contains("because"),
+                "{}",
+                failed.message
+            );
+            assert_eq!(failed.account_is_gone, kind == "accountDoesNotExist");
+        }
+    }
+
+    #[test]
+    fn what_an_authority_says_is_kept_in_bounds() {
+        let failed = problem(&format!(r#"{{"detail":"{}"}}"#, "é".repeat(100_000)));
+        assert_eq!(failed.message.chars().count(), MESSAGE_LEN_MAX);
+    }
+}

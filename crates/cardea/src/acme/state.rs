@@ -1,0 +1,399 @@
+//! What a gateway knows of certificates from the authority.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use anyhow::{Context as _, Result};
+use aws_lc_rs::{digest, rand};
+use cardea_clock::{Clock, Wall};
+use cardea_gateway::{challenge::ChallengeAnswers, gateway::Gateway};
+use cardea_issuer::{
+    Store as _, StoreError, WrappingKey,
+    sqlite::SqliteStore,
+    store::acme::{AcmeStore, CertificateRecord, IssuedRecord},
+};
+use cardea_tls::{ManagedCertificate, acme::challenge_config};
+use instant_acme::ExternalAccountKey;
+use tokio::sync::Notify;
+use zeroize::Zeroizing;
+
+use super::{
+    order::Failed,
+    schedule::{self, Reason},
+};
+use crate::config::{self, CertificateKey, CertificateSource, ChallengeKind, Config};
+
+/// What messages call a certificate from the authority, before its hosts.
+pub(crate) const SOURCE_PREFIX: &str = "acme:";
+
+/// What stays as it is while the process runs.
+pub(super) struct Settings {
+    pub(super) directory: String,
+    pub(super) contacts: Vec<String>,
+    pub(super) ca_file: Option<std::path::PathBuf>,
+    pub(super) challenges: Vec<ChallengeKind>,
+    external_account: Option<(String, Zeroizing<Vec<u8>>)>,
+    pub(super) key_type: CertificateKey,
+    renew_before_percent: u32,
+}
+
+impl Settings {
+    pub(super) fn external_account(&self) -> Option<ExternalAccountKey> {
+        let (id, key) = self.external_account.as_ref()?;
+        Some(ExternalAccountKey::new(id.clone(), key))
+    }
+}
+
+/// Certificates from the authority.
+pub(crate) struct Acme {
+    pub(super) settings: Settings,
+    pub(super) store: SqliteStore,
+    pub(super) key: WrappingKey,
+    pub(super) clock: Clock,
+    /// Who holds the lease when this gateway does.
+    pub(super) holder: String,
+    /// Told when there may be something to do before the next second.
+    pub(super) wake: Notify,
+    /// By their hosts, sorted.
+    known: Mutex<BTreeMap<Vec<String>, Known>>,
+    /// The version of the database that was taken over.
+    seen: Mutex<Option<u64>>,
+    issued: AtomicU64,
+    failed: [AtomicU64; Reason::ALL.len()],
+}
+
+/// What is known of one certificate.
+struct Known {
+    place: Arc<ManagedCertificate>,
+    /// Whether the configuration in force has it.
+    wanted: bool,
+    record: Option<CertificateRecord>,
+}
+
+/// How a certificate from the authority is doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Status {
+    /// Sorted.
+    pub(crate) hosts: Vec<String>,
+    /// When the one that is served expires.
+    pub(crate) not_after: Option<Wall>,
+    /// When it was issued.
+    pub(crate) issued_at: Option<Wall>,
+    /// When the next attempt at one is made.
+    pub(crate) next_attempt_at: Wall,
+    /// Attempts that have failed since the last success.
+    pub(crate) failures: u32,
+    /// Why the last one failed.
+    pub(crate) problem: Option<String>,
+}
+
+impl Acme {
+    /// Opens the database, and takes over what is there.
+    pub(crate) async fn open(config: &config::Acme, clock: Clock) -> Result<Arc<Self>> {
+        let key = WrappingKey::parse(config.wrapping_key.expose())
+            .with_context(|| format!("acme.wrapping_key, from {}", config.wrapping_key.origin()))?;
+        let store = SqliteStore::open(&config.database)
+            .await
+            .with_context(|| format!("acme.database {}", config.database.display()))?;
+        let this = Self::new(config, store, key, clock)?;
+        // A key that can't be opened shows at the start, not when the certificate is missed.
+        this.take_over(None).await.map_err(|failed| anyhow::anyhow!("{failed}"))?;
+        Ok(this)
+    }
+
+    pub(super) fn new(
+        config: &config::Acme,
+        store: SqliteStore,
+        key: WrappingKey,
+        clock: Clock,
+    ) -> Result<Arc<Self>> {
+        let mut holder = [0; 16];
+        rand::fill(&mut holder).context("no randomness")?;
+        let external = config.external_account.as_ref();
+        Ok(Arc::new(Self {
+            settings: Settings {
+                directory: config.directory.as_str().to_owned(),
+                contacts: config.contacts.clone(),
+                ca_file: config.ca_file.clone(),
+                challenges: config.challenges.clone(),
+                external_account: external.map(|account| {
+                    (account.key_id.clone(), Zeroizing::new(account.hmac_key.expose().to_vec()))
+                }),
+                key_type: config.key_type,
+                renew_before_percent: config.renew_before_percent,
+            },
+            store,
+            key,
+            clock,
+            holder: holder.iter().map(|byte| format!("{byte:02x}")).collect(),
+            wake: Notify::new(),
+            known: Mutex::default(),
+            seen: Mutex::default(),
+            issued: AtomicU64::new(0),
+            failed: Default::default(),
+        }))
+    }
+
+    /// Where the certificate for these hosts is, or will be.
+    pub(crate) fn place(&self, hosts: &[String]) -> Arc<ManagedCertificate> {
+        let hosts = sorted(hosts);
+        let mut known = self.known();
+        let entry = known.entry(hosts).or_insert_with_key(|hosts| Known::new(hosts, None));
+        Arc::clone(&entry.place)
+    }
+
+    /// Goes on for the certificates of this configuration.
+    pub(crate) fn follow(&self, config: &Config) {
+        let wanted = wanted(config);
+        let mut known = self.known();
+        for (hosts, entry) in known.iter_mut() {
+            entry.wanted = wanted.contains(hosts);
+        }
+        for hosts in wanted {
+            known.entry(hosts).or_insert_with_key(|hosts| Known::new(hosts, None)).wanted = true;
+        }
+        known.retain(|_, entry| entry.wanted || entry.record.is_some());
+        drop(known);
+        self.wake.notify_one();
+    }
+
+    /// How each wanted certificate is doing.
+    pub(crate) fn status(&self) -> Vec<Status> {
+        let known = self.known();
+        let wanted = known.iter().filter(|(_, entry)| entry.wanted);
+        let status = |(hosts, entry): (&Vec<String>, &Known)| {
+            let record = entry.record.as_ref();
+            Status {
+                hosts: hosts.clone(),
+                not_after: entry.place.validity().map(|validity| validity.not_after),
+                issued_at: record.and_then(|record| record.issued.as_ref()).map(|issued| issued.issued_at),
+                next_attempt_at: self.due_at(entry),
+                failures: record.map_or(0, |record| record.failures),
+                problem: record
+                    .and_then(|record| record.problem.as_ref())
+                    .map(|(_, problem)| problem.clone()),
+            }
+        };
+        wanted.map(status).collect()
+    }
+
+    /// Certificates that were issued to this process.
+    pub(crate) fn issued(&self) -> u64 {
+        self.issued.load(Relaxed)
+    }
+
+    /// Attempts of this process that failed, by reason.
+    pub(crate) fn failed(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Reason::ALL.iter().zip(&self.failed).map(|(reason, count)| (reason.as_str(), count.load(Relaxed)))
+    }
+
+    pub(super) fn count_issued(&self) {
+        self.issued.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn count_failed(&self, reason: Reason) {
+        if let Some((_, count)) = Reason::ALL.iter().zip(&self.failed).find(|(one, _)| **one == reason) {
+            count.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Makes the certificate that `host` belongs to due at once, whatever has failed before. Whether there is one.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(crate) async fn renew(&self, host: &str) -> Result<bool, StoreError> {
+        let found = {
+            let known = self.known();
+            let of_host = |(hosts, entry): &(&Vec<String>, &Known)| {
+                entry.wanted && hosts.iter().any(|one| one.eq_ignore_ascii_case(host))
+            };
+            known.iter().find(of_host).map(|(hosts, entry)| (hosts.clone(), entry.record.clone()))
+        };
+        let Some((hosts, record)) = found else { return Ok(false) };
+        let mut record = record.unwrap_or_else(|| self.empty(&hosts));
+        // Before any time there is: due, and in the order of the others.
+        (record.failures, record.next_attempt_at) = (0, Some(Wall::from_unix_seconds(0)));
+        self.store.put_acme_certificate(&record).await?;
+        self.wake.notify_one();
+        Ok(true)
+    }
+
+    pub(super) fn empty(&self, hosts: &[String]) -> CertificateRecord {
+        CertificateRecord {
+            directory: self.settings.directory.clone(),
+            hosts: hosts.to_vec(),
+            key_type: self.settings.key_type.as_str().to_owned(),
+            issued: None,
+            failures: 0,
+            next_attempt_at: None,
+            problem: None,
+        }
+    }
+
+    /// The certificate whose time has come, the one that waits for longest first.
+    pub(super) fn due(&self, now: Wall) -> Option<CertificateRecord> {
+        let known = self.known();
+        let due = known.iter().filter(|(_, entry)| entry.wanted);
+        let due = due.map(|(hosts, entry)| (self.due_at(entry), hosts, entry));
+        let (_, hosts, entry) = due.filter(|(at, ..)| *at <= now).min_by_key(|(at, ..)| *at)?;
+        Some(entry.record.clone().unwrap_or_else(|| self.empty(hosts)))
+    }
+
+    /// When an attempt is due: what the last one left behind, else when the certificate is to be renewed, else now.
+    fn due_at(&self, entry: &Known) -> Wall {
+        let record = entry.record.as_ref();
+        if let Some(next) = record.and_then(|record| record.next_attempt_at) {
+            return next;
+        }
+        match (record.and_then(|record| record.issued.as_ref()), entry.place.validity()) {
+            (Some(issued), Some(validity)) => {
+                let validity = (validity.not_before, validity.not_after);
+                let percent = self.settings.renew_before_percent;
+                schedule::renewal(validity, issued.issued_at, percent, chance(&issued.chain))
+            }
+            (Some(issued), None) => schedule::replacement(issued.issued_at),
+            (None, _) => Wall::from_unix_seconds(0),
+        }
+    }
+
+    /// Takes over what has changed in the database since the last time. Gives whether a certificate did.
+    pub(super) async fn take_over(&self, gateway: Option<&Gateway>) -> Result<bool, Failed> {
+        let version = self.store.acme_version().await?;
+        if *self.seen() == Some(version) {
+            return Ok(false);
+        }
+        let now = self.clock.precise().wall;
+        let records = self.store.acme_certificates(&self.settings.directory).await?;
+        let mut changed = false;
+        for record in records {
+            if record.key_type == self.settings.key_type.as_str() {
+                changed |= self.take_over_certificate(record, now)?;
+            }
+        }
+        if let Some(gateway) = gateway {
+            gateway.challenges.set(self.answers(now).await?);
+        }
+        *self.seen() = Some(version);
+        Ok(changed)
+    }
+
+    fn take_over_certificate(&self, record: CertificateRecord, now: Wall) -> Result<bool, Failed> {
+        let hosts = sorted(&record.hosts);
+        let issued = {
+            let mut known = self.known();
+            let entry = known.entry(hosts).or_insert_with_key(|hosts| Known::new(hosts, None));
+            let old = entry.record.as_ref().and_then(|record| record.issued.as_ref());
+            let fresh = record.issued.clone().filter(|issued| old != Some(issued));
+            let place = Arc::clone(&entry.place);
+            entry.record = Some(record);
+            fresh.map(|issued| (issued, place))
+        };
+        let Some((issued, place)) = issued else { return Ok(false) };
+        if issued.not_after <= now {
+            return Ok(false);
+        }
+        let key = self.key.open(&context(place.hosts()), &issued.wrapping_key_id, &issued.sealed)?;
+        match place.put(issued.chain.as_bytes(), &key, now) {
+            Ok(_) => Ok(true),
+            Err(error) => {
+                // It was checked before it was kept; a clock that went back is one way to get here.
+                tracing::warn!(hosts = ?place.hosts(), %error, "a stored certificate can't be used");
+                Ok(false)
+            }
+        }
+    }
+
+    async fn answers(&self, now: Wall) -> Result<ChallengeAnswers, Failed> {
+        let mut answers = ChallengeAnswers::default();
+        for challenge in self.store.acme_challenges(now).await? {
+            if challenge.kind == ChallengeKind::Http01.as_str() {
+                answers.http.insert(challenge.token, (challenge.host, challenge.key_authorization));
+            } else if challenge.kind == ChallengeKind::TlsAlpn01.as_str() {
+                let config = challenge_config(&challenge.host, &challenge.key_authorization)
+                    .map_err(|error| Failed::new(Reason::Internal, error.to_string()))?;
+                answers.tls.insert(challenge.host, config);
+            }
+        }
+        Ok(answers)
+    }
+
+    /// A certificate as it is kept.
+    pub(super) fn seal(
+        &self,
+        hosts: &[String],
+        chain: String,
+        key: &[u8],
+        now: Wall,
+        not_after: Wall,
+    ) -> Result<IssuedRecord, Failed> {
+        let sealed = self.key.seal(&context(hosts), key);
+        let sealed = sealed.map_err(|error| Failed::new(Reason::Internal, error.to_string()))?;
+        let wrapping_key_id = self.key.id().to_owned();
+        Ok(IssuedRecord { chain, sealed, wrapping_key_id, issued_at: now, not_after })
+    }
+
+    /// Finishes what is under way, and closes the database.
+    pub(crate) async fn close(&self) {
+        self.store.close().await;
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<Vec<String>, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Option<u64>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn new(hosts: &[String], record: Option<CertificateRecord>) -> Self {
+        let name = format!("{SOURCE_PREFIX}{}", hosts.join(","));
+        Self { place: ManagedCertificate::new(name, hosts.to_vec()), wanted: false, record }
+    }
+}
+
+/// What the section says, for the question whether it has changed; without secrets.
+pub(crate) fn described(config: &config::Acme) -> String {
+    let external = config.external_account.as_ref().map(|account| &account.key_id);
+    format!(
+        "{} {:?} {} {:?} {:?} {external:?} {:?} {}",
+        config.directory,
+        config.contacts,
+        config.database.display(),
+        config.ca_file,
+        config.challenges,
+        config.key_type,
+        config.renew_before_percent
+    )
+}
+
+/// The hosts of each certificate that a configuration has from the authority.
+fn wanted(config: &Config) -> Vec<Vec<String>> {
+    let tls = config.listeners.iter().filter_map(|listener| listener.tls.as_ref());
+    let certificates = tls.flat_map(|tls| &tls.certificates);
+    let from_authority = certificates.filter(|certificate| certificate.source == CertificateSource::Acme);
+    from_authority.map(|certificate| sorted(&certificate.hosts)).collect()
+}
+
+fn sorted(hosts: &[String]) -> Vec<String> {
+    let mut hosts = hosts.to_vec();
+    hosts.sort_unstable();
+    hosts
+}
+
+/// Whose key it is, where it is encrypted.
+fn context(hosts: &[String]) -> String {
+    format!("the certificate for {}", hosts.join(" "))
+}
+
+/// The same for a certificate whenever it is asked, and different between certificates.
+fn chance(chain: &str) -> u32 {
+    let digest = digest::digest(&digest::SHA256, chain.as_bytes());
+    digest.as_ref().first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))
+}

@@ -1,0 +1,192 @@
+//! What is due when, and what is taken over from the database: with a clock that stands, and no authority.
+
+use std::{sync::Arc, time::Duration};
+
+use cardea_clock::{ManualClock, Wall};
+use cardea_issuer::{
+    WrappingKey,
+    sqlite::SqliteStore,
+    store::acme::{AcmeStore as _, CertificateRecord},
+};
+use cardea_tls::authority::{Authority, Issued};
+use rustls::pki_types::{PrivateKeyDer, pem::PemObject as _};
+
+use super::state::Acme;
+use crate::config::{self, Config};
+
+const NOW: Wall = Wall::from_unix_seconds(1_900_000_000);
+const DAY: Duration = Duration::from_secs(86_400);
+
+const CONFIG: &str = r#"
+[acme]
+directory = "https://ca.test/directory"
+terms_of_service_agreed = true
+wrapping_key = { file = "wrapping.key" }
+
+[[listener]]
+name = "https"
+address = "127.0.0.1:0"
+
+[[listener.tls.certificate]]
+acme = true
+hosts = ["www.a.test", "a.test"]
+
+[[listener.tls.certificate]]
+acme = true
+hosts = ["b.test"]
+"#;
+
+struct Bench {
+    config: Config,
+    store: SqliteStore,
+    clock: ManualClock,
+    authority: Authority,
+}
+
+impl Bench {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("cardea.toml"), CONFIG).unwrap();
+        std::fs::write(folder.path().join("wrapping.key"), "ab".repeat(32)).unwrap();
+        let config = config::load(&folder.path().join("cardea.toml"), &|_| None);
+        Self {
+            config: config.unwrap_or_else(|problems| panic!("{problems}")),
+            store: SqliteStore::in_memory().await.unwrap(),
+            clock: ManualClock::new(NOW),
+            authority: Authority::new("test", NOW.saturating_sub(900 * DAY), NOW.saturating_add(900 * DAY))
+                .unwrap(),
+        }
+    }
+
+    /// A gateway; all share the database.
+    fn acme(&self, key: u8) -> Arc<Acme> {
+        let settings = self.config.acme.as_ref().unwrap();
+        let key = WrappingKey::from_bytes(&[key; 32]);
+        let acme = Acme::new(settings, self.store.clone(), key, self.clock.clock()).unwrap();
+        acme.follow(&self.config);
+        acme
+    }
+
+    fn issue(&self, hosts: &[&str], lifetime: Duration) -> Issued {
+        self.authority.issue(hosts, NOW, NOW.saturating_add(lifetime)).unwrap()
+    }
+
+    /// As what was ordered is kept.
+    async fn keep(&self, acme: &Acme, hosts: &[&str], lifetime: Duration) -> CertificateRecord {
+        let issued = self.issue(hosts, lifetime);
+        let key = PrivateKeyDer::from_pem_slice(issued.key_pem.as_bytes()).unwrap();
+        let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
+        let until = NOW.saturating_add(lifetime);
+        let mut record = acme.empty(&hosts);
+        record.issued =
+            Some(acme.seal(&hosts, issued.chain_pem.clone(), key.secret_der(), NOW, until).unwrap());
+        self.store.put_acme_certificate(&record).await.unwrap();
+        record
+    }
+
+    fn due(&self, acme: &Acme) -> Option<Vec<String>> {
+        acme.due(self.clock.clock().precise().wall).map(|record| record.hosts)
+    }
+}
+
+#[tokio::test]
+async fn what_has_never_been_issued_is_due_at_once_and_what_was_is_when_its_time_comes() {
+    let bench = Bench::new().await;
+    let acme = bench.acme(7);
+    assert_eq!(bench.due(&acme).unwrap(), ["a.test", "www.a.test"]);
+    bench.keep(&acme, &["a.test", "www.a.test"], 90 * DAY).await;
+    assert!(acme.take_over(None).await.unwrap());
+    assert!(!acme.take_over(None).await.unwrap(), "nothing has changed since");
+    assert_eq!(bench.due(&acme).unwrap(), ["b.test"]);
+    bench.keep(&acme, &["b.test"], 30 * DAY).await;
+    acme.take_over(None).await.unwrap();
+    assert_eq!(bench.due(&acme), None);
+
+    // 33 percent of 30 days, and 2 percent at most for chance.
+    bench.clock.advance(19 * DAY);
+    assert_eq!(bench.due(&acme), None);
+    bench.clock.advance(DAY + DAY / 2);
+    assert_eq!(bench.due(&acme).unwrap(), ["b.test"]);
+}
+
+#[tokio::test]
+async fn every_gateway_takes_over_what_any_was_issued_and_order_of_hosts_is_no_difference() {
+    let bench = Bench::new().await;
+    let (one, other) = (bench.acme(7), bench.acme(7));
+    bench.keep(&one, &["a.test", "www.a.test"], 90 * DAY).await;
+    for acme in [&one, &other] {
+        assert!(acme.take_over(None).await.unwrap());
+        let place = acme.place(&["www.a.test".into(), "a.test".into()]);
+        assert_eq!(place.validity().unwrap().not_after, NOW.saturating_add(90 * DAY));
+        assert!(Arc::ptr_eq(&place, &acme.place(&["a.test".into(), "www.a.test".into()])));
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_that_failed_is_made_again_in_its_time_also_after_a_restart() {
+    let bench = Bench::new().await;
+    let acme = bench.acme(7);
+    for hosts in [&["a.test", "www.a.test"][..], &["b.test"]] {
+        let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
+        let mut record = acme.empty(&hosts);
+        (record.failures, record.next_attempt_at) = (3, Some(NOW.saturating_add(DAY)));
+        record.problem = Some(("challenge".into(), "because".into()));
+        bench.store.put_acme_certificate(&record).await.unwrap();
+    }
+    let restarted = bench.acme(7);
+    for acme in [&acme, &restarted] {
+        acme.take_over(None).await.unwrap();
+        assert_eq!(bench.due(acme), None);
+        assert_eq!(acme.status()[0].problem.as_deref(), Some("because"));
+    }
+    // Somebody has put right what hindered it.
+    assert!(!restarted.renew("c.test").await.unwrap());
+    assert!(restarted.renew("B.test").await.unwrap());
+    for acme in [&acme, &restarted] {
+        acme.take_over(None).await.unwrap();
+        assert_eq!(bench.due(acme).unwrap(), ["b.test"]);
+    }
+    bench.clock.advance(DAY);
+    assert_eq!(bench.due(&acme).unwrap(), ["b.test"], "what waits for longest comes first");
+}
+
+#[tokio::test]
+async fn a_certificate_that_has_expired_is_due_and_one_that_cannot_be_served_is_not_ordered_in_a_loop() {
+    let bench = Bench::new().await;
+    let acme = bench.acme(7);
+    bench.keep(&acme, &["a.test", "www.a.test"], 2 * DAY).await;
+    bench.clock.advance(3 * DAY);
+    acme.take_over(None).await.unwrap();
+    assert_eq!(acme.place(&["a.test".into(), "www.a.test".into()]).validity(), None);
+    assert!(acme.due(bench.clock.clock().precise().wall).is_some());
+
+    // The authority's clock is ahead: what was issued at NOW is valid an hour later.
+    let bench = Bench::new().await;
+    let acme = bench.acme(7);
+    bench.keep(&acme, &["b.test"], 30 * DAY).await;
+    bench.keep(&acme, &["a.test", "www.a.test"], 30 * DAY).await;
+    bench.clock.step_wall_back(Duration::from_secs(600));
+    acme.take_over(None).await.unwrap();
+    assert_eq!(bench.due(&acme), None);
+}
+
+#[tokio::test]
+async fn keys_of_another_wrapping_key_are_not_guessed_at() {
+    let bench = Bench::new().await;
+    bench.keep(&bench.acme(7), &["b.test"], 30 * DAY).await;
+    let failed = bench.acme(8).take_over(None).await.unwrap_err().to_string();
+    assert!(
+        failed.contains("the certificate for b.test") && failed.contains("acme.wrapping_key"),
+        "{failed}"
+    );
+}
+
+#[tokio::test]
+async fn what_the_configuration_has_no_more_is_neither_ordered_nor_told() {
+    let mut bench = Bench::new().await;
+    let acme = bench.acme(7);
+    bench.config.listeners[0].tls.as_mut().unwrap().certificates.remove(0);
+    acme.follow(&bench.config);
+    assert_eq!(bench.due(&acme).unwrap(), ["b.test"]);
+    assert_eq!(acme.status().len(), 1);
+}

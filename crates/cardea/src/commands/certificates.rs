@@ -1,0 +1,85 @@
+//! `cardea certificates`: what the running gateway serves, and when what comes from an authority is renewed.
+
+use super::{
+    Failure,
+    backend::unexpected,
+    end, load,
+    text::{Table, time},
+};
+use crate::{
+    admin::{
+        Connection,
+        protocol::{Answer, Certificate, Reply, Request},
+    },
+    cli::{CertificatesArgs, CertificatesCommand, Exit, Output},
+    config::Config,
+};
+
+/// Runs `cardea certificates`.
+pub(crate) fn run(arguments: &CertificatesArgs, output: &mut Output) -> Exit {
+    let result = carry_out(arguments, output);
+    end(result, output)
+}
+
+fn carry_out(arguments: &CertificatesArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let config = load(&arguments.common.config)?;
+    let mut gateway = connect(&config)?;
+    let mut call = |request| match gateway.call(&request)? {
+        Reply::Ok(answer) => Ok::<_, Failure>(answer),
+        Reply::Error(refusal) => Err(refusal.into()),
+        Reply::Progress { .. } => Err(unexpected()),
+    };
+    if let Some(CertificatesCommand::Renew(renew)) = &arguments.command {
+        let Answer::Done = call(Request::CertificateRenew { host: renew.host.clone() })? else {
+            return Err(unexpected());
+        };
+        output.error("note: it is ordered now, which takes some seconds; see: cardea certificates");
+        return Ok(Exit::Success);
+    }
+    let Answer::Certificates(certificates) = call(Request::CertificateList)? else {
+        return Err(unexpected());
+    };
+    if arguments.common.json {
+        output.json(&certificates)?;
+        return Ok(Exit::Success);
+    }
+    output.text(&table(&certificates))?;
+    for certificate in &certificates {
+        if let Some(problem) = &certificate.problem {
+            let hosts = certificate.hosts.join(", ");
+            output.error(&super::text::printable(&format!("{hosts}: {problem}")));
+        }
+    }
+    Ok(Exit::Success)
+}
+
+fn connect(config: &Config) -> Result<Connection, Failure> {
+    let Some(path) = &config.admin.socket else {
+        let message = "admin.socket is off, so no gateway can be asked; see the metrics instead";
+        return Err(Failure::new(Exit::Usage, message));
+    };
+    Connection::open(path)?.ok_or_else(|| {
+        let message = format!("no gateway answers at {}; start it first", path.display());
+        Failure::new(Exit::Failure, message)
+    })
+}
+
+fn table(certificates: &[Certificate]) -> String {
+    let mut table = Table::new(&["HOSTS", "SOURCE", "LISTENERS", "EXPIRES", "NEXT_ORDER", "FAILURES"]);
+    let or_none = |text: String| if text.is_empty() { "-".to_owned() } else { text };
+    for certificate in certificates {
+        table.row([
+            certificate.hosts.join(","),
+            certificate.source.clone(),
+            or_none(certificate.listeners.join(",")),
+            certificate.not_after.map_or_else(|| "not issued".to_owned(), time),
+            match certificate.next_attempt_at {
+                None => "-".to_owned(),
+                Some(0) => "now".to_owned(),
+                Some(at) => time(at),
+            },
+            certificate.failures.to_string(),
+        ]);
+    }
+    table.render()
+}
