@@ -1,13 +1,23 @@
 //! The client's side of a stream.
 
-use std::task::{Context, Poll, ready};
+use std::{
+    future::poll_fn,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
 
 use bytes::{Buf, Bytes};
 use cardea_http::{Fields, ResponseHead, h1::Framing};
 use h2::{RecvStream, server::SendResponse};
 
 use super::head;
-use crate::downstream::{Aborted, BodyError, Downstream};
+use crate::{
+    downstream::{Aborted, BodyError, Downstream},
+    timer::Timer,
+};
+
+/// How long the rest of a body is taken in that nobody wants.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// A request's body, and the way to answer.
 pub(super) struct RequestBody {
@@ -49,6 +59,23 @@ impl RequestBody {
 
     pub(super) const fn found(&self) -> u64 {
         self.found
+    }
+
+    /// Takes in what the client still sends once it has its response, for a second, as far as the stream's window
+    /// reaches. What then is left unread makes h2 reset the stream (`NO_ERROR`, RFC 9113 §8.1), and there are clients that
+    /// throw a response away when the reset comes with it (curl 7.88).
+    pub(super) async fn linger(mut self, timer: &mut Timer) {
+        // Who waits to be asked for a body is done with the response.
+        if self.ended || self.expects_continue {
+            return;
+        }
+        self.chunk = Bytes::new();
+        let until = timer.now().saturating_add(LINGER);
+        let rest = poll_fn(|cx| {
+            while let Some(Ok(_)) = ready!(self.stream.poll_data(cx)) {}
+            Poll::Ready(())
+        });
+        let _ = timer.until(until, rest).await;
     }
 }
 

@@ -128,6 +128,7 @@ async fn stream(
     recording.finish();
     remember(&facts, exchange.take_token());
     exchange.recycle();
+    body.linger(&mut timer).await;
 }
 
 /// Lets the streams to come know what this one has learnt.

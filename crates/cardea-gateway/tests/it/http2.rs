@@ -1,5 +1,7 @@
 //! The same gateway over HTTP/2.
 
+use std::task::Poll;
+
 use bytes::Bytes;
 use cardea_gateway::gateway::Phase;
 use h2::client::{ResponseFuture, SendRequest};
@@ -302,6 +304,29 @@ fn a_response_cut_short_resets_its_stream_alone() {
         assert!(client.try_exchange(cut, b"").await.unwrap_err().is_reset());
         assert_eq!(client.exchange(request("GET", "https://a.example/")).await.status, 200);
         assert_eq!(gateway.log(2).await[0]["reason"], "upstream_aborted");
+    });
+}
+
+#[test]
+fn a_body_that_nobody_wants_may_still_be_sent_after_the_response() {
+    run(async {
+        let origin = Origin::ok().await;
+        let (gateway, certificates) = gateway_with(&origin, |_| {}).await;
+        let mut client = connect(&gateway, &certificates, "a.example").await;
+        // Within the window of the stream, and beyond it.
+        for (octets, fits) in [(0, true), (100_000, true), (400_000, false)] {
+            let refused = request("POST", "https://a.example/a%00").body(()).unwrap();
+            let (response, mut body) = client.send.send_request(refused, false).unwrap();
+            assert_eq!(collect(response).await.unwrap().status, 400);
+            body.send_data(vec![b'x'; octets].into(), fits).unwrap();
+            assert_eq!(client.exchange(request("GET", "https://a.example/")).await.status, 200);
+            let reset = std::future::poll_fn(|cx| match body.poll_reset(cx) {
+                Poll::Pending if fits => Poll::Ready(None),
+                reset => reset.map(|reason| Some(reason.unwrap())),
+            });
+            let expected = if fits { None } else { Some(h2::Reason::NO_ERROR) };
+            assert_eq!(reset.await, expected, "{octets} octets");
+        }
     });
 }
 
