@@ -9,8 +9,10 @@
 
 mod coarse;
 mod manual;
+mod stopwatch;
 mod time;
 
 pub use coarse::{Clock, CoarseClock, LAG_MAX, PERIOD_DEFAULT, PERIOD_MAX, WATCH_EVERY};
 pub use manual::ManualClock;
+pub use stopwatch::Stopwatch;
 pub use time::{Mono, Timestamp, Wall};

@@ -4,7 +4,7 @@
 //! itself (RFC 8414), publishes its key set (RFC 7517) and rotates its keys. It speaks no HTTP: the gateway carries
 //! requests to it and its [`Reply`] back. Everything that must survive is behind [`Store`]; [`sqlite`] is one.
 //!
-//! Time is passed in; nothing here reads a clock. Hashing of generated secrets is one SHA-256 and signing with
+//! Time is passed in; nothing here asks what time it is. Hashing of generated secrets is one SHA-256 and signing with
 //! elliptic curves some twenty microseconds, so both run in place; slow hashes, RSA and the disk have threads of their
 //! own.
 

@@ -17,6 +17,7 @@ use crate::{
 };
 
 mod bounded;
+mod courtesy;
 mod failures;
 #[cfg(feature = "bench-hashes")]
 mod instead;

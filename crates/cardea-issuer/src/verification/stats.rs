@@ -22,7 +22,7 @@ pub struct SecretStats {
     pub lane_runs: u64,
     /// Jobs that went through lanes: divided by the runs, how well lanes were shared.
     pub lane_jobs: u64,
-    /// Lanes that there were, counted in each stretch of up to 128 iterations.
+    /// Lanes that there were, counted in each stretch of up to 32 iterations.
     pub lanes_run: u64,
     /// Those of them that had a job left at its end: divided by all, how well lanes were filled.
     pub lanes_filled: u64,

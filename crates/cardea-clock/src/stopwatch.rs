@@ -1,0 +1,38 @@
+//! How long something takes, for what has no clock at hand.
+
+use std::time::{Duration, Instant};
+
+/// Time that passes, by the system's monotonic clock. For what steers itself by how long it was held up: nothing that
+/// is decided about a request reads one.
+#[derive(Clone, Copy, Debug)]
+pub struct Stopwatch(Instant);
+
+impl Stopwatch {
+    /// Begins now.
+    #[expect(clippy::disallowed_methods, reason = "this crate is where the system's clocks are read")]
+    #[must_use]
+    pub fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// The time since it began, or since it was last asked this.
+    pub fn lap(&mut self) -> Duration {
+        let now = Self::start();
+        let passed = now.0.saturating_duration_since(self.0);
+        *self = now;
+        passed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lap_begins_where_the_last_one_ended() {
+        let whole = Stopwatch::start();
+        let mut stopwatch = whole;
+        let laps = stopwatch.lap() + stopwatch.lap() + stopwatch.lap();
+        assert_eq!(stopwatch.0.duration_since(whole.0), laps);
+    }
+}
