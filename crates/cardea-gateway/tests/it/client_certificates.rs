@@ -32,7 +32,7 @@ const FROM: Wall = Wall::from_unix_seconds(0);
 const TO: Wall = Wall::from_unix_seconds(4_000_000_000);
 
 /// `a.example` asks nobody, `step.example` asks, `must.example` insists.
-struct Bench {
+pub(crate) struct Bench {
     folder: TempDir,
     web: Authority,
     staff: Authority,
@@ -40,7 +40,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (web, staff) =
             (Authority::new("web", FROM, TO).unwrap(), Authority::new("staff", FROM, TO).unwrap());
@@ -51,7 +51,7 @@ impl Bench {
         Self { folder, web, staff, authority }
     }
 
-    fn server(&self) -> Arc<ServerTls> {
+    pub(crate) fn server(&self) -> Arc<ServerTls> {
         let certificate = |host: &str, mode: Option<ClientAuthMode>| {
             let Issued { chain_pem, key_pem, .. } = self.web.issue(&[host], FROM, TO).unwrap();
             let (chain, key) = (
@@ -139,7 +139,11 @@ impl Bench {
     }
 
     fn issue(&self) -> Issued {
-        let names: Vec<ClientName> = vec!["dns:build.example".parse().unwrap()];
+        self.issue_named(&["dns:build.example"])
+    }
+
+    pub(crate) fn issue_named(&self, names: &[&str]) -> Issued {
+        let names: Vec<ClientName> = names.iter().map(|name| name.parse().unwrap()).collect();
         self.staff.issue_client("build", &names, FROM, TO).unwrap()
     }
 
@@ -174,7 +178,7 @@ impl Bench {
         TlsConnector::from(self.config(issued, alpn)).connect(server_name(sni).unwrap(), tcp).await.unwrap()
     }
 
-    async fn client(&self, gateway: &Harness, sni: &str, issued: Option<&Issued>) -> Client {
+    pub(crate) async fn client(&self, gateway: &Harness, sni: &str, issued: Option<&Issued>) -> Client {
         Client::over(self.tls(gateway, sni, issued, "http/1.1").await)
     }
 }

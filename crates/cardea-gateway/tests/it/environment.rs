@@ -2,19 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use cardea_env::{CommonFields, CommonForm, CommonLog, Condition, JsonRecord, Names, Template};
+use cardea_env::{
+    CommonFields, CommonForm, CommonLog, Condition, Effect, JsonRecord, Names, Policy, Rule, Template,
+};
 use cardea_gateway::{
     attributes::{TABLE, redaction},
-    model::{EnvironmentModel, LogFormat, LogModel},
+    model::{EnvironmentModel, LogFormat, LogModel, RouteRules},
     routing::{PathMatch, RouteMatch},
 };
+use cardea_identity::{IssuerConfig, Preset};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use crate::support::{Client, Origin, RouteSpec, Spec, certificates::Certificates, run};
+use crate::client_certificates::Bench;
+use crate::support::{Client, Origin, RouteSpec, Spec, certificates::Certificates, get, run};
 
 /// Members of families, one or more of each.
-const MEMBERS: [&str; 18] = [
+const MEMBERS: [&str; 17] = [
     "request.headers.x-team",
     "request.headers.x-twice",
     "request.headers.x-api-key",
@@ -32,7 +36,6 @@ const MEMBERS: [&str; 18] = [
     "route.parameters.none",
     "response.headers.x-origin",
     "response.headers.x-set",
-    "policy.effect",
 ];
 
 fn names() -> Names<cardea_gateway::exchange::Exchange> {
@@ -41,7 +44,7 @@ fn names() -> Names<cardea_gateway::exchange::Exchange> {
 
 /// A line with every attribute there is, under its own name.
 fn everything() -> LogModel {
-    let fixed = TABLE.attributes().map(|attribute| attribute.name).filter(|name| *name != "policy.effect");
+    let fixed = TABLE.attributes().map(|attribute| attribute.name);
     let all: Vec<(&str, &str)> = fixed.chain(MEMBERS).map(|name| (name, name)).collect();
     LogFormat::Json(JsonRecord::compile(all, &names()).unwrap()).into()
 }
@@ -80,7 +83,7 @@ fn number(value: &Value) -> bool {
     value.as_f64().is_some_and(|number| number >= 0.0)
 }
 
-fn check(line: &Value, expected: &[(&'static str, Is)], seen: &mut BTreeMap<&'static str, bool>) {
+fn check(line: &Value, expected: &[(&'static str, Is)], seen: &mut Seen) {
     for (name, wanted) in expected {
         let found = line.get(name);
         let holds = match wanted {
@@ -177,6 +180,7 @@ fn identified() -> Vec<(&'static str, Is)> {
         ("token.expires_at", Is::Such(time)),
         // Only presets know.
         ("token.kind", Is::Absent),
+        ("connection.client_certificate.subject", Is::Absent),
         ("token.claims.email", is("alice@a.example")),
         ("token.claims.realm_access.roles", is(json!(["x", "y"]))),
         ("token.claims.level", is(3)),
@@ -202,6 +206,99 @@ fn refused() -> Vec<(&'static str, Is)> {
     ]
 }
 
+/// From a client that shows a certificate.
+fn certified() -> Vec<(&'static str, Is)> {
+    vec![
+        (
+            "connection.client_certificate.subject",
+            Is::Such(|value| value.as_str().is_some_and(|text| text.contains("CN=build"))),
+        ),
+        (
+            "connection.client_certificate.names",
+            is("dns:build.example uri:spiffe://a.example/build email:build@a.example"),
+        ),
+        ("connection.client_certificate.dns_names", is("build.example")),
+        ("connection.client_certificate.uris", is("spiffe://a.example/build")),
+        ("connection.client_certificate.emails", is("build@a.example")),
+        (
+            "connection.client_certificate.fingerprint",
+            Is::Such(|value| value.as_str().is_some_and(|text| text.len() == 64)),
+        ),
+        (
+            "connection.client_certificate.issuer",
+            Is::Such(|value| value.as_str().is_some_and(|text| text.contains("CN=staff"))),
+        ),
+        ("connection.client_certificate.serial", Is::Such(text)),
+        ("connection.client_certificate.not_after", is("2096-10-02T07:06:40.000Z")),
+        ("connection.tls.sni", is("step.example")),
+    ]
+}
+
+type Seen = BTreeMap<&'static str, bool>;
+
+async fn check_certificates(origin: &Origin, seen: &mut Seen) {
+    let bench = Bench::new();
+    let gateway = Spec { tls: Some(bench.server()), ..spec(origin) }.start().await;
+    let names = ["dns:build.example", "uri:spiffe://a.example/build", "email:build@a.example"];
+    let issued = bench.issue_named(&names);
+    let mut client = bench.client(&gateway, "step.example", Some(&issued)).await;
+    let request = "GET / HTTP/1.1\r\nHost: step.example\r\n\r\n";
+    assert_eq!(client.exchange(request).await.status, 201);
+    check(&gateway.log(1).await[0], &certified(), seen);
+}
+
+async fn check_policies(origin: &Origin, seen: &mut Seen) {
+    let mut spec = spec(origin);
+    spec.routes[0].rules = || {
+        let condition = Condition::compile("request.path == '/denied'", &TABLE).unwrap();
+        let reason = Some("not that".into());
+        let rule = Rule { effect: Effect::Deny, condition, reason, show: false };
+        RouteRules { policy: Some(Policy::new(vec![rule])), ..RouteRules::default() }
+    };
+    let gateway = spec.start().await;
+    let mut client = gateway.client().await;
+    assert_eq!(client.exchange(get("/denied")).await.status, 403);
+    let denied = [("policy.effect", is("deny")), ("policy.reason", is("not that"))];
+    check(&gateway.log(1).await[0], &denied, seen);
+    assert_eq!(client.exchange(get("/")).await.status, 201);
+    let allowed = [("policy.effect", is("allow")), ("policy.reason", Is::Absent)];
+    check(&gateway.log(2).await[1], &allowed, seen);
+}
+
+/// Tokens whose issuer says for whom a client calls.
+async fn check_kinds(origin: &Origin, seen: &mut Seen) {
+    const TENANT: &str = "aaaaaaaa-1111-2222-3333-444444444444";
+    let mut spec = spec(origin);
+    spec.issuer = |config| IssuerConfig {
+        issuer: String::new(),
+        preset: Some(Preset::EntraV2 { tenants: vec![TENANT.to_owned()] }),
+        ..config
+    };
+    let gateway = spec.start().await;
+    let mut client = gateway.client().await;
+    for (index, (claims, kind)) in [
+        (json!({"idtyp": "app"}), is("application")),
+        (json!({"idtyp": "user"}), is("user")),
+        (json!({"scp": "read"}), is("user")),
+        (json!({}), Is::Absent),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut all = json!({
+            "iss": format!("https://login.microsoftonline.com/{TENANT}/v2.0"), "tid": TENANT, "ver": "2.0", "azp": "app",
+        });
+        all.as_object_mut().unwrap().extend(claims.as_object().unwrap().clone());
+        let token = gateway.token_with(&all);
+        let request =
+            format!("GET /api HTTP/1.1\r\nHost: a.example\r\nAuthorization: Bearer {token}\r\n\r\n");
+        assert_eq!(client.exchange(request).await.status, 201, "{claims}");
+        let line = &gateway.log(index + 1).await[index];
+        check(line, &[("token.kind", kind), ("token.client_id", is("app"))], seen);
+    }
+}
+
+/// The table says which attributes there are: one that no request here has fails the test.
 #[test]
 fn each_attribute_reads_as_real_requests_have_it() {
     run(async {
@@ -245,12 +342,11 @@ fn each_attribute_reads_as_real_requests_have_it() {
         connection.abort();
         assert!(!gateway.log_text().contains(&token));
 
-        // Those that only policies, presets and client certificates give are tested beside these.
-        let elsewhere = ["policy.effect", "policy.reason", "token.kind"];
-        let fixed = TABLE.attributes().map(|attribute| attribute.name);
-        let certificate = |name: &str| name.starts_with("connection.client_certificate.");
-        for name in fixed.filter(|name| !elsewhere.contains(name) && !certificate(name)) {
-            assert_eq!(seen.get(name), Some(&true), "{name} was never there");
+        check_certificates(&origin, &mut seen).await;
+        check_policies(&origin, &mut seen).await;
+        check_kinds(&origin, &mut seen).await;
+        for attribute in TABLE.attributes() {
+            assert_eq!(seen.get(attribute.name), Some(&true), "{} was never there", attribute.name);
         }
         for family in TABLE.families() {
             let tested = seen.iter().any(|(name, there)| *there && name.starts_with(family.prefix));

@@ -27,7 +27,7 @@ use cardea_gateway::{
     workers::Workers,
 };
 use cardea_http::{ForwardedHeader, ForwardedPolicy};
-use cardea_identity::{Alternative, Demand};
+use cardea_identity::{Alternative, Demand, IssuerConfig};
 use cardea_tls::ServerTls;
 use cardea_upstream::{Address, EndpointConfig, PoolConfig, ServiceConfig, ServiceState};
 use serde_json::{Value, json};
@@ -130,6 +130,8 @@ pub(crate) struct Spec {
     pub(crate) clock: Option<Clock>,
     pub(crate) log: fn() -> LogModel,
     pub(crate) environment: fn() -> EnvironmentModel,
+    /// Changes the issuer.
+    pub(crate) issuer: fn(IssuerConfig) -> IssuerConfig,
 }
 
 impl Spec {
@@ -166,6 +168,7 @@ impl Spec {
             clock: None,
             log: || LogFormat::Json(JsonRecord::compile(LOG_FIELDS.iter().copied(), &TABLE).unwrap()).into(),
             environment: EnvironmentModel::default,
+            issuer: |config| config,
         }
     }
 
@@ -264,7 +267,7 @@ impl Spec {
         address: SocketAddr,
         path: Option<PathBuf>,
     ) -> Harness {
-        let issuer = Issuer::new();
+        let issuer = Issuer::new(self.issuer);
         let coarse = CoarseClock::start(Duration::from_millis(2)).unwrap();
         let clock = self.clock.clone().unwrap_or_else(|| coarse.clock());
         let registry = Arc::new(Registry::new());

@@ -19,7 +19,8 @@ pub(crate) struct Issuer {
 }
 
 impl Issuer {
-    pub(crate) fn new() -> Self {
+    /// An issuer whose configuration is changed in some way.
+    pub(crate) fn new(change: fn(IssuerConfig) -> IssuerConfig) -> Self {
         let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
         let point = &pair.public_key().as_ref()[1..];
         let (x, y) = point.split_at(32);
@@ -29,13 +30,13 @@ impl Issuer {
         }]});
         let keys = LocalKeys::new();
         keys.publish(jwks.to_string().as_bytes()).unwrap();
-        let config = IssuerConfig {
+        let config = change(IssuerConfig {
             name: "main".into(),
             issuer: ISSUER.into(),
             audiences: vec!["api".into(), "api2".into()],
             keys: KeySource::Local(keys),
             ..IssuerConfig::default()
-        };
+        });
         let authenticator = Authenticator::new(vec![config.clone()], None, Arc::new(NoFetch)).unwrap();
         Self { pair, config, authenticator: Arc::new(authenticator) }
     }
