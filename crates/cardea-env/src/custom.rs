@@ -107,23 +107,25 @@ impl<R: Overlaid> Custom<R> {
 
 #[cold]
 fn compute<R: Overlaid>(source: &Source<R>, request: &R) -> Answer {
-    let text = |template: &Template<R>| {
-        let mut text = Vec::new();
-        let rendered = template.render(request, Escape::None, &mut text);
-        (!rendered.absent).then_some(text)
-    };
     let value = match source {
         Source::Nothing | Source::Attribute(_) => None,
-        Source::Template(template) => text(template).map(Owned::text),
+        Source::Template(template) => match template.text(request) {
+            (text, rendered) if !rendered.absent => Some(text),
+            _ => None,
+        },
         Source::Expression(expression) => match expression.evaluate(request, &Scratch::new()) {
             Ok(value) => Owned::of(value),
             Err(fault) if fault.kind == FaultKind::Absent => None,
             Err(_) => return Answer::Failed,
         },
-        Source::Map { key, entries, default } => text(key).and_then(|key| match entries.get(&key) {
-            Some(value) => Some(Owned::text(value)),
-            None => default.clone(),
-        }),
+        Source::Map { key, entries, default } => {
+            let mut text = Vec::new();
+            // The file is UTF-8.
+            match key.render(request, Escape::Utf8, &mut text).absent {
+                true => None,
+                false => entries.get(&text).map(Owned::text).or_else(|| default.clone()),
+            }
+        }
     };
     value.map_or(Answer::Absent, Answer::Value)
 }

@@ -3,12 +3,16 @@
 //! Whoever sends a request chooses most of what is written here. Each rule is therefore stated as what its
 //! output can contain.
 
+use crate::value::Characters;
+
 /// The rule for writing a value's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Escape {
     /// As they are; for keys that nothing parses.
     None,
+    /// The same characters in UTF-8: bytes that are not UTF-8 are read as Latin-1.
+    Utf8,
     /// For the value of a header: each control character but HTAB becomes a space (RFC 9110 §5.5), in the
     /// template's own text too, and white space at both ends goes. The output can hold no CR, LF or NUL.
     HeaderValue,
@@ -32,12 +36,24 @@ impl Escape {
     pub(crate) fn push(self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
         match self {
             Escape::None => out.extend_from_slice(bytes),
+            Escape::Utf8 => out.extend_from_slice(Characters::of(bytes).to_utf8().as_bytes()),
             Escape::HeaderValue => return push_header_value(bytes, out),
             Escape::Json => push_json(bytes, out),
             Escape::LogField => push_log_field(bytes, out),
             Escape::Apache => push_apache(bytes, false, out),
             Escape::ApacheBare => push_apache(bytes, true, out),
             Escape::Percent => push_percent(bytes, out),
+        }
+        false
+    }
+
+    /// The same for bytes that are read as Latin-1 though they may be UTF-8. Which they are matters only where
+    /// characters are written.
+    pub(crate) fn push_latin1(self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
+        match self {
+            Escape::Utf8 => out.extend_from_slice(Characters::of_latin1(bytes).to_utf8().as_bytes()),
+            Escape::Json => push_json_latin1(bytes, out),
+            _ => return self.push(bytes, out),
         }
         false
     }
@@ -112,13 +128,17 @@ pub(crate) fn push_json(bytes: &[u8], out: &mut Vec<u8>) {
     let (plain, rest) = bytes.split_at(plain);
     out.extend_from_slice(plain);
     if !rest.is_empty() {
-        push_json_escaped(rest, out);
+        push_json_escaped(rest, std::str::from_utf8(rest).is_ok(), out);
     }
 }
 
+/// The same for Latin-1.
+pub(crate) fn push_json_latin1(bytes: &[u8], out: &mut Vec<u8>) {
+    push_json_escaped(bytes, false, out);
+}
+
 #[cold]
-fn push_json_escaped(bytes: &[u8], out: &mut Vec<u8>) {
-    let utf8 = std::str::from_utf8(bytes).is_ok();
+fn push_json_escaped(bytes: &[u8], utf8: bool, out: &mut Vec<u8>) {
     for &byte in bytes {
         match byte {
             b'"' => out.extend_from_slice(b"\\\""),
@@ -183,8 +203,9 @@ mod tests {
     #[test]
     fn each_rule_writes_what_it_says() {
         let input = b"a \"b\\\r\n\t\0\x7F/\xE9~";
-        let cases: [(Escape, &[u8]); 7] = [
+        let cases: [(Escape, &[u8]); 8] = [
             (Escape::None, input),
+            (Escape::Utf8, b"a \"b\\\r\n\t\0\x7F/\xC3\xA9~"),
             (Escape::HeaderValue, b"a \"b\\  \t  /\xE9~"),
             (Escape::Json, b"a \\\"b\\\\\\r\\n\\t\\u0000\\u007f/\xC3\xA9~"),
             (Escape::LogField, b"a \\x22b\\x5C\\x0D\\x0A\\x09\\x00\\x7F/\\xE9~"),
@@ -206,6 +227,20 @@ mod tests {
         assert_eq!(escaped(Escape::Json, b"na\xEFve \xE2\x98"), "naïve â\u{98}".as_bytes());
         // An overlong slash (RFC 3629 §3) is not UTF-8.
         assert_eq!(escaped(Escape::Json, b"\xC0\xAF"), "À¯".as_bytes());
+    }
+
+    #[test]
+    fn latin1_is_written_as_such_where_characters_are_and_as_it_came_elsewhere() {
+        let as_latin1 = |escape: Escape| {
+            let mut out = Vec::new();
+            escape.push_latin1("é\"".as_bytes(), &mut out);
+            out
+        };
+        assert_eq!(as_latin1(Escape::Json), "Ã©\\\"".as_bytes());
+        assert_eq!(as_latin1(Escape::Utf8), "Ã©\"".as_bytes());
+        for escape in [Escape::None, Escape::HeaderValue, Escape::LogField, Escape::Apache, Escape::Percent] {
+            assert_eq!(as_latin1(escape), escaped(escape, "é\"".as_bytes()), "{escape:?}");
+        }
     }
 
     #[test]

@@ -24,18 +24,22 @@ fn split(data: &[u8]) -> Option<(&str, Request)> {
     let text = std::str::from_utf8(parts.next()?).ok()?;
     let mut request = request();
     let names = names();
-    let mut set = |name: &str, value: &[u8]| {
+    let mut set = |name: &str, value: Owned| {
         if let Ok(reference) = names.resolve(name) {
-            let _ = request.overlay.set(&reference, Owned::text(value));
+            let _ = request.overlay.set(&reference, value);
         }
     };
     for name in ["request.path", "request.headers.x-tenant", "token.claims.level"] {
-        if let Some(value) = parts.next() {
-            set(name, value);
+        match parts.next() {
+            Some(value) if name.contains("headers") && value.len() % 2 == 1 => {
+                set(name, Owned::Latin1(value.into()));
+            }
+            Some(value) => set(name, Owned::text(value)),
+            None => {}
         }
     }
-    set("request.headers.cookie", SECRET);
-    set("request.query", &[b"a=1&code=", SECRET].concat());
+    set("request.headers.cookie", Owned::text(SECRET));
+    set("request.query", Owned::text([b"a=1&code=", SECRET].concat()));
     Some((text, request))
 }
 

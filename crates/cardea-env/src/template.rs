@@ -12,7 +12,7 @@ use crate::lookup::{Lookup, View};
 use crate::overlay::Overlaid;
 use crate::reference::Reference;
 use crate::table::ResolveError;
-use crate::value::Value;
+use crate::value::{Kind, Owned, Value};
 use crate::write::{Written, push_text};
 
 #[cfg(test)]
@@ -127,6 +127,22 @@ impl<R: Overlaid> Template<R> {
             rendered.altered |= trim(start, out);
         }
         rendered
+    }
+
+    /// The text as a value of its own, for an attribute that is made of it. What is put together is UTF-8; a template
+    /// of one attribute and nothing else gives text as it came.
+    #[must_use]
+    pub fn text(&self, request: &R) -> (Owned, Rendered) {
+        if let [Part::Reference { reference, .. }] = &*self.parts
+            && (self.raw || reference.hide.is_none())
+            && reference.kind() == Kind::Text
+            && let Some(text @ (Owned::Text(_) | Owned::Latin1(_))) = Owned::of(reference.read(request))
+        {
+            return (text, Rendered { absent: false, altered: false });
+        }
+        let mut text = Vec::new();
+        let rendered = self.render(request, Escape::Utf8, &mut text);
+        (Owned::text(text), rendered)
     }
 
     /// Appends a key: for throttles, hash balancing and caches. Two requests have the same key only if each value

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
+mod characters;
 pub(crate) mod format;
 mod inline;
 mod json;
@@ -13,6 +14,7 @@ mod owned;
 mod tests;
 mod view;
 
+pub(crate) use characters::Characters;
 pub use inline::Inline;
 pub use json::{json, json_object, strings};
 pub use network::{Network, NetworkError};
@@ -45,8 +47,11 @@ pub enum Value<'a> {
     Uint(u64),
     /// A number with a fraction.
     Double(f64),
-    /// Text that the request holds. Any bytes: header values may be Latin-1 (RFC 9110 §5.5).
+    /// Text that the request holds. Any bytes: UTF-8, and what is not UTF-8 is read as Latin-1 (RFC 9110 §5.5). It is
+    /// written as it came.
     Bytes(&'a [u8]),
+    /// The same, read as Latin-1 though it may be UTF-8.
+    Latin1(&'a [u8]),
     /// Short text that is made while reading, such as an identifier in hexadecimal.
     Inline(Inline),
     /// An address; IPv6 is written as RFC 5952 says.
@@ -100,14 +105,14 @@ impl<'a> Value<'a> {
     /// The value as text, or `None` where it is absent, and for lists, maps and networks, which have no bounded
     /// form. `scratch` holds the text of what is not text already.
     ///
-    /// Durations are in seconds with six decimals, times as RFC 3339 has them, in UTC with milliseconds.
+    /// Text is as it came. Durations are in seconds with six decimals, times as RFC 3339 has them, in UTC with milliseconds.
     #[must_use]
     pub fn text<'v>(&'v self, scratch: &'v mut Inline) -> Option<&'v [u8]> {
         *scratch = match self {
             Value::Absent | Value::Failed | Value::List(_) | Value::Map(_) | Value::Networks(_) => {
                 return None;
             }
-            Value::Bytes(bytes) => return Some(bytes),
+            Value::Bytes(bytes) | Value::Latin1(bytes) => return Some(bytes),
             Value::Inline(inline) => return Some(inline.as_bytes()),
             Value::Type(name) => return Some(name.as_bytes()),
             Value::Null => Inline::from_array(*b"null"),
@@ -142,7 +147,7 @@ pub enum Kind {
     Int,
     /// `Value::Double`.
     Double,
-    /// `Value::Bytes` or `Value::Inline`.
+    /// `Value::Bytes`, `Value::Latin1` or `Value::Inline`.
     Text,
     /// `Value::Address`.
     Address,

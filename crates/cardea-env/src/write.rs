@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::escape::{Escape, push_json};
+use crate::escape::{Escape, push_json, push_json_latin1};
 use crate::redaction::{Hide, REDACTED, shown_query};
 use crate::value::format::{self, Unit};
 use crate::value::{Inline, Value};
@@ -58,6 +58,9 @@ fn push_scalar(value: Value<'_>, escape: Escape, out: &mut Vec<u8>) -> bool {
         }
         return false;
     }
+    if let Value::Latin1(text) = value {
+        return escape.push_latin1(text, out);
+    }
     let mut scratch = Inline::new();
     value.text(&mut scratch).is_some_and(|text| escape.push(text, out))
 }
@@ -65,7 +68,8 @@ fn push_scalar(value: Value<'_>, escape: Escape, out: &mut Vec<u8>) -> bool {
 fn push_query(value: Value<'_>, secret: &[Box<str>], escape: Escape, out: &mut Vec<u8>) -> bool {
     let mut scratch = Inline::new();
     let Some(text) = value.text(&mut scratch) else { return escape.push(REDACTED, out) };
-    shown_query(text, secret).fold(false, |altered, piece| altered | escape.push(piece, out))
+    let push = if matches!(value, Value::Latin1(_)) { Escape::push_latin1 } else { Escape::push };
+    shown_query(text, secret).fold(false, |altered, piece| altered | push(escape, piece, out))
 }
 
 /// JSON first, its escape behind it, and then the former taken out: no memory but that of `out`.
@@ -74,9 +78,17 @@ fn push_as_json(value: Value<'_>, hide: Option<&Hide>, escape: Escape, out: &mut
     push_json_value(value, hide, Unit::Seconds, out);
     let end = out.len();
     let mut altered = false;
-    for index in start..end {
-        let byte = out[index];
-        altered |= escape.push(&[byte], out);
+    let mut next = start;
+    while next < end {
+        // One character, of up to four bytes: half of one would be another.
+        let mut character = [0; 4];
+        let mut length = 0;
+        while next < end && length < character.len() && (length == 0 || out[next] & 0xC0 == 0x80) {
+            character[length] = out[next];
+            length += 1;
+            next += 1;
+        }
+        altered |= escape.push(&character[..length], out);
     }
     out.drain(start..end);
     altered
@@ -91,8 +103,9 @@ pub(crate) fn push_json_value(value: Value<'_>, hide: Option<&Hide>, unit: Unit,
         Some(Hide::Query(secret)) => {
             let mut scratch = Inline::new();
             let Some(text) = value.text(&mut scratch) else { return quote(REDACTED, out) };
+            let push = if matches!(value, Value::Latin1(_)) { push_json_latin1 } else { push_json };
             out.push(b'"');
-            shown_query(text, secret).for_each(|piece| push_json(piece, out));
+            shown_query(text, secret).for_each(|piece| push(piece, out));
             out.push(b'"');
         }
     }
@@ -111,6 +124,11 @@ fn push(value: Value<'_>, hide: Option<&Hide>, unit: Unit, depth: usize, out: &m
         Value::Double(_) => out.extend_from_slice(b"null"),
         Value::Duration(nanos) => out.extend_from_slice(unit.format(nanos).as_bytes()),
         Value::Bytes(text) => quote(text, out),
+        Value::Latin1(text) => {
+            out.push(b'"');
+            push_json_latin1(text, out);
+            out.push(b'"');
+        }
         Value::Inline(text) => quote(text.as_bytes(), out),
         Value::Type(name) => quote(name.as_bytes(), out),
         Value::Address(address) => quote(format::address(address).as_bytes(), out),

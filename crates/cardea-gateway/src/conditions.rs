@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use cardea_env::{Condition, Decision, Escape, Fault, Owned, Policy};
+use cardea_env::{Condition, Decision, Fault, Policy, Value};
 
 use crate::{
     exchange::{Exchange, PolicyFacts, PolicyScope},
@@ -70,13 +70,12 @@ pub(crate) fn change_attributes(rules: &[AttributeRule], exchange: &mut Exchange
         }
         let changed = match change {
             AttributeChange::Set(template) => {
-                let mut text = Vec::new();
-                let rendered = template.render(exchange, Escape::None, &mut text);
+                let (text, rendered) = template.text(exchange);
                 // What is made of nothing is nothing.
-                if rendered.absent && text.is_empty() {
+                if rendered.absent && text.value() == Value::Bytes(b"") {
                     exchange.overlay.remove(name)
                 } else {
-                    exchange.overlay.set(name, Owned::text(&text))
+                    exchange.overlay.set(name, text)
                 }
             }
             AttributeChange::Remove => exchange.overlay.remove(name),

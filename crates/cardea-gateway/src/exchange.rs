@@ -8,7 +8,7 @@ use std::{
 };
 
 use cardea_clock::Timestamp;
-use cardea_env::{Overlaid, Overlay, Rule};
+use cardea_env::{Overlaid, Overlay, Rule, Value};
 use cardea_http::{Authority, PathFlags, RequestHead, ResponseHead, Scheme};
 use cardea_identity::{TokenSlot, VerdictRef};
 use cardea_tls::{ClientCertificate, HandshakeFacts};
@@ -18,7 +18,7 @@ use crate::{
     attributes::parse::Derived,
     forward::Pooled,
     gateway::ModelRef,
-    model::{BuiltIn, Destination, ListenerModel, Route, Service},
+    model::{BuiltIn, Destination, HeaderEncoding, ListenerModel, Route, Service},
     record::RequestId,
     routing::Parameters,
 };
@@ -241,6 +241,15 @@ impl Exchange {
         match &self.route()?.destination {
             Destination::Service(service) => Some(service),
             _ => None,
+        }
+    }
+
+    /// The value of a header, read as the configuration says.
+    pub(crate) fn header_value<'a>(&self, value: &'a [u8]) -> Value<'a> {
+        let encoding = self.model.as_ref().map(|model| model.environment.header_encoding);
+        match encoding {
+            Some(HeaderEncoding::Latin1) if !value.is_ascii() => Value::Latin1(value),
+            _ => Value::Bytes(value),
         }
     }
 

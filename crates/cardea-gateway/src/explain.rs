@@ -265,7 +265,7 @@ fn attribute(model: &ModelRef, exchange: &Exchange, name: &str) -> Result<Option
     };
     let template = template.map_err(|error| error.to_string())?;
     let mut value = Vec::new();
-    let rendered = template.render(exchange, Escape::None, &mut value);
+    let rendered = template.render(exchange, Escape::Utf8, &mut value);
     Ok((!rendered.absent).then(|| lossy(&value)))
 }
 

@@ -15,7 +15,8 @@ use cardea_upstream::ServiceState;
 mod rules;
 
 pub use self::rules::{
-    AttributeChange, AttributeRule, EnvironmentModel, HeaderRule, LogFormat, LogModel, RouteRules,
+    AttributeChange, AttributeRule, EnvironmentModel, HeaderEncoding, HeaderRule, LogFormat, LogModel,
+    RouteRules,
 };
 use crate::{
     client_certificate::ClientCertificateRule, exchange::Exchange, forward::Pooled, routing::Router,

@@ -231,7 +231,8 @@ impl RequestView for RequestOf<'_> {
 
     fn header_equals(&self, name: &str, value: &str) -> bool {
         let mut values = self.exchange.head.fields.get_all_by_name(name.as_bytes());
-        values.next() == Some(value.as_bytes()) && values.next().is_none()
+        let first = values.next().map(|first| self.exchange.header_value(first));
+        first.is_some_and(|first| first.is_text(value)) && values.next().is_none()
     }
 
     fn has_header(&self, name: &str) -> bool {

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::ast::Operator;
-use super::compare::{contains, equal, order, text};
+use super::compare::{contains, equal, order};
 use super::fault::FaultKind;
 use super::meter::Meter;
 use super::types::Type;
@@ -44,9 +44,9 @@ pub(super) fn negate(value: Value<'_>) -> Result<Value<'_>, FaultKind> {
 }
 
 fn add<'e>(left: Value<'e>, right: Value<'e>, meter: &Meter<'e>) -> Result<Value<'e>, FaultKind> {
-    if let (Some(left), Some(right)) = (text(&left), text(&right)) {
+    if let (Some(left), Some(right)) = (meter.utf8(&left)?, meter.utf8(&right)?) {
         meter.fits(left.len() + right.len())?;
-        return meter.text(&[left, right].concat());
+        return meter.text([left, right].concat());
     }
     let sum = match (left, right) {
         (Value::Int(left), Value::Int(right)) => left.checked_add(right).map(Value::Int),

@@ -1,7 +1,7 @@
 //! Equality, order, membership and indexes, as CEL has them.
 //!
 //! Numbers of different types are equal if they are the same number, and are ordered as such. Values of other
-//! different types are never equal. Text is compared by its bytes, which for UTF-8 is the order of code points.
+//! different types are never equal. Text is compared by its characters, in the order of code points.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -12,19 +12,36 @@ use super::meter::Meter;
 use super::types::Type;
 use crate::value::{Map, Owned, Value};
 
-/// The text of a value, where it is text.
+/// The bytes of a value, where it is text.
 pub(super) fn text<'v>(value: &'v Value<'_>) -> Option<&'v [u8]> {
     match value {
-        Value::Bytes(text) => Some(text),
+        Value::Bytes(text) | Value::Latin1(text) => Some(text),
         Value::Inline(text) => Some(text.as_bytes()),
         _ => None,
     }
 }
 
+/// Whether two texts are of the same characters; `None` where one is no text.
+fn same_text(left: &Value<'_>, right: &Value<'_>, meter: &Meter<'_>) -> Option<Result<bool, FaultKind>> {
+    let (one, other) = (text(left)?, text(right)?);
+    let (shorter, longer) = if one.len() < other.len() { (one, other) } else { (other, one) };
+    Some(meter.bytes(shorter.len()).and_then(|()| {
+        // ASCII is the same in all encodings, and nearly all text is ASCII.
+        if shorter.is_ascii() {
+            return Ok(one == other);
+        }
+        meter.bytes(longer.len())?;
+        Ok(text_order(left, right) == Some(Ordering::Equal))
+    }))
+}
+
+fn text_order(left: &Value<'_>, right: &Value<'_>) -> Option<Ordering> {
+    Some(left.characters()?.order(right.characters()?))
+}
+
 pub(super) fn equal(left: Value<'_>, right: Value<'_>, meter: &Meter<'_>) -> Result<bool, FaultKind> {
-    if let (Some(left), Some(right)) = (text(&left), text(&right)) {
-        meter.bytes(left.len().min(right.len()))?;
-        return Ok(left == right);
+    if let Some(same) = same_text(&left, &right, meter) {
+        return same;
     }
     Ok(match (left, right) {
         (Value::List(left), Value::List(right)) => {
@@ -112,9 +129,9 @@ pub(super) fn order(
     right: Value<'_>,
     meter: &Meter<'_>,
 ) -> Result<Option<Ordering>, FaultKind> {
-    if let (Some(left), Some(right)) = (text(&left), text(&right)) {
-        meter.bytes(left.len().min(right.len()))?;
-        return Ok(Some(left.cmp(right)));
+    if let (Some(one), Some(other)) = (text(&left), text(&right)) {
+        meter.bytes(one.len() + other.len())?;
+        return Ok(text_order(&left, &right));
     }
     match (left, right) {
         (Value::Bool(left), Value::Bool(right)) => Ok(Some(left.cmp(&right))),
@@ -133,11 +150,16 @@ pub(super) fn order(
 #[inline]
 pub(super) fn with_constant(operator: Operator, left: &Value<'_>, constant: &Owned) -> Option<bool> {
     match (left, constant) {
-        (Value::Bytes(left), Owned::Text(right)) => match operator {
-            Operator::Equal => Some(**left == **right),
-            Operator::NotEqual => Some(**left != **right),
-            _ => None,
-        },
+        (Value::Bytes(left), Owned::Text(right)) => {
+            let same = **left == **right;
+            // ASCII is the same in all encodings; what is not may be the same in other bytes.
+            let decided = same || right.is_ascii();
+            match operator {
+                Operator::Equal if decided => Some(same),
+                Operator::NotEqual if decided => Some(!same),
+                _ => None,
+            }
+        }
         (Value::Int(left), Owned::Int(right)) => match operator {
             Operator::Equal => Some(left == right),
             Operator::NotEqual => Some(left != right),
@@ -155,17 +177,9 @@ pub(super) fn with_constant(operator: Operator, left: &Value<'_>, constant: &Own
 pub(super) fn contains(range: Value<'_>, item: Value<'_>, meter: &Meter<'_>) -> Result<bool, FaultKind> {
     match range {
         Value::List(list) => {
-            let sought = text(&item);
             for known in list.iter() {
                 meter.step()?;
-                let same = match (known, sought) {
-                    (Value::Bytes(known), Some(sought)) => {
-                        meter.bytes(known.len().min(sought.len()))?;
-                        known == sought
-                    }
-                    (known, _) => equal(known, item, meter)?,
-                };
-                if same {
+                if equal(known, item, meter)? {
                     return Ok(true);
                 }
             }
@@ -192,10 +206,10 @@ fn entry<'e>(map: Map<'e>, key: Value<'_>, meter: &Meter<'_>) -> Result<Value<'e
         }
         return Ok(Value::Absent);
     }
-    match text(&key) {
+    match meter.utf8(&key)? {
         Some(key) => {
             meter.bytes(key.len())?;
-            Ok(map.get(key))
+            Ok(map.get(key.as_bytes()))
         }
         None => Ok(Value::Absent),
     }

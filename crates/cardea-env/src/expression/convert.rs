@@ -95,7 +95,7 @@ pub(super) fn bool<'e>(values: &[Value<'e>], _: &Meter<'e>) -> Result<Value<'e>>
 pub(super) fn string<'e>(values: &[Value<'e>], meter: &Meter<'e>) -> Result<Value<'e>> {
     let value = values[0];
     match value {
-        Value::Bytes(_) | Value::Inline(_) => Ok(value),
+        Value::Bytes(_) | Value::Latin1(_) | Value::Inline(_) => Ok(value),
         Value::Time(nanos) => meter.text(time::write_time(nanos).as_bytes()),
         Value::Duration(nanos) => meter.text(time::write_duration(nanos).as_bytes()),
         Value::Networks([network]) => Ok(Value::Inline(Inline::display(network))),
@@ -137,9 +137,9 @@ pub(super) fn size<'e>(values: &[Value<'e>], meter: &Meter<'e>) -> Result<Value<
         Value::List(list) => list.len() as i64,
         Value::Map(map) => map.len() as i64,
         value => {
-            let text = compare::text(value).ok_or(FaultKind::Type)?;
+            let text = meter.utf8(value)?.ok_or(FaultKind::Type)?;
             meter.bytes(text.len())?;
-            super::text::size(text)
+            text.chars().count() as i64
         }
     };
     Ok(Value::Int(size))
@@ -167,6 +167,7 @@ pub(super) fn part<'e>(part: Part, values: &[Value<'e>]) -> Result<Value<'e>> {
     }
 }
 
+/// The bytes of text, as it came.
 fn bytes<'v>(value: &'v Value<'_>) -> Result<&'v [u8]> {
     compare::text(value).ok_or(FaultKind::Type)
 }
@@ -209,5 +210,5 @@ pub(super) fn sha256<'e>(values: &[Value<'e>], meter: &Meter<'e>) -> Result<Valu
         pair[0] = HEX[usize::from(byte >> 4)];
         pair[1] = HEX[usize::from(byte & 15)];
     }
-    meter.text(&written)
+    meter.text(written)
 }

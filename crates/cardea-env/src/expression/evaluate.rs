@@ -151,7 +151,8 @@ impl<'e, R: Overlaid> Run<'e, R> {
             },
             Node::Matches { text, pattern, at } => {
                 let text = self.node(text, variables)?;
-                let Some(text) = compare::text(&text) else { return Err(FaultKind::Type.at(*at)) };
+                let text = self.meter.utf8(&text).map_err(|kind| kind.at(*at))?;
+                let Some(text) = text else { return Err(FaultKind::Type.at(*at)) };
                 // Each byte may be looked at more than once.
                 self.meter.product(text.len(), 8).map_err(|kind| kind.at(*at))?;
                 Ok(Value::Bool(pattern.is_match(text)))
@@ -189,9 +190,9 @@ impl<'e, R: Overlaid> Run<'e, R> {
 
     #[cold]
     fn shown(&self, value: Value<'e>, hide: &'e Hide) -> Result<Value<'e>, FaultKind> {
-        match (hide, compare::text(&value)) {
+        match (hide, self.meter.utf8(&value)?) {
             (Hide::Query(secret), Some(text)) => {
-                let shown: Vec<u8> = shown_query(text, secret).flatten().copied().collect();
+                let shown: Vec<u8> = shown_query(text.as_bytes(), secret).flatten().copied().collect();
                 self.meter.text(&shown)
             }
             // That maps with secrets are not read as a whole is seen to when the expression is compiled.
@@ -233,7 +234,7 @@ impl<'e, R: Overlaid> Run<'e, R> {
         for (key, value) in entries {
             let key = self.node(key, variables)?;
             let key = match self.meter.held(key).map_err(|kind| kind.at(at))? {
-                Some(text) => Value::Bytes(text),
+                Some(text) => Value::Bytes(text.as_bytes()),
                 None if matches!(key, Value::Bool(_) | Value::Int(_) | Value::Uint(_)) => key,
                 None => return Err(FaultKind::Key.at(at)),
             };

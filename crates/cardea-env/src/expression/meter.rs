@@ -6,7 +6,7 @@ use std::fmt;
 use bumpalo::Bump;
 
 use super::fault::FaultKind;
-use crate::value::Value;
+use crate::value::{Characters, Value};
 
 /// The most steps of an evaluation: a node of the tree, an item that is compared, [`STEP_BYTES`] of text. In the order of
 /// a millisecond.
@@ -102,21 +102,34 @@ impl<'e> Meter<'e> {
     }
 
     /// Keeps text until the evaluation's value is dropped.
-    pub(super) fn text(&self, text: &[u8]) -> Result<Value<'e>, FaultKind> {
+    pub(super) fn text(&self, text: impl AsRef<[u8]>) -> Result<Value<'e>, FaultKind> {
+        let text = text.as_ref();
         self.take(text.len())?;
         Ok(Value::Bytes(self.scratch.bump.alloc_slice_copy(text)))
     }
 
-    /// The text of a value, kept if it is held in place; `None` where it is no text.
-    pub(super) fn held(&self, value: Value<'e>) -> Result<Option<&'e [u8]>, FaultKind> {
-        match value {
-            Value::Bytes(text) => Ok(Some(text)),
-            Value::Inline(text) => {
-                self.take(text.as_bytes().len())?;
-                Ok(Some(self.scratch.bump.alloc_slice_copy(text.as_bytes())))
-            }
-            _ => Ok(None),
+    /// The text of a value in UTF-8, made of what is none; `None` where it is no text.
+    pub(super) fn utf8<'v>(&self, value: &'v Value<'e>) -> Result<Option<&'v str>, FaultKind> {
+        match value.characters() {
+            Some(Characters::Utf8(text)) => Ok(Some(text)),
+            Some(latin1) => self.keep(&latin1.to_utf8()).map(Some),
+            None => Ok(None),
         }
+    }
+
+    /// The same for as long as the evaluation's value: kept, if the value holds it in place.
+    pub(super) fn held(&self, value: Value<'e>) -> Result<Option<&'e str>, FaultKind> {
+        if let Value::Bytes(bytes) = value
+            && let Characters::Utf8(text) = Characters::of(bytes)
+        {
+            return Ok(Some(text));
+        }
+        value.characters().map(|text| self.keep(&text.to_utf8())).transpose()
+    }
+
+    fn keep(&self, text: &str) -> Result<&'e str, FaultKind> {
+        self.take(text.len())?;
+        Ok(self.scratch.bump.alloc_str(text))
     }
 
     /// Keeps items.

@@ -78,7 +78,7 @@ pub(super) enum Node<R: 'static> {
     },
     Matches {
         text: Box<Node<R>>,
-        pattern: Box<regex::bytes::Regex>,
+        pattern: Box<regex::Regex>,
         at: u32,
     },
     /// A macro: something done for each item of a list, or each key of a map.

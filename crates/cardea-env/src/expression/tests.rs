@@ -494,6 +494,7 @@ fn what_does_not_compile_points_and_names_what_was_meant() {
         ("'a'.matches('(')", 12, "the pattern does not compile", None),
         ("'a'.matches(request.path)", 12, "must be written here", None),
         ("'a'.matches('(a{1000}){1000}')", 12, "the pattern does not compile", None),
+        ("'a'.matches(base64.decode('/w=='))", 19, "the pattern is not UTF-8", None),
         ("timestamp('x')", 0, "not of the form", None),
         ("é", 0, "begins nothing", None),
     ];
@@ -661,8 +662,12 @@ fn text_that_is_not_utf8_is_latin1() {
     request.overlay.set(&names.resolve("request.path").unwrap(), Owned::text(b"na\xEFve")).unwrap();
     for (text, expected) in [
         ("size(request.path)", Value::Int(5)),
-        ("request.path.charAt(2)", Value::Bytes(b"\xEF")),
-        ("request.path.reverse()", Value::Bytes(b"ev\xEFan")),
+        // As it came, and what is made of it in UTF-8.
+        ("request.path", Value::Bytes(b"na\xEFve")),
+        ("request.path.charAt(2)", Value::Bytes("ï".as_bytes())),
+        ("request.path.reverse()", Value::Bytes("evïan".as_bytes())),
+        ("'☃' + request.path", Value::Bytes("☃naïve".as_bytes())),
+        ("base64.encode(request.path)", Value::Bytes(b"bmHvdmU=")),
         ("request.path.glob('na?ve')", Value::Bool(true)),
         ("request.path.startsWith('na')", Value::Bool(true)),
         ("int(request.path)", Value::Absent),
@@ -670,6 +675,76 @@ fn text_that_is_not_utf8_is_latin1() {
         let expression = Expression::compile(text, &names).unwrap();
         let scratch = Scratch::new();
         assert_eq!(expression.evaluate(&request, &scratch).unwrap_or(Value::Absent), expected, "{text}");
+    }
+}
+
+/// A rule sees the characters that a service sees which reads text as the configuration says, however they were sent.
+#[test]
+fn a_comparison_is_not_passed_by_in_another_encoding() {
+    let mut names = names();
+    let list = Expression::compile("['zoë', 'jörg']", &names).unwrap();
+    names.declare("app.list", Source::Expression(list)).unwrap();
+    let rules = [
+        "request.headers['x-tenant'] == 'jörg'",
+        "'jörg' == request.headers['x-tenant']",
+        "!(request.headers['x-tenant'] != 'jörg')",
+        "request.headers['x-tenant'] in ['zoë', 'jörg']",
+        "request.headers['x-tenant'] in app.list",
+        "request.headers['x-tenant'] in {'jörg': 1}",
+        "{request.headers['x-tenant']: 1}['jörg'] == 1",
+        "{'jörg': 1}[request.headers['x-tenant']] == 1",
+        "request.headers['x-tenant'] >= 'jörg' && request.headers['x-tenant'] <= 'jörg'",
+        "[request.headers['x-tenant']] == ['jörg']",
+        "request.headers['x-tenant'].startsWith('jö')",
+        "request.headers['x-tenant'].endsWith('örg')",
+        "request.headers['x-tenant'].contains('ö')",
+        "request.headers['x-tenant'].indexOf('rg') == 2",
+        "request.headers['x-tenant'].substring(1, 2) == 'ö'",
+        "request.headers['x-tenant'].matches('^j.rg$')",
+        "request.headers['x-tenant'].matches('^jö')",
+        "request.headers['x-tenant'].glob('j?rg')",
+        "request.headers['x-tenant'].split('')[1] == 'ö'",
+        "request.headers['x-tenant'].replace('ö', 'o') == 'jorg'",
+        "['x', request.headers['x-tenant']].join('-') == 'x-jörg'",
+        "request.headers['x-tenant'] + '!' == 'jörg!'",
+        "size(request.headers['x-tenant']) == 4",
+        "request.headers['x-tenant'].lowerAscii().trim() == 'jörg'",
+    ];
+    let tenant = names.resolve("request.headers.x-tenant").unwrap();
+    let mut request = request();
+    for rule in rules {
+        let condition = Condition::compile(rule, &names).unwrap_or_else(|error| panic!("{rule}: {error}"));
+        for (sent, holds) in [
+            (Owned::text("jörg"), true),
+            (Owned::text(b"j\xF6rg"), true),
+            (Owned::Latin1(b"j\xF6rg".as_slice().into()), true),
+            // As Latin-1 that is another name.
+            (Owned::Latin1("jörg".as_bytes().into()), false),
+            (Owned::text("jõrg"), false),
+            (Owned::text("joerg"), false),
+        ] {
+            request.overlay.set(&tenant, sent).unwrap();
+            let found = condition.test(&request);
+            // What is said of some characters alone may hold for other names too.
+            if holds || rule.contains("==") && !rule.contains("indexOf") && !rule.contains("size") {
+                assert_eq!(found.unwrap_or(false), holds, "{rule} {tenant:?}");
+            }
+        }
+    }
+}
+
+/// `.` is any character, and what is no UTF-8 has none that a pattern of Unicode would see.
+#[test]
+fn no_byte_hides_a_text_from_a_pattern() {
+    let names = names();
+    let path = names.resolve("request.path").unwrap();
+    let mut request = request();
+    for pattern in ["request.path.matches('^/a.*z$')", "request.path.matches('^/a[^/]+z$')"] {
+        let condition = Condition::compile(pattern, &names).unwrap();
+        for sent in [b"/a-z".as_slice(), "/aéz".as_bytes(), b"/a\xFFz", b"/a\xC3z", b"/a\xC0\x80\xFEz"] {
+            request.overlay.set(&path, Owned::text(sent)).unwrap();
+            assert_eq!(condition.test(&request), Ok(true), "{pattern} {}", sent.escape_ascii());
+        }
     }
 }
 

@@ -63,7 +63,7 @@ impl Type {
             Value::Int(_) => Type::Int,
             Value::Uint(_) => Type::Uint,
             Value::Double(_) => Type::Double,
-            Value::Bytes(_) | Value::Inline(_) => Type::Text,
+            Value::Bytes(_) | Value::Latin1(_) | Value::Inline(_) => Type::Text,
             Value::Address(_) => Type::Address,
             Value::Networks(_) => Type::Networks,
             Value::Duration(_) => Type::Duration,

@@ -25,6 +25,8 @@ pub enum Owned {
     Double(f64),
     /// `Value::Bytes`.
     Text(Box<[u8]>),
+    /// `Value::Latin1`.
+    Latin1(Box<[u8]>),
     /// `Value::Address`.
     Address(IpAddr),
     /// `Value::Networks`.
@@ -62,6 +64,7 @@ impl Owned {
             Value::Uint(number) => Owned::Uint(number),
             Value::Double(number) => Owned::Double(number),
             Value::Bytes(text) => Owned::text(text),
+            Value::Latin1(text) => Owned::Latin1(text.into()),
             Value::Inline(text) => Owned::text(text.as_bytes()),
             Value::Type(name) => Owned::text(name),
             Value::Address(address) => Owned::Address(address),
@@ -95,6 +98,7 @@ impl Owned {
             Owned::Uint(number) => Value::Uint(*number),
             Owned::Double(number) => Value::Double(*number),
             Owned::Text(text) => Value::Bytes(text),
+            Owned::Latin1(text) => Value::Latin1(text),
             Owned::Address(address) => Value::Address(*address),
             Owned::Networks(networks) => Value::Networks(networks),
             Owned::Duration(nanos) => Value::Duration(*nanos),
@@ -109,7 +113,7 @@ impl Owned {
 impl fmt::Debug for Owned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Owned::Text(text) => write!(f, "Text({} bytes)", text.len()),
+            Owned::Text(text) | Owned::Latin1(text) => write!(f, "Text({} bytes)", text.len()),
             other => fmt::Debug::fmt(&other.value(), f),
         }
     }

@@ -21,9 +21,9 @@ const REQUEST_HEADERS: Family<Exchange> = Family {
     prefix: "request.headers.",
     argument: "name",
     kind: Kind::Text,
-    doc: "A header of the request: as received, and once it is forwarded as sent. Where it is there with two values it has none. Those that carry credentials can't be read.",
+    doc: "A header of the request: as received, and once it is forwarded as sent. Where it is there with two values it has none. Those that carry credentials can't be read. `header_encoding` says how bytes are read that are not ASCII.",
     prepare: |name| field(name, &REQUEST_CREDENTIALS),
-    read: |x, key| one(x.head.fields.get_all_by_name(key.text.as_bytes())),
+    read: |x, key| one(x, x.head.fields.get_all_by_name(key.text.as_bytes())),
     map: Some(|x| Value::Map(Map::of::<RequestHeaders>(x))),
 };
 
@@ -33,7 +33,10 @@ const FIRST_HEADERS: Family<Exchange> = Family {
     kind: Kind::Text,
     doc: "The first value of a header of the request, whatever follows: for logs, not for rules.",
     prepare: |name| field(name, &REQUEST_CREDENTIALS),
-    read: |x, key| Value::bytes(x.head.fields.get_by_name(key.text.as_bytes())),
+    read: |x, key| {
+        let first = x.head.fields.get_by_name(key.text.as_bytes());
+        first.map_or(Value::Absent, |value| x.header_value(value))
+    },
     map: None,
 };
 
@@ -53,7 +56,7 @@ const COOKIES: Family<Exchange> = Family {
     kind: Kind::Text,
     doc: "A cookie, as sent. Where it is there with two values it has none. Redacted in logs and headers.",
     prepare: Key::verbatim,
-    read: |x, key| one(cookies_named(x, key.text.as_bytes())),
+    read: |x, key| one(x, cookies_named(x, key.text.as_bytes())),
     map: Some(|x| Value::Map(Map::of::<Cookies>(x))),
 };
 
@@ -86,7 +89,7 @@ const RESPONSE_HEADERS: Family<Exchange> = Family {
     kind: Kind::Text,
     doc: "A header of the response: the service's, and once it is sent ours. `set-cookie` can't be read.",
     prepare: |name| field(name, &RESPONSE_CREDENTIALS),
-    read: |x, key| one(x.response_head.fields.get_all_by_name(key.text.as_bytes())),
+    read: |x, key| one(x, x.response_head.fields.get_all_by_name(key.text.as_bytes())),
     map: Some(|x| Value::Map(Map::of::<ResponseHeaders>(x))),
 };
 
@@ -99,11 +102,11 @@ fn field(name: &str, credentials: &[&str]) -> Result<Key, &'static str> {
     if credentials.contains(&&*key.text) { Err("carries credentials and can't be read") } else { Ok(key) }
 }
 
-/// What there is, if all of it is the same.
-fn one<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Value<'a> {
+/// What there is in a header or a cookie, if all of it is the same.
+fn one<'a>(exchange: &Exchange, mut values: impl Iterator<Item = &'a [u8]>) -> Value<'a> {
     match values.next() {
         None => Value::Absent,
-        Some(first) if values.all(|other| other == first) => Value::Bytes(first),
+        Some(first) if values.all(|other| other == first) => exchange.header_value(first),
         Some(_) => Value::Failed,
     }
 }
@@ -133,11 +136,11 @@ impl MapOf for RequestHeaders {
     type Subject = Exchange;
 
     fn get<'a>(exchange: &'a Exchange, key: &[u8]) -> Value<'a> {
-        field_of(&exchange.head.fields, key, &REQUEST_CREDENTIALS)
+        field_of(exchange, &exchange.head.fields, key, &REQUEST_CREDENTIALS)
     }
 
     fn each<'a>(exchange: &'a Exchange, visit: Visit<'_, 'a>) -> ControlFlow<()> {
-        each_field(&exchange.head.fields, &REQUEST_CREDENTIALS, visit)
+        each_field(exchange, &exchange.head.fields, &REQUEST_CREDENTIALS, visit)
     }
 }
 
@@ -147,11 +150,11 @@ impl MapOf for ResponseHeaders {
     type Subject = Exchange;
 
     fn get<'a>(exchange: &'a Exchange, key: &[u8]) -> Value<'a> {
-        field_of(&exchange.response_head.fields, key, &RESPONSE_CREDENTIALS)
+        field_of(exchange, &exchange.response_head.fields, key, &RESPONSE_CREDENTIALS)
     }
 
     fn each<'a>(exchange: &'a Exchange, visit: Visit<'_, 'a>) -> ControlFlow<()> {
-        each_field(&exchange.response_head.fields, &RESPONSE_CREDENTIALS, visit)
+        each_field(exchange, &exchange.response_head.fields, &RESPONSE_CREDENTIALS, visit)
     }
 }
 
@@ -159,12 +162,17 @@ fn is_one_of(name: &[u8], names: &[&str]) -> bool {
     names.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name))
 }
 
-fn field_of<'a>(fields: &'a Fields, key: &[u8], credentials: &[&str]) -> Value<'a> {
-    if is_one_of(key, credentials) { Value::Absent } else { one(fields.get_all_by_name(key)) }
+fn field_of<'a>(exchange: &Exchange, fields: &'a Fields, key: &[u8], credentials: &[&str]) -> Value<'a> {
+    if is_one_of(key, credentials) { Value::Absent } else { one(exchange, fields.get_all_by_name(key)) }
 }
 
 /// Visits each name once, in lower case.
-fn each_field<'a>(fields: &'a Fields, credentials: &[&str], visit: Visit<'_, 'a>) -> ControlFlow<()> {
+fn each_field<'a>(
+    exchange: &Exchange,
+    fields: &'a Fields,
+    credentials: &[&str],
+    visit: Visit<'_, 'a>,
+) -> ControlFlow<()> {
     for (index, field) in fields.iter().enumerate() {
         let is_first = || !fields.iter().take(index).any(|other| other.name.eq_ignore_ascii_case(field.name));
         if is_one_of(field.name, credentials) || !is_first() {
@@ -176,7 +184,7 @@ fn each_field<'a>(fields: &'a Fields, credentials: &[&str], visit: Visit<'_, 'a>
         } else {
             Value::Bytes(field.name)
         };
-        visit(name, one(fields.get_all_by_name(field.name)))?;
+        visit(name, one(exchange, fields.get_all_by_name(field.name)))?;
     }
     ControlFlow::Continue(())
 }
@@ -210,12 +218,15 @@ impl MapOf for Cookies {
     type Subject = Exchange;
 
     fn get<'a>(exchange: &'a Exchange, key: &[u8]) -> Value<'a> {
-        one(cookies_named(exchange, key))
+        one(exchange, cookies_named(exchange, key))
     }
 
     fn each<'a>(exchange: &'a Exchange, visit: Visit<'_, 'a>) -> ControlFlow<()> {
         let all = exchange.derived.cookies(exchange.head.fields.get_all(Known::Cookie));
-        all.iter().try_for_each(|found| visit(Value::Bytes(&found.name), of_pair(Some(found))))
+        all.iter().try_for_each(|found| {
+            let value = if found.is_ambiguous { Value::Failed } else { exchange.header_value(&found.value) };
+            visit(Value::Bytes(&found.name), value)
+        })
     }
 }
 

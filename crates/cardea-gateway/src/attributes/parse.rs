@@ -32,7 +32,7 @@ impl Derived {
     /// The parameters of the query, decoded and sorted by name; each name once.
     pub(crate) fn parameters(&self, query: &[u8]) -> &[Pair] {
         self.parameters
-            .get_or_init(|| distinct(pairs(query).map(|(name, value)| (decode(name), decode(value)))))
+            .get_or_init(|| distinct(pairs(query).map(|(name, value)| (utf8(decode(name)), decode(value)))))
     }
 
     /// The cookies, sorted by name; each name once.
@@ -91,6 +91,14 @@ fn decode(text: &[u8]) -> Vec<u8> {
     decoded
 }
 
+/// Rules name parameters in UTF-8, and values that are not UTF-8 are read as Latin-1: so are names.
+fn utf8(name: Vec<u8>) -> Vec<u8> {
+    match std::str::from_utf8(&name) {
+        Ok(_) => name,
+        Err(_) => name.into_iter().map(char::from).collect::<String>().into_bytes(),
+    }
+}
+
 /// The cookies of a request (RFC 6265 §4.2.1) as they were sent, all lines in their order.
 pub(crate) fn cookies<'a>(
     lines: impl Iterator<Item = &'a [u8]>,
@@ -109,7 +117,8 @@ mod tests {
 
     #[test]
     fn parameters_are_decoded_and_the_first_of_several_values_is_told_to_be_one_of_several() {
-        let query = b"role=user&%72ole=admin&a=%41+b%2&flag&=x&empty=&same=1&same=1";
+        let query =
+            b"role=user&%72ole=admin&a=%41+b%2&flag&=x&empty=&same=1&same=1&gr%F6%DFe=1&gr%C3%B6%C3%9Fe=2";
         let derived = Derived::default();
         for (name, expected) in [
             ("role", Some(("user", true))),
@@ -119,6 +128,7 @@ mod tests {
             ("", Some(("x", false))),
             ("same", Some(("1", false))),
             ("Role", None),
+            ("größe", Some(("1", true))),
         ] {
             let found = derived.parameter(query, name.as_bytes());
             let found = found.map(|found| (std::str::from_utf8(&found.value).unwrap(), found.is_ambiguous));

@@ -13,6 +13,18 @@ pub struct EnvironmentModel {
     pub policy: Option<Policy<Exchange>>,
     /// All attributes, with those that the configuration adds.
     pub names: Option<Names<Exchange>>,
+    /// How the values of headers are read.
+    pub header_encoding: HeaderEncoding,
+}
+
+/// How bytes in the values of headers are read that are not ASCII; they are forwarded and written as they came.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum HeaderEncoding {
+    /// As UTF-8; what is not UTF-8 as Latin-1.
+    #[default]
+    Utf8,
+    /// As Latin-1.
+    Latin1,
 }
 
 /// What expressions say of a route's requests. Empty for most routes, which then costs three branches.

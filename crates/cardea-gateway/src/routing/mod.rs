@@ -87,7 +87,7 @@ pub enum HeaderMatch {
 pub trait RequestView {
     /// The method as it was sent; case matters (RFC 9110 §9.1).
     fn method(&self) -> &str;
-    /// Whether exactly one field line has this name (given in lower case) and its value is `value`.
+    /// Whether exactly one field line has this name (given in lower case) and its value is `value`, in whatever encoding.
     ///
     /// Must be false for a field that is repeated: two routes that ask for different values of one field
     /// are taken to exclude each other.

@@ -16,6 +16,7 @@ mod clock;
 mod connection;
 mod cut;
 mod desync;
+mod encodings;
 mod environment;
 mod http2;
 mod identity;

@@ -13,8 +13,8 @@ use super::{
     sections::{
         Algorithm, Builtin, CertificateKey, ChallengeKind, ClaimNames, ClientCertificateForward,
         ClientCertificateMode, ClientCertificateNeed, ClientSecrets, Drain, EncodedPathByte, EntraVersion,
-        Forwarding, Limits, Log, Process, ProxyProtocol, SigningAlgorithm, Timeouts, TlsVersion,
-        TrustedProxies,
+        Forwarding, HeaderEncoding, Limits, Log, Process, ProxyProtocol, SigningAlgorithm, Timeouts,
+        TlsVersion, TrustedProxies,
     },
     source::{Place, Sources},
     text::{Address, BindAddress, IpPrefix},
@@ -24,6 +24,7 @@ use super::{
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) region: Option<String>,
+    pub(crate) header_encoding: HeaderEncoding,
     pub(crate) process: Process,
     pub(crate) log: Log,
     pub(crate) access_log: AccessLog,

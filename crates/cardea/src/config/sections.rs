@@ -324,6 +324,19 @@ pub(crate) enum ForwardedHeader {
     Forwarded,
 }
 
+/// How bytes in the values of headers are read that are not ASCII.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub(crate) enum HeaderEncoding {
+    /// As UTF-8, and as Latin-1 where they are not UTF-8.
+    #[default]
+    #[serde(rename = "utf-8")]
+    Utf8,
+    /// As Latin-1, each byte a character.
+    #[serde(rename = "latin-1")]
+    Latin1,
+}
+
 /// Proxies in front of the gateway.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

@@ -66,8 +66,10 @@ impl<R: Overlaid> Checker<'_, R> {
                 "the pattern must be written here, so that it is compiled in advance",
             ));
         };
-        let written = std::str::from_utf8(&written).unwrap_or_default();
-        let built = regex::bytes::RegexBuilder::new(written)
+        let Ok(written) = std::str::from_utf8(&written) else {
+            return Err(error(pattern.start(), "the pattern is not UTF-8"));
+        };
+        let built = regex::RegexBuilder::new(written)
             .size_limit(PATTERN_BYTES_MAX)
             .dfa_size_limit(PATTERN_BYTES_MAX)
             .nest_limit(64)

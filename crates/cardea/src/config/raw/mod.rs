@@ -26,7 +26,7 @@ pub(super) use self::{
     },
     service::RawService,
 };
-use super::sections::{Drain, Forwarding, Limits, Log, Process, Timeouts, TrustedProxies};
+use super::sections::{Drain, Forwarding, HeaderEncoding, Limits, Log, Process, Timeouts, TrustedProxies};
 
 /// The configuration of Cardea, in TOML. Texts may refer to the environment: `${NAME}`, or `${NAME:-default}`
 /// where it may be unset; `$$` stands for a dollar sign. Relative paths start from the folder of the file that
@@ -42,6 +42,9 @@ pub(super) struct RawConfig {
     /// The region where this gateway stands. Endpoints in it are preferred.
     #[schemars(extend("format" = "cardea-name"))]
     pub(super) region: Option<String>,
+    /// How expressions and JSON logs read bytes in the values of headers that are not ASCII: as the services behind do.
+    /// They are forwarded, and written into headers, as they came.
+    pub(super) header_encoding: HeaderEncoding,
     pub(super) process: Process,
     pub(super) log: Log,
     pub(super) access_log: RawAccessLog,

@@ -137,6 +137,7 @@ impl<'a> Resolver<'a> {
         self.acme_certificates(&listeners, acme.as_ref(), acme_written);
         Config {
             region: raw.region,
+            header_encoding: raw.header_encoding,
             process: raw.process,
             log: raw.log,
             access_log,

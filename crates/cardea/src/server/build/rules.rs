@@ -10,7 +10,10 @@ use cardea_env::{
 use cardea_gateway::{
     attributes,
     exchange::Exchange,
-    model::{AttributeChange, AttributeRule, EnvironmentModel, HeaderRule, LogFormat, LogModel, RouteRules},
+    model::{
+        AttributeChange, AttributeRule, EnvironmentModel, HeaderEncoding, HeaderRule, LogFormat, LogModel,
+        RouteRules,
+    },
 };
 
 use super::Builder;
@@ -51,7 +54,11 @@ impl Builder<'_> {
         let config = self.config;
         let policy = self.policy(&config.policy);
         let names = std::mem::replace(&mut self.names, fixed_names());
-        EnvironmentModel { hostname: hostname(), policy, names: Some(names) }
+        let header_encoding = match config.header_encoding {
+            config::HeaderEncoding::Utf8 => HeaderEncoding::Utf8,
+            config::HeaderEncoding::Latin1 => HeaderEncoding::Latin1,
+        };
+        EnvironmentModel { hostname: hostname(), policy, names: Some(names), header_encoding }
     }
 
     pub(super) fn route_rules(&mut self, route: &config::Route) -> RouteRules {
