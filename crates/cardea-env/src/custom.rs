@@ -64,6 +64,10 @@ impl<R> Custom<R> {
         self.slot
     }
 
+    pub(crate) fn source(&self) -> &Source<R> {
+        &self.source
+    }
+
     pub(crate) fn kind(&self) -> Kind {
         match &self.source {
             Source::Nothing => Kind::Any,

@@ -1,6 +1,6 @@
 //! The names of one configuration: the static table, and the attributes that it declares itself.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,6 +12,7 @@ use crate::dictionary::Dictionary;
 use crate::lookup::{Lookup, View, sealed};
 use crate::overlay::Overlaid;
 use crate::redaction::Redaction;
+use crate::reference::{Base, Reference};
 use crate::table::{Table, shortened};
 use crate::value::Kind;
 
@@ -105,6 +106,46 @@ impl<R: Overlaid> Names<R> {
     /// The custom attributes, in the order of their declaration.
     pub fn custom(&self) -> impl Iterator<Item = (&str, Kind)> {
         self.custom.iter().map(|custom| (custom.name(), custom.kind()))
+    }
+
+    /// What is read where a reference is: the names of the table, by way of all custom attributes that it is made of,
+    /// and the custom attributes among these which only a change gives a value.
+    #[must_use]
+    pub fn sources(&self, reference: &Reference<R>) -> BTreeSet<String> {
+        let mut sources = BTreeSet::new();
+        let mut seen = BTreeSet::new();
+        let mut rest = vec![reference];
+        while let Some(reference) = rest.pop() {
+            let family = |id: u16| self.table.families.get(usize::from(id));
+            let custom = match &reference.base {
+                Base::Attribute { slot, .. } => {
+                    let known = self.table.attributes.get(usize::from(*slot));
+                    sources.extend(known.map(|known| known.name.to_owned()));
+                    continue;
+                }
+                Base::Family { family: id, .. } => {
+                    sources.extend(family(*id).map(|known| known.name().to_owned()));
+                    continue;
+                }
+                Base::Member { family: id, key, .. } => {
+                    sources.extend(family(*id).map(|known| format!("{}{}", known.prefix, key.text)));
+                    continue;
+                }
+                Base::Custom(custom) if seen.insert(custom.slot()) => custom,
+                Base::Custom(_) => continue,
+            };
+            match custom.source() {
+                Source::Nothing => {
+                    sources.insert(custom.name().to_owned());
+                }
+                Source::Attribute(reference) => rest.push(reference),
+                Source::Template(template) | Source::Map { key: template, .. } => {
+                    rest.extend(template.references());
+                }
+                Source::Expression(expression) => rest.extend(expression.references().map(|(_, one)| one)),
+            }
+        }
+        sources
     }
 
     /// What is known of a request, by name.

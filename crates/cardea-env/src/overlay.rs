@@ -96,6 +96,7 @@ impl Overlay {
         self.touched = true;
         self.cleared = true;
         self.changes.clear();
+        self.memo.take();
     }
 
     /// As new, for the next request. A little memory is kept.
@@ -111,6 +112,8 @@ impl Overlay {
     fn change<R: Overlaid>(&mut self, name: &Reference<R>, value: Option<Owned>) -> Result<(), NotAKey> {
         let id = name.id().ok_or(NotAKey)?;
         self.touched = true;
+        // What was computed of what is changed now.
+        self.memo.take();
         if let Id::Family(family) = id {
             self.changes.retain(|change| !matches!(&change.id, Id::Member(of, _) if *of == family));
         }
@@ -221,7 +224,7 @@ impl fmt::Debug for Overlay {
 #[error("only an attribute, a family or one of its members can be changed, not a part of a value")]
 pub struct NotAKey;
 
-/// What a request has computed of custom attributes.
+/// What a request has computed of custom attributes since its last change.
 struct Memo {
     /// Which configuration's they are.
     registry: u64,

@@ -76,6 +76,74 @@ fn a_value_is_computed_once_per_request_and_only_if_read() {
 }
 
 #[test]
+fn what_was_computed_before_a_change_is_computed_again() {
+    let mut names = names();
+    let plan = map("{request.headers.x-tenant}", &names, None);
+    names.declare("app.plan", plan).unwrap();
+    let label = Template::compile("<{app.plan|none}>", &names).unwrap();
+    names.declare("app.label", Source::Template(label)).unwrap();
+    let [plan, label, tenant] =
+        ["app.plan", "app.label", "request.headers.x-tenant"].map(|name| names.resolve(name).unwrap());
+    let mut request = request();
+    assert_eq!(label.read(&request), Value::Bytes(b"<gold>"));
+    request.overlay.set(&tenant, Owned::text("globex")).unwrap();
+    assert_eq!(label.read(&request), Value::Bytes(b"<silver>"));
+    request.overlay.set(&plan, Owned::text("lead")).unwrap();
+    assert_eq!(label.read(&request), Value::Bytes(b"<lead>"));
+    request.overlay.clear();
+    assert_eq!((plan.read(&request), label.read(&request)), (Value::Absent, Value::Absent));
+    request.overlay.reset();
+    assert_eq!(label.read(&request), Value::Bytes(b"<gold>"));
+}
+
+#[test]
+fn what_a_custom_attribute_is_made_of_is_told_to_the_last() {
+    let mut names = names();
+    names.declare("app.set", Source::Nothing).unwrap();
+    let key = map("{request.headers.X-Tenant}{app.set}", &names, None);
+    names.declare("app.plan", key).unwrap();
+    let text = "app.plan == 'gold' && 'x' in request.headers && token.claims.realm_access.roles.size() > 0";
+    let expression = crate::Expression::compile(text, &names).unwrap();
+    names.declare("app.good", Source::Expression(expression)).unwrap();
+    names.declare("app.alias", Source::Attribute(names.resolve("app.good").unwrap())).unwrap();
+    let sources = |name: &str| Vec::from_iter(names.sources(&names.resolve(name).unwrap()));
+    assert_eq!(sources("request.path"), ["request.path"]);
+    assert_eq!(sources("app.set"), ["app.set"]);
+    assert_eq!(sources("app.plan"), ["app.set", "request.headers.x-tenant"]);
+    assert_eq!(
+        sources("app.alias"),
+        ["app.set", "request.headers", "request.headers.x-tenant", "token.claims.realm_access"]
+    );
+}
+
+#[test]
+fn what_is_put_together_is_utf8_and_an_alias_is_as_it_came() {
+    let mut names = names();
+    let declare = |names: &mut Names<Request>, name: &str, text: &str| {
+        let template = Template::compile_raw(text, names).unwrap();
+        names.declare(name, Source::Template(template)).unwrap();
+    };
+    declare(&mut names, "app.same", "{request.headers.x-tenant}");
+    declare(&mut names, "app.made", "é{request.headers.x-tenant}");
+    let entries = Arc::new(MapFile::parse("caf\u{e9} gold\n").unwrap());
+    let key = Template::compile_raw("{request.headers.x-tenant}", &names).unwrap();
+    names.declare("app.plan", Source::Map { key, entries, default: Some(Owned::text("free")) }).unwrap();
+    let tenant = names.resolve("request.headers.x-tenant").unwrap();
+    let mut request = request();
+    for (value, same, made, plan) in [
+        (Owned::text(b"caf\xE9"), Value::Bytes(b"caf\xE9"), "écafé", "gold"),
+        (Owned::text("café"), Value::Bytes("café".as_bytes()), "écafé", "gold"),
+        (Owned::Latin1(b"caf\xE9".as_slice().into()), Value::Latin1(b"caf\xE9"), "écafé", "gold"),
+        (Owned::Latin1("café".as_bytes().into()), Value::Latin1("café".as_bytes()), "écafÃ©", "free"),
+    ] {
+        request.overlay.set(&tenant, value).unwrap();
+        assert_eq!(names.resolve("app.same").unwrap().read(&request), same);
+        assert_eq!(names.resolve("app.made").unwrap().read(&request), Value::Bytes(made.as_bytes()));
+        assert_eq!(names.resolve("app.plan").unwrap().read(&request), Value::Bytes(plan.as_bytes()));
+    }
+}
+
+#[test]
 fn what_another_configuration_computed_is_not_taken_for_ours() {
     let declare = |text: &str| {
         let mut names = names();

@@ -204,6 +204,72 @@ respond = { body = "x" }
     }
 }
 
+/// The problems of a configuration with these parts.
+fn problems(more: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cardea.toml");
+    let listener = "[[listener]]\nname = \"main\"\naddress = \"127.0.0.1:0\"\n";
+    fs::write(&path, format!("{listener}{more}")).unwrap();
+    fs::write(folder.path().join("tiers.map"), "a gold\n").unwrap();
+    cardea(&["check", "-c", path.to_str().unwrap()]).2
+}
+
+#[test]
+fn a_route_is_chosen_by_attributes_that_are_made_of_the_request_and_by_no_others() {
+    const ATTRIBUTES: &str = r#"
+[[attribute]]
+name = "tenant"
+header = "x-tenant"
+[[attribute]]
+name = "tier"
+map = { file = "tiers.map", key = "{custom.tenant}", default = "none" }
+[[attribute]]
+name = "good"
+expression = "custom.tier == 'gold' && source.address in cidr('127.0.0.0/8')"
+[[attribute]]
+name = "unit"
+claim = "org.unit"
+[[attribute]]
+name = "label"
+template = "{custom.tier} {custom.unit}"
+[[attribute]]
+name = "set"
+[[attribute]]
+name = "broken"
+header = "cookie"
+"#;
+    for (when, expected) in [
+        ("custom.tenant == 'a'", None),
+        ("custom.tier != 'none' && custom.good", None),
+        ("custom.unit == 'x'", Some("\"custom.unit\" reads \"token.claims.org\", which is not known yet")),
+        ("custom.good && custom.label == 'x'", Some("\"custom.label\" reads \"token.claims.org\", which is")),
+        ("has(custom.set)", Some("\"custom.set\" is not known yet where a route is chosen")),
+        ("custom.broken == 'x'", None),
+        ("has(route.name)", Some("\"route.name\" is not known yet")),
+        ("request.size > 7", Some("\"request.size\" is not known yet")),
+        ("response.status == 200", Some("\"response.status\" is not known yet")),
+    ] {
+        let route =
+            format!("[[route]]\nname = \"a\"\nauth = \"public\"\nrespond = {{}}\nwhen = \"{when}\"\n");
+        let found = problems(&format!("{ATTRIBUTES}{route}"));
+        // The attribute that is broken is always there.
+        assert!(found.contains("carries credentials and can't be read"), "{when}: {found}");
+        assert_eq!(found.contains("2 errors"), expected.is_some(), "{when}: {found}");
+        assert!(
+            expected.is_none_or(|expected| found.contains(&format!(":29:8: {expected}"))),
+            "{when}: {found}"
+        );
+    }
+}
+
+#[test]
+fn attributes_of_what_there_is_not_are_no_attributes() {
+    for name in ["queue.size", "queue.age", "throttle.remaining", "throttle.key"] {
+        let found = problems(&format!("[[policy]]\ndeny = \"{name} > 1\"\n"));
+        assert!(found.contains(&format!(":5:9: unknown attribute \"{name}\"; ")), "{found}");
+    }
+}
+
 #[test]
 fn check_prints_an_empty_array_where_all_is_well() {
     let folder = tempfile::tempdir().unwrap();

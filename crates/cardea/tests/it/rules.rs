@@ -2,7 +2,7 @@
 
 use std::os::unix::net::UnixDatagram;
 
-use crate::support::{Folder, Server, folder::Settings};
+use crate::support::{Folder, Server, client::HOST, folder::Settings};
 
 const RULES: &str = r#"
 [[attribute]]
@@ -91,5 +91,64 @@ fn lines_reach_a_syslog_server_with_the_fields_that_were_chosen() {
         server.program.id()
     );
     assert!(line.ends_with(&expected), "{line}");
+    server.stop();
+}
+
+#[test]
+fn a_route_is_chosen_by_attributes_that_are_made_of_the_request() {
+    const ROUTES: &str = r#"
+[[attribute]]
+name = "team"
+map = { file = "teams.map", key = "{request.headers.x-app}" }
+
+[[attribute]]
+name = "label"
+template = "{custom.team|none}/{request.method}"
+
+[[attribute]]
+name = "inside"
+expression = "custom.label.endsWith('/GET') && source.address in cidr('127.0.0.0/8')"
+
+[[route]]
+name = "red"
+path = "/choice"
+auth = "public"
+when = "has(custom.team) && custom.team == 'röd' && custom.inside"
+attributes = { remove = ["request.headers.x-app"] }
+response_headers = { set = { "x-label" = "{custom.label}" } }
+respond = { body = "red" }
+
+[[route]]
+name = "others"
+path = "/choice"
+auth = "public"
+response_headers = { set = { "x-label" = "{custom.label}" } }
+respond = { body = "others" }
+"#;
+    let folder = Folder::new(&Settings::default());
+    folder.write("teams.map", "a röd\nzoë röd\nb blå\n");
+    folder.configure(&Settings { more: ROUTES.to_owned(), ..Settings::default() });
+    let text = format!("header_encoding = \"latin-1\"\n{}", folder.read("cardea.toml"));
+    folder.write("cardea.toml", &text);
+    let server = Server::start(&folder);
+    let mut connection = server.connect();
+    let mut ask = |method: &str, name: &[u8]| {
+        let head = format!("{method} /choice HTTP/1.1\r\nHost: {HOST}\r\nX-App: ");
+        connection.send(&[head.as_bytes(), name, b"\r\n\r\n"].concat()).unwrap();
+        let answer = connection.answer().unwrap().unwrap();
+        (answer.text(), answer.head.field("x-label").map(str::to_owned).unwrap_or_default())
+    };
+    for (method, name, route, label) in [
+        // The attribute is made anew once the header that it is made of is gone.
+        ("GET", b"a".as_slice(), "red", "none/GET"),
+        ("POST", b"a", "others", "r\u{f6}d/POST"),
+        ("GET", b"b", "others", "bl\u{e5}/GET"),
+        ("GET", b"c", "others", "none/GET"),
+        ("GET", b"zo\xEB", "red", "none/GET"),
+        // That is another name in Latin-1.
+        ("GET", b"zo\xC3\xAB", "others", "none/GET"),
+    ] {
+        assert_eq!(ask(method, name), (route.to_owned(), label.to_owned()), "{}", name.escape_ascii());
+    }
     server.stop();
 }

@@ -25,6 +25,9 @@ const ATTRIBUTES: &str = "docs/attributes.md lists all attributes";
 /// What is known before the route is.
 const KNOWN_BEFORE_ROUTE: [&str; 5] = ["request.", "source.", "destination.", "connection.", "gateway."];
 
+/// What of these is known only at the end.
+const KNOWN_AT_THE_END: [&str; 2] = ["request.size", "request.duration"];
+
 /// The attributes that are always there.
 pub(super) fn fixed_names() -> Names<Exchange> {
     Names::new(&attributes::TABLE).with_redaction(attributes::redaction())
@@ -68,14 +71,31 @@ impl Builder<'_> {
             policy: self.policy(&route.policy),
         };
         if let (Some(condition), Some(written)) = (&rules.when, &route.when) {
-            let late = condition
-                .references()
-                .find(|(name, _)| !KNOWN_BEFORE_ROUTE.iter().any(|known| name.starts_with(known)));
-            if let Some((name, _)) = late {
+            // One that could not be compiled is a problem of its own.
+            let has_source = |name: &str| {
+                let mut attributes = self.config.attributes.iter();
+                attributes.any(|one| one.name == name && one.source != AttributeSource::Nothing)
+            };
+            let is_late = |source: &String| match source.strip_prefix("custom.") {
+                Some(name) => !has_source(name),
+                None => {
+                    KNOWN_AT_THE_END.contains(&source.as_str())
+                        || !KNOWN_BEFORE_ROUTE.iter().any(|known| source.starts_with(known))
+                }
+            };
+            let late = condition.references().find_map(|(name, reference)| {
+                Some((name, self.names.sources(reference).into_iter().find(is_late)?))
+            });
+            if let Some((name, source)) = late {
+                let what = if name.starts_with("custom.") && source != name {
+                    format!("\"{name}\" reads \"{source}\", which")
+                } else {
+                    format!("\"{name}\"")
+                };
                 self.problem(
                     written.at,
-                    format!("\"{name}\" is not known yet where a route is chosen"),
-                    "read request, source, destination, connection or gateway; what the caller may is for policy",
+                    format!("{what} is not known yet where a route is chosen"),
+                    "read request, source, destination, connection or gateway, or attributes made of these; what the caller may is for policy",
                 );
             }
         }
