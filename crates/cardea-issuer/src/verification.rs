@@ -7,7 +7,10 @@ use std::{fmt, net::IpAddr, sync::Arc, thread, time::Duration};
 
 use aws_lc_rs::rand;
 use cardea_clock::{Mono, Timestamp};
-use cardea_kdf::stored::{StoredSecret, Target, check_secret};
+use cardea_kdf::{
+    Password,
+    stored::{StoredSecret, Target, check_secret},
+};
 use zeroize::Zeroizing;
 
 use crate::{
@@ -34,7 +37,7 @@ pub use stats::SecretStats;
 use self::{
     failures::{Charge, Failures},
     pool::Pool,
-    queue::Bytes,
+    queue::Presented,
     remembered::Remembered,
     stand_in::StandIns,
     stats::Counters,
@@ -208,7 +211,7 @@ impl Verifier {
         secret: &str,
         now: Mono,
     ) -> Result<(String, String), IssuerError> {
-        let secret: Bytes = Arc::new(Zeroizing::new(secret.as_bytes().to_vec()));
+        let secret: Presented = Arc::new(Password::new(Zeroizing::new(secret.as_bytes().to_vec())));
         let hashed = self.pool.hash(secret, self.target, salt()?, Class::Usual, now).await;
         match hashed {
             Ok(Some(text)) => Ok((self.target.profile(), text)),
@@ -309,8 +312,10 @@ impl Verifier {
         if wait.is_zero() {
             return Err(Busy::TooOld);
         }
-        let secrets: Vec<Bytes> =
-            candidates.iter().map(|candidate| Arc::new(candidate.reading.secret.clone())).collect();
+        let secrets: Vec<Presented> = candidates
+            .iter()
+            .map(|candidate| Arc::new(Password::new(candidate.reading.secret.clone())))
+            .collect();
         let jobs = comparisons
             .iter()
             .map(|comparison| (comparison.stored.clone(), Arc::clone(&secrets[comparison.candidate])));
@@ -348,7 +353,7 @@ impl Verifier {
                 target: self.target,
                 record: record.clone(),
                 secret_id: secret.id.clone(),
-                secret: Arc::new(reading.secret.clone()),
+                secret: Arc::new(Password::new(reading.secret.clone())),
             };
             // Nobody waits for it. Where the queue is full it is left to the next time.
             tokio::spawn(rehash.run(now));
@@ -370,7 +375,7 @@ struct Rehash {
     target: Target,
     record: ClientRecord,
     secret_id: String,
-    secret: Bytes,
+    secret: Presented,
 }
 
 impl Rehash {
@@ -396,7 +401,8 @@ impl Rehash {
                 );
                 if self.record.remember_secret {
                     let version = self.record.version.saturating_add(1);
-                    let fingerprint = self.remembered.fingerprint(&self.record.id, version, &self.secret);
+                    let fingerprint =
+                        self.remembered.fingerprint(&self.record.id, version, self.secret.as_bytes());
                     self.remembered.remember(fingerprint, expires_at, now);
                 }
             }

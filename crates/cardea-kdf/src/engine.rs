@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
@@ -17,8 +18,8 @@ const STEP_ITERATIONS: NonZeroU32 = NonZeroU32::new(1024).unwrap();
 
 /// A derivation to be done.
 pub struct Job<T> {
-    /// The password's key schedule.
-    pub schedule: Schedule,
+    /// The password's key schedule, which jobs of the same password share.
+    pub schedule: Arc<Schedule>,
     /// The salt.
     pub salt: Box<[u8]>,
     /// Iterations; whoever reads them from others caps them first.
@@ -304,19 +305,28 @@ impl<H: Keys, T> Pool<H, T> {
                 continue;
             }
             self.lanes.swap_remove(at);
-            let chain = self.chains.swap_remove(at);
+            self.write(at, lane);
             let Some(slot) = self.tasks.get_mut(lane.task) else { continue };
-            let Some(task) = slot else { continue };
+            if let Some(task) = slot.take_if(|task| task.done == task.blocks) {
+                finished(task.job.tag, Ok(&task.output));
+            }
+        }
+    }
+
+    /// Writes what a chain came to into the output of its task, and gives its place up.
+    fn write(&mut self, at: usize, lane: Lane) {
+        if let (Some(chain), Some(task)) =
+            (self.chains.get(at), self.tasks.get_mut(lane.task).and_then(Option::as_mut))
+        {
             let start = (lane.block as usize - 1) * H::OUTPUT;
             let end = task.output.len().min(start + H::OUTPUT);
             H::write(&chain.sum, &mut task.output[start..end]);
             task.done += 1;
-            if task.done == task.blocks
-                && let Some(task) = slot.take()
-            {
-                finished(task.job.tag, Ok(&task.output));
-            }
         }
+        // It is dropped, and so wiped, where it stands: `swap_remove` would leave the bytes of what it moves behind it.
+        let last = self.chains.len() - 1;
+        self.chains.swap(at, last);
+        self.chains.truncate(last);
     }
 }
 
@@ -341,3 +351,5 @@ impl<T> Task<T> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod wiped;

@@ -59,7 +59,7 @@ fn run(engine: Option<Engine<usize>>, jobs: &[Raw<'_>], arrive: usize) -> Vec<Op
                 left = left.checked_sub(1)?;
                 let (tag, (password, salt, iterations, output_len)) = source.next()?;
                 Some(Job {
-                    schedule: Schedule::new(prf, password),
+                    schedule: Schedule::new(prf, password).into(),
                     salt: (*salt).into(),
                     iterations: NonZeroU32::new(*iterations)?,
                     output_len: *output_len,

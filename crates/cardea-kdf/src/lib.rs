@@ -1,7 +1,8 @@
 //! PBKDF2-HMAC (RFC 8018 §5.2) as fast as the processor can: one job with the least latency, many jobs in SIMD lanes.
 //!
 //! [`derive()`] and [`verify()`] do one job. [`Engine`] keeps the lanes of one core filled with independent jobs of
-//! different passwords, salts and iteration counts: a lane that finishes takes the next job.
+//! different passwords, salts and iteration counts: a lane that finishes takes the next job. A [`Password`] that is
+//! compared with several stored secrets has its key schedule made once.
 //!
 //! The cost of a job is its iterations times its blocks of output, and both come from what was stored. This crate
 //! bounds neither beyond what the standard does: whoever reads them from others caps them first.
@@ -18,6 +19,7 @@ mod hash;
 mod kernel;
 #[cfg(test)]
 mod miri;
+mod password;
 mod prf;
 mod schedule;
 pub mod stored;
@@ -29,5 +31,6 @@ pub use error::Error;
 #[cfg(any(test, feature = "fuzzing"))]
 pub use fuzzing::fuzz_lanes;
 pub use kernel::{Backend, Kernel};
+pub use password::Password;
 pub use prf::Prf;
 pub use schedule::Schedule;

@@ -50,7 +50,7 @@ fn jobs_of_all_sizes_go_through_lanes_as_one_at_a_time() {
         while engine.step(
             &mut || {
                 let tag = source.next()?;
-                let schedule = Schedule::new(prf, &tag.0);
+                let schedule = Schedule::new(prf, &tag.0).into();
                 Some(Job {
                     schedule,
                     salt: Box::from(&b"salt"[..]),

@@ -7,14 +7,13 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::hash::{Hash, Sha1, Sha256, Sha512, State};
 use crate::prf::Prf;
 
-/// The HMAC key schedule of one password. To compare one password with several stored secrets, make it once.
+/// The HMAC key schedule of one password. To compare one password with several stored secrets, make it once:
+/// [`Password`](crate::Password) does so.
 ///
-/// Wiped when dropped.
-#[derive(Clone)]
+/// Wiped when dropped, and never copied: jobs share it.
 pub struct Schedule(pub(crate) Keyed);
 
 /// By the hash function.
-#[derive(Clone)]
 pub(crate) enum Keyed {
     Sha1(Key<Sha1>),
     Sha256(Key<Sha256>),
@@ -80,12 +79,6 @@ impl<H: Hash> Key<H> {
         let first = H::compress_digest((), &self.outer, &digest);
         digest.zeroize();
         first
-    }
-}
-
-impl<H: Hash> Clone for Key<H> {
-    fn clone(&self) -> Self {
-        Self { inner: self.inner, outer: self.outer }
     }
 }
 

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use cardea_kdf::{
-    Engine, Error, Job, Prf, Schedule,
+    Engine, Error, Job, Prf,
     stored::{Target, check_secret},
 };
 use tokio::sync::oneshot;
@@ -71,7 +71,7 @@ fn job(prf: Prf, work: Work, counters: &Counters) -> Option<Job<Asked>> {
             let lane_job = stored.lane_job()?;
             counters.hashed(stored.algorithm());
             Some(Job {
-                schedule: Schedule::new(prf, &secret),
+                schedule: secret.schedule(prf),
                 salt: lane_job.salt.into(),
                 iterations: lane_job.iterations,
                 output_len: lane_job.expected.len(),
@@ -79,7 +79,7 @@ fn job(prf: Prf, work: Work, counters: &Counters) -> Option<Job<Asked>> {
             })
         }
         Work::Hash { target, salt, secret, answer } => {
-            if check_secret(&secret).is_err() {
+            if check_secret(secret.as_bytes()).is_err() {
                 let _ = answer.send(None);
                 return None;
             }
@@ -93,10 +93,13 @@ fn job(prf: Prf, work: Work, counters: &Counters) -> Option<Job<Asked>> {
 mod tests {
     use std::sync::Arc;
 
-    use cardea_kdf::stored::StoredSecret;
-    use zeroize::Zeroizing;
+    use cardea_kdf::{Password, stored::StoredSecret};
 
     use super::*;
+
+    fn presented(secret: &[u8]) -> Arc<Password> {
+        Arc::new(Password::new(secret.to_vec().into()))
+    }
 
     #[test]
     fn what_is_to_be_stored_is_made_in_lanes_too() {
@@ -104,7 +107,7 @@ mod tests {
         let target = Target::new(10_000).unwrap();
         let asked = |secret: &[u8]| {
             let (answer, mut receiver) = oneshot::channel();
-            let secret = Arc::new(Zeroizing::new(secret.to_vec()));
+            let secret = presented(secret);
             let mut works = Some(Work::Hash { target, salt: [9; 16], secret, answer });
             run_lanes(Target::PRF, || works.take(), &counters);
             receiver.try_recv()
@@ -124,8 +127,7 @@ mod tests {
             let target = Target::new(10_000 + u32::from(number) * 7).unwrap();
             let stored = target.hash(&[b'a' + number], &[number; 16]).unwrap();
             // Every third one presents another secret.
-            let presented = if number % 3 == 0 { b'A' } else { b'a' + number };
-            let secret = Arc::new(Zeroizing::new(vec![presented]));
+            let secret = presented(&[if number % 3 == 0 { b'A' } else { b'a' + number }]);
             works.push(Work::Verify { stored: StoredSecret::parse(&stored).unwrap(), secret, answer });
             answers.push((number % 3 != 0, receiver));
         }
@@ -137,5 +139,38 @@ mod tests {
         let stats = counters.read();
         assert_eq!((stats.lane_runs, stats.lane_jobs), (1, 20));
         assert!(stats.lanes_filled > 0 && stats.lanes_filled <= stats.lanes_run, "{stats:?}");
+    }
+    #[test]
+    fn the_secrets_of_a_client_that_rotates_share_the_key_schedule_of_what_is_presented() {
+        let counters = Counters::default();
+        let secret = presented(b"presented");
+        let mut answers = Vec::new();
+        let mut works: Vec<Work> = [&b"old"[..], b"presented", b"new"]
+            .into_iter()
+            .map(|stored| {
+                let stored = Target::new(10_000).unwrap().hash(stored, &[3; 16]).unwrap();
+                let (answer, receiver) = oneshot::channel();
+                answers.push(receiver);
+                let stored = StoredSecret::parse(&stored).unwrap();
+                Work::Verify { stored, secret: Arc::clone(&secret), answer }
+            })
+            .collect();
+        let of_one = Arc::downgrade(&secret.schedule(Prf::HmacSha512));
+        let mut under_way = 0;
+        run_with_pauses(
+            Prf::HmacSha512,
+            || works.pop(),
+            &counters,
+            || {
+                // The password has it, and each job under way.
+                under_way = under_way.max(of_one.strong_count() - 1);
+                true
+            },
+        );
+        let matched: Vec<_> = answers.into_iter().map(|mut answer| answer.try_recv()).collect();
+        assert_eq!(matched, [Ok(false), Ok(true), Ok(false)]);
+        assert_eq!(under_way, Engine::<()>::new(Prf::HmacSha512).lanes().min(3));
+        drop(secret);
+        assert_eq!(of_one.strong_count(), 0, "and it ends with the last of them");
     }
 }

@@ -17,7 +17,7 @@ use tokio::{sync::oneshot, time::timeout};
 use super::{
     Busy, Class,
     lanes::{run_lanes, run_with_pauses},
-    queue::{Bytes, Queue, Work},
+    queue::{Presented, Queue, Work},
     stats::Counters,
 };
 
@@ -58,7 +58,7 @@ impl Pool {
     /// [`Busy`] where the queue is full or `wait` passes first. Of what has not begun by then, no hash is computed.
     pub(super) async fn verify(
         &self,
-        jobs: Vec<(StoredSecret, Bytes)>,
+        jobs: Vec<(StoredSecret, Presented)>,
         class: Class,
         wait: Duration,
         now: Mono,
@@ -89,7 +89,7 @@ impl Pool {
     /// [`Busy`] where the queue is full.
     pub(super) async fn hash(
         &self,
-        secret: Bytes,
+        secret: Presented,
         target: Target,
         salt: [u8; 16],
         class: Class,
@@ -228,14 +228,14 @@ impl Shared {
             Work::Verify { stored, secret, answer } => {
                 self.counters.hashed(stored.algorithm());
                 #[cfg(feature = "bench-hashes")]
-                let matched = super::instead::verify(&stored, &secret);
+                let matched = super::instead::verify(&stored, secret.as_bytes());
                 #[cfg(not(feature = "bench-hashes"))]
-                let matched = stored.verify(&secret);
+                let matched = stored.verify(secret.as_bytes());
                 let _ = answer.send(matched);
             }
             Work::Hash { target, salt, secret, answer } => {
                 self.counters.made();
-                let _ = answer.send(target.hash(&secret, &salt).ok());
+                let _ = answer.send(target.hash(secret.as_bytes(), &salt).ok());
             }
         }
     }

@@ -4,11 +4,10 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use cardea_clock::Mono;
 use cardea_kdf::{
-    Prf,
+    Password, Prf,
     stored::{StoredSecret, Target},
 };
 use tokio::sync::oneshot;
-use zeroize::Zeroizing;
 
 use super::Class;
 
@@ -17,15 +16,15 @@ const LATER_MAX: usize = 64;
 /// How far a job for the same lanes is searched for.
 const SEARCHED_MAX: usize = 64;
 
-/// A secret to be hashed, shared by the jobs of one request and wiped after the last.
-pub(super) type Bytes = Arc<Zeroizing<Vec<u8>>>;
+/// A secret to be hashed, shared with its key schedules by the jobs of one request and wiped after the last.
+pub(super) type Presented = Arc<Password>;
 
 /// What a hash thread does.
 pub(super) enum Work {
     /// Says whether this is the secret.
-    Verify { stored: StoredSecret, secret: Bytes, answer: oneshot::Sender<bool> },
+    Verify { stored: StoredSecret, secret: Presented, answer: oneshot::Sender<bool> },
     /// Makes what is stored; `None` where the secret can be none.
-    Hash { target: Target, salt: [u8; 16], secret: Bytes, answer: oneshot::Sender<Option<String>> },
+    Hash { target: Target, salt: [u8; 16], secret: Presented, answer: oneshot::Sender<Option<String>> },
 }
 
 impl Work {
@@ -242,7 +241,7 @@ mod tests {
     fn verify(profile: &str) -> (Work, oneshot::Receiver<bool>) {
         let (answer, receiver) = oneshot::channel();
         let stored = StoredSecret::stand_in(profile).unwrap();
-        (Work::Verify { stored, secret: Bytes::default(), answer }, receiver)
+        (Work::Verify { stored, secret: Presented::default(), answer }, receiver)
     }
 
     const SHA512: &str = "pbkdf2-sha512;i=1;l=64";

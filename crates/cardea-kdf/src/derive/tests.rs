@@ -15,9 +15,26 @@ fn count(iterations: u32) -> NonZeroU32 {
     NonZeroU32::new(iterations).unwrap()
 }
 
+/// What is derived at once, and by each back-end for itself, which all must agree.
 fn derived(prf: Prf, password: &[u8], salt: &[u8], iterations: u32, length: usize) -> String {
     let mut out = vec![0; length];
     derive(prf, password, salt, count(iterations), &mut out).unwrap();
+    for backend in Backend::ALL {
+        let Some(mut engine) = Engine::with_backend(prf, backend) else { continue };
+        let mut job = Some(Job {
+            schedule: Schedule::new(prf, password).into(),
+            salt: salt.into(),
+            iterations: count(iterations),
+            output_len: length,
+            tag: (),
+        });
+        let mut done = 0;
+        while engine.step(&mut || job.take(), &mut |(), output| {
+            assert_eq!(output, Ok(&out[..]), "{backend}");
+            done += 1;
+        }) {}
+        assert_eq!(done, 1, "{backend}");
+    }
     hex(&out)
 }
 
@@ -34,6 +51,13 @@ fn rfc_6070_with_sha_1() {
     for (password, salt, iterations, expected) in table {
         assert_eq!(derived(Prf::HmacSha1, password, salt, iterations, expected.len() / 2), expected);
     }
+}
+
+#[test]
+fn rfc_6070_with_the_most_iterations_of_its_examples() {
+    let mut out = [0; 20];
+    derive(Prf::HmacSha1, b"password", b"salt", count(16_777_216), &mut out).unwrap();
+    assert_eq!(hex(&out), "eefe3d61cd4da4e4e9945b3d6ba2158c2634e984");
 }
 
 #[test]
@@ -55,6 +79,30 @@ fn more_than_one_block_of_sha_512() {
                     b1d9ce7eb54c95ba49118596cf7465719bbe02c4ecab1b1541298c321d13c6f6d414";
     let (password, salt) = (b"passwordPASSWORDpassword", b"saltSALTsaltSALTsaltSALTsaltSALTsalt");
     assert_eq!(derived(Prf::HmacSha512, password, salt, 4096, 130), expected);
+}
+
+#[test]
+fn the_cost_that_secrets_were_given_with_for_years() {
+    // SHA-512, 10,000 iterations, 64 bytes; made by Python's hashlib.
+    for (password, expected) in [
+        (
+            &b"secret"[..],
+            "be6450c34069a1c2aaae144a4779b71bf21e3ac25da301452abd41a90251a306\
+             bbad3e8f9a6da1da13903a478223ab2767d88ed9bdaf04a058c80a20c7d4f6bc",
+        ),
+        (
+            "p\u{e4}ssw\u{f6}rd of some length \u{1f511}".as_bytes(),
+            "dd341120e705ac99b1e0a4be9bc89edfa6716fc7547a995f6741d2a89ebc274d\
+             656dbc44f8d61b9d8d319c71ce04528e9a5334a571cbbfb9b2b193b1d92cade3",
+        ),
+        (
+            b"",
+            "10f4fcfaf0310a46f5f97641546379820bae8b46c4fc65f06c62bf437136f488\
+             a1771e40c51d9428c67cb6c5e2214c9b9864c435245bb09523b630e1a8ecd320",
+        ),
+    ] {
+        assert_eq!(derived(Prf::HmacSha512, password, b"0123456789abcdef", 10_000, 64), expected);
+    }
 }
 
 #[test]
@@ -125,7 +173,7 @@ fn the_wycheproof_vectors_are_derived_by_every_back_end() {
                 &mut || {
                     let test = source.next()?;
                     Some(Job {
-                        schedule: Schedule::new(prf, &unhex(&test["password"])),
+                        schedule: Schedule::new(prf, &unhex(&test["password"])).into(),
                         salt: unhex(&test["salt"]).into(),
                         iterations: count(test["iterationCount"].as_u64().unwrap().try_into().unwrap()),
                         output_len: unhex(&test["dk"]).len(),

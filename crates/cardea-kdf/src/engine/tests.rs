@@ -11,7 +11,7 @@ fn count(iterations: u32) -> NonZeroU32 {
 
 fn job<T>(prf: Prf, password: &[u8], salt: &[u8], iterations: u32, output_len: usize, tag: T) -> Job<T> {
     Job {
-        schedule: Schedule::new(prf, password),
+        schedule: Schedule::new(prf, password).into(),
         salt: salt.into(),
         iterations: count(iterations),
         output_len,

@@ -87,6 +87,8 @@ pub(crate) trait Hash: 'static {
         }
         let next = Self::compress((), state, words);
         words.zeroize();
+        #[cfg(test)]
+        COMPRESSIONS.set(COMPRESSIONS.get() + 1);
         next
     }
 
@@ -121,6 +123,17 @@ macro_rules! sixteen {
     };
 }
 pub(crate) use sixteen;
+
+#[cfg(test)]
+std::thread_local! {
+    static COMPRESSIONS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// How many blocks of bytes this thread has taken: those of passwords and salts.
+#[cfg(test)]
+pub(crate) fn compressions() -> u64 {
+    COMPRESSIONS.get()
+}
 
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@ use super::{
     error::{FormatError, SecretError},
     scheme::{Scheme, strength},
 };
-use crate::{Job, Prf, Schedule, derive};
+use crate::{Job, Password, Prf, derive};
 
 /// PBKDF2-HMAC-SHA-512 with 32 bytes of output, half a block: a whole one costs the same and is worth no more.
 const PRF: Prf = Prf::HmacSha512;
@@ -69,11 +69,10 @@ impl Target {
     ///
     /// # Errors
     /// Where `secret` may be none.
-    pub fn job<T>(&self, secret: &[u8], salt: &[u8; 16], tag: T) -> Result<Job<T>, SecretError> {
-        check_secret(secret)?;
-        let schedule = Schedule::new(PRF, secret);
+    pub fn job<T>(&self, secret: &Password, salt: &[u8; 16], tag: T) -> Result<Job<T>, SecretError> {
+        check_secret(secret.as_bytes())?;
         Ok(Job {
-            schedule,
+            schedule: secret.schedule(PRF),
             salt: Box::from(&salt[..]),
             iterations: self.iterations,
             output_len: OUTPUT_BYTES,

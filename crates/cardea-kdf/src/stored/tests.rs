@@ -234,14 +234,15 @@ fn bcrypt_takes_72_bytes_and_not_one_more() {
 #[test]
 fn a_job_of_a_target_makes_what_the_target_makes() {
     let (target, salt) = (Target::new(10_000).unwrap(), [7; 16]);
-    let mut job = Some(target.job(b"secret", &salt, ()).unwrap());
+    let secret = |text: &[u8]| crate::Password::new(text.to_vec().into());
+    let mut job = Some(target.job(&secret(b"secret"), &salt, ()).unwrap());
     let mut engine = crate::Engine::new(Target::PRF);
     let mut made = None;
     while engine
         .step(&mut || job.take(), &mut |(), derived| made = Some(target.text(&salt, derived.unwrap())))
     {}
     assert_eq!(made, target.hash(b"secret", &salt).ok());
-    assert_eq!(target.job(b"", &salt, ()).unwrap_err(), SecretError::Empty);
+    assert_eq!(target.job(&secret(b""), &salt, ()).unwrap_err(), SecretError::Empty);
 }
 
 #[test]

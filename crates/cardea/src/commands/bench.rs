@@ -1,6 +1,6 @@
 //! `cardea bench`: what this machine can do.
 
-use std::{hint::black_box, num::NonZeroU32, path::Path, thread, time::Duration};
+use std::{hint::black_box, num::NonZeroU32, path::Path, sync::Arc, thread, time::Duration};
 
 use anyhow::Context as _;
 use cardea_clock::{Clock, CoarseClock, PERIOD_DEFAULT};
@@ -261,13 +261,14 @@ fn full(threads: usize, lanes: usize, iterations: u32) {
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
+                let schedule = Arc::new(Schedule::new(Prf::HmacSha512, black_box(PASSWORD)));
                 let mut engine = Engine::new(Prf::HmacSha512);
                 let mut left = lanes;
                 while engine.step(
                     &mut || {
                         left = left.checked_sub(1)?;
                         Some(Job {
-                            schedule: Schedule::new(Prf::HmacSha512, black_box(PASSWORD)),
+                            schedule: Arc::clone(&schedule),
                             salt: Box::from(&SALT[..]),
                             iterations: nonzero(iterations),
                             output_len: 32,

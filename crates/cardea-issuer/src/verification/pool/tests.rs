@@ -1,7 +1,7 @@
 //! Who goes first on a hash thread, told by who has an answer and not by a clock.
 
+use cardea_kdf::Password;
 use tokio::task::yield_now;
-use zeroize::Zeroizing;
 
 use super::*;
 
@@ -13,8 +13,8 @@ fn pool() -> Pool {
     Pool::new(1, 16, Duration::from_secs(2), Arc::default())
 }
 
-fn bytes(text: &str) -> Bytes {
-    Arc::new(Zeroizing::new(text.as_bytes().to_vec()))
+fn bytes(text: &str) -> Presented {
+    Arc::new(Password::new(text.as_bytes().to_vec().into()))
 }
 
 /// A hash that is under way, in that class.
