@@ -20,6 +20,7 @@ use crate::{
 };
 
 mod bounded;
+mod calibration;
 mod courtesy;
 mod failures;
 #[cfg(feature = "bench-hashes")]

@@ -30,7 +30,7 @@ pub use engine::{Engine, Job};
 pub use error::Error;
 #[cfg(any(test, feature = "fuzzing"))]
 pub use fuzzing::fuzz_lanes;
-pub use kernel::{Backend, Kernel};
+pub use kernel::{Backend, Kernel, calibrate};
 pub use password::Password;
 pub use prf::Prf;
 pub use schedule::Schedule;

@@ -16,6 +16,7 @@ use tokio::{sync::oneshot, time::timeout};
 
 use super::{
     Busy, Class,
+    calibration::calibrate,
     lanes::{run_lanes, run_with_pauses},
     queue::{Presented, Queue, Work},
     stats::Counters,
@@ -221,6 +222,9 @@ impl Shared {
             Some(work)
         };
         run_lanes(prf, source, &self.counters);
+        if self.lock().len() == 0 {
+            calibrate(prf);
+        }
     }
 
     fn run_alone(&self, work: Work) {

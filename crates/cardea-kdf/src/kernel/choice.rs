@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::calibration::{self, Picoseconds};
 use super::{Chain, Kernels};
 use crate::hash::{Sha1, Sha256, Sha512};
 use crate::prf::Prf;
@@ -71,7 +72,8 @@ pub struct Kernel {
     /// Jobs, or blocks of output, that run at once.
     pub lanes: usize,
     /// Cycles of one iteration of all lanes together, whether they are filled or not, as measured on a Zen 5 core when
-    /// the table of kernels was written. Only the ratios matter; other processors have others.
+    /// the table of kernels was written. Only the ratios matter, and only until [`calibrate()`](crate::calibrate) finds
+    /// others.
     pub iteration_cycles: u32,
 }
 
@@ -88,16 +90,44 @@ impl Kernel {
 
     /// The one with which `waiting` jobs are done first, among those that run here; by one back-end alone where
     /// `forced` names it. Nothing where that one is absent, or has no kernel for `prf`.
+    ///
+    /// By the table; once [`calibrate()`](crate::calibrate) was called, by what it measured where that says otherwise.
+    /// Whichever it is, the result is the same.
     #[must_use]
     pub fn choose(prf: Prf, waiting: usize, forced: Option<Backend>) -> Option<&'static Self> {
-        Self::all(prf)
-            .iter()
-            .filter(|kernel| forced.is_none_or(|backend| backend == kernel.backend))
-            .filter(|kernel| kernel.backend.is_available())
-            .min_by_key(|kernel| {
-                waiting.div_ceil(kernel.lanes).saturating_mul(kernel.iteration_cycles as usize)
-            })
+        let kernels = Self::all(prf);
+        let runs = |kernel: &Self| {
+            forced.is_none_or(|backend| backend == kernel.backend) && kernel.backend.is_available()
+        };
+        choose_among(kernels, runs, calibration::measured(prf), waiting).map(|index| &kernels[index])
     }
+}
+
+/// So much faster than the kernel of the table another one must have been measured, as a fraction: less is noise, and
+/// costs less than to choose by noise would.
+const FASTER: [u64; 2] = [9, 8];
+
+/// The place of the kernel with which `waiting` jobs are done first, of those that run: the table's, unless the figures
+/// that were measured, one for each kernel, show that another one is faster by more than noise.
+fn choose_among(
+    kernels: &[Kernel],
+    runs: impl Fn(&Kernel) -> bool,
+    measured: Option<&[Picoseconds]>,
+    waiting: usize,
+) -> Option<usize> {
+    let places = || (0..kernels.len()).filter(|index| runs(&kernels[*index]));
+    let cost = |index: usize, of_iteration: u64| {
+        // Jobs beyond the lanes go after each other.
+        let rounds = waiting.div_ceil(kernels[index].lanes) as u64;
+        rounds.saturating_mul(of_iteration)
+    };
+    let expected = places().min_by_key(|index| cost(*index, kernels[*index].iteration_cycles.into()))?;
+    let Some(measured) = measured else { return Some(expected) };
+    let figure = |index: usize| cost(index, measured[index]);
+    let fastest = places().min_by_key(|index| figure(*index))?;
+    let (this, that) =
+        (figure(fastest).saturating_mul(FASTER[0]), figure(expected).saturating_mul(FASTER[1]));
+    Some(if this < that { fastest } else { expected })
 }
 
 impl Kernel {
@@ -161,57 +191,4 @@ const SHA512: [Kernel; 5] = [
 ];
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn something_runs_any_number_of_jobs_everywhere() {
-        for prf in Prf::ALL {
-            for waiting in 0..40 {
-                let chosen = Kernel::choose(prf, waiting, None).unwrap();
-                assert!(chosen.backend.is_available());
-                let portable = Kernel::choose(prf, waiting, Some(Backend::Portable)).unwrap();
-                assert_eq!((portable.backend, portable.lanes), (Backend::Portable, 1));
-            }
-        }
-    }
-
-    #[test]
-    fn a_lone_job_takes_the_kernel_of_least_latency_and_many_take_that_of_most_throughput() {
-        for prf in Prf::ALL {
-            let here = || Kernel::all(prf).iter().filter(|kernel| kernel.backend.is_available());
-            let lone = Kernel::choose(prf, 1, None).unwrap();
-            assert!(here().all(|kernel| lone.iteration_cycles <= kernel.iteration_cycles));
-            let many = Kernel::choose(prf, 1 << 20, None).unwrap();
-            let per_lane = |kernel: &Kernel| f64::from(kernel.iteration_cycles) / kernel.lanes as f64;
-            assert!(here().all(|kernel| per_lane(many) <= per_lane(kernel)));
-        }
-    }
-
-    #[test]
-    fn with_all_instructions_the_crossovers_are_those_that_were_measured() {
-        if !Backend::ALL.iter().all(|backend| backend.is_available()) {
-            println!("SKIPPED: instructions are missing here");
-            return;
-        }
-        let chosen =
-            |prf| [1, 2, 4, 8, 16].map(|waiting| Kernel::choose(prf, waiting, None).unwrap().to_string());
-        assert_eq!(
-            chosen(Prf::HmacSha1),
-            ["sha-ni-1", "sha-ni-2", "sha-ni-4", "avx512-16", "avx512-16"].map(String::from)
-        );
-        assert_eq!(
-            chosen(Prf::HmacSha256),
-            ["sha-ni-1", "sha-ni-2", "sha-ni-4", "sha-ni-4", "avx512-16"].map(String::from)
-        );
-        assert_eq!(
-            chosen(Prf::HmacSha512),
-            ["avx2-1", "avx512-8", "avx512-8", "avx512-8", "avx512-8"].map(String::from)
-        );
-    }
-
-    #[test]
-    fn there_is_no_kernel_of_sha_instructions_for_sha_512() {
-        assert_eq!(Kernel::choose(Prf::HmacSha512, 1, Some(Backend::ShaNi)), None);
-    }
-}
+mod tests;

@@ -1,11 +1,11 @@
 //! `cardea bench`: what this machine can do.
 
-use std::{hint::black_box, num::NonZeroU32, path::Path, sync::Arc, thread, time::Duration};
+use std::{hint::black_box, mem, num::NonZeroU32, path::Path, sync::Arc, thread, time::Duration};
 
 use anyhow::Context as _;
 use cardea_clock::{Clock, CoarseClock, PERIOD_DEFAULT};
 use cardea_kdf::{
-    Engine, Job, Kernel, Prf, Schedule, derive,
+    Engine, Job, Kernel, Prf, Schedule, calibrate, derive,
     stored::{Algorithm, Target},
 };
 use serde::Serialize;
@@ -164,6 +164,12 @@ fn measure(clock: &Clock, iterations: u32, threads: usize, wanted: Duration) -> 
     let mut kernels = Vec::new();
     let mut crossovers = Vec::new();
     for (prf, algorithm) in ALGORITHMS {
+        // As the hash threads do.
+        let mut last = clock.precise_mono();
+        calibrate(prf, &mut || {
+            let before = mem::replace(&mut last, clock.precise_mono());
+            last.saturating_since(before)
+        });
         let figures = self::kernels(clock, prf, algorithm);
         crossovers.extend(WAITING.iter().filter_map(|waiting| crossover(prf, *waiting, &figures)));
         kernels.extend(figures);
