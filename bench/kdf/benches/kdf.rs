@@ -1,12 +1,15 @@
-//! PBKDF2 beside OpenSSL and beside the method of fastpbkdf2, in one run: one job, full lanes of equal and of mixed jobs,
-//! and many hashes of SHA-512 with 10,000 iterations and 64 bytes on one thread and on all.
+//! PBKDF2 beside other libraries and beside the method of fastpbkdf2, in one run: one job, full lanes of equal and of
+//! mixed jobs, many hashes of SHA-512 with 10,000 iterations and 64 bytes on one thread and on all, and each kernel for
+//! itself.
+//!
+//! Each id says what one iteration of the bench computes; `cargo xtask bench micro` divides by that.
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use bench_kdf::fastpbkdf2;
-use cardea_kdf::{Engine, Job, Prf, Schedule, derive};
+use cardea_kdf::{Engine, Job, Kernel, Password, Prf, derive};
 use criterion::measurement::WallTime;
 use criterion::{
     BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
@@ -25,7 +28,9 @@ const JOBS_OF_PEERS: u32 = 5;
 const HASHES: u32 = 400;
 const HASHES_OF_PEERS: u32 = 100;
 const HASH_ITERATIONS: u32 = 10_000;
-const LIBRARIES: [&str; 3] = ["cardea", "openssl", "fastpbkdf2"];
+const LIBRARIES: [&str; 6] = ["cardea", "openssl", "fastpbkdf2", "aws-lc", "ring", "rustcrypto"];
+/// Of which many hashes are made: ours, and the first two.
+const LIBRARIES_OF_HASHES: usize = 3;
 
 fn count(iterations: u32) -> NonZeroU32 {
     NonZeroU32::new(iterations).unwrap_or(NonZeroU32::MIN)
@@ -48,10 +53,41 @@ fn openssl(prf: Prf, iterations: u32, out: &mut [u8]) {
     openssl::pkcs5::pbkdf2_hmac(PASSWORD, SALT, iterations as usize, digest, out).expect("OpenSSL derives");
 }
 
+fn aws_lc(prf: Prf, iterations: NonZeroU32, out: &mut [u8]) {
+    use aws_lc_rs::pbkdf2::{self, PBKDF2_HMAC_SHA1, PBKDF2_HMAC_SHA256, PBKDF2_HMAC_SHA512};
+    let algorithm = match prf {
+        Prf::HmacSha1 => PBKDF2_HMAC_SHA1,
+        Prf::HmacSha256 => PBKDF2_HMAC_SHA256,
+        _ => PBKDF2_HMAC_SHA512,
+    };
+    pbkdf2::derive(algorithm, iterations, SALT, PASSWORD, out);
+}
+
+fn ring(prf: Prf, iterations: NonZeroU32, out: &mut [u8]) {
+    use ring::pbkdf2::{self, PBKDF2_HMAC_SHA1, PBKDF2_HMAC_SHA256, PBKDF2_HMAC_SHA512};
+    let algorithm = match prf {
+        Prf::HmacSha1 => PBKDF2_HMAC_SHA1,
+        Prf::HmacSha256 => PBKDF2_HMAC_SHA256,
+        _ => PBKDF2_HMAC_SHA512,
+    };
+    pbkdf2::derive(algorithm, iterations, SALT, PASSWORD, out);
+}
+
+fn rust_crypto(prf: Prf, iterations: u32, out: &mut [u8]) {
+    match prf {
+        Prf::HmacSha1 => pbkdf2::pbkdf2_hmac::<sha1::Sha1>(PASSWORD, SALT, iterations, out),
+        Prf::HmacSha256 => pbkdf2::pbkdf2_hmac::<sha2::Sha256>(PASSWORD, SALT, iterations, out),
+        _ => pbkdf2::pbkdf2_hmac::<sha2::Sha512>(PASSWORD, SALT, iterations, out),
+    }
+}
+
 fn one_job(library: &str, prf: Prf, iterations: u32, out: &mut [u8]) {
     match library {
         "cardea" => derive(prf, PASSWORD, SALT, count(iterations), out).expect("the output is short"),
         "openssl" => openssl(prf, iterations, out),
+        "aws-lc" => aws_lc(prf, count(iterations), out),
+        "ring" => ring(prf, count(iterations), out),
+        "rustcrypto" => rust_crypto(prf, iterations, out),
         _ => fastpbkdf2(prf, PASSWORD, SALT, count(iterations), out),
     }
 }
@@ -67,7 +103,7 @@ fn many(library: &str, prf: Prf, jobs: u32, iterations: impl Fn(u32) -> u32) {
     let mut engine = Engine::new(prf);
     let mut source = || {
         left.next().map(|job| Job {
-            schedule: Schedule::new(prf, PASSWORD),
+            schedule: Password::new(PASSWORD.to_vec().into()).schedule(prf),
             salt: SALT.into(),
             iterations: count(iterations(job)),
             output_len: prf.output_len(),
@@ -128,7 +164,7 @@ fn lanes(c: &mut Criterion) {
 fn hashes(c: &mut Criterion) {
     let mut group = group(c, "sha512-10000-iterations-64-bytes");
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
-    for library in LIBRARIES {
+    for library in LIBRARIES.into_iter().take(LIBRARIES_OF_HASHES) {
         let hashes = jobs(library, HASHES, HASHES_OF_PEERS);
         group.throughput(Throughput::Elements(u64::from(hashes)));
         for threads in [1, processors] {
@@ -149,12 +185,23 @@ fn hashes(c: &mut Criterion) {
     }
 }
 
+/// Each kernel with each lane filled: an iteration of all lanes.
+fn kernels(c: &mut Criterion) {
+    for prf in Prf::ALL {
+        let mut group = group(c, &format!("{}-kernels", name(prf)));
+        group.throughput(Throughput::Elements(u64::from(ITERATIONS)));
+        for kernel in Kernel::all(prf).iter().filter(|kernel| kernel.backend.is_available()) {
+            group.bench_function(kernel.to_string(), |b| b.iter(|| kernel.exercise(prf, ITERATIONS)));
+        }
+    }
+}
+
 criterion_group! {
     name = benches;
     config = Criterion::default()
         .sample_size(10)
         .warm_up_time(Duration::from_millis(100))
         .measurement_time(Duration::from_millis(300));
-    targets = one, lanes, hashes
+    targets = one, lanes, hashes, kernels
 }
 criterion_main!(benches);
