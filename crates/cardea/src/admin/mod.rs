@@ -5,6 +5,7 @@ pub(crate) mod http;
 mod import;
 mod manage;
 pub(crate) mod protocol;
+mod sensitive;
 pub(crate) mod socket;
 mod state;
 #[cfg(test)]

@@ -10,12 +10,10 @@
 //! Times are seconds since the Unix epoch. Fields may be added to replies, so what is unknown there is ignored; in
 //! requests it is refused, so that nothing is done that was meant otherwise.
 
-use std::fmt;
-
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use zeroize::Zeroizing;
+use serde::{Deserialize, Serialize};
 
 use super::import::ImportClient;
+pub(crate) use super::sensitive::Sensitive;
 
 /// The longest request, in bytes, without its line feed.
 pub(crate) const REQUEST_BYTES_MAX: usize = 64 * 1024;
@@ -340,38 +338,6 @@ impl From<cardea_issuer::Key> for Key {
             remove_at: key.remove_at,
             wrapping_key_id: key.wrapping_key_id,
         }
-    }
-}
-
-/// A secret on its way. `Debug` does not show it, and its memory is cleared; copies that a parser makes are not.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Sensitive(Zeroizing<String>);
-
-impl Sensitive {
-    pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self(Zeroizing::new(text.into()))
-    }
-
-    pub(crate) fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Sensitive {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Sensitive(redacted)")
-    }
-}
-
-impl Serialize for Sensitive {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for Sensitive {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer).map(Self::new)
     }
 }
 

@@ -7,7 +7,6 @@ use std::{
     path::Path,
 };
 
-use cardea_kdf::stored::StoredSecret;
 use serde_json::json;
 use zeroize::Zeroizing;
 
@@ -20,10 +19,7 @@ use crate::{
 mod csv;
 #[cfg(test)]
 mod fuzzing;
-
-/// The longest line in bytes: so much that it fits into a request to a running server even where each letter needs an
-/// escape.
-const LINE_BYTES_MAX: usize = 16 * 1024;
+mod lines;
 
 /// The most problems that are listed.
 const PROBLEMS_MAX: usize = 20;
@@ -74,8 +70,8 @@ impl Clients {
             if line.trim_ascii().is_empty() {
                 continue;
             }
-            let client = text(line).and_then(|line| match format {
-                ImportFormat::JsonLines => from_json(line).map(Some),
+            let client = lines::text(line).and_then(|line| match format {
+                ImportFormat::JsonLines => lines::from_json(line).map(Some),
                 ImportFormat::Csv => match &header {
                     None => {
                         header = Some(csv::Header::parse(line)?);
@@ -84,11 +80,14 @@ impl Clients {
                     Some(header) => header.client(line).map(Some),
                 },
             });
-            match client.and_then(checked) {
-                Ok(Some(client)) => {
-                    this.clients.push(client);
-                    this.lines.push(index + 1);
-                }
+            match client {
+                Ok(Some(client)) => match lines::check(&client) {
+                    Ok(()) => {
+                        this.clients.push(client);
+                        this.lines.push(index + 1);
+                    }
+                    Err(problem) => problems.push((index + 1, problem)),
+                },
                 Ok(None) => {}
                 Err(problem) => problems.push((index + 1, problem)),
             }
@@ -154,38 +153,6 @@ fn format_of(path: &Path) -> Option<ImportFormat> {
         "csv" => Some(ImportFormat::Csv),
         _ => None,
     }
-}
-
-fn text(line: &[u8]) -> Result<&str, String> {
-    if line.len() > LINE_BYTES_MAX {
-        return Err(format!("longer than {LINE_BYTES_MAX} bytes"));
-    }
-    let text = std::str::from_utf8(line).map_err(|_| "not UTF-8".to_owned())?;
-    if text.chars().any(|letter| letter.is_control() && letter != '\t') {
-        return Err("a control character".to_owned());
-    }
-    Ok(text)
-}
-
-fn from_json(line: &str) -> Result<ImportClient, String> {
-    // Serde would take an array too, by the order of the fields.
-    if !line.trim_start().starts_with('{') {
-        return Err("not a JSON object; each line is one".to_owned());
-    }
-    serde_json::from_str(line).map_err(|error| {
-        let message = error.to_string();
-        // It counts lines of its own, of which there is one.
-        let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
-        format!("{message} (column {})", error.column())
-    })
-}
-
-/// What doesn't depend on the server: whether the hash is one that can be verified.
-fn checked(client: Option<ImportClient>) -> Result<Option<ImportClient>, String> {
-    if let Some(client) = &client {
-        StoredSecret::parse(client.secret_hash.expose()).map_err(|error| format!("secret_hash: {error}"))?;
-    }
-    Ok(client)
 }
 
 #[cfg(test)]

@@ -20,12 +20,16 @@ fn csv(content: &str) -> Result<Clients, String> {
 }
 
 #[test]
-fn the_corpus_of_the_fuzzer_holds() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/import_rows");
-    let files = std::fs::read_dir(folder).unwrap();
-    let clients: usize =
-        files.map(|file| fuzzing::fuzz_rows(&std::fs::read(file.unwrap().path()).unwrap())).sum();
-    assert!(clients > 5, "{clients}");
+fn the_corpora_of_the_fuzzers_hold() {
+    for (target, fuzz) in [
+        ("import_rows", fuzzing::fuzz_rows as fn(&[u8]) -> usize),
+        ("import_json_lines", fuzzing::fuzz_json_lines),
+    ] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+        let files = std::fs::read_dir(folder).unwrap();
+        let clients: usize = files.map(|file| fuzz(&std::fs::read(file.unwrap().path()).unwrap())).sum();
+        assert!(clients > 5, "{target}: {clients}");
+    }
 }
 
 #[test]
@@ -84,7 +88,7 @@ fn every_line_that_is_wrong_is_told_with_its_number() {
     let problems = json(&"x\n".repeat(30)).map(|_| ()).unwrap_err();
     assert!(problems.contains("f:20: ") && !problems.contains("f:21: "), "{problems}");
     assert!(problems.contains("\n10 more lines"), "{problems}");
-    let long = format!("{good}{}\n", "x".repeat(LINE_BYTES_MAX + 1));
+    let long = format!("{good}{}\n", "x".repeat(lines::LINE_BYTES_MAX + 1));
     assert!(json(&long).map(|_| ()).unwrap_err().contains("f:2: longer than 16384 bytes"));
     let latin = Clients::parse("f".to_owned(), b"\n\xe9\n", ImportFormat::JsonLines);
     assert!(latin.map(|_| ()).unwrap_err().message.contains("f:2: not UTF-8"));

@@ -1,0 +1,11 @@
+//! Any bytes, as `fuzz_json_lines` of the program takes them.
+#![no_main]
+
+#[path = "../import.rs"]
+mod import;
+
+use import::{admin, fuzzing};
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    fuzzing::fuzz_json_lines(data);
+});
