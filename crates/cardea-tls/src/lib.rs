@@ -43,4 +43,6 @@ pub use names::TrustDomain;
 pub use provider::provider;
 pub use server::ServerTls;
 pub use sessions::SessionStats;
+#[cfg(any(test, feature = "fuzzing"))]
+pub use staple::fuzzing::fuzz_staple;
 pub use staple::{OcspConfig, STAPLE_BYTES_MAX, StapleError, StapleRequest};

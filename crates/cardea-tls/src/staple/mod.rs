@@ -3,7 +3,8 @@
 //! A response is taken only if it is signed by the certificate's issuer, or by whom the issuer has named for that, is about this very
 //! certificate, says that it is good, and has not run out. Nothing else is ever served.
 
-mod der;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod response;
 
 use std::fs;
@@ -15,6 +16,7 @@ use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use cardea_clock::Wall;
 use rustls_pki_types::CertificateDer;
 use thiserror::Error;
+use x509_parser::asn1_rs::{Integer, Null, OctetString, Oid, Sequence, SerializeResult, ToDer as _, oid};
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::oid_registry::OID_PKIX_ACCESS_DESCRIPTOR_OCSP;
 use x509_parser::parse_x509_certificate;
@@ -136,7 +138,8 @@ impl StapleRequest {
         chain: &[CertificateDer<'_>],
     ) -> Result<Self, StapleError> {
         let url = chain.first().and_then(|leaf| responder(leaf)).ok_or(StapleError::NoResponder)?;
-        Ok(Self { url, body: request(&Subject::of(chain)?), path, index })
+        let body = request(&Subject::of(chain)?).map_err(|_| StapleError::NoIssuer)?;
+        Ok(Self { url, body, path, index })
     }
 }
 
@@ -173,14 +176,18 @@ fn responder(leaf: &CertificateDer<'_>) -> Option<String> {
 }
 
 /// RFC 6960 §4.1.1, with SHA-1, which is what every responder knows (RFC 5019 §2.1.1). No nonce: the answer is for all clients.
-fn request(subject: &Subject<'_>) -> Vec<u8> {
-    use der::{INTEGER, OCTET_STRING, SEQUENCE, wrap};
-    let hash = |bytes: &[u8]| wrap(OCTET_STRING, &[digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref()]);
-    let algorithm = wrap(SEQUENCE, &[&wrap(der::OBJECT_IDENTIFIER, &[&response::SHA1]), &[5, 0]]);
-    let (name, key) = (hash(subject.issuer_name), hash(subject.issuer_key));
-    let id = wrap(SEQUENCE, &[&algorithm, &name, &key, &wrap(INTEGER, &[subject.serial])]);
-    let list = wrap(SEQUENCE, &[&wrap(SEQUENCE, &[&id])]);
-    wrap(SEQUENCE, &[&wrap(SEQUENCE, &[&list])])
+fn request(subject: &Subject<'_>) -> SerializeResult<Vec<u8>> {
+    const SHA1: Oid<'_> = oid!(1.3.14.3.2.26);
+    let sequence = |parts: &[Vec<u8>]| Sequence::new(parts.concat().into()).to_der_vec();
+    let hash = |bytes| OctetString::new(digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref()).to_der_vec();
+    let id = sequence(&[
+        sequence(&[SHA1.to_der_vec()?, Null::new().to_der_vec()?])?,
+        hash(subject.issuer_name)?,
+        hash(subject.issuer_key())?,
+        Integer::new(subject.serial).to_der_vec()?,
+    ])?;
+    let list = sequence(&[sequence(&[id])?])?;
+    sequence(&[sequence(&[list])?])
 }
 
 #[cfg(test)]

@@ -5,21 +5,20 @@ use std::time::Duration;
 use aws_lc_rs::digest::{self, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
 use cardea_clock::Wall;
 use rustls_pki_types::CertificateDer;
+use x509_parser::asn1_rs::{
+    Any, Class, Error, FromDer as _, GeneralizedTime, ParseResult, Tag, ToDer as _, oid,
+};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::nom::combinator::consumed;
 use x509_parser::parse_x509_certificate;
 
 use super::StapleError;
-use super::der::{
-    BIT_STRING, ENUMERATED, Element, GENERALIZED_TIME, INTEGER, OBJECT_IDENTIFIER, OCTET_STRING, Reader,
-    SEQUENCE, bits, context, time,
-};
 use crate::provider;
 
-/// 1.3.14.3.2.26.
-pub(super) const SHA1: [u8; 5] = [0x2b, 0x0e, 0x03, 0x02, 0x1a];
-/// 2.16.840.1.101.3.4.2.1.
-const SHA256_OID: [u8; 9] = [0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x01];
-/// 1.3.6.1.5.5.7.48.1.1, the one type of response that there is.
-const BASIC: [u8; 9] = [0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x30, 0x01, 0x01];
+const SHA1_OID: &[u8] = &oid!(raw 1.3.14.3.2.26);
+const SHA256_OID: &[u8] = &oid!(raw 2.16.840.1.101.3.4.2.1);
+/// The one type of response that there is (RFC 6960 §4.2.1).
+const BASIC_OID: &[u8] = &oid!(raw 1.3.6.1.5.5.7.48.1.1);
 
 /// What a responder's clock may be ahead of ours.
 const SKEW: Duration = Duration::from_secs(300);
@@ -30,9 +29,212 @@ const CERTIFICATES_MAX: usize = 8;
 pub(super) struct Subject<'a> {
     pub(super) serial: &'a [u8],
     pub(super) issuer_name: &'a [u8],
+    issuer_key: PublicKey<'a>,
+}
+
+impl<'a> Subject<'a> {
+    /// The first certificate of a chain, by the second.
+    pub(super) fn of(chain: &'a [CertificateDer<'_>]) -> Result<Self, StapleError> {
+        let (leaf, issuer) = match chain {
+            [leaf, issuer, ..] => (certificate(leaf), certificate(issuer)),
+            _ => return Err(StapleError::NoIssuer),
+        };
+        let (Some(leaf), Some(issuer)) = (leaf, issuer) else { return Err(StapleError::NoIssuer) };
+        let issuer_key = PublicKey::of(&issuer).ok_or(StapleError::NoIssuer)?;
+        Ok(Self { serial: leaf.raw_serial(), issuer_name: issuer.subject.as_raw(), issuer_key })
+    }
+
     /// The octets of the issuer's key.
-    pub(super) issuer_key: &'a [u8],
-    issuer: PublicKey<'a>,
+    pub(super) fn issuer_key(&self) -> &[u8] {
+        self.issuer_key.key
+    }
+}
+
+/// From when to when the response holds.
+pub(super) fn check(response: &[u8], subject: &Subject<'_>, now: Wall) -> Result<(Wall, Wall), StapleError> {
+    let basic = Basic::read(successful(response)?).ok_or(StapleError::Malformed)?;
+    if !basic.is_by_issuer(subject, now) {
+        return Err(StapleError::NotSigned);
+    }
+    basic.says(subject, now)
+}
+
+/// The inside of a response whose status is good.
+pub(super) fn successful(response: &[u8]) -> Result<&[u8], StapleError> {
+    let inner = whole(value(response, Tag::Sequence)).ok_or(StapleError::Malformed)?;
+    let (rest, status) = value(inner, Tag::Enumerated).map_err(|_| StapleError::Malformed)?;
+    match status {
+        [0] => whole(bytes(rest)).ok_or(StapleError::Malformed),
+        [status] => Err(StapleError::Unsuccessful(*status)),
+        _ => Err(StapleError::Malformed),
+    }
+}
+
+/// The `ResponseBytes` in `[0]`, if they are a basic response.
+fn bytes(input: &[u8]) -> ParseResult<'_, &[u8]> {
+    let (rest, explicit) = optional(input, 0)?;
+    let (_, inner) = value(explicit.ok_or(Error::InvalidLength)?, Tag::Sequence)?;
+    let (inner, kind) = value(inner, Tag::Oid)?;
+    if kind != BASIC_OID {
+        return Err(Error::BerTypeError.into());
+    }
+    let (_, response) = value(inner, Tag::OctetString)?;
+    Ok((rest, response))
+}
+
+/// A `BasicOCSPResponse`.
+pub(super) struct Basic<'a> {
+    signed: Signed<'a>,
+    /// `SingleResponse`s, one after another.
+    singles: &'a [u8],
+    /// Certificates, one after another.
+    certificates: &'a [u8],
+}
+
+impl<'a> Basic<'a> {
+    pub(super) fn read(der: &'a [u8]) -> Option<Self> {
+        let inner = whole(value(der, Tag::Sequence))?;
+        let (rest, signed) = Signed::read(inner).ok()?;
+        let (_, explicit) = optional(rest, 0).ok()?;
+        let certificates = match explicit {
+            Some(list) => value(list, Tag::Sequence).ok()?.1,
+            None => &[],
+        };
+        let (_, singles) = Self::singles(signed.data).ok()?;
+        Some(Self { signed, singles, certificates })
+    }
+
+    fn singles(data: &[u8]) -> ParseResult<'_, &[u8]> {
+        let (rest, _version) = optional(data, 0)?;
+        // By name or by key: the signature says who it was.
+        let (rest, by_name) = optional(rest, 1)?;
+        let (rest, by_key) = optional(rest, 2)?;
+        if by_name.is_some() == by_key.is_some() {
+            return Err(Error::BerTypeError.into());
+        }
+        let (rest, _produced_at) = time(rest)?;
+        value(rest, Tag::Sequence)
+    }
+
+    /// By the issuer itself, or by a responder that it has given a certificate for just that (RFC 6960 §4.2.2.2).
+    fn is_by_issuer(&self, subject: &Subject<'_>, now: Wall) -> bool {
+        self.signed.is_by(subject.issuer_key)
+            || self.responders().any(|responder| {
+                let issued = Signed::of(&responder).is_some_and(|signed| signed.is_by(subject.issuer_key));
+                issued
+                    && responder.issuer.as_raw() == subject.issuer_name
+                    && may_respond(&responder, now)
+                    && PublicKey::of(&responder).is_some_and(|key| self.signed.is_by(key))
+            })
+    }
+
+    fn responders(&self) -> impl Iterator<Item = X509Certificate<'a>> {
+        let mut rest = self.certificates;
+        let raw = std::iter::from_fn(move || {
+            let (after, (raw, _)) = consumed(|input| value(input, Tag::Sequence))(rest).ok()?;
+            rest = after;
+            Some(raw)
+        });
+        raw.take(CERTIFICATES_MAX).filter_map(certificate)
+    }
+
+    /// What is said about the certificate, whoever says it.
+    pub(super) fn says(&self, subject: &Subject<'_>, now: Wall) -> Result<(Wall, Wall), StapleError> {
+        let mut rest = self.singles;
+        while !rest.is_empty() {
+            let (after, single) = Single::read(rest).map_err(|_| StapleError::Malformed)?;
+            rest = after;
+            if !single.is_about(subject) {
+                continue;
+            }
+            single.status?;
+            return match single.next_update {
+                Some(next) if single.this_update <= now.saturating_add(SKEW) && now < next => {
+                    Ok((single.this_update, next))
+                }
+                _ => Err(StapleError::OutOfTime),
+            };
+        }
+        Err(StapleError::OtherCertificate)
+    }
+}
+
+/// What is said about one certificate.
+struct Single<'a> {
+    /// The algorithm of the two hashes.
+    algorithm: &'a [u8],
+    name_hash: &'a [u8],
+    key_hash: &'a [u8],
+    serial: &'a [u8],
+    status: Result<(), StapleError>,
+    this_update: Wall,
+    next_update: Option<Wall>,
+}
+
+impl<'a> Single<'a> {
+    fn read(input: &'a [u8]) -> ParseResult<'a, Self> {
+        let (rest, single) = value(input, Tag::Sequence)?;
+        let (single, id) = value(single, Tag::Sequence)?;
+        let (id, algorithm) = value(id, Tag::Sequence)?;
+        let (_, algorithm) = value(algorithm, Tag::Oid)?;
+        let (id, name_hash) = value(id, Tag::OctetString)?;
+        let (id, key_hash) = value(id, Tag::OctetString)?;
+        let (_, serial) = value(id, Tag::Integer)?;
+        let (single, status) = element(single)?;
+        let status = match (status.class(), status.header.constructed(), status.tag()) {
+            (Class::ContextSpecific, false, Tag(0)) => Ok(()),
+            (Class::ContextSpecific, true, Tag(1)) => Err(StapleError::Revoked),
+            _ => Err(StapleError::Unknown),
+        };
+        let (single, this_update) = time(single)?;
+        let next_update = match optional(single, 0)?.1 {
+            Some(explicit) => Some(time(explicit)?.1),
+            None => None,
+        };
+        Ok((rest, Self { algorithm, name_hash, key_hash, serial, status, this_update, next_update }))
+    }
+
+    fn is_about(&self, subject: &Subject<'_>) -> bool {
+        let hash = match self.algorithm {
+            SHA1_OID => &SHA1_FOR_LEGACY_USE_ONLY,
+            SHA256_OID => &SHA256,
+            _ => return false,
+        };
+        self.serial == subject.serial
+            && self.name_hash == digest::digest(hash, subject.issuer_name).as_ref()
+            && self.key_hash == digest::digest(hash, subject.issuer_key()).as_ref()
+    }
+}
+
+/// What somebody signed: as a certificate begins (RFC 5280 §4.1), so does a response (RFC 6960 §4.2.1).
+struct Signed<'a> {
+    /// The message, with its tag and length.
+    raw: &'a [u8],
+    /// The inside of the message.
+    data: &'a [u8],
+    algorithm: &'a [u8],
+    signature: &'a [u8],
+}
+
+impl<'a> Signed<'a> {
+    fn read(input: &'a [u8]) -> ParseResult<'a, Self> {
+        let (rest, (raw, data)) = consumed(|input| value(input, Tag::Sequence))(input)?;
+        let (rest, algorithm) = value(rest, Tag::Sequence)?;
+        let (rest, signature) = bits(rest)?;
+        Ok((rest, Self { raw, data, algorithm, signature }))
+    }
+
+    fn of(certificate: &X509Certificate<'a>) -> Option<Self> {
+        whole(Self::read(whole(value(certificate.as_raw(), Tag::Sequence))?))
+    }
+
+    fn is_by(&self, key: PublicKey<'_>) -> bool {
+        provider().signature_verification_algorithms.all.iter().any(|known| {
+            known.signature_alg_id().as_ref() == self.algorithm
+                && known.public_key_alg_id().as_ref() == key.algorithm
+                && known.verify_signature(key.key, self.raw, self.signature).is_ok()
+        })
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -41,211 +243,93 @@ struct PublicKey<'a> {
     key: &'a [u8],
 }
 
-impl<'a> Subject<'a> {
-    /// The first certificate of a chain, by the second.
-    pub(super) fn of(chain: &'a [CertificateDer<'_>]) -> Result<Self, StapleError> {
-        let (leaf, issuer) = match chain {
-            [leaf, issuer, ..] => (Certificate::read(leaf), Certificate::read(issuer)),
-            _ => return Err(StapleError::NoIssuer),
-        };
-        let (Some(leaf), Some(issuer)) = (leaf, issuer) else { return Err(StapleError::NoIssuer) };
-        Ok(Self {
-            serial: leaf.serial,
-            issuer_name: issuer.subject,
-            issuer_key: issuer.key.key,
-            issuer: issuer.key,
-        })
+impl<'a> PublicKey<'a> {
+    /// That of a certificate (RFC 5280 §4.1).
+    fn of(certificate: &X509Certificate<'a>) -> Option<Self> {
+        let info = whole(value(certificate.subject_pki.raw, Tag::Sequence))?;
+        let (rest, algorithm) = value(info, Tag::Sequence).ok()?;
+        let key = whole(bits(rest))?;
+        Some(Self { algorithm, key })
     }
 }
 
-/// From when to when the response holds.
-pub(super) fn check(response: &[u8], subject: &Subject<'_>, now: Wall) -> Result<(Wall, Wall), StapleError> {
-    let basic = successful(response)?;
-    let (data, signature) = Basic::read(basic).ok_or(StapleError::Malformed)?;
-    if !signature.is_by_issuer(data.raw, subject, now) {
-        return Err(StapleError::NotSigned);
+fn certificate(der: &[u8]) -> Option<X509Certificate<'_>> {
+    match parse_x509_certificate(der) {
+        Ok(([], certificate)) => Some(certificate),
+        _ => None,
     }
-    for single in Single::all(data.content).ok_or(StapleError::Malformed)? {
-        let single = single.ok_or(StapleError::Malformed)?;
-        if !single.is_about(subject) {
-            continue;
+}
+
+/// Whether a certificate is for signing responses, and valid.
+fn may_respond(certificate: &X509Certificate<'_>, now: Wall) -> bool {
+    let usage = certificate.extended_key_usage().ok().flatten();
+    let now = now.unix_seconds();
+    usage.is_some_and(|usage| usage.value.ocsp_signing)
+        && certificate.validity().not_before.timestamp() <= now
+        && now <= certificate.validity().not_after.timestamp()
+}
+
+/// What was read, if there is nothing after it.
+fn whole<T>(read: ParseResult<'_, T>) -> Option<T> {
+    match read {
+        Ok(([], value)) => Some(value),
+        _ => None,
+    }
+}
+
+/// The next value. The library also takes lengths that are longer than they need be, which DER has not (X.690 §10.1).
+fn element(input: &[u8]) -> ParseResult<'_, Any<'_>> {
+    let (rest, any) = Any::from_der(input)?;
+    if any.to_der_len()? != input.len() - rest.len() {
+        return Err(Error::InvalidLength.into());
+    }
+    Ok((rest, any))
+}
+
+/// The content of the next value, which must have this universal tag.
+fn value(input: &[u8], tag: Tag) -> ParseResult<'_, &[u8]> {
+    let (rest, any) = element(input)?;
+    any.class().assert_eq(Class::Universal)?;
+    any.tag().assert_eq(tag)?;
+    if any.header.constructed() != (tag == Tag::Sequence) {
+        return Err(Error::BerTypeError.into());
+    }
+    Ok((rest, any.data))
+}
+
+/// The content of the next value if it has the context's own tag `number`, constructed; else it is left there.
+fn optional(input: &[u8], number: u32) -> ParseResult<'_, Option<&[u8]>> {
+    match element(input) {
+        Ok((rest, any))
+            if any.class() == Class::ContextSpecific
+                && any.header.constructed()
+                && any.tag() == Tag(number) =>
+        {
+            Ok((rest, Some(any.data)))
         }
-        match single.status {
-            0x80 => {}
-            0xa1 => return Err(StapleError::Revoked),
-            _ => return Err(StapleError::Unknown),
-        }
-        return match single.next_update {
-            Some(next) if single.this_update <= now.saturating_add(SKEW) && now < next => {
-                Ok((single.this_update, next))
-            }
-            _ => Err(StapleError::OutOfTime),
-        };
-    }
-    Err(StapleError::OtherCertificate)
-}
-
-/// The inside of a response whose status is good.
-fn successful(response: &[u8]) -> Result<&[u8], StapleError> {
-    let malformed = StapleError::Malformed;
-    let mut outer = Reader(response);
-    let mut inner = outer.enter(SEQUENCE).filter(|_| outer.0.is_empty()).ok_or(malformed)?;
-    match inner.expect(ENUMERATED).map(|status| status.content) {
-        Some([0]) => {}
-        Some([status]) => return Err(StapleError::Unsuccessful(*status)),
-        _ => return Err(StapleError::Malformed),
-    }
-    let mut read = || {
-        let mut bytes = inner.enter(context(0))?.enter(SEQUENCE)?;
-        let is_basic = bytes.expect(OBJECT_IDENTIFIER)?.content == BASIC;
-        bytes.expect(OCTET_STRING).filter(|_| is_basic).map(|element| element.content)
-    };
-    read().ok_or(StapleError::Malformed)
-}
-
-struct Basic<'a> {
-    algorithm: &'a [u8],
-    signature: &'a [u8],
-    certificates: &'a [u8],
-}
-
-impl<'a> Basic<'a> {
-    /// What was signed, and by what.
-    fn read(basic: &'a [u8]) -> Option<(Element<'a>, Self)> {
-        let mut basic = Reader(basic).enter(SEQUENCE)?;
-        let data = basic.expect(SEQUENCE)?;
-        let algorithm = basic.expect(SEQUENCE)?.content;
-        let signature = bits(&basic.expect(BIT_STRING)?)?;
-        let certificates = match basic.optional(context(0)) {
-            Some(element) => Reader(element.content).expect(SEQUENCE)?.content,
-            None => &[],
-        };
-        Some((data, Self { algorithm, signature, certificates }))
-    }
-
-    /// By the issuer itself, or by a responder that it has given a certificate for just that (RFC 6960 §4.2.2.2).
-    fn is_by_issuer(&self, signed: &[u8], subject: &Subject<'_>, now: Wall) -> bool {
-        if verify(subject.issuer, self.algorithm, signed, self.signature) {
-            return true;
-        }
-        let mut certificates = Reader(self.certificates);
-        std::iter::from_fn(|| certificates.expect(SEQUENCE))
-            .take(CERTIFICATES_MAX)
-            .filter_map(|element| Certificate::read(element.raw))
-            .any(|responder| {
-                responder.issuer == subject.issuer_name
-                    && responder.may_respond(now)
-                    && verify(subject.issuer, responder.algorithm, responder.signed, responder.signature)
-                    && verify(responder.key, self.algorithm, signed, self.signature)
-            })
+        _ => Ok((input, None)),
     }
 }
 
-/// What is said about one certificate.
-struct Single<'a> {
-    algorithm: &'a [u8],
-    name_hash: &'a [u8],
-    key_hash: &'a [u8],
-    serial: &'a [u8],
-    status: u8,
-    this_update: Wall,
-    next_update: Option<Wall>,
-}
-
-impl<'a> Single<'a> {
-    /// All that a response holds; a part that can't be read is `None`.
-    fn all(data: &'a [u8]) -> Option<impl Iterator<Item = Option<Self>>> {
-        let mut data = Reader(data);
-        data.optional(context(0));
-        // By name or by key: the signature says who it was.
-        data.next().filter(|responder| matches!(responder.tag, 0xa1 | 0xa2))?;
-        data.expect(GENERALIZED_TIME)?;
-        let mut singles = data.enter(SEQUENCE)?;
-        Some(std::iter::from_fn(move || {
-            if singles.0.is_empty() {
-                return None;
-            }
-            let single = singles.enter(SEQUENCE);
-            if single.is_none() {
-                singles.0 = &[];
-            }
-            Some(single.and_then(Self::read))
-        }))
-    }
-
-    fn read(mut single: Reader<'a>) -> Option<Self> {
-        let mut id = single.enter(SEQUENCE)?;
-        let algorithm = id.enter(SEQUENCE)?.expect(OBJECT_IDENTIFIER)?.content;
-        let name_hash = id.expect(OCTET_STRING)?.content;
-        let key_hash = id.expect(OCTET_STRING)?.content;
-        let serial = id.expect(INTEGER)?.content;
-        let status = single.next()?.tag;
-        let this_update = time(&single.expect(GENERALIZED_TIME)?)?;
-        let next_update = match single.optional(context(0)) {
-            Some(element) => Some(time(&Reader(element.content).expect(GENERALIZED_TIME)?)?),
-            None => None,
-        };
-        Some(Self { algorithm, name_hash, key_hash, serial, status, this_update, next_update })
-    }
-
-    fn is_about(&self, subject: &Subject<'_>) -> bool {
-        let hash = match self.algorithm {
-            algorithm if algorithm == SHA1 => &SHA1_FOR_LEGACY_USE_ONLY,
-            algorithm if algorithm == SHA256_OID => &SHA256,
-            _ => return false,
-        };
-        self.serial == subject.serial
-            && self.name_hash == digest::digest(hash, subject.issuer_name).as_ref()
-            && self.key_hash == digest::digest(hash, subject.issuer_key).as_ref()
+/// The octets of a bit string, all of whose bits are used.
+fn bits(input: &[u8]) -> ParseResult<'_, &[u8]> {
+    let (rest, content) = value(input, Tag::BitString)?;
+    match content.split_first() {
+        Some((0, octets)) => Ok((rest, octets)),
+        _ => Err(Error::BerValueError.into()),
     }
 }
 
-struct Certificate<'a> {
-    der: &'a [u8],
-    signed: &'a [u8],
-    algorithm: &'a [u8],
-    signature: &'a [u8],
-    serial: &'a [u8],
-    issuer: &'a [u8],
-    subject: &'a [u8],
-    key: PublicKey<'a>,
-}
-
-impl<'a> Certificate<'a> {
-    /// RFC 5280 §4.1.
-    fn read(der: &'a [u8]) -> Option<Self> {
-        let mut outer = Reader(der).enter(SEQUENCE)?;
-        let signed = outer.expect(SEQUENCE)?;
-        let algorithm = outer.expect(SEQUENCE)?.content;
-        let signature = bits(&outer.expect(BIT_STRING)?)?;
-        let mut inner = Reader(signed.content);
-        inner.optional(context(0));
-        let serial = inner.expect(INTEGER)?.content;
-        inner.expect(SEQUENCE)?;
-        let issuer = inner.expect(SEQUENCE)?.raw;
-        inner.expect(SEQUENCE)?;
-        let subject = inner.expect(SEQUENCE)?.raw;
-        let mut key = inner.enter(SEQUENCE)?;
-        let key =
-            PublicKey { algorithm: key.expect(SEQUENCE)?.content, key: bits(&key.expect(BIT_STRING)?)? };
-        Some(Self { der, signed: signed.raw, algorithm, signature, serial, issuer, subject, key })
+/// A time as RFC 6960 has it: in UTC, to the second.
+fn time(input: &[u8]) -> ParseResult<'_, Wall> {
+    let (rest, text) = value(input, Tag::GeneralizedTime)?;
+    // The library also takes times to the minute and with fractions.
+    if text.len() != "YYYYMMDDHHMMSSZ".len() {
+        return Err(Error::InvalidDateTime.into());
     }
-
-    /// Whether it is for signing responses, and valid.
-    fn may_respond(&self, now: Wall) -> bool {
-        let Ok(([], parsed)) = parse_x509_certificate(self.der) else { return false };
-        let usage = parsed.extended_key_usage().ok().flatten();
-        let now = now.unix_seconds();
-        usage.is_some_and(|usage| usage.value.ocsp_signing)
-            && parsed.validity().not_before.timestamp() <= now
-            && now <= parsed.validity().not_after.timestamp()
-    }
+    let time = GeneralizedTime::from_bytes(text)?.utc_datetime()?;
+    Ok((rest, Wall::from_unix_seconds(time.unix_timestamp())))
 }
 
-fn verify(key: PublicKey<'_>, algorithm: &[u8], message: &[u8], signature: &[u8]) -> bool {
-    provider().signature_verification_algorithms.all.iter().any(|known| {
-        known.signature_alg_id().as_ref() == algorithm
-            && known.public_key_alg_id().as_ref() == key.algorithm
-            && known.verify_signature(key.key, message, signature).is_ok()
-    })
-}
+#[cfg(test)]
+mod tests;
