@@ -5,16 +5,17 @@ use std::{sync::Arc, time::Duration};
 use cardea_gateway::workers;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{certificates::refresh_staples, issuer::publish_keys, run::Server};
+use super::{
+    certificates::{Warned, refresh_staples, warn_of_expiry},
+    issuer::publish_keys,
+    run::Server,
+};
 
 /// How often keys are looked after: far below the shortest lifetime of anything there.
 const KEYS_EVERY: Duration = Duration::from_secs(2);
 
 /// How often files of certificates are looked at, and idle connections swept.
 const FILES_EVERY: Duration = Duration::from_secs(10);
-
-/// Certificates that end within this time, or have a quarter of theirs left, are warned of, once a day.
-const EXPIRY_WARNING: Duration = Duration::from_secs(21 * 24 * 3_600);
 
 /// Begins all of it; ends with the runtime.
 pub(super) fn start(server: &Arc<Server>) {
@@ -45,7 +46,7 @@ pub(super) fn start(server: &Arc<Server>) {
     workers::spawn(async move {
         let mut every = interval(FILES_EVERY);
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut warned = None;
+        let mut warned = Warned::new();
         loop {
             every.tick().await;
             look_after_files(&files, &mut warned).await;
@@ -96,7 +97,7 @@ async fn reload_client_authorities(server: &Server) {
     }
 }
 
-async fn look_after_files(server: &Server, warned: &mut Option<i64>) {
+async fn look_after_files(server: &Server, warned: &mut Warned) {
     let now = server.gateway.clock.precise();
     let gateway = Arc::clone(&server.gateway);
     let _ = tokio::task::spawn_blocking(move || gateway.close_retired_logs()).await;
@@ -114,23 +115,7 @@ async fn look_after_files(server: &Server, warned: &mut Option<i64>) {
             }
         }
     }
-    let day = now.wall.unix_seconds() / 86_400;
-    if *warned != Some(day) {
-        *warned = Some(day);
-        for tls in model.listeners.values().filter_map(|listener| listener.tls.as_ref()) {
-            for certificate in tls.certificates() {
-                // Those that live for days are renewed within days.
-                let lifetime = certificate.not_after.saturating_since(certificate.not_before);
-                if certificate.not_after < now.wall.saturating_add(EXPIRY_WARNING.min(lifetime / 4)) {
-                    tracing::warn!(
-                        path = %certificate.path.display(),
-                        hosts = ?certificate.hosts,
-                        not_after_unix_seconds = certificate.not_after.unix_seconds(),
-                        "a certificate expires soon"
-                    );
-                }
-            }
-        }
-    }
+    let served = model.listeners.values().filter_map(|listener| listener.tls.as_ref());
+    warn_of_expiry(served.flat_map(|tls| tls.certificates()), warned, now.wall);
     server.sweep(now.mono).await;
 }

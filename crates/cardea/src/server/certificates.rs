@@ -1,10 +1,16 @@
 //! What concerns the certificates that listeners serve: until when they hold, and what their authorities say of them.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
+use cardea_clock::Wall;
 use cardea_gateway::{
     gateway::Gateway,
     record::{
@@ -16,6 +22,11 @@ use cardea_tls::{CertificateInfo, ServerTls};
 
 use super::run::Server;
 use crate::fetch::ocsp;
+
+const DAY_SECONDS: i64 = 24 * 3_600;
+
+/// Certificates that end within this time are warned of.
+const EXPIRY_WARNING: Duration = Duration::from_secs(21 * 24 * 3_600);
 
 static EXPIRY: GaugeDef<3> = GaugeDef::new(
     "cardea_tls_certificate_expiry_timestamp_seconds",
@@ -83,6 +94,51 @@ fn of_certificates(
     }
 }
 
+/// On which day a certificate was last warned of, and whether it had expired then; by its file and its end.
+pub(super) type Warned = HashMap<(PathBuf, Wall), (i64, bool)>;
+
+/// Warns of certificates that end soon.
+pub(super) fn warn_of_expiry(
+    certificates: impl Iterator<Item = CertificateInfo>,
+    warned: &mut Warned,
+    now: Wall,
+) {
+    for one in ending(certificates, warned, now) {
+        tracing::warn!(
+            path = %one.path.display(),
+            hosts = ?one.hosts,
+            not_after_unix_seconds = one.not_after.unix_seconds(),
+            "{}",
+            if one.not_after <= now { "a certificate has expired" } else { "a certificate expires soon" }
+        );
+    }
+}
+
+/// Those that end within three weeks and have less than a quarter of their time left, each once a day, and when it is over.
+/// Those that live for hours can't wait for the next day.
+fn ending(
+    certificates: impl Iterator<Item = CertificateInfo>,
+    warned: &mut Warned,
+    now: Wall,
+) -> Vec<CertificateInfo> {
+    let day = now.unix_seconds() / DAY_SECONDS;
+    // What is served no more is forgotten.
+    let before = std::mem::take(warned);
+    let mut ending = Vec::new();
+    for one in certificates {
+        let lifetime = one.not_after.saturating_since(one.not_before);
+        if one.not_after >= now.saturating_add(EXPIRY_WARNING.min(lifetime / 4)) {
+            continue;
+        }
+        let (key, said) = ((one.path.clone(), one.not_after), (day, one.not_after <= now));
+        let again = before.get(&key) == Some(&said);
+        if warned.insert(key, said).is_none() && !again {
+            ending.push(one);
+        }
+    }
+    ending
+}
+
 /// Asks responders where it is time, one after another.
 pub(super) async fn refresh_staples(server: &Server) {
     let model = server.gateway.model();
@@ -122,5 +178,55 @@ async fn refresh(listener: &str, tls: &Arc<ServerTls>, server: &Server) {
                 tracing::warn!(%listener, certificate = %path, %error, "no response about a certificate; the last one is served until it runs out");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cardea_tls::KeyType;
+
+    use super::*;
+
+    /// Midnight.
+    const NOW: Wall = Wall::from_unix_seconds(1_900_022_400);
+    const HOUR: u64 = 3_600;
+
+    fn certificate(path: &str, lived_hours: u64, left_hours: u64) -> CertificateInfo {
+        CertificateInfo {
+            hosts: vec!["a.test".to_owned()],
+            not_before: NOW.saturating_sub(Duration::from_secs(lived_hours * HOUR)),
+            not_after: NOW.saturating_add(Duration::from_secs(left_hours * HOUR)),
+            key_type: KeyType::Ecdsa,
+            path: path.into(),
+            trust_domain: "default".to_owned(),
+            staple_until: None,
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_warned_of_each_day_from_a_quarter_or_three_weeks_before_its_end() {
+        let all = || {
+            [
+                certificate("year", 344 * 24, 20 * 24),
+                certificate("year-young", 342 * 24, 22 * 24),
+                certificate("day", 19, 5),
+                certificate("day", 19, 5),
+                certificate("day-young", 17, 7),
+            ]
+            .into_iter()
+        };
+        let mut warned = Warned::new();
+        let mut at = |hours: u64| {
+            let now = NOW.saturating_add(Duration::from_secs(hours * HOUR));
+            let paths = ending(all(), &mut warned, now);
+            paths.into_iter().map(|one| one.path.display().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(at(0), ["year", "day"]);
+        assert_eq!(at(0), [""; 0]);
+        assert_eq!(at(2), ["day-young"], "it does not wait for the next day");
+        assert_eq!(at(5), ["day"], "it is over");
+        assert_eq!(at(24), ["year", "day", "day-young"]);
+        assert_eq!(ending(std::iter::empty(), &mut warned, NOW), []);
+        assert!(warned.is_empty(), "what is served no more is forgotten");
     }
 }
