@@ -29,6 +29,10 @@ pub trait AcmeStore: Send + Sync + fmt::Debug {
     /// Keeps a certificate with its key, whole, in the place of the one before.
     fn put_acme_certificate<'a>(&'a self, certificate: &'a CertificateRecord) -> StoreFuture<'a, ()>;
 
+    /// Keeps of a certificate that was kept what the authority says about its renewal, and nothing else: somebody may have
+    /// made it due meanwhile.
+    fn put_acme_renewal<'a>(&'a self, certificate: &'a CertificateRecord) -> StoreFuture<'a, ()>;
+
     /// The challenges that have not expired at `now`.
     fn acme_challenges(&self, now: Wall) -> StoreFuture<'_, Vec<ChallengeRecord>>;
 
@@ -84,6 +88,10 @@ pub struct CertificateRecord {
     pub failures: u32,
     /// Before this no attempt is made.
     pub next_attempt_at: Option<Wall>,
+    /// From when to when the authority wants what was issued to be renewed (RFC 9773 §4.2), as far as it has said.
+    pub renewal_window: Option<(Wall, Wall)>,
+    /// Before this it is not asked about that again.
+    pub ask_renewal_at: Option<Wall>,
     /// Why the last attempt failed: a short name, and a sentence.
     pub problem: Option<(String, String)>,
 }

@@ -7,6 +7,7 @@
 
 mod http;
 mod order;
+mod renewal;
 mod schedule;
 mod state;
 mod work;

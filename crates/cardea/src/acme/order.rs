@@ -5,8 +5,8 @@ use std::time::Duration;
 use cardea_issuer::{StoreError, WrappingKeyError, store::acme::ChallengeRecord};
 use cardea_tls::TlsError;
 use instant_acme::{
-    Account, AuthorizationStatus, ChallengeHandle, ChallengeType, Error, Identifier, NewOrder, Order,
-    OrderStatus, Problem, RetryPolicy,
+    Account, AuthorizationStatus, CertificateIdentifier, ChallengeHandle, ChallengeType, Error, Identifier,
+    NewOrder, Order, OrderStatus, Problem, RetryPolicy,
 };
 use zeroize::Zeroizing;
 
@@ -42,6 +42,11 @@ impl Failed {
             message.truncate(end);
         }
         Self { reason, message, account_is_gone: false }
+    }
+
+    /// Whether an order may do that replaces nothing.
+    fn may_be_of_replacement(&self) -> bool {
+        !self.account_is_gone && !matches!(self.reason, Reason::Unreachable | Reason::RateLimited)
     }
 }
 
@@ -170,14 +175,15 @@ impl Answer {
     }
 }
 
-/// Orders a certificate for `hosts`, and finds out what has to be answered: by the first of `kinds` that is offered.
+/// Orders a certificate for `hosts` in the place of `replaces`, and finds out what has to be answered: by the first of
+/// `kinds` that is offered.
 pub(super) async fn place(
     account: &Account,
     hosts: &[String],
     kinds: &[ChallengeKind],
+    replaces: Option<CertificateIdentifier<'static>>,
 ) -> Result<Placed, Failed> {
-    let identifiers: Vec<Identifier> = hosts.iter().cloned().map(Identifier::Dns).collect();
-    let mut order = account.new_order(&NewOrder::new(&identifiers)).await?;
+    let mut order = new_order(account, hosts, replaces).await?;
     let (mut chosen, mut answers) = (Vec::new(), Vec::new());
     let mut authorizations = order.authorizations();
     while let Some(authorization) = authorizations.next().await {
@@ -215,6 +221,25 @@ pub(super) async fn place(
         }
     }
     Ok(Placed { order, chosen, answers })
+}
+
+/// An authority may not want to hear that a certificate is replaced: because it has been already, by an order whose outcome
+/// we did not see, or because it does not know it any more (RFC 9773 §5). Then it is ordered like any other.
+async fn new_order(
+    account: &Account,
+    hosts: &[String],
+    replaces: Option<CertificateIdentifier<'static>>,
+) -> Result<Order, Failed> {
+    let identifiers: Vec<Identifier> = hosts.iter().cloned().map(Identifier::Dns).collect();
+    if let Some(replaced) = replaces {
+        match account.new_order(&NewOrder::new(&identifiers).replaces(replaced)).await.map_err(Failed::from) {
+            Err(failed) if failed.may_be_of_replacement() => {
+                tracing::debug!(?hosts, problem = %failed, "the authority does not take the order as a replacement");
+            }
+            order => return order,
+        }
+    }
+    Ok(account.new_order(&NewOrder::new(&identifiers)).await?)
 }
 
 fn answer(challenge: &ChallengeHandle<'_>, kind: ChallengeKind, host: &str) -> Result<Answer, Failed> {

@@ -1,6 +1,6 @@
 //! When certificates are renewed, and when what failed is tried again. Pure: time and chance are arguments.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use cardea_clock::Wall;
 
@@ -9,6 +9,12 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3_600);
 
 /// What was issued and can't be served is replaced after this time: here, no authority can help soon.
 const REPLACED_AFTER: Duration = Duration::from_secs(3_600);
+
+/// However soon an authority suggests it, a certificate is not replaced before this time.
+const SUGGESTED_AFTER: Duration = Duration::from_secs(3_600);
+
+/// When an authority is asked again that did not say when it wants a certificate to be renewed.
+const UNANSWERED: Duration = Duration::from_secs(6 * 3_600);
 
 /// Renewals are spread over this part of a lifetime, in percent, so that those of many hosts that began together part.
 const SPREAD_PERCENT: u32 = 2;
@@ -109,6 +115,23 @@ pub(super) fn renewal(
     not_after.saturating_sub(ahead).max(earliest)
 }
 
+/// When a certificate is renewed whose authority suggests from when to when: at the instant between them that `chance` (of
+/// 2^32) picks, at once where that is over (RFC 9773 §4.2). Not in the first hour, nor while a tenth of its time isn't over:
+/// an authority that always says "now" must not be asked in a loop. At the latest when a tenth of its time is left.
+pub(super) fn suggested((from, until): (Wall, Wall), not_after: Wall, issued_at: Wall, chance: u32) -> Wall {
+    let at = from.saturating_add(part(until.saturating_since(from), chance));
+    let tenth = not_after.saturating_since(issued_at) / 10;
+    at.min(not_after.saturating_sub(tenth)).max(issued_at.saturating_add(tenth.min(SUGGESTED_AFTER)))
+}
+
+/// When the authority is asked again when it wants a certificate to be renewed, if it wants to be asked after `wait`: within
+/// a day, and not every minute (RFC 9773 §4.3.2). Where it gave no answer, after six hours (§4.3.3).
+pub(super) fn next_question(wait: Option<Duration>, now: Wall) -> Wall {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let wait = wait.map_or(UNANSWERED, |wait| wait.clamp(MINUTE, RETRY_AFTER_MAX));
+    now.saturating_add(wait)
+}
+
 /// When another certificate is ordered in the place of one that was issued but can't be served.
 pub(super) fn replacement(issued_at: Wall) -> Wall {
     issued_at.saturating_add(REPLACED_AFTER)
@@ -126,33 +149,8 @@ pub(super) fn retry_after(value: &str, now: Wall) -> Option<Wall> {
         let wait = value.parse().map_or(RETRY_AFTER_MAX, Duration::from_secs);
         return Some(now.saturating_add(wait).min(latest));
     }
-    let date = httpdate(value)?;
-    Some(Wall::from_unix_seconds(date).clamp(now, latest))
-}
-
-/// The seconds since the Unix epoch of `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110 §5.6.7). The two forms that nobody may
-/// send any more are not read.
-fn httpdate(text: &str) -> Option<i64> {
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let (_, rest) = text.split_once(", ")?;
-    let words: Vec<&str> = rest.split(' ').collect();
-    let [day, month, year, time, "GMT"] = words.as_slice() else { return None };
-    let number = |text: &str, digits: usize| -> Option<i64> {
-        (text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
-    };
-    let month = i64::try_from(MONTHS.iter().position(|name| name == month)?).ok()? + 1;
-    let (day, year) = (number(day, 2)?, number(year, 4)?);
-    let clock: Vec<&str> = time.split(':').collect();
-    let [hour, minute, second] = clock.as_slice() else { return None };
-    let (hour, minute, second) = (number(hour, 2)?, number(minute, 2)?, number(second, 2)?);
-    if !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 60 {
-        return None;
-    }
-    // Years begin in March here, so that the leap day comes last.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468;
-    Some(days * 86_400 + hour * 3_600 + minute * 60 + second)
+    let date = httpdate::parse_http_date(value).ok()?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    Some(Wall::from_unix_seconds(0).saturating_add(date).clamp(now, latest))
 }
 
 #[cfg(test)]

@@ -47,6 +47,10 @@ impl Settings {
         let (id, key) = self.external_account.as_ref()?;
         Some(ExternalAccountKey::new(id.clone(), key))
     }
+
+    pub(super) fn contacts(&self) -> Vec<&str> {
+        self.contacts.iter().map(String::as_str).collect()
+    }
 }
 
 /// Certificates from the authority.
@@ -231,6 +235,8 @@ impl Acme {
             issued: None,
             failures: 0,
             next_attempt_at: None,
+            renewal_window: None,
+            ask_renewal_at: None,
             problem: None,
         }
     }
@@ -244,6 +250,15 @@ impl Acme {
         Some(entry.record.clone().unwrap_or_else(|| self.empty(hosts)))
     }
 
+    /// The certificates that are served and about whose renewal the authority is to be asked.
+    pub(super) fn to_ask(&self, now: Wall) -> Vec<CertificateRecord> {
+        let known = self.known();
+        let served = known.values().filter(|entry| entry.wanted && entry.place.validity().is_some());
+        let records =
+            served.filter_map(|entry| entry.record.clone().filter(|record| record.issued.is_some()));
+        records.filter(|record| record.ask_renewal_at.is_none_or(|at| at <= now)).collect()
+    }
+
     /// When an attempt is due: what the last one left behind, else when the certificate is to be renewed, else now.
     fn due_at(&self, entry: &Known) -> Wall {
         let record = entry.record.as_ref();
@@ -252,9 +267,12 @@ impl Acme {
         }
         match (record.and_then(|record| record.issued.as_ref()), entry.place.validity()) {
             (Some(issued), Some(validity)) => {
+                let chance = chance(&issued.chain);
+                if let Some(window) = record.and_then(|record| record.renewal_window) {
+                    return schedule::suggested(window, validity.not_after, issued.issued_at, chance);
+                }
                 let validity = (validity.not_before, validity.not_after);
-                let percent = self.settings.renew_before_percent;
-                schedule::renewal(validity, issued.issued_at, percent, chance(&issued.chain))
+                schedule::renewal(validity, issued.issued_at, self.settings.renew_before_percent, chance)
             }
             (Some(issued), None) => schedule::replacement(issued.issued_at),
             (None, _) => Wall::from_unix_seconds(0),

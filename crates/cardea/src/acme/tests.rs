@@ -171,6 +171,42 @@ async fn a_certificate_that_has_expired_is_due_and_one_that_cannot_be_served_is_
 }
 
 #[tokio::test]
+async fn the_authority_is_asked_about_renewal_in_its_time_and_what_it_suggests_decides() {
+    let bench = Bench::new().await;
+    let acme = bench.acme(7);
+    let after = |time| NOW.saturating_add(time);
+    let asked_about = |now| acme.to_ask(now).into_iter().map(|record| record.hosts).collect::<Vec<_>>();
+    bench.keep(&acme, &["a.test", "www.a.test"], 90 * DAY).await;
+    let mut record = bench.keep(&acme, &["b.test"], 90 * DAY).await;
+    assert!(asked_about(NOW).is_empty(), "nothing is known yet");
+    acme.take_over(None).await.unwrap();
+    assert_eq!(asked_about(NOW), [vec!["a.test", "www.a.test"], vec!["b.test"]]);
+
+    record.renewal_window = Some((after(10 * DAY), after(11 * DAY)));
+    record.ask_renewal_at = Some(after(DAY));
+    bench.store.put_acme_certificate(&record).await.unwrap();
+    acme.take_over(None).await.unwrap();
+    assert_eq!(asked_about(NOW), [["a.test", "www.a.test"]]);
+    assert_eq!(asked_about(after(DAY)).len(), 2);
+    bench.clock.advance(9 * DAY);
+    assert_eq!(bench.due(&acme), None);
+    bench.clock.advance(2 * DAY);
+    assert_eq!(bench.due(&acme).unwrap(), ["b.test"]);
+
+    // What has to be revoked is replaced at once.
+    let bench = Bench::new().await;
+    let acme = bench.acme(7);
+    bench.keep(&acme, &["a.test", "www.a.test"], 90 * DAY).await;
+    let mut record = bench.keep(&acme, &["b.test"], 90 * DAY).await;
+    record.renewal_window = Some((NOW.saturating_sub(2 * DAY), NOW.saturating_sub(DAY)));
+    bench.store.put_acme_certificate(&record).await.unwrap();
+    acme.take_over(None).await.unwrap();
+    assert_eq!(bench.due(&acme), None, "it has just been issued");
+    bench.clock.advance(Duration::from_secs(3_600));
+    assert_eq!(bench.due(&acme).unwrap(), ["b.test"]);
+}
+
+#[tokio::test]
 async fn keys_of_another_wrapping_key_are_not_guessed_at() {
     let bench = Bench::new().await;
     bench.keep(&bench.acme(7), &["b.test"], 30 * DAY).await;

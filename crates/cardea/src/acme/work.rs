@@ -17,6 +17,7 @@ use zeroize::Zeroizing;
 use super::{
     http::{Client, Said},
     order::{self, Failed},
+    renewal,
     schedule::{self, Reason},
     state::Acme,
 };
@@ -76,17 +77,31 @@ impl Acme {
     async fn step(&self, gateway: &Gateway) -> Result<(), Failed> {
         self.show(gateway).await?;
         let now = self.clock.precise().wall;
-        if self.due(now).is_none() || !self.lease(now).await? {
+        let idle = self.due(now).is_none() && self.to_ask(now).is_empty();
+        if idle || !self.lease(now).await? {
             return Ok(());
         }
-        // Another gateway may just have done it.
-        self.show(gateway).await?;
-        let done = match self.due(now) {
-            Some(record) => self.attempt(gateway, record).await,
-            None => Ok(()),
-        };
+        let done = self.work(gateway, now).await;
         self.store.release_acme_lease(&self.holder).await?;
         done
+    }
+
+    /// What is due; the lease is held.
+    async fn work(&self, gateway: &Gateway, now: Wall) -> Result<(), Failed> {
+        // Another gateway may just have done it.
+        self.show(gateway).await?;
+        let asked_about = self.to_ask(now);
+        if !asked_about.is_empty() {
+            tokio::select! {
+                asked = timeout(ORDER_MAX, self.ask_renewals(asked_about)) => asked.unwrap_or(Ok(()))?,
+                lost = self.hold() => return Err(lost),
+            }
+            self.show(gateway).await?;
+        }
+        match self.due(now) {
+            Some(record) => self.attempt(gateway, record).await,
+            None => Ok(()),
+        }
     }
 
     /// Takes over what has changed, and lets the listeners serve it.
@@ -148,6 +163,7 @@ impl Acme {
                 );
                 record.issued = Some(issued);
                 (record.failures, record.next_attempt_at, record.problem) = (0, None, None);
+                (record.renewal_window, record.ask_renewal_at) = (None, None);
             }
             Err(failed) => {
                 self.count_failed(failed.reason);
@@ -184,11 +200,14 @@ impl Acme {
         let turn = usize::try_from(record.failures).unwrap_or(0) % kinds.len().max(1);
         kinds.rotate_left(turn);
         let account = self.account(&client).await?;
-        let placed = match order::place(&account, &record.hosts, &kinds).await {
+        // Who has said when to renew it knows what is meant.
+        let replaced = record.issued.as_ref().filter(|_| record.renewal_window.is_some());
+        let replaces = replaced.and_then(|issued| renewal::identifier(&issued.chain));
+        let placed = match order::place(&account, &record.hosts, &kinds, replaces).await {
             Err(failed) if failed.account_is_gone => {
                 tracing::warn!("the authority does not know the account any more; registering a new one");
                 self.store.delete_acme_account(&self.settings.directory).await?;
-                order::place(&self.account(&client).await?, &record.hosts, &kinds).await?
+                order::place(&self.account(&client).await?, &record.hosts, &kinds, None).await?
             }
             placed => placed?,
         };
@@ -208,30 +227,37 @@ impl Acme {
         self.seal(&record.hosts, ordered.chain, &ordered.key, now, checked.not_after)
     }
 
+    /// The account that there is.
+    pub(super) async fn known_account(&self, client: &Client) -> Result<Option<Account>, Failed> {
+        let directory = &self.settings.directory;
+        let Some(mut record) = self.store.acme_account(directory).await? else { return Ok(None) };
+        let key = self.key.open(&context(directory), &record.wrapping_key_id, &record.sealed)?;
+        let key = PrivatePkcs8KeyDer::from(key.as_slice());
+        let builder = Account::builder_with_http(Box::new(client.clone()));
+        let account = builder.from_parts(record.url.clone(), key, directory.clone()).await?;
+        if record.contacts != self.settings.contacts {
+            account.update_contacts(&self.settings.contacts()).await?;
+            record.contacts.clone_from(&self.settings.contacts);
+            self.store.put_acme_account(&record).await?;
+        }
+        Ok(Some(account))
+    }
+
     /// The account that there is, else a new one.
     async fn account(&self, client: &Client) -> Result<Account, Failed> {
-        let settings = &self.settings;
-        let directory = &settings.directory;
-        let contacts: Vec<&str> = settings.contacts.iter().map(String::as_str).collect();
-        let builder = Account::builder_with_http(Box::new(client.clone()));
-        let context = format!("the account at {directory}");
-        if let Some(mut record) = self.store.acme_account(directory).await? {
-            let key = self.key.open(&context, &record.wrapping_key_id, &record.sealed)?;
-            let key = PrivatePkcs8KeyDer::from(key.as_slice());
-            let account = builder.from_parts(record.url.clone(), key, directory.clone()).await?;
-            if record.contacts != settings.contacts {
-                account.update_contacts(&contacts).await?;
-                record.contacts.clone_from(&settings.contacts);
-                self.store.put_acme_account(&record).await?;
-            }
+        if let Some(account) = self.known_account(client).await? {
             return Ok(account);
         }
+        let settings = &self.settings;
+        let directory = &settings.directory;
+        let contacts = settings.contacts();
+        let builder = Account::builder_with_http(Box::new(client.clone()));
         let new =
             NewAccount { contact: &contacts, terms_of_service_agreed: true, only_return_existing: false };
         let external = settings.external_account();
         let (account, credentials) = builder.create(&new, directory.clone(), external.as_ref()).await?;
         let key = Zeroizing::new(credentials.private_key().secret_pkcs8_der().to_vec());
-        let sealed = self.key.seal(&context, &key);
+        let sealed = self.key.seal(&context(directory), &key);
         let record = AccountRecord {
             directory: directory.clone(),
             url: account.id().to_owned(),
@@ -253,6 +279,11 @@ impl Acme {
             let _ = self.store.release_acme_lease(&self.holder).await;
         }
     }
+}
+
+/// Whose key it is, where it is encrypted.
+fn context(directory: &str) -> String {
+    format!("the account at {directory}")
 }
 
 /// Chance, of 2^32.

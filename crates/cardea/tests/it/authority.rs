@@ -4,6 +4,11 @@
 
 use std::sync::Arc;
 
+use cardea_issuer::{
+    Store as _,
+    sqlite::SqliteStore,
+    store::acme::{AcmeStore as _, CertificateRecord},
+};
 use rustls::{
     ClientConfig,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -253,6 +258,56 @@ fn gateways_with_one_database_share_orders_challenges_and_certificates() {
     renew(&other, A);
     wait_served(&place, A, Some(&a));
     assert_eq!(issued(&one) + issued(&two), 3);
+}
+
+#[test]
+#[ignore = "needs Pebble: cargo xtask test authority"]
+fn certificates_are_renewed_when_the_authority_suggests_it() {
+    let place = Place::new();
+    let authority = place.open(Manner::default());
+    // By the lifetime alone it would be when 54 days of 90 are left.
+    let folder = Folder::new(&settings(&place, "renew_before_percent = 60"));
+    let server = Server::start(&folder);
+    let first = wait_served(&place, A, None);
+    until("Pebble's suggestion: two thirds of the lifetime, or a day more or less", || {
+        let shown = shown(&folder, A);
+        let left = shown["not_after"].as_i64().unwrap() - shown["next_attempt_at"].as_i64().unwrap();
+        (29 * 86_400 - 60..=31 * 86_400 + 60).contains(&left).then_some(())
+    });
+    server.stop();
+
+    // Hours later the certificate has to be revoked.
+    place.suggest(&first, "2020-01-01T00:00:00Z", "2020-01-02T00:00:00Z", &credulous(&[]));
+    let hours = std::time::Duration::from_secs(7 * 3_600);
+    change_record(&folder, &place, A, |record| {
+        record.ask_renewal_at = record.ask_renewal_at.map(|at| at.saturating_sub(hours));
+        let issued = record.issued.as_mut().unwrap();
+        issued.issued_at = issued.issued_at.saturating_sub(hours);
+    });
+    let server = Server::start(&folder);
+    let second = wait_served(&place, A, Some(&first));
+    assert_eq!(authority.stdout.text().matches("is a replacement of").count(), 1);
+
+    // An authority that does not know what is to be replaced.
+    drop(authority);
+    let _authority = place.open(Manner::default());
+    renew(&folder, A);
+    wait_served(&place, A, Some(&second));
+    server.stop();
+}
+
+/// Changes what is kept of the certificate of a host while no gateway runs.
+fn change_record(folder: &Folder, place: &Place, host: &str, change: impl FnOnce(&mut CertificateRecord)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store = SqliteStore::open(&folder.file("cardea.db")).await.unwrap();
+        let records = store.acme_certificates(&format!("https://{}/dir", place.directory)).await.unwrap();
+        let mut record =
+            records.into_iter().find(|record| record.hosts.iter().any(|one| one == host)).unwrap();
+        change(&mut record);
+        store.put_acme_certificate(&record).await.unwrap();
+        store.close().await;
+    });
 }
 
 /// A client that believes any certificate: these tests look at them themselves.

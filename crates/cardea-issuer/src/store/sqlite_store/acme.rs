@@ -79,8 +79,8 @@ impl AcmeStore for SqliteStore {
             let problem = certificate.problem.as_ref();
             sqlx::query(
                 "INSERT OR REPLACE INTO acme_certificates (directory, hosts, key_type, chain, sealed, wrapping_key_id, \
-                 issued_at, not_after, failures, next_attempt_at, reason, problem) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+                 issued_at, not_after, failures, next_attempt_at, reason, problem, renew_from, renew_until, \
+                 ask_renewal_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
             )
             .bind(&certificate.directory)
             .bind(certificate.hosts.join(" "))
@@ -94,6 +94,29 @@ impl AcmeStore for SqliteStore {
             .bind(certificate.next_attempt_at.map(Wall::unix_nanos))
             .bind(problem.map(|(reason, _)| reason))
             .bind(problem.map(|(_, message)| message))
+            .bind(certificate.renewal_window.map(|(from, _)| from.unix_nanos()))
+            .bind(certificate.renewal_window.map(|(_, until)| until.unix_nanos()))
+            .bind(certificate.ask_renewal_at.map(Wall::unix_nanos))
+            .execute(&mut *write)
+            .await
+            .map_err(failed)?;
+            commit(write).await
+        })
+    }
+
+    fn put_acme_renewal<'a>(&'a self, certificate: &'a CertificateRecord) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let mut write = self.write().await?;
+            sqlx::query(
+                "UPDATE acme_certificates SET renew_from = ?4, renew_until = ?5, ask_renewal_at = ?6 \
+                 WHERE directory = ?1 AND hosts = ?2 AND key_type = ?3",
+            )
+            .bind(&certificate.directory)
+            .bind(certificate.hosts.join(" "))
+            .bind(&certificate.key_type)
+            .bind(certificate.renewal_window.map(|(from, _)| from.unix_nanos()))
+            .bind(certificate.renewal_window.map(|(_, until)| until.unix_nanos()))
+            .bind(certificate.ask_renewal_at.map(Wall::unix_nanos))
             .execute(&mut *write)
             .await
             .map_err(failed)?;
@@ -219,6 +242,8 @@ fn certificate_of(row: &SqliteRow) -> Result<CertificateRecord, StoreError> {
         failures: u32::try_from(failures)
             .map_err(|_| StoreError::Invalid { what: "acme_certificates.failures" })?,
         next_attempt_at: time("next_attempt_at")?,
+        renewal_window: time("renew_from")?.zip(time("renew_until")?),
+        ask_renewal_at: time("ask_renewal_at")?,
         problem: reason.zip(problem),
     })
 }

@@ -108,6 +108,11 @@ CREATE TABLE acme_state (
 ) STRICT;
 INSERT INTO acme_state VALUES (1, 0, '', 0);
 ",
+    "
+ALTER TABLE acme_certificates ADD COLUMN renew_from INTEGER;
+ALTER TABLE acme_certificates ADD COLUMN renew_until INTEGER;
+ALTER TABLE acme_certificates ADD COLUMN ask_renewal_at INTEGER;
+",
 ];
 
 /// Checks that the database is ours and sound, and brings its schema up to date in one transaction, so that

@@ -67,7 +67,9 @@ fn retry_after_is_seconds_or_a_date_and_never_more_than_a_day() {
         ("Fri, 31 Dec 9999 23:59:59 GMT", Some(DAY)),
         ("Sun, 17 Mar 2030 18:46:40", None),
         ("Sun, 17 Mar 2030 18:46 GMT", None),
-        ("Sunday, 06-Nov-94 08:49:37 GMT", None),
+        // The two old forms, which a recipient must still read.
+        ("Sunday, 06-Nov-94 08:49:37 GMT", Some(0)),
+        ("Sun Nov  6 08:49:37 1994", Some(0)),
         ("Sun, 17 Foo 2030 18:46:40 GMT", None),
         ("Sun, 99 Mar 2030 18:46:40 GMT", None),
         ("Sun, +1 Mar 2030 18:46:40 GMT", None),
@@ -77,9 +79,6 @@ fn retry_after_is_seconds_or_a_date_and_never_more_than_a_day() {
     ] {
         assert_eq!(retry_after(value, NOW).map(seconds), wait, "{value:?}");
     }
-    assert_eq!(httpdate("Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
-    assert_eq!(httpdate("Thu, 29 Feb 2024 00:00:00 GMT"), Some(1_709_164_800));
-    assert_eq!(httpdate("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));
 }
 
 #[test]
@@ -99,4 +98,30 @@ fn a_certificate_is_renewed_while_a_part_of_its_lifetime_is_left() {
     let long_before = NOW.saturating_sub(Duration::from_secs(DAY));
     assert_eq!(renewal((long_before, not_after), NOW, 33, 7), after(10), "dated back");
     assert_eq!(renewal((NOW, NOW), NOW, 33, 7), NOW, "nothing to divide");
+}
+
+#[test]
+fn a_certificate_is_renewed_when_its_authority_suggests_it() {
+    let at = |seconds| NOW.saturating_add(Duration::from_secs(seconds));
+    // What was issued for 90 days.
+    let renewed = |from, until, chance| seconds(suggested((at(from), at(until)), at(90 * DAY), NOW, chance));
+    assert_eq!(renewed(59 * DAY, 61 * DAY, 0), 59 * DAY);
+    assert_eq!(renewed(59 * DAY, 61 * DAY, 1 << 31), 60 * DAY);
+    assert!((61 * DAY - 1..=61 * DAY).contains(&renewed(59 * DAY, 61 * DAY, u32::MAX)));
+    let (past, over) =
+        (NOW.saturating_sub(Duration::from_secs(DAY)), NOW.saturating_sub(Duration::from_secs(60)));
+    assert_eq!(seconds(suggested((past, over), at(90 * DAY), NOW, 7)), 3_600, "as soon as may be");
+    assert_eq!(renewed(200 * DAY, 300 * DAY, 7), 81 * DAY, "not when it is too late");
+    // For 100 seconds.
+    for (from, until, expected) in [(0, 1, 10), (50, 51, 50), (99, 100, 90)] {
+        assert_eq!(seconds(suggested((at(from), at(until)), at(100), NOW, 0)), expected, "{from}");
+    }
+    assert_eq!(suggested((at(5), at(6)), NOW, NOW, 0), NOW, "nothing to divide");
+}
+
+#[test]
+fn an_authority_is_asked_about_renewal_within_a_day_and_not_every_second() {
+    for (wait, expected) in [(Some(0), 60), (Some(21_600), 21_600), (Some(400 * DAY), DAY), (None, 21_600)] {
+        assert_eq!(seconds(next_question(wait.map(Duration::from_secs), NOW)), expected, "{wait:?}");
+    }
 }

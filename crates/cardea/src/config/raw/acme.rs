@@ -44,8 +44,8 @@ pub(in crate::config) struct RawAcme {
     /// The key of each certificate, which is made anew for each.
     #[serde(default)]
     pub(in crate::config) key_type: CertificateKey,
-    /// When a certificate is renewed: once less than so many percent of its lifetime are left. With 33, one of 90 days
-    /// after 60 days.
+    /// When a certificate is renewed whose authority does not suggest when (RFC 9773): once less than so many percent of
+    /// its lifetime are left. With 33, one of 90 days after 60 days.
     #[serde(default = "renew_before_percent")]
     #[schemars(range(min = 5, max = 90))]
     pub(in crate::config) renew_before_percent: u32,

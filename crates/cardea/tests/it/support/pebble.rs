@@ -12,11 +12,13 @@ use std::{
     time::Duration,
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use cardea_tls::authority::Authority;
+use rustls::ClientConfig;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::{Program, WAIT_MAX, now};
+use super::{Connection, Program, WAIT_MAX, now};
 
 /// Where the built program is.
 const PROGRAM: &str = "CARDEA_PEBBLE";
@@ -48,6 +50,8 @@ pub(crate) struct Place {
     pub(crate) directory: SocketAddr,
     pub(crate) http: SocketAddr,
     pub(crate) tls: SocketAddr,
+    /// Where it is told what else to do.
+    management: SocketAddr,
     names: Names,
 }
 
@@ -64,8 +68,8 @@ impl Place {
         write("ca.pem", &authority.certificate_pem());
         write("server.pem", &issued.chain_pem);
         write("server.key", &issued.key_pem);
-        let [directory, http, tls] = free_addresses();
-        Self { folder, directory, http, tls, names: Names::start() }
+        let [directory, http, tls, management] = free_addresses();
+        Self { folder, directory, http, tls, management, names: Names::start() }
     }
 
     /// The file of the authority that vouches for the directory.
@@ -78,11 +82,24 @@ impl Place {
         self.names.known.store(known, SeqCst);
     }
 
+    /// Makes the authority suggest that this certificate be renewed between these instants (RFC 3339).
+    pub(crate) fn suggest(&self, certificate: &[u8], from: &str, until: &str, client: &Arc<ClientConfig>) {
+        let window = json!({ "suggestedWindow": { "start": from, "end": until } });
+        let pem = format!(
+            "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
+            STANDARD.encode(certificate)
+        );
+        let body = json!({ "Certificate": pem, "ARIResponse": window.to_string() }).to_string();
+        let mut management = Connection::tls_for("localhost", self.management, client).unwrap();
+        let answer = management.request("POST", "/set-renewal-info/", "User-Agent: test\r\n", &body).unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+
     /// Starts the authority. It remembers nothing of what was before.
     pub(crate) fn open(&self, manner: Manner) -> Program {
         let config = json!({ "pebble": {
             "listenAddress": self.directory.to_string(),
-            "managementListenAddress": "",
+            "managementListenAddress": self.management.to_string(),
             "certificate": "server.pem",
             "privateKey": "server.key",
             "httpPort": self.http.port(),

@@ -15,6 +15,8 @@ fn record(host: &str) -> CertificateRecord {
         issued: None,
         failures: 2,
         next_attempt_at: Some(NOW),
+        renewal_window: None,
+        ask_renewal_at: None,
         problem: Some(("unreachable".into(), "the authority can't be reached".into())),
     }
 }
@@ -40,7 +42,17 @@ async fn what_was_put_is_found_again_and_counted() {
     });
     (certificate.failures, certificate.problem) = (0, None);
     one.put_acme_certificate(&certificate).await.unwrap();
-    assert_eq!(other.acme_certificates(DIRECTORY).await.unwrap(), [certificate]);
+    assert_eq!(other.acme_certificates(DIRECTORY).await.unwrap(), [certificate.clone()]);
+
+    // What the authority says changes nothing of what somebody has asked for meanwhile.
+    let mut renewal = CertificateRecord { next_attempt_at: None, failures: 9, ..certificate.clone() };
+    renewal.renewal_window = Some((NOW, NOW.saturating_add(Duration::from_secs(30))));
+    renewal.ask_renewal_at = Some(NOW.saturating_add(Duration::from_secs(10)));
+    other.put_acme_renewal(&renewal).await.unwrap();
+    (certificate.renewal_window, certificate.ask_renewal_at) =
+        (renewal.renewal_window, renewal.ask_renewal_at);
+    assert_eq!(one.acme_certificates(DIRECTORY).await.unwrap(), [certificate]);
+    assert_eq!(one.acme_version().await.unwrap(), 3);
 
     let account = AccountRecord {
         directory: DIRECTORY.into(),

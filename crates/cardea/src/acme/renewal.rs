@@ -1,0 +1,103 @@
+//! When the authority wants a certificate to be renewed (RFC 9773): before its time where it has to be revoked, else spread
+//! over the days that suit the authority.
+
+use std::time::Duration;
+
+use cardea_clock::Wall;
+use cardea_issuer::store::acme::{AcmeStore as _, CertificateRecord};
+use instant_acme::{Account, CertificateIdentifier, Error};
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
+
+use super::{
+    http::{Client, Said},
+    order::Failed,
+    schedule::{Reason, next_question},
+    state::Acme,
+};
+
+/// What of an authority's address of an explanation is logged.
+const EXPLANATION_LEN_MAX: usize = 300;
+
+/// What the authority suggests.
+struct Suggestion {
+    window: (Wall, Wall),
+    /// The address of a page that says why.
+    explanation: Option<String>,
+    /// After this it wants to be asked again.
+    wait: Duration,
+}
+
+impl Acme {
+    /// Asks about each certificate, and keeps what is said. Where nothing can be had, what was said before holds, else the
+    /// lifetime decides.
+    pub(super) async fn ask_renewals(&self, records: Vec<CertificateRecord>) -> Result<(), Failed> {
+        let client = Client::new(self.settings.ca_file.clone(), self.clock.clone(), Said::default()).await?;
+        let mut account = match self.known_account(&client).await {
+            Ok(account) => account,
+            Err(failed) => {
+                tracing::warn!(problem = %failed, "the authority can't be asked when to renew certificates");
+                None
+            }
+        };
+        for mut record in records {
+            let suggestion = match (&account, &record.issued) {
+                (Some(account), Some(issued)) => suggestion(account, &issued.chain).await,
+                _ => Ok(None),
+            };
+            let wait = match suggestion {
+                Ok(Some(suggestion)) => {
+                    let (from, until) = suggestion.window;
+                    if record.renewal_window.replace(suggestion.window) != Some(suggestion.window) {
+                        tracing::info!(
+                            hosts = ?record.hosts,
+                            from_unix_seconds = from.unix_seconds(),
+                            until_unix_seconds = until.unix_seconds(),
+                            explanation = suggestion.explanation,
+                            "the authority suggests when to renew"
+                        );
+                    }
+                    Some(suggestion.wait)
+                }
+                Ok(None) => None,
+                Err(failed) => {
+                    tracing::warn!(hosts = ?record.hosts, problem = %failed, "the authority does not say when to renew");
+                    if failed.reason == Reason::Unreachable {
+                        // Each of the others would wait as long.
+                        account = None;
+                    }
+                    None
+                }
+            };
+            record.ask_renewal_at = Some(next_question(wait, self.clock.precise().wall));
+            self.store.put_acme_renewal(&record).await?;
+        }
+        Ok(())
+    }
+}
+
+/// What the authority suggests for the first certificate of a chain. Nothing where it never does, or can't know which one is
+/// meant.
+async fn suggestion(account: &Account, chain: &str) -> Result<Option<Suggestion>, Failed> {
+    let Some(certificate) = identifier(chain) else { return Ok(None) };
+    let (info, wait) = match account.renewal_info(&certificate).await {
+        Err(Error::Unsupported(_)) => return Ok(None),
+        answer => answer?,
+    };
+    let window = info.suggested_window;
+    if window.end <= window.start {
+        return Err(Failed::new(
+            Reason::BadAnswer,
+            "the window it suggests ends before it begins (RFC 9773 §4.2)",
+        ));
+    }
+    let at = Wall::from_unix_seconds;
+    let window = (at(window.start.unix_timestamp()), at(window.end.unix_timestamp()));
+    let explanation = info.explanation_url.map(|url| url.chars().take(EXPLANATION_LEN_MAX).collect());
+    Ok(Some(Suggestion { window, explanation, wait }))
+}
+
+/// What the authority calls the first certificate of a chain (RFC 9773 §4.1), if that names its issuer's key.
+pub(super) fn identifier(chain: &str) -> Option<CertificateIdentifier<'static>> {
+    let leaf = CertificateDer::from_pem_slice(chain.as_bytes()).ok()?;
+    CertificateIdentifier::try_from(&leaf).ok()
+}
