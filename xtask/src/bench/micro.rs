@@ -37,8 +37,9 @@ const WARM_UP: Duration = Duration::from_millis(100);
 const SAMPLES: usize = 10;
 /// The fewest that criterion does without a complaint: its own statistics are not used.
 const RESAMPLES: usize = 1001;
-/// For one round of one program.
+/// For one round of one program, and for all rounds of one that measures what is large.
 const ROUND_LIMIT: Duration = Duration::from_secs(900);
+const LARGE_LIMIT: Duration = Duration::from_secs(3600);
 /// For the names of its cases; a program in Java is compiled first.
 const LIST_LIMIT: Duration = Duration::from_secs(60);
 /// What the smoke test runs: it builds quickly.
@@ -60,7 +61,7 @@ for 0.3 s at the most unless its bench says otherwise (those of caches are fille
 beyond the processor's caches are in the cases `session-cache-large`, measured by that name alone, whose rounds follow \
 each other on one filling), on whatever processor the kernel gives them. The range over the \
 rounds shows how far a subject differs from itself. The ends of names: `t1` and `t2` are that many threads, each doing \
-the work (the figure is a thread's time for one operation); a subject `…-alone` does a part of the work, and is a limit \
+the work (the figure is a thread's time for one operation; those of caches begin together, each on a processor); a subject `…-alone` does a part of the work, and is a limit \
 instead of a peer. *ratio*: above 1, Cardea is better. Instructions (callgrind), allocations and their bytes (dhat) are the \
 difference between two runs of different length, so that they are those of one operation and of its loop.";
 
@@ -194,31 +195,42 @@ impl Program {
 
     /// One round.
     fn time(&self, folder: &Path, plan: &Plan, figures: &mut Figures) -> Result<()> {
-        let measured = match self.style {
-            Style::Criterion => self.by_criterion(folder, plan)?,
-            Style::Figures => printed::samples(&self.printed(plan)?),
-            Style::Table => {
-                figures.add_table(&self.target.package, &self.target.command(), &self.printed(plan)?);
-                Vec::new()
-            }
-        };
         let package = &self.target.package;
-        for sample in measured {
+        let mut add = |sample: Sample| {
             figures.add(package, &sample.case, &sample.subject, &NANOSECONDS, sample.nanoseconds);
+        };
+        match self.style {
+            Style::Criterion => self.by_criterion(folder, plan)?.into_iter().for_each(add),
+            Style::Figures => {
+                let mut last = String::new();
+                self.printed(plan, |line| {
+                    let Some(sample) = printed::sample(line) else { return };
+                    let name = format!("{}/{}", sample.case, sample.subject);
+                    if name != last && printed::is_large(plan.case.as_deref()) {
+                        plan.progress(&format!("micro {name}"));
+                        last = name;
+                    }
+                    add(sample);
+                })?;
+            }
+            Style::Table => {
+                let mut table = String::new();
+                self.printed(plan, |line| table.extend([line, "\n"]))?;
+                figures.add_table(package, &self.target.command(), &table);
+            }
         }
         Ok(())
     }
 
-    fn printed(&self, plan: &Plan) -> Result<String> {
+    fn printed(&self, plan: &Plan, each: impl FnMut(&str)) -> Result<()> {
         let mut command = Command::new(&self.file);
         command
             .args(&self.arguments)
             .args(printed::arguments(plan.case.as_deref(), plan.rounds))
             .args(self.wanted.iter().flatten())
             .current_dir(&self.target.folder);
-        let ran = catch(&mut command, ROUND_LIMIT)?;
-        ensure!(ran.success, "{}", ran.last_line());
-        Ok(ran.output)
+        let limit = if printed::is_large(plan.case.as_deref()) { LARGE_LIMIT } else { ROUND_LIMIT };
+        printed::run(&mut command, limit, each)
     }
 
     fn by_criterion(&self, folder: &Path, plan: &Plan) -> Result<Vec<Sample>> {

@@ -5,13 +5,19 @@
 //! takes minutes; then each figure is printed as often as `--rounds` says.
 
 use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::samples::{Sample, case_of};
 use super::targets::Target;
 use crate::needs::{self, Need};
+use crate::process::Stopwatch;
 
 /// In a case that is asked for: the set that takes minutes.
 const LARGE: &str = "large";
@@ -43,16 +49,46 @@ pub(super) fn listed(output: &str) -> Option<(Style, Vec<String>)> {
         .find(|(_, names)| !names.is_empty())
 }
 
-/// The figures among the lines that a bench has printed.
-pub(super) fn samples(output: &str) -> Vec<Sample> {
-    let parse = |line: &str| {
-        let mut words = line.split(' ');
-        let (name, figure, unit) = (words.next()?, words.next()?, words.next()?);
-        let nanoseconds = figure.parse().ok().filter(|_| unit == "ns" && name.contains('/'))?;
-        let (case, subject) = case_of(name);
-        Some(Sample { case, subject, nanoseconds })
-    };
-    output.lines().filter_map(parse).collect()
+/// Runs such a bench, and shows each line that it prints when it comes: the large set takes minutes, and what is measured
+/// of it stays measured where the rest fails.
+///
+/// # Errors
+///
+/// It can't be run, fails, or runs for longer than `limit`, after which it is killed. It has said why by itself: standard
+/// error is passed on.
+pub(super) fn run(command: &mut Command, limit: Duration, mut each: impl FnMut(&str)) -> Result<()> {
+    let watch = Stopwatch::start();
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cannot be run")?;
+    let stdout = child.stdout.take().context("standard output is piped")?;
+    let (sender, lines) = mpsc::sync_channel(16);
+    thread::spawn(move || {
+        let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+        // The receiver is gone once the limit has passed.
+        while lines.next().is_some_and(|line| sender.send(line).is_ok()) {}
+    });
+    loop {
+        match lines.recv_timeout(limit.saturating_sub(watch.elapsed())) {
+            Ok(line) => each(&line),
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                child.kill()?;
+                child.wait()?;
+                bail!("still running after {} s: killed", limit.as_secs());
+            }
+        }
+    }
+    let status = child.wait()?;
+    ensure!(status.success(), "it ends with {status}");
+    Ok(())
+}
+
+/// The figure in a line that a bench has printed.
+pub(super) fn sample(line: &str) -> Option<Sample> {
+    let mut words = line.split(' ');
+    let (name, figure, unit) = (words.next()?, words.next()?, words.next()?);
+    let nanoseconds = figure.parse().ok().filter(|_| unit == "ns" && name.contains('/'))?;
+    let (case, subject) = case_of(name);
+    Some(Sample { case, subject, nanoseconds })
 }
 
 /// What is said to such a bench, for the case that is asked for.
@@ -93,9 +129,29 @@ mod tests {
 
     #[test]
     fn figures_are_read_and_other_lines_are_not() {
-        let output = "get-10/cardea 12.50 ns\nwarning: get-10/cardea 1 ns\nget/x 3 us\nget 3 ns\n";
-        let sample = Sample { case: "get-10".to_owned(), subject: "cardea".to_owned(), nanoseconds: 12.5 };
-        assert_eq!(samples(output), [sample]);
+        let expected = Sample { case: "get-10".to_owned(), subject: "cardea".to_owned(), nanoseconds: 12.5 };
+        assert_eq!(sample("get-10/cardea 12.50 ns"), Some(expected));
+        for other in ["warning: get-10/cardea 1 ns", "get/x 3 us", "get 3 ns", ""] {
+            assert_eq!(sample(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn lines_are_shown_as_they_come_also_of_what_fails_then() {
+        for (script, success) in [("echo a; echo b", true), ("echo a; echo b; exit 3", false)] {
+            let mut lines = Vec::new();
+            let mut command = Command::new("sh");
+            let limit = Duration::from_secs(20);
+            let ran = run(command.args(["-c", script]), limit, |line| lines.push(line.to_owned()));
+            assert_eq!((ran.is_ok(), lines.as_slice()), (success, ["a", "b"].map(str::to_owned).as_slice()));
+        }
+    }
+
+    #[test]
+    fn a_bench_over_its_limit_is_killed_and_has_failed() {
+        let mut command = Command::new("sh");
+        let ran = run(command.args(["-c", "exec sleep 600"]), Duration::from_millis(50), |_| ());
+        assert!(ran.unwrap_err().to_string().contains("killed"));
     }
 
     #[test]
