@@ -5,7 +5,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
-import java.util.concurrent.CyclicBarrier;
+import java.util.concurrent.atomic.AtomicInteger;
 import sun.security.util.Cache;
 
 public final class SessionCacheBench {
@@ -253,6 +253,21 @@ public final class SessionCacheBench {
         }
     }
 
+    /** Where threads wait until all of them run, each on a processor, since those that sleep wake up one by one. */
+    private record StartingLine(int threads, AtomicInteger turn) {
+        private static final int ROUNDS = 100;
+
+        StartingLine(int threads) { this(threads, new AtomicInteger()); }
+
+        void await(int thread) {
+            for (int round = 0; round < ROUNDS; round++) {
+                while (turn.get() != round * threads + thread) Thread.onSpinWait();
+                turn.incrementAndGet();
+            }
+            while (turn.get() != ROUNDS * threads) Thread.onSpinWait();
+        }
+    }
+
     private static Cache<Key, Integer> cache(Size size, boolean expires) {
         // Soft references are what the session cache of TLS uses, as the JDK configures it.
         return Cache.newSoftMemoryCache(size.entries, expires ? LIFETIME_SECONDS : 0);
@@ -265,18 +280,14 @@ public final class SessionCacheBench {
             operate(cache, kind, keys[0]);
             return (double) (System.nanoTime() - start) / keys[0].length;
         }
-        CyclicBarrier ready = new CyclicBarrier(keys.length);
+        StartingLine line = new StartingLine(keys.length);
         long[] starts = new long[keys.length];
         long[] ends = new long[keys.length];
         List<Thread> threads = new ArrayList<>();
         for (int number = 0; number < keys.length; number++) {
             int at = number;
             Thread thread = new Thread(() -> {
-                try {
-                    ready.await();
-                } catch (Exception error) {
-                    throw new IllegalStateException(error);
-                }
+                line.await(at);
                 starts[at] = System.nanoTime();
                 operate(cache, kind, keys[at]);
                 ends[at] = System.nanoTime();

@@ -1,8 +1,8 @@
 //! The operations, and the time that they take.
 
-use std::hint::black_box;
+use std::hint::{black_box, spin_loop};
 use std::ops::Range;
-use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -168,23 +168,54 @@ fn run<S: Subject>(cache: &S, kind: Kind, keys: &[Vec<Key>], now: Mono) -> f64 {
         operate(cache, kind, keys, now);
         return nanoseconds(start.elapsed(), operations);
     }
-    let ready = Barrier::new(keys.len());
+    let line = StartingLine::new(keys.len());
     let spans: Vec<(Instant, Instant)> = thread::scope(|scope| {
-        let operator = |keys| {
-            let ready = &ready;
+        let operator = |(thread, keys)| {
+            let line = &line;
             scope.spawn(move || {
-                ready.wait();
+                line.wait(thread);
                 let start = Instant::now();
                 operate(cache, kind, keys, now);
                 (start, Instant::now())
             })
         };
-        let threads: Vec<_> = keys.iter().map(|keys| operator(keys.as_slice())).collect();
+        let threads: Vec<_> = (0..).zip(keys.iter().map(Vec::as_slice)).map(operator).collect();
         threads.into_iter().map(|thread| thread.join().expect("an operation panics in no subject")).collect()
     });
     let start = spans.iter().map(|(start, _)| *start).min().expect("threads");
     let end = spans.iter().map(|(_, end)| *end).max().expect("threads");
     nanoseconds(end - start, operations)
+}
+
+/// Where threads wait until all of them run, each on a processor. A barrier that they sleep at would wake them up one
+/// after the other, and a sample is over before the last one is there: that measures one thread, twice.
+struct StartingLine {
+    threads: usize,
+    /// Whose turn it is, with all turns before.
+    turn: AtomicUsize,
+}
+
+impl StartingLine {
+    /// So many that they aren't taken within a time slice but by threads that run at the same time.
+    const ROUNDS: usize = 100;
+
+    const fn new(threads: usize) -> Self {
+        Self { threads, turn: AtomicUsize::new(0) }
+    }
+
+    fn wait(&self, thread: usize) {
+        for round in 0..Self::ROUNDS {
+            self.until(|turn| turn == round * self.threads + thread);
+            self.turn.fetch_add(1, Ordering::Release);
+        }
+        self.until(|turn| turn == Self::ROUNDS * self.threads);
+    }
+
+    fn until(&self, is_met: impl Fn(usize) -> bool) {
+        while !is_met(self.turn.load(Ordering::Acquire)) {
+            spin_loop();
+        }
+    }
 }
 
 fn operate<S: Subject>(cache: &S, kind: Kind, keys: &[Key], now: Mono) {
