@@ -199,6 +199,19 @@ fn set_tag(line: &mut Line, number: u32, tag: u16) {
 }
 
 #[cfg(test)]
+impl Index {
+    /// The lines that are known by a hash.
+    pub(crate) fn known(&self, hash: u64) -> [u32; 2] {
+        [self.first(hash), self.second(hash, self.first(hash))]
+    }
+
+    /// The line that each slot is or was in.
+    pub(crate) fn lines(&self) -> Vec<u32> {
+        self.places.iter().map(|place| place / PLACES).collect()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -175,6 +175,16 @@ impl<K, V> Slab<K, V> {
         (&raw const self.len).addr() + size_of::<u32>()
     }
 
+    /// The slots that are known without a look at any other one.
+    pub(crate) fn known(&self) -> [u32; 4] {
+        [self.oldest, self.newest, self.hand, self.vacant()]
+    }
+
+    /// The slots that each one leads to.
+    pub(crate) fn leads_to(&self) -> Vec<[u32; 2]> {
+        self.slots.iter().map(|slot| [slot.newer, slot.older & !VISITED]).collect()
+    }
+
     /// From the oldest entry to the newest.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &(K, V)> {
         let next = |at: &u32| Some(self.slots[*at as usize].newer).filter(|newer| *newer != NONE);

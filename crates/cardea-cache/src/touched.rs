@@ -7,9 +7,11 @@ pub(crate) enum Memory {
     /// The places of slots in the index.
     Places,
     Slots,
+    /// Of the wheel.
+    Links,
 }
 
-/// Notes that a line is touched, by its number; of places, by that of the slot.
+/// Notes that a line is touched, by its number; of places and of links, by theirs.
 #[inline(always)]
 pub(crate) fn touch(memory: Memory, number: u32) {
     #[cfg(test)]
@@ -25,28 +27,35 @@ pub(crate) mod tests {
 
     use super::Memory;
 
-    /// Places in a cache line, of four bytes each.
-    const PLACES: u32 = 16;
+    /// A cache line.
+    pub(crate) type Line = (Memory, u32);
 
     thread_local! {
-        static TOUCHED: RefCell<Option<BTreeSet<(Memory, u32)>>> = const { RefCell::new(None) };
+        static TOUCHED: RefCell<Option<BTreeSet<Line>>> = const { RefCell::new(None) };
+    }
+
+    /// The line of what has this number.
+    pub(crate) fn line(memory: Memory, number: u32) -> Line {
+        let in_line = match memory {
+            Memory::Index | Memory::Slots => 1,
+            Memory::Places => 16,
+            Memory::Links => 8,
+        };
+        (memory, number / in_line)
     }
 
     pub(super) fn note(memory: Memory, number: u32) {
-        let line = if memory == Memory::Places { number / PLACES } else { number };
         TOUCHED.with_borrow_mut(|touched| {
             if let Some(touched) = touched {
-                touched.insert((memory, line));
+                touched.insert(line(memory, number));
             }
         });
     }
 
-    /// How many lines of index, places and slots an operation touches.
-    pub(crate) fn count<R>(operation: impl FnOnce() -> R) -> [usize; 3] {
+    /// The lines that an operation touches.
+    pub(crate) fn by<R>(operation: impl FnOnce() -> R) -> BTreeSet<Line> {
         TOUCHED.set(Some(BTreeSet::new()));
         operation();
-        let touched = TOUCHED.take().unwrap_or_default();
-        [Memory::Index, Memory::Places, Memory::Slots]
-            .map(|memory| touched.iter().filter(|(of, _)| *of == memory).count())
+        TOUCHED.take().unwrap_or_default()
     }
 }

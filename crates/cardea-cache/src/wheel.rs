@@ -6,6 +6,7 @@
 //! marks buckets, by their bits. Nothing cascades: an entry stays in the bucket that it came into.
 
 use crate::LimitsError;
+use crate::touched::{Memory, touch};
 
 /// Buckets per level: the bits of a `u128`.
 const BUCKETS: u32 = u128::BITS;
@@ -14,7 +15,7 @@ const LEVELS: usize = 12;
 const TICK_SHIFT: u32 = 24;
 const LEVEL_SHIFT: u32 = 2;
 /// The heads of the buckets' lists, and last that of the expired ones that had to leave their bucket.
-const HEADS: u32 = BUCKETS * LEVELS as u32 + 1;
+pub(crate) const HEADS: u32 = BUCKETS * LEVELS as u32 + 1;
 const EXPIRED: u32 = HEADS - 1;
 
 /// A bucket, by its level and by the number of its period since the clock's origin.
@@ -112,13 +113,13 @@ impl Wheel {
 
     /// A slot whose entry has expired, if there is any.
     pub(crate) fn any_expired(&self) -> Option<u32> {
-        let first = self.links[EXPIRED as usize].next;
+        let first = self.link(EXPIRED).next;
         if first != EXPIRED {
             return Some(first - HEADS);
         }
         let level = self.expired.iter().position(|buckets| *buckets != 0)?;
         let head = level as u32 * BUCKETS + self.expired[level].trailing_zeros();
-        Some(self.links[head as usize].next - HEADS)
+        Some(self.link(head).next - HEADS)
     }
 
     /// Enters a slot.
@@ -130,21 +131,21 @@ impl Wheel {
         }
         self.occupied[bucket.level] |= bit;
         let at = slot + HEADS;
-        let link = Link { next: head, previous: self.links[head as usize].previous };
+        let link = Link { next: head, previous: self.link(head).previous };
         if at as usize == self.links.len() {
             self.links.push(link);
         } else {
-            self.links[at as usize] = link;
+            *self.link_mut(at) = link;
         }
-        self.links[link.previous as usize].next = at;
-        self.links[head as usize].previous = at;
+        self.link_mut(link.previous).next = at;
+        self.link_mut(head).previous = at;
     }
 
     /// Takes a slot out.
     pub(crate) fn remove(&mut self, slot: u32) {
-        let Link { next, previous } = self.links[(slot + HEADS) as usize];
-        self.links[previous as usize].next = next;
-        self.links[next as usize].previous = previous;
+        let Link { next, previous } = self.link(slot + HEADS);
+        self.link_mut(previous).next = next;
+        self.link_mut(next).previous = previous;
         // Alone with its head, which is empty now.
         if next == previous && next < EXPIRED {
             let (level, bit) = ((next / BUCKETS) as usize, 1_u128 << (next % BUCKETS));
@@ -155,13 +156,31 @@ impl Wheel {
 
     /// Hangs a bucket's list, which is not empty, behind those that have expired.
     fn vacate(&mut self, head: u32) {
-        let Link { next: first, previous: last } = self.links[head as usize];
-        let tail = self.links[EXPIRED as usize].previous;
-        self.links[tail as usize].next = first;
-        self.links[first as usize].previous = tail;
-        self.links[last as usize].next = EXPIRED;
-        self.links[EXPIRED as usize].previous = last;
-        self.links[head as usize] = Link { next: head, previous: head };
+        let Link { next: first, previous: last } = self.link(head);
+        let tail = self.link(EXPIRED).previous;
+        self.link_mut(tail).next = first;
+        self.link_mut(first).previous = tail;
+        self.link_mut(last).next = EXPIRED;
+        self.link_mut(EXPIRED).previous = last;
+        *self.link_mut(head) = Link { next: head, previous: head };
+    }
+
+    fn link(&self, at: u32) -> Link {
+        touch(Memory::Links, at);
+        self.links[at as usize]
+    }
+
+    fn link_mut(&mut self, at: u32) -> &mut Link {
+        touch(Memory::Links, at);
+        &mut self.links[at as usize]
+    }
+}
+
+#[cfg(test)]
+impl Wheel {
+    /// What each link leads to.
+    pub(crate) fn leads_to(&self) -> Vec<[u32; 2]> {
+        self.links.iter().map(|link| [link.next, link.previous]).collect()
     }
 }
 

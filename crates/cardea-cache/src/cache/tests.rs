@@ -10,8 +10,9 @@ use cardea_clock::Mono;
 use proptest::prelude::*;
 
 use super::{Cache, HAND_STEPS_MAX};
-use crate::touched::tests as touched;
 use crate::{Entry, Lifetime, Limits};
+
+mod lines;
 
 impl<K, V, S> Cache<K, V, S> {
     /// The address after what every lookup writes, and after what an eviction goes by.
@@ -487,56 +488,6 @@ proptest! {
             }
             let keys: Vec<u8> = cache.slab.iter().map(|(key, _)| *key).collect();
             prop_assert_eq!(keys, model.entries.iter().map(|(key, _)| *key).collect::<Vec<_>>());
-        }
-    }
-}
-
-/// A full cache of keys whose slots are nowhere near each other.
-fn scattered(entries: u64) -> Cache<u64, u64> {
-    let mut cache = Cache::new(limits(entries as usize, seconds(1_000))).unwrap();
-    for key in 0..2 * entries {
-        let _ = cache.insert(key, key, at(1));
-        // What is looked up stays, so that the newest ones take places all over the slab.
-        if key % 3 == 0 {
-            let _ = cache.get(&(key / 2), at(1));
-        }
-    }
-    assert_eq!(cache.len() as u64, entries);
-    cache
-}
-
-#[test]
-fn operations_touch_few_cache_lines_at_any_size() {
-    for entries in [1_000, 50_000] {
-        let mut cache = scattered(entries);
-        // One of some thousand lookups looks at another slot too, whose key has the same tag.
-        let (mut hits, mut of_index, mut of_slots) = (0, 0, 0);
-        for key in (0..2 * entries).step_by(7) {
-            let is_there = cache.find(cache.hasher.hash_one(key), &key).is_some();
-            let [index, places, slots] = touched::count(|| cache.get(&key, at(1)).copied());
-            if is_there {
-                (hits, of_index, of_slots) = (hits + 1, of_index + index, of_slots + slots);
-                assert!(index <= 2 && places == 0 && slots <= 2, "get: {index} {places} {slots}");
-            } else {
-                assert!(index == 2 && places == 0 && slots <= 1, "get of nothing: {index} {places} {slots}");
-            }
-        }
-        assert!(hits > 50 && of_index * 10 <= hits * 11, "a second line is rare: {of_index} for {hits}");
-        assert!(of_slots * 50 <= hits * 51, "a second slot is very rare: {of_slots} for {hits}");
-        for key in 10 * entries..11 * entries {
-            let [index, places, slots] = touched::count(|| cache.insert(key, 0, at(1)));
-            // Both lines of the key and that of the evicted one; what the hand passes, two neighbours and the newest.
-            let most = HAND_STEPS_MAX + 4;
-            assert!(index <= 3 && places == 1 && slots <= most, "insert: {index} {places} {slots}");
-        }
-        for key in (10 * entries..11 * entries).step_by(3) {
-            let [index, places, slots] = touched::count(|| cache.remove(&key));
-            assert!(index <= 2 && places == 0 && slots <= 5, "remove: {index} {places} {slots}");
-        }
-        // Everything has expired: each insert takes two out, and touches no more for all the others.
-        for key in 20 * entries..20 * entries + 100 {
-            let [index, places, slots] = touched::count(|| cache.insert(key, 0, at(2_000)));
-            assert!(index <= 4 && places <= 3 && slots <= 6, "insert: {index} {places} {slots}");
         }
     }
 }
