@@ -10,8 +10,10 @@
 //! touches two or three lines and waits for memory twice at any size: for the index, then for the slot. An `insert` into
 //! a full cache waits four times at the most: for each slot that the hand comes to but the first, which the last eviction
 //! has touched ([`HAND_STEPS_MAX`]), then for the line of the index that the evicted key leaves; its neighbours and the
-//! lines of the new key are fetched meanwhile. Nothing is ever scanned, rehashed or moved. The tests of this crate count
-//! the lines; `cargo bench -p cardea-cache --bench session_cache` measures the time, beside other caches.
+//! lines of the new key are fetched meanwhile. (For the bound in bytes up to sixteen go, and each is waited for.) What is
+//! removed is waited for three times: its neighbours come last. Nothing is ever scanned, rehashed or moved. The tests of
+//! this crate count the lines and the waits; `cargo bench -p cardea-cache --bench session_cache` measures the time, beside
+//! other caches.
 //!
 //! An entry takes 84 bytes beside what its key and value hold elsewhere: 64 of the slot, 16 of the index, 4 that lead
 //! from the one to the other; 8 more where lifetimes are its own.

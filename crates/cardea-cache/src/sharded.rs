@@ -16,7 +16,7 @@ use crate::limits::{Entry, Limits, Removed, Stats};
 use schedule::Mutex;
 
 /// Shards for each thread that uses a cache at the same time, so that they seldom meet at a lock. Measured with two threads:
-/// fewer cost time, and more gain none.
+/// a quarter of them costs a fifth to a third of the time more, and four times as many save a sixth at the most.
 pub const SHARDS_PER_THREAD: usize = 16;
 
 /// Below this, halving a shard costs more entries by chance (some shards are full before others) than a lock is worth.
