@@ -7,16 +7,21 @@ use cardea_clock::Stopwatch;
 /// The part of a busy processor that hashes keep: an eighth of the time for which others had it.
 const SHARE: u32 = 8;
 
+/// How much of its part it may have had beforehand: what has run so much more than its part lets others have the
+/// processor for eight times as long before it keeps it.
+const CREDIT: Duration = Duration::from_millis(10);
+
 /// Lets others have the processor between two steps of a hash.
 ///
 /// The kernel would let a hash go on for milliseconds, and a request that wakes up meanwhile would wait for as long.
 /// So the thread yields after each step, which costs nothing to speak of where nobody waits. Where somebody does, the
 /// kernel may put it off for a whole slice (Linux 6.18: what yields forfeits its slice), and on a processor that is never
 /// idle, steps of a few microseconds and slices of milliseconds would come to nothing. Therefore it then keeps the
-/// processor for a part of the time that it was put off.
+/// processor for a part of the time that it was put off: but only where it had less than that part of late, so that
+/// nobody waits for it on a processor that is idle now and then.
 pub(super) struct Courtesy {
     stopwatch: Stopwatch,
-    /// What it still keeps the processor for.
+    /// By how much it has had less than its part, and `CREDIT` more than that.
     due: Duration,
 }
 
@@ -36,8 +41,9 @@ impl Courtesy {
 
     fn account(&mut self, ran: Duration, give_way: impl FnOnce(&mut Stopwatch) -> Duration) {
         self.due = self.due.saturating_sub(ran);
-        if self.due.is_zero() {
-            self.due = give_way(&mut self.stopwatch) / SHARE;
+        if self.due <= CREDIT {
+            // Bounded, for who was put off because the whole machine stood still.
+            self.due = (self.due + give_way(&mut self.stopwatch) / SHARE).min(CREDIT * 2);
         }
     }
 }
@@ -46,25 +52,51 @@ impl Courtesy {
 mod tests {
     use super::*;
 
+    const STEP: Duration = Duration::from_micros(12);
+
+    /// How much of the time it has, and its longest stretch without giving way, where each time others have the processor
+    /// for so long.
+    fn share(put_off: Duration) -> (f64, Duration) {
+        let mut courtesy = Courtesy::new();
+        let (mut own, mut others) = (Duration::ZERO, Duration::ZERO);
+        let (mut stretch, mut longest) = (Duration::ZERO, Duration::ZERO);
+        while own + others < Duration::from_secs(2) {
+            own += STEP;
+            stretch += STEP;
+            courtesy.account(STEP, |_| {
+                others += put_off;
+                longest = longest.max(stretch);
+                stretch = Duration::ZERO;
+                put_off
+            });
+        }
+        (own.as_secs_f64() / (own + others).as_secs_f64(), longest)
+    }
+
     #[test]
-    fn who_is_put_off_keeps_the_processor_for_a_part_of_the_time() {
-        let step = Duration::from_micros(12);
-        let steps_until_way_is_given = |put_off: Duration| {
-            let mut courtesy = Courtesy::new();
-            courtesy.account(step, |_| put_off);
-            let mut steps = 0;
-            let mut again = false;
-            while !again {
-                steps += 1;
-                courtesy.account(step, |_| {
-                    again = true;
-                    Duration::ZERO
-                });
-            }
-            steps
-        };
-        assert_eq!(steps_until_way_is_given(Duration::from_nanos(300)), 1, "nobody waited");
-        assert_eq!(steps_until_way_is_given(Duration::from_micros(50)), 1, "a request was served");
-        assert_eq!(steps_until_way_is_given(Duration::from_millis(3)), 32, "others are never done");
+    fn on_a_processor_that_is_idle_now_and_then_it_gives_way_after_each_step() {
+        for put_off in [0, 1, 12, 90].map(Duration::from_micros) {
+            assert_eq!(share(put_off).1, STEP, "{put_off:?}");
+        }
+        // A long stretch of others now and then changes nothing.
+        let mut courtesy = Courtesy::new();
+        for round in 0..10_000 {
+            let put_off = if round % 100 == 99 { Duration::from_millis(4) } else { Duration::ZERO };
+            let mut gave_way = false;
+            courtesy.account(STEP, |_| {
+                gave_way = true;
+                put_off
+            });
+            assert!(gave_way, "{round}");
+        }
+    }
+
+    #[test]
+    fn on_a_processor_that_is_never_idle_it_keeps_its_part() {
+        for put_off in [200, 3_000, 20_000].map(Duration::from_micros) {
+            let (share, longest) = share(put_off);
+            assert!((0.10..0.12).contains(&share), "{put_off:?}: {share}");
+            assert!(longest <= put_off / SHARE + STEP, "{put_off:?}: {longest:?}");
+        }
     }
 }
