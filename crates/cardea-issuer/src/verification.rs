@@ -36,7 +36,7 @@ pub(crate) use stats::Rejected;
 pub use stats::SecretStats;
 
 use self::{
-    failures::{Charge, Failures},
+    failures::{Charge, Failures, Outcome},
     pool::Pool,
     queue::Presented,
     remembered::Remembered,
@@ -53,15 +53,18 @@ pub struct Source {
     pub deadline: Option<Mono>,
 }
 
-/// Which jobs go first. None but the last keeps those after it out for ever.
+/// Which jobs go first. Each but the last has turns, and none is kept out for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// On a client from where it was right before: ahead of all that only may be.
     Familiar,
+    /// From where nobody failed lately.
     Usual,
-    /// On a client that is being guessed at, from where few have failed.
+    /// The same, on a client that is being guessed at.
     Doubtful,
-    /// On a client that is being guessed at, from where many have failed; or from where too many have.
+    /// From where few failed lately, or from nobody knows where.
+    Failed,
+    /// From where more did.
     Suspect,
     /// Nobody waits for it: when there is nothing else to do, and put aside when there is.
     Later,
@@ -187,17 +190,17 @@ impl Verifier {
         let charge = self.charge(candidates, source, now)?;
         let matched = match self.hash(candidates, &comparisons, &charge, source, now).await {
             Ok(matched) => matched,
-            Err(busy) => {
-                self.failures.refund_unmade(&charge);
-                return Err(self.rejection(busy));
-            }
+            Err(busy) => return Err(self.rejection(busy)),
         };
         let right = comparisons.iter().zip(matched).find(|(comparison, matched)| {
             // A stand-in is right for nobody.
             *matched && comparison.secret.is_some() && candidates[comparison.candidate].is_permitted()
         });
-        let Some((comparison, _)) = right else { return Ok(None) };
-        self.failures.refund(&charge);
+        let Some((comparison, _)) = right else {
+            charge.settle(Outcome::Wrong);
+            return Ok(None);
+        };
+        charge.settle(Outcome::Right);
         self.failures.welcome(&candidates[comparison.candidate].reading.id, source.address);
         self.settle(store, &candidates[comparison.candidate], comparison, now);
         Ok(Some(comparison.candidate))
@@ -291,7 +294,7 @@ impl Verifier {
         candidates: &[Candidate<'_>],
         source: Source,
         now: Timestamp,
-    ) -> Result<Charge, Rejection> {
+    ) -> Result<Charge<'_>, Rejection> {
         let mut ids: Vec<&str> = candidates.iter().map(|candidate| candidate.reading.id.as_str()).collect();
         ids.dedup();
         self.failures.charge(&ids, source.address, now.mono).map_err(|retry_after| {
@@ -304,7 +307,7 @@ impl Verifier {
         &self,
         candidates: &[Candidate<'_>],
         comparisons: &[Comparison],
-        charge: &Charge,
+        charge: &Charge<'_>,
         source: Source,
         now: Timestamp,
     ) -> Result<Vec<bool>, Busy> {
@@ -320,7 +323,7 @@ impl Verifier {
         let jobs = comparisons
             .iter()
             .map(|comparison| (comparison.stored.clone(), Arc::clone(&secrets[comparison.candidate])));
-        self.pool.verify(jobs.collect(), charge.class, wait, now.mono).await
+        self.pool.verify(jobs.collect(), charge.class, &charge.taken, wait, now.mono).await
     }
 
     fn rejection(&self, busy: Busy) -> Rejection {
@@ -419,3 +422,6 @@ fn salt() -> Result<[u8; 16], IssuerError> {
     rand::fill(&mut salt).map_err(|_| IssuerError::Crypto("no randomness"))?;
     Ok(salt)
 }
+
+#[cfg(test)]
+mod tests;

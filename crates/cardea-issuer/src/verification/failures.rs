@@ -1,14 +1,17 @@
 //! The budget of failures: who guesses too often is refused, and nobody else.
 //!
 //! What is refused is a pair of client and address prefix. A client that many addresses guess at, and a prefix that
-//! guesses at many clients, are never refused for it: their attempts only wait behind others, and on such a client those
-//! from prefixes that failed seldom go before the rest. A pair that was right before goes ahead of all these, so that
-//! no flood from elsewhere stands before it.
+//! guesses at many clients, are never refused for it: their attempts only wait behind others. A pair that was right before
+//! goes ahead of all; of the rest, the fewer failures a prefix had lately, the earlier, so that a flood stands before those
+//! only who come from where it comes from, once each of its addresses has failed.
 
 use std::{
     fmt,
     net::{IpAddr, Ipv6Addr},
-    sync::{Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -19,11 +22,15 @@ use super::{Class, bounded::Bounded};
 
 /// The most entries of each table. One takes 60 bytes.
 const ENTRIES_MAX: usize = 65_536;
-/// What a client as a whole may fail before attempts on it wait behind others: so many times what a pair may. A prefix
-/// as a whole may fail as often as a pair.
+/// What a client as a whole may fail before attempts on it wait behind others: so many times what a pair may.
 const WIDER: u32 = 4;
-/// A prefix has failed seldom up to this part of what a pair may.
-const SELDOM: u32 = 10;
+/// A failure of a prefix lasts so many times as long as one of a pair: it refuses nobody, and who guesses from many
+/// addresses, each of which seldom has its turn, needs ten times as many for each to look clean.
+const LASTING: u32 = 10;
+/// A prefix that had so many failures lately had few.
+const FEW: u32 = 2;
+/// More failures of a prefix than these are not counted, so that they end soon after the guessing does.
+const PREFIX_MAX: u32 = 4;
 
 type Key = [u8; 16];
 
@@ -32,28 +39,86 @@ pub(super) struct Failures {
     key: hmac::Key,
     failures_max: u32,
     forgiven_every: Duration,
-    /// When all failures of a key are forgiven, in nanoseconds of the monotonic clock.
-    forgiven_at: Mutex<Bounded<Key, u64>>,
+    counts: Mutex<Counts>,
     /// Pairs that were right before. It buys a place in the queue and nothing else, and the budget comes first, so that
     /// it needs no end.
     familiar: Mutex<Bounded<Key, ()>>,
 }
 
-/// An attempt that has been counted as a failure, until it turns out to be none.
-pub(super) struct Charge {
-    /// Of pairs and of clients.
-    keys: Vec<Key>,
-    prefix: Option<Key>,
+/// When all failures of a key are forgiven, in nanoseconds of the monotonic clock. Each kind has a table of its own: who
+/// makes up clients makes nobody forget a prefix.
+struct Counts {
+    pairs: Bounded<Key, u64>,
+    clients: Bounded<Key, u64>,
+    prefixes: Bounded<Key, u64>,
+}
+
+/// What became of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Right,
+    Wrong,
+    /// Whoever asked was not told: there was no place or no time, or it didn't wait.
+    Unanswered,
+}
+
+/// An attempt that has been counted as a failure, until it turns out to be none. Where it is dropped before it is settled,
+/// nobody was answered.
+pub(super) struct Charge<'a> {
+    failures: &'a Failures,
+    /// With what was added to each.
+    pairs: Vec<(Key, u64)>,
+    clients: Vec<(Key, u64)>,
+    prefix: Option<(Key, u64)>,
     pub(super) class: Class,
+    /// Set once a hash thread has taken it up.
+    pub(super) taken: Arc<AtomicBool>,
+    outcome: Outcome,
+}
+
+impl Charge<'_> {
+    pub(super) fn settle(mut self, outcome: Outcome) {
+        self.outcome = outcome;
+    }
+}
+
+impl Drop for Charge<'_> {
+    /// What was not answered told nobody anything, and is no failure of a pair or a client. But who always leaves before
+    /// the answer must not look as if nobody had failed there: a hash that was begun counts for the prefix, which
+    /// nobody is refused for.
+    fn drop(&mut self) {
+        let (narrow, prefix) = match self.outcome {
+            Outcome::Right => (true, true),
+            Outcome::Wrong => (false, false),
+            Outcome::Unanswered => (true, !self.taken.load(Relaxed)),
+        };
+        let mut counts = self.failures.counts();
+        if narrow {
+            forgive(&mut counts.pairs, &self.pairs);
+            forgive(&mut counts.clients, &self.clients);
+        }
+        if prefix {
+            forgive(&mut counts.prefixes, &self.prefix);
+        }
+    }
+}
+
+fn forgive<'a>(table: &mut Bounded<Key, u64>, added: impl IntoIterator<Item = &'a (Key, u64)>) {
+    for (key, added) in added {
+        if let Some(at) = table.value_mut(key) {
+            *at = at.saturating_sub(*added);
+        }
+    }
 }
 
 impl Failures {
     pub(super) fn new(key: &[u8; 32], failures_max: u32, forgiven_every: Duration) -> Self {
+        let table = || Bounded::new(ENTRIES_MAX);
         Self {
             key: hmac::Key::new(hmac::HMAC_SHA256, key),
             failures_max,
             forgiven_every,
-            forgiven_at: Mutex::new(Bounded::new(3 * ENTRIES_MAX)),
+            counts: Mutex::new(Counts { pairs: table(), clients: table(), prefixes: table() }),
             familiar: Mutex::new(Bounded::new(ENTRIES_MAX)),
         }
     }
@@ -68,63 +133,55 @@ impl Failures {
         ids: &[&str],
         address: Option<IpAddr>,
         now: Mono,
-    ) -> Result<Charge, Duration> {
+    ) -> Result<Charge<'_>, Duration> {
         let prefix = address.map(prefix);
-        let narrow: Vec<Key> =
+        let pairs: Vec<Key> =
             prefix.iter().flat_map(|prefix| ids.iter().map(|id| self.key_of(b"pair", id, prefix))).collect();
         let clients: Vec<Key> = ids.iter().map(|id| self.key_of(b"client", id, &[])).collect();
         let prefix = prefix.map(|prefix| self.key_of(b"prefix", "", &prefix));
+        let is_familiar = self.is_familiar(&pairs);
 
-        let mut forgiven_at = self.forgiven_at.lock().unwrap_or_else(PoisonError::into_inner);
-        for key in &narrow {
-            let ahead = self.ahead(forgiven_at.value(key), now);
-            let most = self.nanos(self.failures_max);
-            if ahead > most {
-                return Err(Duration::from_nanos(ahead - most));
+        let one = nanos(self.forgiven_every).max(1);
+        let lasting = one.saturating_mul(LASTING.into());
+        let pair_max = one.saturating_mul(self.failures_max.max(1).into());
+        let client_max = pair_max.saturating_mul(WIDER.into());
+        let counts = &mut *self.counts();
+        for key in &pairs {
+            let had = ahead(&counts.pairs, key, now);
+            if had > pair_max - one {
+                return Err(Duration::from_nanos(had - (pair_max - one)));
             }
         }
-        let most = self.nanos(self.failures_max.saturating_mul(WIDER));
-        let exceeds =
-            |key: &Key, failures: u32| self.ahead(forgiven_at.value(key), now) > self.nanos(failures);
-        let guessed_at = clients.iter().any(|key| exceeds(key, self.failures_max.saturating_mul(WIDER)));
+        let guessed_at = clients.iter().any(|key| ahead(&counts.clients, key, now) > client_max - one);
         // Of an address that isn't known, nothing good is.
-        let often = prefix.as_ref().is_none_or(|key| exceeds(key, (self.failures_max / SELDOM).max(1)));
-        let too_often = prefix.as_ref().is_some_and(|key| exceeds(key, self.failures_max));
-        let class = match (guessed_at, often) {
-            _ if self.is_familiar(&narrow) => Class::Familiar,
-            (true, true) => Class::Suspect,
-            (true, false) => Class::Doubtful,
-            (false, _) if too_often => Class::Suspect,
-            (false, _) => Class::Usual,
+        let failed = prefix.as_ref().map_or(1, |key| ahead(&counts.prefixes, key, now).div_ceil(lasting));
+        let class = match failed {
+            _ if is_familiar => Class::Familiar,
+            0 if guessed_at => Class::Doubtful,
+            0 => Class::Usual,
+            _ if failed <= FEW.into() => Class::Failed,
+            _ => Class::Suspect,
         };
-        let keys: Vec<Key> = narrow.into_iter().chain(clients).collect();
-        for key in keys.iter().chain(&prefix) {
-            // Bounded, so that an excess ends soon after the guessing does.
-            let ahead = self.ahead(forgiven_at.value(key), now).min(most.saturating_add(self.nanos(1)));
-            forgiven_at.insert(*key, now.nanos().saturating_add(ahead));
-        }
-        Ok(Charge { keys, prefix, class })
-    }
-
-    /// The attempt was right.
-    pub(super) fn refund(&self, charge: &Charge) {
-        self.forgive(charge.keys.iter().chain(&charge.prefix));
-    }
-
-    /// The attempt was never made, for want of time. What it asked of a server that is short of it still counts for the
-    /// prefix, which nobody is refused for: a flood must not look as if nobody had sent it.
-    pub(super) fn refund_unmade(&self, charge: &Charge) {
-        self.forgive(&charge.keys);
-    }
-
-    fn forgive<'a>(&self, keys: impl IntoIterator<Item = &'a Key>) {
-        let one = self.nanos(1);
-        let mut forgiven_at = self.forgiven_at.lock().unwrap_or_else(PoisonError::into_inner);
-        for key in keys {
-            if let Some(at) = forgiven_at.value_mut(key) {
-                *at = at.saturating_sub(one);
-            }
-        }
+        // Bounded, so that an excess ends soon after the guessing does.
+        let add = |table: &mut Bounded<Key, u64>, key: Key, one: u64, most: u64| {
+            let had = ahead(table, &key, now);
+            let added = one.min(most.saturating_sub(had));
+            table.insert(key, now.nanos().saturating_add(had).saturating_add(added));
+            (key, added)
+        };
+        let prefix_max = lasting.saturating_mul(PREFIX_MAX.into());
+        Ok(Charge {
+            failures: self,
+            pairs: pairs.into_iter().map(|key| add(&mut counts.pairs, key, one, pair_max)).collect(),
+            clients: clients
+                .into_iter()
+                .map(|key| add(&mut counts.clients, key, one, client_max.saturating_add(one)))
+                .collect(),
+            prefix: prefix.map(|key| add(&mut counts.prefixes, key, lasting, prefix_max)),
+            class,
+            taken: Arc::default(),
+            outcome: Outcome::Unanswered,
+        })
     }
 
     /// The client was right from there.
@@ -140,19 +197,15 @@ impl Failures {
         pairs.iter().any(|pair| familiar.value(pair).is_some())
     }
 
-    /// Entries of both tables.
+    /// Entries of all tables.
     pub(super) fn len(&self) -> usize {
         let familiar = self.familiar.lock().unwrap_or_else(PoisonError::into_inner).len();
-        familiar + self.forgiven_at.lock().unwrap_or_else(PoisonError::into_inner).len()
+        let counts = self.counts();
+        familiar + counts.pairs.len() + counts.clients.len() + counts.prefixes.len()
     }
 
-    /// How far from now all failures would be forgiven, were there one more.
-    fn ahead(&self, forgiven_at: Option<&u64>, now: Mono) -> u64 {
-        forgiven_at.map_or(0, |at| at.saturating_sub(now.nanos())).saturating_add(self.nanos(1))
-    }
-
-    fn nanos(&self, failures: u32) -> u64 {
-        u64::try_from(self.forgiven_every.saturating_mul(failures).as_nanos()).unwrap_or(u64::MAX)
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keyed, so that nobody makes two pairs share an entry.
@@ -172,6 +225,15 @@ impl fmt::Debug for Failures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Failures").field("len", &self.len()).finish_non_exhaustive()
     }
+}
+
+/// How far from now all failures of a key are forgiven, in nanoseconds.
+fn ahead(table: &Bounded<Key, u64>, key: &Key, now: Mono) -> u64 {
+    table.value(key).map_or(0, |at| at.saturating_sub(now.nanos()))
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// What one party has for itself: an IPv4 address, or 64 bits of an IPv6 one.
@@ -199,28 +261,23 @@ mod tests {
     #[test]
     fn a_pair_has_its_failures_and_gets_one_back_in_time() {
         let failures = failures();
-        let now = Mono::from_nanos(100 * SECOND);
+        let wrong = |id: &str, from: &str, second| class_at(&failures, &[id], from, Outcome::Wrong, second);
         for _ in 0..3 {
-            assert!(failures.charge(&["a"], address("192.0.2.1"), now).is_ok());
+            assert!(wrong("a", "192.0.2.1", 100).is_some());
         }
-        let wait = failures.charge(&["a"], address("192.0.2.1"), now).err();
+        let wait = failures.charge(&["a"], address("192.0.2.1"), Mono::from_nanos(100 * SECOND)).err();
         assert_eq!(wait, Some(Duration::from_secs(10)));
-        assert!(failures.charge(&["a"], address("192.0.2.2"), now).is_ok(), "the client from elsewhere");
-        assert!(failures.charge(&["b"], address("192.0.2.1"), now).is_ok(), "another client from there");
-        let later = Mono::from_nanos(110 * SECOND);
-        assert!(failures.charge(&["a"], address("192.0.2.1"), later).is_ok());
-        assert!(failures.charge(&["a"], address("192.0.2.1"), later).is_err());
+        assert!(wrong("a", "192.0.2.2", 100).is_some(), "the client from elsewhere");
+        assert!(wrong("b", "192.0.2.1", 100).is_some(), "another client from there");
+        assert!(wrong("a", "192.0.2.1", 110).is_some());
+        assert!(wrong("a", "192.0.2.1", 110).is_none());
     }
 
     #[test]
     fn what_was_right_costs_nothing() {
         let failures = failures();
         for _ in 0..50 {
-            let charge = failures
-                .charge(&["a"], address("192.0.2.1"), Mono::from_nanos(SECOND))
-                .unwrap_or_else(|_| panic!("refused"));
-            assert!(charge.class == Class::Usual);
-            failures.refund(&charge);
+            assert_eq!(class(&failures, &["a"], "192.0.2.1", Outcome::Right), Some(Class::Usual));
         }
     }
 
@@ -236,67 +293,108 @@ mod tests {
         }
     }
 
+    /// The class of an attempt with that outcome; nothing where it is refused.
+    fn class(failures: &Failures, ids: &[&str], from: &str, outcome: Outcome) -> Option<Class> {
+        class_at(failures, ids, from, outcome, 100)
+    }
+
+    fn class_at(
+        failures: &Failures,
+        ids: &[&str],
+        from: &str,
+        outcome: Outcome,
+        second: u64,
+    ) -> Option<Class> {
+        let charge = failures.charge(ids, address(from), Mono::from_nanos(second * SECOND)).ok()?;
+        let class = charge.class;
+        charge.settle(outcome);
+        Some(class)
+    }
+
     #[test]
-    fn an_excess_on_a_client_or_from_a_prefix_lowers_the_class_and_refuses_nobody() {
+    fn an_excess_on_a_client_lowers_the_class_and_refuses_nobody() {
         let failures = failures();
-        let now = Mono::from_nanos(100 * SECOND);
-        let class =
-            |ids: &[&str], from: &str| failures.charge(ids, address(from), now).map(|charge| charge.class);
+        let class = |id: &str, from: &str| class(&failures, &[id], from, Outcome::Wrong);
         for host in 1..=12 {
-            assert!(class(&["victim"], &format!("192.0.2.{host}")) == Ok(Class::Usual), "{host}");
+            assert_eq!(class("victim", &format!("192.0.2.{host}")), Some(Class::Usual), "{host}");
         }
-        assert!(class(&["victim"], "198.51.100.1") == Ok(Class::Doubtful), "from there nobody failed yet");
-        assert!(class(&["victim"], "198.51.100.1") == Ok(Class::Suspect));
-        assert!(class(&["other"], "198.51.100.2") == Ok(Class::Usual), "the control");
-        for guess in 0..3 {
-            assert!(class(&[&format!("id{guess}")], "203.0.113.7") == Ok(Class::Usual), "{guess}");
-        }
-        assert!(class(&["fresh"], "203.0.113.7") == Ok(Class::Suspect));
-        assert!(class(&["victim"], "203.0.113.7") == Ok(Class::Suspect));
+        assert_eq!(class("victim", "198.51.100.1"), Some(Class::Doubtful));
+        assert_eq!(class("other", "198.51.100.2"), Some(Class::Usual), "the control");
         // However long it was, an excess is over soon after.
         for host in 0..200 {
-            let _ = class(&["victim"], &format!("10.0.0.{host}"));
+            let _ = class("victim", &format!("10.0.0.{host}"));
         }
-        let later = Mono::from_nanos(125 * SECOND);
-        assert!(
-            failures
-                .charge(&["victim"], address("192.0.2.200"), later)
-                .is_ok_and(|charge| charge.class == Class::Usual)
+        assert_eq!(
+            class_at(&failures, &["victim"], "192.0.2.200", Outcome::Right, 125),
+            Some(Class::Usual),
+            "25 s later"
         );
+    }
+
+    #[test]
+    fn a_prefix_goes_behind_others_with_its_first_failure_and_for_a_while() {
+        let failures = failures();
+        let class =
+            |second| class_at(&failures, &[&format!("id{second}")], "203.0.113.7", Outcome::Wrong, second);
+        let expected =
+            [Class::Usual, Class::Failed, Class::Failed, Class::Suspect, Class::Suspect, Class::Suspect];
+        for (second, expected) in (100..).zip(expected) {
+            assert_eq!(class(second), Some(expected), "{second}");
+        }
+        let right = |second| class_at(&failures, &["a"], "203.0.113.7", Outcome::Right, second);
+        assert_eq!(right(100 + 199), Some(Class::Suspect), "all else is as long ago as it can be");
+        assert_eq!(right(100 + 210), Some(Class::Failed));
+        assert_eq!(right(100 + 410), Some(Class::Usual), "however often it failed");
+        assert_eq!(class_at(&failures, &["b"], "203.0.113.8", Outcome::Wrong, 105), Some(Class::Usual));
+    }
+
+    #[test]
+    fn attempts_at_once_count_before_their_outcome_is_known() {
+        let failures = failures();
+        let now = Mono::from_nanos(100 * SECOND);
+        let at_once: Vec<_> =
+            (0..4).map(|id| failures.charge(&[&format!("id{id}")], address("192.0.2.1"), now)).collect();
+        let classes: Vec<_> = at_once.iter().flatten().map(|charge| charge.class).collect();
+        assert_eq!(classes, [Class::Usual, Class::Failed, Class::Failed, Class::Suspect]);
+        drop(at_once);
+        assert_eq!(class(&failures, &["a"], "192.0.2.1", Outcome::Right), Some(Class::Usual));
     }
 
     #[test]
     fn a_pair_that_was_right_goes_ahead_until_it_has_failed_too_often() {
         let failures = failures();
-        let now = Mono::from_nanos(100 * SECOND);
-        let class =
-            |id: &str, from: &str| failures.charge(&[id], address(from), now).map(|charge| charge.class);
+        let class = |id: &str, from: &str| class(&failures, &[id], from, Outcome::Wrong);
         failures.welcome("victim", address("192.0.2.1"));
         failures.welcome("victim", None);
         for host in 0..200 {
             let _ = class("victim", &format!("10.0.0.{host}"));
         }
-        assert!(class("victim", "198.51.100.1") == Ok(Class::Doubtful), "the flood reached it");
+        assert_eq!(class("victim", "198.51.100.1"), Some(Class::Doubtful), "the flood reached it");
         for _ in 0..3 {
-            assert!(class("victim", "192.0.2.1") == Ok(Class::Familiar));
+            assert_eq!(class("victim", "192.0.2.1"), Some(Class::Familiar));
         }
-        assert!(class("victim", "192.0.2.1").is_err(), "the budget comes first");
-        assert!(class("other", "192.0.2.1") == Ok(Class::Suspect), "it is familiar with one client alone");
+        assert_eq!(class("victim", "192.0.2.1"), None, "the budget comes first");
+        assert_eq!(class("other", "192.0.2.1"), Some(Class::Suspect), "it is familiar with one client alone");
     }
 
     #[test]
-    fn what_was_never_made_is_no_failure_but_its_prefix_goes_behind() {
+    fn what_had_no_answer_is_no_failure_but_a_hash_counts_for_its_prefix() {
         let failures = failures();
         let now = Mono::from_nanos(100 * SECOND);
-        for host in 0..50 {
-            let _ = failures.charge(&["victim"], address(&format!("10.0.0.{host}")), now);
+        let unanswered = |from: &str, hashed: bool| {
+            let charge = failures.charge(&["victim"], address(from), now).ok()?;
+            charge.taken.store(hashed, Relaxed);
+            Some(charge.class)
+        };
+        for _ in 0..50 {
+            assert_eq!(unanswered("192.0.2.1", false), Some(Class::Usual), "it found no place");
         }
-        let flooding = address("192.0.2.1");
-        for expected in [Class::Doubtful, Class::Suspect, Class::Suspect, Class::Suspect, Class::Suspect] {
-            let charge = failures.charge(&["victim"], flooding, now).unwrap_or_else(|_| panic!("refused"));
-            assert!(charge.class == expected);
-            failures.refund_unmade(&charge);
-        }
+        let classes: Vec<_> = (0..50).map(|_| unanswered("192.0.2.2", true)).collect();
+        assert_eq!(classes[..3], [Some(Class::Usual), Some(Class::Failed), Some(Class::Failed)]);
+        assert!(
+            classes[3..].iter().all(|class| *class == Some(Class::Suspect)),
+            "it left before the answers"
+        );
     }
 
     #[test]

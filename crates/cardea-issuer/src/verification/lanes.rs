@@ -32,8 +32,7 @@ impl Asked {
 }
 
 /// After so many iterations the thread lets others have the processor that wait for it: 12 µs or less with full lanes.
-/// With 128 the slowest hundredth of
-/// proxied requests waited 46 µs more beside a flood of wrong secrets.
+/// With 128 the slowest hundredth of proxied requests waited 46 µs more beside a flood of wrong secrets.
 const STEP: NonZeroU32 = NonZeroU32::new(32).unwrap();
 
 /// Does the jobs that `source` gives until it has none. Nothing is waited for: a job that is alone is done alone, and
@@ -67,7 +66,7 @@ pub(super) fn run_with_pauses(
 
 fn job(prf: Prf, work: Work, counters: &Counters) -> Option<Job<Asked>> {
     match work {
-        Work::Verify { stored, secret, answer } => {
+        Work::Verify { stored, secret, answer, .. } => {
             let lane_job = stored.lane_job()?;
             counters.hashed(stored.algorithm());
             Some(Job {
@@ -128,7 +127,12 @@ mod tests {
             let stored = target.hash(&[b'a' + number], &[number; 16]).unwrap();
             // Every third one presents another secret.
             let secret = presented(&[if number % 3 == 0 { b'A' } else { b'a' + number }]);
-            works.push(Work::Verify { stored: StoredSecret::parse(&stored).unwrap(), secret, answer });
+            works.push(Work::Verify {
+                stored: StoredSecret::parse(&stored).unwrap(),
+                secret,
+                taken: Arc::default(),
+                answer,
+            });
             answers.push((number % 3 != 0, receiver));
         }
         let mut works = works.into_iter();
@@ -152,7 +156,7 @@ mod tests {
                 let (answer, receiver) = oneshot::channel();
                 answers.push(receiver);
                 let stored = StoredSecret::parse(&stored).unwrap();
-                Work::Verify { stored, secret: Arc::clone(&secret), answer }
+                Work::Verify { stored, secret: Arc::clone(&secret), taken: Arc::default(), answer }
             })
             .collect();
         let of_one = Arc::downgrade(&secret.schedule(Prf::HmacSha512));

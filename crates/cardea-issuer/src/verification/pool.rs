@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
     thread,
     time::Duration,
 };
@@ -53,7 +53,7 @@ impl Pool {
         Self { shared, threads, started: Mutex::new(false) }
     }
 
-    /// Which of the stored secrets `secret` is. All are hashed, whichever matches.
+    /// Which of the stored secrets `secret` is. All are hashed, whichever matches; `taken` says whether one was begun with.
     ///
     /// # Errors
     /// [`Busy`] where the queue is full or `wait` passes first. Of what has not begun by then, no hash is computed.
@@ -61,6 +61,7 @@ impl Pool {
         &self,
         jobs: Vec<(StoredSecret, Presented)>,
         class: Class,
+        taken: &Arc<AtomicBool>,
         wait: Duration,
         now: Mono,
     ) -> Result<Vec<bool>, Busy> {
@@ -70,7 +71,7 @@ impl Pool {
         let mut answers = Vec::with_capacity(jobs.len());
         for (stored, secret) in jobs {
             let (answer, receiver) = oneshot::channel();
-            works.push(Work::Verify { stored, secret, answer });
+            works.push(Work::Verify { stored, secret, taken: Arc::clone(taken), answer });
             answers.push(receiver);
         }
         self.submit(works, class, now)?;
@@ -229,7 +230,7 @@ impl Shared {
 
     fn run_alone(&self, work: Work) {
         match work {
-            Work::Verify { stored, secret, answer } => {
+            Work::Verify { stored, secret, answer, .. } => {
                 self.counters.hashed(stored.algorithm());
                 #[cfg(feature = "bench-hashes")]
                 let matched = super::instead::verify(&stored, secret.as_bytes());

@@ -1,6 +1,13 @@
 //! The one queue before the hash threads: bounded, in classes, searched for jobs that share lanes.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use cardea_clock::Mono;
 use cardea_kdf::{
@@ -13,6 +20,8 @@ use super::Class;
 
 /// The most jobs that nobody waits for.
 const LATER_MAX: usize = 64;
+/// Of so many parts of the places each line keeps one, once it has it, against all others.
+const SHARES: usize = 8;
 /// How far a job for the same lanes is searched for.
 const SEARCHED_MAX: usize = 64;
 
@@ -22,7 +31,13 @@ pub(super) type Presented = Arc<Password>;
 /// What a hash thread does.
 pub(super) enum Work {
     /// Says whether this is the secret.
-    Verify { stored: StoredSecret, secret: Presented, answer: oneshot::Sender<bool> },
+    Verify {
+        stored: StoredSecret,
+        secret: Presented,
+        /// Set once a thread has taken it up.
+        taken: Arc<AtomicBool>,
+        answer: oneshot::Sender<bool>,
+    },
     /// Makes what is stored; `None` where the secret can be none.
     Hash { target: Target, salt: [u8; 16], secret: Presented, answer: oneshot::Sender<Option<String>> },
 }
@@ -40,6 +55,12 @@ impl Work {
         }
     }
 
+    fn take_up(&self) {
+        if let Self::Verify { taken, .. } = self {
+            taken.store(true, Relaxed);
+        }
+    }
+
     /// Whether nobody waits for it any more: its deadline passed, or the client went away.
     fn is_abandoned(&self) -> bool {
         match self {
@@ -54,22 +75,37 @@ struct Waiting {
     work: Work,
 }
 
-/// Those that somebody waits for, the first one first.
-const CLASSES: [Class; 4] = [Class::Familiar, Class::Usual, Class::Doubtful, Class::Suspect];
-/// Of so many jobs that are taken, the last is a doubtful one or a suspect's where there is one, so that no number of
-/// others keeps these out.
-const TURNS: u8 = 4;
+/// Jobs in lines, the first one first: one for each class that somebody waits for.
+const LINES: usize = 5;
+const FAMILIAR: usize = 0;
+const USUAL: usize = 1;
+const DOUBTFUL: usize = 2;
+const FAILED: usize = 3;
+const SUSPECT: usize = 4;
+
+/// Which line goes before all others when the next job is taken, in turn: no number of jobs in a line keeps those of another
+/// out.
+const TURNS: [usize; 8] = [FAMILIAR, FAMILIAR, DOUBTFUL, FAMILIAR, FAILED, USUAL, DOUBTFUL, SUSPECT];
+
+/// The line of a class; what is for later has none.
+const fn line_of(class: Class) -> Option<usize> {
+    match class {
+        Class::Familiar => Some(FAMILIAR),
+        Class::Usual => Some(USUAL),
+        Class::Doubtful => Some(DOUBTFUL),
+        Class::Failed => Some(FAILED),
+        Class::Suspect => Some(SUSPECT),
+        Class::Later => None,
+    }
+}
 
 /// Jobs that wait: in lines that have turns, and those that nobody waits for.
 pub(super) struct Queue {
-    familiar: Line,
-    usual: Line,
-    doubtful: Line,
-    suspect: Line,
+    lines: [Line; LINES],
     later: VecDeque<Work>,
     limit: usize,
-    /// Counts the jobs that were taken, for the turn of suspects.
-    taken: u8,
+    /// Which of [`TURNS`] is next.
+    turn: usize,
     pub(super) closed: bool,
 }
 
@@ -122,64 +158,62 @@ impl Line {
 impl Queue {
     /// For `limit` jobs that somebody waits for, for `wait_max`.
     pub(super) fn new(limit: usize, wait_max: Duration) -> Self {
-        let line = || Line::new(wait_max / 4);
-        Self {
-            familiar: line(),
-            usual: line(),
-            doubtful: line(),
-            suspect: line(),
-            later: VecDeque::new(),
-            limit,
-            taken: 0,
-            closed: false,
-        }
+        let lines = [(); LINES].map(|()| Line::new(wait_max / 4));
+        Self { lines, later: VecDeque::new(), limit, turn: 0, closed: false }
     }
 
-    /// Takes all of the jobs or none. All but the familiar leave a quarter of the places, and suspects half of them; what is
-    /// for later takes none.
+    /// Takes all of the jobs or none. All but the familiar leave a quarter of the places, and those from where somebody
+    /// failed half of them; what is for later takes none.
     pub(super) fn push(&mut self, jobs: Vec<Work>, class: Class, now: Mono) -> bool {
-        if class == Class::Later {
+        let Some(number) = line_of(class) else {
             let fits = !self.closed && self.later.len() + jobs.len() <= LATER_MAX;
             if fits {
                 self.later.extend(jobs);
             }
             return fits;
-        }
-        self.line_mut(class).look(now);
-        if self.closed || !self.makes_place(jobs.len(), class) {
+        };
+        self.lines[number].look(now);
+        if self.closed || !self.makes_place(jobs.len(), number) {
             return false;
         }
-        self.line_mut(class).push(jobs, now);
+        self.lines[number].push(jobs, now);
         true
     }
 
     /// Whether there are so many places, once those that nobody waits for any more have given theirs up, and where that
-    /// isn't enough, the oldest of the classes behind; in a line that stands, the oldest of the same.
-    fn makes_place(&mut self, wanted: usize, class: Class) -> bool {
-        let most = match class {
-            Class::Familiar | Class::Later => self.limit,
-            Class::Usual | Class::Doubtful | Class::Suspect => self.limit - self.limit / 4,
-        };
+    /// isn't enough, lines that have more than their share: those behind, any where the line itself has less than its
+    /// share, and the line itself where it stands. The oldest of a line go first.
+    fn makes_place(&mut self, wanted: usize, number: usize) -> bool {
+        let share = self.limit / SHARES;
+        let has_less = self.lines[number].waiting.len() + wanted <= share;
+        let most = if number == FAMILIAR || has_less { self.limit } else { self.limit - self.limit / 4 };
         if self.len() + wanted > most {
-            for class in CLASSES {
-                self.line_mut(class).waiting.retain(|waiting| !waiting.work.is_abandoned());
+            for line in &mut self.lines {
+                line.waiting.retain(|waiting| !waiting.work.is_abandoned());
             }
         }
-        let own = self.line_mut(class);
-        let gives = if own.is_standing { own.waiting.len() } else { 0 };
-        let behind = CLASSES.into_iter().rev().take_while(|behind| *behind != class);
-        let given: usize = behind.clone().map(|behind| self.line_mut(behind).waiting.len()).sum();
-        if self.len() - given - gives + wanted > most {
+        if number >= FAILED && self.lines[number].waiting.len() + wanted > self.limit / 2 {
             return false;
         }
-        while self.len() + wanted > most {
-            // What is dropped is answered as what found no place.
-            let mut lines = behind.clone().chain([class]);
-            let Some(_) = lines.find_map(|line| self.line_mut(line).waiting.pop_front()) else {
-                return false;
-            };
+        let gives = |other: usize, line: &Line| match line.waiting.len() {
+            len if other == number && line.is_standing => len,
+            len if other > number || other < number && has_less => len.saturating_sub(share),
+            _ => 0,
+        };
+        let mut missing = (self.len() + wanted).saturating_sub(most);
+        let mut given = [0; LINES];
+        for other in (0..LINES).rev().filter(|other| *other != number).chain([number]) {
+            given[other] = gives(other, &self.lines[other]).min(missing);
+            missing -= given[other];
         }
-        class != Class::Suspect || self.suspect.waiting.len() + wanted <= self.limit / 2
+        if missing > 0 {
+            return false;
+        }
+        for (line, given) in self.lines.iter_mut().zip(given) {
+            // What is dropped is answered as what found no place.
+            line.waiting.drain(..given);
+        }
+        true
     }
 
     /// The next job that somebody waits for.
@@ -199,198 +233,23 @@ impl Queue {
     }
 
     fn next(&mut self, pop: impl Fn(&mut Line) -> Option<Work>) -> Option<Work> {
-        let Self { familiar, usual, doubtful, suspect, .. } = self;
-        let order = if self.taken + 1 == TURNS {
-            [familiar, doubtful, suspect, usual]
-        } else {
-            [familiar, usual, doubtful, suspect]
-        };
-        let work = order.into_iter().find_map(pop)?;
-        self.taken = (self.taken + 1) % TURNS;
+        let first = TURNS[self.turn];
+        let work = [first].into_iter().chain(0..LINES).find_map(|number| pop(&mut self.lines[number]))?;
+        self.turn = (self.turn + 1) % TURNS.len();
+        work.take_up();
         Some(work)
     }
 
     /// Jobs that somebody waits for.
     pub(super) fn len(&self) -> usize {
-        self.lines().into_iter().map(|line| line.waiting.len()).sum()
+        self.lines.iter().map(|line| line.waiting.len()).sum()
     }
 
     /// Since when the oldest job waits.
     pub(super) fn oldest(&self) -> Option<Mono> {
-        self.lines().into_iter().filter_map(|line| line.waiting.front()).map(|waiting| waiting.since).min()
-    }
-
-    fn lines(&self) -> [&Line; 4] {
-        [&self.familiar, &self.usual, &self.doubtful, &self.suspect]
-    }
-
-    fn line_mut(&mut self, class: Class) -> &mut Line {
-        match class {
-            Class::Familiar | Class::Later => &mut self.familiar,
-            Class::Usual => &mut self.usual,
-            Class::Doubtful => &mut self.doubtful,
-            Class::Suspect => &mut self.suspect,
-        }
+        self.lines.iter().filter_map(|line| line.waiting.front()).map(|waiting| waiting.since).min()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn verify(profile: &str) -> (Work, oneshot::Receiver<bool>) {
-        let (answer, receiver) = oneshot::channel();
-        let stored = StoredSecret::stand_in(profile).unwrap();
-        (Work::Verify { stored, secret: Presented::default(), answer }, receiver)
-    }
-
-    const SHA512: &str = "pbkdf2-sha512;i=1;l=64";
-    const BCRYPT: &str = "bcrypt;c=4";
-    const WAIT: Duration = Duration::from_secs(2);
-
-    #[test]
-    fn the_queue_is_bounded_and_each_class_leaves_places_to_those_before_it() {
-        let mut queue = Queue::new(8, WAIT);
-        let now = Mono::from_nanos(5);
-        let mut receivers = Vec::new();
-        let mut push = |queue: &mut Queue, class, count: usize| {
-            let (works, mut waiting): (Vec<_>, Vec<_>) = (0..count).map(|_| verify(SHA512)).unzip();
-            receivers.append(&mut waiting);
-            queue.push(works, class, now)
-        };
-        assert!(push(&mut queue, Class::Suspect, 4));
-        assert!(!push(&mut queue, Class::Suspect, 1));
-        assert!(push(&mut queue, Class::Doubtful, 2));
-        assert!(!push(&mut queue, Class::Suspect, 1), "nothing is behind it");
-        assert!(!push(&mut queue, Class::Usual, 7), "more than it may ever have");
-        assert!(push(&mut queue, Class::Usual, 4), "suspects and what is doubtful give up their places");
-        assert_eq!((queue.suspect.waiting.len(), queue.doubtful.waiting.len()), (0, 2));
-        assert!(!push(&mut queue, Class::Usual, 3), "all or nothing");
-        assert!(!push(&mut queue, Class::Familiar, 9));
-        assert_eq!(queue.len(), 6, "nothing is given up for nothing");
-        assert!(push(&mut queue, Class::Familiar, 8));
-        assert!(!push(&mut queue, Class::Familiar, 1));
-        assert!(!push(&mut queue, Class::Usual, 1));
-        assert_eq!((queue.len(), queue.oldest()), (8, Some(now)));
-    }
-
-    #[test]
-    fn who_goes_away_gives_its_place_up_and_nothing_is_hashed_for_it() {
-        let mut queue = Queue::new(4, WAIT);
-        let now = Mono::from_nanos(5);
-        let (works, receivers): (Vec<_>, Vec<_>) = (0..4).map(|_| verify(SHA512)).unzip();
-        assert!(queue.push(works, Class::Familiar, now));
-        assert!(!push_one(&mut queue, now));
-        drop(receivers);
-        assert!(push_one(&mut queue, now));
-        assert_eq!(queue.len(), 1);
-    }
-
-    #[test]
-    fn in_a_line_that_stands_the_oldest_give_their_places_up() {
-        let mut queue = Queue::new(2, WAIT);
-        let mut receivers = Vec::new();
-        for (seconds, taken) in [(0, true), (0, true), (0, false), (9, true), (10, true), (11, true)] {
-            let (work, receiver) = verify(SHA512);
-            receivers.push(receiver);
-            let now = Mono::from_nanos(seconds * 1_000_000_000);
-            assert_eq!(queue.push(vec![work], Class::Usual, now), taken, "{seconds}");
-            assert!(queue.len() <= 2);
-        }
-    }
-
-    #[test]
-    fn the_familiar_go_first_and_suspects_have_a_turn() {
-        let mut queue = Queue::new(64, WAIT);
-        let now = Mono::from_nanos(5);
-        let mut receivers = Vec::new();
-        for (class, profile) in [
-            (Class::Suspect, "pbkdf2-sha512;i=4;l=64"),
-            (Class::Doubtful, "pbkdf2-sha512;i=3;l=64"),
-            (Class::Usual, "pbkdf2-sha512;i=2;l=64"),
-            (Class::Familiar, "pbkdf2-sha512;i=1;l=64"),
-        ] {
-            for _ in 0..3 {
-                let (work, receiver) = verify(profile);
-                receivers.push(receiver);
-                assert!(queue.push(vec![work], class, now));
-            }
-        }
-        let iterations = |work: Option<Work>| match work {
-            Some(Work::Verify { stored, .. }) => stored.lane_job().map(|job| job.iterations.get()),
-            _ => None,
-        };
-        let order: Vec<_> = (0..12).filter_map(|_| iterations(queue.pop_for(Prf::HmacSha512))).collect();
-        assert_eq!(order, [1, 1, 1, 3, 2, 2, 2, 3, 3, 4, 4, 4]);
-    }
-
-    #[test]
-    fn in_a_line_that_stands_who_came_last_goes_first() {
-        let (began, later) = (Mono::from_nanos(0), Mono::from_nanos(2_000_000_000));
-        for (now, expected) in [(began, Some(Prf::HmacSha512)), (later, Some(Prf::HmacSha1))] {
-            for any in [true, false] {
-                let mut queue = Queue::new(8, WAIT);
-                let ((first, _one), (last, _two)) = (verify(SHA512), verify("pbkdf2-sha1;i=1;l=20"));
-                queue.push(vec![first], Class::Usual, began);
-                queue.push(vec![last], Class::Usual, now);
-                let next = if any { queue.pop() } else { expected.and_then(|lanes| queue.pop_for(lanes)) };
-                assert_eq!(next.and_then(|work| work.lanes()), expected, "{now:?} {any}");
-            }
-        }
-    }
-
-    fn push_one(queue: &mut Queue, now: Mono) -> bool {
-        let (work, receiver) = verify(SHA512);
-        let pushed = queue.push(vec![work], Class::Usual, now);
-        drop(receiver);
-        pushed
-    }
-
-    #[test]
-    fn usual_jobs_go_first_and_abandoned_ones_not_at_all() {
-        let mut queue = Queue::new(8, WAIT);
-        let now = Mono::from_nanos(5);
-        let (suspect, _one) = verify(SHA512);
-        let (gone, left) = verify(BCRYPT);
-        let (usual, _two) = verify(BCRYPT);
-        queue.push(vec![suspect], Class::Suspect, now);
-        queue.push(vec![gone, usual], Class::Usual, now);
-        drop(left);
-        assert_eq!(queue.pop().map(|work| work.lanes()), Some(None), "the usual one, bcrypt");
-        assert_eq!(queue.pop().map(|work| work.lanes()), Some(Some(Prf::HmacSha512)));
-        assert!(queue.pop().is_none());
-    }
-
-    #[test]
-    fn what_nobody_waits_for_takes_no_place_and_is_last() {
-        let mut queue = Queue::new(2, WAIT);
-        let now = Mono::from_nanos(5);
-        let mut receivers = Vec::new();
-        let mut push = |queue: &mut Queue, profile, class| {
-            let (work, receiver) = verify(profile);
-            receivers.push(receiver);
-            queue.push(vec![work], class, now)
-        };
-        for _ in 0..LATER_MAX {
-            assert!(push(&mut queue, SHA512, Class::Later));
-        }
-        assert!(!push(&mut queue, SHA512, Class::Later));
-        assert_eq!((queue.len(), queue.oldest()), (0, None));
-        assert!(push(&mut queue, BCRYPT, Class::Usual));
-        assert!(queue.pop_for(Prf::HmacSha512).is_none(), "it joins no batch");
-        assert_eq!(queue.pop().map(|work| work.lanes()), Some(None), "the usual one, bcrypt");
-        assert!(queue.pop().is_none() && queue.pop_later().is_some());
-    }
-
-    #[test]
-    fn jobs_for_the_same_lanes_are_found_behind_others() {
-        let mut queue = Queue::new(8, WAIT);
-        let now = Mono::from_nanos(5);
-        let (other, _one) = verify(BCRYPT);
-        let (wanted, _two) = verify(SHA512);
-        queue.push(vec![other, wanted], Class::Usual, now);
-        assert!(queue.pop_for(Prf::HmacSha1).is_none());
-        assert!(queue.pop_for(Prf::HmacSha512).is_some());
-        assert_eq!(queue.len(), 1);
-    }
-}
+mod tests;

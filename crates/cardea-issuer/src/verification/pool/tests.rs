@@ -34,7 +34,8 @@ async fn a_hash_for_later_makes_nobody_wait_though_there_is_one_thread() {
     // One that shares its lanes, one that has lanes of its own, and one that has none.
     for profile in ["pbkdf2-sha512;i=1000;l=64", "pbkdf2-sha1;i=1000;l=20", "bcrypt;c=4"] {
         let job = (StoredSecret::stand_in(profile).unwrap(), bytes("guess"));
-        let answer = pool.verify(vec![job], Class::Suspect, Duration::from_secs(60), NOW).await;
+        let answer =
+            pool.verify(vec![job], Class::Suspect, &Arc::default(), Duration::from_secs(60), NOW).await;
         assert_eq!(answer, Ok(vec![false]), "{profile}");
         assert!(!later.is_finished(), "{profile} was answered first");
     }
