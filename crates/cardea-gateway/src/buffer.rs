@@ -38,6 +38,59 @@ pub(crate) fn recycle_outbound(mut memory: Vec<u8>) {
     }
 }
 
+/// What is written of a message and not sent yet.
+#[derive(Default)]
+pub(crate) struct Outbound {
+    memory: Vec<u8>,
+    sent: usize,
+}
+
+impl Outbound {
+    /// What `memory` holds is to be sent.
+    pub(crate) const fn new(memory: Vec<u8>) -> Self {
+        Self { memory, sent: 0 }
+    }
+
+    /// What is to be sent.
+    pub(crate) fn unsent(&self) -> &[u8] {
+        self.memory.get(self.sent..).unwrap_or_default()
+    }
+
+    /// Whether all is sent.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.sent == self.memory.len()
+    }
+
+    /// Where to append more. What was sent goes first: a peer that takes part of what there is each time would else
+    /// have us keep all of a message that never ends.
+    pub(crate) fn more(&mut self) -> &mut Vec<u8> {
+        if self.sent > 0 {
+            self.memory.drain(..self.sent.min(self.memory.len()));
+            self.sent = 0;
+        }
+        &mut self.memory
+    }
+
+    /// Notes that the first `count` unsent bytes were sent.
+    pub(crate) fn advance(&mut self, count: usize) {
+        self.sent = self.sent.saturating_add(count);
+        if self.sent >= self.memory.len() {
+            self.clear();
+        }
+    }
+
+    /// Gives up what is not sent.
+    pub(crate) fn clear(&mut self) {
+        self.memory.clear();
+        self.sent = 0;
+    }
+
+    /// The memory, for something else.
+    pub(crate) fn into_memory(self) -> Vec<u8> {
+        self.memory
+    }
+}
+
 /// Bytes that were received and not consumed yet.
 ///
 /// Owns no memory until something is received. Gives its memory back to the pool when it is dropped or
@@ -145,6 +198,13 @@ impl std::fmt::Debug for Buffer {
     }
 }
 
+impl std::fmt::Debug for Outbound {
+    /// As that of [`Buffer`].
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Outbound").field("len", &self.unsent().len()).finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,6 +237,28 @@ mod tests {
         buffer.consume(1);
         buffer.release();
         assert_eq!(buffer.memory.capacity(), 0);
+    }
+
+    #[test]
+    fn what_was_sent_is_not_kept_however_little_a_peer_takes_at_a_time() {
+        let mut outbound = Outbound::new(b"head".to_vec());
+        let (mut written, mut sent) = (4, 0);
+        for round in 0..10_000_usize {
+            if outbound.unsent().len() < 100 {
+                let part: Vec<u8> = (0..50).map(|at| (written + at) as u8).collect();
+                outbound.more().extend_from_slice(&part);
+                written += part.len();
+            }
+            let count = (7 + round % 40).min(outbound.unsent().len());
+            let first = outbound.unsent()[0];
+            assert!(sent < 4 || first == sent as u8, "in order");
+            outbound.advance(count);
+            sent += count;
+            assert!(outbound.memory.len() <= 200, "{} bytes", outbound.memory.len());
+        }
+        assert_eq!(outbound.unsent().len(), written - sent);
+        outbound.advance(usize::MAX);
+        assert!(outbound.is_empty() && outbound.into_memory().is_empty());
     }
 
     #[test]

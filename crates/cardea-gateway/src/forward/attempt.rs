@@ -13,7 +13,7 @@ use cardea_http::{
 
 use super::{lease::Lease, replay::Replay};
 use crate::{
-    buffer::{Buffer, recycle_outbound},
+    buffer::{Buffer, Outbound, recycle_outbound},
     downstream::{BodyError, Downstream},
     gateway::ModelRef,
     h1::body::BodyReader,
@@ -80,8 +80,7 @@ pub(crate) struct Outgoing {
 pub(crate) struct Attempt {
     transport: Option<Transport>,
     inbound: Buffer,
-    outbound: Vec<u8>,
-    outbound_sent: usize,
+    outbound: Outbound,
     /// Nothing that was sent is kept back in the transport.
     flushed: bool,
     sending: Sending,
@@ -108,8 +107,7 @@ impl Attempt {
         Self {
             transport: Some(transport),
             inbound: Buffer::new(),
-            outbound,
-            outbound_sent: 0,
+            outbound: Outbound::new(outbound),
             flushed: false,
             sending: if has_body { Sending::Body } else { Sending::Ended },
             request_framing: framing,
@@ -159,13 +157,13 @@ impl Attempt {
     /// Whether all of the request is sent, or what is left never will be.
     pub(crate) fn is_sent(&self) -> bool {
         matches!(self.sending, Sending::Ended | Sending::Failed)
-            && self.outbound_sent == self.outbound.len()
+            && self.outbound.is_empty()
             && self.flushed
     }
 
     /// Whether something is there to be sent that the service does not take.
     pub(crate) fn is_stalled(&self, client: &dyn Downstream) -> bool {
-        self.outbound_sent < self.outbound.len() || !self.flushed || !client.chunk().is_empty()
+        !self.outbound.is_empty() || !self.flushed || !client.chunk().is_empty()
     }
 
     /// Whether the exchange ended early because of the client.
@@ -188,7 +186,7 @@ impl Attempt {
                 SendError::Client(error)
             })?;
             let chunked = self.request_framing == Framing::Chunked;
-            let unsent = self.outbound.len() - self.outbound_sent;
+            let unsent = self.outbound.unsent().len();
             if chunked && source != Source::Nothing && unsent < GATHER_BYTES {
                 self.gather(source, client);
                 continue;
@@ -196,7 +194,6 @@ impl Attempt {
             let Self {
                 transport: Some(transport),
                 outbound,
-                outbound_sent,
                 flushed,
                 replay,
                 replayed,
@@ -222,7 +219,7 @@ impl Attempt {
                     Poll::Ready(Err(_)) => Poll::Ready(Err(self.fail())),
                 };
             }
-            let head = outbound.get(*outbound_sent..).unwrap_or_default();
+            let head = outbound.unsent();
             let sent = match (head.is_empty(), chunk.is_empty()) {
                 (false, true) => transport.poll_send(cx, &[IoSlice::new(head)]),
                 (true, _) => transport.poll_send(cx, &[IoSlice::new(chunk)]),
@@ -232,11 +229,7 @@ impl Attempt {
             match ready!(sent) {
                 Ok(sent) => {
                     let of_outbound = sent.min(unsent);
-                    *outbound_sent += of_outbound;
-                    if *outbound_sent == outbound.len() {
-                        outbound.clear();
-                        *outbound_sent = 0;
-                    }
+                    outbound.advance(of_outbound);
                     self.took(source, client, sent - of_outbound);
                 }
                 Err(_) => return Poll::Ready(Err(self.fail())),
@@ -247,7 +240,6 @@ impl Attempt {
     fn fail(&mut self) -> SendError {
         self.sending = Sending::Failed;
         self.outbound.clear();
-        self.outbound_sent = 0;
         self.flushed = true;
         SendError::Service
     }
@@ -272,7 +264,7 @@ impl Attempt {
                 self.sending = Sending::Ended;
                 if self.request_framing == Framing::Chunked {
                     let trailers = client.trailers().map(|trailers| self.clean_trailers(trailers));
-                    write_last_chunk(&mut self.outbound, trailers.as_ref());
+                    write_last_chunk(self.outbound.more(), trailers.as_ref());
                 }
                 Ok(Source::Nothing)
             }
@@ -295,9 +287,10 @@ impl Attempt {
             Source::Nothing => return,
         };
         let count = chunk.len();
-        write_chunk_size(&mut self.outbound, count);
-        self.outbound.extend_from_slice(chunk);
-        self.outbound.extend_from_slice(b"\r\n");
+        let outbound = self.outbound.more();
+        write_chunk_size(outbound, count);
+        outbound.extend_from_slice(chunk);
+        outbound.extend_from_slice(b"\r\n");
         self.took(source, client, count);
     }
 
@@ -429,8 +422,7 @@ impl Attempt {
             self.lease.give_back(transport, self.model.clock().mono());
         }
         self.inbound.release();
-        recycle_outbound(std::mem::take(&mut self.outbound));
-        self.outbound_sent = 0;
+        recycle_outbound(std::mem::take(&mut self.outbound).into_memory());
     }
 
     /// The connection after a `101 Switching Protocols`, with what was received on it beyond the head.

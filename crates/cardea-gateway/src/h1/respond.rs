@@ -13,6 +13,7 @@ use cardea_http::{
 
 use super::{Connection, DISCARD_BYTES_MAX};
 use crate::{
+    buffer::Outbound,
     date,
     downstream::Downstream,
     exchange::Exchange,
@@ -32,8 +33,7 @@ const GATHER_BYTES: usize = 16 * 1024;
 /// A response on its way.
 struct Writer {
     body: ResponseBody,
-    outbound: Vec<u8>,
-    outbound_sent: usize,
+    outbound: Outbound,
     chunked: bool,
     ended: bool,
     trailers: bool,
@@ -87,8 +87,7 @@ pub(super) async fn respond(
     exchange.response_head = std::mem::take(&mut response.head);
     let mut writer = Writer {
         body: if has_body { response.body } else { ResponseBody::Empty },
-        outbound,
-        outbound_sent: 0,
+        outbound: Outbound::new(outbound),
         chunked,
         ended: false,
         trailers: connection.takes_trailers,
@@ -102,7 +101,7 @@ pub(super) async fn respond(
     connection.within_response = result.is_err();
     exchange.response.body_bytes = writer.body_bytes;
     exchange.response.complete = result.is_ok();
-    exchange.scratch = writer.outbound;
+    exchange.scratch = writer.outbound.into_memory();
     match result {
         Ok(()) => keep_alive,
         Err(cut) => {
@@ -177,7 +176,7 @@ impl Writer {
     fn poll(&mut self, cx: &mut Context<'_>, connection: &mut Connection) -> Poll<Result<(), Cut>> {
         loop {
             let direct = self.gather(cx, connection)?;
-            let head = self.outbound.get(self.outbound_sent..).unwrap_or_default();
+            let head = self.outbound.unsent();
             let chunk = if direct { self.body.chunk() } else { &[] };
             let sent = match (head.is_empty(), chunk.is_empty()) {
                 (true, true) if self.ended => {
@@ -204,11 +203,7 @@ impl Writer {
             let sent = ready!(sent).map_err(|_| Cut::Client)?;
             self.sent_bytes += sent as u64;
             let of_outbound = sent.min(head.len());
-            self.outbound_sent += of_outbound;
-            if self.outbound_sent == self.outbound.len() {
-                self.outbound.clear();
-                self.outbound_sent = 0;
-            }
+            self.outbound.advance(of_outbound);
             if sent > of_outbound {
                 self.body_bytes += (sent - of_outbound) as u64;
                 self.body.consume(sent - of_outbound);
@@ -218,7 +213,7 @@ impl Writer {
 
     /// Moves what the body has behind the head; `true` if there is a chunk that is better sent from where it lies.
     fn gather(&mut self, cx: &mut Context<'_>, connection: &mut Connection) -> Result<bool, Cut> {
-        while !self.ended && self.outbound.len() - self.outbound_sent < GATHER_BYTES {
+        while !self.ended && self.outbound.unsent().len() < GATHER_BYTES {
             match self.body.poll_data(cx, connection) {
                 Poll::Ready(Ok(true)) => {
                     let chunk = self.body.chunk();
@@ -226,12 +221,13 @@ impl Writer {
                         return Ok(true);
                     }
                     let count = chunk.len();
+                    let outbound = self.outbound.more();
                     if self.chunked {
-                        write_chunk_size(&mut self.outbound, count);
+                        write_chunk_size(outbound, count);
                     }
-                    self.outbound.extend_from_slice(chunk);
+                    outbound.extend_from_slice(chunk);
                     if self.chunked {
-                        self.outbound.extend_from_slice(b"\r\n");
+                        outbound.extend_from_slice(b"\r\n");
                     }
                     self.body_bytes += count as u64;
                     self.body.consume(count);
@@ -244,7 +240,7 @@ impl Writer {
                             cardea_http::filter_trailers(&mut trailers);
                             trailers
                         });
-                        write_last_chunk(&mut self.outbound, trailers.as_ref());
+                        write_last_chunk(self.outbound.more(), trailers.as_ref());
                     }
                 }
                 Poll::Ready(Err(_)) if self.body.client_failed() => return Err(Cut::Client),
