@@ -56,15 +56,16 @@ pub(crate) async fn run(
     let Tunnel { transport: mut service, received: mut from_service, lease } = upstream;
     let (mut up, mut down) = (Way::default(), Way::default());
     let mut moved = u64::MAX;
-    let mut deadline = timer.now();
+    let mut deadline = timer.now().saturating_add(IDLE);
     let end = std::future::poll_fn(|cx| {
         if let Poll::Ready(end) = watch.poll(cx, exchange) {
             return Poll::Ready(Some(end));
         }
         while !preface.is_empty() {
-            match ready!(client.poll_send(cx, &[IoSlice::new(&preface)])) {
-                Ok(sent) => drop(preface.drain(..sent.min(preface.len()))),
-                Err(_) => return Poll::Ready(None),
+            match client.poll_send(cx, &[IoSlice::new(&preface)]) {
+                Poll::Ready(Ok(sent)) => drop(preface.drain(..sent.min(preface.len()))),
+                Poll::Ready(Err(_)) => return Poll::Ready(None),
+                Poll::Pending => return timer.poll_until(cx, deadline).map(|_| None),
             }
         }
         let upward = up.poll(cx, client, from_client, &mut service);
@@ -81,7 +82,7 @@ pub(crate) async fn run(
         timer.poll_until(cx, deadline).map(|_| None)
     })
     .await;
-    let mut torn = false;
+    let mut torn = !preface.is_empty();
     if let Some(end) = end {
         let until = timer.now().saturating_add(CLOSE_WAIT);
         let mut goodbye = Goodbye::new(end, None);
@@ -89,7 +90,7 @@ pub(crate) async fn run(
             ready!(down.poll_finish(cx, &mut service, &mut from_service, client))?;
             goodbye.poll(cx, &down, client)
         });
-        torn = !preface.is_empty() || !matches!(timer.until(until, tell).await, Ok(Ok(())));
+        torn = torn || !matches!(timer.until(until, tell).await, Ok(Ok(())));
         if up.frames.is_at_boundary() {
             let mask = exchange.id.to_ascii().last_chunk().copied();
             let mut goodbye = Goodbye::new(end, mask);
