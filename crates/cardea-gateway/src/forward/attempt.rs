@@ -156,9 +156,7 @@ impl Attempt {
 
     /// Whether all of the request is sent, or what is left never will be.
     pub(crate) fn is_sent(&self) -> bool {
-        matches!(self.sending, Sending::Ended | Sending::Failed)
-            && self.outbound.is_empty()
-            && self.flushed
+        matches!(self.sending, Sending::Ended | Sending::Failed) && self.outbound.is_empty() && self.flushed
     }
 
     /// Whether something is there to be sent that the service does not take.
@@ -191,15 +189,7 @@ impl Attempt {
                 self.gather(source, client);
                 continue;
             }
-            let Self {
-                transport: Some(transport),
-                outbound,
-                flushed,
-                replay,
-                replayed,
-                sending,
-                ..
-            } = self
+            let Self { transport: Some(transport), outbound, flushed, replay, replayed, sending, .. } = self
             else {
                 return Poll::Ready(Ok(()));
             };
@@ -212,8 +202,12 @@ impl Attempt {
                 return match transport.poll_flush(cx) {
                     Poll::Ready(Ok(())) => {
                         *flushed = true;
-                        let all = matches!(sending, Sending::Ended | Sending::Failed);
-                        if all { Poll::Ready(Ok(())) } else { Poll::Pending }
+                        if !matches!(sending, Sending::Ended | Sending::Failed) {
+                            return Poll::Pending;
+                        }
+                        // The next request uses it while this one waits for its response.
+                        recycle_outbound(std::mem::take(outbound).into_memory());
+                        Poll::Ready(Ok(()))
                     }
                     Poll::Pending => Poll::Pending,
                     Poll::Ready(Err(_)) => Poll::Ready(Err(self.fail())),
@@ -327,10 +321,16 @@ impl Attempt {
                     Err(error) => return Poll::Ready(Err(HeadError::Malformed(error.code()))),
                 }
             }
-            match ready!(transport.poll_recv(cx, &mut self.inbound)) {
-                Ok(count) if count > 0 => {}
-                _ if self.inbound.is_empty() => return Poll::Ready(Err(HeadError::ClosedBefore)),
-                _ => return Poll::Ready(Err(HeadError::ClosedWithin)),
+            match transport.poll_recv(cx, &mut self.inbound) {
+                Poll::Ready(Ok(count)) if count > 0 => {}
+                Poll::Ready(_) if self.inbound.is_empty() => {
+                    return Poll::Ready(Err(HeadError::ClosedBefore));
+                }
+                Poll::Ready(_) => return Poll::Ready(Err(HeadError::ClosedWithin)),
+                Poll::Pending => {
+                    self.inbound.release();
+                    return Poll::Pending;
+                }
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Takes a message body out of a connection, by its framing. Serves requests and responses alike.
 
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use cardea_http::{
     Fields,
@@ -102,10 +102,14 @@ impl BodyReader {
             if inbound.is_full() {
                 return Poll::Ready(Err(self.fail(BodyError::Malformed("chunk_framing_too_large"))));
             }
-            match ready!(transport.poll_recv(cx, inbound)) {
-                Ok(0) if matches!(self.state, State::UntilClose) => self.state = State::Ended,
-                Ok(0) | Err(_) => return Poll::Ready(Err(self.fail(BodyError::Aborted))),
-                Ok(_) => {}
+            match transport.poll_recv(cx, inbound) {
+                Poll::Ready(Ok(0)) if matches!(self.state, State::UntilClose) => self.state = State::Ended,
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(self.fail(BodyError::Aborted))),
+                Poll::Ready(Ok(_)) => {}
+                Poll::Pending => {
+                    inbound.release();
+                    return Poll::Pending;
+                }
             }
         }
     }
