@@ -97,7 +97,8 @@ async fn carry(
             return forward::forward(gateway, &model, route, service, exchange, client, timer).await;
         }
         Destination::BuiltIn(which) => {
-            builtin::answer(gateway, &model, route, *which, exchange, client, timer).await?
+            // Boxed, so that requests for services do not pay for its size.
+            Box::pin(builtin::answer(gateway, &model, route, *which, exchange, client, timer)).await?
         }
         Destination::Redirect { to, status } => redirect(to, *status, exchange)?,
         Destination::Static { status, content_type, body } => {

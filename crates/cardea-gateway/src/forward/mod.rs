@@ -13,7 +13,6 @@ mod request;
 
 use std::{
     future::Future,
-    pin::pin,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -233,8 +232,9 @@ async fn acquire(
     let deadline = timer.now().saturating_add(limit).min(request_deadline(route, exchange));
     let begun = timer.precise();
     let connected = {
+        // Boxed, since nearly all requests go over a connection that is there.
         let mut connecting =
-            pin!(connect::connect(endpoint.address(), service.tls.as_ref(), timer, deadline));
+            Box::pin(connect::connect(endpoint.address(), service.tls.as_ref(), timer, deadline));
         std::future::poll_fn(|cx| match connecting.as_mut().poll(cx) {
             Poll::Ready(connected) => Poll::Ready(Ok(connected)),
             Poll::Pending => client.poll_background(cx).map(|_| Err(Reason::ClientAborted)),
