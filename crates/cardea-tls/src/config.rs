@@ -27,7 +27,7 @@ pub struct CertificateConfig {
     /// Hosts of one trust domain may share a connection; a request for a host of another one gets 421.
     pub trust_domain: String,
     /// Whether its hosts ask clients for certificates; all certificates of a host ask in the same way. Sessions of hosts
-    /// that ask are remembered here, whatever the secret for tickets, and each is good for one use.
+    /// that ask are remembered here, whatever tickets others get, and each is good for one use.
     pub client_auth: Option<ClientAuthConfig>,
     /// Where responses about it come from (OCSP), to be sent along in handshakes. `None`: none is sent.
     pub ocsp: Option<OcspConfig>,
@@ -65,6 +65,26 @@ pub enum UnknownName {
     Refuse,
 }
 
+/// Tickets that carry their session, sealed, instead of standing for one that is remembered (RFC 5077). They can be used more
+/// than once, for [`ServerTlsConfig::session_lifetime`] and up to an hour longer, and at most for 7 days.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatelessTickets {
+    /// Where their keys come from.
+    pub keys: TicketKeys,
+    /// Whether sessions of TLS 1.2 get such tickets, too. Whoever has the keys can read what these sessions say, where the
+    /// key exchange of TLS 1.3 prevents that. Without, they are remembered, and resumed by their ids.
+    pub tls12: bool,
+}
+
+/// Where the keys of tickets come from. All move on each hour, and what is older than tickets may be is wiped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TicketKeys {
+    /// From a secret that is made at start and never leaves the memory of this process: tickets end with it.
+    Process,
+    /// From a secret that the nodes of a fleet share.
+    Fleet(TicketSecretConfig),
+}
+
 /// A secret that the nodes of a fleet share, so that each resumes what any of them began.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TicketSecretConfig {
@@ -95,10 +115,9 @@ pub struct ServerTlsConfig {
     /// How long a session can be resumed, since it began or was last resumed by TLS 1.3. Default: 12 hours. Clients
     /// are told 24 hours, and keep none for longer than 7 days (RFC 8446 §4.6.1). Zero: no resumption.
     pub session_lifetime: Duration,
-    /// Tickets that carry their session, sealed, instead of standing for one that is remembered. They can be used more than
-    /// once, for [`Self::session_lifetime`] and up to an hour longer, and at most for 7 days. In TLS 1.2 whoever has the secret
-    /// can read what sessions with such a ticket say; in TLS 1.3 the key exchange prevents that. Default: none.
-    pub ticket_secret: Option<TicketSecretConfig>,
+    /// Where present, tickets carry their sessions. Default: none; a ticket of TLS 1.3 stands for a session that is
+    /// remembered and good for one use.
+    pub stateless_tickets: Option<StatelessTickets>,
     /// TLS 1.3 tickets sent after a full handshake. Default: 1, since most clients resume once at a time and
     /// each ticket costs a key derivation, a record and a place in the session store. At most 4.
     pub tickets: u8,
@@ -113,7 +132,7 @@ impl Default for ServerTlsConfig {
             unknown_name: UnknownName::default(),
             sessions_max: 10_000,
             session_lifetime: Duration::from_secs(12 * 3_600),
-            ticket_secret: None,
+            stateless_tickets: None,
             tickets: 1,
         }
     }

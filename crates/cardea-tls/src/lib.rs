@@ -34,7 +34,8 @@ pub use client_auth::{
     ClientDemand, ClientMismatch, ClientName, ClientNameError,
 };
 pub use config::{
-    CertificateConfig, ClientTlsConfig, MinVersion, Roots, ServerTlsConfig, TicketSecretConfig, UnknownName,
+    CertificateConfig, ClientTlsConfig, MinVersion, Roots, ServerTlsConfig, StatelessTickets, TicketKeys,
+    TicketSecretConfig, UnknownName,
 };
 pub use error::{CertificateError, CertificateProblem, HandshakeRefused, TlsError};
 pub use facts::HandshakeFacts;

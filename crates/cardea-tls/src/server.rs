@@ -11,7 +11,7 @@ use rustls_pki_types::CertificateDer;
 
 use crate::certificate::{Certificate, CertificateInfo};
 use crate::client_auth::{ClientAuthConfig, ClientAuthMode};
-use crate::config::{CertificateConfig, ServerTlsConfig};
+use crate::config::{CertificateConfig, ServerTlsConfig, StatelessTickets};
 use crate::error::{CertificateError, CertificateProblem, HandshakeRefused, TlsError, lines};
 use crate::facts::HandshakeFacts;
 use crate::files::Stamp;
@@ -78,11 +78,9 @@ impl ServerTls {
         if !errors.is_empty() {
             return Err(TlsError::Certificates(errors));
         }
-        let load = |secret| TicketSecrets::load(secret, config.session_lifetime, clock);
-        let ticket_secrets = match config.ticket_secret.as_ref().map(load).transpose() {
-            Ok(secrets) => secrets,
-            Err(error) => return Err(TlsError::Certificates(vec![error])),
-        };
+        let load =
+            |tickets: &StatelessTickets| TicketSecrets::load(&tickets.keys, config.session_lifetime, clock);
+        let ticket_secrets = config.stateless_tickets.as_ref().map(load).transpose()?;
         let active = Active::new(config, &slots, None, clock, ticket_secrets.as_ref())?;
         Ok(Self {
             settings: config.clone(),

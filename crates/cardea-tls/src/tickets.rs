@@ -1,12 +1,13 @@
-//! Tickets that carry their session themselves, which every node of a fleet can open.
+//! Tickets that carry their session themselves.
 //!
-//! All nodes derive the same keys from a shared secret and the hour, without talking to each other. Each hour's secret is
+//! Their keys come from a secret, made by this process or shared by a fleet, and the hour: the nodes of a fleet derive the
+//! same ones without talking to each other, and each opens what any of them has sealed. Each hour's secret is
 //! made from the last one by a one-way function, and what is older than a session may live is wiped. So what leaks today
 //! opens no ticket that was recorded before that. A ticket has a key of its own, made from its hour's secret, from what
 //! the listener stands for, and from a salt: tickets of one listener mean nothing to another one, and no nonce can repeat.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -14,16 +15,17 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKe
 use aws_lc_rs::digest::{self, SHA256};
 use aws_lc_rs::rand;
 use cardea_clock::{Clock, Wall};
+use rustls::ProtocolVersion;
 use rustls::server::ProducesTickets;
 
-use crate::config::TicketSecretConfig;
-use crate::error::{CertificateError, CertificateProblem};
+use crate::config::{StatelessTickets, TicketKeys};
+use crate::error::{CertificateError, CertificateProblem, TlsError};
 use crate::files::{self, Stamp};
 
 mod ratchet;
 mod secret_file;
 
-use ratchet::{Ring, SECRET_LEN, STEP, expand, step_at};
+use ratchet::{Ring, SECRET_LEN, STEP, Secret, expand, step_at};
 
 /// What makes the key of a ticket its own.
 const SALT_LEN: usize = 32;
@@ -32,13 +34,19 @@ const HEAD_LEN: usize = size_of::<u64>() + SALT_LEN;
 /// RFC 8446 §4.6.1: no ticket is used for longer than 7 days.
 const STEPS_MAX: u64 = 7 * 24 - 1;
 
-/// The secrets of the hours that count now, by a file that all nodes of a fleet were given.
+/// The secrets of the hours that count now.
 pub(crate) struct TicketSecrets {
     ring: RwLock<Ring>,
     clock: Clock,
     /// Hours for which a ticket is good, at least.
     kept: u64,
-    file: PathBuf,
+    /// None where this process has made the secret.
+    file: Option<SecretFile>,
+}
+
+/// Where a fleet's secret comes from, and is kept.
+struct SecretFile {
+    path: PathBuf,
     watched: Mutex<Watched>,
 }
 
@@ -49,59 +57,68 @@ struct Watched {
 }
 
 impl TicketSecrets {
-    /// Reads the secret, and moves it on to what counts now.
-    pub(crate) fn load(
-        config: &TicketSecretConfig,
-        lifetime: Duration,
-        clock: &Clock,
-    ) -> Result<Arc<Self>, CertificateError> {
+    /// Makes the secret, or reads it and moves it on to what counts now.
+    pub(crate) fn load(keys: &TicketKeys, lifetime: Duration, clock: &Clock) -> Result<Arc<Self>, TlsError> {
         let kept = lifetime.as_secs().div_ceil(STEP.as_secs()).clamp(1, STEPS_MAX);
-        let stamp = Stamp::of(&config.file);
-        let ring = secret_file::read(&config.file)
-            .and_then(|(begin, secret)| {
-                Ring::new(begin, secret, step_at(clock.wall()), kept)
-                    .map_err(CertificateProblem::TicketSecret)
-            })
-            .map_err(|problem| CertificateError { path: config.file.clone(), problem })?;
-        if files::world_readable(&config.file) {
-            tracing::warn!(path = %config.file.display(), "every user of this machine may read this ticket secret");
+        let now = clock.wall();
+        let (ring, file) = match keys {
+            TicketKeys::Process => (made(now, kept).ok_or(rustls::Error::FailedToGetRandomBytes)?, None),
+            TicketKeys::Fleet(config) => {
+                let stamp = Stamp::of(&config.file);
+                let ring =
+                    read(&config.file, now, kept).map_err(|error| TlsError::Certificates(vec![error]))?;
+                if files::world_readable(&config.file) {
+                    tracing::warn!(path = %config.file.display(), "every user of this machine may read this ticket secret");
+                }
+                let watched = Mutex::new(Watched { stamp, is_reported: false });
+                (ring, Some(SecretFile { path: config.file.clone(), watched }))
+            }
+        };
+        let secrets = Self { ring: RwLock::new(ring), clock: clock.clone(), kept, file };
+        if let Some(file) = &secrets.file {
+            secrets.forget(file, now);
         }
-        let watched = Mutex::new(Watched { stamp, is_reported: false });
-        let secrets =
-            Self { ring: RwLock::new(ring), clock: clock.clone(), kept, file: config.file.clone(), watched };
-        secrets.forget(clock.wall());
         Ok(Arc::new(secrets))
     }
 
     /// Reads the file again if somebody has changed it, and moves it on, so that it opens no more than we do.
     pub(crate) fn tick(&self, now: Wall) -> Result<(), CertificateError> {
-        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        let stamp = Stamp::of(&self.file);
+        let Some(file) = &self.file else {
+            self.make_again(now);
+            return Ok(());
+        };
+        let mut watched = file.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamp = Stamp::of(&file.path);
         if stamp != watched.stamp {
-            let problem = |problem| CertificateError { path: self.file.clone(), problem };
-            let (begin, secret) = secret_file::read(&self.file).map_err(problem)?;
-            let ring = Ring::new(begin, secret, step_at(now), self.kept)
-                .map_err(|fault| problem(CertificateProblem::TicketSecret(fault)))?;
+            let ring = read(&file.path, now, self.kept)?;
             *self.ring.write().unwrap_or_else(PoisonError::into_inner) = ring;
             watched.stamp = stamp;
         }
         drop(watched);
-        self.forget(now);
+        self.forget(file, now);
         Ok(())
+    }
+
+    /// Makes a new secret where there is none for this time, since the clock was put right by more than a session lives.
+    fn make_again(&self, now: Wall) {
+        let is_lost = self.at(now, |ring, step| ring.secret(step).is_none());
+        if is_lost && let Some(ring) = made(now, self.kept) {
+            *self.ring.write().unwrap_or_else(PoisonError::into_inner) = ring;
+        }
     }
 
     /// Replaces the secret in the file by that of the oldest hour that still counts. Where that can't be done, it is said
     /// once: the file is then worth as much as all tickets since it was written.
-    fn forget(&self, now: Wall) {
+    fn forget(&self, file: &SecretFile, now: Wall) {
         let first = self.at(now, |ring, _| ring.first());
-        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        match secret_file::move_on(&self.file, first) {
+        let mut watched = file.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        match secret_file::move_on(&file.path, first) {
             Ok(false) => {}
-            Ok(true) => watched.stamp = Stamp::of(&self.file),
+            Ok(true) => watched.stamp = Stamp::of(&file.path),
             Err(error) if !watched.is_reported => {
                 watched.is_reported = true;
                 tracing::warn!(
-                    file = %self.file.display(), %error,
+                    file = %file.path.display(), %error,
                     "the ticket secret can't be moved on in its file, which still opens old tickets"
                 );
             }
@@ -125,8 +142,27 @@ impl TicketSecrets {
 
 impl fmt::Debug for TicketSecrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TicketSecrets").field("file", &self.file).finish_non_exhaustive()
+        let file = self.file.as_ref().map(|file| &file.path);
+        f.debug_struct("TicketSecrets").field("file", &file).finish_non_exhaustive()
     }
+}
+
+/// The secrets that the file leads to.
+fn read(path: &Path, now: Wall, kept: u64) -> Result<Ring, CertificateError> {
+    secret_file::read(path)
+        .and_then(|(begin, secret)| {
+            Ring::new(begin, secret, step_at(now), kept).map_err(CertificateProblem::TicketSecret)
+        })
+        .map_err(|problem| CertificateError { path: path.to_owned(), problem })
+}
+
+/// Secrets that nobody else has; none where the operating system gives no random bytes. They begin before now, so that there
+/// are some for a clock that is put back a little.
+fn made(now: Wall, kept: u64) -> Option<Ring> {
+    let mut secret = Secret::default();
+    rand::fill(&mut *secret).ok()?;
+    let now = step_at(now);
+    Ring::new(now.saturating_sub(kept), secret, now, kept).ok()
 }
 
 /// What seals and opens the tickets of one listener.
@@ -135,18 +171,30 @@ pub(crate) struct Ticketer {
     secrets: Arc<TicketSecrets>,
     /// A digest of what the listener stands for: tickets are good only where it is the same.
     audience: [u8; digest::SHA256_OUTPUT_LEN],
+    /// Whether sessions of TLS 1.2 are sealed, too.
+    tls12: bool,
 }
 
 impl Ticketer {
-    /// For a listener of this name and with these hosts in these trust domains.
-    pub(crate) fn new(secrets: &Arc<TicketSecrets>, context: &str, domains: &[u8]) -> Arc<Self> {
+    /// For a listener with these hosts in these trust domains.
+    pub(crate) fn new(secrets: &Arc<TicketSecrets>, config: &StatelessTickets, domains: &[u8]) -> Arc<Self> {
+        let context = match &config.keys {
+            // Each listener has a secret of its own.
+            TicketKeys::Process => "",
+            TicketKeys::Fleet(fleet) => &fleet.context,
+        };
         let mut hash = digest::Context::new(&SHA256);
         hash.update(&(context.len() as u64).to_be_bytes());
         hash.update(context.as_bytes());
         hash.update(domains);
         let mut audience = [0; digest::SHA256_OUTPUT_LEN];
         audience.copy_from_slice(hash.finish().as_ref());
-        Arc::new(Self { secrets: Arc::clone(secrets), audience })
+        Arc::new(Self { secrets: Arc::clone(secrets), audience, tls12: config.tls12 })
+    }
+
+    /// Whether a session may be in a ticket.
+    fn takes(&self, session: &[u8]) -> bool {
+        self.tls12 || is_tls13(session)
     }
 
     fn seal(&self, plain: &[u8], now: Wall) -> Option<Vec<u8>> {
@@ -197,12 +245,25 @@ impl ProducesTickets for Ticketer {
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        self.seal(plain, self.secrets.clock.wall())
+        // Where there is none, TLS 1.2 sends an empty one, which says so (RFC 5077 §3.3).
+        self.takes(plain).then(|| self.seal(plain, self.secrets.clock.wall()))?
     }
 
     fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
-        self.open(cipher, self.secrets.clock.wall())
+        // A node of the fleet may have sealed it by another configuration.
+        self.open(cipher, self.secrets.clock.wall()).filter(|plain| self.takes(plain))
     }
+}
+
+/// Whether a session is one of TLS 1.3. rustls gives one kind of tickets to both versions, and writes before the version
+/// the server name: a mark of whether there is one, its length, its octets. What isn't so is in no ticket.
+fn is_tls13(session: &[u8]) -> bool {
+    let version = match session.split_first() {
+        Some((0, rest)) => Some(rest),
+        Some((1, rest)) => rest.split_first().and_then(|(len, rest)| rest.get(usize::from(*len)..)),
+        _ => None,
+    };
+    version.is_some_and(|rest| rest.starts_with(&u16::from(ProtocolVersion::TLSv1_3).to_be_bytes()))
 }
 
 /// Always the same, since no two tickets share a key.

@@ -13,7 +13,10 @@ use std::time::Duration;
 
 use cardea_clock::{ManualClock, Wall};
 use cardea_tls::authority::Authority;
-use cardea_tls::{CertificateConfig, HandshakeFacts, ServerTls, ServerTlsConfig, TicketSecretConfig};
+use cardea_tls::{
+    CertificateConfig, HandshakeFacts, ServerTls, ServerTlsConfig, StatelessTickets, TicketKeys,
+    TicketSecretConfig,
+};
 use rustls::{ServerConnection, StreamOwned};
 
 const NOW: Wall = Wall::from_unix_seconds(1_800_000_000);
@@ -24,7 +27,7 @@ fn server(dir: &Path) -> ServerTls {
     server_with(dir, None)
 }
 
-fn server_with(dir: &Path, ticket_secret: Option<TicketSecretConfig>) -> ServerTls {
+fn server_with(dir: &Path, stateless_tickets: Option<StatelessTickets>) -> ServerTls {
     let authority = Authority::new("test", EARLIER, LATER).unwrap();
     fs::write(dir.join("ca.pem"), authority.certificate_pem()).unwrap();
     let certificates = ["a.example", "b.example"].map(|name| {
@@ -42,7 +45,8 @@ fn server_with(dir: &Path, ticket_secret: Option<TicketSecretConfig>) -> ServerT
             ocsp: None,
         }
     });
-    let config = ServerTlsConfig { certificates: certificates.into(), ticket_secret, ..Default::default() };
+    let config =
+        ServerTlsConfig { certificates: certificates.into(), stateless_tickets, ..Default::default() };
     ServerTls::load(&config, &ManualClock::new(NOW).clock()).unwrap()
 }
 
@@ -140,8 +144,8 @@ fn openssl_resumes_at_another_node_of_a_fleet() {
     let node = |number: usize, digits: &str| {
         let file = folders[number].path().join("tickets.secret");
         fs::write(&file, format!("{} {}", NOW.unix_seconds(), digits.repeat(32))).unwrap();
-        let secret = TicketSecretConfig { file, context: "public".to_owned() };
-        server_with(folders[number].path(), Some(secret))
+        let keys = TicketKeys::Fleet(TicketSecretConfig { file, context: "public".to_owned() });
+        server_with(folders[number].path(), Some(StatelessTickets { keys, tls12: true }))
     };
     let (one, other, stranger) = (node(0, "ab"), node(1, "ab"), node(2, "cd"));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -153,6 +157,33 @@ fn openssl_resumes_at_another_node_of_a_fleet() {
             "{flag}: another secret"
         );
         assert!(connect(&listener, &other, &[flag, "-sess_in", &session]).resumed, "{flag}");
+        fs::remove_file(&session).unwrap();
+    }
+}
+
+#[test]
+fn openssl_resumes_by_a_ticket_of_this_process_until_it_ends() {
+    if Command::new("openssl").arg("version").output().is_err() {
+        eprintln!("SKIPPED: no openssl on this machine");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let start = |tls12| server_with(dir.path(), Some(StatelessTickets { keys: TicketKeys::Process, tls12 }));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let session = dir.path().join("session").display().to_string();
+    for (flag, tls12) in [("-tls1_2", true), ("-tls1_2", false), ("-tls1_3", false)] {
+        let (server, restarted) = (start(tls12), start(tls12));
+        assert!(!connect(&listener, &server, &[flag, "-sess_out", &session]).resumed);
+        // A ticket may be used often, as a session id may.
+        for _ in 0..2 {
+            assert!(connect(&listener, &server, &[flag, "-sess_in", &session]).resumed, "{flag} {tls12}");
+        }
+        let elsewhere = ["-servername", "b.example"];
+        let crossed = connect(&listener, &server, &[&[flag, "-sess_in", &session], &elsewhere[..]].concat());
+        assert_eq!((crossed.resumed, crossed.sni.as_deref()), (false, Some("b.example")), "{flag} {tls12}");
+        assert!(!connect(&listener, &restarted, &[flag, "-sess_in", &session]).resumed, "{flag} {tls12}");
+        let is_remembered = server.session_stats().hits > 0;
+        assert_eq!(is_remembered, flag == "-tls1_2" && !tls12, "{flag} {tls12}");
         fs::remove_file(&session).unwrap();
     }
 }

@@ -133,10 +133,10 @@ fn server_config(
     config.alpn_protocols.clone_from(&settings.alpn);
     // Our order of cipher suites, for the reason given there.
     config.ignore_client_order = true;
-    if let (Some(secrets), Some(secret), None) = (ticket_secrets, &settings.ticket_secret, verifier)
+    if let (Some(secrets), Some(tickets), None) = (ticket_secrets, &settings.stateless_tickets, verifier)
         && !settings.session_lifetime.is_zero()
     {
-        config.ticketer = Ticketer::new(secrets, &secret.context, &names.trust_domains());
+        config.ticketer = Ticketer::new(secrets, tickets, &names.trust_domains());
     }
     // Else stateful tickets: a stolen ticket key can't decrypt what was recorded, and each ticket works once.
     config.session_storage = Arc::<Sessions>::clone(sessions);

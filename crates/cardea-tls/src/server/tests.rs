@@ -24,7 +24,8 @@ use super::ServerTls;
 use crate::authority::Authority;
 use crate::{
     CertificateConfig, ClientTlsConfig, HandshakeFacts, KeyType, MinVersion, Roots, ServerTlsConfig,
-    TicketSecretConfig, TlsError, UnknownName, client_config, provider, server_name,
+    StatelessTickets, TicketKeys, TicketSecretConfig, TlsError, UnknownName, client_config, provider,
+    server_name,
 };
 
 /// Certificates of these tests are valid for so long that clients may use the real time.
@@ -391,7 +392,8 @@ fn nodes_of_a_fleet_resume_each_others_sessions_and_trust_domains_stay_apart() {
         let mut bench = Bench::new().with_domain("a", &["a.example"], domain);
         let file = bench.path().join("tickets.secret");
         fs::write(&file, format!("{} {}", NOW.unix_seconds(), "ab".repeat(32))).unwrap();
-        bench.config.ticket_secret = Some(TicketSecretConfig { file, context: context.to_owned() });
+        let keys = TicketKeys::Fleet(TicketSecretConfig { file, context: context.to_owned() });
+        bench.config.stateless_tickets = Some(StatelessTickets { keys, tls12: true });
         bench
     };
     let one = bench("one", "public");
@@ -410,6 +412,56 @@ fn nodes_of_a_fleet_resume_each_others_sessions_and_trust_domains_stay_apart() {
             let facts = shake(&other.load(), &client, "a.example").unwrap().facts;
             assert!(!facts.resumed, "{version:?} {domain} {context}");
         }
+    }
+}
+
+#[test]
+fn tickets_with_keys_of_the_process_need_no_memory_of_sessions() {
+    for tls12 in [false, true] {
+        let mut bench = Bench::new().with("a", &["a.example"]);
+        bench.config.sessions_max = 0;
+        bench.config.stateless_tickets = Some(StatelessTickets { keys: TicketKeys::Process, tls12 });
+        let (server, restarted) = (bench.load(), bench.load());
+        for version in [&version::TLS13, &version::TLS12] {
+            let client = Arc::new(bench.client_with(provider().as_ref().clone(), &[version]));
+            let resumed = |server| shake(server, &client, "a.example").unwrap().facts.resumed;
+            let expected = tls12 || version == &&version::TLS13;
+            assert!(!resumed(&server));
+            assert_eq!(resumed(&server), expected, "{version:?} {tls12}");
+            assert!(!resumed(&restarted), "{version:?} {tls12}");
+        }
+        assert_eq!(server.session_stats().sessions, 0);
+    }
+}
+
+#[test]
+fn sessions_of_tls_1_2_are_remembered_where_tickets_are_for_tls_1_3_alone() {
+    let mut bench = Bench::new().with("a", &["a.example"]);
+    bench.config.stateless_tickets = Some(StatelessTickets { keys: TicketKeys::Process, tls12: false });
+    let server = bench.load();
+    let client = Arc::new(bench.client_with(provider().as_ref().clone(), &[&version::TLS12]));
+    for expected in [false, true, true] {
+        assert_eq!(shake(&server, &client, "a.example").unwrap().facts.resumed, expected);
+    }
+    let stats = server.session_stats();
+    assert_eq!((stats.sessions, stats.hits), (1, 2));
+}
+
+#[test]
+fn a_ticket_that_carries_its_session_never_resumes_under_another_name() {
+    let mut bench =
+        Bench::new().with_domain("a", &["a.example"], "one").with_domain("b", &["step-up.example"], "two");
+    bench.config.stateless_tickets = Some(StatelessTickets { keys: TicketKeys::Process, tls12: true });
+    let server = bench.load();
+    for version in [&version::TLS13, &version::TLS12] {
+        let mut client = bench.client_with(provider().as_ref().clone(), &[version]);
+        let drawer = OneDrawer(ClientSessionMemoryCache::new(8), server_name("drawer.example").unwrap());
+        client.resumption = Resumption::store(Arc::new(drawer));
+        let client = Arc::new(client);
+        let resumed = |name| shake(&server, &client, name).unwrap().facts.resumed;
+        assert!(!resumed("a.example"));
+        assert!(resumed("a.example"), "{version:?}: the control");
+        assert!(!resumed("step-up.example"), "{version:?}");
     }
 }
 

@@ -11,7 +11,8 @@ use rustls::server::ProducesTickets as _;
 use tempfile::TempDir;
 
 use super::{HEAD_LEN, STEP, TicketSecrets, Ticketer};
-use crate::config::TicketSecretConfig;
+use crate::config::{StatelessTickets, TicketKeys, TicketSecretConfig};
+use crate::error::TlsError;
 
 const BEGIN: i64 = 1_800_000_000;
 const DIGITS: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
@@ -31,10 +32,11 @@ impl Node {
         let file = folder.path().join("tickets.secret");
         fs::write(&file, text).unwrap();
         let clock = ManualClock::new(Wall::from_unix_seconds(BEGIN).saturating_add(after));
-        let config = TicketSecretConfig { file, context: "public".to_owned() };
-        match TicketSecrets::load(&config, LIFETIME, &clock.clock()) {
+        let keys = TicketKeys::Fleet(TicketSecretConfig { file, context: String::new() });
+        match TicketSecrets::load(&keys, LIFETIME, &clock.clock()) {
             Ok(secrets) => Ok(Self { folder, clock, secrets }),
-            Err(error) => Err(error.problem.to_string()),
+            Err(TlsError::Certificates(errors)) => Err(errors[0].problem.to_string()),
+            Err(error) => panic!("{error}"),
         }
     }
 
@@ -51,8 +53,22 @@ impl Node {
     }
 
     fn ticketer(&self) -> Arc<Ticketer> {
-        Ticketer::new(&self.secrets, "public", b"a.example=one")
+        fleet(&self.secrets, "public", b"a.example=one")
     }
+}
+
+/// A listener's tickets, in both versions.
+fn fleet(secrets: &Arc<TicketSecrets>, context: &str, domains: &[u8]) -> Arc<Ticketer> {
+    let keys = TicketKeys::Fleet(TicketSecretConfig { file: PathBuf::new(), context: context.to_owned() });
+    Ticketer::new(secrets, &StatelessTickets { keys, tls12: true }, domains)
+}
+
+/// A listener whose tickets have keys of its process.
+fn process(clock: &ManualClock) -> (Arc<TicketSecrets>, Arc<Ticketer>) {
+    let secrets = TicketSecrets::load(&TicketKeys::Process, LIFETIME, &clock.clock()).unwrap();
+    let config = StatelessTickets { keys: TicketKeys::Process, tls12: true };
+    let ticketer = Ticketer::new(&secrets, &config, b"a.example=one");
+    (secrets, ticketer)
 }
 
 #[test]
@@ -98,14 +114,11 @@ fn clocks_may_differ_by_an_hour() {
 fn tickets_are_good_for_one_listener_with_its_trust_domains() {
     let node = Node::after(HOUR);
     let ticket = node.ticketer().encrypt(b"a session").unwrap();
-    assert!(
-        Ticketer::new(&node.secrets, "public", b"a.example=one").decrypt(&ticket).is_some(),
-        "the control"
-    );
+    assert!(fleet(&node.secrets, "public", b"a.example=one").decrypt(&ticket).is_some(), "the control");
     for (context, domains) in
         [("admin", "a.example=one"), ("public", "a.example=two"), ("publica", ".example=one")]
     {
-        let other = Ticketer::new(&node.secrets, context, domains.as_bytes());
+        let other = fleet(&node.secrets, context, domains.as_bytes());
         assert_eq!(other.decrypt(&ticket), None, "{context} {domains}");
     }
     let stranger = Node::start(&format!("{BEGIN} {}\n", DIGITS.replace('a', "b")), HOUR).unwrap();
@@ -169,6 +182,64 @@ fn debug_output_shows_no_secret() {
     let node = Node::after(HOUR);
     let shown = format!("{:?}", node.ticketer());
     assert!(shown.contains("TicketSecrets") && !shown.contains("ring"));
+}
+
+#[test]
+fn keys_of_a_process_move_on_and_end_with_it() {
+    let clock = ManualClock::new(Wall::from_unix_seconds(BEGIN));
+    let (secrets, ticketer) = process(&clock);
+    let ticket = ticketer.encrypt(b"a session").unwrap();
+    assert_eq!(ticketer.decrypt(&ticket).as_deref(), Some(b"a session".as_slice()));
+    assert_eq!(process(&clock).1.decrypt(&ticket), None, "another process");
+    clock.advance(LIFETIME);
+    secrets.tick(clock.clock().wall()).unwrap();
+    assert!(ticketer.decrypt(&ticket).is_some());
+    clock.advance(HOUR);
+    assert_eq!(ticketer.decrypt(&ticket), None);
+    assert!(format!("{secrets:?}").contains("file: None"));
+}
+
+#[test]
+fn a_process_whose_clock_is_put_right_has_tickets_again() {
+    // A machine without a clock of its own begins in 1970; the other one was wrong by a year.
+    for (begin, right) in [(0, BEGIN), (BEGIN + 365 * 24 * 3_600, BEGIN)] {
+        let clock = ManualClock::new(Wall::from_unix_seconds(begin));
+        let (secrets, ticketer) = process(&clock);
+        assert!(ticketer.encrypt(b"a session").is_some());
+        let apart = Duration::from_secs(begin.abs_diff(right));
+        if begin < right {
+            clock.step_wall_forward(apart)
+        } else {
+            clock.step_wall_back(apart)
+        }
+        assert_eq!(ticketer.encrypt(b"a session"), None, "{begin}");
+        secrets.tick(clock.clock().wall()).unwrap();
+        let ticket = ticketer.encrypt(b"a session").unwrap();
+        assert!(ticketer.decrypt(&ticket).is_some());
+        // Nothing is made again without need.
+        secrets.tick(clock.clock().wall()).unwrap();
+        assert!(ticketer.decrypt(&ticket).is_some());
+    }
+}
+
+#[test]
+fn sessions_of_tls_1_2_are_sealed_and_opened_only_where_that_is_configured() {
+    let clock = ManualClock::new(Wall::from_unix_seconds(BEGIN));
+    let (secrets, both) = process(&clock);
+    let config = StatelessTickets { keys: TicketKeys::Process, tls12: false };
+    let tls13 = Ticketer::new(&secrets, &config, b"a.example=one");
+    for name in [b"\0".as_slice(), b"\x01\x09a.example"] {
+        let session = |version: &[u8]| [name, version, b"the rest"].concat();
+        let new = session(b"\x03\x04");
+        assert_eq!(both.decrypt(&tls13.encrypt(&new).unwrap()), Some(new.clone()));
+        assert_eq!(tls13.decrypt(&both.encrypt(&new).unwrap()), Some(new));
+        let old = session(b"\x03\x03");
+        assert_eq!(tls13.encrypt(&old), None);
+        assert_eq!(tls13.decrypt(&both.encrypt(&old).unwrap()), None);
+    }
+    for odd in [b"".as_slice(), b"\x01", b"\x01\xff\x03\x04", b"\x02\x03\x04", b"\0\x03"] {
+        assert_eq!(tls13.encrypt(odd), None, "{odd:?}");
+    }
 }
 
 proptest! {

@@ -123,10 +123,19 @@ pub(crate) struct ListenerTls {
     /// Sessions kept for resumption.
     pub(crate) sessions_max: u32,
     pub(crate) session_lifetime: Duration,
-    /// What the nodes of a fleet make their tickets with.
-    pub(crate) ticket_secret: Option<PathBuf>,
+    /// Where present, tickets carry their sessions.
+    pub(crate) stateless_tickets: Option<StatelessTickets>,
     /// Never empty; the first is the default.
     pub(crate) certificates: Vec<Certificate>,
+}
+
+/// Tickets that carry their sessions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StatelessTickets {
+    /// What the nodes of a fleet derive keys from; `None`: the process makes them.
+    pub(crate) secret: Option<PathBuf>,
+    /// Whether TLS 1.2 has them, too.
+    pub(crate) tls12: bool,
 }
 
 /// A certificate with its key.

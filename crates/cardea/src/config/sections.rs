@@ -376,6 +376,17 @@ pub(crate) enum TlsVersion {
     Tls13,
 }
 
+/// What a ticket for resuming a TLS session is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub(crate) enum Tickets {
+    /// The name of a session that this node remembers.
+    Stateful,
+    /// The session itself, sealed.
+    Stateless,
+}
+
 /// A signature algorithm of tokens (RFC 7518 §3.1, RFC 8037 §3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]

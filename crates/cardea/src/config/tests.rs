@@ -13,6 +13,7 @@ mod errors;
 mod example;
 mod rules;
 mod scale;
+mod tickets;
 
 /// A folder with configuration files.
 struct Fixture {

@@ -26,7 +26,7 @@ use cardea_identity::{Alternative, Authenticator, Demand, Fetch, IssuerConfig, L
 use cardea_issuer::AuthorizationServer;
 use cardea_tls::{
     CertificateConfig, ClientAuthority, ManagedCertificate, MinVersion, OcspConfig, ServerTls,
-    ServerTlsConfig, TicketSecretConfig,
+    ServerTlsConfig,
 };
 use cardea_upstream::{PoolConfig, RetryConfig, ServiceConfig, ServiceState};
 
@@ -34,6 +34,7 @@ pub(super) use self::rules::hostname;
 use self::{
     convert::{
         allow, endpoint, forwarding, issuer_config, limits, path_parts, prefixes, regions, service_tls,
+        stateless_tickets,
     },
     rules::fixed_names,
 };
@@ -230,10 +231,10 @@ impl Builder<'_> {
             },
             sessions_max: usize::try_from(tls.sessions_max).unwrap_or(usize::MAX),
             session_lifetime: tls.session_lifetime,
-            ticket_secret: tls
-                .ticket_secret
-                .clone()
-                .map(|file| TicketSecretConfig { file, context: listener.name.clone() }),
+            stateless_tickets: tls
+                .stateless_tickets
+                .as_ref()
+                .map(|tickets| stateless_tickets(tickets, &listener.name)),
             ..ServerTlsConfig::default()
         };
         if !listener.http2 {

@@ -13,8 +13,16 @@ use crate::support::{Folder, Server, client::HOST, folder::Settings};
 const FROM: Wall = Wall::from_unix_seconds(0);
 const TO: Wall = Wall::from_unix_seconds(4_000_000_000);
 
+/// Where the certificates of the listener begin.
+const FIRST: &str = "[[listener.tls.certificate]]";
+
 /// A gateway whose second host demands a certificate of its clients.
 fn start() -> (Folder, Server) {
+    start_with("")
+}
+
+/// The same with more about its TLS.
+fn start_with(tls: &str) -> (Folder, Server) {
     let folder = Folder::new(&Settings::default());
     let staff = Authority::new("staff", FROM, TO).unwrap();
     folder.write("staff.pem", &staff.certificate_pem());
@@ -39,7 +47,8 @@ ca_file = "staff.pem"
 
 [authorization_server]
 "#;
-    folder.write("cardea.toml", &folder.read("cardea.toml").replace("\n[authorization_server]\n", more));
+    let text = folder.read("cardea.toml").replace("\n[authorization_server]\n", more);
+    folder.write("cardea.toml", &text.replacen(FIRST, &format!("[listener.tls]\n{tls}\n\n{FIRST}"), 1));
     let server = Server::start(&folder);
     (folder, server)
 }
@@ -81,6 +90,46 @@ fn openssl_reconnects_by_session_id_and_by_ticket() {
     let said = connect(&["-servername", "must.test", "-tls1_2"]).unwrap();
     assert!(said.contains("alert"), "{said}");
     server.stop();
+}
+
+#[test]
+fn openssl_resumes_by_stateless_tickets_until_the_process_ends() {
+    let (folder, first) = start_with("tickets = \"stateless\"\ntls12_tickets = true");
+    let connect = |server: &Server, name: &str, arguments: &[&str]| {
+        let to = server.address.to_string();
+        let common = ["s_client", "-connect", &to, "-CAfile", "roots.pem", "-verify_return_error"];
+        run(folder.path(), "openssl", &[&common[..], &["-servername", name], arguments].concat())
+    };
+    // The answer comes after the ticket, so that one is waited for with the other.
+    folder.write("request", &format!("GET /version HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n"));
+    let ask = |server: &Server, arguments: &str| {
+        let to = server.address;
+        let line = format!(
+            "openssl s_client -connect {to} -CAfile roots.pem -servername {HOST} -ign_eof {arguments} < request"
+        );
+        run(folder.path(), "sh", &["-c", &line]).unwrap()
+    };
+    for (flag, protocol) in [("-tls1_2", "TLSv1.2"), ("-tls1_3", "TLSv1.3")] {
+        let said = ask(&first, &format!("{flag} -sess_out {protocol}"));
+        if said.contains("not found") {
+            return;
+        }
+        assert!(said.contains("New, ") && said.contains("HTTP/1.1 200"), "{said}");
+        for _ in 0..2 {
+            let said = ask(&first, &format!("{flag} -sess_in {protocol}"));
+            assert!(said.contains(&format!("Reused, {protocol}")) && said.contains("HTTP/1.1 200"), "{said}");
+        }
+        // The host that demands a certificate resumes nothing of the other one's.
+        let said = connect(&first, "must.test", &[flag, "-sess_in", protocol]).unwrap();
+        assert!(!said.contains("Reused, "), "{said}");
+    }
+    first.stop();
+    let again = Server::start(&folder);
+    for (flag, protocol) in [("-tls1_2", "TLSv1.2"), ("-tls1_3", "TLSv1.3")] {
+        let said = ask(&again, &format!("{flag} -sess_in {protocol}"));
+        assert!(said.contains("New, ") && said.contains("HTTP/1.1 200"), "{said}");
+    }
+    again.stop();
 }
 
 #[test]
@@ -187,17 +236,28 @@ func main() {
 
 #[test]
 fn go_resumes_and_shows_its_certificate() {
-    let (folder, server) = start();
+    // In TLS 1.2 it knows no session ids, only tickets, and these are stateless.
+    for (tls, has_tickets) in [
+        ("", false),
+        ("tickets = \"stateless\"", false),
+        ("tickets = \"stateless\"\ntls12_tickets = true", true),
+    ] {
+        resume_with_go(tls, has_tickets);
+    }
+}
+
+/// `has_tickets`: in TLS 1.2.
+fn resume_with_go(tls: &str, has_tickets: bool) {
+    let (folder, server) = start_with(tls);
     folder.write("main.go", GO);
     let port = server.address.port().to_string();
     let Some(said) = run(folder.path(), "go", &["run", "main.go", &port, HOST]) else { return };
     for name in [HOST, "must.test"] {
         for version in ["TLS 1.2", "TLS 1.3"] {
-            // In TLS 1.2 it knows no session ids, only tickets, and these need a secret for tickets.
-            let resumed = if version == "TLS 1.3" { "true" } else { "false" };
-            for resumed in ["false", resumed] {
+            let resumes = version == "TLS 1.3" || (has_tickets && name == HOST);
+            for resumed in ["false", if resumes { "true" } else { "false" }] {
                 let line = format!("{name} {version} HTTP/2.0 200 {resumed}");
-                assert!(said.contains(&line), "{line}\n{said}");
+                assert!(said.contains(&line), "{tls}: {line}\n{said}");
             }
         }
     }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::super::{
-    sections::{ClientCertificateMode, ProxyProtocol, TlsVersion},
+    sections::{ClientCertificateMode, ProxyProtocol, Tickets, TlsVersion},
     text::{BindAddress, DurationText, IpPrefix, OptionalFileModeText},
 };
 
@@ -71,13 +71,23 @@ pub(in crate::config) struct RawListenerTls {
     #[serde(default = "session_lifetime", with = "DurationText")]
     #[schemars(extend("x-minimum" = "1m", "x-maximum" = "7d"))]
     pub(in crate::config) session_lifetime: Duration,
-    /// A file with a secret that all nodes of a fleet share: each then resumes what any of them began, for up to an
-    /// hour longer than the lifetime. Made by `echo "$(date +%s) $(openssl rand -hex 32)"`. Each hour the secret in the
+    /// What a ticket for resuming a session is. A stateful one names a session that this node remembers; in TLS 1.3 it is good
+    /// for one use. A stateless one carries the session, sealed under keys that this process makes and changes each hour, or
+    /// that follow from `ticket_secret`; it takes no memory, and can be used again for up to an hour longer than the
+    /// lifetime. Hosts that ask for client certificates have stateful ones always. Left out, `"stateless"` where there
+    /// is a `ticket_secret`, else `"stateful"`.
+    #[serde(default)]
+    pub(in crate::config) tickets: Option<Tickets>,
+    /// A file with a secret that all nodes of a fleet share: each then resumes what any of them began. Made by
+    /// `echo "$(date +%s) $(openssl rand -hex 32)"`. Each hour the secret in the
     /// file is replaced by one that follows from it and opens no expired ticket, so each node needs a copy that the
-    /// service may replace. In TLS 1.2 whoever has the secret can read recorded sessions; 1.3 prevents that. Left out,
-    /// sessions are remembered by the node, and a ticket of TLS 1.3 is good for one use.
+    /// service may replace. Left out, the keys of stateless tickets are made by the process, and end with it.
     #[serde(default)]
     pub(in crate::config) ticket_secret: Option<String>,
+    /// Whether sessions of TLS 1.2 get stateless tickets, too: whoever has the keys can read what was recorded of such
+    /// sessions, which TLS 1.3 prevents. Otherwise they are remembered by this node, and resumed by their ids.
+    #[serde(default)]
+    pub(in crate::config) tls12_tickets: bool,
     /// Whether clients are asked for certificates in the handshake, where a certificate's table says nothing else:
     /// `"request"` lets in those without one, `"require"` nobody. One that does not hold is refused either way. Hosts
     /// that ask in different ways never share a connection.

@@ -5,9 +5,9 @@ use std::{collections::HashMap, path::PathBuf};
 use super::{
     super::{
         document::Cursor,
-        model::{Certificate, CertificateSource, Listener, ListenerTls, OcspStaple},
+        model::{Certificate, CertificateSource, Listener, ListenerTls, OcspStaple, StatelessTickets},
         raw::{RawCertificate, RawListener, RawListenerTls, RawRedirectToHttps},
-        sections::{ClientCertificateMode, ProxyProtocol},
+        sections::{ClientCertificateMode, ProxyProtocol, Tickets},
         text::{BindAddress, IpPrefix},
     },
     Resolver,
@@ -111,6 +111,7 @@ impl Resolver<'_> {
 
     fn listener_tls(&mut self, raw: RawListenerTls, authorities: &[&str], at: Cursor<'_>) -> ListenerTls {
         self.known_authorities(&raw.client_authorities, authorities, at.key("client_authorities"));
+        let stateless_tickets = self.stateless_tickets(&raw, at);
         let (listener_mode, listener_authorities) = (raw.client_certificate, raw.client_authorities);
         let mut certificates = Vec::with_capacity(raw.certificate.len());
         for (index, raw) in raw.certificate.into_iter().enumerate() {
@@ -141,18 +142,37 @@ impl Resolver<'_> {
                 at: at.place(),
             });
         }
-        let ticket_secret = raw.ticket_secret.map(|written| {
-            let (path, content) = self.file(at.key("ticket_secret"), &written);
-            drop(content.map(zeroize::Zeroizing::new));
-            path
-        });
         ListenerTls {
             min_version: raw.min_version,
             sessions_max: raw.sessions_max,
             session_lifetime: raw.session_lifetime,
-            ticket_secret,
+            stateless_tickets,
             certificates,
         }
+    }
+
+    fn stateless_tickets(&mut self, raw: &RawListenerTls, at: Cursor<'_>) -> Option<StatelessTickets> {
+        let secret = raw.ticket_secret.as_ref().map(|written| {
+            let (path, content) = self.file(at.key("ticket_secret"), written);
+            drop(content.map(zeroize::Zeroizing::new));
+            path
+        });
+        if raw.tickets == Some(Tickets::Stateful) && secret.is_some() {
+            self.error(
+                at.key("ticket_secret"),
+                "ticket_secret has no effect on stateful tickets",
+                "write tickets = \"stateless\", or remove it",
+            );
+        }
+        let is_stateless = raw.tickets == Some(Tickets::Stateless) || secret.is_some();
+        if raw.tls12_tickets && !is_stateless && !at.lost_any(&["tickets", "ticket_secret"]) {
+            self.error(
+                at.key("tls12_tickets"),
+                "tls12_tickets has no effect on stateful tickets",
+                "write tickets = \"stateless\", or remove it",
+            );
+        }
+        is_stateless.then_some(StatelessTickets { secret, tls12: raw.tls12_tickets })
     }
 
     fn certificate_source(&mut self, raw: &RawCertificate, at: Cursor<'_>) -> CertificateSource {

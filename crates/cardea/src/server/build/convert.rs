@@ -5,7 +5,9 @@ use std::{collections::HashMap, num::NonZeroU32, path::PathBuf, sync::Arc};
 use cardea_gateway::model::{AllowEncoded, Forwarding, Limits, PathPart, Prefix, ServiceTls};
 use cardea_http::{ForwardedHeader, ForwardedPolicy, h1::HeadLimits};
 use cardea_identity::{Algorithm, ClaimNames, IssuerConfig, KeySource, LocalKeys, Preset};
-use cardea_tls::{ClientTlsConfig, Roots, client_config, server_name};
+use cardea_tls::{
+    ClientTlsConfig, Roots, StatelessTickets, TicketKeys, TicketSecretConfig, client_config, server_name,
+};
 use cardea_upstream::{Address, EndpointConfig};
 
 use crate::config::{self, Config};
@@ -128,6 +130,17 @@ pub(super) fn service_tls(
     };
     let server_name = tls.server_name.as_deref().map(server_name).transpose()?;
     Ok(ServiceTls { config, server_name })
+}
+
+/// The tickets of the listener of this name.
+pub(super) fn stateless_tickets(tickets: &config::StatelessTickets, listener: &str) -> StatelessTickets {
+    let keys = match &tickets.secret {
+        None => TicketKeys::Process,
+        Some(file) => {
+            TicketKeys::Fleet(TicketSecretConfig { file: file.clone(), context: listener.to_owned() })
+        }
+    };
+    StatelessTickets { keys, tls12: tickets.tls12 }
 }
 
 /// Splits `/v2/{id}/x` into what stands and what is filled in. That each parameter is one of the route's pattern was

@@ -1,0 +1,46 @@
+//! Tests of what is said of tickets.
+
+use super::Fixture;
+use crate::config::StatelessTickets;
+
+fn listener(tls: &str) -> Fixture {
+    let certificate = "[[listener.tls.certificate]]\nchain = \"a.pem\"\nkey = \"a.pem\"\n";
+    let text = format!(
+        "[[listener]]\nname = \"a\"\naddress = \"127.0.0.1:0\"\n[listener.tls]\n{tls}\n{certificate}"
+    );
+    Fixture::new(&text).file("a.pem", "PEM").file("secret", "1 ab")
+}
+
+#[test]
+fn tickets_are_stateful_unless_something_says_otherwise() {
+    for (tls, secret, tls12) in [
+        ("", None, None),
+        ("tickets = \"stateful\"", None, None),
+        ("tickets = \"stateless\"", Some(false), Some(false)),
+        ("tickets = \"stateless\"\ntls12_tickets = true", Some(false), Some(true)),
+        ("ticket_secret = \"secret\"", Some(true), Some(false)),
+        ("tickets = \"stateless\"\nticket_secret = \"secret\"\ntls12_tickets = true", Some(true), Some(true)),
+    ] {
+        let config = listener(tls).config();
+        let tickets: Option<&StatelessTickets> =
+            config.listeners[0].tls.as_ref().unwrap().stateless_tickets.as_ref();
+        assert_eq!(tickets.map(|tickets| tickets.secret.is_some()), secret, "{tls}");
+        assert_eq!(tickets.map(|tickets| tickets.tls12), tls12, "{tls}");
+    }
+}
+
+#[test]
+fn what_would_have_no_effect_is_an_error() {
+    for (tls, expected) in [
+        (
+            "tickets = \"stateful\"\nticket_secret = \"secret\"",
+            "ticket_secret has no effect on stateful tickets; write tickets = \"stateless\", or remove it",
+        ),
+        ("tls12_tickets = true", "tls12_tickets has no effect on stateful tickets"),
+        ("tickets = \"none\"", "none"),
+    ] {
+        let problems = listener(tls).problems();
+        assert_eq!(problems.len(), 1, "{tls}: {problems:#?}");
+        assert!(problems[0].contains(expected), "{}\nis not\n{expected}", problems[0]);
+    }
+}
