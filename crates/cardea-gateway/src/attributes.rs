@@ -115,6 +115,12 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
         tls(x).map_or(Value::Absent, |tls| Value::Bool(tls.resumed))
     }),
     attribute!(
+        "connection.tls.early_data",
+        Bool,
+        "Whether the request is carried before the TLS handshake is done, so that it may be a replay.",
+        |x| { tls(x).map_or(Value::Absent, |_| Value::Bool(x.early_data)) }
+    ),
+    attribute!(
         "connection.client_certificate.subject",
         Text,
         "The subject of the client's certificate (RFC 4514). Like all about it absent where it does not hold any longer.",

@@ -52,6 +52,11 @@ pub(crate) trait Downstream: Send {
     /// Sends an informational response (RFC 9110 §15.2) ahead of the final one.
     fn inform(&mut self, head: &ResponseHead);
 
+    /// Ready once the client's handshake is done: what was received is no replay then (RFC 8470 §3).
+    fn poll_established(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Aborted>> {
+        Poll::Ready(Ok(()))
+    }
+
     /// Sends what was queued by [`inform`](Downstream::inform), and is ready once the client has given up.
     fn poll_background(&mut self, cx: &mut Context<'_>) -> Poll<Aborted>;
 }

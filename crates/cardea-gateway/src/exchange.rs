@@ -115,6 +115,8 @@ pub struct Exchange {
     pub(crate) certificate_holds: bool,
     /// Whether the one who connected is a trusted proxy.
     pub peer_trusted: bool,
+    /// Whether it came before the TLS handshake was done, and is carried before that.
+    pub(crate) early_data: bool,
     /// Octets of the request's body that were taken in.
     pub request_body_bytes: u64,
     /// The connection.
@@ -187,6 +189,7 @@ impl Exchange {
         self.source = None;
         self.certificate_holds = false;
         self.peer_trusted = false;
+        self.early_data = false;
         self.request_body_bytes = 0;
         self.connection = None;
         self.model = None;
@@ -301,6 +304,7 @@ impl Default for Exchange {
             source: None,
             certificate_holds: false,
             peer_trusted: false,
+            early_data: false,
             request_body_bytes: 0,
             connection: None,
             model: None,

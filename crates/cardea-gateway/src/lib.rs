@@ -12,6 +12,7 @@ pub mod client_certificate;
 mod conditions;
 mod date;
 mod downstream;
+mod early_data;
 pub mod exchange;
 pub mod explain;
 mod forward;

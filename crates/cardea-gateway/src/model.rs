@@ -245,6 +245,8 @@ pub struct Route {
     pub demand: Option<Demand>,
     /// What is made of the client's certificate; nothing where `None`.
     pub client_certificate: Option<ClientCertificateRule>,
+    /// Whether safe requests are carried before the TLS handshake is done, by whoever has recorded them perhaps (RFC 8470).
+    pub early_data: bool,
     /// Where it goes.
     pub destination: Destination,
     /// Time limits.

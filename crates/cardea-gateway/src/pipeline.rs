@@ -15,6 +15,7 @@ use cardea_identity::{Demand, DemandError, Unidentified, Verdict, bearer_credent
 use crate::{
     builtin, client_certificate, conditions,
     downstream::Downstream,
+    early_data,
     exchange::Exchange,
     forward::{
         self, Tunnel,
@@ -79,6 +80,9 @@ async fn carry(
         return Ok(Outcome::Respond(response));
     }
     let route = choose_route(&model, exchange)?;
+    if exchange.early_data && !early_data::is_allowed(route, exchange, client) {
+        Box::pin(early_data::wait(gateway, exchange, client, timer)).await?;
+    }
     check_path(route, exchange)?;
     if let Some(rule) = &route.client_certificate
         && let Some(response) = client_certificate::admit(rule, exchange)?

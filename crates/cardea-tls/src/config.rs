@@ -118,6 +118,10 @@ pub struct ServerTlsConfig {
     /// Where present, tickets carry their sessions. Default: none; a ticket of TLS 1.3 stands for a session that is
     /// remembered and good for one use.
     pub stateless_tickets: Option<StatelessTickets>,
+    /// What a client that resumes a session by TLS 1.3 may send before the handshake is done (0-RTT), in bytes. Who has recorded
+    /// it can send it again: it is let in once, since the session is taken out of the store by its first use, so there is
+    /// none with stateless tickets, nor for hosts that ask for certificates. Default: 0.
+    pub early_data_bytes_max: u32,
     /// TLS 1.3 tickets sent after a full handshake. Default: 1, since most clients resume once at a time and
     /// each ticket costs a key derivation, a record and a place in the session store. At most 4.
     pub tickets: u8,
@@ -133,6 +137,7 @@ impl Default for ServerTlsConfig {
             sessions_max: 10_000,
             session_lifetime: Duration::from_secs(12 * 3_600),
             stateless_tickets: None,
+            early_data_bytes_max: 0,
             tickets: 1,
         }
     }

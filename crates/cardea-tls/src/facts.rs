@@ -33,10 +33,11 @@ pub struct HandshakeFacts {
 }
 
 impl HandshakeFacts {
-    /// The facts of `connection` but for the client's certificate; `None` while it is still handshaking.
+    /// The facts of `connection` but for the client's certificate; `None` while it is still handshaking, unless its
+    /// client sends early data: then all of them are settled.
     #[must_use]
-    pub(crate) fn of(connection: &ServerConnection) -> Option<Self> {
-        if connection.is_handshaking() {
+    pub(crate) fn of(connection: &mut ServerConnection) -> Option<Self> {
+        if connection.is_handshaking() && connection.early_data().is_none() {
             return None;
         }
         let sni = connection.server_name().map(|name| name.strip_suffix('.').unwrap_or(name));

@@ -5,8 +5,8 @@
 //! [`client_config`] is what a connection to an upstream needs. [`HandshakeFacts`] says what was negotiated.
 //!
 //! The one TLS stack is rustls on aws-lc-rs, with the explicit [`provider`]: the process-wide default of
-//! rustls is neither read nor set. TLS 1.2 and 1.3; never 0-RTT, because a replayed request would pass every
-//! check that the first one passed (RFC 8446 §8).
+//! rustls is neither read nor set. TLS 1.2 and 1.3; 0-RTT only where it is configured, because a replayed request would pass
+//! every check that the first one passed (RFC 8446 §8).
 
 #[cfg(feature = "acme")]
 pub mod acme;

@@ -124,13 +124,16 @@ impl ServerTls {
         self.active.load().names.policies().iter().flatten().cloned().collect()
     }
 
-    /// The facts of a handshake that is done. A client certificate that came with a resumed session is verified again:
+    /// The facts of a handshake that is done, or whose client sends early data. A client certificate that came with a resumed session is verified again:
     /// it may have expired since, or been revoked.
     ///
     /// # Errors
     /// [`HandshakeRefused`]: the connection must be closed, before what it has to send is sent: among that are tickets with
     /// which the client would come again and again.
-    pub fn handshake_facts(&self, connection: &ServerConnection) -> Result<HandshakeFacts, HandshakeRefused> {
+    pub fn handshake_facts(
+        &self,
+        connection: &mut ServerConnection,
+    ) -> Result<HandshakeFacts, HandshakeRefused> {
         let mut facts = HandshakeFacts::of(connection).ok_or(HandshakeRefused::Unfinished)?;
         let active = self.active.load();
         match (&active.policy(facts.sni.as_deref()).verifier, connection.peer_certificates()) {

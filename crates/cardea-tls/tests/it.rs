@@ -58,7 +58,7 @@ fn serve_one(listener: &TcpListener, server: &ServerTls) -> Option<HandshakeFact
     stream.write_all(b"hello\n").ok()?;
     stream.conn.send_close_notify();
     stream.flush().ok()?;
-    server.handshake_facts(&stream.conn).ok()
+    server.handshake_facts(&mut stream.conn).ok()
 }
 
 #[test]

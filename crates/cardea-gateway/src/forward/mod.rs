@@ -33,6 +33,7 @@ pub use replay::ReplayBudget;
 use crate::{
     buffer::{Buffer, take_outbound},
     downstream::{BodyError, Downstream},
+    early_data,
     exchange::Exchange,
     gateway::{Gateway, ModelRef},
     model::{Model, Route, Service},
@@ -47,6 +48,9 @@ use crate::{
 
 /// How many attempts one request may cost, over all endpoints.
 const ATTEMPTS_MAX: u32 = 3;
+
+/// What a service says that won't carry out what may be a replay (RFC 8470 §5.2).
+const TOO_EARLY: u16 = 425;
 
 /// How long a service is waited for that neither answers an expectation nor asks for the body (RFC 9110 §10.1.1).
 const CONTINUE_WAIT: Duration = Duration::from_secs(1);
@@ -78,6 +82,8 @@ pub(crate) async fn forward(
     client: &mut dyn Downstream,
     timer: &mut Timer,
 ) -> Result<Outcome, Reason> {
+    // Who said so to us is told of a 425 (RFC 8470 §5.2).
+    let may_repeat = exchange.early_data && !exchange.head.fields.contains(Known::EarlyData);
     let upgrade = request::prepare(model, route, exchange, client.framing())?;
     let framing = client.framing();
     let mut replay = match framing {
@@ -126,6 +132,12 @@ pub(crate) async fn forward(
         match converse(gateway, route, attempt, exchange, client, timer).await {
             Ok(attempt) => {
                 endpoint.succeeded();
+                if may_repeat && exchange.early_data && exchange.response_head.status == TOO_EARLY {
+                    Box::pin(early_data::wait(gateway, exchange, client, timer)).await?;
+                    exchange.head.fields.remove(Known::EarlyData);
+                    replay = attempt.into_replay();
+                    continue;
+                }
                 exchange.upstream.response_head =
                     Some(timer.precise().saturating_since(exchange.started.mono));
                 return respond(model, route, exchange, attempt, upgrade);

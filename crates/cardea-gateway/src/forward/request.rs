@@ -62,6 +62,10 @@ pub(super) fn prepare(
         client_certificate::tell_service(rule, exchange);
     }
     headers::apply(&route.request_headers, exchange, Side::Request);
+    if exchange.early_data {
+        // RFC 8470 §5.1: always, so no rule takes it away; and once, whatever the client sent.
+        set(&mut exchange.head.fields, Known::EarlyData, b"1");
+    }
     Ok(upgrade)
 }
 

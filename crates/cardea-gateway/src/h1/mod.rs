@@ -171,6 +171,7 @@ impl Connection {
         let deadline = timer.now().saturating_add(gateway.connection_timeouts().request_head);
         let read = std::future::poll_fn(|cx| self.poll_head(cx, &mut exchange, timer, deadline)).await;
         exchange.started = gateway.clock.precise();
+        exchange.early_data = self.transport.is_early();
         match read {
             Ok(true) => self.begin(exchange),
             Ok(false) => {
@@ -387,6 +388,10 @@ impl Downstream for Connection {
         if self.version >= Version::Http11 {
             write_response_head(&mut self.informational, head.status, &head.fields);
         }
+    }
+
+    fn poll_established(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Aborted>> {
+        self.transport.poll_established(cx).map_err(|_| Aborted)
     }
 
     fn poll_background(&mut self, cx: &mut Context<'_>) -> Poll<Aborted> {

@@ -24,7 +24,10 @@ pub(crate) async fn accept_by_greeting(
     let session =
         std::future::poll_fn(|cx| poll_accept(cx, &mut acceptor, &mut socket, &mut early, &mut choose))
             .await?;
-    Ok(TlsTransport::resume_server(socket, session, early))
+    let mut transport = TlsTransport::resume_server(socket, session, early);
+    // What came together with the greeting: early data.
+    std::future::poll_fn(|cx| Poll::Ready(transport.open(cx))).await?;
+    Ok(transport)
 }
 
 fn poll_accept(

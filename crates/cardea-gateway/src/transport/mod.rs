@@ -65,6 +65,20 @@ impl Transport {
         }
     }
 
+    /// Whether the handshake is not done, so that what was received may have been sent by somebody who has recorded it
+    /// (RFC 8446 §8).
+    pub(crate) fn is_early(&self) -> bool {
+        matches!(self, Self::Tls(tls) if tls.is_early())
+    }
+
+    /// Ready once the handshake is done.
+    pub(crate) fn poll_established(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => Poll::Ready(Ok(())),
+            Self::Tls(tls) => tls.poll_established(cx),
+        }
+    }
+
     /// Says that nothing more will be sent: `close_notify` where there is TLS, then FIN.
     pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {

@@ -61,6 +61,8 @@ pub(crate) struct TlsTransport {
     session: Connection,
     /// What was received before TLS began (behind a PROXY header).
     early: Buffer,
+    /// The client sends data before the handshake is done (RFC 8446 §2.3), not all of which was read.
+    early_data: bool,
     /// The peer's FIN was seen.
     ended: bool,
     /// `close_notify` is queued.
@@ -93,12 +95,12 @@ impl TlsTransport {
 
     fn new(socket: Socket, mut session: Connection, early: Buffer) -> Self {
         session.set_buffer_limit(Some(SESSION_BUFFER_BYTES));
-        Self { socket, session, early, ended: false, closing: false }
+        Self { socket, session, early, early_data: false, ended: false, closing: false }
     }
 
     /// The server's state machine, for the facts of the handshake.
-    pub(crate) fn server_session(&self) -> Option<&ServerConnection> {
-        match &self.session {
+    pub(crate) fn server_session(&mut self) -> Option<&mut ServerConnection> {
+        match &mut self.session {
             Connection::Server(session) => Some(session),
             Connection::Client(_) => None,
         }
@@ -122,18 +124,42 @@ impl TlsTransport {
         self.poll_flush(cx)
     }
 
-    /// Ready once the handshake is done, when our last flight may still wait for [`TlsTransport::poll_flush`].
+    /// See [`super::Transport::is_early`].
+    pub(super) fn is_early(&self) -> bool {
+        self.early_data && self.session.is_handshaking()
+    }
+
+    /// Whether requests can be read before the handshake is done. Those of HTTP/2 wait: which frames came before, the codec
+    /// doesn't tell.
+    fn begins_early(&mut self) -> bool {
+        let accepted = |session: &mut ServerConnection| session.early_data().is_some();
+        self.early_data = self.server_session().is_some_and(accepted);
+        self.early_data && self.session.alpn_protocol() != Some(b"h2")
+    }
+
+    /// Ready once requests can be read: the handshake is done, or the client sends early data. Our last flight may still wait
+    /// for [`TlsTransport::poll_flush`].
     pub(crate) fn poll_negotiated(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.session.is_handshaking() {
-            ready!(self.poll_flush(cx))?;
-            if !self.session.is_handshaking() {
-                break;
-            }
-            if ready!(self.poll_records(cx))? == 0 {
-                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
-            }
+        while self.session.is_handshaking() && !self.begins_early() {
+            ready!(self.poll_next_flight(cx))?;
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Ready once the handshake is done. Data that came meanwhile waits in the session.
+    pub(super) fn poll_established(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.session.is_handshaking() {
+            ready!(self.poll_next_flight(cx))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_next_flight(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_flush(cx))?;
+        match ready!(self.poll_records(cx))? {
+            0 => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+            _ => Poll::Ready(Ok(())),
+        }
     }
 
     pub(crate) fn poll_recv(&mut self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
@@ -144,6 +170,11 @@ impl TlsTransport {
 
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, space: &mut [u8]) -> Poll<io::Result<usize>> {
         loop {
+            if self.early_data
+                && let count @ 1.. = self.read_early(space)?
+            {
+                return Poll::Ready(Ok(count));
+            }
             match self.session.reader().read(space) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 // Ok(0) is a clean end; `UnexpectedEof` an end without `close_notify`.
@@ -159,6 +190,16 @@ impl TlsTransport {
                 }
             }
         }
+    }
+
+    /// Reads what came before the handshake was done; 0 if there is nothing left of it.
+    fn read_early(&mut self, space: &mut [u8]) -> io::Result<usize> {
+        // Whatever comes after the handshake comes in the other way.
+        let is_over = !self.session.is_handshaking();
+        let early = self.server_session().and_then(ServerConnection::early_data);
+        let count = early.map_or(Ok(0), |mut early| early.read(space))?;
+        self.early_data = count > 0 || !is_over || space.is_empty();
+        Ok(count)
     }
 
     /// Receives and opens records; ready with the count of octets received, 0 at the end of the stream.
@@ -182,12 +223,17 @@ impl TlsTransport {
             Err(error) => return Poll::Ready(Err(error)),
         };
         self.ended = count == 0;
-        if let Err(error) = self.session.process_new_packets() {
+        self.open(cx)?;
+        Poll::Ready(Ok(count))
+    }
+
+    /// Opens the records that were received.
+    pub(super) fn open(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        self.session.process_new_packets().map(drop).map_err(|error| {
             // The alert that says why; whether it arrives changes nothing.
             let _ = self.poll_flush(cx);
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error)));
-        }
-        Poll::Ready(Ok(count))
+            io::Error::new(io::ErrorKind::InvalidData, error)
+        })
     }
 
     pub(crate) fn poll_send(

@@ -168,6 +168,7 @@ fn identified() -> Vec<(&'static str, Is)> {
         ("connection.tls.sni", is("a.example")),
         ("connection.tls.alpn", is("http/1.1")),
         ("connection.tls.resumed", is(false)),
+        ("connection.tls.early_data", is(false)),
         ("token.iss", is("https://id.example")),
         ("token.issuer_name", is("main")),
         ("token.sub", is("alice")),

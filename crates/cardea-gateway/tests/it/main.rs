@@ -16,6 +16,7 @@ mod clock;
 mod connection;
 mod cut;
 mod desync;
+mod early_data;
 mod encodings;
 mod environment;
 mod http2;

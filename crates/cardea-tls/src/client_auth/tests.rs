@@ -156,7 +156,7 @@ fn shake(server: &ServerTls, client: &Arc<ClientConfig>, name: &str) -> Result<H
         }
         if !connection.is_handshaking() {
             // Before the client gets another ticket.
-            server.handshake_facts(&connection).map_err(Failure::Refused)?;
+            server.handshake_facts(&mut connection).map_err(Failure::Refused)?;
         }
         let mut wire = Vec::new();
         while connection.wants_write() {
@@ -171,7 +171,7 @@ fn shake(server: &ServerTls, client: &Arc<ClientConfig>, name: &str) -> Result<H
             break;
         }
     }
-    server.handshake_facts(&connection).map_err(Failure::Refused)
+    server.handshake_facts(&mut connection).map_err(Failure::Refused)
 }
 
 const BOTH: [&SupportedProtocolVersion; 2] = [&version::TLS13, &version::TLS12];

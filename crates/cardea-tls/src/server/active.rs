@@ -145,8 +145,13 @@ fn server_config(
     } else {
         0
     };
-    // A replayed early request would pass every check that the first one passed.
-    config.max_early_data_size = 0;
+    // Single use is what keeps a replayed request out (RFC 8446 §8.1), and a client's certificate is looked at when the handshake
+    // is done.
+    if verifier.is_none() && sessions.can_cache() && !config.ticketer.enabled() {
+        config.max_early_data_size = settings.early_data_bytes_max;
+        // The answer need not wait for the handshake either: who can read it has begun the session.
+        config.send_half_rtt_data = settings.early_data_bytes_max > 0;
+    }
     Ok(config)
 }
 

@@ -153,7 +153,7 @@ fn shake(server: &ServerTls, client: &Arc<ClientConfig>, name: &str) -> Result<H
         }
     }
     Ok(Handshake {
-        facts: HandshakeFacts::of(&server).expect("the handshake is complete"),
+        facts: HandshakeFacts::of(&mut server).expect("the handshake is complete"),
         leaf: client.peer_certificates().unwrap()[0].clone().into_owned(),
     })
 }
@@ -425,7 +425,7 @@ fn tickets_with_keys_of_the_process_need_no_memory_of_sessions() {
         for version in [&version::TLS13, &version::TLS12] {
             let client = Arc::new(bench.client_with(provider().as_ref().clone(), &[version]));
             let resumed = |server| shake(server, &client, "a.example").unwrap().facts.resumed;
-            let expected = tls12 || version == &&version::TLS13;
+            let expected = tls12 || version == &version::TLS13;
             assert!(!resumed(&server));
             assert_eq!(resumed(&server), expected, "{version:?} {tls12}");
             assert!(!resumed(&restarted), "{version:?} {tls12}");
@@ -631,7 +631,7 @@ fn certificates_are_described_for_metrics() {
 #[test]
 fn an_unfinished_handshake_has_no_facts() {
     let bench = Bench::new().with("a", &["a.example"]);
-    assert_eq!(HandshakeFacts::of(&ServerConnection::new(bench.load().config()).unwrap()), None);
+    assert_eq!(HandshakeFacts::of(&mut ServerConnection::new(bench.load().config()).unwrap()), None);
 }
 
 #[test]

@@ -125,6 +125,8 @@ pub(crate) struct ListenerTls {
     pub(crate) session_lifetime: Duration,
     /// Where present, tickets carry their sessions.
     pub(crate) stateless_tickets: Option<StatelessTickets>,
+    /// Only where sessions are remembered.
+    pub(crate) early_data: bool,
     /// Never empty; the first is the default.
     pub(crate) certificates: Vec<Certificate>,
 }
@@ -374,6 +376,7 @@ pub(crate) struct Route {
     pub(crate) headers: Vec<(String, HeaderCondition)>,
     pub(crate) auth: Auth,
     pub(crate) client_certificate: Option<ClientCertificateRule>,
+    pub(crate) early_data: bool,
     pub(crate) destination: Destination,
     /// Whether the prefix of `path` is taken away; only with [`PathMatch::Prefix`].
     pub(crate) strip_prefix: bool,

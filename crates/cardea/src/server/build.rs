@@ -44,6 +44,9 @@ use crate::{
     fetch::HttpFetch,
 };
 
+/// What a client may send before its handshake is done: a request's head of usual size, and what one record holds.
+const EARLY_DATA_BYTES_MAX: u32 = 16 << 10;
+
 /// What every model is built upon and shares with the others.
 pub(crate) struct Foundation {
     pub(crate) clock: Clock,
@@ -231,6 +234,7 @@ impl Builder<'_> {
             },
             sessions_max: usize::try_from(tls.sessions_max).unwrap_or(usize::MAX),
             session_lifetime: tls.session_lifetime,
+            early_data_bytes_max: if tls.early_data { EARLY_DATA_BYTES_MAX } else { 0 },
             stateless_tickets: tls
                 .stateless_tickets
                 .as_ref()
@@ -411,6 +415,7 @@ impl Builder<'_> {
                 name: format!("authorization-server-{name}"),
                 demand: None,
                 client_certificate: None,
+                early_data: false,
                 destination: Destination::BuiltIn(which),
                 timeouts: Timeouts { request: Some(self.config.timeouts.request), ..Timeouts::default() },
                 body_bytes_max: 64 * 1024,
@@ -481,6 +486,7 @@ impl Builder<'_> {
             name: route.name.clone(),
             demand,
             client_certificate: route.client_certificate.as_ref().map(|rule| self.client_certificate(rule)),
+            early_data: route.early_data,
             destination,
             timeouts: Timeouts {
                 request_body_idle: route.timeouts.request_body_idle,

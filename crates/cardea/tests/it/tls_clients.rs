@@ -133,6 +133,40 @@ fn openssl_resumes_by_stateless_tickets_until_the_process_ends() {
 }
 
 #[test]
+fn openssl_sends_a_request_before_the_handshake_is_done() {
+    let (folder, server) = start_with("early_data = true");
+    let route = "path = \"/version\"\n";
+    folder.write(
+        "cardea.toml",
+        &folder.read("cardea.toml").replace(route, &format!("{route}early_data = true\n")),
+    );
+    let (is_good, said) = server.reload();
+    assert!(is_good, "{said}");
+    folder.write("request", &format!("GET /version HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n"));
+    let ask = |arguments: &str| {
+        let to = server.address;
+        let line = format!(
+            "openssl s_client -connect {to} -CAfile roots.pem -servername {HOST} -tls1_3 -ign_eof {arguments} < request"
+        );
+        run(folder.path(), "sh", &["-c", &line]).unwrap()
+    };
+    let said = ask("-sess_out session");
+    if said.contains("not found") {
+        return;
+    }
+    assert!(said.contains("HTTP/1.1 200"), "{said}");
+    let early = "-sess_in session -early_data request";
+    let said = ask(early);
+    assert!(said.contains("Early data was accepted") && said.contains("HTTP/1.1 200"), "{said}");
+    // The ticket was used: what comes with it again is dropped, and what follows the handshake is answered.
+    let said = ask(early);
+    assert!(said.contains("Early data was rejected") && said.contains("HTTP/1.1 200"), "{said}");
+    server.stop();
+    let log = folder.read("access.log");
+    assert_eq!(log.lines().filter(|line| line.contains("/version")).count(), 3, "{log}");
+}
+
+#[test]
 fn openssl_measures_full_handshakes_and_resumed_ones() {
     let (folder, server) = start();
     let to = server.address.to_string();

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use cardea_clock::{ManualClock, Wall};
 use cardea_tls::{
-    CertificateConfig, ClientTlsConfig, Roots, ServerTls, ServerTlsConfig,
+    CertificateConfig, ClientAuthConfig, ClientAuthMode, ClientAuthority, ClientAuthorityConfig,
+    ClientTlsConfig, Roots, ServerTls, ServerTlsConfig,
     authority::{Authority, Issued},
     client_config, server_name,
 };
@@ -49,9 +50,24 @@ impl Certificates {
 
     /// `a.example` and `b.example` in one trust domain, `c.example` in another.
     pub(crate) fn server(&self) -> Arc<ServerTls> {
-        let certificates =
+        self.server_with(ServerTlsConfig::default())
+    }
+
+    /// A host whose clients are asked for certificates.
+    pub(crate) fn asking(&self, host: &str) -> CertificateConfig {
+        let roots = self.folder.path().join("ca.pem");
+        let config = ClientAuthorityConfig { name: "test".into(), roots, crls: Vec::new() };
+        let authorities = vec![ClientAuthority::load(&config).unwrap()];
+        let client_auth = Some(ClientAuthConfig { mode: ClientAuthMode::Request, authorities });
+        CertificateConfig { client_auth, ..self.issue(&[host], "three") }
+    }
+
+    /// The same with other settings, and more certificates.
+    pub(crate) fn server_with(&self, settings: ServerTlsConfig) -> Arc<ServerTls> {
+        let mut certificates =
             vec![self.issue(&["a.example", "b.example"], "one"), self.issue(&["c.example"], "two")];
-        let config = ServerTlsConfig { certificates, ..ServerTlsConfig::default() };
+        certificates.extend(settings.certificates);
+        let config = ServerTlsConfig { certificates, ..settings };
         let clock = ManualClock::new(Wall::from_unix_seconds(2_000_000_000)).clock();
         Arc::new(ServerTls::load(&config, &clock).unwrap())
     }

@@ -55,6 +55,7 @@ pub(crate) struct RouteSpec {
     pub(crate) request_headers: Vec<(&'static str, &'static str)>,
     pub(crate) response_headers: Vec<(&'static str, &'static str)>,
     pub(crate) client_certificate: Option<ClientCertificateRule>,
+    pub(crate) early_data: bool,
     pub(crate) rules: fn() -> RouteRules,
     /// Further changes to headers, of requests and of responses.
     pub(crate) rules_of_headers: fn() -> (Vec<HeaderRule>, Vec<HeaderRule>),
@@ -74,6 +75,7 @@ impl RouteSpec {
             request_headers: Vec::new(),
             response_headers: Vec::new(),
             client_certificate: None,
+            early_data: false,
             rules: RouteRules::default,
             rules_of_headers: Default::default,
         }
@@ -102,6 +104,7 @@ impl RouteSpec {
             name: self.name.into(),
             demand,
             client_certificate: self.client_certificate.clone(),
+            early_data: self.early_data,
             destination: Destination::Service(Arc::clone(&services[self.service])),
             timeouts: self.timeouts.clone(),
             body_bytes_max: self.body_bytes_max,

@@ -88,6 +88,11 @@ pub(in crate::config) struct RawListenerTls {
     /// sessions, which TLS 1.3 prevents. Otherwise they are remembered by this node, and resumed by their ids.
     #[serde(default)]
     pub(in crate::config) tls12_tickets: bool,
+    /// Whether a client that resumes a session by TLS 1.3 may send up to 16 KiB before the handshake is done (0-RTT). It is let in
+    /// once, since a stateful ticket is good for one use; what is sent again by whoever has recorded it is dropped. Requests
+    /// wait for the handshake all the same but on routes with `early_data`. Hosts that ask for client certificates take none.
+    #[serde(default)]
+    pub(in crate::config) early_data: bool,
     /// Whether clients are asked for certificates in the handshake, where a certificate's table says nothing else:
     /// `"request"` lets in those without one, `"require"` nobody. One that does not hold is refused either way. Hosts
     /// that ask in different ways never share a connection.

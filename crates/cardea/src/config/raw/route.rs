@@ -53,6 +53,11 @@ pub(in crate::config) struct RawRoute {
     /// What is made of the client's certificate: `"required"` or `"optional"`, or a table. Left out, it is not looked at.
     #[serde(default)]
     pub(in crate::config) client_certificate: Option<RawClientCertificate>,
+    /// Whether GET, HEAD and OPTIONS over HTTP/1.1 without a body are carried before the TLS handshake is done, where the
+    /// listener takes early data. Services are told by `Early-Data: 1` (RFC 8470), and one that answers 425 is asked again after
+    /// the handshake. All other requests wait for it. Left out, all do.
+    #[serde(default)]
+    pub(in crate::config) early_data: bool,
     /// Rules that a request must pass beside `auth`.
     #[serde(default)]
     pub(in crate::config) policy: Vec<RawPolicyRule>,

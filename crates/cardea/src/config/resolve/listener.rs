@@ -5,7 +5,7 @@ use std::{collections::HashMap, path::PathBuf};
 use super::{
     super::{
         document::Cursor,
-        model::{Certificate, CertificateSource, Listener, ListenerTls, OcspStaple, StatelessTickets},
+        model::{Certificate, CertificateSource, Listener, ListenerTls, OcspStaple, Route, StatelessTickets},
         raw::{RawCertificate, RawListener, RawListenerTls, RawRedirectToHttps},
         sections::{ClientCertificateMode, ProxyProtocol, Tickets},
         text::{BindAddress, IpPrefix},
@@ -112,6 +112,13 @@ impl Resolver<'_> {
     fn listener_tls(&mut self, raw: RawListenerTls, authorities: &[&str], at: Cursor<'_>) -> ListenerTls {
         self.known_authorities(&raw.client_authorities, authorities, at.key("client_authorities"));
         let stateless_tickets = self.stateless_tickets(&raw, at);
+        if raw.early_data && (stateless_tickets.is_some() || raw.sessions_max == 0) {
+            self.error(
+                at.key("early_data"),
+                "only sessions that are remembered, and are good for one use, can begin with early data",
+                "leave out early_data, or the stateless tickets, and keep sessions_max above 0",
+            );
+        }
         let (listener_mode, listener_authorities) = (raw.client_certificate, raw.client_authorities);
         let mut certificates = Vec::with_capacity(raw.certificate.len());
         for (index, raw) in raw.certificate.into_iter().enumerate() {
@@ -147,6 +154,7 @@ impl Resolver<'_> {
             sessions_max: raw.sessions_max,
             session_lifetime: raw.session_lifetime,
             stateless_tickets,
+            early_data: raw.early_data,
             certificates,
         }
     }
@@ -173,6 +181,21 @@ impl Resolver<'_> {
             );
         }
         is_stateless.then_some(StatelessTickets { secret, tls12: raw.tls12_tickets })
+    }
+
+    /// Routes that allow what no listener takes.
+    pub(super) fn early_data_of_routes(&mut self, routes: &[Route], listeners: &[Listener]) {
+        let takes = |listener: &Listener| listener.tls.as_ref().is_some_and(|tls| tls.early_data);
+        if self.dropped.any("listener") || listeners.iter().any(takes) {
+            return;
+        }
+        for route in routes.iter().filter(|route| route.early_data) {
+            self.problems.add(
+                route.at,
+                format!("the route {:?} allows early data, which no listener takes", route.name),
+                "write early_data = true in [listener.tls], or remove it here",
+            );
+        }
     }
 
     fn certificate_source(&mut self, raw: &RawCertificate, at: Cursor<'_>) -> CertificateSource {

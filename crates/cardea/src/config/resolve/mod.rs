@@ -134,6 +134,7 @@ impl<'a> Resolver<'a> {
             timeouts: &raw.timeouts,
         };
         let routes = self.routes(raw.route, &names, at.key("route"));
+        self.early_data_of_routes(&routes, &listeners);
         self.acme_certificates(&listeners, acme.as_ref(), acme_written);
         Config {
             region: raw.region,

@@ -140,6 +140,7 @@ impl Resolver<'_> {
             headers,
             auth,
             client_certificate,
+            early_data: raw.early_data,
             destination: destination?,
             strip_prefix: raw.strip_prefix,
             rewrite_path,
