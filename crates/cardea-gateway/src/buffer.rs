@@ -1,6 +1,8 @@
 //! Receive buffers, pooled per thread: an idle connection owns none.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, thread::LocalKey};
+
+use crate::pool::Pool;
 
 /// The size of a pooled buffer in bytes: a head and two TLS records' worth of data (16 KiB each) in one `recv`.
 ///
@@ -9,32 +11,30 @@ use std::cell::RefCell;
 /// of the kernel's instructions for 64 KiB).
 pub(crate) const BUFFER_BYTES: usize = (32 + 4) * 1024;
 
-/// How many buffers a thread keeps for its next requests (2.25 MiB each thread at the most).
-const POOLED_MAX: usize = 64;
+/// What a thread keeps of them, in bytes. A request that waits holds none, so few are out at a time.
+const POOLED_BYTES_MAX: usize = 64 * BUFFER_BYTES;
 
 /// Room for the head of a message to send, in bytes; more is allocated where it is needed.
 const OUTBOUND_BYTES: usize = 2 * 1024;
 
+/// What a thread keeps of those, in bytes: a thousand requests hold one each while they wait for a service.
+const OUTBOUND_POOLED_BYTES_MAX: usize = 2 * 1024 * 1024;
+
 thread_local! {
-    static POOL: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
-    static OUTBOUND: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    static POOL: RefCell<Pool<Vec<u8>>> = const { RefCell::new(Pool::new(POOLED_BYTES_MAX)) };
+    static OUTBOUND: RefCell<Pool<Vec<u8>>> = const { RefCell::new(Pool::new(OUTBOUND_POOLED_BYTES_MAX)) };
 }
 
 /// An empty vector to write a message into, with memory from the pool.
 pub(crate) fn take_outbound() -> Vec<u8> {
-    OUTBOUND.with_borrow_mut(Vec::pop).unwrap_or_else(|| Vec::with_capacity(OUTBOUND_BYTES))
+    OUTBOUND.with_borrow_mut(Pool::take).unwrap_or_else(|| Vec::with_capacity(OUTBOUND_BYTES))
 }
 
 /// Gives such a vector back.
 pub(crate) fn recycle_outbound(mut memory: Vec<u8>) {
-    if (OUTBOUND_BYTES..=BUFFER_BYTES * 2).contains(&memory.capacity()) {
+    if memory.capacity() >= OUTBOUND_BYTES {
         memory.clear();
-        let _ = OUTBOUND.try_with(|pool| {
-            let mut pool = pool.borrow_mut();
-            if pool.len() < POOLED_MAX {
-                pool.push(memory);
-            }
-        });
+        keep(&OUTBOUND, memory);
     }
 }
 
@@ -132,7 +132,7 @@ impl Buffer {
     /// Where to receive into; takes memory from the pool where there is none yet.
     pub(crate) fn space(&mut self) -> &mut [u8] {
         if self.memory.is_empty() {
-            self.memory = POOL.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; BUFFER_BYTES]);
+            self.memory = POOL.with_borrow_mut(Pool::take).unwrap_or_else(|| vec![0; BUFFER_BYTES]);
         }
         if self.start == self.end {
             self.start = 0;
@@ -175,14 +175,14 @@ impl Buffer {
 
 fn recycle(memory: Vec<u8>) {
     if memory.len() == BUFFER_BYTES {
-        // At the end of a thread its pool may be gone already.
-        let _ = POOL.try_with(|pool| {
-            let mut pool = pool.borrow_mut();
-            if pool.len() < POOLED_MAX {
-                pool.push(memory);
-            }
-        });
+        keep(&POOL, memory);
     }
+}
+
+fn keep(pool: &'static LocalKey<RefCell<Pool<Vec<u8>>>>, memory: Vec<u8>) {
+    let bytes = memory.capacity();
+    // At the end of a thread its pool may be gone already.
+    let _ = pool.try_with(|pool| pool.borrow_mut().put(memory, bytes));
 }
 
 impl Drop for Buffer {

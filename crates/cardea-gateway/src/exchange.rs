@@ -19,6 +19,7 @@ use crate::{
     forward::Pooled,
     gateway::ModelRef,
     model::{BuiltIn, Destination, HeaderEncoding, ListenerModel, Route, Service},
+    pool::Pool,
     record::RequestId,
     routing::Parameters,
 };
@@ -147,35 +148,39 @@ pub struct Exchange {
     pub(crate) scratch: Vec<u8>,
 }
 
-/// How many exchanges a thread keeps for its next requests.
-const POOLED_MAX: usize = 64;
+/// What a thread keeps of exchanges for its next requests, in bytes: two thousand of the usual size.
+const POOLED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Larger memory than this is not kept, in bytes.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
 thread_local! {
-    #[expect(clippy::vec_box, reason = "what is pooled is the allocation")]
-    static POOL: RefCell<Vec<Box<Exchange>>> = const { RefCell::new(Vec::new()) };
+    static POOL: RefCell<Pool<Box<Exchange>>> = const { RefCell::new(Pool::new(POOLED_BYTES_MAX)) };
 }
 
 impl Exchange {
     /// An exchange with memory from the pool.
     pub(crate) fn take() -> Box<Self> {
-        POOL.with_borrow_mut(Vec::pop).unwrap_or_default()
+        POOL.with_borrow_mut(Pool::take).unwrap_or_default()
     }
 
     /// Gives the memory back, without what it held.
     pub(crate) fn recycle(mut self: Box<Self>) {
-        if self.scratch.capacity() > KEPT_BYTES_MAX || self.head.fields.byte_len() > KEPT_BYTES_MAX {
-            return;
+        let bytes = self.memory_bytes();
+        if bytes <= KEPT_BYTES_MAX {
+            self.clear();
+            // At the end of a thread its pool may be gone already.
+            let _ = POOL.try_with(|pool| pool.borrow_mut().put(self, bytes));
         }
-        self.clear();
-        let _ = POOL.try_with(|pool| {
-            let mut pool = pool.borrow_mut();
-            if pool.len() < POOLED_MAX {
-                pool.push(self);
-            }
-        });
+    }
+
+    /// The memory that is kept from one request to the next.
+    fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.head.memory_bytes()
+            + self.response_head.fields.memory_bytes()
+            + self.path.capacity()
+            + self.scratch.capacity()
     }
 
     fn clear(&mut self) {

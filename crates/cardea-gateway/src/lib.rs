@@ -24,6 +24,7 @@ pub mod listener;
 pub mod metrics;
 pub mod model;
 mod pipeline;
+mod pool;
 pub mod record;
 mod refusal;
 mod response;

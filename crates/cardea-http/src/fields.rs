@@ -225,6 +225,12 @@ impl Fields {
         self.iter().map(|field| field.name.len() + field.value.len()).sum()
     }
 
+    /// The bytes of memory that are held, used or not.
+    #[must_use]
+    pub const fn memory_bytes(&self) -> usize {
+        self.arena.capacity() + self.entries.capacity() * size_of::<Entry>()
+    }
+
     /// About the bytes that the lines take in a head.
     pub(crate) fn wire_len(&self) -> usize {
         self.arena.len() + self.entries.len() * 32

@@ -24,6 +24,12 @@ impl RequestHead {
         &self.target
     }
 
+    /// The bytes of memory that are held, used or not.
+    #[must_use]
+    pub const fn memory_bytes(&self) -> usize {
+        self.fields.memory_bytes() + self.target.capacity()
+    }
+
     /// Replaces the request target. The bytes are not checked here but by [`crate::parse_target`].
     pub fn set_target(&mut self, target: &[u8]) {
         self.target.clear();
