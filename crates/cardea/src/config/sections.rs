@@ -119,7 +119,8 @@ pub(crate) struct Limits {
     #[schemars(range(min = 10, max = 10_000_000))]
     pub(crate) handshakes_max: u32,
     /// TLS handshakes under way of one IPv4 address or one /64 of IPv6, trusted proxies excepted. Beyond it new connections
-    /// are closed.
+    /// are closed. The default is half of the default for all: many clients may stand behind one address and come back
+    /// at once.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub(crate) handshakes_per_prefix_max: u32,
     /// New connections a second of one IPv4 address or one /64 of IPv6, trusted proxies excepted; as many may come at once.
@@ -166,7 +167,7 @@ impl Default for Limits {
         Self {
             connections_max: 20_000,
             handshakes_max: 5_000,
-            handshakes_per_prefix_max: 1_000,
+            handshakes_per_prefix_max: 2_500,
             new_connections_per_second_max: 0,
             head_bytes_max: 32 << 10,
             target_bytes_max: 8 << 10,
