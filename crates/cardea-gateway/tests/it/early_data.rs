@@ -178,6 +178,30 @@ fn a_safe_request_is_answered_before_the_handshake_is_done() {
     });
 }
 
+#[test]
+fn an_early_request_needs_its_token_as_any_other() {
+    run(async {
+        let certificates = Certificates::new();
+        let origin = Origin::ok().await;
+        let mut spec = spec(&origin, &certificates);
+        spec.routes[1].early_data = true;
+        let gateway = spec.start().await;
+        let config = Arc::new(client(&certificates, "http/1.1"));
+        let request =
+            |path: &str, more: &str| format!("GET {path} HTTP/1.1\r\nHost: a.example\r\n{more}\r\n");
+        warm(&gateway, &config).await;
+        let mut flights = Flights::begin(&gateway, &config, request("/api/without", "").as_bytes()).await;
+        flights.read_until("401 Unauthorized").await;
+        assert_eq!(carried(&origin, "/api/without"), 0);
+        warm(&gateway, &config).await;
+        let token = format!("Authorization: Bearer {}\r\n", gateway.token());
+        let mut flights = Flights::begin(&gateway, &config, request("/api/with", &token).as_bytes()).await;
+        flights.read_until("200 OK").await;
+        let head = head_of(&origin, "/api/with");
+        assert!(head.contains("Early-Data: 1") && head.contains("x-auth-subject: "), "{head}");
+    });
+}
+
 /// The attack: what was recorded is sent again, before the first one is answered, after it, and to another node.
 #[test]
 fn a_flight_that_is_sent_again_is_carried_once() {
