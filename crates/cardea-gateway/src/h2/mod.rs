@@ -6,6 +6,8 @@ mod head;
 mod respond;
 
 use std::{
+    future::poll_fn,
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -17,7 +19,7 @@ use cardea_http::{
 };
 use cardea_identity::TokenSlot;
 use h2::{RecvStream, server::SendResponse};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     exchange::{ConnectionFacts, Exchange},
@@ -65,25 +67,35 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, transport: Transport, facts: Ar
     };
     let streams = Arc::new(());
     let mut stopping = false;
+    // Both stand for as long as the connection does: to wait for either anew takes locks, one of them all workers' own.
+    let mut stop = pin!(gateway.stopping());
+    let mut quiet = pin!(sleep(idle));
+    let mut last = Instant::now();
     loop {
         let next = tokio::select! {
             next = connection.accept() => next,
-            () = gateway.stopping(), if !stopping => {
+            () = &mut stop, if !stopping => {
                 stopping = true;
                 // GOAWAY in two phases (RFC 9113 §6.8).
                 connection.graceful_shutdown();
                 continue;
             }
-            () = tokio::time::sleep(idle) => {
+            () = &mut quiet => {
+                let now = Instant::now();
                 // Nothing begun for a while: if nothing is in flight either, the connection has served.
-                if Arc::strong_count(&streams) == 1 {
-                    connection.graceful_shutdown();
-                    let _ = timeout(Duration::from_secs(2), std::future::poll_fn(|cx| connection.poll_closed(cx))).await;
-                    return;
+                if now >= last + idle {
+                    if Arc::strong_count(&streams) == 1 {
+                        connection.graceful_shutdown();
+                        let _ = timeout(Duration::from_secs(2), poll_fn(|cx| connection.poll_closed(cx))).await;
+                        return;
+                    }
+                    last = now;
                 }
+                quiet.as_mut().reset(last + idle);
                 continue;
             }
         };
+        last = Instant::now();
         let Some(Ok((request, respond))) = next else { return };
         let (gateway, facts, counted) = (Arc::clone(&gateway), Arc::clone(&facts), Arc::clone(&streams));
         workers::spawn(async move {
