@@ -102,6 +102,16 @@ impl Origin {
         Self::answering(OK).await
     }
 
+    /// Reads a head on each connection, and says nothing until the gateway hangs up.
+    pub(crate) async fn silent() -> Self {
+        Self::start(|mut visit| async move {
+            visit.head().await?;
+            visit.closed().await;
+            Ok(())
+        })
+        .await
+    }
+
     /// Answers the first request of each connection with `response` and closes it then.
     pub(crate) async fn closing(response: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
         let response = Arc::new(response);
