@@ -17,8 +17,8 @@ const POOLED_BYTES_MAX: usize = 64 * BUFFER_BYTES;
 /// Room for the head of a message to send, in bytes; more is allocated where it is needed.
 const OUTBOUND_BYTES: usize = 2 * 1024;
 
-/// What a thread keeps of those, in bytes: a thousand requests hold one each while they wait for a service.
-const OUTBOUND_POOLED_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// What a thread keeps of those, in bytes. A request holds one until its head is sent, so few are out at a time.
+const OUTBOUND_POOLED_BYTES_MAX: usize = 64 * OUTBOUND_BYTES;
 
 thread_local! {
     static POOL: RefCell<Pool<Vec<u8>>> = const { RefCell::new(Pool::new(POOLED_BYTES_MAX)) };
