@@ -185,6 +185,8 @@ public final class SessionCacheBench {
 
         private void fill() {
             if (cache != null) return;
+            // Of what was measured before, nothing is left to be moved.
+            System.gc();
             cache = cache(size, expires);
             for (int number = 0; number < size.entries; number++) cache.put(Key.of(number), number);
             System.gc();
@@ -208,6 +210,7 @@ public final class SessionCacheBench {
 
         /** Shares of small caches at once, since each time that entries have to expire takes a second. */
         private void measure(int from, int to) throws Exception {
+            System.gc();
             List<Cache<Key, Integer>> caches = new ArrayList<>();
             for (int share = from; share < to; share++) {
                 for (int fill = 0; fill < size.fills; fill++) {

@@ -91,6 +91,9 @@ pub(super) fn run(root: &Path, plan: &Plan) -> Result<Figures> {
     if smoke {
         targets.retain(|target| target.package == SMOKE.0);
     }
+    if printed::is_large(plan.case.as_deref()) {
+        targets.retain(|target| target.package == printed::CACHES);
+    }
     ensure!(!targets.is_empty(), "no crate has benches");
     let mut programs = Vec::new();
     for target in targets {
@@ -103,7 +106,7 @@ pub(super) fn run(root: &Path, plan: &Plan) -> Result<Figures> {
         }
     }
     let has_peer =
-        |program: &Program| program.style == Style::Figures && program.target.package == printed::JDK_BESIDE;
+        |program: &Program| program.style == Style::Figures && program.target.package == printed::CACHES;
     if programs.iter().any(has_peer) {
         let program = printed::jdk(root).and_then(|(target, arguments)| {
             Program::of(target, (PathBuf::from("java"), arguments), plan, &mut figures)

@@ -20,14 +20,14 @@ use crate::needs::{self, Need};
 use crate::process::Stopwatch;
 
 /// In a case that is asked for: the set that takes minutes.
-const LARGE: &str = "large";
-/// Whoever measures this package's cache measures that of the JDK beside it.
-pub(super) const JDK_BESIDE: &str = "cardea-cache";
+const LARGE: &str = "session-cache-large";
+/// The package of the session cache, which alone has a large set, and beside which that of the JDK is measured.
+pub(super) const CACHES: &str = "cardea-cache";
 
 /// Without it there is one peer less.
 const JAVA: Need = Need { name: "a JDK", probe: &["javac", "-version"], packages: &["default-jdk-headless"] };
 const JDK_ARGUMENTS: [&str; 3] =
-    ["--add-exports=java.base/sun.security.util=ALL-UNNAMED", "-Xmx12g", "SessionCacheBench.java"];
+    ["--add-exports=java.base/sun.security.util=ALL-UNNAMED", "-Xmx10g", "SessionCacheBench.java"];
 
 /// What a bench prints for what it is asked.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -106,7 +106,7 @@ pub(super) fn is_large(case: Option<&str>) -> bool {
 /// The JDK's session cache: what runs it, and with what before the arguments.
 pub(super) fn jdk(root: &Path) -> Result<(Target, Vec<OsString>)> {
     needs::provide(&[JAVA]).context("there is no JDK")?;
-    let target = Target::beside(JDK_BESIDE, "jdk", root.join("bench/jdk-session-cache"));
+    let target = Target::beside(CACHES, "jdk", root.join("bench/jdk-session-cache"));
     Ok((target, JDK_ARGUMENTS.map(OsString::from).to_vec()))
 }
 
