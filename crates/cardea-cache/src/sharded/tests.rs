@@ -94,6 +94,8 @@ fn values_are_dropped_outside_of_the_locks() {
         assert!(cache.take(&5, later).is_none());
         assert!(cache.get_with(&4, later, |_| ()).is_none());
         assert_eq!(seen.load(Relaxed), 8, "all but the last, which left the cache empty");
+        cache.insert(9, nosy(), later);
+        assert_eq!(cache.reclaim(9, later.saturating_add(Duration::from_secs(10))), 1);
         assert!(cache.is_empty());
     };
     explore(1, || (), run, |(), _| ());
