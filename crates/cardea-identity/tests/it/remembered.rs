@@ -72,6 +72,20 @@ fn a_token_is_verified_once_then_found_by_its_connection_and_by_others() {
 }
 
 #[test]
+fn debug_output_shows_whose_a_verdict_is_and_not_the_token() {
+    let fixture = Fixture::new();
+    let token = fixture.signer.token(&claims());
+    let slot = Slot::default();
+    let (verdict, _) = at_once(identify(&fixture.authenticator, &token, &slot, now())).unwrap();
+    let shown = format!("{verdict:?} {:?}", slot.0);
+    assert!(shown.contains(ISSUER), "{shown}");
+    // As text, and as the list of numbers that bytes are shown as.
+    let signature = token.rsplit('.').next().unwrap();
+    let numbers = format!("{:?}", signature.as_bytes());
+    assert!(!shown.contains(signature) && !shown.contains(numbers.trim_matches(['[', ']'])), "{shown}");
+}
+
+#[test]
 fn a_token_that_collides_with_a_remembered_one_in_its_hash_is_not_it() {
     let fixture = Fixture::new();
     let slot = Slot::default();
