@@ -22,7 +22,20 @@ fn the_corpus_holds_every_property() {
             count += 1;
         }
         assert!(count > 0, "no corpus in {}", folder.display());
+        let grown = folder.join("../../grown").join(name).with_extension("hex");
+        let lines = fs::read_to_string(&grown).unwrap();
+        assert!(lines.lines().count() >= 100, "{} was cut", grown.display());
+        for line in lines.lines() {
+            // The line is in the output of a failure.
+            println!("{line}");
+            run(&unhex(line));
+        }
     }
+}
+
+fn unhex(line: &str) -> Vec<u8> {
+    let octet = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    line.as_bytes().chunks(2).map(octet).collect()
 }
 
 /// Text that is mostly an expression.
