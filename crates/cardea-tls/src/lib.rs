@@ -25,6 +25,8 @@ mod provider;
 mod server;
 mod sessions;
 mod staple;
+#[cfg(test)]
+mod testing;
 mod tickets;
 
 pub use certificate::{CertificateInfo, KeyType};

@@ -8,6 +8,7 @@ use x509_parser::parse_x509_certificate;
 use x509_parser::prelude::FromDer as _;
 
 use super::*;
+use crate::testing::carry;
 
 /// As an authority does: what matters is in the certificate, not who signed it.
 #[derive(Debug)]
@@ -60,14 +61,8 @@ fn ask(host: &str, alpn: &[&[u8]]) -> Result<Vec<u8>, rustls::Error> {
     let mut client = ClientConnection::new(Arc::new(client), name).unwrap();
     let mut server = ServerConnection::new(challenge_config("a.test", "token.thumb").unwrap()).unwrap();
     while client.is_handshaking() || server.is_handshaking() {
-        let mut wire = Vec::new();
-        client.write_tls(&mut wire).unwrap();
-        server.read_tls(&mut wire.as_slice()).unwrap();
-        server.process_new_packets()?;
-        wire.clear();
-        server.write_tls(&mut wire).unwrap();
-        client.read_tls(&mut wire.as_slice()).unwrap();
-        client.process_new_packets()?;
+        carry(&mut client, &mut server)?;
+        carry(&mut server, &mut client)?;
     }
     assert_eq!(server.alpn_protocol(), Some(ALPN));
     Ok(client.peer_certificates().unwrap()[0].to_vec())

@@ -17,6 +17,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::authority::{Authority, Issued};
+use crate::testing::carry;
 use crate::{
     CertificateConfig, HandshakeFacts, HandshakeRefused, ServerTls, ServerTlsConfig, StatelessTickets,
     TicketKeys, TlsError, provider, server_name,
@@ -144,30 +145,12 @@ fn shake(server: &ServerTls, client: &Arc<ClientConfig>, name: &str) -> Result<H
         ClientConnection::new(Arc::clone(client), server_name(name).unwrap()).map_err(Failure::Tls)?;
     let mut connection = ServerConnection::new(server.config_for(Some(name))).map_err(Failure::Tls)?;
     loop {
-        let mut wire = Vec::new();
-        while client.wants_write() {
-            client.write_tls(&mut wire).unwrap();
-        }
-        let sent = wire.len();
-        let mut rest = wire.as_slice();
-        while !rest.is_empty() {
-            connection.read_tls(&mut rest).unwrap();
-            connection.process_new_packets().map_err(Failure::Tls)?;
-        }
+        let sent = carry(&mut client, &mut connection).map_err(Failure::Tls)?;
         if !connection.is_handshaking() {
             // Before the client gets another ticket.
             server.handshake_facts(&mut connection).map_err(Failure::Refused)?;
         }
-        let mut wire = Vec::new();
-        while connection.wants_write() {
-            connection.write_tls(&mut wire).unwrap();
-        }
-        let mut rest = wire.as_slice();
-        while !rest.is_empty() {
-            client.read_tls(&mut rest).unwrap();
-            client.process_new_packets().map_err(Failure::Tls)?;
-        }
-        if sent + wire.len() == 0 {
+        if sent + carry(&mut connection, &mut client).map_err(Failure::Tls)? == 0 {
             break;
         }
     }

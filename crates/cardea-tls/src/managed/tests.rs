@@ -9,6 +9,7 @@ use rustls_pki_types::{PrivateKeyDer, ServerName};
 
 use super::*;
 use crate::authority::{Authority, Issued};
+use crate::testing::carry;
 use crate::{ClientTlsConfig, Roots, ServerTls, ServerTlsConfig, client_config};
 
 const NOW: Wall = Wall::from_unix_seconds(1_800_000_000);
@@ -37,14 +38,8 @@ fn handshake(tls: &ServerTls, authority: &Authority, host: &str) -> Result<Vec<u
     let mut client = ClientConnection::new(client.unwrap(), name).unwrap();
     let mut server = ServerConnection::new(tls.config()).unwrap();
     while client.is_handshaking() || server.is_handshaking() {
-        let mut wire = Vec::new();
-        client.write_tls(&mut wire).unwrap();
-        server.read_tls(&mut wire.as_slice()).unwrap();
-        server.process_new_packets()?;
-        wire.clear();
-        server.write_tls(&mut wire).unwrap();
-        client.read_tls(&mut wire.as_slice()).unwrap();
-        client.process_new_packets()?;
+        carry(&mut client, &mut server)?;
+        carry(&mut server, &mut client)?;
     }
     Ok(client.peer_certificates().unwrap()[0].to_vec())
 }

@@ -22,6 +22,7 @@ use tempfile::TempDir;
 
 use super::ServerTls;
 use crate::authority::Authority;
+use crate::testing::carry;
 use crate::{
     CertificateConfig, ClientTlsConfig, HandshakeFacts, KeyType, MinVersion, Roots, ServerTlsConfig,
     StatelessTickets, TicketKeys, TicketSecretConfig, TlsError, UnknownName, client_config, provider,
@@ -128,30 +129,7 @@ struct Handshake {
 fn shake(server: &ServerTls, client: &Arc<ClientConfig>, name: &str) -> Result<Handshake, rustls::Error> {
     let mut client = ClientConnection::new(Arc::clone(client), server_name(name).unwrap())?;
     let mut server = ServerConnection::new(server.config())?;
-    loop {
-        let mut wire = Vec::new();
-        while client.wants_write() {
-            client.write_tls(&mut wire).unwrap();
-        }
-        let sent = wire.len();
-        let mut rest = wire.as_slice();
-        while !rest.is_empty() {
-            server.read_tls(&mut rest).unwrap();
-            server.process_new_packets()?;
-        }
-        let mut wire = Vec::new();
-        while server.wants_write() {
-            server.write_tls(&mut wire).unwrap();
-        }
-        let mut rest = wire.as_slice();
-        while !rest.is_empty() {
-            client.read_tls(&mut rest).unwrap();
-            client.process_new_packets()?;
-        }
-        if sent + wire.len() == 0 {
-            break;
-        }
-    }
+    while carry(&mut client, &mut server)? + carry(&mut server, &mut client)? > 0 {}
     Ok(Handshake {
         facts: HandshakeFacts::of(&mut server).expect("the handshake is complete"),
         leaf: client.peer_certificates().unwrap()[0].clone().into_owned(),
