@@ -69,6 +69,7 @@ impl Acme {
                 }
             };
             record.ask_renewal_at = Some(next_question(wait, self.clock.precise().wall));
+            self.heard(&record);
             self.store.put_acme_renewal(&record).await?;
         }
         Ok(())

@@ -259,6 +259,16 @@ impl Acme {
         records.filter(|record| record.ask_renewal_at.is_none_or(|at| at <= now)).collect()
     }
 
+    /// Takes over what the authority says about the renewal of a certificate: at once, so that it is not asked in a loop where
+    /// the database can't keep it.
+    pub(super) fn heard(&self, record: &CertificateRecord) {
+        let mut known = self.known();
+        if let Some(known) = known.get_mut(&record.hosts).and_then(|entry| entry.record.as_mut()) {
+            known.renewal_window = record.renewal_window;
+            known.ask_renewal_at = record.ask_renewal_at;
+        }
+    }
+
     /// When an attempt is due: what the last one left behind, else when the certificate is to be renewed, else now.
     fn due_at(&self, entry: &Known) -> Wall {
         let record = entry.record.as_ref();

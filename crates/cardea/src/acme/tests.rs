@@ -184,7 +184,9 @@ async fn the_authority_is_asked_about_renewal_in_its_time_and_what_it_suggests_d
 
     record.renewal_window = Some((after(10 * DAY), after(11 * DAY)));
     record.ask_renewal_at = Some(after(DAY));
-    bench.store.put_acme_certificate(&record).await.unwrap();
+    acme.heard(&record);
+    assert_eq!(asked_about(NOW), [["a.test", "www.a.test"]], "also where it can't be kept");
+    bench.store.put_acme_renewal(&record).await.unwrap();
     acme.take_over(None).await.unwrap();
     assert_eq!(asked_about(NOW), [["a.test", "www.a.test"]]);
     assert_eq!(asked_about(after(DAY)).len(), 2);
