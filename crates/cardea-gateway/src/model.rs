@@ -363,6 +363,8 @@ pub struct Service {
     pub tls: Option<ServiceTls>,
     /// In place of the route's.
     pub connect_timeout: Option<Duration>,
+    /// Requests for which it gives the same key go to the same endpoint.
+    pub hash_policy: Option<Template<Exchange>>,
     /// The regions of its endpoints, by the endpoints' labels.
     pub regions: Vec<(String, String)>,
 }

@@ -15,6 +15,7 @@
 //! waits, reads a clock or knows a runtime; every lock is held for a few moves of memory.
 
 mod address;
+mod affinity;
 mod config;
 mod endpoint;
 mod health;
@@ -25,6 +26,7 @@ mod service;
 mod stats;
 
 pub use address::{Address, AddressError};
+pub use affinity::Affinity;
 pub use config::{ConfigError, ENDPOINTS_MAX, EndpointConfig, PoolConfig, ServiceConfig, WEIGHT_MAX};
 pub use endpoint::{Endpoint, FailureKind, InFlight};
 pub use health::{BACK_OFF_FIRST, BACK_OFF_MAX};

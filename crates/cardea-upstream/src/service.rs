@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cardea_clock::Mono;
 use foldhash::{HashMap, HashMapExt};
 
+use crate::affinity::{Affinity, mix};
 use crate::config::{ConfigError, PoolConfig, ServiceConfig};
 use crate::endpoint::Endpoint;
 use crate::retry::RetryBudget;
@@ -38,6 +39,8 @@ struct Slot<C> {
     endpoint: Arc<Endpoint<C>>,
     region: usize,
     weight: u32,
+    /// That of its label.
+    affinity: Affinity,
 }
 
 #[derive(Debug)]
@@ -164,7 +167,8 @@ impl<C> ServiceState<C> {
             if let (Ok(index), true) = (u16::try_from(slots.len()), wanted.weight > 0) {
                 regions[region].add(index, wanted.weight);
             }
-            slots.push(Slot { endpoint, region, weight: wanted.weight });
+            let affinity = Affinity::of(endpoint.label().as_bytes());
+            slots.push(Slot { endpoint, region, weight: wanted.weight, affinity });
         }
         let retries = match previous {
             Some(previous) if *previous.retries.config() == config.retry => Arc::clone(&previous.retries),
@@ -244,6 +248,9 @@ impl<C> ServiceState<C> {
     /// of `worker` in flight for its weight is chosen: of what it sent itself, as all workers draw alike. An endpoint that is due for a trial takes part; being chosen is
     /// the trial, so report what came of it.
     ///
+    /// With an `affinity` the choice within a region is that of rendezvous hashing instead: the same endpoint for the
+    /// same key while it is available, whatever it is loaded with. Each endpoint of the region is looked at.
+    ///
     /// When none is available, what is left is the one that failed least recently (*panic mode*): sending
     /// a request there can't be worse than refusing it. `None`: all that have a weight were tried, or
     /// [`ATTEMPTS_MAX`] were.
@@ -252,6 +259,7 @@ impl<C> ServiceState<C> {
         worker: usize,
         now: Mono,
         local_region: Option<&str>,
+        affinity: Option<Affinity>,
         tried: &Tried,
     ) -> Option<(EndpointIndex, &Arc<Endpoint<C>>)> {
         if tried.is_full() {
@@ -263,7 +271,7 @@ impl<C> ServiceState<C> {
         for region in local.into_iter().chain(others).filter_map(|at| self.regions.get(at)) {
             // Another request may take a trial first: then this one looks again, without that endpoint.
             for _ in 0..=region.members.len() {
-                let Some(chosen) = self.choose_in(worker, region, now, tried) else { break };
+                let Some(chosen) = self.choose_in(worker, region, now, affinity, tried) else { break };
                 let slot = self.slot(chosen)?;
                 if slot.endpoint.shared.health.claim(now) {
                     return Some((EndpointIndex(chosen), &slot.endpoint));
@@ -280,8 +288,15 @@ impl<C> ServiceState<C> {
         Some((EndpointIndex(at), &slot.endpoint))
     }
 
-    /// The better of two available endpoints of a region.
-    fn choose_in(&self, worker: usize, region: &Region, now: Mono, tried: &Tried) -> Option<u16> {
+    /// The better of two available endpoints of a region; with an affinity, the one that it leads to.
+    fn choose_in(
+        &self,
+        worker: usize,
+        region: &Region,
+        now: Mono,
+        affinity: Option<Affinity>,
+        tried: &Tried,
+    ) -> Option<u16> {
         let usable = |at: u16| {
             self.slot(at).is_some_and(|slot| {
                 slot.endpoint.shared.health.is_available(now) && !tried.contains(EndpointIndex(at))
@@ -289,6 +304,12 @@ impl<C> ServiceState<C> {
         };
         if let [only] = *region.members {
             return usable(only).then_some(only);
+        }
+        if let Some(affinity) = affinity {
+            let score =
+                |at: u16| self.slot(at).map_or(0.0, |slot| affinity.score(slot.affinity, slot.weight));
+            let scores = region.members.iter().filter(|at| usable(**at)).map(|at| (*at, score(*at)));
+            return scores.max_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(at, _)| at);
         }
         let mut first = None;
         for _ in 0..DRAWS_MAX {
@@ -400,10 +421,7 @@ impl Shared {
         // There is at least one.
         let Draws(draws) = &self.draws[worker % self.draws.len()];
         let count = draws.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        let mut mixed = count.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        mix(count.wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
 }
 

@@ -20,7 +20,7 @@ use std::{
 
 use cardea_clock::Mono;
 use cardea_http::{Known, append_via, h1::Framing, strip_hop_by_hop_response};
-use cardea_upstream::{Endpoint, FailureKind, Tried};
+use cardea_upstream::{Affinity, Endpoint, FailureKind, Tried};
 
 pub(crate) use attempt::Attempt;
 use attempt::{HeadError, Outgoing, SendError};
@@ -72,6 +72,13 @@ struct Failure {
     attempt: Option<Box<Attempt>>,
 }
 
+/// What the hash policy of a service makes of a request; nothing where it reads what is not there.
+fn affinity(service: &Service, exchange: &Exchange) -> Option<Affinity> {
+    let mut key = Vec::new();
+    let rendered = service.hash_policy.as_ref()?.render_key(exchange, &mut key);
+    (!rendered.absent).then(|| Affinity::of(&key))
+}
+
 /// Carries the request of `exchange` to `service`.
 pub(crate) async fn forward(
     gateway: &Gateway,
@@ -84,6 +91,8 @@ pub(crate) async fn forward(
 ) -> Result<Outcome, Reason> {
     // Who said so to us is told of a 425 (RFC 8470 §5.2).
     let may_repeat = exchange.early_data && !exchange.head.fields.contains(Known::EarlyData);
+    // By the request as it came: preparing it changes its head.
+    let affinity = affinity(service, exchange);
     let upgrade = request::prepare(model, route, exchange, client.framing())?;
     let framing = client.framing();
     let mut replay = match framing {
@@ -102,7 +111,8 @@ pub(crate) async fn forward(
     // Why there was no connection to the last endpoint.
     let mut last = None;
     loop {
-        let chosen = service.state.choose(workers::current(), timer.now(), model.region.as_deref(), &tried);
+        let region = model.region.as_deref();
+        let chosen = service.state.choose(workers::current(), timer.now(), region, affinity, &tried);
         let Some((index, endpoint)) = chosen else { return Err(last.unwrap_or(Reason::NoEndpoint)) };
         // Nothing was sent: any request may go elsewhere.
         if let Some(reason) = last.take()

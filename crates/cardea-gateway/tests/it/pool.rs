@@ -313,3 +313,33 @@ fn a_connection_that_its_worker_no_longer_uses_moves_to_the_one_that_needs_it() 
         }
     });
 }
+
+#[test]
+fn requests_with_the_same_key_go_to_the_same_endpoint_and_those_without_go_to_any() {
+    run(async {
+        let origins = [Origin::ok().await, Origin::ok().await];
+        let mut spec = Spec::to_addresses(origins.iter().map(|origin| Address::Tcp(origin.address)));
+        spec.services[0].hash_policy = Some("{request.headers.x-user}");
+        // The key is that of the request as it came.
+        let spec = spec.public(|route| route.request_headers = vec![("x-user", "{request.headers.x-user}!")]);
+        let gateway = spec.start().await;
+        let mut client = gateway.client().await;
+        for user in (0..64).cycle().take(192) {
+            let request = format!("GET / HTTP/1.1\r\nHost: a.example\r\nX-User: u{user}\r\n\r\n");
+            assert_eq!(client.exchange(request).await.status, 200);
+        }
+        for user in 0..64 {
+            let counts =
+                origins.each_ref().map(|origin| origin.text().matches(&format!(": u{user}!\r")).count());
+            assert!(counts == [3, 0] || counts == [0, 3], "u{user}: {counts:?}");
+        }
+        let before = origins.each_ref().map(|origin| origin.text().matches("GET /").count());
+        assert!(before.iter().all(|count| *count > 0), "{before:?}");
+        for _ in 0..64 {
+            assert_eq!(client.exchange(get("/none")).await.status, 200);
+        }
+        for origin in &origins {
+            assert!(origin.text().contains("GET /none"));
+        }
+    });
+}

@@ -37,14 +37,14 @@ fn fail(state: &State, endpoint: usize, now: Mono) {
 }
 
 fn chosen(state: &State, now: Mono, region: &str, tried: &Tried) -> Option<usize> {
-    state.choose(0, now, Some(region), tried).map(|(index, _)| index.get())
+    state.choose(0, now, Some(region), None, tried).map(|(index, _)| index.get())
 }
 
 /// All endpoints in the order in which one request would try them.
 fn order(state: &State, region: &str) -> Vec<usize> {
     let mut tried = Tried::new();
     std::iter::from_fn(|| {
-        let (index, _) = state.choose(0, at(0), Some(region), &tried)?;
+        let (index, _) = state.choose(0, at(0), Some(region), None, &tried)?;
         tried.insert(index);
         Some(index.get())
     })
@@ -57,7 +57,7 @@ fn the_local_region_comes_first_then_the_others_in_order() {
     assert_eq!(order(&state, "a"), [1, 0, 2, 4]);
     assert_eq!(order(&state, "c"), [4, 0, 1, 2]);
     assert_eq!(order(&state, "nowhere"), [0, 1, 2, 4]);
-    assert_eq!(state.choose(0, at(0), None, &Tried::new()).map(|(index, _)| index.get()), Some(0));
+    assert_eq!(state.choose(0, at(0), None, None, &Tried::new()).map(|(index, _)| index.get()), Some(0));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn load_spreads_by_weight_when_requests_last() {
     let state = state(&[(1, "", 1), (2, "", 1), (3, "", 2)]);
     let mut held = Vec::new();
     for _ in 0..400 {
-        let (_, endpoint) = state.choose(0, at(0), None, &Tried::new()).unwrap();
+        let (_, endpoint) = state.choose(0, at(0), None, None, &Tried::new()).unwrap();
         held.push(endpoint.begin(0));
     }
     let loads: Vec<_> = state.endpoints().map(|(_, endpoint)| endpoint.in_flight()).collect();
@@ -238,7 +238,7 @@ fn a_service_that_leaves_keeps_no_connection() {
 fn a_bad_configuration_is_refused() {
     assert_eq!(State::reconcile(&config(&[]), None).map(|_| ()), Err(ConfigError::NoEndpoints));
     let idle = state(&[(1, "", 0)]);
-    assert!(idle.choose(0, at(0), None, &Tried::new()).is_none());
+    assert!(idle.choose(0, at(0), None, None, &Tried::new()).is_none());
 }
 
 proptest! {
@@ -263,7 +263,7 @@ proptest! {
                 let available = |index: usize| left(index) && state.slots[index].endpoint.shared.health.is_available(at(now));
                 let before: Vec<_> = (0..endpoints.len()).map(available).collect();
                 let left: Vec<_> = (0..endpoints.len()).filter(|index| left(*index)).collect();
-                let Some((index, _)) = state.choose(0, at(now), Some("a"), &tried) else {
+                let Some((index, _)) = state.choose(0, at(now), Some("a"), None, &tried) else {
                     prop_assert!(left.is_empty() || tried.is_full());
                     break;
                 };
@@ -275,4 +275,76 @@ proptest! {
             }
         }
     }
+}
+
+fn led_to(state: &State, now: Mono, key: u32) -> usize {
+    let affinity = Some(Affinity::of(&key.to_be_bytes()));
+    let (index, _) = state.choose(key as usize, now, Some("a"), affinity, &Tried::new()).unwrap();
+    index.get()
+}
+
+const KEYS: u32 = 20_000;
+
+#[test]
+fn a_key_leads_to_one_endpoint_whatever_the_order_and_keys_are_shared_out_by_weight() {
+    let one = state(&[(1, "a", 1), (2, "a", 3), (3, "a", 4), (4, "b", 9), (5, "a", 0)]);
+    let other = state(&[(4, "b", 9), (3, "a", 4), (2, "a", 3), (1, "a", 1)]);
+    let mut counts = [0_u32; 5];
+    for key in 0..KEYS {
+        let index = led_to(&one, at(0), key);
+        counts[index] += 1;
+        assert_eq!(led_to(&other, at(0), key), 3 - index, "{key}");
+    }
+    assert_eq!(counts[3..], [0, 0]);
+    for (count, weight) in counts.into_iter().zip([1, 3, 4]) {
+        let expected = KEYS * weight / 8;
+        assert!(count.abs_diff(expected) < KEYS / 50, "{counts:?}");
+    }
+}
+
+#[test]
+fn an_endpoint_that_comes_goes_or_gets_more_weight_moves_no_other_keys() {
+    let all = [(1, "a", 2), (2, "a", 1), (3, "a", 3), (4, "a", 1)];
+    let before = state(&all);
+    let without = state(&all[..3]);
+    let mut heavier = all;
+    heavier[0].2 = 3;
+    let heavier = state(&heavier);
+    for key in 0..KEYS {
+        let index = led_to(&before, at(0), key);
+        if index != 3 {
+            assert_eq!(led_to(&without, at(0), key), index, "{key}");
+        }
+        let now = led_to(&heavier, at(0), key);
+        assert!(now == index || now == 0, "{key}");
+    }
+}
+
+#[test]
+fn keys_of_an_endpoint_that_is_away_are_shared_out_and_come_back() {
+    let state = state(&[(1, "a", 1), (2, "a", 1), (3, "a", 1), (4, "b", 1)]);
+    let before: Vec<usize> = (0..KEYS).map(|key| led_to(&state, at(0), key)).collect();
+    fail(&state, 1, at(0));
+    let mut moved = [0_u32; 4];
+    for (key, index) in (0..KEYS).zip(&before) {
+        let now = led_to(&state, at(1), key);
+        if *index == 1 {
+            moved[now] += 1;
+        } else {
+            assert_eq!(now, *index, "{key}");
+        }
+    }
+    assert!(moved[0].abs_diff(moved[2]) < KEYS / 50 && moved[1] + moved[3] == 0, "{moved:?}");
+    state.slots[1].endpoint.connected();
+    assert!((0..KEYS).map(|key| led_to(&state, at(2), key)).eq(before));
+    // What was tried is passed by, and behind the last of the region comes the next region.
+    let mut tried = Tried::new();
+    let affinity = Some(Affinity::of(b"key"));
+    let order = std::iter::from_fn(|| {
+        let (index, _) = state.choose(0, at(2), Some("a"), affinity, &tried)?;
+        tried.insert(index);
+        Some(index.get())
+    });
+    let order: Vec<usize> = order.collect();
+    assert_eq!((order.len(), order[3]), (4, 3));
 }

@@ -263,6 +263,18 @@ header = "cookie"
 }
 
 #[test]
+fn a_hash_policy_reads_something() {
+    let service = |policy: &str| {
+        let endpoint = "[[service.endpoint]]\naddress = \"127.0.0.1:1\"\n";
+        problems(&format!("[[service]]\nname = \"s\"\nhash_policy = \"{policy}\"\n{endpoint}"))
+    };
+    assert_eq!(service("{request.cookies.session}"), "");
+    assert!(service("x").contains(":6:15: it reads no attribute"), "{}", service("x"));
+    let found = service("{request.cokies.session}");
+    assert!(found.contains(":6:17: unknown attribute"), "{found}");
+}
+
+#[test]
 fn attributes_of_what_there_is_not_are_no_attributes() {
     for name in ["queue.size", "queue.age", "throttle.remaining", "throttle.key"] {
         let found = problems(&format!("[[policy]]\ndeny = \"{name} > 1\"\n"));

@@ -331,6 +331,8 @@ impl fmt::Debug for Secret {
 pub(crate) struct Service {
     pub(crate) name: String,
     pub(crate) connect_timeout: Duration,
+    /// A template of what requests have in common that go to the same endpoint.
+    pub(crate) hash_policy: Option<FieldTemplate>,
     pub(crate) tls: Option<ServiceTls>,
     pub(crate) pool: ServicePool,
     /// Never empty; addresses are unique.

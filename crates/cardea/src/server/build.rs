@@ -317,6 +317,7 @@ impl Builder<'_> {
                     }
                 },
             };
+            let hash_policy = service.hash_policy.as_ref().and_then(|written| self.hash_policy(written));
             let settings = ServiceConfig {
                 name: service.name.clone(),
                 endpoints: service.endpoints.iter().map(endpoint).collect(),
@@ -336,6 +337,7 @@ impl Builder<'_> {
                     state,
                     tls,
                     connect_timeout: Some(service.connect_timeout),
+                    hash_policy,
                     regions: regions(service),
                 })),
                 Err(error) => self.problem(service.at, error, "see [[service]] in docs/configuration.md"),

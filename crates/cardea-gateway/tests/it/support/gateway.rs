@@ -40,6 +40,7 @@ pub(crate) struct ServiceSpec {
     pub(crate) endpoints: Vec<Address>,
     pub(crate) pool: PoolConfig,
     pub(crate) tls: Option<ServiceTls>,
+    pub(crate) hash_policy: Option<&'static str>,
 }
 
 pub(crate) struct RouteSpec {
@@ -154,6 +155,7 @@ impl Spec {
                 endpoints: endpoints.into_iter().collect(),
                 pool: PoolConfig::default(),
                 tls: None,
+                hash_policy: None,
             }],
             routes: vec![
                 RouteSpec::new("public", "/"),
@@ -206,6 +208,7 @@ impl Spec {
                 state,
                 tls: spec.tls.clone(),
                 connect_timeout: None,
+                hash_policy: spec.hash_policy.map(|text| Template::compile_raw(text, &TABLE).unwrap()),
                 regions: regions.collect(),
             };
             (spec.name, Arc::new(service))

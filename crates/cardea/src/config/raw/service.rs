@@ -18,6 +18,10 @@ pub(in crate::config) struct RawService {
     #[serde(default, with = "OptionalDurationText")]
     #[schemars(extend("x-minimum" = "10ms", "x-maximum" = "1m"))]
     pub(in crate::config) connect_timeout: Option<Duration>,
+    /// A template: requests for which it gives the same go to the same endpoint of a region while that is available, and
+    /// those for which a part of it is absent to any. What clients choose, such as a header, lets them choose endpoints.
+    #[serde(default)]
+    pub(in crate::config) hash_policy: Option<String>,
     /// TLS to its endpoints; `tls = {}` for the defaults. Left out, requests travel in the clear. Certificates are
     /// always verified.
     #[serde(default)]

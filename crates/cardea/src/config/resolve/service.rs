@@ -9,6 +9,7 @@ use super::{
         document::Cursor,
         model::{Endpoint, Service, ServicePool, ServiceTls},
         raw::RawService,
+        rules::FieldTemplate,
         sections::Timeouts,
         text::{Address, display_duration},
     },
@@ -82,6 +83,9 @@ impl Resolver<'_> {
         Service {
             name: raw.name,
             connect_timeout: raw.connect_timeout.unwrap_or(timeouts.connect),
+            hash_policy: raw
+                .hash_policy
+                .map(|text| FieldTemplate { text, at: at.key("hash_policy").place() }),
             tls,
             pool: ServicePool {
                 idle_max: raw.pool.idle_max as usize,

@@ -180,6 +180,19 @@ impl Builder<'_> {
         }
     }
 
+    /// A template of a key, which nobody sees.
+    pub(super) fn hash_policy(&mut self, written: &FieldTemplate) -> Option<Template<Exchange>> {
+        let template = self.raw_template(written)?;
+        if template.constant().is_some() {
+            self.problem(
+                written.at,
+                "it reads no attribute, so that all requests would go to one endpoint",
+                "name one in braces: \"{token.sub}\"",
+            );
+        }
+        Some(template)
+    }
+
     fn reference(&mut self, written: &FieldTemplate) -> Option<Reference<Exchange>> {
         match self.names.resolve(&written.text) {
             Ok(reference) => Some(reference),
