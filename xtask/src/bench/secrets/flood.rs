@@ -59,6 +59,8 @@ const HASHED: Part = Part { case: "flood-attacked-not-remembered", rate: 5.0, co
 /// Those whose latency must stay.
 const KEPT: [Part; 2] = [PROXIED, FROM_MEMORY];
 
+/// In the time before the window.
+static AT_FIRST: Metric = Metric { name: "served_at_first", unit: "%", better: Better::Higher };
 static CPU: Metric = Metric { name: "gateway_cpu", unit: "% of all processors", better: Better::Neither };
 static HASHES: Metric = Metric { name: "hashes", unit: "1/s", better: Better::Neither };
 static GUESSED: Metric = Metric { name: "guesses", unit: "1/s", better: Better::Neither };
@@ -128,8 +130,8 @@ pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
          are proxied, {:.0} grants per second for {REMEMBERED} clients whose secrets are remembered, and {:.0} per second \
          for the attacked client that never is, all from another address than any guess, all open loops over kept \
          connections. `cardea` is under the flood; for `sink` and `sink-again` the same flood goes to a program that accepts \
-         connections and closes them. Each measurement starts the gateway anew; the flood begins {} s before the window, \
-         when each of its addresses has failed once, and ends after it.\n\n- {}\n\n",
+         connections and closes them. Each measurement starts the gateway anew; the flood and the attacked client begin {} s before \
+         the window (`served_at_first`), in which each address that guesses has failed once, and the flood ends after it.\n\n- {}\n\n",
         PROXIED.rate,
         FROM_MEMORY.rate,
         HASHED.rate,
@@ -153,8 +155,20 @@ pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
         );
     }
     text += "\nMedians:\n\n";
-    let details =
-        [&P50, &P99, &SERVED, &CPU, &HASHES, &GUESSED, &WRONG, &TOO_MANY, &UNAVAILABLE, &CLOSED, &OTHERS];
+    let details = [
+        &P50,
+        &P99,
+        &SERVED,
+        &AT_FIRST,
+        &CPU,
+        &HASHES,
+        &GUESSED,
+        &WRONG,
+        &TOO_MANY,
+        &UNAVAILABLE,
+        &CLOSED,
+        &OTHERS,
+    ];
     text += &report.details(&details, &ARMS);
     Ok(text)
 }
@@ -235,11 +249,15 @@ impl Flood<'_> {
             connections: 0,
             kind: Kind::Guesses { file: &self.guesses, sources: SOURCES },
         });
+        // The attacked client is there from the beginning, when every address that guesses is new.
+        let (Part { rate, connections, .. }, kind) = (HASHED, Kind::Grants(&self.hashed));
+        let address = server.address;
+        let at_first = self.generator.start(&OpenLoop { address, rate, time: before, connections, kind });
         pause(before);
         let (hashes, window) = (hashes(admin)?, Window::begin(self.placement, &server)?);
         let outcomes = self.others(server.address)?;
         let (used, hashed) = (window.end()?, self::hashes(admin)? - hashes);
-        let guessed = flood.finish()?;
+        let (guessed, at_first) = (flood.finish()?, at_first.finish()?);
         ensure!(guessed.requests > 0.0, "nobody guessed");
         let part = |count: f64| count * 100.0 / guessed.requests;
         let processors = exact(self.placement.gateway.len() as u64);
@@ -252,6 +270,7 @@ impl Flood<'_> {
             (CASE, &UNAVAILABLE, part(guessed.busy)),
             (CASE, &CLOSED, part(guessed.closed)),
             (CASE, &OTHERS, used.others_percent),
+            (HASHED.case, &AT_FIRST, at_first.served_percent()),
         ];
         for (case, outcome) in outcomes {
             figures.extend([
