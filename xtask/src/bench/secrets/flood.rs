@@ -33,6 +33,8 @@ const NOT_REMEMBERED: usize = 1;
 /// The flood before the window: until each of the addresses has had a hash and failed, so that it is under way. Of some
 /// hundred hashes per second, a quarter goes to those that have failed already.
 const BEFORE: Duration = Duration::from_secs(10);
+/// The attacked client comes after such a part of it.
+const LATE: u32 = 6;
 /// And after it, so that it doesn't end within it.
 const AFTER: Duration = Duration::from_millis(1_500);
 /// Both, of the smoke test.
@@ -130,8 +132,8 @@ pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
          are proxied, {:.0} grants per second for {REMEMBERED} clients whose secrets are remembered, and {:.0} per second \
          for the attacked client that never is, all from another address than any guess, all open loops over kept \
          connections. `cardea` is under the flood; for `sink` and `sink-again` the same flood goes to a program that accepts \
-         connections and closes them. Each measurement starts the gateway anew; the flood and the attacked client begin {} s before \
-         the window (`served_at_first`), in which each address that guesses has failed once, and the flood ends after it.\n\n- {}\n\n",
+         connections and closes them. Each measurement starts the gateway anew; the flood begins {} s before the window, the \
+         attacked client in the first fifth of these (`served_at_first`), in which each address that guesses has failed once, and the flood ends after it.\n\n- {}\n\n",
         PROXIED.rate,
         FROM_MEMORY.rate,
         HASHED.rate,
@@ -249,11 +251,14 @@ impl Flood<'_> {
             connections: 0,
             kind: Kind::Guesses { file: &self.guesses, sources: SOURCES },
         });
-        // The attacked client is there from the beginning, when every address that guesses is new.
+        // The attacked client comes when the queue is full already, and most addresses that guess are still new.
+        pause(before / LATE);
+        let time_at_first = before - before / LATE;
         let (Part { rate, connections, .. }, kind) = (HASHED, Kind::Grants(&self.hashed));
         let address = server.address;
-        let at_first = self.generator.start(&OpenLoop { address, rate, time: before, connections, kind });
-        pause(before);
+        let at_first =
+            self.generator.start(&OpenLoop { address, rate, time: time_at_first, connections, kind });
+        pause(time_at_first);
         let (hashes, window) = (hashes(admin)?, Window::begin(self.placement, &server)?);
         let outcomes = self.others(server.address)?;
         let (used, hashed) = (window.end()?, self::hashes(admin)? - hashes);
