@@ -1,7 +1,7 @@
 //! Accepts connections: PROXY protocol, TLS handshake, then the driver of the protocol that was negotiated.
 
 use std::{
-    io,
+    fmt, io,
     net::{IpAddr, SocketAddr},
     pin::Pin,
     sync::{Arc, Mutex},
@@ -122,42 +122,55 @@ impl Serving {
     }
 }
 
-/// Accepts connections for the listener called `name` until the gateway stops: from each of `sockets`, which share
-/// the address, on a worker of its own. `permits` bounds the connections of all listeners: where there is none, new
-/// connections wait in the kernel's queue, but for one for each socket.
+/// The sockets of one listener, each watched by a worker of its own; nothing is accepted yet.
+pub struct Watched(Vec<Registered>);
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watched").field("sockets", &self.0.len()).finish()
+    }
+}
+
+/// Has `sockets`, which share an address, watched by the workers: all that can fail before a listener serves.
 ///
 /// # Errors
-/// If the operating system can't watch a socket.
-pub fn serve(
-    gateway: &Arc<Gateway>,
-    workers: &Arc<Workers>,
-    name: &str,
-    sockets: Vec<ListenSocket>,
-    permits: &Arc<Semaphore>,
-) -> io::Result<Serving> {
+/// If the operating system can't watch a socket. All of them are closed then.
+pub fn watch(workers: &Workers, sockets: Vec<ListenSocket>) -> io::Result<Watched> {
     let watch = |(worker, socket): (usize, ListenSocket)| {
         let _entered = workers.runtime(worker).enter();
         socket.register()
     };
-    // All of them before any accepts: an error must leave nothing behind.
-    let sockets: Vec<_> = sockets.into_iter().enumerate().map(watch).collect::<io::Result<_>>()?;
-    workers.runtime(0).spawn(streams::watch(Arc::downgrade(gateway)));
-    let spawn = |(worker, socket)| {
-        let acceptor = Acceptor {
-            gateway: Arc::clone(gateway),
-            workers: Arc::clone(workers),
-            worker,
-            name: name.to_owned(),
-            permits: Arc::clone(permits),
+    Ok(Watched(sockets.into_iter().enumerate().map(watch).collect::<io::Result<_>>()?))
+}
+
+impl Watched {
+    /// Accepts connections for the listener called `name` until the gateway stops. `permits` bounds the connections of all
+    /// listeners: where there is none, new connections wait in the kernel's queue, but for one for each socket.
+    pub fn serve(
+        self,
+        gateway: &Arc<Gateway>,
+        workers: &Arc<Workers>,
+        name: &str,
+        permits: &Arc<Semaphore>,
+    ) -> Serving {
+        workers.runtime(0).spawn(streams::watch(Arc::downgrade(gateway)));
+        let spawn = |(worker, socket)| {
+            let acceptor = Acceptor {
+                gateway: Arc::clone(gateway),
+                workers: Arc::clone(workers),
+                worker,
+                name: name.to_owned(),
+                permits: Arc::clone(permits),
+            };
+            workers.runtime(worker).spawn(async move {
+                tokio::select! {
+                    () = acceptor.accept_all(&socket) => {}
+                    () = acceptor.gateway.stopping() => {}
+                }
+            })
         };
-        workers.runtime(worker).spawn(async move {
-            tokio::select! {
-                () = acceptor.accept_all(&socket) => {}
-                () = acceptor.gateway.stopping() => {}
-            }
-        })
-    };
-    Ok(Serving(sockets.into_iter().enumerate().map(spawn).collect()))
+        Serving(self.0.into_iter().enumerate().map(spawn).collect())
+    }
 }
 
 /// Accepts on one worker.

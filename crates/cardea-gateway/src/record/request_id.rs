@@ -1,4 +1,4 @@
-//! Identifiers of requests: made here, or taken over from a trusted peer.
+//! Identifiers of requests, made here: what a client sends as one is not taken over.
 //!
 //! The form is that of a ULID in lower case: 48 bits of Unix milliseconds and 80 others, as 26 letters of
 //! Crockford's base 32. They sort by time and hold no letter that is mistaken for another.
@@ -11,9 +11,6 @@ use cardea_clock::Wall;
 
 #[cfg(test)]
 mod tests;
-
-/// The most bytes of an identifier that a peer sends.
-pub const INCOMING_LENGTH_MAX: usize = 64;
 
 /// The identifier of one request.
 ///
@@ -86,15 +83,4 @@ impl Source {
         let hashed = self.key.hash_one(self.count);
         u128::from(hashed) << 16 | u128::from(self.count as u16)
     }
-}
-
-/// The value of a peer's `X-Request-Id`, if it is fit to be passed on and logged: 1 to 64 of `[A-Za-z0-9._-]`.
-/// Whether the peer is one whose identifiers are taken over is for the caller to know.
-#[must_use]
-pub fn validate_incoming(value: &[u8]) -> Option<&str> {
-    let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
-    if value.is_empty() || value.len() > INCOMING_LENGTH_MAX || !value.iter().all(allowed) {
-        return None;
-    }
-    std::str::from_utf8(value).ok()
 }

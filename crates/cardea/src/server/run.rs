@@ -79,6 +79,15 @@ struct Current {
     generation: u64,
 }
 
+/// A listener whose sockets are there, and which does not serve yet.
+struct Bound {
+    name: String,
+    address: BindAddress,
+    /// What it is bound to, where that is TCP.
+    local: Option<SocketAddr>,
+    sockets: listener::Watched,
+}
+
 struct Listening {
     address: BindAddress,
     serving: listener::Serving,
@@ -152,7 +161,9 @@ impl Server {
         {
             let mut current = server.current.lock().await;
             for (name, sockets) in sockets {
-                server.listen(&mut current, name, sockets)?;
+                let wanted = current.config.listeners.iter().find(|listener| listener.name == name);
+                let bound = server.watch(wanted.context("a socket without a listener")?, sockets)?;
+                server.listen(&mut current, bound);
             }
         }
         if let Some(socket) = admin_socket {
@@ -179,19 +190,19 @@ impl Server {
         Ok(server)
     }
 
-    fn listen(&self, current: &mut Current, name: String, sockets: Sockets) -> Result<()> {
+    /// All that can fail before a listener serves.
+    fn watch(&self, wanted: &config::Listener, sockets: Sockets) -> Result<Bound> {
         let local = sockets.first().and_then(listener::ListenSocket::local_address);
-        let address = current
-            .config
-            .listeners
-            .iter()
-            .find(|listener| listener.name == name)
-            .map(|listener| listener.address.clone())
-            .context("a socket without a listener")?;
+        let sockets = listener::watch(&self.workers, sockets)
+            .with_context(|| format!("watching the sockets of listener {}", wanted.name))?;
+        Ok(Bound { name: wanted.name.clone(), address: wanted.address.clone(), local, sockets })
+    }
+
+    fn listen(&self, current: &mut Current, bound: Bound) {
+        let Bound { name, address, local, sockets } = bound;
         tracing::info!(listener = %name, address = %local.map_or_else(|| address.to_string(), |local| local.to_string()), "listening");
-        let serving = listener::serve(&self.gateway, &self.workers, &name, sockets, &self.permits)?;
+        let serving = sockets.serve(&self.gateway, &self.workers, &name, &self.permits);
         current.listeners.insert(name, Listening { address, serving });
-        Ok(())
     }
 
     /// How many configurations were in force, this one included.
@@ -211,13 +222,13 @@ impl Server {
         let built = build(&config, &self.foundation, Some(&current.built))
             .map_err(|problems| anyhow!(listed(problems)))?;
 
-        // Sockets before anything changes: one that can't be bound must leave all as it is.
+        // Sockets before anything changes: one that can't be bound or watched must leave all as it is.
         let mut fresh = Vec::new();
         for wanted in &config.listeners {
             let kept = current.listeners.get(&wanted.name).is_some_and(|old| old.address == wanted.address);
             if !kept {
                 let sockets = listen::bind_one(wanted, &mut Inherited::default(), self.workers.count())?;
-                fresh.push((wanted.name.clone(), sockets));
+                fresh.push(self.watch(wanted, sockets)?);
             }
         }
         let registry = self.admin.registry();
@@ -245,14 +256,14 @@ impl Server {
         let wanted: Vec<String> =
             current.config.listeners.iter().map(|listener| listener.name.clone()).collect();
         current.listeners.retain(|name, listening| {
-            let keep = wanted.contains(name) && !fresh.iter().any(|(fresh, _)| fresh == name);
+            let keep = wanted.contains(name) && !fresh.iter().any(|fresh| fresh.name == *name);
             if !keep {
                 listening.serving.stop();
             }
             keep
         });
-        for (name, sockets) in fresh {
-            self.listen(&mut current, name, sockets)?;
+        for bound in fresh {
+            self.listen(&mut current, bound);
         }
         registry.prune();
         // Keys may be long in coming, and nothing else has to wait for them.

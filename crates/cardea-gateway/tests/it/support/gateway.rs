@@ -15,7 +15,7 @@ use cardea_gateway::{
     attributes::{LOG_FIELDS, TABLE},
     client_certificate::{ClientCertificateRule, own_headers},
     gateway::Gateway,
-    listener::{ListenSocket, Serving, serve},
+    listener::{ListenSocket, Serving, watch},
     metrics::RouteMetrics,
     model::{
         AllowEncoded, ConnectionTimeouts, Destination, EnvironmentModel, Forwarding, HeaderRule,
@@ -283,7 +283,7 @@ impl Spec {
         let config = AccessLogConfig { sink: Sink::File(log_path.clone()), ..AccessLogConfig::default() };
         gateway.set_access_log(Some(Arc::new(AccessLog::start(config, coarse.clock()).unwrap())));
         let permits = Arc::new(Semaphore::new(10_000));
-        let serving = serve(&gateway, workers, "test", vec![socket], &permits).unwrap();
+        let serving = watch(workers, vec![socket]).unwrap().serve(&gateway, workers, "test", &permits);
         let workers = Arc::clone(workers);
         Harness {
             gateway,
