@@ -8,7 +8,7 @@ const ENTRIES_MAX: usize = 1_000_000;
 
 /// A map file: `key value` on each line, with white space between and around; the value is the rest of the line.
 /// Empty lines, and lines that begin with `#`, say nothing.
-#[derive(Default)]
+#[derive(Default, PartialEq, Eq)]
 pub struct MapFile {
     entries: HashMap<Box<[u8]>, Box<[u8]>>,
 }
@@ -55,6 +55,14 @@ impl MapFile {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+}
+
+/// Of entries that were written in another way. Of two with one key the last counts.
+impl FromIterator<(String, String)> for MapFile {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(entries: I) -> Self {
+        let bytes = |text: String| text.into_bytes().into_boxed_slice();
+        Self { entries: entries.into_iter().map(|(key, value)| (bytes(key), bytes(value))).collect() }
     }
 }
 

@@ -3,6 +3,8 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
+use cardea_env::MapFile;
+
 use super::{sections::SyslogFacility, source::Place};
 
 /// One line for each request.
@@ -108,7 +110,7 @@ pub(crate) enum AttributeSource {
     /// A file.
     Map {
         key: FieldTemplate,
-        entries: Arc<Vec<(String, String)>>,
+        entries: Arc<MapFile>,
         default: Option<String>,
     },
 }

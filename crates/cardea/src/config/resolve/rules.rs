@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
+use cardea_env::MapFile;
+
 use super::{
     super::{
         document::Cursor,
@@ -186,8 +188,10 @@ impl Resolver<'_> {
         let content = self.file(at.key("file"), &raw.file).1.unwrap_or_default();
         let entries = match std::str::from_utf8(&content) {
             Err(_) => Err("it is not UTF-8".to_owned()),
-            Ok(text) if raw.file.ends_with(".json") => json_entries(text),
-            Ok(text) => text_entries(text),
+            Ok(text) if raw.file.ends_with(".json") => serde_json::from_str::<BTreeMap<String, String>>(text)
+                .map(MapFile::from_iter)
+                .map_err(|error| error.to_string()),
+            Ok(text) => MapFile::parse(text).map_err(|error| error.to_string()),
         };
         let entries = entries.unwrap_or_else(|error| {
             self.error(
@@ -195,7 +199,7 @@ impl Resolver<'_> {
                 format!("{}: {error}", at.key("file").shown(&raw.file)),
                 "write lines of a key, white space and a value; or JSON: an object whose members are texts",
             );
-            Vec::new()
+            MapFile::default()
         });
         let key = FieldTemplate { text: raw.key, at: at.key("key").place() };
         AttributeSource::Map { key, entries: Arc::new(entries), default: raw.default }
@@ -334,37 +338,4 @@ impl Resolver<'_> {
 /// Whether a text can be a field's value (RFC 9110 §5.5), in characters that every recipient takes.
 pub(super) fn is_field_value(text: &str) -> bool {
     text.trim_ascii() == text && text.bytes().all(|byte| byte == b'\t' || (byte >= 0x20 && byte != 0x7f))
-}
-
-/// Lines of a key and a value.
-fn text_entries(text: &str) -> Result<Vec<(String, String)>, String> {
-    let mut entries = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let Some((key, value)) = line.split_once(char::is_whitespace) else {
-            return Err(format!("line {} has no value", index + 1));
-        };
-        entries.push((key.to_owned(), value.trim().to_owned()));
-    }
-    distinct(entries)
-}
-
-fn json_entries(text: &str) -> Result<Vec<(String, String)>, String> {
-    let entries: BTreeMap<String, String> = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    distinct(entries.into_iter().collect())
-}
-
-fn distinct(entries: Vec<(String, String)>) -> Result<Vec<(String, String)>, String> {
-    let is_key = |key: &str| !key.is_empty() && !key.starts_with('#') && !key.contains(char::is_whitespace);
-    if let Some((key, _)) = entries.iter().find(|(key, value)| !is_key(key) || value.contains(['\n', '\r'])) {
-        return Err(format!("{key:?}: a key has no white space and no # first, a value has one line"));
-    }
-    let mut seen = std::collections::HashSet::with_capacity(entries.len());
-    match entries.iter().find(|(key, _)| !seen.insert(key.as_str())) {
-        Some((key, _)) => Err(format!("the key {key:?} is there twice")),
-        None => Ok(entries),
-    }
 }

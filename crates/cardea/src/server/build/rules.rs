@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use cardea_env::{
     CommonFields, CommonForm, CommonLog, Condition, Effect, Expression, ExpressionError, JsonRecord,
-    Lookup as _, MapFile, MapFileError, Names, Owned, Policy, RecordError, Reference, Rule, Source, Template,
-    TemplateError,
+    Lookup as _, Names, Owned, Policy, RecordError, Reference, Rule, Source, Template, TemplateError,
 };
 use cardea_gateway::{
     attributes,
@@ -334,16 +333,10 @@ fn source<'a>(
         }
         AttributeSource::Map { key, entries, default } => Source::Map {
             key: template(key)?,
-            entries: Arc::new(map_file(entries).map_err(|error| (key, 0, error.to_string(), None))?),
+            entries: Arc::clone(entries),
             default: default.as_ref().map(|text| Owned::text(text.as_bytes())),
         },
     })
-}
-
-fn map_file(entries: &[(String, String)]) -> Result<MapFile, MapFileError> {
-    // Checked when the file was read: keys hold no white space, values no line feed.
-    let lines: String = entries.iter().map(|(key, value)| format!("{key} {value}\n")).collect();
-    MapFile::parse(&lines)
 }
 
 /// The name of this machine.
