@@ -32,8 +32,9 @@ pub trait Store: Send + Sync + fmt::Debug {
     fn clients<'a>(&'a self, after: Option<&'a str>, limit: u32) -> StoreFuture<'a, Vec<ClientRecord>>;
 
     /// Adds a client as version 1 and gives the record as it was stored. Where a client of that id was
-    /// deleted before, its tombstone goes and the record's `tokens_revoked_through` becomes its `created_at`,
-    /// in the same transaction.
+    /// deleted before, its tombstone goes, the record's `tokens_revoked_through` becomes its `created_at`, and its version
+    /// is the one after the deleted client's last, in the same transaction: a version of an id never comes back, as long
+    /// as anything may be bound to it.
     ///
     /// # Errors
     /// [`StoreError::AlreadyExists`].
@@ -91,7 +92,7 @@ pub trait Store: Send + Sync + fmt::Debug {
 pub struct ClientRecord {
     /// The client id.
     pub id: String,
-    /// Counts the changes, from 1.
+    /// Counts the changes, from 1; of a client whose id a deleted one had, from that one's last version.
     pub version: u64,
     /// A name for people.
     pub name: String,

@@ -179,20 +179,22 @@ impl Store for SqliteStore {
     fn delete_client<'a>(&'a self, id: &'a str, deleted_at: Wall) -> StoreFuture<'a, bool> {
         Box::pin(async move {
             let mut write = self.write().await?;
-            let deleted = sqlx::query("DELETE FROM clients WHERE id = ?1")
-                .bind(id)
-                .execute(&mut *write)
-                .await
-                .map_err(failed)?;
-            if deleted.rows_affected() == 0 {
-                return Ok(false);
-            }
-            sqlx::query("INSERT OR REPLACE INTO deleted_clients (id, deleted_at) VALUES (?1, ?2)")
-                .bind(id)
-                .bind(deleted_at.unix_nanos())
-                .execute(&mut *write)
-                .await
-                .map_err(failed)?;
+            let deleted: Option<i64> =
+                sqlx::query_scalar("DELETE FROM clients WHERE id = ?1 RETURNING version")
+                    .bind(id)
+                    .fetch_optional(&mut *write)
+                    .await
+                    .map_err(failed)?;
+            let Some(version) = deleted else { return Ok(false) };
+            sqlx::query(
+                "INSERT OR REPLACE INTO deleted_clients (id, deleted_at, version) VALUES (?1, ?2, ?3)",
+            )
+            .bind(id)
+            .bind(deleted_at.unix_nanos())
+            .bind(version)
+            .execute(&mut *write)
+            .await
+            .map_err(failed)?;
             write.commit().await.map_err(failed)?;
             Ok(true)
         })
@@ -354,18 +356,23 @@ fn pool(connections: u32) -> SqlitePoolOptions {
         .test_before_acquire(false)
 }
 
-/// Adds a client and its secrets. Where there was one of that id before, its tombstone goes and its tokens stay dead.
+/// Adds a client and its secrets. Where there was one of that id before, its tombstone goes, its tokens stay dead, and its
+/// versions are counted on.
 async fn insert_client(
     connection: &mut SqliteConnection,
     record: &ClientRecord,
 ) -> Result<ClientRecord, StoreError> {
     let mut record = ClientRecord { version: 1, ..record.clone() };
-    let tombstones = sqlx::query("DELETE FROM deleted_clients WHERE id = ?1")
-        .bind(&record.id)
-        .execute(&mut *connection)
-        .await
-        .map_err(failed)?;
-    if tombstones.rows_affected() > 0 {
+    let before: Option<i64> =
+        sqlx::query_scalar("DELETE FROM deleted_clients WHERE id = ?1 RETURNING version")
+            .bind(&record.id)
+            .fetch_optional(&mut *connection)
+            .await
+            .map_err(failed)?;
+    if let Some(version) = before {
+        let version =
+            u64::try_from(version).map_err(|_| StoreError::Invalid { what: "deleted_clients.version" })?;
+        record.version = version.saturating_add(1);
         record.tokens_revoked_through = Some(record.created_at);
     }
     bind_client(

@@ -131,6 +131,8 @@ async fn deletion_leaves_a_tombstone(store: &dyn Store) {
 
     let again = store.insert_client(&ClientRecord { created_at: at(55), ..client("gone") }).await.unwrap();
     assert_eq!(again.tokens_revoked_through, Some(at(55)));
+    assert_eq!(again.version, 2, "what was bound to the client before it is bound to no version of this one");
+    assert!(matches!(store.update_client(&client("gone")).await, Err(StoreError::Changed)));
     assert_eq!(store.client("gone").await.unwrap(), Some(again));
     assert!(!store.revocations(Wall::MIN).await.unwrap().contains(&tombstone));
     store.delete_client("gone", at(0)).await.unwrap();

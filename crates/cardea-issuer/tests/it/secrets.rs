@@ -146,6 +146,21 @@ async fn a_remembered_secret_saves_the_hash_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn what_is_remembered_of_a_deleted_client_lets_nobody_in_as_another_of_its_id() {
+    let fixture = fixture(SecretConfig::default()).await;
+    for _ in 0..2 {
+        assert_eq!(attempt(&fixture, "known", CHOSEN, "192.0.2.1").await.status, 200);
+    }
+    assert_eq!(fixture.server.secret_stats(fixture.now()).remembered_hits, 1, "the control");
+    fixture.server.delete_client("known", fixture.now()).await.unwrap();
+    let secret = Some(Secret::chosen("another secret than before").unwrap());
+    let new = NewClient { id: Some("known".into()), secret, ..NewClient::default() };
+    fixture.client_of(new).await;
+    assert_eq!(attempt(&fixture, "known", CHOSEN, "192.0.2.1").await.status, 401);
+    assert_eq!(attempt(&fixture, "known", "another secret than before", "192.0.2.1").await.status, 200);
+}
+
+#[tokio::test]
 async fn remembering_can_be_switched_off_for_a_client() {
     let fixture = fixture(SecretConfig::default()).await;
     let secret = Some(Secret::chosen(CHOSEN).unwrap());

@@ -113,6 +113,9 @@ ALTER TABLE acme_certificates ADD COLUMN renew_from INTEGER;
 ALTER TABLE acme_certificates ADD COLUMN renew_until INTEGER;
 ALTER TABLE acme_certificates ADD COLUMN ask_renewal_at INTEGER;
 ",
+    "
+ALTER TABLE deleted_clients ADD COLUMN version INTEGER NOT NULL DEFAULT 0; -- the client's last one, where it is known
+",
 ];
 
 /// Checks that the database is ours and sound, and brings its schema up to date in one transaction, so that
