@@ -67,6 +67,7 @@ impl AuthorizationServer {
             Err(StoreError::AlreadyExists) => return Err(IssuerError::ClientExists { id: record.id }),
             Err(error) => return Err(error.into()),
         };
+        self.verifier.forget_read();
         if let Some(revoked_through) = stored.tokens_revoked_through {
             // There was a client of that id before. Its tokens stay dead.
             self.tell(&mut changes, &stored.id, RevocationState::IssuedThrough(revoked_through));
@@ -195,6 +196,7 @@ impl AuthorizationServer {
         if !self.store.delete_client(id, now.wall).await? {
             return Err(IssuerError::UnknownClient { id: id.into() });
         }
+        self.verifier.forget_read();
         self.tell(&mut changes, id, RevocationState::Deleted(now.wall));
         tracing::info!(client_id = id, "client deleted");
         Ok(())
@@ -297,6 +299,7 @@ impl AuthorizationServer {
             record.updated_at = now;
             match self.store.update_client(&record).await {
                 Ok(()) => {
+                    self.verifier.forget_read();
                     record.version = record.version.saturating_add(1);
                     return Ok(record);
                 }

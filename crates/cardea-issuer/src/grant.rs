@@ -231,13 +231,15 @@ fn is_form(content_type: &[u8]) -> bool {
 }
 
 /// Finds the client that the credentials belong to. It reads the store for every reading, whatever came of
-/// the one before, and tells the client nothing about which part was wrong.
+/// the one before, unless all are refused without it, and tells the client nothing about which part was wrong.
 async fn authenticate(
     server: &AuthorizationServer,
     presented: &Presented,
     source: Source,
     now: Timestamp,
 ) -> Result<ClientRecord, Refusal> {
+    let refused = server.verifier.refuse_unread(&presented.readings, source, now);
+    refused.map_err(|rejection| Refusal::rejected(&rejection))?;
     let mut candidates = Vec::with_capacity(presented.readings.len());
     for reading in &presented.readings {
         let record = server

@@ -75,6 +75,7 @@ impl AuthorizationServer {
             }
             Err(error) => return Err(error.into()),
         }
+        self.verifier.forget_read();
         self.verifier.follow(&self.store.secret_mix(now.wall).await?);
         tracing::info!(clients = records.len(), "clients imported");
         Ok(())

@@ -1,7 +1,9 @@
 //! Whether a presented secret is one of a client's: remembered ones first, then the budget of failures, then the hash.
 //!
 //! The order is what keeps one caller from hurting another. Remembered secrets come before any budget, so guessing
-//! locks nobody out; the budget comes before the hash, so guessing takes no more of the hash threads than it may.
+//! locks nobody out; the budget comes before the hash, so guessing takes no more of the hash threads than it may. Where
+//! that much is known without the client's record, what would be refused isn't worth reading it
+//! (docs/adr/0010-refused-before-the-store-is-read.md).
 
 use std::{fmt, net::IpAddr, sync::Arc, thread, time::Duration};
 
@@ -23,6 +25,7 @@ mod bounded;
 mod calibration;
 mod courtesy;
 mod failures;
+mod hash_needed;
 #[cfg(feature = "bench-hashes")]
 mod instead;
 mod lanes;
@@ -37,10 +40,11 @@ pub use stats::SecretStats;
 
 use self::{
     failures::{Charge, Failures, Outcome},
+    hash_needed::HashNeeded,
     pool::Pool,
     queue::Presented,
-    remembered::Remembered,
-    stand_in::StandIns,
+    remembered::{Fingerprint, Remembered},
+    stand_in::{StandIn, StandIns},
     stats::Counters,
 };
 
@@ -102,6 +106,14 @@ impl Candidate<'_> {
     }
 }
 
+/// What readings are to be compared with.
+#[derive(Default)]
+struct Comparisons {
+    each: Vec<Comparison>,
+    /// The candidates whose clients have nothing but secrets that are hashed.
+    hashed_only: Vec<usize>,
+}
+
 /// A stored secret that a reading is to be compared with.
 struct Comparison {
     candidate: usize,
@@ -115,6 +127,7 @@ pub(crate) struct Verifier {
     pool: Arc<Pool>,
     remembered: Arc<Remembered>,
     failures: Failures,
+    hash_needed: HashNeeded,
     stand_ins: StandIns,
     counters: Arc<Counters>,
     target: Target,
@@ -127,7 +140,7 @@ impl Verifier {
     /// # Errors
     /// [`IssuerError::Crypto`] without randomness; [`IssuerError::InvalidConfig`].
     pub(crate) fn new(config: &SecretConfig, stand_in_key: &[u8; 32]) -> Result<Self, IssuerError> {
-        let mut keys = Zeroizing::new([[0_u8; 32]; 2]);
+        let mut keys = Zeroizing::new([[0_u8; 32]; 3]);
         for key in keys.iter_mut() {
             rand::fill(key).map_err(|_| IssuerError::Crypto("no randomness"))?;
         }
@@ -143,6 +156,7 @@ impl Verifier {
             )),
             remembered: Arc::new(Remembered::new(&keys[0], config.remember_for, config.remembered_max)),
             failures: Failures::new(&keys[1], config.failures_max, config.failure_forgiven_every),
+            hash_needed: HashNeeded::new(&keys[2]),
             stand_ins: StandIns::new(stand_in_key),
             counters,
             target: config.target()?,
@@ -153,6 +167,35 @@ impl Verifier {
     /// Takes over what secrets the registry has, for the stand-ins.
     pub(crate) fn follow(&self, mix: &[SecretMix]) {
         self.stand_ins.follow(mix);
+    }
+
+    /// Clients have changed in this process: what it knows of those it read before may be wrong.
+    pub(crate) fn forget_read(&self) {
+        self.hash_needed.forget();
+    }
+
+    /// Refuses what [`Self::verify`] would refuse whatever the clients' records say: what is not remembered, can be nothing
+    /// but hashed, and may not be, or has no place to wait in.
+    ///
+    /// # Errors
+    /// [`Rejection`]. Nothing was counted as a failure.
+    pub(crate) fn refuse_unread(
+        &self,
+        readings: &[Reading],
+        source: Source,
+        now: Timestamp,
+    ) -> Result<(), Rejection> {
+        let is_hashed_only = |reading: &Reading| {
+            check_secret(&reading.secret).is_ok()
+                && self.hash_needed.holds(&reading.id, now.mono)
+                && self.remembered.version(&self.fingerprint(reading), now).is_none()
+        };
+        if readings.is_empty() || !readings.iter().all(is_hashed_only) {
+            return Ok(());
+        }
+        let looked = self.failures.look(&ids(readings), source.address, now.mono);
+        let class = looked.map_err(|retry_after| self.exceeded(retry_after))?;
+        if self.pool.admits(class, now.mono) { Ok(()) } else { Err(self.rejection(Busy::Full)) }
     }
 
     /// Which of the candidates is authenticated, the first of them where there are more.
@@ -179,13 +222,16 @@ impl Verifier {
         if generated.is_some() {
             return Ok(generated);
         }
-        let comparisons = self.comparisons(candidates, now);
+        let Comparisons { each: comparisons, hashed_only } = self.comparisons(candidates, now);
         if comparisons.is_empty() {
             return Ok(None);
         }
         if let Some(index) = self.remembered(candidates, now) {
             self.counters.remembered();
             return Ok(Some(index));
+        }
+        for index in hashed_only {
+            self.hash_needed.learn(&candidates[index].reading.id, now.mono);
         }
         let charge = self.charge(candidates, source, now)?;
         let matched = match self.hash(candidates, &comparisons, &charge, source, now).await {
@@ -239,8 +285,8 @@ impl Verifier {
     }
 
     /// What each reading is to be compared with: the live secrets of its client that need a hash, or stand-ins.
-    fn comparisons(&self, candidates: &[Candidate<'_>], now: Timestamp) -> Vec<Comparison> {
-        let mut comparisons = Vec::new();
+    fn comparisons(&self, candidates: &[Candidate<'_>], now: Timestamp) -> Comparisons {
+        let mut comparisons = Comparisons::default();
         for (index, candidate) in candidates.iter().enumerate() {
             if check_secret(&candidate.reading.secret).is_err() {
                 continue;
@@ -248,19 +294,27 @@ impl Verifier {
             let secrets = candidate.record.as_ref().map_or(&[][..], |record| &record.secrets);
             let mut live = secrets.iter().filter(|secret| is_live(secret, now.wall)).peekable();
             if live.peek().is_none() {
-                let stand_ins = self.stand_ins.of(&candidate.reading.id);
-                comparisons.extend(stand_ins.into_iter().map(|stored| Comparison {
+                let StandIn { hashed, has_generated } = self.stand_ins.of(&candidate.reading.id);
+                if !hashed.is_empty() && !has_generated {
+                    comparisons.hashed_only.push(index);
+                }
+                comparisons.each.extend(hashed.into_iter().map(|stored| Comparison {
                     candidate: index,
                     stored,
                     secret: None,
                 }));
                 continue;
             }
-            for secret in live.filter(|secret| secret.format != FORMAT_SHA256) {
+            let (generated, hashed): (Vec<_>, Vec<_>) =
+                live.partition(|secret| secret.format == FORMAT_SHA256);
+            if generated.is_empty() {
+                comparisons.hashed_only.push(index);
+            }
+            for secret in hashed {
                 let text = std::str::from_utf8(&secret.verifier).ok();
                 match text.and_then(|text| StoredSecret::parse(text).ok()) {
                     Some(stored) => {
-                        comparisons.push(Comparison {
+                        comparisons.each.push(Comparison {
                             candidate: index,
                             stored,
                             secret: Some(secret.clone()),
@@ -279,9 +333,8 @@ impl Verifier {
     fn remembered(&self, candidates: &[Candidate<'_>], now: Timestamp) -> Option<usize> {
         let mut found = None;
         for (index, candidate) in candidates.iter().enumerate() {
-            let reading = candidate.reading;
-            let fingerprint = self.remembered.fingerprint(&reading.id, candidate.version(), &reading.secret);
-            let holds = self.remembered.holds(&fingerprint, now);
+            let remembered = self.remembered.version(&self.fingerprint(candidate.reading), now);
+            let holds = remembered.is_some_and(|version| version == candidate.version());
             if holds & candidate.is_permitted() && found.is_none() {
                 found = Some(index);
             }
@@ -295,12 +348,13 @@ impl Verifier {
         source: Source,
         now: Timestamp,
     ) -> Result<Charge<'_>, Rejection> {
-        let mut ids: Vec<&str> = candidates.iter().map(|candidate| candidate.reading.id.as_str()).collect();
-        ids.dedup();
-        self.failures.charge(&ids, source.address, now.mono).map_err(|retry_after| {
-            self.counters.rejected(Rejected::FailuresExceeded);
-            Rejection { why: Rejected::FailuresExceeded, retry_after }
-        })
+        let ids = ids(candidates.iter().map(|candidate| candidate.reading));
+        let charged = self.failures.charge(&ids, source.address, now.mono);
+        charged.map_err(|retry_after| self.exceeded(retry_after))
+    }
+
+    fn fingerprint(&self, reading: &Reading) -> Fingerprint {
+        self.remembered.fingerprint(&reading.id, &reading.secret)
     }
 
     async fn hash(
@@ -326,6 +380,11 @@ impl Verifier {
         self.pool.verify(jobs.collect(), charge.class, &charge.taken, wait, now.mono).await
     }
 
+    fn exceeded(&self, retry_after: Duration) -> Rejection {
+        self.counters.rejected(Rejected::FailuresExceeded);
+        Rejection { why: Rejected::FailuresExceeded, retry_after }
+    }
+
     fn rejection(&self, busy: Busy) -> Rejection {
         let why = match busy {
             Busy::Full | Busy::Stopped => Rejected::QueueFull,
@@ -346,8 +405,8 @@ impl Verifier {
         let (Some(record), Some(secret)) = (&candidate.record, &comparison.secret) else { return };
         let reading = candidate.reading;
         if record.remember_secret {
-            let fingerprint = self.remembered.fingerprint(&reading.id, record.version, &reading.secret);
-            self.remembered.remember(fingerprint, secret.expires_at, now);
+            let fingerprint = self.fingerprint(reading);
+            self.remembered.remember(fingerprint, record.version, secret.expires_at, now);
         }
         if comparison.stored.needs_rehash(&self.target) {
             let rehash = Rehash {
@@ -404,10 +463,9 @@ impl Rehash {
                     "client secret hashed anew"
                 );
                 if self.record.remember_secret {
+                    let fingerprint = self.remembered.fingerprint(&self.record.id, self.secret.as_bytes());
                     let version = self.record.version.saturating_add(1);
-                    let fingerprint =
-                        self.remembered.fingerprint(&self.record.id, version, self.secret.as_bytes());
-                    self.remembered.remember(fingerprint, expires_at, now);
+                    self.remembered.remember(fingerprint, version, expires_at, now);
                 }
             }
             // Another request was faster, or the client was changed: the next right secret tries again.
@@ -415,6 +473,13 @@ impl Rehash {
             Err(error) => tracing::warn!(%error, client_id = self.record.id, "a secret can't be hashed anew"),
         }
     }
+}
+
+/// The clients that were named, each once.
+fn ids<'a>(readings: impl IntoIterator<Item = &'a Reading>) -> Vec<&'a str> {
+    let mut ids: Vec<&str> = readings.into_iter().map(|reading| reading.id.as_str()).collect();
+    ids.dedup();
+    ids
 }
 
 fn salt() -> Result<[u8; 16], IssuerError> {

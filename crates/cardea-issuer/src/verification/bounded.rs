@@ -40,6 +40,11 @@ impl<K: Copy + Eq + Hash, V> Bounded<K, V> {
         self.entries.insert(key, value);
     }
 
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
+        self.order.clear();
+    }
+
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -59,6 +64,8 @@ mod tests {
         assert_eq!(map.len(), 2);
         assert_eq!((map.value(&2), map.value(&3), map.value(&4)), (None, Some(&30), Some(&40)));
         assert_eq!((map.entries.len(), map.order.len()), (2, 2));
+        map.clear();
+        assert_eq!((map.entries.len(), map.order.len()), (0, 0));
         let mut none = Bounded::new(0);
         none.insert(1, 1);
         assert_eq!(none.len(), 0);

@@ -53,6 +53,23 @@ struct Counts {
     prefixes: Bounded<Key, u64>,
 }
 
+/// What an attempt is counted under.
+struct Keys {
+    pairs: Vec<Key>,
+    clients: Vec<Key>,
+    prefix: Option<Key>,
+}
+
+/// In nanoseconds.
+struct Units {
+    /// How long a failure lasts.
+    one: u64,
+    /// How long one of a prefix does.
+    lasting: u64,
+    pair_max: u64,
+    client_max: u64,
+}
+
 /// What became of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
@@ -134,34 +151,11 @@ impl Failures {
         address: Option<IpAddr>,
         now: Mono,
     ) -> Result<Charge<'_>, Duration> {
-        let prefix = address.map(prefix);
-        let pairs: Vec<Key> =
-            prefix.iter().flat_map(|prefix| ids.iter().map(|id| self.key_of(b"pair", id, prefix))).collect();
-        let clients: Vec<Key> = ids.iter().map(|id| self.key_of(b"client", id, &[])).collect();
-        let prefix = prefix.map(|prefix| self.key_of(b"prefix", "", &prefix));
-        let is_familiar = self.is_familiar(&pairs);
-
-        let one = nanos(self.forgiven_every).max(1);
-        let lasting = one.saturating_mul(LASTING.into());
-        let pair_max = one.saturating_mul(self.failures_max.max(1).into());
-        let client_max = pair_max.saturating_mul(WIDER.into());
+        let keys = self.keys(ids, address);
+        let is_familiar = self.is_familiar(&keys.pairs);
+        let Units { one, lasting, pair_max, client_max } = self.units();
         let counts = &mut *self.counts();
-        for key in &pairs {
-            let had = ahead(&counts.pairs, key, now);
-            if had > pair_max - one {
-                return Err(Duration::from_nanos(had - (pair_max - one)));
-            }
-        }
-        let guessed_at = clients.iter().any(|key| ahead(&counts.clients, key, now) > client_max - one);
-        // Of an address that isn't known, nothing good is.
-        let failed = prefix.as_ref().map_or(1, |key| ahead(&counts.prefixes, key, now).div_ceil(lasting));
-        let class = match failed {
-            _ if is_familiar => Class::Familiar,
-            0 if guessed_at => Class::Doubtful,
-            0 => Class::Usual,
-            _ if failed <= FEW.into() => Class::Failed,
-            _ => Class::Suspect,
-        };
+        let class = self.class(counts, &keys, is_familiar, now)?;
         // Bounded, so that an excess ends soon after the guessing does.
         let add = |table: &mut Bounded<Key, u64>, key: Key, one: u64, most: u64| {
             let had = ahead(table, &key, now);
@@ -172,15 +166,70 @@ impl Failures {
         let prefix_max = lasting.saturating_mul(PREFIX_MAX.into());
         Ok(Charge {
             failures: self,
-            pairs: pairs.into_iter().map(|key| add(&mut counts.pairs, key, one, pair_max)).collect(),
-            clients: clients
+            pairs: keys.pairs.into_iter().map(|key| add(&mut counts.pairs, key, one, pair_max)).collect(),
+            clients: keys
+                .clients
                 .into_iter()
                 .map(|key| add(&mut counts.clients, key, one, client_max.saturating_add(one)))
                 .collect(),
-            prefix: prefix.map(|key| add(&mut counts.prefixes, key, lasting, prefix_max)),
+            prefix: keys.prefix.map(|key| add(&mut counts.prefixes, key, lasting, prefix_max)),
             class,
             taken: Arc::default(),
             outcome: Outcome::Unanswered,
+        })
+    }
+
+    /// What [`Self::charge`] would say. Nothing is counted.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn look(&self, ids: &[&str], address: Option<IpAddr>, now: Mono) -> Result<Class, Duration> {
+        let keys = self.keys(ids, address);
+        let is_familiar = self.is_familiar(&keys.pairs);
+        self.class(&self.counts(), &keys, is_familiar, now)
+    }
+
+    fn keys(&self, ids: &[&str], address: Option<IpAddr>) -> Keys {
+        let prefix = address.map(prefix);
+        Keys {
+            pairs: prefix
+                .iter()
+                .flat_map(|prefix| ids.iter().map(|id| self.key_of(b"pair", id, prefix)))
+                .collect(),
+            clients: ids.iter().map(|id| self.key_of(b"client", id, &[])).collect(),
+            prefix: prefix.map(|prefix| self.key_of(b"prefix", "", &prefix)),
+        }
+    }
+
+    fn units(&self) -> Units {
+        let one = nanos(self.forgiven_every).max(1);
+        let pair_max = one.saturating_mul(self.failures_max.max(1).into());
+        Units {
+            one,
+            lasting: one.saturating_mul(LASTING.into()),
+            pair_max,
+            client_max: pair_max.saturating_mul(WIDER.into()),
+        }
+    }
+
+    fn class(&self, counts: &Counts, keys: &Keys, is_familiar: bool, now: Mono) -> Result<Class, Duration> {
+        let Units { one, lasting, pair_max, client_max } = self.units();
+        for key in &keys.pairs {
+            let had = ahead(&counts.pairs, key, now);
+            if had > pair_max - one {
+                return Err(Duration::from_nanos(had - (pair_max - one)));
+            }
+        }
+        let guessed_at = keys.clients.iter().any(|key| ahead(&counts.clients, key, now) > client_max - one);
+        // Of an address that isn't known, nothing good is.
+        let failed =
+            keys.prefix.as_ref().map_or(1, |key| ahead(&counts.prefixes, key, now).div_ceil(lasting));
+        Ok(match failed {
+            _ if is_familiar => Class::Familiar,
+            0 if guessed_at => Class::Doubtful,
+            0 => Class::Usual,
+            _ if failed <= FEW.into() => Class::Failed,
+            _ => Class::Suspect,
         })
     }
 
@@ -271,6 +320,25 @@ mod tests {
         assert!(wrong("b", "192.0.2.1", 100).is_some(), "another client from there");
         assert!(wrong("a", "192.0.2.1", 110).is_some());
         assert!(wrong("a", "192.0.2.1", 110).is_none());
+    }
+
+    #[test]
+    fn a_look_says_what_a_charge_would_and_counts_nothing() {
+        let failures = failures();
+        let now = Mono::from_nanos(100 * SECOND);
+        let mut seen = Vec::new();
+        for _ in 0..4 {
+            let looks = [(); 50].map(|()| failures.look(&["a"], address("192.0.2.1"), now));
+            let charged = failures.charge(&["a"], address("192.0.2.1"), now);
+            let class = charged.as_ref().map(|charge| charge.class).map_err(|wait| *wait);
+            assert!(looks.iter().all(|look| *look == class), "{class:?}");
+            seen.push(class);
+            if let Ok(charge) = charged {
+                charge.settle(Outcome::Wrong);
+            }
+        }
+        let expected = [Ok(Class::Usual), Ok(Class::Failed), Ok(Class::Failed), Err(Duration::from_secs(10))];
+        assert_eq!(seen, expected);
     }
 
     #[test]

@@ -102,6 +102,11 @@ impl Pool {
         receiver.await.map_err(|_| Busy::Stopped)
     }
 
+    /// Whether one job of that class would find a place now.
+    pub(super) fn admits(&self, class: Class, now: Mono) -> bool {
+        self.shared.lock().admits(class, now)
+    }
+
     /// How many jobs wait, and since when the oldest does.
     pub(super) fn waiting(&self) -> (usize, Option<Mono>) {
         let queue = self.shared.lock();

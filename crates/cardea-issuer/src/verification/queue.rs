@@ -172,18 +172,32 @@ impl Queue {
             }
             return fits;
         };
-        self.lines[number].look(now);
-        if self.closed || !self.makes_place(jobs.len(), number) {
-            return false;
+        let Some(given) = self.place(jobs.len(), number, now) else { return false };
+        for (line, given) in self.lines.iter_mut().zip(given) {
+            // What is dropped is answered as what found no place.
+            line.waiting.drain(..given);
         }
         self.lines[number].push(jobs, now);
         true
     }
 
-    /// Whether there are so many places, once those that nobody waits for any more have given theirs up, and where that
-    /// isn't enough, lines that have more than their share: those behind, any where the line itself has less than its
-    /// share, and the line itself where it stands. The oldest of a line go first.
-    fn makes_place(&mut self, wanted: usize, number: usize) -> bool {
+    /// Whether one job of that class would be taken.
+    pub(super) fn admits(&mut self, class: Class, now: Mono) -> bool {
+        match line_of(class) {
+            Some(number) => self.place(1, number, now).is_some(),
+            None => !self.closed && self.later.len() < LATER_MAX,
+        }
+    }
+
+    /// What each line gives up so that there are so many places, once those that nobody waits for any more have given
+    /// theirs up; nothing where it isn't enough. Where it takes more, lines give that have more than their share: those
+    /// behind, any where the line itself has less than its share, and the line itself where it stands. The oldest of a
+    /// line go first.
+    fn place(&mut self, wanted: usize, number: usize, now: Mono) -> Option<[usize; LINES]> {
+        if self.closed {
+            return None;
+        }
+        self.lines[number].look(now);
         let share = self.limit / SHARES;
         let has_less = self.lines[number].waiting.len() + wanted <= share;
         let most = if number == FAMILIAR || has_less { self.limit } else { self.limit - self.limit / 4 };
@@ -193,7 +207,7 @@ impl Queue {
             }
         }
         if number >= FAILED && self.lines[number].waiting.len() + wanted > self.limit / 2 {
-            return false;
+            return None;
         }
         let gives = |other: usize, line: &Line| match line.waiting.len() {
             len if other == number && line.is_standing => len,
@@ -206,14 +220,7 @@ impl Queue {
             given[other] = gives(other, &self.lines[other]).min(missing);
             missing -= given[other];
         }
-        if missing > 0 {
-            return false;
-        }
-        for (line, given) in self.lines.iter_mut().zip(given) {
-            // What is dropped is answered as what found no place.
-            line.waiting.drain(..given);
-        }
-        true
+        (missing == 0).then_some(given)
     }
 
     /// The next job that somebody waits for.

@@ -11,18 +11,20 @@ use cardea_clock::{Mono, Timestamp, Wall};
 
 use super::bounded::Bounded;
 
-/// What stands for a client, a version of it, and a secret. Only a process that has the key can make one.
+/// What stands for a client and a secret. Only a process that has the key can make one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Fingerprint([u8; 32]);
 
-/// Until when a secret is remembered.
+/// Of which version of its client a secret was right, and until when that is remembered.
 struct Entry {
+    version: u64,
     until: Mono,
     /// When the secret itself expires.
     expires_at: Option<Wall>,
 }
 
-/// Remembered secrets. A change of the client changes its version, and with it every fingerprint.
+/// Remembered secrets. A change of the client changes its version, and what is remembered of another one counts for
+/// nothing.
 pub(super) struct Remembered {
     key: hmac::Key,
     time: Duration,
@@ -40,10 +42,10 @@ impl Remembered {
     }
 
     /// Each part has its length before it, so that no two different ones read the same.
-    pub(super) fn fingerprint(&self, id: &str, version: u64, secret: &[u8]) -> Fingerprint {
+    pub(super) fn fingerprint(&self, id: &str, secret: &[u8]) -> Fingerprint {
         let mut context = hmac::Context::with_key(&self.key);
         context.update(b"remembered");
-        for part in [id.as_bytes(), &version.to_be_bytes(), secret] {
+        for part in [id.as_bytes(), secret] {
             context.update(&(part.len() as u64).to_be_bytes());
             context.update(part);
         }
@@ -52,17 +54,24 @@ impl Remembered {
         Fingerprint(bytes)
     }
 
-    /// Whether this secret was right within the time, and has not expired since.
-    pub(super) fn holds(&self, fingerprint: &Fingerprint, now: Timestamp) -> bool {
+    /// Of which version of its client this secret was right within the time, where it has not expired since.
+    pub(super) fn version(&self, fingerprint: &Fingerprint, now: Timestamp) -> Option<u64> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.value(fingerprint).is_some_and(|entry| {
+        let holds = |entry: &&Entry| {
             now.mono < entry.until && entry.expires_at.is_none_or(|expires_at| now.wall < expires_at)
-        })
+        };
+        entries.value(fingerprint).filter(holds).map(|entry| entry.version)
     }
 
     /// Remembers a secret that was verified just now. Never called for a wrong one.
-    pub(super) fn remember(&self, fingerprint: Fingerprint, expires_at: Option<Wall>, now: Timestamp) {
-        let entry = Entry { until: now.mono.saturating_add(self.time), expires_at };
+    pub(super) fn remember(
+        &self,
+        fingerprint: Fingerprint,
+        version: u64,
+        expires_at: Option<Wall>,
+        now: Timestamp,
+    ) {
+        let entry = Entry { version, until: now.mono.saturating_add(self.time), expires_at };
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).insert(fingerprint, entry);
     }
 
@@ -89,32 +98,42 @@ mod tests {
     #[test]
     fn no_two_different_inputs_have_one_fingerprint() {
         let memory = Remembered::new(&[1; 32], Duration::from_secs(60), 8);
-        let known = memory.fingerprint("ab", 1, b"c");
-        assert!(known == memory.fingerprint("ab", 1, b"c"));
-        for (id, version, secret) in [("a", 1, &b"bc"[..]), ("ab", 2, b"c"), ("ab", 1, b"d"), ("ab", 1, b"")]
-        {
-            assert!(known != memory.fingerprint(id, version, secret), "{id} {version}");
+        let known = memory.fingerprint("ab", b"c");
+        assert!(known == memory.fingerprint("ab", b"c"));
+        for (id, secret) in [("a", &b"bc"[..]), ("abc", b""), ("ab", b"d"), ("ab", b"")] {
+            assert!(known != memory.fingerprint(id, secret), "{id}");
         }
         let other = Remembered::new(&[2; 32], Duration::from_secs(60), 8);
-        assert!(known != other.fingerprint("ab", 1, b"c"), "another process, another key");
+        assert!(known != other.fingerprint("ab", b"c"), "another process, another key");
     }
 
     #[test]
     fn a_secret_is_forgotten_in_time_and_never_outlives_itself() {
         let memory = Remembered::new(&[1; 32], Duration::from_secs(60), 8);
-        let (forever, short) = (memory.fingerprint("a", 1, b"x"), memory.fingerprint("b", 1, b"x"));
-        memory.remember(forever, None, at(0));
-        memory.remember(short, Some(at(10).wall), at(0));
-        assert!(memory.holds(&forever, at(59)) && !memory.holds(&forever, at(60)));
-        assert!(memory.holds(&short, at(9)) && !memory.holds(&short, at(10)));
+        let (forever, short) = (memory.fingerprint("a", b"x"), memory.fingerprint("b", b"x"));
+        memory.remember(forever, 3, None, at(0));
+        memory.remember(short, 4, Some(at(10).wall), at(0));
+        assert_eq!((memory.version(&forever, at(59)), memory.version(&forever, at(60))), (Some(3), None));
+        assert_eq!((memory.version(&short, at(9)), memory.version(&short, at(10))), (Some(4), None));
+    }
+
+    #[test]
+    fn a_secret_is_remembered_of_the_version_of_its_client_that_it_was_right_for_last() {
+        let memory = Remembered::new(&[1; 32], Duration::from_secs(60), 8);
+        let fingerprint = memory.fingerprint("a", b"x");
+        for version in [1, 2] {
+            memory.remember(fingerprint, version, None, at(0));
+            assert_eq!(memory.version(&fingerprint, at(1)), Some(version));
+        }
+        assert_eq!(memory.len(), 1);
     }
 
     #[test]
     fn a_time_of_nothing_remembers_nothing() {
         let memory = Remembered::new(&[1; 32], Duration::ZERO, 8);
-        let fingerprint = memory.fingerprint("a", 1, b"x");
-        memory.remember(fingerprint, None, at(0));
-        assert!(!memory.holds(&fingerprint, at(0)));
+        let fingerprint = memory.fingerprint("a", b"x");
+        memory.remember(fingerprint, 1, None, at(0));
+        assert_eq!(memory.version(&fingerprint, at(0)), None);
         assert_eq!(memory.len(), 0);
     }
 }

@@ -19,7 +19,16 @@ pub(super) struct StandIns {
 /// So many clients have secrets that cost the same.
 struct Share {
     clients: u64,
-    secrets: Vec<StoredSecret>,
+    secrets: StandIn,
+}
+
+/// What stands in for the secrets of a client.
+#[derive(Clone, Default)]
+pub(super) struct StandIn {
+    /// For those that must be hashed.
+    pub(super) hashed: Vec<StoredSecret>,
+    /// Whether there would be one that we generated too.
+    pub(super) has_generated: bool,
 }
 
 impl StandIns {
@@ -41,18 +50,17 @@ impl StandIns {
         // In an order that a new share hardly disturbs.
         shares.sort_by(|one, other| one.0.cmp(&other.0));
         let share = |(formats, share): (Vec<&str>, &SecretMix)| {
+            let has_generated = formats.contains(&FORMAT_SHA256);
             let slow = formats.into_iter().filter(|format| *format != FORMAT_SHA256);
             // An unknown format matches nothing and costs nothing.
-            Share {
-                clients: share.clients,
-                secrets: slow.filter_map(|slow| StoredSecret::stand_in(slow).ok()).collect(),
-            }
+            let hashed = slow.filter_map(|slow| StoredSecret::stand_in(slow).ok()).collect();
+            Share { clients: share.clients, secrets: StandIn { hashed, has_generated } }
         };
         self.mix.store(std::sync::Arc::new(shares.into_iter().map(share).collect()));
     }
 
-    /// What stands in for the secrets of that client; nothing where it would be one of those with generated secrets.
-    pub(super) fn of(&self, id: &str) -> Vec<StoredSecret> {
+    /// What stands in for the secrets of that client.
+    pub(super) fn of(&self, id: &str) -> StandIn {
         let mix = self.mix.load();
         let total: u64 = mix.iter().map(|share| share.clients).sum();
         let tag = hmac::sign(&self.key, id.as_bytes());
@@ -67,7 +75,7 @@ impl StandIns {
             }
             place -= clients;
         }
-        Vec::new()
+        StandIn::default()
     }
 }
 
@@ -86,7 +94,14 @@ mod tests {
     }
 
     fn cost(stand_ins: &StandIns, id: &str) -> String {
-        stand_ins.of(id).iter().map(StoredSecret::profile).collect::<Vec<_>>().join(" ")
+        let StandIn { hashed, has_generated } = stand_ins.of(id);
+        let hashed = hashed.iter().map(StoredSecret::profile);
+        has_generated
+            .then(|| FORMAT_SHA256.to_owned())
+            .into_iter()
+            .chain(hashed)
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     #[test]
@@ -103,9 +118,11 @@ mod tests {
             *counts.entry(cost(&stand_ins, &format!("client-{number}"))).or_insert(0) += 1;
         }
         assert_eq!(counts.len(), 3);
-        for (formats, expected) in
-            [("", 700), ("pbkdf2-sha512;i=1000;l=64", 200), ("bcrypt;c=4 pbkdf2-sha512;i=1000;l=64", 100)]
-        {
+        for (formats, expected) in [
+            ("sha256", 700),
+            ("pbkdf2-sha512;i=1000;l=64", 200),
+            ("bcrypt;c=4 pbkdf2-sha512;i=1000;l=64", 100),
+        ] {
             let count: i32 = counts[formats];
             assert!((count - expected).abs() < 60, "{formats}: {count}");
         }

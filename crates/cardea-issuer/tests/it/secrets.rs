@@ -7,7 +7,10 @@ use cardea_issuer::{
     SecretConfig, Source, TokenRequest,
 };
 
-use super::support::{FORM, Fixture, GRANT, basic, config, header};
+use super::{
+    counting::CountingStore,
+    support::{FORM, Fixture, GRANT, basic, config, header, wrapping_key},
+};
 
 const CHOSEN: &str = "a secret that somebody chose";
 /// `CHOSEN` under PBKDF2-HMAC-SHA-256 × 1,000, as passlib writes it.
@@ -132,7 +135,7 @@ async fn a_remembered_secret_saves_the_hash_and_nothing_else() {
     let other = AuthorizationServer::open(
         settings(SecretConfig::default()),
         Arc::clone(&fixture.store),
-        super::support::wrapping_key(),
+        wrapping_key(),
         fixture.now(),
     );
     let other = other.await.unwrap();
@@ -191,6 +194,123 @@ async fn what_is_too_late_is_answered_503_and_not_hashed() {
     assert_eq!(header(&reply, "retry-after"), Some("1"));
     assert_eq!(hashes(&fixture), before);
     assert_eq!(fixture.server.token(request, fixture.now()).await.status, 200, "the control");
+}
+
+/// Costs about a second in a build that is optimised, and nobody knows the secret.
+const SLOW: &str = "$2b$14$abcdefghijklmnopqrstuuabcdefghijklmnopqrstuvwxyz01234";
+
+/// The same server, with a store that counts, and a queue that is full until the test is over.
+async fn full(fixture: &Fixture) -> (Arc<AuthorizationServer>, Arc<CountingStore>) {
+    let counting = Arc::new(CountingStore::new(Arc::clone(&fixture.store)));
+    let (store, clock) = (Arc::clone(&counting), fixture.now());
+    let wait =
+        SecretConfig { hash_queue_max: 2, hash_wait_max: Duration::from_secs(60), ..Default::default() };
+    let server = AuthorizationServer::open(settings(wait), store, wrapping_key(), clock).await.unwrap();
+    let slow = |id: &str| ImportedClient {
+        client: NewClient { id: Some(id.into()), ..NewClient::default() },
+        secret_hash: SLOW.into(),
+        enabled: true,
+    };
+    // By another one, so that nothing as slow stands in for clients that don't exist.
+    fixture.server.import_clients(&[slow("slow")], &|_| {}, fixture.now()).await.unwrap();
+    (Arc::new(server), counting)
+}
+
+/// Sends what the hash thread takes up and what fills the queue.
+async fn fill(server: &Arc<AuthorizationServer>, fixture: &Fixture) {
+    let guess = |host: u8| {
+        let (server, now) = (Arc::clone(server), fixture.now());
+        tokio::spawn(async move {
+            let basic = basic("slow", "a guess");
+            let request = TokenRequest {
+                authorization: &[basic.as_bytes()],
+                content_type: Some(FORM),
+                query_present: false,
+                body: GRANT.as_bytes(),
+            };
+            let source = Source { address: Some([198, 51, 100, host].into()), deadline: None };
+            server.token_from(request, source, now).await.status
+        });
+    };
+    let stats = || server.secret_stats(fixture.now());
+    let bcrypt = || stats().hashes.iter().find(|(name, _)| *name == "bcrypt").map_or(0, |(_, count)| *count);
+    let until = async |reached: &dyn Fn() -> bool| {
+        let reached = async {
+            while !reached() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), reached).await.unwrap();
+    };
+    guess(1);
+    until(&|| bcrypt() == 1).await;
+    guess(2);
+    guess(3);
+    until(&|| stats().queue_size == 2).await;
+}
+
+#[tokio::test]
+async fn what_finds_no_place_is_refused_without_reading_the_store() {
+    let fixture = fixture(SecretConfig::default()).await;
+    let (server, counting) = full(&fixture).await;
+    let generated = fixture.client().await;
+    let attempt = async |id: &str, secret: &str, from: &str| {
+        counting.take_reads();
+        let reply = attempt_at(&server, &fixture, id, secret, from).await;
+        (reply.status, counting.take_reads(), reply)
+    };
+    // Each was asked for once before, so that it is known what they have.
+    for id in ["known", "nobody", generated.client.client_id.as_str()] {
+        let (status, reads, _) = attempt(id, "wrong", "192.0.2.1").await;
+        assert_eq!((status, reads), (401, 1), "{id}");
+    }
+    assert_eq!(attempt("known", CHOSEN, "192.0.2.1").await.0, 200, "remembered from now on");
+    fill(&server, &fixture).await;
+
+    // Whether there is such a client doesn't show.
+    let (status, reads, refused) = attempt("known", "wrong", "203.0.113.1").await;
+    assert_eq!((status, reads, refused.reason), (503, 0, Some("hash_queue_full")));
+    assert_eq!(header(&refused, "retry-after"), Some("1"));
+    let (_, reads, unknown) = attempt("nobody", "wrong", "203.0.113.2").await;
+    assert_eq!((unknown.status, unknown.body, reads), (refused.status, refused.body, 0));
+    // Who can get in without a hash does.
+    let (status, reads, _) = attempt("known", CHOSEN, "203.0.113.3").await;
+    assert_eq!((status, reads), (200, 1), "what is remembered");
+    let secret = generated.secret.expose();
+    let (status, reads, _) = attempt(&generated.client.client_id, secret, "203.0.113.4").await;
+    assert_eq!((status, reads), (200, 1), "what was generated");
+    // Nothing is known of others, nor of anybody once something has changed, nor after a while.
+    let (status, reads, _) = attempt("another", "wrong", "203.0.113.5").await;
+    assert_eq!((status, reads), (503, 1));
+    server.rotate_secret("known", Duration::ZERO, None, fixture.now()).await.unwrap();
+    let (status, reads, _) = attempt("known", CHOSEN, "203.0.113.6").await;
+    assert_eq!((status, reads), (401, 1), "its secrets are generated ones now: nothing is hashed");
+    let (status, reads, _) = attempt("nobody", "wrong", "203.0.113.7").await;
+    assert_eq!((status, reads), (503, 1));
+    let (status, reads, _) = attempt("nobody", "wrong", "203.0.113.7").await;
+    assert_eq!((status, reads), (503, 0), "the control");
+    fixture.advance(10);
+    assert_eq!(attempt("nobody", "wrong", "203.0.113.7").await.1, 1);
+}
+
+#[tokio::test]
+async fn who_has_failed_too_often_is_refused_without_reading_the_store() {
+    let fixture = fixture(SecretConfig::default()).await;
+    let counting = Arc::new(CountingStore::new(Arc::clone(&fixture.store)));
+    let few = settings(SecretConfig { failures_max: 2, ..SecretConfig::default() });
+    let server = AuthorizationServer::open(few, counting.clone(), wrapping_key(), fixture.now());
+    let server = server.await.unwrap();
+    for id in ["known", "nobody"] {
+        let mut said = Vec::new();
+        for _ in 0..3 {
+            counting.take_reads();
+            let reply = attempt_at(&server, &fixture, id, "wrong", "192.0.2.1").await;
+            said.push((reply.status, counting.take_reads()));
+        }
+        assert_eq!(said, [(401, 1), (401, 1), (429, 0)], "{id}");
+        let elsewhere = attempt_at(&server, &fixture, id, "wrong", "192.0.2.2").await;
+        assert_eq!(elsewhere.status, 401, "{id}");
+    }
 }
 
 #[tokio::test]

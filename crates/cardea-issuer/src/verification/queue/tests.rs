@@ -47,6 +47,35 @@ fn lengths(queue: &Queue) -> [usize; LINES] {
 }
 
 #[test]
+fn whether_a_job_would_be_taken_is_what_becomes_of_one_and_changes_nothing() {
+    let mut queue = Queue::new(16, WAIT);
+    let mut receivers = Vec::new();
+    let (mut taken, mut refused) = (0, 0);
+    for number in 0..400_u64 {
+        let now = Mono::from_nanos(number * 20_000_000);
+        let class =
+            [Class::Suspect, Class::Usual, Class::Failed, Class::Doubtful, Class::Familiar, Class::Later]
+                [number as usize * 7 % 6];
+        let before = lengths(&queue);
+        let admits = queue.admits(class, now);
+        assert_eq!(lengths(&queue), before);
+        let (work, receiver) = verify(SHA512);
+        receivers.push(receiver);
+        assert_eq!(queue.push(vec![work], class, now), admits, "{number} {class:?} {before:?}");
+        *(if admits { &mut taken } else { &mut refused }) += 1;
+        if number % 3 == 0 {
+            queue.pop();
+        }
+    }
+    assert!(taken > 100 && refused > 100, "{taken} {refused}");
+    queue.closed = true;
+    assert!(
+        !queue.admits(Class::Familiar, Mono::from_nanos(1))
+            && !queue.admits(Class::Later, Mono::from_nanos(1))
+    );
+}
+
+#[test]
 fn who_goes_away_gives_its_place_up_and_nothing_is_hashed_for_it() {
     let mut queue = Queue::new(4, WAIT);
     let now = Mono::from_nanos(5);
