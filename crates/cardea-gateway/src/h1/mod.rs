@@ -57,6 +57,8 @@ pub(super) struct Connection {
     expects_continue: bool,
     /// The client lets this connection be used again.
     keep_alive: bool,
+    /// The client has said that it sends nothing after this request (RFC 9112 §9.6).
+    is_last: bool,
     /// The client takes trailers (RFC 9110 §10.1.4).
     takes_trailers: bool,
     version: Version,
@@ -118,6 +120,7 @@ impl Connection {
             framing: Framing::None,
             expects_continue: false,
             keep_alive: false,
+            is_last: false,
             takes_trailers: false,
             version: Version::Http11,
             token: TokenSlot::new(),
@@ -161,6 +164,7 @@ impl Connection {
     ) -> Next {
         self.decoder.reset();
         self.body = BodyReader::ended();
+        self.is_last = false;
         if self.inbound.is_empty() && !self.wait_for_bytes(gateway, timer, begun).await {
             return Next::End;
         }
@@ -243,6 +247,7 @@ impl Connection {
         };
         self.body = BodyReader::new(self.framing);
         self.keep_alive = wants_keep_alive(head.version, &head.fields);
+        self.is_last = !self.keep_alive;
         self.expects_continue = head.version >= Version::Http11
             && !self.body.is_ended()
             && head
@@ -318,19 +323,29 @@ impl Connection {
         timer.until(deadline, discard).await.unwrap_or(false)
     }
 
-    /// Closes in order: our last response must not be lost to a reset because something is unread.
+    /// Closes in order: our last response must not be lost to a reset because something is unread. A client is waited for
+    /// unless it has said that nothing more comes, and nothing has.
     async fn close(mut self, timer: &mut Timer) {
         let deadline = timer.now().saturating_add(LINGER);
         let mut left = LINGER_BYTES_MAX;
+        let mut may_send = !self.is_last || !self.body.is_ended() || !self.inbound.is_empty();
+        let mut has_ended = false;
         let end = std::future::poll_fn(|cx| {
-            if std::task::ready!(self.transport.poll_shutdown(cx)).is_err() {
-                return Poll::Ready(());
+            if !has_ended {
+                if std::task::ready!(self.transport.poll_shutdown(cx)).is_err() {
+                    return Poll::Ready(());
+                }
+                has_ended = true;
             }
             loop {
                 self.inbound.consume(usize::MAX);
-                match std::task::ready!(self.transport.poll_recv(cx, &mut self.inbound)) {
-                    Ok(count) if count > 0 && left > 0 => left = left.saturating_sub(count as u64),
-                    _ => return Poll::Ready(()),
+                match self.transport.poll_recv(cx, &mut self.inbound) {
+                    Poll::Ready(Ok(count)) if count > 0 && left > 0 => {
+                        left = left.saturating_sub(count as u64);
+                        may_send = true;
+                    }
+                    Poll::Pending if may_send => return Poll::Pending,
+                    Poll::Ready(_) | Poll::Pending => return Poll::Ready(()),
                 }
             }
         });

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use cardea_clock::{ManualClock, Wall};
 use cardea_gateway::{gateway::Phase, model::Prefix};
 use cardea_http::ForwardedPolicy;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::support::{Origin, Spec, get, origin::OK, run, until};
 
@@ -139,6 +141,37 @@ fn http_1_0_is_closed_unless_it_asks_to_be_kept() {
         client.ended().await;
         // The service is spoken to in HTTP/1.1 all the same (RFC 9110 §2.5).
         assert!(origin.text().starts_with("GET / HTTP/1.1\r\n"));
+    });
+}
+
+#[test]
+fn who_said_that_nothing_more_comes_is_not_waited_for_and_anybody_else_is() {
+    run(async {
+        // Nobody is waited for in vain: this clock stands still.
+        let clock = ManualClock::new(Wall::from_unix_seconds(1_900_000_000));
+        let origin = Origin::ok().await;
+        let gateway = Spec { clock: Some(clock.clock()), ..Spec::to(&origin) }.start().await;
+        let ends = "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
+        let body = "POST / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\nContent-Length: 2\r\n\r\n12";
+        let old = "GET / HTTP/1.0\r\nHost: a.example\r\n\r\n";
+        let more = format!("{ends}{}", get("/more"));
+        let malformed = "GET / HTTP/1.1\r\nHost: a.example\r\n broken\r\n\r\n";
+        for (request, is_waited_for) in
+            [(ends, false), (body, false), (old, false), (more.as_str(), true), (malformed, true)]
+        {
+            let mut client = tokio::net::TcpStream::connect(gateway.address).await.unwrap();
+            client.write_all(request.as_bytes()).await.unwrap();
+            let mut response = String::new();
+            client.read_to_string(&mut response).await.unwrap();
+            assert!(response.starts_with("HTTP/1."), "{request:?} {response:?}");
+            // What comes to a socket that is closed is answered with a reset.
+            let mut sent = 0;
+            while sent < 20 && client.write_all(b"x").await.is_ok() {
+                sent += 1;
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+            assert_eq!(sent == 20, is_waited_for, "{request:?}: {sent}");
+        }
     });
 }
 
