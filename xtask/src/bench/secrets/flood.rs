@@ -25,8 +25,9 @@ const ITERATIONS: u32 = 210_000;
 const FLOOD: f64 = 10.0;
 /// Who guesses: no address often enough to be refused for it at once.
 const SOURCES: usize = 509;
-/// Of guesses, which are sent in turn.
-const GUESSES: usize = 4_096;
+/// Of guesses, which are sent in turn: more than are sent in the time that a measurement takes by default, so that no
+/// client that doesn't exist is asked for twice.
+const GUESSES: usize = 65_536;
 /// Clients of the load that are remembered, and such that never are.
 const REMEMBERED: usize = 15;
 const NOT_REMEMBERED: usize = 1;
@@ -128,7 +129,7 @@ pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
         "`{CASE}`: wrong secrets, an open loop at ten times the {capacity:.0} hashes per second that the hash threads can \
          do (PBKDF2-HMAC-SHA-512, 210,000 iterations, the default; `cardea bench kdf`), each over a new connection and from \
          {SOURCES} addresses in turn. Of three guesses one is about a client of the load that is remembered, one about a \
-         client that never is, and one about a client that doesn't exist. Beside it: {:.0} requests per second that \
+         client that never is, and one about a client that doesn't exist, each time another. Beside it: {:.0} requests per second that \
          are proxied, {:.0} grants per second for {REMEMBERED} clients whose secrets are remembered, and {:.0} per second \
          for the attacked client that never is, all from another address than any guess, all open loops over kept \
          connections. `cardea` is under the flood; for `sink` and `sink-again` the same flood goes to a program that accepts \
