@@ -28,6 +28,7 @@ mod failures;
 mod hash_needed;
 #[cfg(feature = "bench-hashes")]
 mod instead;
+mod keyed;
 mod lanes;
 mod pool;
 mod queue;
@@ -104,14 +105,6 @@ impl Candidate<'_> {
     fn version(&self) -> u64 {
         self.record.as_ref().map_or(0, |record| record.version)
     }
-}
-
-/// What readings are to be compared with.
-#[derive(Default)]
-struct Comparisons {
-    each: Vec<Comparison>,
-    /// The candidates whose clients have nothing but secrets that are hashed.
-    hashed_only: Vec<usize>,
 }
 
 /// A stored secret that a reading is to be compared with.
@@ -222,16 +215,13 @@ impl Verifier {
         if generated.is_some() {
             return Ok(generated);
         }
-        let Comparisons { each: comparisons, hashed_only } = self.comparisons(candidates, now);
-        if comparisons.is_empty() {
-            return Ok(None);
-        }
         if let Some(index) = self.remembered(candidates, now) {
             self.counters.remembered();
             return Ok(Some(index));
         }
-        for index in hashed_only {
-            self.hash_needed.learn(&candidates[index].reading.id, now.mono);
+        let comparisons = self.comparisons(candidates, now);
+        if comparisons.is_empty() {
+            return Ok(None);
         }
         let charge = self.charge(candidates, source, now)?;
         let matched = match self.hash(candidates, &comparisons, &charge, source, now).await {
@@ -284,37 +274,33 @@ impl Verifier {
         }
     }
 
-    /// What each reading is to be compared with: the live secrets of its client that need a hash, or stand-ins.
-    fn comparisons(&self, candidates: &[Candidate<'_>], now: Timestamp) -> Comparisons {
-        let mut comparisons = Comparisons::default();
+    /// What each reading is to be compared with: the live secrets of its client that need a hash, or stand-ins. Clients
+    /// that have no others are taken note of.
+    fn comparisons(&self, candidates: &[Candidate<'_>], now: Timestamp) -> Vec<Comparison> {
+        let mut comparisons = Vec::new();
         for (index, candidate) in candidates.iter().enumerate() {
             if check_secret(&candidate.reading.secret).is_err() {
                 continue;
             }
+            let before = comparisons.len();
             let secrets = candidate.record.as_ref().map_or(&[][..], |record| &record.secrets);
             let mut live = secrets.iter().filter(|secret| is_live(secret, now.wall)).peekable();
+            let mut needs_no_hash = false;
             if live.peek().is_none() {
                 let StandIn { hashed, has_generated } = self.stand_ins.of(&candidate.reading.id);
-                if !hashed.is_empty() && !has_generated {
-                    comparisons.hashed_only.push(index);
+                needs_no_hash = has_generated;
+                let of = |stored| Comparison { candidate: index, stored, secret: None };
+                comparisons.extend(hashed.into_iter().map(of));
+            }
+            for secret in live {
+                if secret.format == FORMAT_SHA256 {
+                    needs_no_hash = true;
+                    continue;
                 }
-                comparisons.each.extend(hashed.into_iter().map(|stored| Comparison {
-                    candidate: index,
-                    stored,
-                    secret: None,
-                }));
-                continue;
-            }
-            let (generated, hashed): (Vec<_>, Vec<_>) =
-                live.partition(|secret| secret.format == FORMAT_SHA256);
-            if generated.is_empty() {
-                comparisons.hashed_only.push(index);
-            }
-            for secret in hashed {
                 let text = std::str::from_utf8(&secret.verifier).ok();
                 match text.and_then(|text| StoredSecret::parse(text).ok()) {
                     Some(stored) => {
-                        comparisons.each.push(Comparison {
+                        comparisons.push(Comparison {
                             candidate: index,
                             stored,
                             secret: Some(secret.clone()),
@@ -325,6 +311,9 @@ impl Verifier {
                         "a stored secret of unknown format matches nothing"
                     ),
                 }
+            }
+            if comparisons.len() > before && !needs_no_hash {
+                self.hash_needed.learn(&candidate.reading.id, now.mono);
             }
         }
         comparisons

@@ -287,6 +287,7 @@ impl Connection {
                 let watch = StreamWatch::new(gateway);
                 // Whatever ends this task now ends a stream in its middle.
                 self.within_response = true;
+                self.is_last = false;
                 let (client, inbound) = (&mut self.transport, &mut self.inbound);
                 // Boxed, so that requests do not pay for its size.
                 let carried =

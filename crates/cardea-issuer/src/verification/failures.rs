@@ -15,10 +15,9 @@ use std::{
     time::Duration,
 };
 
-use aws_lc_rs::hmac;
 use cardea_clock::Mono;
 
-use super::{Class, bounded::Bounded};
+use super::{Class, bounded::Bounded, keyed::Keyed};
 
 /// The most entries of each table. One takes 60 bytes.
 const ENTRIES_MAX: usize = 65_536;
@@ -36,7 +35,7 @@ type Key = [u8; 16];
 
 /// Failures as virtual scheduling sees them (GCRA, ITU-T I.371): when the last one will be forgiven.
 pub(super) struct Failures {
-    key: hmac::Key,
+    keyed: Keyed,
     failures_max: u32,
     forgiven_every: Duration,
     counts: Mutex<Counts>,
@@ -132,7 +131,7 @@ impl Failures {
     pub(super) fn new(key: &[u8; 32], failures_max: u32, forgiven_every: Duration) -> Self {
         let table = || Bounded::new(ENTRIES_MAX);
         Self {
-            key: hmac::Key::new(hmac::HMAC_SHA256, key),
+            keyed: Keyed::new(key),
             failures_max,
             forgiven_every,
             counts: Mutex::new(Counts { pairs: table(), clients: table(), prefixes: table() }),
@@ -194,10 +193,10 @@ impl Failures {
         Keys {
             pairs: prefix
                 .iter()
-                .flat_map(|prefix| ids.iter().map(|id| self.key_of(b"pair", id, prefix)))
+                .flat_map(|prefix| ids.iter().map(|id| self.keyed.short(&[b"pair", id.as_bytes(), prefix])))
                 .collect(),
-            clients: ids.iter().map(|id| self.key_of(b"client", id, &[])).collect(),
-            prefix: prefix.map(|prefix| self.key_of(b"prefix", "", &prefix)),
+            clients: ids.iter().map(|id| self.keyed.short(&[b"client", id.as_bytes()])).collect(),
+            prefix: prefix.map(|prefix| self.keyed.short(&[b"prefix", &prefix])),
         }
     }
 
@@ -236,7 +235,7 @@ impl Failures {
     /// The client was right from there.
     pub(super) fn welcome(&self, id: &str, address: Option<IpAddr>) {
         if let Some(address) = address {
-            let key = self.key_of(b"pair", id, &prefix(address));
+            let key = self.keyed.short(&[b"pair", id.as_bytes(), &prefix(address)]);
             self.familiar.lock().unwrap_or_else(PoisonError::into_inner).insert(key, ());
         }
     }
@@ -255,18 +254,6 @@ impl Failures {
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Keyed, so that nobody makes two pairs share an entry.
-    fn key_of(&self, table: &[u8], id: &str, prefix: &[u8]) -> Key {
-        let mut context = hmac::Context::with_key(&self.key);
-        for part in [table, id.as_bytes(), prefix] {
-            context.update(&(part.len() as u64).to_be_bytes());
-            context.update(part);
-        }
-        let mut key = [0; 16];
-        key.copy_from_slice(&context.sign().as_ref()[..16]);
-        key
     }
 }
 

@@ -1,8 +1,7 @@
 //! Clients of which nothing but a hash lets anybody in, so that an attempt on them that would find no place is refused
 //! before the store is read.
 //!
-//! Who guesses makes work by each attempt that is refused too: reading a client is most of it. It is saved where the
-//! client was read a moment ago and had no secret that we generated, which needs no hash and would get in though the queue
+//! Who guesses makes work by each attempt that is refused too. Reading the client is saved where it was read a moment ago and had no secret that we generated, which needs no hash and would get in though the queue
 //! is full. A client that doesn't exist is known by what stands in for its secrets, as one that does.
 
 use std::{
@@ -11,39 +10,36 @@ use std::{
     time::Duration,
 };
 
-use aws_lc_rs::hmac;
 use cardea_clock::Mono;
 
-use super::bounded::Bounded;
+use super::{bounded::Bounded, keyed::Keyed};
 
 /// How long it is known. A secret that another process generates meanwhile for a client that had none is answered 503 for so
 /// long at the most, and only while there is no place in the queue for whoever presents it.
 const KNOWN_FOR: Duration = Duration::from_secs(10);
-/// The most clients. One takes 40 bytes.
+/// The most clients. One takes 60 bytes.
 const ENTRIES_MAX: usize = 65_536;
-
-type Key = [u8; 16];
 
 /// Clients by a keyed hash of their ids, with until when it is known.
 pub(super) struct HashNeeded {
-    key: hmac::Key,
-    until: Mutex<Bounded<Key, Mono>>,
+    keyed: Keyed,
+    until: Mutex<Bounded<[u8; 16], Mono>>,
 }
 
 impl HashNeeded {
     pub(super) fn new(key: &[u8; 32]) -> Self {
-        Self { key: hmac::Key::new(hmac::HMAC_SHA256, key), until: Mutex::new(Bounded::new(ENTRIES_MAX)) }
+        Self { keyed: Keyed::new(key), until: Mutex::new(Bounded::new(ENTRIES_MAX)) }
     }
 
     /// Whether the client was read within the time and had nothing but secrets that are hashed.
     pub(super) fn holds(&self, id: &str, now: Mono) -> bool {
-        let key = self.key_of(id);
+        let key = self.keyed.short(&[id.as_bytes()]);
         self.until().value(&key).is_some_and(|until| now < *until)
     }
 
     /// The client was read just now and had nothing else.
     pub(super) fn learn(&self, id: &str, now: Mono) {
-        let key = self.key_of(id);
+        let key = self.keyed.short(&[id.as_bytes()]);
         self.until().insert(key, now.saturating_add(KNOWN_FOR));
     }
 
@@ -52,15 +48,8 @@ impl HashNeeded {
         self.until().clear();
     }
 
-    fn until(&self) -> MutexGuard<'_, Bounded<Key, Mono>> {
+    fn until(&self) -> MutexGuard<'_, Bounded<[u8; 16], Mono>> {
         self.until.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Keyed, so that nobody makes two clients share an entry.
-    fn key_of(&self, id: &str) -> Key {
-        let mut key = [0; 16];
-        key.copy_from_slice(&hmac::sign(&self.key, id.as_bytes()).as_ref()[..16]);
-        key
     }
 }
 

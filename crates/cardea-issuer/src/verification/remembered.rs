@@ -6,10 +6,9 @@ use std::{
     time::Duration,
 };
 
-use aws_lc_rs::hmac;
 use cardea_clock::{Mono, Timestamp, Wall};
 
-use super::bounded::Bounded;
+use super::{bounded::Bounded, keyed::Keyed};
 
 /// What stands for a client and a secret. Only a process that has the key can make one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,7 +25,7 @@ struct Entry {
 /// Remembered secrets. A change of the client changes its version, and what is remembered of another one counts for
 /// nothing.
 pub(super) struct Remembered {
-    key: hmac::Key,
+    keyed: Keyed,
     time: Duration,
     entries: Mutex<Bounded<Fingerprint, Entry>>,
 }
@@ -34,24 +33,11 @@ pub(super) struct Remembered {
 impl Remembered {
     pub(super) fn new(key: &[u8; 32], time: Duration, entries_max: usize) -> Self {
         let capacity = if time.is_zero() { 0 } else { entries_max };
-        Self {
-            key: hmac::Key::new(hmac::HMAC_SHA256, key),
-            time,
-            entries: Mutex::new(Bounded::new(capacity)),
-        }
+        Self { keyed: Keyed::new(key), time, entries: Mutex::new(Bounded::new(capacity)) }
     }
 
-    /// Each part has its length before it, so that no two different ones read the same.
     pub(super) fn fingerprint(&self, id: &str, secret: &[u8]) -> Fingerprint {
-        let mut context = hmac::Context::with_key(&self.key);
-        context.update(b"remembered");
-        for part in [id.as_bytes(), secret] {
-            context.update(&(part.len() as u64).to_be_bytes());
-            context.update(part);
-        }
-        let mut bytes = [0; 32];
-        bytes.copy_from_slice(context.sign().as_ref());
-        Fingerprint(bytes)
+        Fingerprint(self.keyed.hash(&[id.as_bytes(), secret]))
     }
 
     /// Of which version of its client this secret was right within the time, where it has not expired since.

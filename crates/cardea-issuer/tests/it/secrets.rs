@@ -2,6 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
+use cardea_clock::Timestamp;
 use cardea_issuer::{
     AuthorizationServer, AuthorizationServerConfig, ImportedClient, IssuerError, NewClient, Reply, Secret,
     SecretConfig, Source, TokenRequest,
@@ -42,12 +43,12 @@ async fn refresh(fixture: &Fixture) {
 }
 
 async fn attempt(fixture: &Fixture, id: &str, secret: &str, from: &str) -> Reply {
-    attempt_at(&fixture.server, fixture, id, secret, from).await
+    attempt_at(&fixture.server, fixture.now(), id, secret, from).await
 }
 
 async fn attempt_at(
     server: &AuthorizationServer,
-    fixture: &Fixture,
+    now: Timestamp,
     id: &str,
     secret: &str,
     from: &str,
@@ -60,7 +61,7 @@ async fn attempt_at(
         body: GRANT.as_bytes(),
     };
     let source = Source { address: Some(from.parse::<IpAddr>().unwrap()), deadline: None };
-    server.token_from(request, source, fixture.now()).await
+    server.token_from(request, source, now).await
 }
 
 /// All hashes that were computed to verify secrets.
@@ -199,38 +200,29 @@ async fn what_is_too_late_is_answered_503_and_not_hashed() {
 /// Costs about a second in a build that is optimised, and nobody knows the secret.
 const SLOW: &str = "$2b$14$abcdefghijklmnopqrstuuabcdefghijklmnopqrstuvwxyz01234";
 
-/// The same server, with a store that counts, and a queue that is full until the test is over.
-async fn full(fixture: &Fixture) -> (Arc<AuthorizationServer>, Arc<CountingStore>) {
+/// A server of the same clients and one that is slow to verify, with a store that counts and a queue of two.
+async fn narrow(fixture: &Fixture) -> (Arc<AuthorizationServer>, Arc<CountingStore>) {
     let counting = Arc::new(CountingStore::new(Arc::clone(&fixture.store)));
     let (store, clock) = (Arc::clone(&counting), fixture.now());
     let wait =
         SecretConfig { hash_queue_max: 2, hash_wait_max: Duration::from_secs(60), ..Default::default() };
     let server = AuthorizationServer::open(settings(wait), store, wrapping_key(), clock).await.unwrap();
-    let slow = |id: &str| ImportedClient {
-        client: NewClient { id: Some(id.into()), ..NewClient::default() },
+    let slow = ImportedClient {
+        client: NewClient { id: Some("slow".into()), ..NewClient::default() },
         secret_hash: SLOW.into(),
         enabled: true,
     };
     // By another one, so that nothing as slow stands in for clients that don't exist.
-    fixture.server.import_clients(&[slow("slow")], &|_| {}, fixture.now()).await.unwrap();
+    fixture.server.import_clients(&[slow], &|_| {}, fixture.now()).await.unwrap();
     (Arc::new(server), counting)
 }
 
-/// Sends what the hash thread takes up and what fills the queue.
+/// Sends what the hash thread takes up and what fills the queue until the test is over.
 async fn fill(server: &Arc<AuthorizationServer>, fixture: &Fixture) {
     let guess = |host: u8| {
         let (server, now) = (Arc::clone(server), fixture.now());
-        tokio::spawn(async move {
-            let basic = basic("slow", "a guess");
-            let request = TokenRequest {
-                authorization: &[basic.as_bytes()],
-                content_type: Some(FORM),
-                query_present: false,
-                body: GRANT.as_bytes(),
-            };
-            let source = Source { address: Some([198, 51, 100, host].into()), deadline: None };
-            server.token_from(request, source, now).await.status
-        });
+        let from = format!("198.51.100.{host}");
+        tokio::spawn(async move { attempt_at(&server, now, "slow", "a guess", &from).await });
     };
     let stats = || server.secret_stats(fixture.now());
     let bcrypt = || stats().hashes.iter().find(|(name, _)| *name == "bcrypt").map_or(0, |(_, count)| *count);
@@ -252,11 +244,11 @@ async fn fill(server: &Arc<AuthorizationServer>, fixture: &Fixture) {
 #[tokio::test]
 async fn what_finds_no_place_is_refused_without_reading_the_store() {
     let fixture = fixture(SecretConfig::default()).await;
-    let (server, counting) = full(&fixture).await;
+    let (server, counting) = narrow(&fixture).await;
     let generated = fixture.client().await;
     let attempt = async |id: &str, secret: &str, from: &str| {
         counting.take_reads();
-        let reply = attempt_at(&server, &fixture, id, secret, from).await;
+        let reply = attempt_at(&server, fixture.now(), id, secret, from).await;
         (reply.status, counting.take_reads(), reply)
     };
     // Each was asked for once before, so that it is known what they have.
@@ -304,11 +296,11 @@ async fn who_has_failed_too_often_is_refused_without_reading_the_store() {
         let mut said = Vec::new();
         for _ in 0..3 {
             counting.take_reads();
-            let reply = attempt_at(&server, &fixture, id, "wrong", "192.0.2.1").await;
+            let reply = attempt_at(&server, fixture.now(), id, "wrong", "192.0.2.1").await;
             said.push((reply.status, counting.take_reads()));
         }
         assert_eq!(said, [(401, 1), (401, 1), (429, 0)], "{id}");
-        let elsewhere = attempt_at(&server, &fixture, id, "wrong", "192.0.2.2").await;
+        let elsewhere = attempt_at(&server, fixture.now(), id, "wrong", "192.0.2.2").await;
         assert_eq!(elsewhere.status, 401, "{id}");
     }
 }
