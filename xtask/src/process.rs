@@ -76,13 +76,17 @@ pub(crate) fn pass_lines(command: &mut Command, mut each: impl FnMut(&str)) -> R
 
 /// Runs `command` and keeps what it prints. After `limit` it is killed, and has failed.
 pub(crate) fn catch(command: &mut Command, limit: Duration) -> Result<Caught> {
+    catch_running(start_caught(command.stdin(Stdio::null()))?, limit)
+}
+
+/// Starts `command` for [`catch_running`].
+pub(crate) fn start_caught(command: &mut Command) -> Result<Child> {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().with_context(|| describe(command))
+}
+
+/// As [`catch`], of what has been started.
+pub(crate) fn catch_running(mut child: Child, limit: Duration) -> Result<Caught> {
     let watch = Stopwatch::start();
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .with_context(|| describe(command))?;
     let (sender, receiver) = mpsc::sync_channel(2);
     let streams: [Option<Box<dyn Read + Send>>; 2] = [
         child.stdout.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>),

@@ -12,7 +12,7 @@ use tokio::runtime::Builder;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::outcome::Outcome;
+use crate::part::{Outcomes, Part};
 use crate::request::{Requests, response};
 use crate::{Address, Schedule};
 
@@ -24,9 +24,15 @@ const LIMIT: Duration = Duration::from_secs(5);
 const PER_NET: u32 = 250;
 
 /// Sends what is due, and prints what became of it.
-pub(crate) fn run(address: Address, schedule: Schedule, sources: u32, requests: Requests) -> io::Result<()> {
+pub(crate) fn run(
+    addresses: &[Address],
+    schedule: Schedule,
+    sources: u32,
+    requests: Requests,
+    part: &Part,
+) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let outcome = Rc::new(RefCell::new(Outcome::default()));
+    let outcomes = Rc::new(RefCell::new(Outcomes::default()));
     let requests = Rc::new(requests);
     LocalSet::new().block_on(&runtime, async {
         let mut tick = interval(TICK);
@@ -37,17 +43,22 @@ pub(crate) fn run(address: Address, schedule: Schedule, sources: u32, requests: 
         while next < schedule.count {
             tick.tick().await;
             while next < schedule.count && schedule.interval * next <= start.elapsed() {
-                let (outcome, requests, index) = (Rc::clone(&outcome), Rc::clone(&requests), next);
+                let (outcomes, requests, index) = (Rc::clone(&outcomes), Rc::clone(&requests), next);
+                let part = part.now();
+                let Some(&address) = addresses.get(part) else {
+                    return Err(io::Error::other(format!("part {part} has no address")));
+                };
                 under_way.spawn_local(async move {
                     let begun = Instant::now();
                     let asked =
                         timeout(LIMIT, ask(address, source(index % sources.max(1)), requests.of(index)));
-                    match asked.await {
-                        Ok(Ok(Some(status))) => {
-                            outcome.borrow_mut().answered(status, begun.elapsed().as_micros());
-                        }
-                        Ok(Ok(None)) => outcome.borrow_mut().closed(),
-                        Ok(Err(_)) | Err(_) => outcome.borrow_mut().failed(),
+                    let answer = asked.await;
+                    let mut outcomes = outcomes.borrow_mut();
+                    let outcome = outcomes.of(part);
+                    match answer {
+                        Ok(Ok(Some(status))) => outcome.answered(status, begun.elapsed().as_micros()),
+                        Ok(Ok(None)) => outcome.closed(),
+                        Ok(Err(_)) | Err(_) => outcome.failed(),
                     }
                 });
                 next += 1;
@@ -55,8 +66,9 @@ pub(crate) fn run(address: Address, schedule: Schedule, sources: u32, requests: 
             while under_way.try_join_next().is_some() {}
         }
         while under_way.join_next().await.is_some() {}
-    });
-    println!("{}", outcome.borrow());
+        Ok(())
+    })?;
+    outcomes.take().print();
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::outcome::Outcome;
+use crate::part::{Outcomes, Part};
 use crate::request::{Requests, response};
 use crate::{Address, Schedule};
 
@@ -22,15 +22,16 @@ pub(crate) fn run(
     schedule: Schedule,
     connections: usize,
     requests: &Requests,
+    part: &Part,
 ) -> io::Result<()> {
     let next = AtomicU32::new(0);
     let open: Vec<TcpStream> = (0..connections).map(|_| connect(address)).collect::<io::Result<_>>()?;
     let start = Instant::now();
-    let mut sum = Outcome::default();
+    let mut sum = Outcomes::default();
     thread::scope(|scope| -> io::Result<()> {
         let next = &next;
         let drive = |stream| {
-            let work = move || drive(address, stream, schedule, start, next, requests);
+            let work = move || drive(address, stream, schedule, start, next, requests, part);
             thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work)
         };
         let threads = open.into_iter().map(drive).collect::<io::Result<Vec<_>>>()?;
@@ -39,7 +40,7 @@ pub(crate) fn run(
         }
         Ok(())
     })?;
-    println!("{sum}");
+    sum.print();
     Ok(())
 }
 
@@ -57,14 +58,15 @@ fn drive(
     start: Instant,
     next: &AtomicU32,
     requests: &Requests,
-) -> Outcome {
-    let mut outcome = Outcome::default();
+    part: &Part,
+) -> Outcomes {
+    let mut outcomes = Outcomes::default();
     let mut stream = Some(stream);
     let mut buffer = Vec::with_capacity(4096);
     loop {
         let index = next.fetch_add(1, Relaxed);
         if index >= schedule.count {
-            return outcome;
+            return outcomes;
         }
         let due = start + schedule.interval * index;
         let now = Instant::now();
@@ -74,6 +76,7 @@ fn drive(
         } else {
             due
         };
+        let outcome = outcomes.of(part.now());
         let open = stream.take().map_or_else(|| connect(address), Ok);
         let asked = open.and_then(|mut stream| {
             let (status, closes) = ask(&mut stream, requests.of(index), &mut buffer)?;

@@ -1,11 +1,12 @@
 //! An open loop: requests start when they are due, whatever became of those before. `kept` sends over connections that
 //! stay, `guesses` over a new one for each request and from many addresses, and `sink` accepts connections and closes
-//! them. What was counted is on one line that the harness reads.
+//! them. Lines on standard input may divide a load into parts. What was counted is on a line for each, which the harness reads.
 #![forbid(unsafe_code)]
 
 mod guesses;
 mod kept;
 mod outcome;
+mod part;
 mod request;
 
 use std::env;
@@ -14,14 +15,17 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
+use part::Part;
 use request::Requests;
 
 const USAGE: &str = "\
 usage: bench-open-loop kept ADDRESS RATE SECONDS CONNECTIONS get PATH
        bench-open-loop kept ADDRESS RATE SECONDS CONNECTIONS grants FILE
-       bench-open-loop guesses ADDRESS RATE SECONDS SOURCES FILE
+       bench-open-loop guesses ADDRESS,... RATE SECONDS SOURCES FILE
        bench-open-loop sink ADDRESS
-A file has lines of an id, a space and a secret, which are used in turn.";
+A file has lines of an id, a space and a secret, which are used in turn.
+A number on a line of standard input begins that part of the load, which has a line of its own in what is printed; it
+begins with part 0. The guesses of each part have an address of their own.";
 
 /// When requests are due.
 #[derive(Clone, Copy, Debug)]
@@ -48,11 +52,14 @@ fn main() -> io::Result<()> {
                 "grants" => Requests::grants(what, true)?,
                 _ => return Err(usage()),
             };
-            kept::run(parsed(address)?, schedule(rate, seconds)?, parsed(connections)?, &requests)
+            let part = Part::by_standard_input();
+            kept::run(parsed(address)?, schedule(rate, seconds)?, parsed(connections)?, &requests, &part)
         }
-        ["guesses", address, rate, seconds, sources, file] => {
+        ["guesses", addresses, rate, seconds, sources, file] => {
             let requests = Requests::grants(file, false)?;
-            guesses::run(parsed(address)?, schedule(rate, seconds)?, parsed(sources)?, requests)
+            let addresses = addresses.split(',').map(parsed).collect::<io::Result<Vec<_>>>()?;
+            let part = Part::by_standard_input();
+            guesses::run(&addresses, schedule(rate, seconds)?, parsed(sources)?, requests, &part)
         }
         ["sink", address] => guesses::sink(parsed(address)?),
         _ => Err(usage()),

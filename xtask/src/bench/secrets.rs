@@ -19,7 +19,7 @@ pub(super) fn run(tools: &Tools, plan: &Plan) -> Result<Report> {
     if plan.takes(scenario::CASE) {
         scenario::add(&mut report, tools, plan)?;
     }
-    if plan.takes(flood::CASE) {
+    if !flood::placements(plan)?.is_empty() {
         flood::add(&mut report, tools, plan)?;
     }
     Ok(report)
@@ -31,7 +31,7 @@ pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
     if plan.takes(scenario::CASE) {
         text += &scenario::section(&report.only(|case| case == scenario::CASE), plan)?;
     }
-    if plan.takes(flood::CASE) {
+    if !flood::placements(plan)?.is_empty() {
         text += &flood::section(&report.only(|case| case.starts_with(flood::CASE)), plan)?;
     }
     Ok(text + &report.missing())

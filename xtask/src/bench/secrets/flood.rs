@@ -1,9 +1,14 @@
 //! Wrong secrets, ten times as many as can be hashed: what everybody else notices of them.
+//!
+//! One gateway is measured at a time, and the flood is led to it and to a sink in turns of seconds. A machine that others
+//! share has hours, and seconds, in which everything takes twice as long; turns have their part of each. And the gateway is
+//! measured on processors that the load and the flood use too, and on one of its own, as machines of its own would be.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::super::jvm::{Client, lines};
 use super::super::machine::{Placement, on};
@@ -15,7 +20,7 @@ use super::super::subject::Subject;
 use super::super::tools::{Tools, check_configuration};
 use super::super::window::{OTHERS, P50, P99, Window, exact};
 use super::super::{Extent, Plan};
-use super::open_loop::{Generator, Kind, OpenLoop, Outcome};
+use super::open_loop::{Generator, Kind, OpenLoop, Outcome, Running};
 use super::registry::{Costs, Registry, Settings, Stored};
 
 pub(super) const CASE: &str = "flood";
@@ -27,19 +32,27 @@ const FLOOD: f64 = 10.0;
 const SOURCES: usize = 509;
 /// Of guesses, which are sent in turn: more than are sent in the time that a measurement takes by default, so that no
 /// client that doesn't exist is asked for twice.
-const GUESSES: usize = 65_536;
+const GUESSES: usize = 131_072;
 /// Clients of the load that are remembered, and such that never are.
 const REMEMBERED: usize = 15;
 const NOT_REMEMBERED: usize = 1;
-/// The flood before the window: until each of the addresses has had a hash and failed, so that it is under way. Of some
+/// The flood before the turns: until each of the addresses has had a hash and failed, so that it is under way. Of some
 /// hundred hashes per second, a quarter goes to those that have failed already.
 const BEFORE: Duration = Duration::from_secs(10);
 /// The attacked client comes after such a part of it.
 const LATE: u32 = 6;
-/// And after it, so that it doesn't end within it.
-const AFTER: Duration = Duration::from_millis(1_500);
-/// Both, of the smoke test.
-const BESIDE_SMOKE: Duration = Duration::from_millis(200);
+/// Whatever is measured in turn is measured for so long at a time.
+const TURN: Duration = Duration::from_secs(2);
+/// Until the gateway's queue is full.
+const FILL: Duration = Duration::from_millis(600);
+/// Until it has hashed what waited when the flood went elsewhere.
+const DRAIN: Duration = Duration::from_millis(2_500);
+/// Each of these, of the smoke test.
+const SMOKE: Duration = Duration::from_millis(200);
+/// What telling everybody that a turn begins may take, in all turns of one gateway.
+const TELLING: Duration = Duration::from_millis(1_500);
+/// Of the requests that are due in a turn, it must have had so many, or it was none.
+const REQUESTS_PERCENT_MIN: f64 = 80.0;
 /// May differ without being a difference.
 const ALLOWED: f64 = 0.2;
 /// Of its attempts the attacked client must get in with so many.
@@ -48,23 +61,61 @@ const SERVED_PERCENT_MIN: f64 = 95.0;
 const LOAD_PERCENT_MAX: f64 = 30.0;
 const ARMS: [Subject; 3] = [Subject::Sink, Subject::Cardea, Subject::SinkAgain];
 
+/// What takes turns, in the order of the parts of all loads. What is not measured has no subject.
+const TURNS: [Turn; 5] = [
+    Turn { subject: None, at_sink: false, time: FILL },
+    Turn { subject: Some(Subject::Cardea), at_sink: false, time: TURN },
+    Turn { subject: None, at_sink: true, time: DRAIN },
+    Turn { subject: Some(Subject::Sink), at_sink: true, time: TURN },
+    Turn { subject: Some(Subject::SinkAgain), at_sink: true, time: TURN },
+];
+
+/// The part of which everything is that comes after all turns.
+const AFTER: usize = 2;
+
+/// A stretch of time in which the flood goes to one place.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    subject: Option<Subject>,
+    at_sink: bool,
+    time: Duration,
+}
+
 /// What is asked for beside the flood.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     case: &'static str,
+    /// For each processor of the gateway.
     rate: f64,
     connections: usize,
 }
 
-const PROXIED: Part = Part { case: "flood-proxied", rate: 1_000.0, connections: 16 };
-const FROM_MEMORY: Part = Part { case: "flood-remembered", rate: 100.0, connections: 8 };
-const HASHED: Part = Part { case: "flood-attacked-not-remembered", rate: 5.0, connections: 8 };
+const PROXIED: Part = Part { case: "flood-proxied", rate: 500.0, connections: 16 };
+const FROM_MEMORY: Part = Part { case: "flood-remembered", rate: 50.0, connections: 8 };
+const HASHED: Part = Part { case: "flood-attacked-not-remembered", rate: 2.5, connections: 8 };
 /// Those whose latency must stay.
 const KEPT: [Part; 2] = [PROXIED, FROM_MEMORY];
+const BESIDE: [Part; 3] = [PROXIED, FROM_MEMORY, HASHED];
 
-/// In the time before the window.
+impl Part {
+    /// Its name where the gateway is placed so.
+    fn name(&self, placement: &Placement) -> String {
+        format!("{}-{}", self.case, placement.name)
+    }
+
+    fn rate(&self, placement: &Placement) -> f64 {
+        self.rate * exact(placement.gateway.len() as u64)
+    }
+}
+
+/// The name of what is measured of the whole gateway where it is placed so.
+fn whole(placement: &Placement) -> String {
+    format!("{CASE}-{}", placement.name)
+}
+
+/// In the time before the turns.
 static AT_FIRST: Metric = Metric { name: "served_at_first", unit: "%", better: Better::Higher };
-static CPU: Metric = Metric { name: "gateway_cpu", unit: "% of all processors", better: Better::Neither };
+static CPU: Metric = Metric { name: "gateway_cpu", unit: "% of its processors", better: Better::Neither };
 static HASHES: Metric = Metric { name: "hashes", unit: "1/s", better: Better::Neither };
 static GUESSED: Metric = Metric { name: "guesses", unit: "1/s", better: Better::Neither };
 static WRONG: Metric = Metric { name: "status_401", unit: "%", better: Better::Neither };
@@ -73,88 +124,114 @@ static CAPACITY: Metric = Metric { name: "capacity", unit: "1/s", better: Better
 
 /// Measures all rounds.
 pub(super) fn add(report: &mut Report, tools: &Tools, plan: &Plan) -> Result<()> {
-    let [placement, _] = Placement::all()?;
     let remembered: Vec<bool> = (0..REMEMBERED + NOT_REMEMBERED).map(|number| number < REMEMBERED).collect();
-    let registry = Registry::make(tools, "flooded", Stored::Pbkdf2(ITERATIONS), &remembered)?;
+    let registry = Registry::make(tools, CASE, Stored::Pbkdf2(ITERATIONS), &remembered)?;
     let costs = Costs::measure(tools, ITERATIONS)?;
-    let (known, hashed) = registry.clients.split_at(REMEMBERED);
-    let flood = Flood {
-        tools,
-        plan,
-        placement: &placement,
-        generator: Generator::provide(tools, &placement.load)?,
-        remembered: registry.some("remembered", known)?,
-        hashed: registry.some("hashed", hashed)?,
-        guesses: registry.some("guesses", &guesses(&registry.clients))?,
-        registry: &registry,
-        rate: FLOOD * costs.hashes_per_second,
-    };
     report.add(CASE, Subject::Cardea, &CAPACITY, costs.hashes_per_second);
-    for round in 1..=plan.rounds {
-        for subject in ARMS {
-            let said = match plan.attempt(|| flood.measure(subject)) {
+    let (known, hashed) = registry.clients.split_at(REMEMBERED);
+    let (remembered, hashed) = (registry.some("remembered", known)?, registry.some("hashed", hashed)?);
+    let guesses = registry.some("guesses", &guesses(&registry.clients))?;
+    for placement in &placements(plan)? {
+        let flood = Flood {
+            tools,
+            plan,
+            placement,
+            generator: Generator::provide(tools, &placement.load)?,
+            remembered: &remembered,
+            hashed: &hashed,
+            guesses: &guesses,
+            registry: &registry,
+            rate: FLOOD * costs.hashes_per_second,
+        };
+        let name = whole(placement);
+        for round in 1..=plan.rounds {
+            let said = match plan.attempt(|| flood.measure()) {
                 Ok(figures) => {
-                    let value = |part: &Part, metric: &Metric| {
-                        let of_part =
-                            figures.iter().find(|(case, of, _)| *case == part.case && of.name == metric.name);
-                        of_part.map_or(0.0, |(_, _, value)| *value)
-                    };
-                    let said = format!(
-                        "p99 proxied {:.0} µs, remembered {:.0} µs; attacked and not remembered {:.0} % served",
-                        value(&PROXIED, &P99),
-                        value(&FROM_MEMORY, &P99),
-                        value(&HASHED, &SERVED)
-                    );
-                    for (case, metric, value) in figures {
-                        report.add(case, subject, metric, value);
+                    let said = KEPT.map(|part| said(part, &figures));
+                    for Figure { case, subject, metric, value } in figures {
+                        report.add(&format!("{case}-{}", placement.name), subject, metric, value);
                     }
-                    said
+                    format!("p99 in µs: {}", said.join("; "))
                 }
                 Err(error) => {
-                    report.add_missing(PROXIED.case, subject, &P99, format!("{error:#}"));
+                    report.add_missing(&PROXIED.name(placement), Subject::Cardea, &P99, format!("{error:#}"));
                     format!("not measured: {error:#}")
                 }
             };
-            plan.progress(&format!("{CASE} {round}/{} {}: {said}", plan.rounds, subject.name()));
+            plan.progress(&format!("{name} {round}/{}: {said}", plan.rounds));
         }
     }
     Ok(())
 }
 
+/// Where the gateway is to be placed: nowhere if this bench is not wanted.
+pub(super) fn placements(plan: &Plan) -> Result<Vec<Placement>> {
+    Ok(Placement::all()?.into_iter().filter(|placement| plan.takes(&whole(placement))).collect())
+}
+
+/// What a round says of a part.
+fn said(part: Part, figures: &[Figure]) -> String {
+    let [sink, cardea, again] = ARMS.map(|subject| {
+        let is_p99 = |figure: &&Figure| {
+            figure.case == part.case && figure.subject == subject && figure.metric.name == P99.name
+        };
+        figures.iter().find(is_p99).map_or(0.0, |figure| figure.value)
+    });
+    format!("{} {sink:.0}, again {again:.0}, flooded {cardea:.0}", part.case)
+}
+
 /// The tables, and whether what must hold does.
 pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
-    let [placement, _] = Placement::all()?;
+    let placements = placements(plan)?;
     let capacity = report.values(CASE, Subject::Cardea, &CAPACITY).first().copied().unwrap_or_default();
     let mut text = format!(
         "`{CASE}`: wrong secrets, an open loop at ten times the {capacity:.0} hashes per second that the hash threads can \
          do (PBKDF2-HMAC-SHA-512, 210,000 iterations, the default; `cardea bench kdf`), each over a new connection and from \
          {SOURCES} addresses in turn. Of three guesses one is about a client of the load that is remembered, one about a \
-         client that never is, and one about a client that doesn't exist, each time another. Beside it: {:.0} requests per second that \
-         are proxied, {:.0} grants per second for {REMEMBERED} clients whose secrets are remembered, and {:.0} per second \
+         client that never is, and one about a client that doesn't exist, each time another. Beside it, per second and processor \
+         of the gateway: {:.0} requests that are proxied, {:.0} grants for {REMEMBERED} clients whose secrets are remembered, and {} \
          for the attacked client that never is, all from another address than any guess, all open loops over kept \
-         connections. `cardea` is under the flood; for `sink` and `sink-again` the same flood goes to a program that accepts \
-         connections and closes them. Each measurement starts the gateway anew; the flood begins {} s before the window, the \
-         attacked client in the first fifth of these (`served_at_first`), in which each address that guesses has failed once, and the flood ends after it.\n\n- {}\n\n",
+         connections. One gateway is measured at a time, and the flood is led to it (`cardea`) and to a program that accepts \
+         connections and closes them (`sink`, and at once again: `sink-again`) in turns of {} s, until each has had the \
+         seconds above: what differs between turns is the flood alone, and a machine that others share is as fast in all of \
+         them. {} s until the queue is full, and {} s until it has drained, belong to none. Each round starts the gateway \
+         anew; before its turns the flood is at it for {} s, in which each address that guesses fails once, and the attacked \
+         client comes after the first sixth of these (`served_at_first`).\n\n",
         PROXIED.rate,
         FROM_MEMORY.rate,
         HASHED.rate,
+        TURN.as_secs(),
+        FILL.as_secs_f64(),
+        DRAIN.as_secs_f64(),
         BEFORE.as_secs(),
-        placement.describe("the load, the flood and the origin")
     );
-    text += &format!("What others notice (p99 in µs, medians of {} rounds):\n\n", plan.rounds);
+    for placement in &placements {
+        text += &format!("- {}\n", placement.describe("the load, the flood and the origin"));
+    }
+    text += &format!(
+        "\nWhat others notice (p99 in µs, medians of {} rounds; differences are those of a round in the middle):\n\n",
+        plan.rounds
+    );
     text += "| what | flood at a sink | A/A | flood at Cardea | difference | allowed | |\n|---|---|---|---|---|---|---|\n";
-    for part in KEPT {
-        text +=
-            &verdict(report, part).unwrap_or_else(|| format!("| {} | not measured | | | | | |\n", part.case));
+    for name in placements.iter().flat_map(|placement| KEPT.map(|part| part.name(placement))) {
+        let row = verdict(report, &name);
+        text += &row.unwrap_or_else(|| format!("| {name} | not measured | | | | | |\n"));
     }
     text += "\nThe attacked client that is never remembered, from an address that nobody guesses from (medians):\n\n";
     text += "| what | served, flood at a sink | served, flood at Cardea | at least | latency_p50 (ms) | |\n";
     text += "|---|---|---|---|---|---|\n";
-    text += &entry(report).unwrap_or_else(|| format!("| {} | not measured | | | | |\n", HASHED.case));
-    if let Some(load) = median(report.values(CASE, Subject::Sink, &CPU)) {
+    for name in placements.iter().map(|placement| HASHED.name(placement)) {
+        let row = entry(report, &name);
+        text += &row.unwrap_or_else(|| format!("| {name} | not measured | | | | |\n"));
+    }
+    text += "\n";
+    for placement in &placements {
+        let Some(load) = median(report.values(&whole(placement), Subject::Sink, &CPU)) else { continue };
         let relation = if load <= LOAD_PERCENT_MAX { "within" } else { "beyond" };
         text += &format!(
-            "\nWithout a flood the load takes {load:.0} % of the processors, {relation} the {LOAD_PERCENT_MAX:.0} % that it may.\n"
+            "- `{}`: without a flood the load takes {load:.0} % of the gateway's processors, {relation} the \
+             {LOAD_PERCENT_MAX:.0} % that it may.\n",
+            placement.name
         );
     }
     text += "\nMedians:\n\n";
@@ -177,20 +254,22 @@ pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
 }
 
 /// A row: the flood at Cardea against the flood at the sink, and what may differ.
-fn verdict(report: &Report, part: Part) -> Option<String> {
-    let values = |subject| report.values(part.case, subject, &P99);
-    let (sink, again) = (values(Subject::Sink), values(Subject::SinkAgain));
-    let quiet = median(&[sink, again].concat())?;
-    let flooded = median(values(Subject::Cardea))?;
-    // By how much the two floods at the sink differ, of a round in the middle.
+fn verdict(report: &Report, name: &str) -> Option<String> {
+    let values = |subject| report.values(name, subject, &P99);
+    let (sink, again, flooded) = (values(Subject::Sink), values(Subject::SinkAgain), values(Subject::Cardea));
+    let rounds = || sink.iter().zip(again).zip(flooded);
+    // Each by its own round: the machine may be at another speed in the next one.
+    let quiet = median(&rounds().map(|((one, other), _)| (one + other) / 2.0).collect::<Vec<_>>())?;
+    let noise: Vec<f64> =
+        rounds().map(|((one, other), _)| (one - other).abs() / one.min(*other).max(1.0)).collect();
     let differences: Vec<f64> =
-        sink.iter().zip(again).map(|(one, other)| (one - other).abs() / one.min(*other).max(1.0)).collect();
-    let noise = median(&differences)?;
-    let (difference, allowed) = (flooded / quiet - 1.0, noise.max(ALLOWED));
+        rounds().map(|((one, other), flooded)| flooded / ((one + other) / 2.0).max(1.0) - 1.0).collect();
+    let (noise, difference) = (median(&noise)?, median(&differences)?);
+    let allowed = noise.max(ALLOWED);
     Some(format!(
-        "| {} | {quiet:.0} | {:.0} % | {flooded:.0} | {:+.0} % | {:.0} % | {} |\n",
-        part.case,
+        "| {name} | {quiet:.0} | {:.0} % | {:.0} | {:+.0} % | {:.0} % | {} |\n",
         noise * 100.0,
+        median(flooded)?,
         difference * 100.0,
         allowed * 100.0,
         if difference <= allowed { "holds" } else { "does not hold" }
@@ -198,13 +277,12 @@ fn verdict(report: &Report, part: Part) -> Option<String> {
 }
 
 /// A row: how often the attacked client gets in.
-fn entry(report: &Report) -> Option<String> {
-    let of = |subject, metric| median(report.values(HASHED.case, subject, metric));
+fn entry(report: &Report, name: &str) -> Option<String> {
+    let of = |subject, metric| median(report.values(name, subject, metric));
     let (quiet, flooded) = (of(Subject::Sink, &SERVED)?, of(Subject::Cardea, &SERVED)?);
     let latency = of(Subject::Cardea, &P50)? / 1e3;
     Some(format!(
-        "| {} | {quiet:.0} % | {flooded:.0} % | {SERVED_PERCENT_MIN:.0} % | {latency:.0} | {} |\n",
-        HASHED.case,
+        "| {name} | {quiet:.0} % | {flooded:.0} % | {SERVED_PERCENT_MIN:.0} % | {latency:.0} | {} |\n",
         if flooded >= SERVED_PERCENT_MIN { "holds" } else { "does not hold" }
     ))
 }
@@ -225,90 +303,146 @@ struct Flood<'a> {
     placement: &'a Placement,
     generator: Generator<'a>,
     registry: &'a Registry,
-    remembered: std::path::PathBuf,
-    hashed: std::path::PathBuf,
-    guesses: std::path::PathBuf,
+    remembered: &'a Path,
+    hashed: &'a Path,
+    guesses: &'a Path,
     rate: f64,
 }
 
-/// Of one case, one figure.
-type Figure = (&'static str, &'static Metric, f64);
+/// One figure of one case.
+struct Figure {
+    case: &'static str,
+    subject: Subject,
+    metric: &'static Metric,
+    value: f64,
+}
+
+/// What was used in all turns of one kind.
+#[derive(Clone, Debug, Default)]
+struct Sum {
+    cpu_us: f64,
+    elapsed_us: f64,
+    /// By others, in percent of the processors times µs.
+    others: f64,
+    hashes: f64,
+}
 
 impl Flood<'_> {
-    fn measure(&self, subject: Subject) -> Result<Vec<Figure>> {
+    /// Starts a gateway, and measures while the flood is led to it and to a sink in turn.
+    fn measure(&self) -> Result<Vec<Figure>> {
         let smoke = self.plan.extent == Extent::Smoke;
-        let (before, after) = if smoke { (BESIDE_SMOKE, BESIDE_SMOKE) } else { (BEFORE, AFTER) };
-        let time = before + self.plan.window + after;
+        let length = |time: Duration| if smoke { time.min(SMOKE) } else { time };
+        let times = self.plan.window.div_duration_f64(TURN).round().max(1.0) as u32;
+        let (before, turns) = (length(BEFORE), TURNS.map(|turn| Turn { time: length(turn.time), ..turn }));
+        let in_turn: Duration = turns.iter().map(|turn| turn.time).sum::<Duration>() * times + TELLING;
         let origin = Origin::start(self.tools, &self.placement.load)?;
-        let (server, admin) = self.start(subject, origin.address())?;
-        let sink =
-            (subject != Subject::Cardea).then(|| self.generator.sink(&self.registry.folder)).transpose()?;
+        let (server, admin) = self.start(origin.address())?;
+        let sink = self.generator.sink(&self.registry.folder)?;
         self.remember(server.address)?;
-        let flooded = sink.as_ref().map_or(server.address, |sink| sink.address);
+        let addresses = turns.map(|turn| if turn.at_sink { sink.address } else { server.address });
         let flood = self.generator.start(&OpenLoop {
-            address: flooded,
+            addresses: &addresses,
             rate: self.rate,
-            time,
+            time: before + in_turn,
             connections: 0,
-            kind: Kind::Guesses { file: &self.guesses, sources: SOURCES },
-        });
+            kind: Kind::Guesses { file: self.guesses, sources: SOURCES },
+        })?;
         // The attacked client comes when the queue is full already, and most addresses that guess are still new.
         pause(before / LATE);
         let time_at_first = before - before / LATE;
-        let (Part { rate, connections, .. }, kind) = (HASHED, Kind::Grants(&self.hashed));
-        let address = server.address;
+        let (rate, connections, kind) =
+            (HASHED.rate(self.placement), HASHED.connections, Kind::Grants(self.hashed));
+        let addresses = &[server.address];
         let at_first =
-            self.generator.start(&OpenLoop { address, rate, time: time_at_first, connections, kind });
+            self.generator.start(&OpenLoop { addresses, rate, time: time_at_first, connections, kind })?;
         pause(time_at_first);
-        let (hashes, window) = (hashes(admin)?, Window::begin(self.placement, &server)?);
-        let outcomes = self.others(server.address)?;
-        let (used, hashed) = (window.end()?, self::hashes(admin)? - hashes);
-        let (guessed, at_first) = (flood.finish()?, at_first.finish()?);
-        ensure!(guessed.requests > 0.0, "nobody guessed");
-        let part = |count: f64| count * 100.0 / guessed.requests;
-        let processors = exact(self.placement.gateway.len() as u64);
-        let mut figures = vec![
-            (CASE, &CPU, used.cpu_us * 100.0 / (used.elapsed_us * processors)),
-            (CASE, &HASHES, hashed * 1e6 / used.elapsed_us),
-            (CASE, &GUESSED, guessed.requests / time.as_secs_f64()),
-            (CASE, &WRONG, part(guessed.wrong)),
-            (CASE, &TOO_MANY, part(guessed.too_often)),
-            (CASE, &UNAVAILABLE, part(guessed.busy)),
-            (CASE, &CLOSED, part(guessed.closed)),
-            (CASE, &OTHERS, used.others_percent),
-            (HASHED.case, &AT_FIRST, at_first.served_percent()),
-        ];
-        for (case, outcome) in outcomes {
-            figures.extend([
-                (case, &P50, outcome.p50_us),
-                (case, &P99, outcome.p99_us),
-                (case, &SERVED, outcome.served_percent()),
-            ]);
+        let mut loads = vec![flood];
+        loads.extend(self.others(server.address, in_turn)?);
+        let mut sums = turns.map(|_| Sum::default());
+        for _ in 0..times {
+            for (part, (turn, sum)) in turns.iter().zip(&mut sums).enumerate() {
+                loads.iter_mut().try_for_each(|load| load.begin(part))?;
+                if turn.subject.is_none() {
+                    pause(turn.time);
+                    continue;
+                }
+                let (hashes, window) = (hashes(admin)?, Window::begin(self.placement, &server)?);
+                pause(turn.time);
+                let used = window.end()?;
+                sum.cpu_us += used.cpu_us;
+                sum.elapsed_us += used.elapsed_us;
+                sum.others += used.others_percent * used.elapsed_us;
+                sum.hashes += self::hashes(admin)? - hashes;
+            }
         }
-        // A right secret was wrong for nobody, flood or not.
-        ensure!(outcomes.iter().all(|(_, outcome)| outcome.wrong + outcome.too_often < 1.0), "{outcomes:?}");
-        let memory = outcomes.iter().filter(|(case, _)| *case != HASHED.case);
-        ensure!(memory.clone().all(|(_, outcome)| outcome.served >= outcome.requests), "{outcomes:?}");
+        // What comes after the last turn is no part of it.
+        loads.iter_mut().try_for_each(|load| load.begin(AFTER))?;
+        let outcomes = loads.into_iter().map(Running::finish_parts).collect::<Result<Vec<_>>>()?;
+        let at_first = at_first.finish()?;
+        let mut figures = vec![Figure {
+            case: HASHED.case,
+            subject: Subject::Cardea,
+            metric: &AT_FIRST,
+            value: at_first.served_percent(),
+        }];
+        for (part, (turn, sum)) in turns.iter().zip(&sums).enumerate() {
+            let Some(subject) = turn.subject else { continue };
+            let outcomes: Vec<Outcome> =
+                outcomes.iter().map(|parts| parts.get(part).copied().unwrap_or_default()).collect();
+            self.figures(subject, sum, &outcomes, &mut figures)?;
+        }
         Ok(figures)
     }
 
-    /// All that is asked for beside the flood, during the window.
-    fn others(&self, address: SocketAddr) -> Result<[(&'static str, Outcome); 3]> {
-        let kinds = [Kind::Get("/small"), Kind::Grants(&self.remembered), Kind::Grants(&self.hashed)];
-        let parts = [PROXIED, FROM_MEMORY, HASHED];
-        let running: Vec<_> = parts
-            .iter()
-            .zip(kinds)
-            .map(|(&Part { rate, connections, .. }, kind)| {
-                let time = self.plan.window;
-                self.generator.start(&OpenLoop { address, rate, time, connections, kind })
-            })
-            .collect();
-        let mut outcomes = [PROXIED, FROM_MEMORY, HASHED].map(|part| (part.case, Outcome::default()));
-        for (place, running) in outcomes.iter_mut().zip(running) {
-            place.1 = running.finish().context(place.0)?;
+    /// Those of one kind of turn, from what became of the guesses and of all others.
+    fn figures(
+        &self,
+        subject: Subject,
+        sum: &Sum,
+        outcomes: &[Outcome],
+        figures: &mut Vec<Figure>,
+    ) -> Result<()> {
+        let [guessed, others @ ..] = outcomes else { bail!("there was no flood") };
+        let mut add = |case, metric, value| figures.push(Figure { case, subject, metric, value });
+        let seconds = sum.elapsed_us / 1e6;
+        let enough = |what: &str, outcome: &Outcome, rate: f64| {
+            let percent = outcome.requests * 100.0 / (rate * seconds);
+            let few = percent < REQUESTS_PERCENT_MIN && self.plan.extent != Extent::Smoke;
+            ensure!(!few, "{what}: {percent:.0} % of what was due was asked for");
+            Ok(())
+        };
+        enough(CASE, guessed, self.rate)?;
+        let part = |count: f64| count * 100.0 / guessed.requests;
+        let processors = exact(self.placement.gateway.len() as u64);
+        add(CASE, &CPU, sum.cpu_us * 100.0 / (sum.elapsed_us * processors));
+        add(CASE, &HASHES, sum.hashes / seconds);
+        add(CASE, &GUESSED, guessed.requests / seconds);
+        add(CASE, &WRONG, part(guessed.wrong));
+        add(CASE, &TOO_MANY, part(guessed.too_often));
+        add(CASE, &UNAVAILABLE, part(guessed.busy));
+        add(CASE, &CLOSED, part(guessed.closed));
+        add(CASE, &OTHERS, sum.others / sum.elapsed_us);
+        for (part, outcome) in BESIDE.iter().zip(others) {
+            let case = part.case;
+            enough(case, outcome, part.rate(self.placement))?;
+            // A right secret was wrong for nobody, flood or not.
+            ensure!(outcome.wrong + outcome.too_often < 1.0, "{case}: {outcome:?}");
+            ensure!(case == HASHED.case || outcome.served >= outcome.requests, "{case}: {outcome:?}");
+            add(case, &P50, outcome.p50_us);
+            add(case, &P99, outcome.p99_us);
+            add(case, &SERVED, outcome.served_percent());
         }
-        Ok(outcomes)
+        Ok(())
+    }
+
+    /// All that is asked for beside the flood.
+    fn others(&self, address: SocketAddr, time: Duration) -> Result<Vec<Running>> {
+        let kinds = [Kind::Get("/small"), Kind::Grants(self.remembered), Kind::Grants(self.hashed)];
+        let start = |(part, kind): (&Part, _)| {
+            let (rate, connections) = (part.rate(self.placement), part.connections);
+            self.generator.start(&OpenLoop { addresses: &[address], rate, time, connections, kind })
+        };
+        BESIDE.iter().zip(kinds).map(start).collect()
     }
 
     /// Each client that may be remembered gets in once, before there is a flood.
@@ -317,8 +451,8 @@ impl Flood<'_> {
         for client in clients {
             let file = self.registry.some("one", std::slice::from_ref(client))?;
             let (time, kind) = (Duration::from_millis(1), Kind::Grants(&file));
-            let load = OpenLoop { address, rate: 1_000.0, time, connections: 1, kind };
-            let outcome = self.generator.start(&load).finish()?;
+            let load = OpenLoop { addresses: &[address], rate: 1_000.0, time, connections: 1, kind };
+            let outcome = self.generator.start(&load)?.finish()?;
             ensure!(
                 outcome.served >= 1.0,
                 "{} does not get in: {outcome:?}",
@@ -328,8 +462,8 @@ impl Flood<'_> {
         Ok(())
     }
 
-    fn start(&self, subject: Subject, origin: SocketAddr) -> Result<(Server, SocketAddr)> {
-        let folder = self.tools.folder(subject.name())?;
+    fn start(&self, origin: SocketAddr) -> Result<(Server, SocketAddr)> {
+        let folder = self.tools.folder(Subject::Cardea.name())?;
         let (listen, admin) = (free_address()?, free_address()?);
         let (registry, iterations) = (self.registry, ITERATIONS);
         let settings = Settings { listen, admin, origin, registry, iterations, remember: "10m" };
@@ -379,35 +513,39 @@ mod tests {
     fn the_attacked_client_gets_in_nearly_always_or_it_does_not_hold() {
         for (flooded, verdict) in [(95.0, "| holds |\n"), (94.0, "| does not hold |\n")] {
             let mut report = Report::new("secrets");
-            assert_eq!(entry(&report), None);
+            assert_eq!(entry(&report, "attacked"), None);
             for (subject, served) in [(Subject::Sink, 100.0), (Subject::Cardea, flooded)] {
-                report.add(HASHED.case, subject, &SERVED, served);
-                report.add(HASHED.case, subject, &P50, 120_000.0);
+                report.add("attacked", subject, &SERVED, served);
+                report.add("attacked", subject, &P50, 120_000.0);
             }
-            assert!(entry(&report).unwrap().ends_with(verdict));
+            assert!(entry(&report, "attacked").unwrap().ends_with(verdict));
         }
     }
 
     #[test]
     fn a_difference_within_noise_or_a_fifth_holds() {
-        let mut report = Report::new("secrets");
-        for (subject, values) in [
-            (Subject::Sink, [100.0, 100.0, 100.0]),
-            (Subject::SinkAgain, [100.0, 130.0, 170.0]),
-            (Subject::Cardea, [125.0, 128.0, 127.0]),
-        ] {
-            for value in values {
-                report.add(PROXIED.case, subject, &P99, value);
-                report.add(
-                    FROM_MEMORY.case,
-                    subject,
-                    &P99,
-                    if subject == Subject::Cardea { value } else { 100.0 },
-                );
+        let row = |rounds: &[[f64; 3]]| {
+            let mut report = Report::new("secrets");
+            for round in rounds {
+                for (subject, value) in ARMS.into_iter().zip(round) {
+                    report.add("others", subject, &P99, *value);
+                }
             }
-        }
-        assert!(verdict(&report, PROXIED).unwrap().ends_with("| holds |\n"));
-        assert!(verdict(&report, FROM_MEMORY).unwrap().ends_with("| does not hold |\n"));
-        assert_eq!(verdict(&report, HASHED), None);
+            verdict(&report, "others")
+        };
+        let noisy = row(&[[100.0, 149.0, 130.0], [100.0, 120.0, 100.0], [100.0, 145.0, 130.0]]);
+        assert_eq!(noisy.unwrap(), "| others | 115 | 30 % | 145 | +26 % | 30 % | holds |\n");
+        let quiet = row(&[[100.0, 126.0, 100.0], [100.0, 125.0, 100.0], [100.0, 127.0, 100.0]]);
+        assert_eq!(quiet.unwrap(), "| others | 100 | 0 % | 126 | +26 % | 20 % | does not hold |\n");
+        // A round at half the speed is compared with itself.
+        let two_speeds = row(&[
+            [200.0, 220.0, 200.0],
+            [100.0, 110.0, 100.0],
+            [200.0, 220.0, 200.0],
+            [100.0, 110.0, 100.0],
+            [100.0, 110.0, 100.0],
+        ]);
+        assert_eq!(two_speeds.unwrap(), "| others | 100 | 0 % | 110 | +10 % | 20 % | holds |\n");
+        assert_eq!(row(&[]), None);
     }
 }

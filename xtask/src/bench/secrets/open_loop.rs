@@ -1,8 +1,9 @@
 //! `bench-open-loop`: requests that start when they are due.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
+use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use super::super::machine::on;
 use super::super::server::{Server, free_address};
 use super::super::tools::Tools;
-use crate::process::{Caught, catch};
+use crate::process::{Caught, catch_running, start_caught};
 
 /// Beyond the time that it was told to take.
 const GRACE: Duration = Duration::from_secs(30);
@@ -31,7 +32,8 @@ pub(super) enum Kind<'a> {
 /// Requests at a rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenLoop<'a> {
-    pub(super) address: SocketAddr,
+    /// One; of guesses one for each part.
+    pub(super) addresses: &'a [SocketAddr],
     pub(super) rate: f64,
     pub(super) time: Duration,
     pub(super) connections: usize,
@@ -39,7 +41,10 @@ pub(super) struct OpenLoop<'a> {
 }
 
 /// One that is under way.
-pub(super) struct Running(Receiver<Result<Caught>>);
+pub(super) struct Running {
+    ended: Receiver<Result<Caught>>,
+    input: ChildStdin,
+}
 
 /// What became of the requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -73,23 +78,26 @@ impl<'a> Generator<'a> {
         Ok(Self { program: tools.own_program("bench-open-loop")?, processors })
     }
 
-    pub(super) fn start(&self, load: &OpenLoop<'_>) -> Running {
+    pub(super) fn start(&self, load: &OpenLoop<'_>) -> Result<Running> {
         let mut command = on(self.processors, &self.program);
         let mode = if matches!(load.kind, Kind::Guesses { .. }) { "guesses" } else { "kept" };
-        command.args([mode, &load.address.to_string(), &load.rate.to_string()]);
+        let addresses: Vec<String> = load.addresses.iter().map(SocketAddr::to_string).collect();
+        command.args([mode, &addresses.join(","), &load.rate.to_string()]);
         command.arg(load.time.as_secs_f64().to_string());
         match load.kind {
             Kind::Get(path) => command.arg(load.connections.to_string()).args(["get", path]),
             Kind::Grants(file) => command.arg(load.connections.to_string()).arg("grants").arg(file),
             Kind::Guesses { file, sources } => command.arg(sources.to_string()).arg(file),
         };
+        let mut child = start_caught(command.stdin(Stdio::piped()))?;
+        let input = child.stdin.take().context("standard input is piped")?;
         let limit = load.time + GRACE;
         let (sender, receiver) = mpsc::sync_channel(1);
         thread::spawn(move || {
             // Nobody is left to hear it where the measurement has failed.
-            let _ = sender.send(catch(&mut command, limit));
+            let _ = sender.send(catch_running(child, limit));
         });
-        Running(receiver)
+        Ok(Running { ended: receiver, input })
     }
 
     /// What accepts connections and closes them.
@@ -102,12 +110,21 @@ impl<'a> Generator<'a> {
 }
 
 impl Running {
-    /// Waits for its end.
-    pub(super) fn finish(self) -> Result<Outcome> {
-        let caught = self.0.recv()??;
+    /// What starts from now on is of that part.
+    pub(super) fn begin(&mut self, part: usize) -> Result<()> {
+        writeln!(self.input, "{part}").context("bench-open-loop has ended before its time")
+    }
+
+    /// Waits for its end. The outcomes of the parts that there were, in order.
+    pub(super) fn finish_parts(self) -> Result<Vec<Outcome>> {
+        let caught = self.ended.recv()??;
         ensure!(caught.success, "bench-open-loop: {}", caught.last_line());
-        let line = caught.output.lines().find_map(|line| line.strip_prefix("bench-open-loop "));
-        parse(line.context("bench-open-loop printed no results")?)
+        caught.output.lines().filter_map(|line| line.strip_prefix("bench-open-loop ")).map(parse).collect()
+    }
+
+    /// Waits for its end, where there were no parts.
+    pub(super) fn finish(self) -> Result<Outcome> {
+        self.finish_parts()?.pop().context("bench-open-loop printed no results")
     }
 }
 

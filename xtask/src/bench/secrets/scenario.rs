@@ -132,8 +132,9 @@ impl Scenario<'_> {
     }
 
     fn load(&self, address: SocketAddr, file: &Path, time: Duration) -> Result<Outcome> {
-        let load = OpenLoop { address, rate: RATE, time, connections: CONNECTIONS, kind: Kind::Grants(file) };
-        self.generator.start(&load).finish()
+        let (addresses, kind) = (&[address], Kind::Grants(file));
+        let load = OpenLoop { addresses, rate: RATE, time, connections: CONNECTIONS, kind };
+        self.generator.start(&load)?.finish()
     }
 
     fn start(&self, subject: Subject, registry: &Registry, quota: &Quota) -> Result<Server> {
