@@ -68,8 +68,7 @@ pub(crate) fn run(
         while under_way.join_next().await.is_some() {}
         Ok(())
     })?;
-    outcomes.take().print();
-    Ok(())
+    part.print(outcomes.take())
 }
 
 /// An address of its own, below 127.1.0.0/16.

@@ -40,8 +40,7 @@ pub(crate) fn run(
         }
         Ok(())
     })?;
-    sum.print();
-    Ok(())
+    part.print(sum)
 }
 
 fn connect(address: Address) -> io::Result<TcpStream> {

@@ -1,9 +1,8 @@
 //! Which part of the load it is: a number on a line of standard input says that another one begins.
 
 use std::io::{self, BufRead, ErrorKind};
-use std::process;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use crate::outcome::Outcome;
@@ -12,21 +11,24 @@ use crate::outcome::Outcome;
 const PARTS_MAX: usize = 64;
 
 /// The part that it is now; the first one is 0.
-#[derive(Clone)]
-pub(crate) struct Part(Arc<AtomicUsize>);
+#[derive(Clone, Default)]
+pub(crate) struct Part {
+    now: Arc<AtomicUsize>,
+    wrong: Arc<OnceLock<io::Error>>,
+}
 
 impl Part {
-    /// Follows standard input until it ends. What is no number there ends the program.
+    /// Follows standard input until it ends, or until something there is no number.
     pub(crate) fn by_standard_input() -> Self {
-        let now = Arc::new(AtomicUsize::new(0));
-        let part = Self(Arc::clone(&now));
+        let part = Self::default();
+        let Self { now, wrong } = part.clone();
         thread::spawn(move || {
             for line in io::stdin().lock().lines() {
                 match line.and_then(|line| number(&line)) {
                     Ok(number) => now.store(number, Relaxed),
                     Err(error) => {
-                        eprintln!("bench-open-loop: standard input: {error}");
-                        process::exit(2);
+                        let _ = wrong.set(error);
+                        return;
                     }
                 }
             }
@@ -35,7 +37,16 @@ impl Part {
     }
 
     pub(crate) fn now(&self) -> usize {
-        self.0.load(Relaxed)
+        self.now.load(Relaxed)
+    }
+
+    /// Prints what became of the requests, unless it is not known which part each was of.
+    pub(crate) fn print(&self, outcomes: Outcomes) -> io::Result<()> {
+        if let Some(wrong) = self.wrong.get() {
+            return Err(io::Error::new(wrong.kind(), wrong.to_string()));
+        }
+        outcomes.print();
+        Ok(())
     }
 }
 
@@ -64,7 +75,7 @@ impl Outcomes {
     }
 
     /// A line for each part.
-    pub(crate) fn print(mut self) {
+    fn print(mut self) {
         // There is one line even if there was nothing to ask for.
         self.of(0);
         for outcome in self.0 {
