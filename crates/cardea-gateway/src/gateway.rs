@@ -9,12 +9,14 @@ use std::sync::{
 use std::task::Waker;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use cardea_cache::LimitsError;
 use cardea_clock::Clock;
 use tokio::sync::Notify;
 
 use crate::{
     challenge::Challenges,
     conditions,
+    connection_rate::ConnectionRates,
     exchange::Exchange,
     forward::ReplayBudget,
     handshakes::Handshakes,
@@ -110,6 +112,7 @@ pub struct Gateway {
     /// Told when the phase changes and when the last connection of a stopping gateway is gone.
     changed: Notify,
     connections: Connections,
+    pub(crate) connection_rates: ConnectionRates,
     pub(crate) handshakes: Arc<Handshakes>,
     /// What is under way for longer.
     pub(crate) streams: Streams,
@@ -117,9 +120,11 @@ pub struct Gateway {
 
 impl Gateway {
     /// A gateway that carries requests by `model` and enters what it counts into `registry`.
-    #[must_use]
-    pub fn new(model: Arc<Model>, clock: Clock, registry: Arc<Registry>) -> Arc<Self> {
-        Arc::new(Self {
+    ///
+    /// # Errors
+    /// If there is no memory for what it remembers of those who connect.
+    pub fn new(model: Arc<Model>, clock: Clock, registry: Arc<Registry>) -> Result<Arc<Self>, LimitsError> {
+        Ok(Arc::new(Self {
             generation: AtomicU64::new(next_generation()),
             model: ArcSwap::new(model),
             clock,
@@ -131,9 +136,10 @@ impl Gateway {
             phase: AtomicU8::new(Phase::Running as u8),
             changed: Notify::new(),
             connections: Connections::default(),
+            connection_rates: ConnectionRates::new()?,
             handshakes: Handshakes::new(),
             streams: Streams::default(),
-        })
+        }))
     }
 
     /// How many TLS handshakes are under way.

@@ -270,7 +270,7 @@ async fn connect(gateway: Arc<Gateway>, listener: Arc<ListenerModel>, accepted: 
     // Who stands before many others is known as such, or says by the PROXY protocol whom it stands for.
     let is_proxy = |address: IpAddr| model.trusted_proxies.iter().any(|prefix| prefix.contains(address));
     let from = facts.client.map(|client| client.ip()).filter(|address| !is_proxy(*address));
-    if gateway.handshakes.admit(from, &model.limits, timer.now()).is_err() {
+    if gateway.connection_rates.admit(from, &model.limits, timer.now()).is_err() {
         return too_fast.increment();
     }
     let Some(tls) = &listener.tls else {
@@ -278,7 +278,7 @@ async fn connect(gateway: Arc<Gateway>, listener: Arc<ListenerModel>, accepted: 
         let transport = socket.into_plain();
         return h1::serve(gateway, transport, inbound, Arc::new(facts)).await;
     };
-    let Ok(mut handshake) = gateway.handshakes.begin(from, &model.limits, timer.now()) else {
+    let Ok(mut handshake) = gateway.handshakes.begin(from, &model.limits) else {
         return too_many.increment();
     };
     drop(model);

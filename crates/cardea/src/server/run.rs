@@ -126,7 +126,8 @@ impl Server {
             Foundation { clock: clock.clone(), fetch, local_keys, issuer, acme, workers: workers.count() };
         let built = build(&config, &foundation, None).map_err(|problems| anyhow!(listed(problems)))?;
 
-        let gateway = Gateway::new(Arc::clone(&built.model), clock.clone(), Arc::clone(&registry));
+        let gateway = Gateway::new(Arc::clone(&built.model), clock.clone(), Arc::clone(&registry))
+            .context("starting the gateway")?;
         gateway.set_access_log(access_log(&config, &gateway, &registry)?);
         telemetry::register(&registry, &gateway);
         certificates::register(&registry, &gateway);

@@ -277,7 +277,7 @@ impl Spec {
         let coarse = CoarseClock::start(Duration::from_millis(2)).unwrap();
         let clock = self.clock.clone().unwrap_or_else(|| coarse.clock());
         let registry = Arc::new(Registry::new());
-        let gateway = Gateway::new(self.model(&issuer), clock, Arc::clone(&registry));
+        let gateway = Gateway::new(self.model(&issuer), clock, Arc::clone(&registry)).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let log_path = folder.path().join("access.log");
         let config = AccessLogConfig { sink: Sink::File(log_path.clone()), ..AccessLogConfig::default() };

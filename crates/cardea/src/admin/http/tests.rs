@@ -52,7 +52,7 @@ impl Listener {
         };
         let Ok(built) = build(&fixture.config(), &foundation, None) else { panic!("the configuration") };
         let registry = Arc::new(Registry::new());
-        let gateway = Gateway::new(Arc::clone(&built.model), clock, Arc::clone(&registry));
+        let gateway = Gateway::new(Arc::clone(&built.model), clock, Arc::clone(&registry)).unwrap();
         let state = Arc::new(AdminState::new(Arc::clone(&gateway), registry));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -148,7 +148,7 @@ async fn an_issuer_whose_keys_were_never_loaded_is_a_reason() {
     };
     let Ok(built) = build(&fixture.config(), &foundation, None) else { panic!("the configuration") };
     let registry = Arc::new(Registry::new());
-    let gateway = Gateway::new(built.model, manual.clock(), Arc::clone(&registry));
+    let gateway = Gateway::new(built.model, manual.clock(), Arc::clone(&registry)).unwrap();
     let state = AdminState::new(gateway, registry);
     assert_eq!(state.readiness(), ["key_sets_missing"]);
     foundation.local_keys.publish(br#"{"keys":[]}"#).unwrap();

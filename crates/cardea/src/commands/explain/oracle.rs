@@ -116,7 +116,8 @@ impl Oracle {
                 (built, Some(pair))
             }
         };
-        let gateway = Gateway::new(Arc::clone(&built.model), clock.clone(), Arc::new(Registry::new()));
+        let gateway = Gateway::new(Arc::clone(&built.model), clock.clone(), Arc::new(Registry::new()))
+            .context("starting the gateway")?;
         Ok(Self { config, secure, certificates, gateway, runtime, clock, pair, _coarse: coarse })
     }
 
