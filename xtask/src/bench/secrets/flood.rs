@@ -72,6 +72,7 @@ const TURNS: [Turn; 5] = [
 
 /// The part of which everything is that comes after all turns.
 const AFTER: usize = 2;
+const _: () = assert!(TURNS[AFTER].subject.is_none() && TURNS[AFTER].at_sink, "what comes after is measured");
 
 /// A stretch of time in which the flood goes to one place.
 #[derive(Clone, Copy, Debug)]
