@@ -7,8 +7,9 @@
 use std::{cell::Cell, net::IpAddr, sync::Arc};
 
 use cardea_http::{
-    Known, ResponseHead, TargetForm, client_address, normalize_path, parse_target, request_authority,
-    strip_named,
+    Known, RequestError, ResponseHead, TargetForm, client_address,
+    h1::{Framing, set_length},
+    normalize_path, parse_target, request_authority, strip_named,
 };
 use cardea_identity::{Demand, DemandError, Unidentified, Verdict, bearer_credentials};
 
@@ -73,6 +74,7 @@ async fn carry(
     exchange.model = Some(model.clone());
 
     normalise(&model, exchange)?;
+    renew_length(client.framing(), exchange)?;
     if let Some(response) = gateway.challenges.response(exchange) {
         return Ok(Outcome::Respond(response));
     }
@@ -152,6 +154,15 @@ pub(crate) fn normalise(model: &Model, exchange: &mut Exchange) -> Result<(), Re
         .and_then(|connection| connection.tls.as_ref()?.client_certificate.as_ref())
         .is_some_and(|certificate| certificate.holds(now));
     Ok(())
+}
+
+/// Rules read the length that the service gets, whatever digits it came in.
+fn renew_length(framing: Framing, exchange: &mut Exchange) -> Result<(), Reason> {
+    match framing {
+        Framing::Length(length) => set_length(&mut exchange.head.fields, Some(length))
+            .map_err(|error| Reason::from(RequestError::from(error))),
+        _ => Ok(()),
+    }
 }
 
 /// The rightmost address that isn't a trusted proxy's.
@@ -269,7 +280,7 @@ pub(crate) fn check_path(route: &Route, exchange: &Exchange) -> Result<(), Reaso
 
 /// A body that says it is too large is refused before it is asked for.
 fn check_body(route: &Route, exchange: &Exchange, client: &mut dyn Downstream) -> Result<(), Reason> {
-    if let cardea_http::h1::Framing::Length(length) = client.framing()
+    if let Framing::Length(length) = client.framing()
         && length > route.body_bytes_max
     {
         return Err(Reason::BodyTooLarge);

@@ -5,7 +5,10 @@ use std::{
     task::{Context, Poll},
 };
 
-use cardea_http::{Fields, Known, ResponseHead, h1::Framing};
+use cardea_http::{
+    Fields, Known, ResponseHead,
+    h1::{self, Framing},
+};
 
 use crate::{
     downstream::{BodyError, Downstream},
@@ -116,13 +119,19 @@ pub(crate) fn has_body(method: cardea_http::Method, status: u16) -> bool {
 
 /// Sets `Content-Length` to what is known, and removes it where nothing is.
 pub(crate) fn set_length(head: &mut ResponseHead, framing: Framing) {
-    match framing {
-        Framing::Length(length) => {
-            let mut digits = itoa::Buffer::new();
-            let _ = head.fields.set_known(Known::ContentLength, digits.format(length).as_bytes());
-        }
-        Framing::None | Framing::Chunked | Framing::UntilClose => {
-            head.fields.remove(Known::ContentLength);
-        }
+    let length = if let Framing::Length(length) = framing { Some(length) } else { None };
+    if h1::set_length(&mut head.fields, length).is_err() {
+        // A head at the limit of its memory. Without a length the client could not tell where the body ends.
+        head.fields.clear();
+        let _ = h1::set_length(&mut head.fields, length);
+    }
+}
+
+/// Writes the length of a response without a body anew: that of the body which a GET would have had (RFC 9110 §8.6),
+/// or none where there is never one.
+pub(crate) fn renew_absent_length(head: &mut ResponseHead) {
+    let length = if head.status == 204 { None } else { h1::declared_length(&head.fields) };
+    if h1::set_length(&mut head.fields, length).is_err() {
+        head.fields.remove(Known::ContentLength);
     }
 }

@@ -337,6 +337,9 @@ impl Attempt {
 
     fn begin_response(&mut self, head: &ResponseHead) -> Result<(), HeadError> {
         self.decoder.reset();
+        let malformed = |error: cardea_http::ResponseError| HeadError::Malformed(error.code());
+        // Of informational responses too: what follows one that claims a body has two readings.
+        let framing = response_framing(head, self.method).map_err(malformed)?;
         if head.status < 200 && head.status != 101 {
             self.informational += 1;
             return if self.informational > INFORMATIONAL_MAX {
@@ -345,8 +348,7 @@ impl Attempt {
                 Ok(())
             };
         }
-        let malformed = |error: cardea_http::ResponseError| HeadError::Malformed(error.code());
-        self.framing = response_framing(head, self.method).map_err(malformed)?;
+        self.framing = framing;
         self.keep_alive = wants_keep_alive(head.version, &head.fields) && head.status != 101;
         self.body = BodyReader::new(self.framing);
         if self.sending == Sending::Held {

@@ -39,7 +39,7 @@ use crate::{
     model::{Model, Route, Service},
     pipeline::Outcome,
     refusal::Reason,
-    response::{Response, ResponseBody, has_body},
+    response::{Response, ResponseBody, has_body, renew_absent_length},
     streams::StreamWatch,
     timer::Timer,
     transport::Transport,
@@ -210,6 +210,7 @@ fn respond(
     let body = if has_body(exchange.head.method, head.status) {
         ResponseBody::Service(attempt)
     } else {
+        renew_absent_length(&mut head);
         ResponseBody::Empty
     };
     Ok(Outcome::Respond(Response::new(head, body)))

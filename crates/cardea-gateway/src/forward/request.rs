@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 
 use cardea_http::{
-    ForwardedPolicy, Hop, Known, Version, append_via,
-    h1::{Framing, write_request_head},
+    ForwardedPolicy, Hop, Known, RequestError, Version, append_via,
+    h1::{Framing, set_length, write_request_head},
     set_forwarded, strip_hop_by_hop, upgrade_websocket,
 };
 use cardea_identity::Caller;
@@ -49,9 +49,8 @@ pub(super) fn prepare(
         set(fields, Known::Host, authority.as_str().as_bytes());
     }
     set(fields, Known::XRequestId, &exchange.id.to_ascii());
-    if let Framing::Chunked = framing {
-        fields.remove(Known::ContentLength);
-    }
+    let length = if let Framing::Length(length) = framing { Some(length) } else { None };
+    set_length(fields, length).map_err(|error| Reason::from(RequestError::from(error)))?;
     if version < Version::Http11 {
         fields.remove(Known::Expect);
     }

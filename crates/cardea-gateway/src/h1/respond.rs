@@ -64,8 +64,6 @@ pub(super) async fn respond(
     let length_known = matches!(framing, Framing::None | Framing::Length(_));
     if has_body {
         set_length(&mut response.head, framing);
-    } else if response.head.status == 204 {
-        response.head.fields.remove(Known::ContentLength);
     }
     let chunked = has_body && !length_known && connection.version >= Version::Http11;
     let delimited_by_close = has_body && !length_known && !chunked;

@@ -10,34 +10,34 @@ use tokio::net::TcpStream;
 
 use crate::support::{Harness, Origin, Spec, certificates::Certificates, origin::OK, run, until};
 
-struct Client {
-    send: SendRequest<Bytes>,
+pub(crate) struct Client {
+    pub(crate) send: SendRequest<Bytes>,
     connection: tokio::task::JoinHandle<Result<(), h2::Error>>,
 }
 
 #[derive(Debug)]
-struct Answer {
-    status: u16,
-    headers: HeaderMap,
-    body: Vec<u8>,
-    trailers: Option<HeaderMap>,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+    pub(crate) trailers: Option<HeaderMap>,
 }
 
 impl Answer {
-    fn code(&self) -> String {
+    pub(crate) fn code(&self) -> String {
         let document: serde_json::Value = serde_json::from_slice(&self.body).unwrap();
         document["code"].as_str().unwrap().to_owned()
     }
 }
 
-async fn gateway_with(origin: &Origin, change: impl FnOnce(&mut Spec)) -> (Harness, Certificates) {
+pub(crate) async fn gateway_with(origin: &Origin, change: impl FnOnce(&mut Spec)) -> (Harness, Certificates) {
     let certificates = Certificates::new();
     let mut spec = Spec { tls: Some(certificates.server()), ..Spec::to(origin) };
     change(&mut spec);
     (spec.start().await, certificates)
 }
 
-async fn connect(gateway: &Harness, certificates: &Certificates, sni: &str) -> Client {
+pub(crate) async fn connect(gateway: &Harness, certificates: &Certificates, sni: &str) -> Client {
     let tcp = TcpStream::connect(gateway.address).await.unwrap();
     let tls = certificates.connect(tcp, sni, &["h2", "http/1.1"]).await;
     assert_eq!(tls.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
@@ -45,11 +45,11 @@ async fn connect(gateway: &Harness, certificates: &Certificates, sni: &str) -> C
     Client { send, connection: tokio::spawn(connection) }
 }
 
-fn request(method: &str, uri: &str) -> http::request::Builder {
+pub(crate) fn request(method: &str, uri: &str) -> http::request::Builder {
     Request::builder().method(method).uri(uri)
 }
 
-async fn collect(response: ResponseFuture) -> Result<Answer, h2::Error> {
+pub(crate) async fn collect(response: ResponseFuture) -> Result<Answer, h2::Error> {
     let (head, mut stream) = response.await?.into_parts();
     let mut body = Vec::new();
     while let Some(chunk) = stream.data().await {
@@ -62,7 +62,11 @@ async fn collect(response: ResponseFuture) -> Result<Answer, h2::Error> {
 }
 
 impl Client {
-    async fn try_exchange(&mut self, request: Request<()>, body: &[u8]) -> Result<Answer, h2::Error> {
+    pub(crate) async fn try_exchange(
+        &mut self,
+        request: Request<()>,
+        body: &[u8],
+    ) -> Result<Answer, h2::Error> {
         std::future::poll_fn(|cx| self.send.poll_ready(cx)).await?;
         let (response, mut stream) = self.send.send_request(request, body.is_empty())?;
         if !body.is_empty() {
@@ -71,7 +75,7 @@ impl Client {
         collect(response).await
     }
 
-    async fn exchange(&mut self, request: http::request::Builder) -> Answer {
+    pub(crate) async fn exchange(&mut self, request: http::request::Builder) -> Answer {
         self.try_exchange(request.body(()).unwrap(), b"").await.unwrap()
     }
 }

@@ -21,6 +21,7 @@ mod encodings;
 mod environment;
 mod http2;
 mod identity;
+mod lengths;
 mod paths;
 mod policies;
 mod pool;

@@ -6,7 +6,8 @@ mod tests;
 use crate::chars::list_members;
 use crate::names::folds_to;
 use crate::{
-    Fields, FramingError, Known, Method, RequestError, RequestHead, ResponseError, ResponseHead, Version,
+    FieldError, Fields, FramingError, Known, Method, RequestError, RequestHead, ResponseError, ResponseHead,
+    Version,
 };
 
 /// How a body is delimited.
@@ -65,6 +66,33 @@ pub fn response_framing(head: &ResponseHead, request_method: Method) -> Result<F
             Framing::UntilClose
         })),
     }
+}
+
+/// The length that `Content-Length` declares, where there is one that [`request_framing`] and [`response_framing`] take.
+#[must_use]
+pub fn declared_length(fields: &Fields) -> Option<u64> {
+    fields.get(Known::ContentLength).and_then(|value| parse_length(value).ok())
+}
+
+/// Writes `Content-Length` anew from the number that was read, or removes it where there is none, so that the received
+/// digits are never sent on: `0200` is 200 here (RFC 9110 §8.6) and 128 to a recipient that reads octal.
+///
+/// # Errors
+/// [`FieldError`] if there is no room. The message must not be sent then: its body would have no length.
+pub fn set_length(fields: &mut Fields, length: Option<u64>) -> Result<(), FieldError> {
+    let Some(length) = length else {
+        fields.remove(Known::ContentLength);
+        return Ok(());
+    };
+    let mut digits = itoa::Buffer::new();
+    let digits = digits.format(length).as_bytes();
+    // Nearly always the digits are the same, and nothing has to move.
+    let mut lines = fields.get_all(Known::ContentLength);
+    if lines.next() == Some(digits) && lines.next().is_none() {
+        return Ok(());
+    }
+    drop(lines);
+    fields.set_known(Known::ContentLength, digits)
 }
 
 /// Whether the sender of this head would go on using the connection (RFC 9112 §9.3).
