@@ -52,6 +52,7 @@ fn run(arguments: &cli::RunArgs, output: &mut Output) -> Exit {
         }
     };
     logging::start(&config.log);
+    config.log_warnings();
     match server::run(config, path.clone()) {
         Ok(()) => Exit::Success,
         Err(error) => {

@@ -1,46 +1,68 @@
-//! `cardea check`: reports every error of a configuration.
+//! `cardea check`: reports every error and warning of a configuration.
 
 use super::{CheckArgs, Exit, Output};
 use crate::{
-    config::{self, Config, Problem, Problems},
+    config::{self, Config, Draft, Problem, Problems, Severity},
     server,
 };
 
 /// Checks a configuration.
 pub(super) fn run(arguments: &CheckArgs, environment: config::Environment<'_>, output: &mut Output) -> Exit {
-    let path = &arguments.config.config;
-    let checked = config::load(path, environment).and_then(|config| {
-        // What only shows when it is put together: certificates, templates, routes that are in each other's way.
-        match server::check(&config) {
-            Ok(()) => Ok(config),
-            Err(problems) => Err(Problems::from_located(problems)),
-        }
-    });
-    let (exit, written) = match checked {
-        Ok(_) if arguments.json => (Exit::Success, output.json(&[(); 0])),
-        Ok(config) => {
-            (Exit::Success, output.line(&format!("{}: good; {}", path.display(), summary(&config))))
-        }
-        Err(problems) if arguments.json => {
-            let problems: Vec<&Problem> = problems.iter().collect();
-            (Exit::Usage, output.json(&problems))
-        }
-        Err(problems) => {
-            for problem in problems.iter() {
-                output.error(&problem.to_string());
-            }
-            let count = problems.iter().len();
-            let errors = if count == 1 { "error" } else { "errors" };
-            output.error(&format!("{}: {count} {errors}", path.display()));
-            (Exit::Usage, Ok(()))
-        }
+    let (config, problems) = checked(arguments, environment);
+    let (errors, warnings) = (problems.count(Severity::Error), problems.count(Severity::Warning));
+    let is_good = errors == 0 && !(arguments.deny_warnings && warnings > 0);
+    let written = if arguments.json {
+        output.json(&problems.iter().collect::<Vec<&Problem>>())
+    } else {
+        report(arguments, config.as_ref(), &problems, is_good, output)
     };
     match written {
-        Ok(()) => exit,
+        Ok(()) if is_good => Exit::Success,
+        Ok(()) => Exit::Usage,
         Err(error) => {
             output.error(&format!("cannot write the result: {error}"));
             Exit::Failure
         }
+    }
+}
+
+/// What the configuration is, and everything that is wrong with it. What only shows when it is put together
+/// (certificates, expressions, routes that are in each other's way) is looked for whatever else is wrong.
+fn checked(arguments: &CheckArgs, environment: config::Environment<'_>) -> (Option<Config>, Problems) {
+    let (config, mut problems) = Draft::read(&arguments.config.config, environment).into_parts();
+    if let Some(config) = &config
+        && let Err(found) = server::check(config)
+    {
+        problems.extend(found);
+    }
+    (config, problems)
+}
+
+fn report(
+    arguments: &CheckArgs,
+    config: Option<&Config>,
+    problems: &Problems,
+    is_good: bool,
+    output: &mut Output,
+) -> std::io::Result<()> {
+    for problem in problems.iter() {
+        output.error(&problem.to_string());
+    }
+    let path = arguments.config.config.display();
+    let counted = |count: usize, what: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {what}")),
+        count => Some(format!("{count} {what}s")),
+    };
+    let errors = counted(problems.count(Severity::Error), "error");
+    let warnings = counted(problems.count(Severity::Warning), "warning");
+    let found: Vec<String> = errors.into_iter().chain(warnings).collect();
+    if !found.is_empty() {
+        output.error(&format!("{path}: {}", found.join(", ")));
+    }
+    match config {
+        Some(config) if is_good => output.line(&format!("{path}: good; {}", summary(config))),
+        _ => Ok(()),
     }
 }
 

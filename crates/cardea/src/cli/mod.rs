@@ -111,23 +111,28 @@ pub(crate) struct RunArgs {
     pub(crate) config: ConfigArgs,
 }
 
-/// Check a configuration, and report every error at once.
+/// Check a configuration, and report every error and warning at once.
 ///
-/// Each error has its file, line and column, and says what to do. Files that the configuration names are read
-/// too, so run it as the user that runs the gateway.
+/// Each one has its file, line and column, and says what to do. Files that the configuration names are read
+/// too, so run it as the user that runs the gateway. Nothing is changed, listened on or fetched.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   cardea check --config /etc/cardea/cardea.toml
-  cardea check --json | jq -r '.[].message'
+  cardea check --deny-warnings         for continuous integration
+  cardea check --json | jq -r '.[] | select(.severity == \"error\") | .message'
 
-Exit codes: 0 the configuration is good, 2 it is not.")]
+Exit codes: 0 the configuration is good, 2 it has errors (or warnings, with --deny-warnings).")]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
-    /// Print the errors as a JSON array of {file, line, column, message, remedy}; empty where there is none.
+    /// Print errors and warnings as a JSON array of {severity, file, line, column, message, remedy}, where severity is
+    /// "error" or "warning"; empty where there is none.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Fail where there are warnings, too.
+    #[arg(long)]
+    pub(crate) deny_warnings: bool,
 }
 
 /// Tell what the gateway would do with a request, without sending any.

@@ -6,6 +6,8 @@ use clap::CommandFactory;
 
 use super::*;
 
+mod check;
+
 /// What a command wrote.
 #[derive(Clone, Default)]
 struct Captured(Rc<RefCell<Vec<u8>>>);
@@ -149,12 +151,12 @@ fn check_reports_errors_with_their_places_and_exits_with_2() {
     assert_eq!(
         problems[1],
         serde_json::json!({
-            "file": name, "line": 2, "column": 1,
+            "severity": "error", "file": name, "line": 2, "column": 1,
             "message": "unknown key \"levl\"", "remedy": "did you mean \"level\"?",
         })
     );
     let keys: Vec<_> = problems[0].as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["column", "file", "line", "message", "remedy"]);
+    assert_eq!(keys, ["column", "file", "line", "message", "remedy", "severity"]);
 }
 
 #[test]

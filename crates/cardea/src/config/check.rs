@@ -1,64 +1,76 @@
 //! Holds a tree against the shape of the configuration: unknown keys, wrong types, values out of their limits,
 //! missing keys. What does not fit is taken out, so that everything else can still be judged.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::{
-    document::{CHECK_ENVIRONMENT, Node, Table, Text, Value},
+    document::{CHECK_ENVIRONMENT, Entry, Node, Table, Text, Value},
     problem::Problems,
-    shape::{Kind, Shape, TableShape, words_of},
+    shape::{Kind, Shape, TableShape, Word, words_of},
     source::Place,
     suggest,
     text::Format,
 };
 
-/// Elements of the lists at the top level (services, issuers, …) that were taken out, by their list.
+/// The lists at the top level (services, issuers, …) that may have an element of a name that is not known.
 #[derive(Debug, Default)]
 pub(super) struct Dropped {
-    names: BTreeMap<String, Vec<Option<String>>>,
+    lists: BTreeSet<String>,
+    /// A file was not read to its end, and may have held anything.
+    anything: bool,
 }
 
 impl Dropped {
-    /// Whether `name` may be that of an element that was written but did not fit.
-    pub(super) fn may_be(&self, list: &str, name: &str) -> bool {
-        let names = self.names.get(list);
-        names.is_some_and(|names| {
-            names.iter().any(|dropped| dropped.as_deref().is_none_or(|known| known == name))
-        })
-    }
-
-    /// Whether the list lost an element.
+    /// Whether the list lost an element, or the name of one.
     pub(super) fn any(&self, list: &str) -> bool {
-        self.names.contains_key(list)
+        self.anything || self.lists.contains(list)
     }
 }
 
 /// One check of a whole tree.
 pub(super) struct Checker<'a> {
     problems: &'a mut Problems,
-    /// Files whose remains are not worth judging.
-    damaged: &'a BTreeSet<u32>,
     dropped: Dropped,
     depth: usize,
+    /// How many lists are around what is looked at.
+    lists: usize,
     /// An element was taken out of a list.
     lost_element: bool,
+    /// How much did not fit so far.
+    faults: usize,
+    /// How many values stand in for others.
+    stand_ins: usize,
+    /// The names of issuers.
+    issuers: Vec<String>,
 }
 
 impl<'a> Checker<'a> {
-    pub(super) fn new(problems: &'a mut Problems, damaged: &'a BTreeSet<u32>) -> Self {
-        Self { problems, damaged, dropped: Dropped::default(), depth: 0, lost_element: false }
+    /// A check of what was read; `incomplete` where there was more that could not be.
+    pub(super) fn new(problems: &'a mut Problems, incomplete: bool) -> Self {
+        let dropped = Dropped { anything: incomplete, ..Dropped::default() };
+        Self {
+            problems,
+            dropped,
+            depth: 0,
+            lists: 0,
+            lost_element: false,
+            faults: 0,
+            stand_ins: 0,
+            issuers: Vec::new(),
+        }
     }
 
-    /// Checks the tree and takes out what does not fit.
+    /// Checks the tree and takes out what does not fit. Where that leaves a required key without a value, one that
+    /// nothing is reported about stands in for it, so that all that is beside it can be judged.
     pub(super) fn check(mut self, root: &mut Node, shape: &Shape) -> Dropped {
+        self.issuers = names_of(root, "issuer");
         self.fits(root, shape, "the configuration");
         self.dropped
     }
 
     fn report(&mut self, at: Place, message: String, remedy: impl Into<String>) {
-        if !self.damaged.contains(&at.file) {
-            self.problems.add(at, message, remedy);
-        }
+        self.faults += 1;
+        self.problems.add(at, message, remedy);
     }
 
     /// Whether a value fits its shape, at least after something was taken out of it.
@@ -70,12 +82,20 @@ impl<'a> Checker<'a> {
             node.value = value;
         }
         match (&mut node.value, &shape.kind) {
-            (Value::Unknown, _) => false,
-            (_, Kind::Any(alternatives)) => match alternatives.iter().find(|shape| takes(&node.value, shape))
-            {
-                Some(alternative) => self.fits(node, alternative, name),
-                None => self.wrong_type(node, shape, name),
-            },
+            (Value::Unknown, _) => {
+                self.faults += 1;
+                false
+            }
+            (_, Kind::Any(alternatives)) => {
+                let alternative = alternatives.iter().find(|shape| takes(&node.value, shape));
+                match (&node.value, alternative) {
+                    (Value::String(text), Some(Shape { kind: Kind::Choice(words), .. })) => {
+                        self.word(at, text, words, Some(shape), name)
+                    }
+                    (_, Some(alternative)) => self.fits(node, alternative, name),
+                    (_, None) => self.wrong_type(node, shape, name),
+                }
+            }
             (Value::Table(table), Kind::Table(shape)) => self.table(at, table, shape, name),
             (Value::Table(table), Kind::Map(item)) => {
                 let mut lost = Vec::new();
@@ -96,18 +116,7 @@ impl<'a> Checker<'a> {
                 let limits = (minimum.as_deref(), maximum.as_deref());
                 format.is_none_or(|format| self.text(at, text, format, limits, name))
             }
-            (Value::String(text), Kind::Choice(words)) => {
-                if words.iter().any(|word| word.value == text.value) {
-                    return true;
-                }
-                let near = suggest::nearest(&text.value, words.iter().map(|word| word.value.as_str()));
-                let remedy = match near {
-                    Some(near) => format!("did you mean {near:?}?"),
-                    None => format!("write {}", words_of(words)),
-                };
-                self.report(at, format!("{:?} is not a value of {name}", text.shown()), remedy);
-                false
-            }
+            (Value::String(text), Kind::Choice(words)) => self.word(at, text, words, None, name),
             (Value::Integer(number), Kind::Integer { minimum, maximum }) => {
                 let inside = (minimum..=maximum).contains(&&*number);
                 if !inside {
@@ -121,6 +130,30 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// One word of several, where `beside` are the other forms that the value can have.
+    fn word(&mut self, at: Place, text: &Text, words: &[Word], beside: Option<&Shape>, name: &str) -> bool {
+        if words.iter().any(|word| word.value == text.value) {
+            return true;
+        }
+        // Whatever was meant: what opens a door is written by whoever knows that it does.
+        let harmless = words.iter().filter(|word| !word.opens);
+        let near = suggest::nearest(&text.value, harmless.map(|word| word.value.as_str()));
+        let remedy = match (near, beside) {
+            (None, Some(beside)) if takes_issuer(beside) => {
+                match suggest::nearest(&text.value, self.issuers.iter().map(String::as_str)) {
+                    Some(near) => format!("did you mean {name} = {{ issuer = {near:?} }}?"),
+                    None => beside.remedy.clone().unwrap_or_default(),
+                }
+            }
+            (Some(near), _) => format!("did you mean {near:?}?"),
+            (None, Some(Shape { remedy: Some(remedy), .. })) => remedy.clone(),
+            (None, Some(shape)) => format!("write {}", shape.expected()),
+            (None, None) => format!("write {}", words_of(words)),
+        };
+        self.report(at, format!("{:?} is not a value of {name}", text.shown()), remedy);
+        false
+    }
+
     fn wrong_type(&mut self, node: &Node, shape: &Shape, name: &str) -> bool {
         let message = format!("{name} is {}, not {}", node.value.kind(), shape.expected());
         let remedy = match (&node.value, &shape.kind) {
@@ -131,7 +164,10 @@ impl<'a> Checker<'a> {
             (Value::Integer(_) | Value::Float, Kind::String { format: Some(format), .. }) => {
                 format!("write {name} = {:?} (a text with its unit)", format.example())
             }
-            _ => "see its entry in the reference of the configuration".to_owned(),
+            _ => match &shape.remedy {
+                Some(remedy) => remedy.clone(),
+                None => "see its entry in the reference of the configuration".to_owned(),
+            },
         };
         self.report(node.at, message, remedy);
         false
@@ -139,6 +175,12 @@ impl<'a> Checker<'a> {
 
     fn table(&mut self, at: Place, table: &mut Table, shape: &TableShape, name: &str) -> bool {
         let written: Vec<String> = table.entries.keys().cloned().collect();
+        let faults = self.faults;
+        if self.dropped.anything && self.lists == 0 {
+            // It may be in the file that was not read.
+            let absent = shape.keys.keys().filter(|key| !table.entries.contains_key(*key));
+            table.lost.extend(absent.cloned());
+        }
         self.depth += 1;
         for key in written {
             let Some(entry) = table.entries.get_mut(&key) else { continue };
@@ -161,20 +203,72 @@ impl<'a> Checker<'a> {
         }
         self.depth -= 1;
 
-        let mut complete = true;
         for (key, known) in shape.keys.iter().filter(|(_, known)| known.required) {
             if table.entries.contains_key(key) {
                 continue;
             }
-            complete = false;
             // A key that was there but did not fit was reported as what it is.
             if !table.lost.contains(key) {
-                let remedy =
-                    known.remedy.clone().unwrap_or_else(|| format!("add {key} = {}", example(&known.shape)));
+                let remedy = known
+                    .shape
+                    .remedy
+                    .clone()
+                    .unwrap_or_else(|| format!("add {key} = {}", example(&known.shape)));
                 self.report(at, format!("{name} has no {key}"), remedy);
+                table.lost.push(key.clone());
             }
+            let node = self.stand_in(&known.shape);
+            table.entries.insert(key.clone(), Entry { key_at: Place::NOWHERE, node });
         }
-        complete
+        table.is_flawed |= self.faults > faults;
+        true
+    }
+
+    /// A value in place of one that is missing or did not fit. It is like no other, and lets nobody in.
+    fn stand_in(&mut self, shape: &Shape) -> Node {
+        self.stand_ins += 1;
+        let value = match &shape.kind {
+            Kind::String { format, minimum, .. } => {
+                let value = match (format, minimum) {
+                    (_, Some(minimum)) => minimum.clone(),
+                    (Some(Format::BindAddress), None) => "127.0.0.1:0".to_owned(),
+                    (Some(Format::Address), None) => format!("stand-in-{}.invalid:1", self.stand_ins),
+                    (Some(Format::Name) | None, None) => format!("stand-in-{}", self.stand_ins),
+                    (Some(format), None) => format.example().to_owned(),
+                };
+                Value::String(Text { value, written: None })
+            }
+            Kind::Choice(words) => {
+                let value = words.first().map_or_else(String::new, |word| word.value.clone());
+                Value::String(Text { value, written: None })
+            }
+            Kind::Integer { minimum, .. } => Value::Integer(*minimum),
+            Kind::Boolean => Value::Boolean(false),
+            Kind::List { item, items_min } => {
+                Value::Array((0..*items_min).map(|_| self.stand_in(item)).collect())
+            }
+            Kind::Map(_) => Value::Table(Table { is_flawed: true, ..Table::default() }),
+            Kind::Table(shape) => {
+                let mut table = Table { is_flawed: true, ..Table::default() };
+                for (key, known) in shape.keys.iter() {
+                    table.lost.push(key.clone());
+                    if known.required {
+                        let node = self.stand_in(&known.shape);
+                        table.entries.insert(key.clone(), Entry { key_at: Place::NOWHERE, node });
+                    }
+                }
+                Value::Table(table)
+            }
+            // A table where there is one: of the forms of `auth`, the word means everyone.
+            Kind::Any(alternatives) => {
+                let table = alternatives.iter().find(|shape| matches!(shape.kind, Kind::Table(_)));
+                return match table.or(alternatives.first()) {
+                    Some(shape) => self.stand_in(shape),
+                    None => Node { at: Place::NOWHERE, value: Value::Boolean(false) },
+                };
+            }
+        };
+        Node { at: Place::NOWHERE, value }
     }
 
     /// A whole list at the top level that did not fit may have held any name.
@@ -182,7 +276,7 @@ impl<'a> Checker<'a> {
         if self.depth == 1
             && shape.keys.get(key).is_some_and(|key| matches!(key.shape.kind, Kind::List { .. }))
         {
-            self.dropped.names.entry(key.to_owned()).or_default().push(None);
+            self.dropped.lists.insert(key.to_owned());
         }
     }
 
@@ -205,14 +299,16 @@ impl<'a> Checker<'a> {
         }
         let top_level = self.depth == 1;
         let mut lost_element = false;
+        self.lists += 1;
         items.retain_mut(|node| {
             let keep = self.fits(node, item, name);
             lost_element |= !keep;
-            if !keep && top_level {
-                self.dropped.names.entry(name.to_owned()).or_default().push(name_of(node));
+            if top_level && (!keep || lost_its_name(node)) {
+                self.dropped.lists.insert(name.to_owned());
             }
             keep
         });
+        self.lists -= 1;
         self.lost_element = lost_element;
         items.len() >= items_min
     }
@@ -271,15 +367,34 @@ fn takes(value: &Value, shape: &Shape) -> bool {
     )
 }
 
-/// The name that an element gives itself.
-fn name_of(node: &Node) -> Option<String> {
-    match &node.value {
+/// The names of the tables of a list at the top level.
+fn names_of(root: &Node, list: &str) -> Vec<String> {
+    let Value::Table(root) = &root.value else { return Vec::new() };
+    let Some(Value::Array(items)) = root.entries.get(list).map(|entry| &entry.node.value) else {
+        return Vec::new();
+    };
+    let name = |item: &Node| match &item.value {
         Value::Table(table) => match &table.entries.get("name")?.node.value {
-            Value::String(text) => Some(text.value.clone()),
+            // What came from the environment may be a secret that is in the wrong place.
+            Value::String(Text { value, written: None }) => Some(value.clone()),
             _ => None,
         },
         _ => None,
-    }
+    };
+    items.iter().filter_map(name).collect()
+}
+
+/// Whether a value can be a table that names an issuer.
+fn takes_issuer(shape: &Shape) -> bool {
+    let Kind::Any(alternatives) = &shape.kind else { return false };
+    alternatives
+        .iter()
+        .any(|one| matches!(&one.kind, Kind::Table(table) if table.keys.contains_key("issuer")))
+}
+
+/// Whether another name stands in for the one that an element gives itself.
+fn lost_its_name(node: &Node) -> bool {
+    matches!(&node.value, Value::Table(table) if table.lost.iter().any(|key| key == "name"))
 }
 
 /// A value to show where one is missing.

@@ -1,6 +1,6 @@
 //! The configuration as it was written: one tree of values that know where they stand.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::source::{Place, Sources};
 
@@ -10,9 +10,7 @@ pub(super) struct Document {
     pub(super) root: Node,
     /// The files.
     pub(super) sources: Sources,
-    /// Files with a syntax error, whose remains are not worth judging.
-    pub(super) damaged: BTreeSet<u32>,
-    /// A file could not be read: what seems to be missing may be in there.
+    /// A file could not be read, or not to its end: what seems to be missing may be in there.
     pub(super) incomplete: bool,
 }
 
@@ -51,6 +49,8 @@ pub(super) struct Table {
     pub(super) entries: BTreeMap<String, Entry>,
     /// Keys that were taken out because they did not fit, or were probably meant by ones that do not exist.
     pub(super) lost: Vec<String>,
+    /// Something in it or below it did not fit.
+    pub(super) is_flawed: bool,
 }
 
 /// A key with its value.
@@ -137,6 +137,18 @@ impl<'a> Cursor<'a> {
     /// Whether this table lost one of these keys because it did not fit.
     pub(super) fn lost_any(self, keys: &[&str]) -> bool {
         self.table().is_some_and(|table| table.lost.iter().any(|lost| keys.contains(&lost.as_str())))
+    }
+
+    /// Whether all that was written in this value fits.
+    pub(super) fn is_sound(self) -> bool {
+        match self.node.map(|node| &node.value) {
+            Some(Value::Table(table)) => !table.is_flawed,
+            Some(Value::Array(items)) => items.iter().all(|item| match &item.value {
+                Value::Table(table) => !table.is_flawed,
+                _ => true,
+            }),
+            _ => true,
+        }
     }
 
     /// What messages may show of a string: as written, without the environment's values.

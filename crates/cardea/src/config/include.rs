@@ -1,7 +1,7 @@
 //! Reads a configuration file and those it includes, and merges them into one tree.
 
 use std::{
-    collections::{BTreeSet, btree_map},
+    collections::btree_map,
     fs, io,
     io::Read,
     path::{Path, PathBuf},
@@ -29,7 +29,7 @@ const INCLUDED_MAX: usize = 10_000;
 pub(super) fn read(path: &Path, environment: Environment<'_>, problems: &mut Problems) -> Document {
     let root = Node { at: Place::default(), value: Value::Table(Table::default()) };
     let mut reader = Reader {
-        document: Document { root, sources: Sources::default(), damaged: BTreeSet::new(), incomplete: false },
+        document: Document { root, sources: Sources::default(), incomplete: false },
         environment,
         problems,
     };
@@ -49,7 +49,8 @@ impl Reader<'_> {
             Ok(text) => text,
             Err(error) => {
                 let file = self.document.sources.add(path.to_owned(), String::new());
-                self.document.damaged.insert(file);
+                self.document.sources.mark_damaged(file);
+                self.document.incomplete = true;
                 let remedy = match error.kind() {
                     io::ErrorKind::NotFound => {
                         "name the file with --config, or write a first one: cardea init"
@@ -120,7 +121,8 @@ impl Reader<'_> {
         let (table, errors) = DeTable::parse_recoverable(&text);
         for error in errors {
             let offset = error.span().map_or(0, |span| span.start);
-            self.document.damaged.insert(file);
+            self.document.sources.mark_damaged(file);
+            self.document.incomplete = true;
             let message = format!("not valid TOML: {}", error.message());
             self.problems.add(place(file, offset), message, "correct the syntax (https://toml.io)");
         }
@@ -139,7 +141,7 @@ impl Reader<'_> {
             }
             entries.insert(key.into_inner().into_owned(), Entry { key_at, node });
         }
-        Table { entries, lost: Vec::new() }
+        Table { entries, ..Table::default() }
     }
 
     fn node(&mut self, file: u32, value: Spanned<DeValue<'_>>) -> Node {

@@ -31,7 +31,7 @@ use serde::Deserialize;
 use self::{check::Checker, document::Document, raw::RawConfig, resolve::Resolver};
 pub(crate) use self::{
     model::*,
-    problem::{Problem, Problems},
+    problem::{Problem, Problems, Severity},
     reference::markdown,
     rules::*,
     schema::json_schema,
@@ -43,34 +43,52 @@ pub(crate) use self::{
 /// Where `${NAME}` and `{ env = "NAME" }` are looked up; the process's environment but in tests.
 pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
+/// What was read of a configuration that may be wrong: for finding more that is wrong with it, and nothing else.
+pub(crate) struct Draft {
+    /// Whatever could be made of it. Where `is_sound` is false, values stand in for those that could not.
+    config: Option<Config>,
+    problems: Problems,
+}
+
+impl Draft {
+    /// Reads, checks and resolves the configuration at `path`, with everything that it includes.
+    pub(crate) fn read(path: &Path, environment: Environment<'_>) -> Self {
+        let mut problems = Problems::default();
+        let Document { mut root, sources, incomplete } = include::read(path, environment, &mut problems);
+        problems.mute(sources.damaged());
+
+        let shape = schema::shape();
+        let dropped = Checker::new(&mut problems, incomplete).check(&mut root, &shape);
+        let raw = match RawConfig::deserialize(&root) {
+            Ok(raw) => raw,
+            Err(unfit) => {
+                problems.add(root.at, unfit.to_string(), "see the reference of the configuration");
+                return Self { config: None, problems: problems.located(&sources) };
+            }
+        };
+        let mut resolver = Resolver::new(&mut problems, &sources, &dropped, environment);
+        let config = resolver.config(raw, &root);
+        let is_sound = problems.reported() == 0;
+        let problems = problems.located(&sources);
+        Self { config: Some(Config { sources: Arc::new(sources), is_sound, ..config }), problems }
+    }
+
+    /// What could be made of it, and the problems so far, sorted by file and line.
+    pub(crate) fn into_parts(self) -> (Option<Config>, Problems) {
+        (self.config, self.problems)
+    }
+}
+
 /// Reads, checks and resolves the configuration at `path`, with everything that it includes.
 ///
 /// # Errors
-/// Every problem that could be found, sorted by file and line.
+/// Every error that could be found, sorted by file and line.
 pub(crate) fn load(path: &Path, environment: Environment<'_>) -> Result<Config, Problems> {
-    let mut problems = Problems::default();
-    let Document { mut root, sources, damaged, incomplete } = include::read(path, environment, &mut problems);
-
-    let shape = schema::shape();
-    let dropped = Checker::new(&mut problems, &damaged).check(&mut root, &shape);
-    if incomplete || !damaged.is_empty() {
-        // What an unread or broken file would have said could only lead to errors that follow from it.
-        return Err(problems.located(&sources));
-    }
-
-    let raw = match RawConfig::deserialize(&root) {
-        Ok(raw) => raw,
-        Err(unfit) => {
-            problems.add(root.at, unfit.to_string(), "see the reference of the configuration");
-            return Err(problems.located(&sources));
+    match Draft::read(path, environment).into_parts() {
+        (Some(config), problems) if config.is_sound => {
+            Ok(Config { warnings: problems.into_warnings(), ..config })
         }
-    };
-    let mut resolver = Resolver::new(&mut problems, &sources, &dropped, environment);
-    let config = resolver.config(raw, &root);
-    if problems.is_empty() {
-        Ok(Config { sources: Arc::new(sources), ..config })
-    } else {
-        Err(problems.located(&sources))
+        (_, problems) => Err(problems.into_errors()),
     }
 }
 

@@ -40,6 +40,8 @@ pub(crate) struct Config {
     /// In the order written; names are unique.
     pub(crate) client_authorities: Vec<ClientAuthority>,
     pub(crate) attributes: Vec<Attribute>,
+    /// There may be attributes beside these, in a configuration with errors.
+    pub(crate) lost_attributes: bool,
     /// What holds on all routes.
     pub(crate) policy: Vec<PolicyRule>,
     /// In the order written; never empty.
@@ -52,6 +54,11 @@ pub(crate) struct Config {
     pub(crate) routes: Vec<Route>,
     /// The files that it came from.
     pub(crate) sources: Arc<Sources>,
+    /// What it probably does not do as its author wants.
+    pub(crate) warnings: Vec<Problem>,
+    /// Whether it has no error. Where it has, values stand in for what could not be resolved, nothing may be built from
+    /// it, and only its parts that are sound are judged further.
+    pub(crate) is_sound: bool,
 }
 
 impl Config {
@@ -63,6 +70,13 @@ impl Config {
         remedy: impl Into<String>,
     ) -> Problem {
         Problem::at(&self.sources, at, message, remedy)
+    }
+
+    /// Tells the log what the configuration probably does not do as its author wants.
+    pub(crate) fn log_warnings(&self) {
+        for Problem { file, line, column, message, remedy, .. } in &self.warnings {
+            tracing::warn!(file, line, column, remedy, "configuration: {message}");
+        }
     }
 }
 
@@ -114,6 +128,8 @@ pub(crate) struct Listener {
     pub(crate) http2: bool,
     pub(crate) tls: Option<ListenerTls>,
     pub(crate) at: Place,
+    /// Whether no error was found in it.
+    pub(crate) is_sound: bool,
 }
 
 /// TLS of a listener.
@@ -152,6 +168,8 @@ pub(crate) struct Certificate {
     /// Names of authorities that exist; not empty unless the mode is off.
     pub(crate) client_authorities: Vec<String>,
     pub(crate) at: Place,
+    /// Whether no error was found in it.
+    pub(crate) is_sound: bool,
 }
 
 /// Where responses about a certificate come from.
@@ -170,6 +188,8 @@ pub(crate) struct ClientAuthority {
     pub(crate) ca_file: PathBuf,
     pub(crate) crl_files: Vec<PathBuf>,
     pub(crate) at: Place,
+    /// Whether no error was found in it.
+    pub(crate) is_sound: bool,
 }
 
 /// What a route makes of client certificates.
@@ -253,6 +273,8 @@ pub(crate) struct Issuer {
     pub(crate) claims: ClaimNames,
     pub(crate) preset: Option<EntraPreset>,
     pub(crate) at: Place,
+    /// Whether no error was found in it.
+    pub(crate) is_sound: bool,
 }
 
 /// Where an issuer's keys come from.
@@ -338,6 +360,8 @@ pub(crate) struct Service {
     /// Never empty; addresses are unique.
     pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) at: Place,
+    /// Whether no error was found in it.
+    pub(crate) is_sound: bool,
 }
 
 /// TLS to a service's endpoints.
@@ -393,6 +417,8 @@ pub(crate) struct Route {
     pub(crate) policy: Vec<PolicyRule>,
     pub(crate) attributes: Vec<AttributeEdits>,
     pub(crate) at: Place,
+    /// Whether no error was found in it.
+    pub(crate) is_sound: bool,
 }
 
 /// Which paths a route is for, in normalised form.
@@ -463,6 +489,13 @@ pub(crate) enum Destination {
     },
     /// A built-in service.
     Builtin(Builtin),
+}
+
+impl Destination {
+    /// In place of one that could not be resolved, in a configuration from which nothing is built.
+    pub(super) fn unresolved() -> Self {
+        Self::Respond { status: 503, content_type: "text/plain".to_owned(), body: Arc::default() }
+    }
 }
 
 /// Timeouts of a route, with the general ones filled in.

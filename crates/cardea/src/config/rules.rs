@@ -96,6 +96,8 @@ pub(crate) struct Attribute {
     pub(crate) name: String,
     pub(crate) source: AttributeSource,
     pub(crate) at: Place,
+    /// Whether no error was found in it.
+    pub(crate) is_sound: bool,
 }
 
 /// Where an attribute comes from.

@@ -309,6 +309,7 @@ pub(crate) enum ForwardedPolicy {
     Append,
     /// Kept as they came, and what is missing is set: only where nobody but `trusted_proxies` that set them all
     /// can connect.
+    #[schemars(extend("x-opens" = true))]
     Trust,
     /// Removed, and none are set.
     Off,

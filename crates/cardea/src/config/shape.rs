@@ -12,6 +12,8 @@ pub(super) struct Shape {
     pub(super) description: String,
     /// What holds where the key is left out.
     pub(super) default: Option<Value>,
+    /// What to write where a value is missing or is none of its forms.
+    pub(super) remedy: Option<String>,
     pub(super) kind: Kind,
 }
 
@@ -47,6 +49,8 @@ pub(super) enum Kind {
 pub(super) struct Word {
     pub(super) value: String,
     pub(super) description: String,
+    /// It lets in more callers than the others do, and is therefore no remedy for anything.
+    pub(super) opens: bool,
 }
 
 /// A table with known keys.
@@ -60,8 +64,6 @@ pub(super) struct TableShape {
 pub(super) struct Key {
     pub(super) shape: Shape,
     pub(super) required: bool,
-    /// What to do where a required key is missing.
-    pub(super) remedy: Option<String>,
 }
 
 impl Shape {
@@ -71,6 +73,7 @@ impl Shape {
         Self {
             description: text("description").unwrap_or_default(),
             default: schema.get("default").cloned(),
+            remedy: text("x-remedy"),
             kind: kind(schema),
         }
     }
@@ -128,8 +131,7 @@ fn kind(schema: &Value) -> Kind {
                     required.is_some_and(|required| required.iter().any(|name| name == key))
                 };
                 let key = |(name, schema): (&String, &Value)| {
-                    let remedy = schema.get("x-remedy").and_then(Value::as_str).map(str::to_owned);
-                    (name.clone(), Key { shape: Shape::of_schema(schema), required: required(name), remedy })
+                    (name.clone(), Key { shape: Shape::of_schema(schema), required: required(name) })
                 };
                 Kind::Table(TableShape { keys: properties.iter().map(key).collect() })
             }
@@ -142,14 +144,15 @@ fn kind(schema: &Value) -> Kind {
 
 fn anything() -> Shape {
     let kind = Kind::String { format: None, minimum: None, maximum: None };
-    Shape { description: String::new(), default: None, kind }
+    Shape { description: String::new(), default: None, remedy: None, kind }
 }
 
 /// Choices are `enum` lists where their words have no documentation, `oneOf` constants where they have.
 fn words(schema: &Value) -> Option<Vec<Word>> {
+    let opens = schema.get("x-opens").and_then(Value::as_bool).unwrap_or_default();
     let word = |value: &Value, description: Option<&Value>| {
         let description = description.and_then(Value::as_str).unwrap_or_default().to_owned();
-        value.as_str().map(|value| Word { value: value.to_owned(), description })
+        value.as_str().map(|value| Word { value: value.to_owned(), description, opens })
     };
     if let Some(value) = schema.get("const") {
         return word(value, schema.get("description")).map(|word| vec![word]);

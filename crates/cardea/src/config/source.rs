@@ -1,6 +1,7 @@
 //! The files a configuration was read from, and places in them.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     path::{Path, PathBuf},
     sync::OnceLock,
@@ -14,6 +15,11 @@ pub(crate) struct Place {
     pub(super) file: u32,
     /// Octets from the beginning of the file.
     pub(super) offset: u32,
+}
+
+impl Place {
+    /// The place of a value that stands in for one that did not fit: nothing is reported there.
+    pub(super) const NOWHERE: Self = Self { file: u32::MAX, offset: 0 };
 }
 
 /// A place as people write it; lines and columns count from 1, columns in characters.
@@ -37,6 +43,8 @@ impl fmt::Display for Position {
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
     files: Vec<SourceFile>,
+    /// Files with a syntax error: what else seems wrong in them may follow from it.
+    damaged: BTreeSet<u32>,
 }
 
 #[derive(Debug)]
@@ -61,6 +69,21 @@ impl Sources {
     pub(super) fn add(&mut self, path: PathBuf, text: String) -> u32 {
         self.files.push(SourceFile { path, text, lines: OnceLock::new() });
         u32::try_from(self.files.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    /// Notes that a file has a syntax error.
+    pub(super) fn mark_damaged(&mut self, file: u32) {
+        self.damaged.insert(file);
+    }
+
+    /// The files with a syntax error.
+    pub(super) fn damaged(&self) -> &BTreeSet<u32> {
+        &self.damaged
+    }
+
+    /// Whether problems at a place are worth reporting.
+    pub(crate) fn is_judged(&self, place: Place) -> bool {
+        place != Place::NOWHERE && !self.damaged.contains(&place.file)
     }
 
     pub(super) fn text(&self, file: u32) -> &str {

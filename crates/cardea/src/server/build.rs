@@ -25,8 +25,8 @@ use cardea_gateway::{
 use cardea_identity::{Alternative, Authenticator, Demand, Fetch, IssuerConfig, LocalKeys};
 use cardea_issuer::AuthorizationServer;
 use cardea_tls::{
-    CertificateConfig, ClientAuthority, ManagedCertificate, MinVersion, OcspConfig, ServerTls,
-    ServerTlsConfig,
+    CertificateConfig, CertificateError, ClientAuthority, ManagedCertificate, MinVersion, OcspConfig,
+    ServerTls, ServerTlsConfig, TlsError,
 };
 use cardea_upstream::{PoolConfig, RetryConfig, ServiceConfig, ServiceState};
 
@@ -100,7 +100,7 @@ pub(crate) fn build(
         (&one.file, one.line, one.column).cmp(&(&other.file, other.line, other.column))
     });
     let (Some(router), Some(authenticator)) = (router, authenticator) else { return Err(builder.problems) };
-    if !builder.problems.is_empty() {
+    if !builder.problems.is_empty() || !config.is_sound {
         return Err(builder.problems);
     }
     let model = Model {
@@ -130,7 +130,8 @@ pub(crate) fn build(
     })
 }
 
-/// Builds a model and throws it away, for what is wrong with it. Nothing is opened, bound or fetched.
+/// Builds a model and throws it away, for what is wrong with it. Nothing is opened, bound or fetched. Of a configuration
+/// that has errors already, all that is sound is judged.
 pub(crate) fn check(config: &Config) -> Result<(), Vec<Problem>> {
     // Read once, by what tells whether certificates hold.
     let clock = CoarseClock::start(PERIOD_DEFAULT).map_err(|error| {
@@ -163,6 +164,9 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     fn problem(&mut self, at: Place, message: impl ToString, remedy: &str) {
+        if !self.config.sources.is_judged(at) {
+            return;
+        }
         self.problems.push(self.config.problem(at, message.to_string(), remedy));
     }
 
@@ -227,7 +231,7 @@ impl Builder<'_> {
             CertificateConfig { client_auth: self.client_auth(certificate), ocsp, ..settings }
         };
         let mut settings = ServerTlsConfig {
-            certificates: tls.certificates.iter().map(certificate).collect(),
+            certificates: tls.certificates.iter().filter(|one| one.is_sound).map(certificate).collect(),
             min_version: match tls.min_version {
                 config::TlsVersion::Tls12 => MinVersion::Tls12,
                 config::TlsVersion::Tls13 => MinVersion::Tls13,
@@ -244,6 +248,10 @@ impl Builder<'_> {
         if !listener.http2 {
             settings.alpn = vec![b"http/1.1".to_vec()];
         }
+        if settings.certificates.is_empty() && !tls.certificates.is_empty() {
+            // None of them is sound, which was reported.
+            return None;
+        }
         self.tls.insert(listener.name.clone(), settings.clone());
         let same = |built: &&Built| built.tls.get(&listener.name) == Some(&settings);
         let old = self.previous.filter(same).and_then(|built| built.model.listeners.get(&listener.name));
@@ -256,6 +264,12 @@ impl Builder<'_> {
         }
         match ServerTls::load(&settings, &self.foundation.clock) {
             Ok(tls) => Some(Arc::new(tls)),
+            Err(TlsError::Certificates(errors)) => {
+                for error in errors {
+                    self.certificate_problem(listener, tls, &error);
+                }
+                None
+            }
             Err(error) => {
                 self.problem(listener.at, error, "see the file named");
                 None
@@ -263,11 +277,31 @@ impl Builder<'_> {
         }
     }
 
+    /// A problem of a certificate, at the certificate's own place.
+    fn certificate_problem(
+        &mut self,
+        listener: &config::Listener,
+        tls: &config::ListenerTls,
+        error: &CertificateError,
+    ) {
+        let names_it = |certificate: &&config::Certificate| {
+            let staple = match &certificate.ocsp_staple {
+                Some(config::OcspStaple::File(path)) => Some(path),
+                Some(config::OcspStaple::Fetch) | None => None,
+            };
+            let config::CertificateSource::Files { chain, key } = &certificate.source else { return false };
+            [Some(chain), Some(key), staple].contains(&Some(&error.path))
+        };
+        let at = tls.certificates.iter().find(names_it).map_or(listener.at, |certificate| certificate.at);
+        self.problem(at, error, "see the file named");
+    }
+
     fn identity(&mut self) -> (Vec<IssuerConfig>, Option<Arc<Authenticator>>) {
         let issuers: Vec<IssuerConfig> = self
             .config
             .issuers
             .iter()
+            .filter(|issuer| issuer.is_sound)
             .map(|issuer| issuer_config(issuer, &self.foundation.local_keys))
             .collect();
         let old = self.previous.map(|built| &*built.model.authenticator);
@@ -307,6 +341,10 @@ impl Builder<'_> {
         // Clients of the same settings share one configuration, which holds the roots.
         let mut shared: HashMap<Option<PathBuf>, Arc<rustls::ClientConfig>> = HashMap::new();
         for service in &self.config.services {
+            let hash_policy = service.hash_policy.as_ref().and_then(|written| self.hash_policy(written));
+            if !service.is_sound {
+                continue;
+            }
             let tls = match &service.tls {
                 None => None,
                 Some(tls) => match service_tls(tls, &mut shared) {
@@ -317,7 +355,6 @@ impl Builder<'_> {
                     }
                 },
             };
-            let hash_policy = service.hash_policy.as_ref().and_then(|written| self.hash_policy(written));
             let settings = ServiceConfig {
                 name: service.name.clone(),
                 endpoints: service.endpoints.iter().map(endpoint).collect(),
@@ -352,11 +389,11 @@ impl Builder<'_> {
         let by_name: HashMap<&str, &Arc<Service>> =
             services.iter().map(|service| (service.name.as_str(), service)).collect();
         for route in &self.config.routes {
-            let (Some(model), Some(matches)) =
-                (self.route(route, issuers, &by_name), self.route_match(route))
-            else {
+            let model = self.route(route, issuers, &by_name);
+            if !route.is_sound {
                 continue;
-            };
+            }
+            let (Some(model), Some(matches)) = (model, self.route_match(route)) else { continue };
             routes.push((matches, Arc::new(model)));
             places.push(route);
         }
@@ -438,6 +475,17 @@ impl Builder<'_> {
         issuers: &[IssuerConfig],
         services: &HashMap<&str, &Arc<Service>>,
     ) -> Option<Route> {
+        // All of them are compiled before anything else is judged, so that each error in one is told.
+        let rules = self.route_rules(route);
+        let request_headers = self.header_rules(&route.request_headers);
+        let response_headers = self.header_rules(&route.response_headers);
+        let redirect = match &route.destination {
+            config::Destination::Redirect { to, .. } => self.raw_template(to),
+            _ => None,
+        };
+        if !route.is_sound {
+            return None;
+        }
         let demand = match &route.auth {
             config::Auth::Public => None,
             config::Auth::Demand(alternatives) => {
@@ -462,8 +510,8 @@ impl Builder<'_> {
                 let name = self.config.services.get(*index)?.name.as_str();
                 Destination::Service(services.get(name).map(|service| Arc::clone(service))?)
             }
-            config::Destination::Redirect { to, status } => {
-                Destination::Redirect { to: self.raw_template(to)?, status: *status }
+            config::Destination::Redirect { status, .. } => {
+                Destination::Redirect { to: redirect?, status: *status }
             }
             config::Destination::Respond { status, content_type, body } => Destination::Static {
                 status: *status,
@@ -501,9 +549,9 @@ impl Builder<'_> {
             body_bytes_max: route.body_bytes_max,
             allow: allow(&route.allow_encoded),
             rewrite,
-            request_headers: self.header_rules(&route.request_headers),
-            response_headers: self.header_rules(&route.response_headers),
-            rules: self.route_rules(route),
+            request_headers,
+            response_headers,
+            rules,
             metrics: RouteMetrics::new(&route.name),
         })
     }
@@ -560,7 +608,9 @@ impl Builder<'_> {
         match own_headers(config.names()) {
             Ok(names) => IdentityHeaders { names, fields },
             Err(error) => {
-                self.problem(Place::default(), error, "see [identity_headers] in docs/configuration.md");
+                if self.config.is_sound {
+                    self.problem(Place::default(), error, "see [identity_headers] in docs/configuration.md");
+                }
                 IdentityHeaders::default()
             }
         }

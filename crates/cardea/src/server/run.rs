@@ -219,6 +219,7 @@ impl Server {
             tokio::task::spawn_blocking(move || config::load(&path, &|name| std::env::var(name).ok()))
                 .await?
                 .map_err(|problems| anyhow!("{problems}"))?;
+        config.log_warnings();
         self.check_fixed(&current.config, &config)?;
         let built = build(&config, &self.foundation, Some(&current.built))
             .map_err(|problems| anyhow!(listed(problems)))?;

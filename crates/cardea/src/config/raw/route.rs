@@ -48,7 +48,7 @@ pub(in crate::config) struct RawRoute {
     pub(in crate::config) when: Option<String>,
     /// Who may make the request: `"public"` for everyone, or what a token must say; with several tables, one of
     /// them must fit.
-    #[schemars(extend("x-remedy" = "say who may make the request: auth = { issuer = \"…\", scopes = [\"…\"] }, or auth = \"public\" for everyone"))]
+    #[schemars(extend("x-remedy" = "say what a token must have: auth = { issuer = \"…\", scopes = [\"…\"] }, or a list of such tables; a route that is meant for everyone says auth = \"public\""))]
     pub(in crate::config) auth: RawAuth,
     /// What is made of the client's certificate: `"required"` or `"optional"`, or a table. Left out, it is not looked at.
     #[serde(default)]
@@ -133,6 +133,7 @@ pub(in crate::config) enum RawAuth {
 #[schemars(inline)]
 pub(in crate::config) enum RawPublic {
     /// Everyone.
+    #[schemars(extend("x-opens" = true))]
     Public,
 }
 

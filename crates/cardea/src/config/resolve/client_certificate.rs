@@ -20,12 +20,20 @@ impl Resolver<'_> {
         let mut authorities = Vec::with_capacity(raw.len());
         for (index, raw) in raw.into_iter().enumerate() {
             let at = at.index(index);
+            let before = self.problems.reported();
             let (ca_file, _) = self.file(at.key("ca_file"), &raw.ca_file);
             let mut crl_files = Vec::with_capacity(raw.crl_files.len());
             for (index, written) in raw.crl_files.iter().enumerate() {
                 crl_files.push(self.file(at.key("crl_files").index(index), written).0);
             }
-            authorities.push(ClientAuthority { name: raw.name, ca_file, crl_files, at: at.place() });
+            let is_sound = self.is_sound_since(before, at);
+            authorities.push(ClientAuthority {
+                name: raw.name,
+                ca_file,
+                crl_files,
+                at: at.place(),
+                is_sound,
+            });
         }
         authorities
     }

@@ -47,7 +47,8 @@ impl Resolver<'_> {
                     );
                 }
             }
-            let issuer = self.issuer(raw, server_issuer, at_issuer);
+            let before = self.problems.reported();
+            let mut issuer = self.issuer(raw, server_issuer, at_issuer);
             // Tokens find their issuer by `iss`, so that must lead to one.
             if !issuer.issuer.is_empty()
                 && let Some(first) = values.insert(issuer.issuer.clone(), index)
@@ -59,9 +60,16 @@ impl Resolver<'_> {
                     "keep one, with the audiences of both",
                 );
             }
+            issuer.is_sound =
+                self.is_sound_since(before, at_issuer) && !self.has_broken_server(&issuer, server_issuer);
             issuers.push(issuer);
         }
         issuers
+    }
+
+    /// Whether it is the authorization server's, which could not be resolved.
+    fn has_broken_server(&self, issuer: &Issuer, server_issuer: Option<&str>) -> bool {
+        issuer.keys == KeySource::Local && server_issuer.is_none()
     }
 
     fn issuer(&mut self, raw: RawIssuer, server_issuer: Option<&str>, at: Cursor<'_>) -> Issuer {
@@ -130,6 +138,7 @@ impl Resolver<'_> {
             claims: raw.claims,
             preset,
             at: at.place(),
+            is_sound: false,
         }
     }
 
@@ -254,7 +263,9 @@ impl Resolver<'_> {
         let issuer = self.server_issuer(&raw.issuer, at.key("issuer"));
         let database = self.database(&raw.database, at.key("database"));
         let wrapping_key = self.secret(raw.wrapping_key, at.key("wrapping_key"));
-        if raw.key_overlap < raw.access_token_lifetime {
+        if raw.key_overlap < raw.access_token_lifetime
+            && !at.lost_any(&["key_overlap", "access_token_lifetime"])
+        {
             self.error(
                 at.key("key_overlap"),
                 format!(
@@ -265,7 +276,7 @@ impl Resolver<'_> {
                 "raise key_overlap",
             );
         }
-        if raw.key_publish_ahead >= raw.key_lifetime {
+        if raw.key_publish_ahead >= raw.key_lifetime && !at.lost_any(&["key_publish_ahead", "key_lifetime"]) {
             self.error(
                 at.key("key_publish_ahead"),
                 format!(

@@ -46,7 +46,10 @@ impl Resolver<'_> {
                     "give each listener its own address",
                 );
             }
-            listeners.push(self.listener(raw, authorities, trusted, at));
+            let before = self.problems.reported();
+            let mut listener = self.listener(raw, authorities, trusted, at);
+            listener.is_sound = self.is_sound_since(before, at);
+            listeners.push(listener);
         }
         listeners
     }
@@ -88,6 +91,7 @@ impl Resolver<'_> {
             && !is_unix
             && proxy_protocol_from.is_empty()
             && !at.lost_any(&["proxy_protocol_from"])
+            && !self.lost_trusted_proxies
         {
             self.error(
                 at.key("proxy_protocol"),
@@ -106,12 +110,14 @@ impl Resolver<'_> {
             http2: raw.http2,
             tls,
             at: at.place(),
+            is_sound: false,
         }
     }
 
     fn listener_tls(&mut self, raw: RawListenerTls, authorities: &[&str], at: Cursor<'_>) -> ListenerTls {
         self.known_authorities(&raw.client_authorities, authorities, at.key("client_authorities"));
         let stateless_tickets = self.stateless_tickets(&raw, at);
+        let listener_lost = at.lost_any(&["client_authorities", "client_certificate"]);
         if raw.early_data && (stateless_tickets.is_some() || raw.sessions_max == 0) {
             self.error(
                 at.key("early_data"),
@@ -123,6 +129,7 @@ impl Resolver<'_> {
         let mut certificates = Vec::with_capacity(raw.certificate.len());
         for (index, raw) in raw.certificate.into_iter().enumerate() {
             let at = at.key("certificate").index(index);
+            let before = self.problems.reported();
             let source = self.certificate_source(&raw, at);
             let hosts = self.hosts(raw.hosts, at.key("hosts"));
             if raw.acme {
@@ -131,6 +138,7 @@ impl Resolver<'_> {
             let mode = raw.client_certificate.unwrap_or(listener_mode);
             let asked = match &raw.client_authorities {
                 Some(own) => self.asked_authorities(mode, own, authorities, at),
+                None if listener_lost => Vec::new(),
                 None if listener_authorities.is_empty() => self.asked_authorities(mode, &[], authorities, at),
                 None if mode == ClientCertificateMode::Off => Vec::new(),
                 None => listener_authorities.clone(),
@@ -147,6 +155,7 @@ impl Resolver<'_> {
                 client_certificate: mode,
                 client_authorities: asked,
                 at: at.place(),
+                is_sound: self.is_sound_since(before, at) && !listener_lost,
             });
         }
         ListenerTls {
@@ -186,7 +195,7 @@ impl Resolver<'_> {
     /// Routes that allow what no listener takes.
     pub(super) fn early_data_of_routes(&mut self, routes: &[Route], listeners: &[Listener]) {
         let takes = |listener: &Listener| listener.tls.as_ref().is_some_and(|tls| tls.early_data);
-        if self.dropped.any("listener") || listeners.iter().any(takes) {
+        if self.dropped.any("listener") || listeners.iter().any(|one| takes(one) || !one.is_sound) {
             return;
         }
         for route in routes.iter().filter(|route| route.early_data) {

@@ -43,6 +43,8 @@ pub(super) struct Resolver<'a> {
     environment: Environment<'a>,
     /// Near misses that are still looked for: each costs a look at every name.
     suggestions_left: usize,
+    /// The trusted proxies that were written did not fit.
+    lost_trusted_proxies: bool,
 }
 
 /// What routes refer to.
@@ -65,7 +67,14 @@ impl<'a> Resolver<'a> {
         dropped: &'a Dropped,
         environment: Environment<'a>,
     ) -> Self {
-        Self { problems, sources, dropped, environment, suggestions_left: SUGGESTIONS_MAX }
+        Self {
+            problems,
+            sources,
+            dropped,
+            environment,
+            suggestions_left: SUGGESTIONS_MAX,
+            lost_trusted_proxies: false,
+        }
     }
 
     pub(super) fn config(&mut self, raw: RawConfig, root: &Node) -> Config {
@@ -73,8 +82,9 @@ impl<'a> Resolver<'a> {
         self.limits(&raw.limits, at.key("limits"));
         self.timeouts(&raw.timeouts, at.key("timeouts"));
         self.drain(&raw.drain, at.key("drain"));
-        let trusts_nobody =
-            raw.trusted_proxies.prefixes.is_empty() && !at.key("trusted_proxies").lost_any(&["prefixes"]);
+        self.lost_trusted_proxies =
+            at.lost_any(&["trusted_proxies"]) || at.key("trusted_proxies").lost_any(&["prefixes"]);
+        let trusts_nobody = raw.trusted_proxies.prefixes.is_empty() && !self.lost_trusted_proxies;
         if raw.forwarding.forwarded == ForwardedPolicy::Trust && trusts_nobody {
             self.error(
                 at.key("forwarding").key("forwarded"),
@@ -152,6 +162,7 @@ impl<'a> Resolver<'a> {
             authorization_server,
             acme,
             client_authorities,
+            lost_attributes: self.dropped.any("attribute") || attributes.iter().any(|one| !one.is_sound),
             attributes,
             policy,
             listeners,
@@ -159,11 +170,15 @@ impl<'a> Resolver<'a> {
             services,
             routes,
             sources: Arc::new(Sources::default()),
+            warnings: Vec::new(),
+            is_sound: false,
         }
     }
 
     fn limits(&mut self, limits: &Limits, at: Cursor<'_>) {
-        if limits.target_bytes_max > limits.head_bytes_max {
+        if limits.target_bytes_max > limits.head_bytes_max
+            && !at.lost_any(&["target_bytes_max", "head_bytes_max"])
+        {
             self.error(
                 at.key("target_bytes_max"),
                 format!(
@@ -174,7 +189,9 @@ impl<'a> Resolver<'a> {
                 "lower the one or raise the other",
             );
         }
-        if limits.replay_bytes_max > limits.replay_total_bytes_max {
+        if limits.replay_bytes_max > limits.replay_total_bytes_max
+            && !at.lost_any(&["replay_bytes_max", "replay_total_bytes_max"])
+        {
             self.error(
                 at.key("replay_bytes_max"),
                 "replay_bytes_max of one request is above replay_total_bytes_max of all",
@@ -184,7 +201,7 @@ impl<'a> Resolver<'a> {
     }
 
     fn timeouts(&mut self, timeouts: &Timeouts, at: Cursor<'_>) {
-        if timeouts.connect >= timeouts.request {
+        if timeouts.connect >= timeouts.request && !at.lost_any(&["connect", "request"]) {
             self.error(
                 at.key("connect"),
                 format!(
@@ -198,7 +215,7 @@ impl<'a> Resolver<'a> {
     }
 
     fn drain(&mut self, drain: &Drain, at: Cursor<'_>) {
-        if drain.delay >= drain.deadline {
+        if drain.delay >= drain.deadline && !at.lost_any(&["delay", "deadline"]) {
             self.error(
                 at.key("deadline"),
                 format!(
@@ -313,6 +330,11 @@ impl<'a> Resolver<'a> {
                 seen.insert(name, index);
             }
         }
+    }
+
+    /// Whether no error was reported since there were `before` of them, and all that was written at `at` fits.
+    fn is_sound_since(&self, before: usize, at: Cursor<'_>) -> bool {
+        self.problems.reported() == before && at.is_sound()
     }
 
     fn error(&mut self, at: Cursor<'_>, message: impl Into<String>, remedy: impl Into<String>) {

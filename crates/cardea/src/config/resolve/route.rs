@@ -27,9 +27,11 @@ impl Resolver<'_> {
     pub(super) fn routes(&mut self, raw: Vec<RawRoute>, names: &Names<'_>, at: Cursor<'_>) -> Vec<Route> {
         let mut routes: Vec<Route> = Vec::with_capacity(raw.len());
         for (index, raw) in raw.into_iter().enumerate() {
-            if let Some(route) = self.route(raw, names, at.index(index)) {
-                routes.push(route);
-            }
+            let at = at.index(index);
+            let before = self.problems.reported();
+            let mut route = self.route(raw, names, at);
+            route.is_sound &= self.is_sound_since(before, at);
+            routes.push(route);
         }
         self.unique_matches(&routes);
         routes
@@ -38,7 +40,7 @@ impl Resolver<'_> {
     /// Two routes for the same requests: nothing would say which one is meant.
     fn unique_matches(&mut self, routes: &[Route]) {
         let mut seen: HashMap<MatchKey, usize> = HashMap::new();
-        for (index, route) in routes.iter().enumerate() {
+        for (index, route) in routes.iter().enumerate().filter(|(_, route)| route.is_sound) {
             let any = [String::new()];
             let hosts = if route.hosts.is_empty() { &any[..] } else { &route.hosts };
             let methods = if route.methods.is_empty() { &any[..] } else { &route.methods };
@@ -72,7 +74,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn route(&mut self, raw: RawRoute, names: &Names<'_>, at: Cursor<'_>) -> Option<Route> {
+    fn route(&mut self, raw: RawRoute, names: &Names<'_>, at: Cursor<'_>) -> Route {
         let hosts = self.hosts(raw.hosts, at.key("hosts"));
         let (path, parameters) = self.path_match(raw.path, raw.path_prefix, raw.path_pattern, at);
         let methods = self.methods(raw.methods, at.key("methods"));
@@ -82,7 +84,7 @@ impl Resolver<'_> {
             self.client_certificate(raw, &hosts, names.client_authorities, at.key("client_certificate"))
         });
 
-        if raw.strip_prefix && !matches!(path, PathMatch::Prefix(_)) {
+        if raw.strip_prefix && !matches!(path, PathMatch::Prefix(_)) && !at.lost_any(&["path_prefix"]) {
             self.error(
                 at.key("strip_prefix"),
                 "strip_prefix needs a path_prefix that it could take away",
@@ -97,7 +99,9 @@ impl Resolver<'_> {
             );
         }
         let rewrite_path = raw.rewrite_path.map(|written| {
-            self.rewrite_path(&written, &parameters, at.key("rewrite_path"));
+            if !at.lost_any(&["path_pattern"]) {
+                self.rewrite_path(&written, &parameters, at.key("rewrite_path"));
+            }
             FieldTemplate { text: written, at: at.key("rewrite_path").place() }
         });
 
@@ -113,6 +117,7 @@ impl Resolver<'_> {
             self.destination((raw.service, raw.redirect, raw.respond, raw.builtin), &raw.name, names, at);
         if let Some(Destination::Service { index }) = &destination
             && let Some(service) = names.services.get(*index)
+            && service.is_sound
             && raw.timeouts.request.is_some()
             && service.connect_timeout >= timeouts.request
         {
@@ -132,7 +137,8 @@ impl Resolver<'_> {
             self.field_edits(raw.request_headers, identity, true, at.key("request_headers"));
         let response_headers =
             self.field_edits(raw.response_headers, identity, false, at.key("response_headers"));
-        Some(Route {
+        Route {
+            is_sound: destination.is_some() && self.is_resolved(&auth, names),
             name: raw.name,
             hosts,
             path,
@@ -141,7 +147,7 @@ impl Resolver<'_> {
             auth,
             client_certificate,
             early_data: raw.early_data,
-            destination: destination?,
+            destination: destination.unwrap_or_else(Destination::unresolved),
             strip_prefix: raw.strip_prefix,
             rewrite_path,
             allow_encoded: raw.allow_encoded,
@@ -153,7 +159,17 @@ impl Resolver<'_> {
             policy: self.policy(raw.policy, at.key("policy")),
             attributes: self.attribute_edits(raw.attributes, names.attributes, at.key("attributes")),
             at: at.place(),
-        })
+        }
+    }
+
+    /// Whether whom a route asks for is known.
+    fn is_resolved(&self, auth: &Auth, names: &Names<'_>) -> bool {
+        match auth {
+            Auth::Public => true,
+            Auth::Demand(alternatives) => alternatives
+                .iter()
+                .all(|one| names.issuers.get(one.issuer.as_str()).is_some_and(|issuer| issuer.is_sound)),
+        }
     }
 
     fn path_match(
@@ -180,6 +196,16 @@ impl Resolver<'_> {
                 remedy,
             );
         };
+        for (key, written) in [("path", &exact), ("path_prefix", &prefix)] {
+            if let Some(written) = written.as_ref().filter(|written| written.contains('*')) {
+                let at = at.key(key);
+                self.problems.warn(
+                    at.place(),
+                    format!("{:?} has a *, which stands for itself alone", at.shown(written)),
+                    "a path_prefix takes everything below it without one; for one segment write path_pattern = \"/users/{id}\"",
+                );
+            }
+        }
         match (exact, prefix, pattern) {
             (Some(path), ..) => {
                 if let Err(remedy) = check_path(&path) {
@@ -272,7 +298,7 @@ impl Resolver<'_> {
                     self.error(
                         at,
                         "nobody could make this request: auth has no alternative",
-                        "add one, as in { issuer = \"…\" }, or write \"public\"",
+                        "add one: { issuer = \"…\" }",
                     );
                 }
                 let demands = demands.into_iter().enumerate();
@@ -285,6 +311,7 @@ impl Resolver<'_> {
 
     fn demand(&mut self, raw: RawDemand, names: &Names<'_>, at: Cursor<'_>) -> Alternative {
         match names.issuers.get(raw.issuer.as_str()) {
+            Some(issuer) if !issuer.is_sound => {}
             Some(issuer) => {
                 for (index, audience) in raw.audiences.iter().enumerate() {
                     if !issuer.audiences.contains(audience) {
@@ -322,7 +349,7 @@ impl Resolver<'_> {
         known: impl Iterator<Item = &'n str>,
         at: Cursor<'_>,
     ) {
-        if self.dropped.may_be(what, name) {
+        if self.dropped.any(what) {
             return;
         }
         let mut known: Vec<&str> = known.collect();

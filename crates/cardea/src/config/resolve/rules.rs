@@ -133,7 +133,14 @@ impl Resolver<'_> {
     }
 
     pub(super) fn attributes(&mut self, raw: Vec<RawAttribute>, at: Cursor<'_>) -> Vec<Attribute> {
-        raw.into_iter().enumerate().map(|(index, raw)| self.attribute(raw, at.index(index))).collect()
+        let raw = raw.into_iter().enumerate();
+        raw.map(|(index, raw)| {
+            let at = at.index(index);
+            let before = self.problems.reported();
+            let attribute = self.attribute(raw, at);
+            Attribute { is_sound: self.is_sound_since(before, at), ..attribute }
+        })
+        .collect()
     }
 
     fn attribute(&mut self, raw: RawAttribute, at: Cursor<'_>) -> Attribute {
@@ -181,7 +188,7 @@ impl Resolver<'_> {
         } else {
             AttributeSource::Nothing
         };
-        Attribute { name: raw.name, source, at: at.place() }
+        Attribute { name: raw.name, source, at: at.place(), is_sound: false }
     }
 
     fn attribute_map(&mut self, raw: RawAttributeMap, at: Cursor<'_>) -> AttributeSource {
@@ -228,7 +235,7 @@ impl Resolver<'_> {
             let known = name
                 .strip_prefix("custom.")
                 .is_some_and(|name| attributes.iter().any(|attribute| attribute.name == name));
-            if !known {
+            if !known && !self.dropped.any("attribute") {
                 self.problems.add(
                     entry.key_place(),
                     format!("{name:?} is not an attribute that this configuration adds"),

@@ -25,7 +25,11 @@ impl Resolver<'_> {
     ) -> Vec<Service> {
         let mut services = Vec::with_capacity(raw.len());
         for (index, raw) in raw.into_iter().enumerate() {
-            services.push(self.service(raw, timeouts, at.index(index)));
+            let at = at.index(index);
+            let before = self.problems.reported();
+            let mut service = self.service(raw, timeouts, at);
+            service.is_sound = self.is_sound_since(before, at);
+            services.push(service);
         }
         services
     }
@@ -98,6 +102,7 @@ impl Resolver<'_> {
                 .map(|raw| Endpoint { address: raw.address, region: raw.region, weight: raw.weight })
                 .collect(),
             at: at.place(),
+            is_sound: false,
         }
     }
 }

@@ -10,8 +10,10 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum ClientCertificateMode {
     /// It does not.
     #[default]
+    #[schemars(extend("x-opens" = true))]
     Off,
     /// It does, and lets in clients without one.
+    #[schemars(extend("x-opens" = true))]
     Request,
     /// It does, and lets in nobody without one.
     Require,
@@ -25,6 +27,7 @@ pub(crate) enum ClientCertificateNeed {
     /// There must be one.
     Required,
     /// There may be one.
+    #[schemars(extend("x-opens" = true))]
     Optional,
 }
 

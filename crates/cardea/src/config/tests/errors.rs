@@ -58,9 +58,9 @@ redirect = { to = "/", status = 300 }
             r#"cardea.toml:8:19: -1 is out of the limits of connections_max; write a number from 1 to 10000000"#,
             r#"cardea.toml:11:1: unknown key "adress"; did you mean "address"?"#,
             r#"cardea.toml:15:11: "http://orders" is not an endpoint's address; write host and port alone, as in "10.0.0.1:8080"; TLS is switched on by the service's tls table"#,
-            r#"cardea.toml:16:1: route has no auth; say who may make the request: auth = { issuer = "…", scopes = ["…"] }, or auth = "public" for everyone"#,
+            r#"cardea.toml:16:1: route has no auth; say what a token must have: auth = { issuer = "…", scopes = ["…"] }, or a list of such tables; a route that is meant for everyone says auth = "public""#,
             r#"cardea.toml:19:1: unknown key "upstrem"; did you mean "service"?"#,
-            r#"cardea.toml:23:11: there is no service called "biling"; add a table [[service]] with this name"#,
+            r#"cardea.toml:23:11: there is no service called "biling"; there are: orders"#,
             r#"cardea.toml:26:19: there is no issuer called "nobody"; add a table [[issuer]] with this name"#,
             r#"cardea.toml:27:33: 300 is out of the limits of status; write a number from 301 to 308"#,
         ],
@@ -356,8 +356,8 @@ fn the_authorization_server_is_sound_or_refused() {
 fn routes_are_complete_and_refer_to_what_exists() {
     let route = |extra: &str| format!("{ISSUER}{SERVICE}[[route]]\nname = \"r\"\n{extra}");
     for (extra, expected) in [
-        ("service = \"s\"", "route has no auth; say who may make the request"),
-        ("auth = \"pubic\"\nservice = \"s\"", "\"pubic\" is not a value of auth; did you mean \"public\"?"),
+        ("service = \"s\"", "route has no auth; say what a token must have"),
+        ("auth = \"pubic\"\nservice = \"s\"", "\"pubic\" is not a value of auth; say what a token must have"),
         ("auth = []\nservice = \"s\"", "auth is empty"),
         ("auth = true\nservice = \"s\"", "auth is true or false, not \"public\", or a table, or a list"),
         ("auth = { scopes = [\"a\"] }\nservice = \"s\"", "auth has no issuer"),

@@ -14,7 +14,7 @@ use crate::config;
 impl Builder<'_> {
     /// Loads all of them. One whose settings are the same goes on.
     pub(super) fn client_authorities(&mut self) {
-        for authority in &self.config.client_authorities {
+        for authority in self.config.client_authorities.iter().filter(|one| one.is_sound) {
             let settings = ClientAuthorityConfig {
                 name: authority.name.clone(),
                 roots: authority.ca_file.clone(),
@@ -67,11 +67,15 @@ impl Builder<'_> {
     /// A route that wants what no handshake asks for would let nobody in, and send clients in circles.
     pub(super) fn check_client_certificates(&mut self, listeners: &HashMap<String, Arc<ListenerModel>>) {
         let tls: Vec<_> = listeners.values().filter_map(|listener| listener.tls.as_ref()).collect();
-        if tls.len() < self.config.listeners.iter().filter(|listener| listener.tls.is_some()).count() {
+        let is_complete = tls.len()
+            == self.config.listeners.iter().filter(|listener| listener.tls.is_some()).count()
+            && self.client_authorities.len() == self.config.client_authorities.len()
+            && self.config.listeners.iter().all(|listener| listener.is_sound);
+        if !is_complete {
             // What could not be loaded is reported.
             return;
         }
-        for route in &self.config.routes {
+        for route in self.config.routes.iter().filter(|route| route.is_sound) {
             let Some(rule) = &route.client_certificate else { continue };
             let fits = |asked: &ClientAuthConfig| {
                 rule.authorities.is_empty()

@@ -45,7 +45,9 @@ impl Builder<'_> {
                     Source::Nothing
                 }
             };
-            if let Err(error) = self.names.declare(&name, source) {
+            if let Err(error) = self.names.declare(&name, source)
+                && attribute.is_sound
+            {
                 self.problem(attribute.at, error, "give it another name");
             }
         }
@@ -277,7 +279,15 @@ impl Builder<'_> {
         }
     }
 
+    /// Whether a problem follows from an attribute of the configuration that could not be resolved.
+    fn follows(&self, message: &str) -> bool {
+        self.config.lost_attributes && message.contains("custom.")
+    }
+
     fn expression_problem<T>(&mut self, written: &FieldTemplate, error: ExpressionError) -> Option<T> {
+        if self.follows(&error.message) {
+            return None;
+        }
         let at = self.config.sources.within(written.at, &written.text, error.position);
         let remedy = match error.suggestion {
             Some(near) => format!("did you mean \"{near}\"?"),
@@ -300,6 +310,9 @@ impl Builder<'_> {
         message: String,
         suggestion: Option<&str>,
     ) {
+        if self.follows(&message) {
+            return;
+        }
         let at = self.config.sources.within(written.at, &written.text, position);
         let remedy =
             suggestion.map_or_else(|| ATTRIBUTES.to_owned(), |near| format!("did you mean \"{near}\"?"));

@@ -1,0 +1,284 @@
+//! Tests of `cardea check`: every error at once, no error that follows from another, and warnings.
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use cardea_tls::authority::Authority;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{Exit, cardea};
+
+/// A folder with a configuration and the files that it names.
+struct Fixture {
+    folder: TempDir,
+}
+
+impl Fixture {
+    fn new(text: &str) -> Self {
+        let fixture = Self { folder: tempfile::tempdir().unwrap() };
+        fixture.file("cardea.toml", text);
+        fixture
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn file(&self, name: &str, content: &str) {
+        fs::write(self.path(name), content).unwrap();
+    }
+
+    fn check(&self, arguments: &[&str]) -> (Exit, String, String) {
+        let config = self.path("cardea.toml").display().to_string();
+        cardea(&[&["check", "-c", &config], arguments].concat())
+    }
+
+    /// The problems as JSON.
+    fn problems(&self) -> Vec<Value> {
+        let (_, out, _) = self.check(&["--json"]);
+        serde_json::from_str(&out).unwrap()
+    }
+
+    /// The lines with a problem of a severity, each once.
+    fn lines(&self, severity: &str) -> Vec<usize> {
+        let problems = self.problems();
+        let mut lines: Vec<usize> = problems
+            .iter()
+            .filter(|problem| problem["severity"] == severity)
+            .map(|problem| usize::try_from(problem["line"].as_u64().unwrap()).unwrap())
+            .collect();
+        lines.dedup();
+        lines
+    }
+}
+
+/// The lines of a text with `# wrong`.
+fn marked(text: &str) -> Vec<usize> {
+    (1..).zip(text.lines()).filter(|(_, line)| line.contains("# wrong")).map(|(at, _)| at).collect()
+}
+
+/// A folder with two certificates and their keys.
+fn with_certificates(text: &str) -> Fixture {
+    let fixture = Fixture::new(text);
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+    let day = Duration::from_secs(86_400);
+    let at = |time: Duration| cardea_clock::Wall::from_unix_seconds(i64::try_from(time.as_secs()).unwrap());
+    let authority = Authority::new("test", at(now - day), at(now + day)).unwrap();
+    for name in ["one", "two"] {
+        let issued = authority.issue(&["api.example.com"], at(now - day), at(now + day)).unwrap();
+        fixture.file(&format!("{name}.pem"), &issued.chain_pem);
+        fixture.file(&format!("{name}.key"), &issued.key_pem);
+    }
+    fixture
+}
+
+/// One error of every kind, where each stands beside or within something else that is wrong.
+const MANY: &str = r#"
+[log]
+level = "loud"                                          # wrong
+
+[access_log]
+when = "response.statis == 200"                         # wrong
+
+[[attribute]]
+name = "tier"
+expression = "request.methd"                            # wrong
+
+[[attribute]]
+name = "Team"                                           # wrong
+template = "{request.hst}"                              # wrong
+
+[[client_authority]]
+name = "partners"
+ca_file = "none.pem"                                    # wrong
+
+[[listener]]
+name = "https"
+address = "127.0.0.1"                                   # wrong
+[listener.tls]
+client_certificate = "request"
+client_authorities = ["partners"]
+[[listener.tls.certificate]]                            # wrong
+chain = "one.pem"
+key = "two.key"
+[[listener.tls.certificate]]
+chain = "two.pem"
+key = "none.key"                                        # wrong
+
+[[issuer]]
+name = "main"
+issuer = "https://main.example"
+jwks_url = "http://main.example/keys"                   # wrong
+audiences = ["a"]
+
+[[service]]
+name = "orders"
+hash_policy = "{request.pth}"                           # wrong
+[[service.endpoint]]
+address = "orders.internal"                             # wrong
+
+[[route]]                                               # wrong
+name = "no-auth"
+path = "/1"
+service = "orders"
+policy = [{ allow = "request.methd == 'GET'" }]         # wrong
+
+[[route]]
+name = "mistyped"
+path = "/2"
+auth = "requried"                                       # wrong
+service = "ordres"                                      # wrong
+policy = [{ deny = "custom.tier == 'x' || tier" }]      # wrong
+
+[[route]]
+name = "other-issuer"
+path = "/3"
+auth = { issuer = "mian" }                              # wrong
+client_certificate = "required"
+service = "orders"
+request_headers = { set = { x-a = "{custom.nothing}" } }
+response_headers = { set = { x-a = "{response.sttus}" } } # wrong
+
+[[route]]                                               # wrong
+name = "nowhere"
+path = "/4"
+auth = { issuer = "main", audiences = ["b"] }
+when = "request.path ="                                 # wrong
+
+[[route]]
+name = "redirected"
+path = 5                                                # wrong
+auth = "public"
+redirect = { to = "https://a{request.pth}" }            # wrong
+
+[[route]]
+name = "not-a-table"
+path = "/6"
+auth = { issuer = "main", scopes = "a" }                # wrong
+rewrite_path = "/{request.pth}"
+builtin = "token"                                       # wrong
+"#;
+
+#[test]
+fn every_error_is_told_whatever_else_is_wrong_and_none_that_follows() {
+    let fixture = with_certificates(MANY);
+    let problems = fixture.problems();
+    assert_eq!(fixture.lines("error"), marked(MANY), "{problems:#?}");
+    // What stands in for the values that did not fit is nobody's business.
+    let shown = serde_json::to_string(&problems).unwrap();
+    assert!(!shown.contains("stand-in"), "{shown}");
+}
+
+#[test]
+fn an_address_without_a_port_hides_nothing() {
+    let text = r#"
+[[listener]]
+name = "https"
+address = "127.0.0.1"                                   # wrong
+[[listener.tls.certificate]]                            # wrong
+chain = "one.pem"
+key = "two.key"
+[[service]]
+name = "orders"
+[[service.endpoint]]
+address = "orders.internal"                             # wrong
+[[route]]
+name = "orders"
+auth = "public"
+service = "orders"
+policy = [{ allow = "request.method = 'GET'" }]         # wrong
+"#;
+    assert_eq!(with_certificates(text).lines("error"), marked(text));
+    let right = text
+        .replace("\"127.0.0.1\"", "\"127.0.0.1:0\"")
+        .replace("two.key", "one.key")
+        .replace("orders.internal", "orders.internal:80")
+        .replace("method =", "method ==");
+    let (exit, _, err) = with_certificates(&right).check(&[]);
+    assert_eq!((exit, err.as_str()), (Exit::Success, ""));
+}
+
+#[test]
+fn a_file_with_a_syntax_error_hides_nothing_of_the_others() {
+    let text = r#"
+include = ["routes.toml", "issuers.toml"]
+[[listener]]
+name = "main"
+address = "127.0.0.1"                                   # wrong
+[[route]]
+name = "one"
+path = "/1"
+auth = { issuer = "elsewhere" }
+service = "elsewhere"
+policy = [{ allow = "request.methd == 'GET' || custom.elsewhere" }] # wrong
+"#;
+    let fixture = Fixture::new(text);
+    fixture.file("routes.toml", "[[service]]\nname = \"elsewhere\"\nendpoint = [{ address = }]\n");
+    fixture.file("issuers.toml", "[[route]]\nname = \"two\"\nauth = \"nobody\"\nbuiltin = \"health\"\n");
+    let problems = fixture.problems();
+    let of = |name: &str| -> Vec<usize> {
+        let inside = problems.iter().filter(|problem| problem["file"].as_str().unwrap().ends_with(name));
+        inside.map(|problem| usize::try_from(problem["line"].as_u64().unwrap()).unwrap()).collect()
+    };
+    assert_eq!(of("cardea.toml"), marked(text), "{problems:#?}");
+    assert_eq!(of("routes.toml"), [3], "{problems:#?}");
+    assert_eq!(of("issuers.toml"), [3], "{problems:#?}");
+}
+
+/// A route with an `auth`, in a configuration with an issuer.
+fn with_auth(auth: &str) -> Fixture {
+    Fixture::new(&format!(
+        "[[listener]]\nname = \"main\"\naddress = \"127.0.0.1:0\"\n[[issuer]]\nname = \"main\"\n\
+         issuer = \"https://main.example\"\ndiscovery = true\naudiences = [\"a\"]\n\
+         [[route]]\nname = \"r\"\n{auth}\nbuiltin = \"health\"\n"
+    ))
+}
+
+#[test]
+fn no_remedy_opens_a_route() {
+    for (auth, wanted) in [
+        ("auth = \"requried\"", "say what a token must have: auth = { issuer = "),
+        ("auth = \"pubic\"", "say what a token must have: auth = { issuer = "),
+        ("auth = \"PUBLIC\"", "say what a token must have: auth = { issuer = "),
+        ("auth = \"mian\"", "did you mean auth = { issuer = \"main\" }?"),
+        ("auth = \"main\"", "did you mean auth = { issuer = \"main\" }?"),
+        ("auth = true", "say what a token must have: auth = { issuer = "),
+        ("auth = []", "give at least 1"),
+        ("", "say what a token must have: auth = { issuer = "),
+        (
+            "auth = \"public\"\nclient_certificate = \"optionl\"",
+            "write \"required\" or \"optional\", or a table",
+        ),
+        ("auth = \"public\"\nclient_certificate = \"requird\"", "did you mean \"required\"?"),
+    ] {
+        let problems = with_auth(auth).problems();
+        assert_eq!(problems.len(), 1, "{auth}: {problems:#?}");
+        let remedy = problems[0]["remedy"].as_str().unwrap();
+        assert!(remedy.starts_with(wanted), "{auth}: {remedy}");
+        assert!(!remedy.contains("mean \"public\"") && !remedy.starts_with("write \"public\""), "{remedy}");
+    }
+    assert_eq!(with_auth("auth = { issuer = \"main\" }").problems().len(), 0);
+}
+
+#[test]
+fn warnings_are_told_and_fail_only_where_they_should() {
+    let text = "[[listener]]\nname = \"main\"\naddress = \"127.0.0.1:0\"\n[[route]]\nname = \"r\"\n\
+        path_prefix = \"/api/*\"\nauth = \"public\"\nbuiltin = \"health\"\n";
+    let fixture = Fixture::new(text);
+    let (exit, out, err) = fixture.check(&[]);
+    assert_eq!(exit, Exit::Success, "{err}");
+    assert!(out.contains("good; listeners: 1"), "{out}");
+    assert!(err.contains("cardea.toml:6:15: warning: \"/api/*\" has a *"), "{err}");
+    assert!(err.ends_with("cardea.toml: 1 warning\n"), "{err}");
+    assert_eq!(fixture.lines("warning"), [6]);
+
+    let (exit, out, _) = fixture.check(&["--deny-warnings"]);
+    assert_eq!((exit, out.as_str()), (Exit::Usage, ""));
+    let (exit, out, err) = fixture.check(&["--deny-warnings", "--json"]);
+    assert_eq!((exit, err.as_str()), (Exit::Usage, ""));
+    assert!(out.contains("\"warning\""), "{out}");
+
+    fixture.file("cardea.toml", &text.replace("/api/*", "/api"));
+    let (exit, _, err) = fixture.check(&["--deny-warnings"]);
+    assert_eq!((exit, err.as_str()), (Exit::Success, ""), "the control");
+}
