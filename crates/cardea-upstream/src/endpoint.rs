@@ -7,6 +7,7 @@ use cardea_clock::Mono;
 
 use crate::address::Address;
 use crate::config::PoolConfig;
+use crate::framing::FramingRecord;
 use crate::health::Health;
 use crate::permit::{ConnectionPermit, Permits};
 use crate::pool::Pool;
@@ -58,6 +59,7 @@ pub(crate) struct Shared {
     pub(crate) connect_failures: AtomicU64,
     pub(crate) exchange_failures: AtomicU64,
     pub(crate) ejections: AtomicU64,
+    pub(crate) framing: Arc<FramingRecord>,
 }
 
 /// What a worker counts with each request, on cache lines of its own: two, as processors fetch them in pairs.
@@ -85,6 +87,8 @@ impl Shared {
 
 impl<C> Endpoint<C> {
     pub(crate) fn new(address: Address, pool: &PoolConfig) -> Self {
+        let label: Arc<str> = address.to_string().into();
+        let framing = Arc::new(FramingRecord::new(Arc::clone(&label)));
         let shared = Shared {
             health: Health::new(),
             loads: (0..pool.workers.max(1)).map(|_| Arc::default()).collect(),
@@ -92,10 +96,10 @@ impl<C> Endpoint<C> {
             connect_failures: AtomicU64::new(0),
             exchange_failures: AtomicU64::new(0),
             ejections: AtomicU64::new(0),
+            framing: Arc::clone(&framing),
         };
         let permits = Arc::new(Permits::new(pool.connections_max));
-        let label = address.to_string().into();
-        Self { address, label, shared: Arc::new(shared), pool: Pool::new(pool), permits }
+        Self { address, label, shared: Arc::new(shared), pool: Pool::of(pool, framing), permits }
     }
 
     /// The same endpoint with a pool of its own, for connections that are made differently.
@@ -106,7 +110,7 @@ impl<C> Endpoint<C> {
             address: self.address.clone(),
             label: Arc::clone(&self.label),
             shared: Arc::clone(&self.shared),
-            pool: Pool::new(pool),
+            pool: Pool::of(pool, Arc::clone(&self.shared.framing)),
             permits: Arc::clone(&self.permits),
         }
     }

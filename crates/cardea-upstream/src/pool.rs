@@ -10,10 +10,28 @@ use std::time::Duration;
 use cardea_clock::Mono;
 
 use crate::config::PoolConfig;
+use crate::framing::FramingRecord;
 
 /// After how long a connection that its worker has not used is there for the others. Shorter than what separates
 /// the requests of a quiet service, longer than the pauses of a busy one: what is in use stays where it is.
 pub const SPARE_AFTER: Duration = Duration::from_millis(500);
+
+/// How long a connection is held back after a response that has no body: an origin that sends a body all the same
+/// sends it within this time, and what comes while a connection is held is found before another request is sent on it.
+pub const HOLD_FOR: Duration = Duration::from_secs(1);
+
+/// How many connections each worker holds back of those that only a sample is held of; see [`Hold::Sample`].
+const SAMPLE_MAX: usize = 8;
+
+/// Which connections are held for [`HOLD_FOR`] before another request may use them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// All of them. Where there is no room to hold one, a connection is closed.
+    Always,
+    /// All of them until the endpoint has shown that it sends nothing after such responses. Then a few at a time for each
+    /// worker, and the others can be used again at once.
+    Sample,
+}
 
 /// Idle connections, the most recently used first, so that what isn't needed ages and goes.
 ///
@@ -26,6 +44,7 @@ pub struct Pool<C> {
     parts: Box<[Arc<Part<C>>]>,
     /// How many parts are in use: fewer than there are where `idle_max` has not one connection for each.
     used: AtomicUsize,
+    framing: Arc<FramingRecord>,
 }
 
 /// What one worker uses, on cache lines of its own: two, as processors fetch them in pairs.
@@ -36,11 +55,14 @@ struct Part<C> {
     expired: AtomicU64,
     dead: AtomicU64,
     surplus: AtomicU64,
+    framing: Arc<FramingRecord>,
 }
 
 struct State<C> {
     /// The least recently used in front.
     idle: VecDeque<Idle<C>>,
+    /// Not to be used before they have been here for [`HOLD_FOR`]; the oldest in front. They count as idle.
+    held: VecDeque<Idle<C>>,
     idle_max: usize,
     idle_timeout: Duration,
     closed: bool,
@@ -65,6 +87,33 @@ impl<C> PoolPlace<C> {
     #[must_use = "drop it where that may take its time"]
     pub fn put(&self, connection: C, now: Mono) -> Option<C> {
         self.part.put(Idle { connection, since: now, worker: self.worker })
+    }
+
+    /// Keeps a connection, but holds it back from other requests for [`HOLD_FOR`]. It takes the place of no connection
+    /// that is ready for use. What the pool has no room for comes back, to be dropped.
+    ///
+    /// Those whose time is over are let go: `alive` is asked of each, outside the lock, and what it refuses is dropped.
+    /// Where the endpoint has sent more than its responses announced, no connection is held: all of them come back.
+    #[must_use = "drop it where that may take its time"]
+    pub fn hold(
+        &self,
+        connection: C,
+        now: Mono,
+        hold: Hold,
+        mut alive: impl FnMut(&mut C) -> bool,
+    ) -> Option<C> {
+        self.part.release(now, &mut alive);
+        if self.part.framing.has_shown_surplus() {
+            return Some(connection);
+        }
+        self.part.hold(Idle { connection, since: now, worker: self.worker }, hold)
+    }
+}
+
+impl<C> PoolPlace<C> {
+    /// Notes that the endpoint sent bytes that belong to no response.
+    pub fn note_surplus(&self) {
+        self.part.framing.note_surplus();
     }
 }
 
@@ -102,8 +151,14 @@ impl<C> Pool<C> {
     /// An empty pool.
     #[must_use]
     pub fn new(config: &PoolConfig) -> Self {
-        let parts: Box<[_]> = (0..config.workers.max(1)).map(|_| Arc::new(Part::new())).collect();
-        let pool = Self { parts, used: AtomicUsize::new(1) };
+        Self::of(config, Arc::new(FramingRecord::new("".into())))
+    }
+
+    /// An empty pool of an endpoint of which `framing` is known.
+    pub(crate) fn of(config: &PoolConfig, framing: Arc<FramingRecord>) -> Self {
+        let part = |_| Arc::new(Part::new(Arc::clone(&framing)));
+        let parts: Box<[_]> = (0..config.workers.max(1)).map(part).collect();
+        let pool = Self { parts, used: AtomicUsize::new(1), framing };
         pool.configure(config);
         pool
     }
@@ -131,10 +186,10 @@ impl<C> Pool<C> {
     /// up: idle connections hold permits too.
     #[must_use = "drop it where that may take its time"]
     pub fn give_up_oldest(&self) -> Option<C> {
-        let oldest = |part: &&Arc<Part<C>>| part.lock().idle.front().map(|idle| idle.since);
+        let oldest = |part: &&Arc<Part<C>>| part.lock().oldest();
         // Looked at one after the other: what is the oldest may change meanwhile, and nothing depends on it.
         let part = self.parts.iter().filter(|part| oldest(part).is_some()).min_by_key(oldest)?;
-        let oldest = part.lock().idle.pop_front();
+        let oldest = part.lock().pop_oldest();
         count(&part.surplus, usize::from(oldest.is_some()));
         oldest.map(|idle| idle.connection)
     }
@@ -150,7 +205,7 @@ impl<C> Pool<C> {
     /// Drops all idle connections. Those in use can still be put back.
     pub fn clear(&self) {
         for part in &self.parts {
-            let gone = mem::take(&mut part.lock().idle);
+            let gone = part.lock().take_all();
             drop(gone);
         }
     }
@@ -160,16 +215,21 @@ impl<C> Pool<C> {
         for part in &self.parts {
             let mut state = part.lock();
             state.closed = true;
-            let gone = mem::take(&mut state.idle);
+            let gone = state.take_all();
             drop(state);
             drop(gone);
         }
     }
 
+    /// Notes that the endpoint sent bytes that belong to no response.
+    pub fn note_surplus(&self) {
+        self.framing.note_surplus();
+    }
+
     /// The number of idle connections.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.parts.iter().map(|part| part.lock().idle.len()).sum()
+        self.parts.iter().map(|part| part.lock().len()).sum()
     }
 
     /// Whether no connection is idle.
@@ -218,14 +278,21 @@ impl<C> Pool<C> {
 }
 
 impl<C> Part<C> {
-    fn new() -> Self {
-        let state = State { idle: VecDeque::new(), idle_max: 0, idle_timeout: Duration::ZERO, closed: false };
+    fn new(framing: Arc<FramingRecord>) -> Self {
+        let state = State {
+            idle: VecDeque::new(),
+            held: VecDeque::new(),
+            idle_max: 0,
+            idle_timeout: Duration::ZERO,
+            closed: false,
+        };
         Self {
             state: Mutex::new(state),
             reused: AtomicU64::new(0),
             expired: AtomicU64::new(0),
             dead: AtomicU64::new(0),
             surplus: AtomicU64::new(0),
+            framing,
         }
     }
 
@@ -240,8 +307,9 @@ impl<C> Part<C> {
         loop {
             let mut state = self.lock();
             // The oldest of another worker's: the newest it is about to use itself.
-            let mut found =
-                if spare.is_zero() { state.idle.pop_back()? } else { state.pop_spare(now, spare)? };
+            let ready = if spare.is_zero() { state.idle.pop_back() } else { state.pop_spare(now, spare) };
+            let was_held = ready.is_none();
+            let mut found = ready.or_else(|| state.pop_released(now))?;
             if state.is_expired(&found, now) {
                 let expired = state.pop_expired(now);
                 drop(state);
@@ -251,6 +319,9 @@ impl<C> Part<C> {
             drop(state);
             if alive(&mut found.connection) {
                 count(&self.reused, 1);
+                if was_held {
+                    self.framing.note_quiet();
+                }
                 return Some(Kept { connection: found.connection, foreign: found.worker != worker });
             }
             count(&self.dead, 1);
@@ -262,9 +333,54 @@ impl<C> Part<C> {
         let surplus = if state.closed || state.idle_max == 0 {
             Some(idle)
         } else {
-            let oldest = if state.idle.len() >= state.idle_max { state.idle.pop_front() } else { None };
+            let oldest = if state.len() >= state.idle_max { state.pop_oldest() } else { None };
             state.idle.push_back(idle);
             oldest
+        };
+        drop(state);
+        count(&self.surplus, usize::from(surplus.is_some()));
+        surplus.map(|idle| idle.connection)
+    }
+
+    /// Lets those go that have been held for long enough.
+    fn release(&self, now: Mono, alive: &mut impl FnMut(&mut C) -> bool) {
+        loop {
+            let Some(mut released) = self.lock().pop_released(now) else { return };
+            if !alive(&mut released.connection) {
+                count(&self.dead, 1);
+                continue;
+            }
+            self.framing.note_quiet();
+            let mut state = self.lock();
+            if state.closed || state.len() >= state.idle_max {
+                drop(state);
+                count(&self.surplus, 1);
+                continue;
+            }
+            // In the order of their last use.
+            let at = state.idle.partition_point(|other| other.since <= released.since);
+            state.idle.insert(at, released);
+        }
+    }
+
+    fn hold(&self, idle: Idle<C>, hold: Hold) -> Option<C> {
+        let mut state = self.lock();
+        let has_room = state.len() < state.idle_max;
+        let sampled = hold == Hold::Sample && self.framing.is_proven();
+        if sampled && (state.held.len() >= SAMPLE_MAX || !has_room) {
+            drop(state);
+            return self.put(idle);
+        }
+        let surplus = if state.closed || state.idle_max == 0 {
+            Some(idle)
+        } else if has_room {
+            state.held.push_back(idle);
+            None
+        } else if let Some(oldest) = state.held.pop_front() {
+            state.held.push_back(idle);
+            Some(oldest)
+        } else {
+            Some(idle)
         };
         drop(state);
         count(&self.surplus, usize::from(surplus.is_some()));
@@ -276,9 +392,10 @@ impl<C> Part<C> {
         state.idle_max = idle_max;
         state.idle_timeout = idle_timeout;
         state.closed = false;
-        let surplus = state.idle.len().saturating_sub(idle_max);
-        let kept = state.idle.split_off(surplus);
-        let gone = mem::replace(&mut state.idle, kept);
+        let mut gone = Vec::new();
+        while state.len() > idle_max {
+            gone.extend(state.pop_oldest());
+        }
         drop(state);
         count(&self.surplus, gone.len());
     }
@@ -290,6 +407,29 @@ impl<C> Part<C> {
 }
 
 impl<C> State<C> {
+    fn len(&self) -> usize {
+        self.idle.len() + self.held.len()
+    }
+
+    /// Since when the connection is here that goes first where there is no room: a held one, as those in use matter more.
+    fn oldest(&self) -> Option<Mono> {
+        self.held.front().or(self.idle.front()).map(|idle| idle.since)
+    }
+
+    fn pop_oldest(&mut self) -> Option<Idle<C>> {
+        self.held.pop_front().or_else(|| self.idle.pop_front())
+    }
+
+    /// A connection that has been held for long enough.
+    fn pop_released(&mut self, now: Mono) -> Option<Idle<C>> {
+        let released = now.saturating_since(self.held.front()?.since) >= HOLD_FOR;
+        if released { self.held.pop_front() } else { None }
+    }
+
+    fn take_all(&mut self) -> [VecDeque<Idle<C>>; 2] {
+        [mem::take(&mut self.idle), mem::take(&mut self.held)]
+    }
+
     fn is_expired(&self, idle: &Idle<C>, now: Mono) -> bool {
         now.saturating_since(idle.since) >= self.idle_timeout
     }
@@ -301,10 +441,11 @@ impl<C> State<C> {
     }
 
     /// All that have been idle for too long: they are in front.
-    fn pop_expired(&mut self, now: Mono) -> VecDeque<Idle<C>> {
-        let expired = self.idle.iter().take_while(|idle| self.is_expired(idle, now)).count();
-        let kept = self.idle.split_off(expired);
-        mem::replace(&mut self.idle, kept)
+    fn pop_expired(&mut self, now: Mono) -> Vec<Idle<C>> {
+        let expired =
+            |list: &VecDeque<Idle<C>>| list.iter().take_while(|idle| self.is_expired(idle, now)).count();
+        let (idle, held) = (expired(&self.idle), expired(&self.held));
+        self.idle.drain(..idle).chain(self.held.drain(..held)).collect()
     }
 }
 

@@ -46,6 +46,8 @@ pub struct EndpointStats {
     pub connect_failures: u64,
     /// Exchanges that failed on an established connection.
     pub exchange_failures: u64,
+    /// How often it sent bytes that belong to no response.
+    pub surplus: u64,
     /// How often it was ejected, failed trials included.
     pub ejections: u64,
     /// Whether it is ejected now.
@@ -66,6 +68,7 @@ impl EndpointStats {
             connects: shared.connects.load(Ordering::Relaxed),
             connect_failures: shared.connect_failures.load(Ordering::Relaxed),
             exchange_failures: shared.exchange_failures.load(Ordering::Relaxed),
+            surplus: shared.framing.surplus(),
             ejections: shared.ejections.load(Ordering::Relaxed),
             ejected: endpoint.is_ejected(),
         }

@@ -10,6 +10,7 @@ use cardea_http::{
     h1::{Framing, ResponseDecoder, response_framing, wants_keep_alive, write_chunk_size, write_last_chunk},
     strip_named,
 };
+use cardea_upstream::Hold;
 
 use super::{lease::Lease, replay::Replay};
 use crate::{
@@ -92,6 +93,8 @@ pub(crate) struct Attempt {
     body: BodyReader,
     framing: Framing,
     keep_alive: bool,
+    /// The response has no body whatever its head says, so bytes that follow it belong to nothing.
+    hold: Option<Hold>,
     informational: u32,
     /// It was the client that ended the exchange early.
     client_failed: bool,
@@ -118,6 +121,7 @@ impl Attempt {
             body: BodyReader::ended(),
             framing: Framing::None,
             keep_alive: false,
+            hold: None,
             informational: 0,
             client_failed: false,
             lease,
@@ -350,6 +354,11 @@ impl Attempt {
         }
         self.framing = framing;
         self.keep_alive = wants_keep_alive(head.version, &head.fields) && head.status != 101;
+        self.hold = match (self.method == Method::Head, head.status) {
+            (true, _) => Some(Hold::Always),
+            (false, 204 | 304) => Some(Hold::Sample),
+            (false, _) => None,
+        };
         self.body = BodyReader::new(self.framing);
         if self.sending == Sending::Held {
             // The service decided without the body, so it is not sent; the connection can't be used again.
@@ -360,6 +369,11 @@ impl Attempt {
             self.finish();
         }
         Ok(())
+    }
+
+    /// Notes that what came is no response. On a connection that was used before, it may be what was left of another one.
+    pub(crate) fn note_surplus(&self) {
+        self.lease.note_surplus();
     }
 
     /// How the response's body is delimited.
@@ -420,8 +434,10 @@ impl Attempt {
     fn finish(&mut self) {
         let whole = self.sending == Sending::Ended && self.is_sent();
         let Some(transport) = self.transport.take() else { return };
-        if self.keep_alive && whole && self.framing != Framing::UntilClose && self.inbound.is_empty() {
-            self.lease.give_back(transport, self.model.clock().mono());
+        if !self.inbound.is_empty() {
+            self.lease.note_surplus();
+        } else if self.keep_alive && whole && self.framing != Framing::UntilClose {
+            self.lease.give_back(transport, self.model.clock().mono(), self.hold);
         }
         self.inbound.release();
         recycle_outbound(std::mem::take(&mut self.outbound).into_memory());

@@ -1,9 +1,12 @@
 //! What an exchange holds of an endpoint while it lasts.
 
 use cardea_clock::Mono;
-use cardea_upstream::{ConnectionPermit, Endpoint, InFlight, PoolPlace};
+use cardea_upstream::{ConnectionPermit, Endpoint, Hold, InFlight, PoolPlace};
 
-use crate::{transport::Transport, workers};
+use crate::{
+    transport::{Idle, Transport},
+    workers,
+};
 
 /// A connection with what must be given up together with it.
 #[derive(Debug)]
@@ -11,6 +14,17 @@ pub struct Pooled {
     pub(crate) transport: Transport,
     /// The place among the endpoint's connections.
     pub(crate) permit: ConnectionPermit,
+}
+
+impl Pooled {
+    /// Whether the connection can be used. `surplus` is told of bytes that belong to no response.
+    pub(crate) fn is_quiet(&mut self, surplus: impl FnOnce()) -> bool {
+        let idle = self.transport.look();
+        if idle == Idle::Surplus {
+            surplus();
+        }
+        idle == Idle::Quiet
+    }
 }
 
 /// The place of an exchange at an endpoint: counted in flight, and holding a connection's permit.
@@ -27,10 +41,21 @@ impl Lease {
         Self { _in_flight: endpoint.begin(worker), pool: endpoint.pool().place(worker), permit: Some(permit) }
     }
 
-    /// Keeps the connection for a later exchange.
-    pub(crate) fn give_back(&mut self, transport: Transport, now: Mono) {
+    /// Keeps the connection for a later exchange, at once or, where `hold` says so, after it has been quiet for a while.
+    pub(crate) fn give_back(&mut self, transport: Transport, now: Mono, hold: Option<Hold>) {
         if let Some(permit) = self.permit.take() {
-            drop(self.pool.put(Pooled { transport, permit }, now));
+            let pooled = Pooled { transport, permit };
+            drop(match hold {
+                None => self.pool.put(pooled, now),
+                Some(hold) => {
+                    self.pool.hold(pooled, now, hold, |held| held.is_quiet(|| self.pool.note_surplus()))
+                }
+            });
         }
+    }
+
+    /// Notes that the endpoint sent bytes that belong to no response.
+    pub(crate) fn note_surplus(&self) {
+        self.pool.note_surplus();
     }
 }

@@ -157,6 +157,9 @@ pub(crate) async fn forward(
                     endpoint.failed(timer.now(), FailureKind::Exchange);
                 }
                 let Some(attempt) = failure.attempt else { return Err(failure.reason) };
+                if exchange.upstream.reused && matches!(failure.reason, Reason::ServiceMalformed(_)) {
+                    attempt.note_surplus();
+                }
                 let again = failure.before_response
                     && exchange.upstream.reused
                     && exchange.head.method.is_idempotent()
@@ -286,7 +289,8 @@ async fn acquire(
 
 /// An idle connection that looks alive, as one of this worker's.
 fn take_kept(endpoint: &Endpoint<Pooled>, now: Mono) -> Option<Pooled> {
-    let kept = endpoint.pool().take(workers::current(), now, |pooled| pooled.transport.is_quiet())?;
+    let pool = endpoint.pool();
+    let kept = pool.take(workers::current(), now, |pooled| pooled.is_quiet(|| pool.note_surplus()))?;
     let Pooled { transport, permit } = kept.connection;
     // One that can't be moved is as good as none.
     let transport = if kept.foreign { transport.moved_here().ok()? } else { transport };

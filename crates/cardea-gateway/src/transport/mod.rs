@@ -100,14 +100,14 @@ impl Transport {
         }
     }
 
-    /// Whether an idle connection looks alive: nothing to receive, no end of stream, no error.
+    /// What there is to receive on an idle connection.
     ///
     /// Asks the runtime's readiness, which costs no system call while the connection is quiet.
-    pub(crate) fn is_quiet(&mut self) -> bool {
+    pub(crate) fn look(&mut self) -> Idle {
         match self {
-            Self::Tcp(tcp) => is_quiet(|buf| tcp.try_read(buf), |cx| tcp.poll_read_ready(cx)),
-            Self::Unix(unix) => is_quiet(|buf| unix.try_read(buf), |cx| unix.poll_read_ready(cx)),
-            Self::Tls(tls) => tls.is_quiet(),
+            Self::Tcp(tcp) => look(|space| tcp.try_read(space), |cx| tcp.poll_read_ready(cx)),
+            Self::Unix(unix) => look(|space| unix.try_read(space), |cx| unix.poll_read_ready(cx)),
+            Self::Tls(tls) => tls.look(),
         }
     }
 
@@ -152,17 +152,45 @@ fn poll_send_plain<S: AsyncWrite + Unpin>(
     Poll::Ready(Ok(sent))
 }
 
-fn is_quiet(
+/// What there is to receive on a connection that no response is awaited on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Idle {
+    /// Nothing: it can be used.
+    Quiet,
+    /// It has ended, in order or with an error, or with the words of a server that is tired of waiting.
+    Ended,
+    /// Bytes that belong to no response.
+    Surplus,
+}
+
+impl Idle {
+    /// By the first bytes that were received.
+    fn of(received: &[u8]) -> Self {
+        // Some servers say why they close an idle connection (RFC 9110 §15.5.9).
+        let is_farewell = received.starts_with(b"HTTP/1.1 408") || received.starts_with(b"HTTP/1.0 408");
+        if received.is_empty() || is_farewell { Self::Ended } else { Self::Surplus }
+    }
+}
+
+/// How much of unexpected bytes is read, to tell a farewell from a surplus.
+const LOOK_BYTES: usize = 12;
+
+fn look(
     try_read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
     poll_read_ready: impl FnOnce(&mut Context<'_>) -> Poll<io::Result<()>>,
-) -> bool {
+) -> Idle {
     let mut cx = Context::from_waker(std::task::Waker::noop());
     match poll_read_ready(&mut cx) {
-        Poll::Pending => true,
-        Poll::Ready(Err(_)) => false,
+        Poll::Pending => Idle::Quiet,
+        Poll::Ready(Err(_)) => Idle::Ended,
         // The readiness may be left over from the last response: only the socket knows.
         Poll::Ready(Ok(())) => {
-            matches!(try_read(&mut [0; 1]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+            let mut space = [0; LOOK_BYTES];
+            match try_read(&mut space) {
+                Ok(count) => Idle::of(space.get(..count).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Idle::Quiet,
+                Err(_) => Idle::Ended,
+            }
         }
     }
 }

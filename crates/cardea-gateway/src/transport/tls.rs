@@ -15,7 +15,7 @@ use tokio::{
     net::{TcpStream, UnixStream},
 };
 
-use super::{Transport, poll_recv_plain};
+use super::{Idle, LOOK_BYTES, Transport, poll_recv_plain};
 use crate::buffer::Buffer;
 
 /// How much plaintext and ciphertext rustls may keep back per connection, in bytes: four records.
@@ -275,11 +275,16 @@ impl TlsTransport {
         }
     }
 
-    /// See [`super::Transport::is_quiet`]. Records without data (tickets) may have come since; they are read.
-    pub(crate) fn is_quiet(&mut self) -> bool {
+    /// See [`super::Transport::look`]. Records without data (tickets) may have come since; they are read.
+    pub(crate) fn look(&mut self) -> Idle {
         // Data may also lie in the session, opened together with the end of the last response. Where the socket is not
         // ready, this costs no system call.
-        self.poll_read(&mut Context::from_waker(std::task::Waker::noop()), &mut [0; 1]).is_pending()
+        let mut space = [0; LOOK_BYTES];
+        match self.poll_read(&mut Context::from_waker(std::task::Waker::noop()), &mut space) {
+            Poll::Pending => Idle::Quiet,
+            Poll::Ready(Ok(count)) => Idle::of(space.get(..count).unwrap_or_default()),
+            Poll::Ready(Err(_)) => Idle::Ended,
+        }
     }
 }
 

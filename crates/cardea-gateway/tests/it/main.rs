@@ -29,4 +29,5 @@ mod streams;
 mod stress;
 mod strictness;
 mod support;
+mod surplus;
 mod tls;

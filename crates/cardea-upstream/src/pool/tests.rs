@@ -284,3 +284,82 @@ proptest! {
         }
     }
 }
+
+fn after(millis: u64) -> Mono {
+    Mono::from_nanos(millis * 1_000_000)
+}
+
+#[test]
+fn a_held_connection_is_given_to_nobody_before_its_time() {
+    let pool = pool(4, 10);
+    assert_eq!(pool.place(0).hold(1, after(0), Hold::Always, all), None);
+    assert_eq!(pool.place(0).put(2, after(0)), None, "the control");
+    assert_eq!(own(pool.take(0, after(1), all)), Some(2));
+    assert_eq!(own(pool.take(0, after(999), all)), None);
+    assert_eq!(pool.len(), 1, "it is idle all the same");
+    assert_eq!(own(pool.take(0, after(1_000), all)), Some(1));
+    // Whoever holds one lets those go whose time has come, to where they belong by their age.
+    assert_eq!(pool.place(0).hold(3, after(2_000), Hold::Always, all), None);
+    assert_eq!(pool.place(0).put(4, after(2_500)), None);
+    assert_eq!(pool.place(0).hold(5, after(3_000), Hold::Always, all), None);
+    assert_eq!(own(pool.take(0, after(3_000), all)), Some(4));
+    assert_eq!(own(pool.take(0, after(3_000), all)), Some(3));
+    assert_eq!(own(pool.take(0, after(3_000), all)), None);
+    pool.sweep(after(20_000));
+    assert_eq!((pool.len(), pool.stats().expired), (0, 1));
+}
+
+#[test]
+fn held_connections_take_the_place_of_none_that_is_ready() {
+    let pool = pool(3, 10);
+    assert_eq!(pool.place(0).put(1, after(0)), None);
+    assert_eq!(pool.place(0).put(2, after(0)), None);
+    assert_eq!(pool.place(0).hold(3, after(1), Hold::Always, all), None);
+    assert_eq!(
+        pool.place(0).hold(4, after(2), Hold::Always, all),
+        Some(3),
+        "the older of the two that are held"
+    );
+    assert_eq!(pool.place(0).put(5, after(3)), Some(4), "one that is ready comes first");
+    assert_eq!(pool.place(0).hold(6, after(4), Hold::Always, all), Some(6));
+}
+
+#[test]
+fn of_a_sample_a_few_are_held_once_the_endpoint_has_shown_that_it_sends_nothing_more() {
+    let pool = pool(100, 10);
+    for connection in 0..20 {
+        assert_eq!(pool.place(0).hold(connection, after(0), Hold::Sample, all), None);
+    }
+    assert_eq!(own(pool.take(0, after(1), all)), None, "nothing is known of the endpoint: all are held");
+    // Lets them go, having looked at each.
+    for connection in 20..40 {
+        assert_eq!(pool.place(0).hold(connection, after(1_000), Hold::Sample, all), None);
+    }
+    let ready = std::iter::from_fn(|| own(pool.take(0, after(1_001), all))).count();
+    assert_eq!((ready, pool.len()), (40 - SAMPLE_MAX, SAMPLE_MAX));
+    assert_eq!(pool.give_up_oldest(), Some(20), "held ones too");
+}
+
+#[test]
+fn what_was_held_and_is_dead_is_dropped_and_proves_nothing() {
+    let pool = pool(100, 10);
+    for connection in 0..20 {
+        assert_eq!(pool.place(0).hold(connection, after(0), Hold::Sample, all), None);
+    }
+    assert_eq!(pool.place(0).hold(20, after(1_000), Hold::Sample, |_: &mut u32| false), None);
+    assert_eq!((pool.len(), pool.stats().dead), (1, 20));
+    for connection in 21..40 {
+        assert_eq!(pool.place(0).hold(connection, after(1_000), Hold::Sample, all), None);
+    }
+    assert_eq!(own(pool.take(0, after(1_001), all)), None);
+}
+
+#[test]
+fn an_endpoint_that_sent_more_than_it_announced_has_none_held() {
+    let pool = pool(10, 10);
+    assert_eq!(pool.place(0).hold(1, after(0), Hold::Sample, all), None);
+    pool.place(0).note_surplus();
+    assert_eq!(pool.place(0).hold(2, after(0), Hold::Sample, all), Some(2));
+    assert_eq!(pool.place(0).hold(3, after(0), Hold::Always, all), Some(3));
+    assert_eq!(pool.place(0).put(4, after(0)), None, "the control: after a body, connections are used again");
+}
