@@ -59,6 +59,16 @@ impl Server {
         this
     }
 
+    /// Where the listener of this name listens.
+    pub(crate) fn listener(&self, name: &str) -> SocketAddr {
+        self.program.stderr.find(name, 0, |line| {
+            let line: Value = serde_json::from_str(line).ok()?;
+            let fields = &line["fields"];
+            let is_it = fields["message"] == "listening" && fields["listener"] == name;
+            is_it.then(|| fields["address"].as_str().unwrap().parse().unwrap())
+        })
+    }
+
     /// Connects with TLS.
     pub(crate) fn connect(&self) -> Connection {
         Connection::tls(self.address, &self.tls).unwrap()
