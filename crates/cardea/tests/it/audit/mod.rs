@@ -5,3 +5,4 @@
 mod framing;
 mod informational;
 mod lab;
+mod surplus_bytes;
