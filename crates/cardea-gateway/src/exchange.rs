@@ -54,6 +54,8 @@ pub struct UpstreamFacts {
     pub connect: Option<Duration>,
     /// From the start of the request to the head of the response.
     pub response_head: Option<Duration>,
+    /// The status of the service's response; 0 while there is none.
+    pub(crate) status: u16,
 }
 
 /// What is known of the response.

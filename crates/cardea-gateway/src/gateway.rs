@@ -333,6 +333,7 @@ pub(crate) struct Recording<'g> {
 
 impl<'g> Recording<'g> {
     pub(crate) fn new(gateway: &'g Gateway, exchange: &'g mut Exchange) -> Self {
+        gateway.metrics.active.increment();
         Self { gateway, exchange, noted: false }
     }
 
@@ -345,6 +346,7 @@ impl<'g> Recording<'g> {
 
 impl Drop for Recording<'_> {
     fn drop(&mut self) {
+        self.gateway.metrics.active.decrement();
         if !self.noted {
             self.exchange.response.complete = false;
             self.exchange.response.reason = Some(StreamEnd::Draining.code());

@@ -266,33 +266,35 @@ async fn connect(gateway: Arc<Gateway>, listener: Arc<ListenerModel>, accepted: 
         }
     }
     let model = gateway.model();
-    let [too_fast, too_many, given_way] = &gateway.metrics.excess;
+    let (excess, metrics) = (&gateway.metrics.excess, Arc::clone(&listener.metrics));
     // Who stands before many others is known as such, or says by the PROXY protocol whom it stands for.
     let is_proxy = |address: IpAddr| model.trusted_proxies.iter().any(|prefix| prefix.contains(address));
     let from = facts.client.map(|client| client.ip()).filter(|address| !is_proxy(*address));
     if gateway.connection_rates.admit(from, &model.limits, timer.now()).is_err() {
-        return too_fast.increment();
+        return excess.new_connections_per_second.increment();
     }
     let Some(tls) = &listener.tls else {
         drop(model);
         let transport = socket.into_plain();
+        let _open = metrics.http1.enter(gateway.metrics.registry());
         return h1::serve(gateway, transport, inbound, Arc::new(facts)).await;
     };
     let Ok(mut handshake) = gateway.handshakes.begin(from, &model.limits) else {
-        return too_many.increment();
+        return excess.handshakes_per_prefix.increment();
     };
     drop(model);
+    let shaking_hands = metrics.handshaking.enter(gateway.metrics.registry());
     // Boxed, since a connection is idle for longer than it shakes hands.
     let mut shaking = Box::pin(shake_hands(&gateway, socket, tls, inbound, &mut facts.tls));
     let either = std::future::poll_fn(|cx| match Pin::new(&mut handshake.given_way).poll(cx) {
         Poll::Ready(_) => {
-            given_way.increment();
+            excess.handshakes.increment();
             Poll::Ready(Err(io::ErrorKind::QuotaExceeded.into()))
         }
         Poll::Pending => shaking.as_mut().poll(cx),
     });
     let shaken = timer.until(deadline, either).await;
-    drop((handshake, shaking));
+    drop((handshake, shaking, shaking_hands));
     let Ok(Ok(tls)) = shaken else {
         gateway.metrics.handshake_failures.increment();
         let failure = shaken.map(Result::err);
@@ -307,6 +309,8 @@ async fn connect(gateway: Arc<Gateway>, listener: Arc<ListenerModel>, accepted: 
     }
     let speaks_h2 = facts.tls.as_ref().is_some_and(|tls| tls.alpn == Some("h2"));
     let transport = Transport::Tls(tls);
+    let protocol = if speaks_h2 { &metrics.http2 } else { &metrics.http1 };
+    let _open = protocol.enter(gateway.metrics.registry());
     if speaks_h2 {
         // Boxed, so that connections of HTTP/1.1 do not pay for its size.
         Box::pin(h2::serve(gateway, transport, Arc::new(facts))).await;

@@ -1,4 +1,5 @@
-//! What the data path counts. Labels are resolved when a model is built: a request looks up nothing.
+//! What the data path counts. Labels are resolved when a model is built, or when something happens for the first time:
+//! a request looks up nothing.
 
 use std::sync::Arc;
 
@@ -6,9 +7,13 @@ use cardea_identity::VerdictSource;
 
 use crate::{
     exchange::Exchange,
+    model::Destination,
     record::{
         Registry,
-        metrics::{Counter, CounterDef, HistogramDef, LATENCY_BOUNDS, StatusClasses},
+        metrics::{
+            Counter, CounterDef, Definition, GaugeDef, HistogramDef, LATENCY_BOUNDS, LazyHistogram,
+            LazyUpDown, Reasons, StatusClasses, StatusCodes, UpDown,
+        },
     },
     streams::StreamEnd,
 };
@@ -17,6 +22,11 @@ static ACCEPT_FAILURES: CounterDef<0> =
     CounterDef::new("cardea_accept_failures_total", "Failures to accept a connection.", []);
 static CONNECTION_ATTEMPTS: CounterDef<0> =
     CounterDef::new("cardea_connection_attempts_total", "Connections accepted.", []).sharded();
+static CONNECTIONS: GaugeDef<2> = GaugeDef::new(
+    "cardea_connections",
+    "Open connections of clients, by listener and protocol: `tls` until the handshake is done, then `http/1.1` or `h2`.",
+    ["listener", "protocol"],
+);
 static HANDSHAKE_FAILURES: CounterDef<0> =
     CounterDef::new("cardea_tls_handshake_failures_total", "TLS handshakes that failed.", []);
 static EXCESS: CounterDef<1> = CounterDef::new(
@@ -31,13 +41,17 @@ static PROXY_HEADER_FAILURES: CounterDef<0> = CounterDef::new(
     "Connections of trusted proxies without a valid PROXY header.",
     [],
 );
-static REFUSED: CounterDef<0> =
-    CounterDef::new("cardea_refused_requests_total", "Requests that the gateway answered itself.", [])
-        .sharded();
-static ABORTED: CounterDef<0> = CounterDef::new(
+static REFUSED: CounterDef<2> = CounterDef::new(
+    "cardea_refused_requests_total",
+    "Requests that the gateway answered itself, by the reason code in the answer and the access log, and by status.",
+    ["reason", "http_response_status_code"],
+)
+.sharded();
+static ABORTED: CounterDef<2> = CounterDef::new(
     "cardea_aborted_requests_total",
-    "Requests whose response is not whole: the client or the service gave up, or the gateway ended it.",
-    [],
+    "Requests whose response is not whole, by why the gateway ended it (`client_aborted` where the client did, `none` \
+     where either end broke off under way), and by the status that was sent.",
+    ["reason", "http_response_status_code"],
 )
 .sharded();
 static EXPRESSION_FAULTS: CounterDef<0> = CounterDef::new(
@@ -57,12 +71,55 @@ static STREAMS_ENDED: CounterDef<1> = CounterDef::new(
     "WebSockets, responses and requests under way that the gateway ended, by why.",
     ["reason"],
 );
+static ACTIVE: GaugeDef<0> =
+    GaugeDef::new("http_server_active_requests", "Requests that are being served.", []);
 static DURATION: HistogramDef<2> = HistogramDef::new(
     "http_server_request_duration_seconds",
-    "From the head of the request to the end of the response.",
+    "From the head of the request to the end of the response, by route. Requests that no route takes have an empty one.",
     ["http_route", "status_class"],
     LATENCY_BOUNDS,
 );
+static RESPONSES: CounterDef<2> = CounterDef::new(
+    "cardea_http_responses_total",
+    "Responses by route and exact status: 499 where the client gave up, `none` where there was none. Of a route 16 codes \
+     are told apart, further ones are `_other`.",
+    ["http_route", "http_response_status_code"],
+)
+.sharded();
+static RESPONSE_HEAD: HistogramDef<2> = HistogramDef::new(
+    "cardea_upstream_response_head_seconds",
+    "From the head of a request to the head of its service's response, attempts that failed before included, by service.",
+    ["service", "status_class"],
+    LATENCY_BOUNDS,
+);
+static CONNECT: HistogramDef<1> = HistogramDef::new(
+    "cardea_upstream_connect_seconds",
+    "How long it took to connect to an endpoint for a request, TLS included, by service. Only connections that were made.",
+    ["service"],
+    LATENCY_BOUNDS,
+);
+
+/// The metrics of the data path.
+pub static DEFINITIONS: &[Definition] = &[
+    DURATION.definition(),
+    RESPONSES.definition(),
+    ACTIVE.definition(),
+    REFUSED.definition(),
+    ABORTED.definition(),
+    EXPRESSION_FAULTS.definition(),
+    VERDICTS.definition(),
+    STREAMS_ENDED.definition(),
+    CONNECTIONS.definition(),
+    CONNECTION_ATTEMPTS.definition(),
+    EXCESS.definition(),
+    ACCEPT_FAILURES.definition(),
+    PROXY_HEADER_FAILURES.definition(),
+    HANDSHAKES.definition(),
+    HANDSHAKE_FAILURES.definition(),
+];
+
+/// The metrics of services that the data path counts.
+pub static UPSTREAM_DEFINITIONS: &[Definition] = &[RESPONSE_HEAD.definition(), CONNECT.definition()];
 
 /// What is counted for the process.
 pub struct GatewayMetrics {
@@ -72,8 +129,8 @@ pub struct GatewayMetrics {
     pub connection_attempts: Counter,
     /// TLS handshakes that failed.
     pub handshake_failures: Counter,
-    /// Connections that were too many: of a prefix in a second, of a prefix in handshakes, of all in handshakes.
-    pub(crate) excess: [Counter; 3],
+    /// Connections that were too many.
+    pub(crate) excess: Excess,
     /// Full TLS handshakes.
     pub handshakes_full: Counter,
     /// Resumed TLS sessions.
@@ -81,49 +138,78 @@ pub struct GatewayMetrics {
     /// PROXY headers that were missing or invalid.
     pub proxy_header_failures: Counter,
     /// Requests that the gateway answered itself because it refused them.
-    pub refused: Counter,
+    pub refused: Reasons,
     /// Exchanges that did not come to their end.
-    pub aborted: Counter,
+    pub aborted: Reasons,
     /// Expressions that could not be evaluated.
     pub expression_faults: Counter,
-    /// Verdicts on tokens: of the connection, of the cache, of a verification.
-    verdicts: [Counter; 3],
+    /// Verdicts on tokens.
+    verdicts: Verdicts,
     /// In the order of [`StreamEnd::ALL`].
     streams_ended: [Counter; StreamEnd::ALL.len()],
+    /// Requests that are being served.
+    pub(crate) active: UpDown,
     /// Requests without a route.
     unrouted: RouteMetrics,
     registry: Arc<Registry>,
+}
+
+/// Connections that were closed because there were too many, by the bound that they met.
+pub(crate) struct Excess {
+    pub(crate) new_connections_per_second: Counter,
+    pub(crate) handshakes_per_prefix: Counter,
+    pub(crate) handshakes: Counter,
+}
+
+/// Tokens that were accepted, by where their verdict came from.
+struct Verdicts {
+    connection: Counter,
+    cache: Counter,
+    verification: Counter,
 }
 
 impl GatewayMetrics {
     /// Enters the figures into `registry`.
     #[must_use]
     pub fn new(registry: Arc<Registry>) -> Self {
+        let excess = |bound| registry.counter(&EXCESS, [bound]);
+        let verdicts = |source: VerdictSource| registry.counter(&VERDICTS, [source.as_str()]);
         Self {
             accept_failures: registry.counter(&ACCEPT_FAILURES, []),
             connection_attempts: registry.counter(&CONNECTION_ATTEMPTS, []),
             handshake_failures: registry.counter(&HANDSHAKE_FAILURES, []),
-            excess: ["new_connections_per_second_max", "handshakes_per_prefix_max", "handshakes_max"]
-                .map(|bound| registry.counter(&EXCESS, [bound])),
+            excess: Excess {
+                new_connections_per_second: excess("new_connections_per_second_max"),
+                handshakes_per_prefix: excess("handshakes_per_prefix_max"),
+                handshakes: excess("handshakes_max"),
+            },
             handshakes_full: registry.counter(&HANDSHAKES, ["false"]),
             handshakes_resumed: registry.counter(&HANDSHAKES, ["true"]),
             proxy_header_failures: registry.counter(&PROXY_HEADER_FAILURES, []),
-            refused: registry.counter(&REFUSED, []),
-            aborted: registry.counter(&ABORTED, []),
+            refused: Reasons::new(&REFUSED),
+            aborted: Reasons::new(&ABORTED),
             expression_faults: registry.counter(&EXPRESSION_FAULTS, []),
-            verdicts: [VerdictSource::Connection, VerdictSource::Cache, VerdictSource::Verification]
-                .map(|source| registry.counter(&VERDICTS, [source.as_str()])),
+            verdicts: Verdicts {
+                connection: verdicts(VerdictSource::Connection),
+                cache: verdicts(VerdictSource::Cache),
+                verification: verdicts(VerdictSource::Verification),
+            },
             streams_ended: StreamEnd::ALL.map(|end| registry.counter(&STREAMS_ENDED, [end.code()])),
+            active: registry.up_down(&ACTIVE, []),
             unrouted: RouteMetrics::new(""),
             registry,
         }
     }
 
+    /// Where all of it is entered.
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
     /// How many connections were closed because their prefix had too many handshakes under way.
     #[must_use]
     pub fn excess_of_handshakes(&self) -> u64 {
-        let [_, handshakes, _] = &self.excess;
-        handshakes.value()
+        self.excess.handshakes_per_prefix.value()
     }
 
     /// Counts a handshake.
@@ -133,11 +219,10 @@ impl GatewayMetrics {
 
     /// Counts a token that was accepted.
     pub(crate) fn verdict(&self, source: VerdictSource) {
-        let [connection, cache, verification] = &self.verdicts;
         match source {
-            VerdictSource::Connection => connection,
-            VerdictSource::Cache => cache,
-            VerdictSource::Verification => verification,
+            VerdictSource::Connection => &self.verdicts.connection,
+            VerdictSource::Cache => &self.verdicts.cache,
+            VerdictSource::Verification => &self.verdicts.verification,
         }
         .increment();
     }
@@ -150,31 +235,96 @@ impl GatewayMetrics {
 
     /// Counts an exchange that has ended.
     pub(crate) fn record(&self, exchange: &Exchange) {
-        let route = exchange.route().map_or(&self.unrouted, |route| &route.metrics);
-        route.durations.observe(&self.registry, exchange.response.status, exchange.duration());
-        if !exchange.response.complete {
-            self.aborted.increment();
-        } else if exchange.response.reason.is_some() {
-            self.refused.increment();
+        let (registry, response) = (&*self.registry, &exchange.response);
+        let route = exchange.route();
+        let metrics = route.map_or(&self.unrouted, |route| &*route.metrics);
+        metrics.durations.observe(registry, response.status, exchange.duration());
+        metrics.responses.increment(registry, response.status);
+        if !response.complete {
+            self.aborted.increment(registry, response.reason.unwrap_or("none"), response.status);
+        } else if let Some(reason) = response.reason {
+            self.refused.increment(registry, reason, response.status);
+        }
+        if let Some(Destination::Service(service)) = route.map(|route| &route.destination) {
+            let (metrics, upstream) = (&service.metrics, &exchange.upstream);
+            if let Some(head) = upstream.response_head {
+                metrics.response_head.observe(registry, upstream.status, head);
+            }
+            if let Some(connect) = upstream.connect {
+                metrics.connect.observe(registry, connect);
+            }
         }
     }
 }
 
-/// What is counted for a route.
+/// What is counted for a route, for as long as the route is in the configuration: models share it, by its name.
 pub struct RouteMetrics {
     durations: StatusClasses,
+    responses: StatusCodes,
 }
 
 impl RouteMetrics {
-    /// The figures of the route called `name`; the same ones for the same name, across reloads.
+    /// The figures of the route called `name`, which begin when it first appears in the configuration.
     #[must_use]
     pub fn new(name: &str) -> Self {
-        Self { durations: StatusClasses::new(&DURATION, name) }
+        Self { durations: StatusClasses::new(&DURATION, name), responses: StatusCodes::new(&RESPONSES, name) }
     }
 }
 
 impl std::fmt::Debug for RouteMetrics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RouteMetrics").finish_non_exhaustive()
+    }
+}
+
+/// What is counted for a service beside what its endpoints count, for as long as it is in the configuration.
+pub struct ServiceMetrics {
+    response_head: StatusClasses,
+    connect: LazyHistogram,
+}
+
+impl ServiceMetrics {
+    /// The figures of the service called `name`, which begin when it first appears in the configuration.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self {
+            response_head: StatusClasses::new(&RESPONSE_HEAD, name),
+            connect: LazyHistogram::new(&CONNECT, name),
+        }
+    }
+}
+
+impl std::fmt::Debug for ServiceMetrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServiceMetrics").finish_non_exhaustive()
+    }
+}
+
+/// What is counted for a listener, for as long as it is in the configuration.
+pub struct ListenerMetrics {
+    pub(crate) handshaking: LazyUpDown,
+    pub(crate) http1: LazyUpDown,
+    pub(crate) http2: LazyUpDown,
+}
+
+impl ListenerMetrics {
+    /// The figures of the listener called `name`.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        let connections = |protocol| LazyUpDown::new(&CONNECTIONS, name, protocol);
+        Self { handshaking: connections("tls"), http1: connections("http/1.1"), http2: connections("h2") }
+    }
+
+    /// Its connections, those included whose handshake is under way.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        let counts = [&self.handshaking, &self.http1, &self.http2].map(LazyUpDown::value);
+        u64::try_from(counts.iter().sum::<i64>()).unwrap_or(0)
+    }
+}
+
+impl std::fmt::Debug for ListenerMetrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ListenerMetrics").finish_non_exhaustive()
     }
 }

@@ -19,7 +19,11 @@ pub use self::rules::{
     RouteRules,
 };
 use crate::{
-    client_certificate::ClientCertificateRule, exchange::Exchange, forward::Pooled, routing::Router,
+    client_certificate::ClientCertificateRule,
+    exchange::Exchange,
+    forward::Pooled,
+    metrics::{ListenerMetrics, RouteMetrics, ServiceMetrics},
+    routing::Router,
 };
 
 /// One configuration, resolved.
@@ -31,6 +35,8 @@ pub struct Model {
     pub authenticator: Arc<Authenticator>,
     /// Our own authorization server, where there is one.
     pub issuer: Option<Arc<AuthorizationServer>>,
+    /// The services, by name.
+    pub services: Vec<Arc<Service>>,
     /// Listeners by their name.
     pub listeners: HashMap<String, Arc<ListenerModel>>,
     /// Bounds.
@@ -64,6 +70,8 @@ pub struct ListenerModel {
     pub redirect_to_https: Option<u16>,
     /// Whether HTTP/2 is spoken (by ALPN only).
     pub http2: bool,
+    /// What is counted for this listener, in all models that have it.
+    pub metrics: Arc<ListenerMetrics>,
 }
 
 /// PROXY protocol on a listener.
@@ -263,8 +271,8 @@ pub struct Route {
     pub response_headers: Vec<HeaderRule>,
     /// What expressions say of its requests.
     pub rules: RouteRules,
-    /// What is counted for this route.
-    pub metrics: crate::metrics::RouteMetrics,
+    /// What is counted for this route, in all models that have it.
+    pub metrics: Arc<RouteMetrics>,
 }
 
 /// Encodings that most services read in more than one way, and that a route may allow nevertheless.
@@ -367,6 +375,8 @@ pub struct Service {
     pub hash_policy: Option<Template<Exchange>>,
     /// The regions of its endpoints, by the endpoints' labels.
     pub regions: Vec<(String, String)>,
+    /// What is counted for this service beside what its endpoints count, in all models that have it.
+    pub metrics: Arc<ServiceMetrics>,
 }
 
 impl Service {

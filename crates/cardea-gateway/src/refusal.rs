@@ -232,11 +232,6 @@ impl Reason {
         )
     }
 
-    /// Whether the service is at fault.
-    pub(crate) fn is_of_service(&self) -> bool {
-        matches!(self, Self::ServiceAborted | Self::ServiceMalformed(_) | Self::ResponseHeadTimeout)
-    }
-
     /// The response to the caller: a problem document (RFC 9457), or the token endpoint's shape
     /// (RFC 6749 §5.2) where that is what the caller speaks.
     pub(crate) fn respond(&self, exchange: &Exchange) -> Response {

@@ -63,6 +63,19 @@ pub struct KeySetStatus {
     pub failures: u32,
     /// Why the last fetch failed; for the operator.
     pub last_error: Option<String>,
+    /// How long ago the keys were fetched; `None` where they are not fetched, or were not yet.
+    pub age: Option<Duration>,
+    /// How many fetches have ended; `None` where the keys are not fetched.
+    pub fetches: Option<Fetches>,
+}
+
+/// How many fetches have ended, since the issuer first appeared in the configuration.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Fetches {
+    /// With keys.
+    pub succeeded: u64,
+    /// Without.
+    pub failed: u64,
 }
 
 impl Authenticator {
@@ -350,18 +363,20 @@ impl Authenticator {
             .issuers
             .values()
             .map(|issuer| {
-                let (keys, usable, failures, last_error) = match &issuer.source {
-                    Source::Fixed(keys) => (keys.len(), true, 0, None),
-                    Source::Local(keys) => match keys.load() {
-                        Some(keys) => (keys.len(), true, 0, None),
-                        None => (0, false, 0, None),
-                    },
-                    Source::Remote(remote) => {
-                        let status = remote.status(now.mono);
-                        (status.keys, status.usable, status.failures, status.last_error)
-                    }
+                let at_hand = |keys: Option<usize>| KeySetStatus {
+                    issuer: Arc::clone(&issuer.name),
+                    keys: keys.unwrap_or(0),
+                    usable: keys.is_some(),
+                    failures: 0,
+                    last_error: None,
+                    age: None,
+                    fetches: None,
                 };
-                KeySetStatus { issuer: Arc::clone(&issuer.name), keys, usable, failures, last_error }
+                match &issuer.source {
+                    Source::Fixed(keys) => at_hand(Some(keys.len())),
+                    Source::Local(keys) => at_hand(keys.load().map(|keys| keys.len())),
+                    Source::Remote(remote) => remote.status(Arc::clone(&issuer.name), now.mono),
+                }
             })
             .collect();
         all.sort_by(|a, b| a.issuer.cmp(&b.issuer));

@@ -39,7 +39,7 @@ mod revocations;
 mod verdict;
 
 pub use algorithm::Algorithm;
-pub use authenticator::{Authenticator, KeySetStatus, Unidentified};
+pub use authenticator::{Authenticator, Fetches, KeySetStatus, Unidentified};
 pub use bearer::{
     BearerCredentials, CREDENTIALS_BYTES_MAX, CredentialsError, bearer_credentials, bearer_token,
 };

@@ -14,6 +14,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use url::Url;
 
+use crate::authenticator::{Fetches, KeySetStatus};
 use crate::config::{IssuerConfig, KeySource};
 use crate::error::{IdentityError, TokenError};
 use crate::fetch::{Fetch, FetchError, FetchRequest};
@@ -49,6 +50,8 @@ struct Snapshot {
     keys: Option<Arc<KeySet>>,
     /// Until then the keys are used, even if fetching fails.
     usable_until: Mono,
+    /// When the fetch began that they came from.
+    fetched_at: Mono,
 }
 
 /// What only flights and those who start them touch.
@@ -60,6 +63,7 @@ struct Flight {
     /// No fetch for an unknown key before this.
     cooled_at: Option<Mono>,
     failures: u32,
+    fetches: Fetches,
     /// Where discovery found the keys; asked again at every refresh that is due, not for unknown keys.
     found: Option<Url>,
     last_error: Option<String>,
@@ -72,14 +76,6 @@ pub(crate) enum Why {
     Due,
     /// A token names a key that is not there.
     UnknownKey,
-}
-
-/// How a key set does, for metrics and the admin listener.
-pub(crate) struct Status {
-    pub(crate) keys: usize,
-    pub(crate) usable: bool,
-    pub(crate) failures: u32,
-    pub(crate) last_error: Option<String>,
 }
 
 impl Remote {
@@ -102,7 +98,11 @@ impl Remote {
         Ok(Self {
             config: config.clone(),
             place,
-            current: ArcSwap::from_pointee(Snapshot { keys: None, usable_until: Mono::MIN }),
+            current: ArcSwap::from_pointee(Snapshot {
+                keys: None,
+                usable_until: Mono::MIN,
+                fetched_at: Mono::MIN,
+            }),
             standing: Arc::default(),
             due_at: AtomicU64::new(0),
             flight: Mutex::default(),
@@ -112,6 +112,7 @@ impl Remote {
     /// Takes over the keys that were fetched under another configuration of the same issuer.
     pub(crate) fn seed(&self, previous: &Self) {
         self.put(previous.current.load_full());
+        self.flight().fetches = previous.flight().fetches;
         let due_at = previous.due_at.load(Ordering::Acquire);
         if due_at != u64::MAX {
             self.due_at.store(due_at, Ordering::Release);
@@ -176,14 +177,17 @@ impl Remote {
         let _ = tokio::time::timeout(self.config.refresh.timeout, flight.changed()).await;
     }
 
-    pub(crate) fn status(&self, now: Mono) -> Status {
+    pub(crate) fn status(&self, issuer: Arc<str>, now: Mono) -> KeySetStatus {
         let snapshot = self.current.load();
         let flight = self.flight();
-        Status {
+        KeySetStatus {
+            issuer,
             keys: snapshot.keys.as_ref().map_or(0, |keys| keys.len()),
             usable: snapshot.keys.is_some() && now < snapshot.usable_until,
             failures: flight.failures,
             last_error: flight.last_error.clone(),
+            age: snapshot.keys.as_ref().map(|_| now.saturating_since(snapshot.fetched_at)),
+            fetches: Some(flight.fetches),
         }
     }
 
@@ -290,8 +294,10 @@ impl Drop for Landing {
                 remote.put(Arc::new(Snapshot {
                     keys: Some(Arc::new(keys)),
                     usable_until: fresh_until.saturating_add(refresh.stale_if_error),
+                    fetched_at: self.started,
                 }));
                 flight.failures = 0;
+                flight.fetches.succeeded += 1;
                 flight.retry_at = None;
                 flight.last_error = None;
                 flight.found = Some(place);
@@ -303,6 +309,7 @@ impl Drop for Landing {
                 let wait = (BACK_OFF * 2_u32.pow(doublings)).min(BACK_OFF_MAX);
                 let retry_at = self.started.saturating_add(wait);
                 flight.failures = flight.failures.saturating_add(1);
+                flight.fetches.failed += 1;
                 flight.retry_at = Some(retry_at);
                 flight.found = None;
                 let (issuer, failures) = (remote.config.name.as_str(), flight.failures);

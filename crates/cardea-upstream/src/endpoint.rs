@@ -10,7 +10,7 @@ use crate::config::PoolConfig;
 use crate::framing::FramingRecord;
 use crate::health::Health;
 use crate::permit::{ConnectionPermit, Permits};
-use crate::pool::Pool;
+use crate::pool::{Counts, Pool};
 
 /// What failed at an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,12 +21,32 @@ pub enum FailureKind {
     ConnectTimeout,
     /// The TLS handshake failed. Ejects the endpoint.
     Handshake,
-    /// The exchange failed on an established connection (reset, malformed or missing response). Counted
-    /// only: clients can provoke it, and must not be able to eject endpoints.
-    Exchange,
+    /// The connection was closed or reset before the response. Like the two below it is counted only: clients
+    /// can provoke it, and must not be able to eject endpoints.
+    Closed,
+    /// The response breaks a rule of HTTP.
+    Malformed,
+    /// The head of the response did not arrive in time.
+    ResponseTimeout,
 }
 
 impl FailureKind {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Connect,
+        Self::ConnectTimeout,
+        Self::Handshake,
+        Self::Closed,
+        Self::Malformed,
+        Self::ResponseTimeout,
+    ];
+
+    /// Whether it ejects the endpoint.
+    #[must_use]
+    pub fn ejects(self) -> bool {
+        matches!(self, Self::Connect | Self::ConnectTimeout | Self::Handshake)
+    }
+
     /// The name in logs and metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -34,7 +54,9 @@ impl FailureKind {
             Self::Connect => "connect",
             Self::ConnectTimeout => "connect_timeout",
             Self::Handshake => "handshake",
-            Self::Exchange => "exchange",
+            Self::Closed => "closed",
+            Self::Malformed => "malformed",
+            Self::ResponseTimeout => "response_timeout",
         }
     }
 }
@@ -56,8 +78,10 @@ pub(crate) struct Shared {
     /// Of each worker. What a request holds of it is counted there too, and nowhere that workers share.
     loads: Box<[Arc<Load>]>,
     pub(crate) connects: AtomicU64,
-    pub(crate) connect_failures: AtomicU64,
-    pub(crate) exchange_failures: AtomicU64,
+    /// In the order of [`FailureKind::ALL`].
+    failures: [AtomicU64; FailureKind::ALL.len()],
+    /// What the pool counts: it goes on where the pool is replaced.
+    pool: Counts,
     pub(crate) ejections: AtomicU64,
     pub(crate) framing: Arc<FramingRecord>,
 }
@@ -80,6 +104,22 @@ impl Shared {
         self.loads.iter().fold(0, |sum, load| sum.wrapping_add(load.in_flight.load(Ordering::Relaxed)))
     }
 
+    /// How often each kind of failure happened.
+    pub(crate) fn failures(&self) -> [(FailureKind, u64); FailureKind::ALL.len()] {
+        let mut failures = FailureKind::ALL.map(|kind| (kind, 0));
+        for ((_, count), counted) in failures.iter_mut().zip(&self.failures) {
+            *count = counted.load(Ordering::Relaxed);
+        }
+        failures
+    }
+
+    fn count(&self, kind: FailureKind) {
+        let counted = self.failures.iter().zip(FailureKind::ALL).find(|(_, other)| *other == kind);
+        if let Some((counter, _)) = counted {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn requests(&self) -> u64 {
         self.loads.iter().map(|load| load.requests.load(Ordering::Relaxed)).sum()
     }
@@ -93,13 +133,14 @@ impl<C> Endpoint<C> {
             health: Health::new(),
             loads: (0..pool.workers.max(1)).map(|_| Arc::default()).collect(),
             connects: AtomicU64::new(0),
-            connect_failures: AtomicU64::new(0),
-            exchange_failures: AtomicU64::new(0),
+            failures: Default::default(),
+            pool: Counts::new(pool.workers),
             ejections: AtomicU64::new(0),
             framing: Arc::clone(&framing),
         };
         let permits = Arc::new(Permits::new(pool.connections_max));
-        Self { address, label, shared: Arc::new(shared), pool: Pool::of(pool, framing), permits }
+        let counted = Pool::counted_in(pool, framing, &shared.pool);
+        Self { address, label, shared: Arc::new(shared), pool: counted, permits }
     }
 
     /// The same endpoint with a pool of its own, for connections that are made differently.
@@ -110,7 +151,7 @@ impl<C> Endpoint<C> {
             address: self.address.clone(),
             label: Arc::clone(&self.label),
             shared: Arc::clone(&self.shared),
-            pool: Pool::of(pool, Arc::clone(&self.shared.framing)),
+            pool: Pool::counted_in(pool, Arc::clone(&self.shared.framing), &self.shared.pool),
             permits: Arc::clone(&self.permits),
         }
     }
@@ -181,11 +222,10 @@ impl<C> Endpoint<C> {
     ///
     /// A reset of a reused connection is no failure: the endpoint may close an idle one at any time.
     pub fn failed(&self, now: Mono, kind: FailureKind) {
-        if kind == FailureKind::Exchange {
-            self.shared.exchange_failures.fetch_add(1, Ordering::Relaxed);
+        self.shared.count(kind);
+        if !kind.ejects() {
             return;
         }
-        self.shared.connect_failures.fetch_add(1, Ordering::Relaxed);
         if let Some(back_off) = self.shared.health.failed(now) {
             self.shared.ejections.fetch_add(1, Ordering::Relaxed);
             let seconds = back_off.as_secs();
@@ -248,7 +288,27 @@ mod tests {
             assert!(!endpoint.is_ejected());
         }
         let endpoint = endpoint();
-        (0..100).for_each(|_| endpoint.failed(Mono::MIN, FailureKind::Exchange));
-        assert!(!endpoint.is_ejected());
+        for kind in [FailureKind::Closed, FailureKind::Malformed, FailureKind::ResponseTimeout] {
+            (0..100).for_each(|_| endpoint.failed(Mono::MIN, kind));
+            assert!(!endpoint.is_ejected(), "{}", kind.as_str());
+        }
+    }
+
+    #[test]
+    fn failures_are_counted_by_their_kind_and_outlive_a_pool() {
+        let endpoint = endpoint();
+        for (times, kind) in (1..).zip(FailureKind::ALL) {
+            (0..times).for_each(|_| endpoint.failed(Mono::MIN, kind));
+        }
+        assert!(endpoint.pool().place(0).put((), Mono::MIN).is_none());
+        assert!(endpoint.pool().take(0, Mono::MIN, |()| true).is_some());
+        let replaced = endpoint.with_new_pool(&PoolConfig::default());
+        let counted = replaced.shared.failures().map(|(_, count)| count);
+        assert_eq!(counted, [1, 2, 3, 4, 5, 6]);
+        assert_eq!((replaced.pool().stats().reused, replaced.pool().stats().idle), (1, 0));
+        // What the old pool still counts is not lost.
+        assert!(endpoint.pool().place(0).put((), Mono::MIN).is_none());
+        assert!(endpoint.pool().take(0, Mono::MIN, |()| false).is_none());
+        assert_eq!(replaced.pool().stats().dead, 1);
     }
 }

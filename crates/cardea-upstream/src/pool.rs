@@ -51,11 +51,28 @@ pub struct Pool<C> {
 #[repr(align(128))]
 struct Part<C> {
     state: Mutex<State<C>>,
+    counts: Arc<Count>,
+    framing: Arc<FramingRecord>,
+}
+
+/// What the parts of a pool count. It may go on in another pool.
+#[derive(Debug)]
+pub(crate) struct Counts(Box<[Arc<Count>]>);
+
+/// What one part counts, on cache lines of its own as the part is.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Count {
     reused: AtomicU64,
     expired: AtomicU64,
     dead: AtomicU64,
     surplus: AtomicU64,
-    framing: Arc<FramingRecord>,
+}
+
+impl Counts {
+    pub(crate) fn new(workers: usize) -> Self {
+        Self((0..workers.max(1)).map(|_| Arc::default()).collect())
+    }
 }
 
 struct State<C> {
@@ -151,13 +168,14 @@ impl<C> Pool<C> {
     /// An empty pool.
     #[must_use]
     pub fn new(config: &PoolConfig) -> Self {
-        Self::of(config, Arc::new(FramingRecord::new("".into())))
+        Self::counted_in(config, Arc::new(FramingRecord::new("".into())), &Counts::new(config.workers))
     }
 
-    /// An empty pool of an endpoint of which `framing` is known.
-    pub(crate) fn of(config: &PoolConfig, framing: Arc<FramingRecord>) -> Self {
-        let part = |_| Arc::new(Part::new(Arc::clone(&framing)));
-        let parts: Box<[_]> = (0..config.workers.max(1)).map(part).collect();
+    /// An empty pool of an endpoint of which `framing` is known. It goes on counting in `counts`, which say how many workers
+    /// there are.
+    pub(crate) fn counted_in(config: &PoolConfig, framing: Arc<FramingRecord>, counts: &Counts) -> Self {
+        let part = |counts: &Arc<Count>| Arc::new(Part::new(Arc::clone(&framing), Arc::clone(counts)));
+        let parts: Box<[_]> = counts.0.iter().map(part).collect();
         let pool = Self { parts, used: AtomicUsize::new(1), framing };
         pool.configure(config);
         pool
@@ -190,7 +208,7 @@ impl<C> Pool<C> {
         // Looked at one after the other: what is the oldest may change meanwhile, and nothing depends on it.
         let part = self.parts.iter().filter(|part| oldest(part).is_some()).min_by_key(oldest)?;
         let oldest = part.lock().pop_oldest();
-        count(&part.surplus, usize::from(oldest.is_some()));
+        count(&part.counts.surplus, usize::from(oldest.is_some()));
         oldest.map(|idle| idle.connection)
     }
 
@@ -198,7 +216,7 @@ impl<C> Pool<C> {
     pub fn sweep(&self, now: Mono) {
         for part in &self.parts {
             let gone = part.lock().pop_expired(now);
-            count(&part.expired, gone.len());
+            count(&part.counts.expired, gone.len());
         }
     }
 
@@ -241,15 +259,15 @@ impl<C> Pool<C> {
     /// The gauge and the counters now.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
-        let sum = |counter: fn(&Part<C>) -> &AtomicU64| {
-            self.parts.iter().map(|part| counter(part).load(Ordering::Relaxed)).sum()
+        let sum = |counter: fn(&Count) -> &AtomicU64| {
+            self.parts.iter().map(|part| counter(&part.counts).load(Ordering::Relaxed)).sum()
         };
         PoolStats {
             idle: self.len(),
-            reused: sum(|part| &part.reused),
-            expired: sum(|part| &part.expired),
-            dead: sum(|part| &part.dead),
-            surplus: sum(|part| &part.surplus),
+            reused: sum(|count| &count.reused),
+            expired: sum(|count| &count.expired),
+            dead: sum(|count| &count.dead),
+            surplus: sum(|count| &count.surplus),
         }
     }
 
@@ -278,7 +296,7 @@ impl<C> Pool<C> {
 }
 
 impl<C> Part<C> {
-    fn new(framing: Arc<FramingRecord>) -> Self {
+    fn new(framing: Arc<FramingRecord>, counts: Arc<Count>) -> Self {
         let state = State {
             idle: VecDeque::new(),
             held: VecDeque::new(),
@@ -286,14 +304,7 @@ impl<C> Part<C> {
             idle_timeout: Duration::ZERO,
             closed: false,
         };
-        Self {
-            state: Mutex::new(state),
-            reused: AtomicU64::new(0),
-            expired: AtomicU64::new(0),
-            dead: AtomicU64::new(0),
-            surplus: AtomicU64::new(0),
-            framing,
-        }
+        Self { state: Mutex::new(state), counts, framing }
     }
 
     /// The most recently used connection that has been idle for at least `spare`, but not for too long.
@@ -313,18 +324,18 @@ impl<C> Part<C> {
             if state.is_expired(&found, now) {
                 let expired = state.pop_expired(now);
                 drop(state);
-                count(&self.expired, expired.len() + 1);
+                count(&self.counts.expired, expired.len() + 1);
                 continue;
             }
             drop(state);
             if alive(&mut found.connection) {
-                count(&self.reused, 1);
+                count(&self.counts.reused, 1);
                 if was_held {
                     self.framing.note_quiet();
                 }
                 return Some(Kept { connection: found.connection, foreign: found.worker != worker });
             }
-            count(&self.dead, 1);
+            count(&self.counts.dead, 1);
         }
     }
 
@@ -338,7 +349,7 @@ impl<C> Part<C> {
             oldest
         };
         drop(state);
-        count(&self.surplus, usize::from(surplus.is_some()));
+        count(&self.counts.surplus, usize::from(surplus.is_some()));
         surplus.map(|idle| idle.connection)
     }
 
@@ -347,14 +358,14 @@ impl<C> Part<C> {
         loop {
             let Some(mut released) = self.lock().pop_released(now) else { return };
             if !alive(&mut released.connection) {
-                count(&self.dead, 1);
+                count(&self.counts.dead, 1);
                 continue;
             }
             self.framing.note_quiet();
             let mut state = self.lock();
             if state.closed || state.len() >= state.idle_max {
                 drop(state);
-                count(&self.surplus, 1);
+                count(&self.counts.surplus, 1);
                 continue;
             }
             // In the order of their last use.
@@ -383,7 +394,7 @@ impl<C> Part<C> {
             Some(idle)
         };
         drop(state);
-        count(&self.surplus, usize::from(surplus.is_some()));
+        count(&self.counts.surplus, usize::from(surplus.is_some()));
         surplus.map(|idle| idle.connection)
     }
 
@@ -397,7 +408,7 @@ impl<C> Part<C> {
             gone.extend(state.pop_oldest());
         }
         drop(state);
-        count(&self.surplus, gone.len());
+        count(&self.counts.surplus, gone.len());
     }
 
     /// No code that can panic runs under the lock, so a poisoned one still guards a sound state.

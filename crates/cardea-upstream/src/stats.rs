@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::address::Address;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, FailureKind};
 use crate::pool::PoolStats;
 
 /// A service's counters; they begin with its first configuration and survive reloads.
@@ -42,10 +42,8 @@ pub struct EndpointStats {
     pub requests: u64,
     /// Connections made.
     pub connects: u64,
-    /// Failures to connect, handshakes included.
-    pub connect_failures: u64,
-    /// Exchanges that failed on an established connection.
-    pub exchange_failures: u64,
+    /// Failures, by kind.
+    pub failures: [(FailureKind, u64); FailureKind::ALL.len()],
     /// How often it sent bytes that belong to no response.
     pub surplus: u64,
     /// How often it was ejected, failed trials included.
@@ -55,6 +53,12 @@ pub struct EndpointStats {
 }
 
 impl EndpointStats {
+    /// How often connecting failed, handshakes included.
+    #[must_use]
+    pub fn connect_failures(&self) -> u64 {
+        self.failures.iter().filter(|(kind, _)| kind.ejects()).map(|(_, count)| count).sum()
+    }
+
     pub(crate) fn of<C>(endpoint: &Endpoint<C>, region: Option<String>, weight: u32) -> Self {
         let shared = &endpoint.shared;
         Self {
@@ -66,8 +70,7 @@ impl EndpointStats {
             pool: endpoint.pool().stats(),
             requests: shared.requests(),
             connects: shared.connects.load(Ordering::Relaxed),
-            connect_failures: shared.connect_failures.load(Ordering::Relaxed),
-            exchange_failures: shared.exchange_failures.load(Ordering::Relaxed),
+            failures: shared.failures(),
             surplus: shared.framing.surplus(),
             ejections: shared.ejections.load(Ordering::Relaxed),
             ejected: endpoint.is_ejected(),

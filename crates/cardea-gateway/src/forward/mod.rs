@@ -148,13 +148,16 @@ pub(crate) async fn forward(
                     replay = attempt.into_replay();
                     continue;
                 }
+                exchange.upstream.status = exchange.response_head.status;
                 exchange.upstream.response_head =
                     Some(timer.precise().saturating_since(exchange.started.mono));
                 return respond(model, route, exchange, attempt, upgrade);
             }
             Err(failure) => {
-                if failure.reason.is_of_service() && !exchange.upstream.reused {
-                    endpoint.failed(timer.now(), FailureKind::Exchange);
+                if let Some(kind) = failure_kind(&failure.reason)
+                    && !(kind == FailureKind::Closed && exchange.upstream.reused)
+                {
+                    endpoint.failed(timer.now(), kind);
                 }
                 let Some(attempt) = failure.attempt else { return Err(failure.reason) };
                 if exchange.upstream.reused && matches!(failure.reason, Reason::ServiceMalformed(_)) {
@@ -437,6 +440,17 @@ fn poll_deadlines(
         },
         false,
     )))
+}
+
+/// What failed at the endpoint, where it is to blame. One that closes a connection that was kept is not: it may close
+/// an idle one at any time (RFC 9112 §9.3.1).
+fn failure_kind(reason: &Reason) -> Option<FailureKind> {
+    match reason {
+        Reason::ServiceAborted => Some(FailureKind::Closed),
+        Reason::ServiceMalformed(_) => Some(FailureKind::Malformed),
+        Reason::ResponseHeadTimeout => Some(FailureKind::ResponseTimeout),
+        _ => None,
+    }
 }
 
 fn client_fault(error: BodyError) -> Reason {

@@ -20,7 +20,7 @@ use cardea_clock::Clock;
 use self::syslog::Syslog;
 pub use self::syslog::{SyslogConfig, SyslogServer};
 use self::writer::{Kind, Output, Writer};
-use super::metrics::{CounterDef, GaugeDef, Registry};
+use super::metrics::{CounterDef, Definition, GaugeDef, Registry};
 use super::shard;
 
 mod syslog;
@@ -41,6 +41,10 @@ static WRITE_ERRORS: CounterDef<0> =
     CounterDef::new("cardea_access_log_write_errors_total", "Failed writes of the access log.", []);
 static QUEUED: GaugeDef<0> =
     GaugeDef::new("cardea_access_log_queued_bytes", "Bytes of the access log that wait to be written.", []);
+
+/// The metrics of the access log.
+pub static DEFINITIONS: &[Definition] =
+    &[DROPPED.definition(), WRITE_ERRORS.definition(), QUEUED.definition()];
 
 /// Where lines go.
 #[derive(Clone, Debug, PartialEq, Eq)]

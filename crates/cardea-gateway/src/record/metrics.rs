@@ -10,18 +10,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use self::cells::Cells;
 pub use self::cells::{Counter, Gauge, Histogram, InFlight, UpDown};
-pub use self::definition::{CounterDef, GaugeDef, HistogramDef, LATENCY_BOUNDS};
-pub use self::instruments::{StatusClasses, StatusCodes};
-use self::text::{Kind, label_text};
+pub use self::definition::{CounterDef, Definition, GaugeDef, HistogramDef, LATENCY_BOUNDS};
+pub use self::instruments::{LazyHistogram, LazyUpDown, Reasons, StatusClasses, StatusCodes};
+use self::text::label_text;
 
 mod cells;
 mod definition;
 mod instruments;
 pub mod process;
-pub mod standard;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -32,25 +32,57 @@ pub const SERIES_MAX: usize = 10_000;
 /// What the rendered text is, for the header of the answer.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+/// The type of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Sorts durations into buckets with these upper bounds.
+    Histogram(&'static [Duration]),
+}
+
+impl MetricKind {
+    /// Its name in the text format.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram(_) => "histogram",
+        }
+    }
+}
+
+static SERIES: GaugeDef<1> = GaugeDef::new("cardea_metric_series", "Series, by metric.", ["metric"]);
+
+/// The metrics that each registry has about itself.
+pub static DEFINITIONS: &[Definition] = &[SERIES.definition()];
+
 /// All metrics of a process. It outlives models: asking again for a series gives the one that is there.
 #[derive(Default)]
 pub struct Registry {
     metrics: Mutex<BTreeMap<&'static str, Metric>>,
+    preparations: Mutex<Vec<Preparation>>,
 }
+
+/// What is done before values are read.
+type Preparation = Arc<dyn Fn() + Send + Sync>;
 
 /// Values that are read when they are asked for.
 type Collector = Arc<dyn Fn(&mut Samples<'_>) + Send + Sync>;
 
 struct Metric {
     help: &'static str,
-    kind: Kind,
+    kind: MetricKind,
     labels: &'static [&'static str],
     source: Source,
 }
 
 enum Source {
     /// By the text of their labels, so that they are rendered in an order that stays.
-    Series(BTreeMap<Box<str>, Arc<Cells>>),
+    Series(BTreeMap<Arc<str>, Arc<Cells>>),
     Collector(Collector),
 }
 
@@ -65,24 +97,26 @@ impl Registry {
     pub fn counter<const N: usize>(&self, def: &'static CounterDef<N>, values: [&str; N]) -> Counter {
         let shards = def.shards();
         Counter(
-            self.series(def.name, def.help, Kind::Counter, &def.labels, &values, || Cells::new(1, shards)),
+            self.series(def.name, def.help, MetricKind::Counter, &def.labels, &values, || {
+                Cells::new(1, shards)
+            }),
         )
     }
 
     /// The gauge with these label values, for what is set.
     pub fn gauge<const N: usize>(&self, def: &'static GaugeDef<N>, values: [&str; N]) -> Gauge {
-        Gauge(self.series(def.name, def.help, Kind::Gauge, &def.labels, &values, || Cells::new(1, 1)))
+        Gauge(self.series(def.name, def.help, MetricKind::Gauge, &def.labels, &values, || Cells::new(1, 1)))
     }
 
     /// The gauge with these label values, for what goes up and down with each request.
     pub fn up_down<const N: usize>(&self, def: &'static GaugeDef<N>, values: [&str; N]) -> UpDown {
         let cells = || Cells::new(1, super::shard::count());
-        UpDown(self.series(def.name, def.help, Kind::Gauge, &def.labels, &values, cells))
+        UpDown(self.series(def.name, def.help, MetricKind::Gauge, &def.labels, &values, cells))
     }
 
     /// The histogram with these label values.
     pub fn histogram<const N: usize>(&self, def: &'static HistogramDef<N>, values: [&str; N]) -> Histogram {
-        let kind = Kind::Histogram(def.bounds);
+        let kind = MetricKind::Histogram(def.bounds);
         // A cell for each bound, one for what lies above all of them, and one for the sum.
         let cells = || Cells::new(def.bounds.len() + 2, super::shard::count());
         Histogram {
@@ -98,7 +132,7 @@ impl Registry {
         def: &'static CounterDef<N>,
         collect: impl Fn(&mut Samples<'_>) + Send + Sync + 'static,
     ) {
-        self.collect(def.name, def.help, Kind::Counter, &def.labels, Arc::new(collect));
+        self.collect(def.name, def.help, MetricKind::Counter, &def.labels, Arc::new(collect));
     }
 
     /// Gauges whose values are read when they are asked for; like [`Self::collect_counter`].
@@ -107,12 +141,11 @@ impl Registry {
         def: &'static GaugeDef<N>,
         collect: impl Fn(&mut Samples<'_>) + Send + Sync + 'static,
     ) {
-        self.collect(def.name, def.help, Kind::Gauge, &def.labels, Arc::new(collect));
+        self.collect(def.name, def.help, MetricKind::Gauge, &def.labels, Arc::new(collect));
     }
 
     /// Enters a gauge of the series of each metric, `cardea_metric_series`, to be seen beside [`SERIES_MAX`].
     pub fn collect_series(self: &Arc<Self>) {
-        static SERIES: GaugeDef<1> = GaugeDef::new("cardea_metric_series", "Series, by metric.", ["metric"]);
         let registry = Arc::downgrade(self);
         self.collect_gauge(&SERIES, move |samples| {
             let Some(registry) = registry.upgrade() else { return };
@@ -134,28 +167,43 @@ impl Registry {
         }
     }
 
+    /// Has `prepare` called before values are read, for what several collectors show one snapshot of.
+    pub fn before_render(&self, prepare: impl Fn() + Send + Sync + 'static) {
+        self.preparations.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(prepare));
+    }
+
     /// Appends all metrics that have values, as text, by name. Counting goes on meanwhile: each value is right at
     /// some moment, and a histogram's count is always the sum of its buckets.
+    ///
+    /// A worker that enters a new series waits at most while the handles of one metric's series are cloned; counting
+    /// waits for nothing.
     pub fn render(&self, out: &mut String) {
         enum Snapshot {
-            Series(Vec<(Box<str>, Arc<Cells>)>),
+            Series(Vec<(Arc<str>, Arc<Cells>)>),
             Collector(Collector),
         }
-        // Making text takes long where there are many series, and requests may wait for the lock.
-        let snapshot: Vec<_> = self
-            .lock()
-            .iter()
-            .map(|(name, metric)| {
-                let source = match &metric.source {
-                    Source::Series(series) => Snapshot::Series(
-                        series.iter().map(|(labels, cells)| (labels.clone(), Arc::clone(cells))).collect(),
-                    ),
-                    Source::Collector(collector) => Snapshot::Collector(Arc::clone(collector)),
-                };
-                (*name, metric.help, metric.kind, metric.labels, source)
-            })
-            .collect();
-        for (name, help, kind, labels, source) in snapshot {
+        let preparations = self.preparations.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for prepare in preparations {
+            prepare();
+        }
+        let names: Vec<&'static str> = self.lock().keys().copied().collect();
+        for name in names {
+            // Making text takes long where there are many series, so that is not done under the lock.
+            let (help, kind, labels, source) = match self.lock().get(name) {
+                None => continue,
+                Some(metric) => {
+                    let source = match &metric.source {
+                        Source::Series(series) => Snapshot::Series(
+                            series
+                                .iter()
+                                .map(|(labels, cells)| (Arc::clone(labels), Arc::clone(cells)))
+                                .collect(),
+                        ),
+                        Source::Collector(collector) => Snapshot::Collector(Arc::clone(collector)),
+                    };
+                    (metric.help, metric.kind, metric.labels, source)
+                }
+            };
             match source {
                 Snapshot::Series(series) if series.is_empty() => {}
                 Snapshot::Series(series) => {
@@ -165,7 +213,7 @@ impl Registry {
                     }
                 }
                 Snapshot::Collector(collector) => {
-                    // Not under the lock, so that a collector may use the registry.
+                    // A collector may use the registry.
                     let mut samples = Samples { name, help, kind, names: labels, count: 0, out };
                     collector(&mut samples);
                 }
@@ -173,11 +221,17 @@ impl Registry {
         }
     }
 
+    /// The names of the metrics that were entered so far.
+    #[must_use]
+    pub fn names(&self) -> Vec<&'static str> {
+        self.lock().keys().copied().collect()
+    }
+
     fn series(
         &self,
         name: &'static str,
         help: &'static str,
-        kind: Kind,
+        kind: MetricKind,
         labels: &'static [&'static str],
         values: &[&str],
         cells: impl FnOnce() -> Cells,
@@ -207,7 +261,7 @@ impl Registry {
         &self,
         name: &'static str,
         help: &'static str,
-        kind: Kind,
+        kind: MetricKind,
         labels: &'static [&'static str],
         collector: Collector,
     ) {
@@ -245,7 +299,7 @@ fn conflict_report(name: &str) {
 pub struct Samples<'r> {
     name: &'static str,
     help: &'static str,
-    kind: Kind,
+    kind: MetricKind,
     names: &'static [&'static str],
     count: usize,
     out: &'r mut String,

@@ -545,6 +545,9 @@ pub(crate) struct SchemaArgs {
     /// Print the page of attributes in Markdown instead: what templates and the access log can read.
     #[arg(long, conflicts_with = "markdown")]
     pub(crate) attributes: bool,
+    /// Print the page of metrics in Markdown instead: name, type, labels and meaning of each.
+    #[arg(long, conflicts_with_all = ["markdown", "attributes"])]
+    pub(crate) metrics: bool,
 }
 
 /// Print completions for a shell.

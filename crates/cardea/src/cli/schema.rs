@@ -1,13 +1,15 @@
-//! `cardea schema`: the JSON Schema of the configuration, its reference page, and the page of attributes.
+//! `cardea schema`: the JSON Schema of the configuration, its reference page, and the pages of attributes and metrics.
 
 use super::{Exit, Output, SchemaArgs};
-use crate::config;
+use crate::{config, server};
 use cardea_gateway::attributes;
 
 /// Prints the schema or the page.
 pub(super) fn run(arguments: &SchemaArgs, output: &mut Output) -> Exit {
     let written = if arguments.attributes {
         output.text(&attributes_page())
+    } else if arguments.metrics {
+        output.text(&server::metrics_page())
     } else if arguments.markdown {
         output.text(&config::markdown())
     } else {
@@ -42,6 +44,16 @@ fn attributes_page() -> String {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn the_page_of_metrics_is_current() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+        let page = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            page == crate::server::metrics_page(),
+            "docs/metrics.md is stale; run: cargo run -p cardea -- schema --metrics > docs/metrics.md"
+        );
+    }
+
     #[test]
     fn the_page_of_attributes_is_current() {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/attributes.md");

@@ -118,4 +118,6 @@ async fn look_after_files(server: &Server, warned: &mut Warned) {
     let served = model.listeners.values().filter_map(|listener| listener.tls.as_ref());
     warn_of_expiry(served.flat_map(|tls| tls.certificates()), warned, now.wall);
     server.sweep(now.mono).await;
+    // Series of what has gone, once the last request has that used it.
+    server.admin.registry().prune();
 }

@@ -15,7 +15,7 @@ use cardea_env::Names;
 use cardea_gateway::{
     client_certificate::own_headers,
     exchange::Exchange,
-    metrics::RouteMetrics,
+    metrics::{ListenerMetrics, RouteMetrics, ServiceMetrics},
     model::{
         AllowEncoded, BuiltIn, ConnectionTimeouts, Destination, IdentityField, IdentityHeaders,
         ListenerModel, Model, ProxyProtocol, Rewrite, Route, RouteRules, Service, Timeouts,
@@ -68,6 +68,8 @@ pub(crate) struct Built {
     pub(crate) client_authorities: HashMap<String, Arc<ClientAuthority>>,
     /// The settings that each listener's TLS was loaded by, by name.
     tls: HashMap<String, ServerTlsConfig>,
+    /// What is counted for each route, by name.
+    route_metrics: HashMap<String, Arc<RouteMetrics>>,
 }
 
 /// Builds the model of `config`. What lives longer is taken over from `previous`.
@@ -84,13 +86,14 @@ pub(crate) fn build(
         problems: Vec::new(),
         client_authorities: HashMap::new(),
         tls: HashMap::new(),
+        route_metrics: HashMap::new(),
         names,
     };
     builder.client_authorities();
     builder.declare();
     let listeners = builder.listeners();
     let (issuers, authenticator) = builder.identity();
-    let services = builder.services();
+    let mut services = builder.services();
     let router = builder.router(&issuers, &services);
     let identity_headers = builder.identity_headers();
     let access_log = builder.access_log();
@@ -103,10 +106,12 @@ pub(crate) fn build(
     if !builder.problems.is_empty() || !config.is_sound {
         return Err(builder.problems);
     }
+    services.sort_by(|one, other| one.name.cmp(&other.name));
     let model = Model {
         router,
         authenticator,
         issuer: foundation.issuer.clone(),
+        services: services.clone(),
         listeners,
         limits: limits(config),
         timeouts: ConnectionTimeouts {
@@ -127,6 +132,7 @@ pub(crate) fn build(
         services,
         client_authorities: builder.client_authorities,
         tls: builder.tls,
+        route_metrics: builder.route_metrics,
     })
 }
 
@@ -159,6 +165,7 @@ struct Builder<'a> {
     problems: Vec<Problem>,
     client_authorities: HashMap<String, Arc<ClientAuthority>>,
     tls: HashMap<String, ServerTlsConfig>,
+    route_metrics: HashMap<String, Arc<RouteMetrics>>,
     names: Names<Exchange>,
 }
 
@@ -168,6 +175,13 @@ impl Builder<'_> {
             return;
         }
         self.problems.push(self.config.problem(at, message.to_string(), remedy));
+    }
+
+    /// What is counted for a route goes on for as long as there is one of its name.
+    fn route_metrics(&mut self, name: &str) -> Arc<RouteMetrics> {
+        let known = self.previous.and_then(|built| built.route_metrics.get(name));
+        let metrics = known.map_or_else(|| Arc::new(RouteMetrics::new(name)), Arc::clone);
+        Arc::clone(self.route_metrics.entry(name.to_owned()).or_insert(metrics))
     }
 
     fn listeners(&mut self) -> HashMap<String, Arc<ListenerModel>> {
@@ -187,12 +201,18 @@ impl Builder<'_> {
                 config::ProxyProtocol::Any => (true, true),
             };
             let trusted = prefixes(&listener.proxy_protocol_from);
+            let known = self.previous.and_then(|built| built.model.listeners.get(&listener.name));
+            let metrics = known.map_or_else(
+                || Arc::new(ListenerMetrics::new(&listener.name)),
+                |known| Arc::clone(&known.metrics),
+            );
             let model = ListenerModel {
                 name: listener.name.clone(),
                 tls,
                 proxy_protocol: (v1 || v2).then_some(ProxyProtocol { trusted, v1, v2 }),
                 redirect_to_https: listener.redirect_to_https,
                 http2: listener.http2,
+                metrics,
             };
             models.insert(listener.name.clone(), Arc::new(model));
         }
@@ -376,6 +396,10 @@ impl Builder<'_> {
                     connect_timeout: Some(service.connect_timeout),
                     hash_policy,
                     regions: regions(service),
+                    metrics: old.map_or_else(
+                        || Arc::new(ServiceMetrics::new(&service.name)),
+                        |old| Arc::clone(&old.metrics),
+                    ),
                 })),
                 Err(error) => self.problem(service.at, error, "see [[service]] in docs/configuration.md"),
             }
@@ -450,8 +474,8 @@ impl Builder<'_> {
             }
             let mut matches = RouteMatch::new(PathMatch::Exact(path.clone()));
             matches.hosts.clone_from(&hosts);
+            let name = format!("authorization-server-{name}");
             let route = Route {
-                name: format!("authorization-server-{name}"),
                 demand: None,
                 client_certificate: None,
                 early_data: false,
@@ -463,7 +487,8 @@ impl Builder<'_> {
                 request_headers: Vec::new(),
                 response_headers: Vec::new(),
                 rules: RouteRules::default(),
-                metrics: RouteMetrics::new(&format!("authorization-server-{name}")),
+                metrics: self.route_metrics(&name),
+                name,
             };
             routes.push((matches, Arc::new(route)));
         }
@@ -552,7 +577,7 @@ impl Builder<'_> {
             request_headers,
             response_headers,
             rules,
-            metrics: RouteMetrics::new(&route.name),
+            metrics: self.route_metrics(&route.name),
         })
     }
 

@@ -15,7 +15,7 @@ use cardea_gateway::{
     gateway::Gateway,
     record::{
         Registry,
-        metrics::{CounterDef, GaugeDef, Samples},
+        metrics::{CounterDef, Definition, GaugeDef, Samples},
     },
 };
 use cardea_tls::{CertificateInfo, ServerTls};
@@ -46,6 +46,10 @@ static STAPLE_FAILURES: CounterDef<0> = CounterDef::new(
 
 static HANDSHAKES: GaugeDef<0> =
     GaugeDef::new("cardea_tls_handshakes_under_way", "TLS handshakes that are under way.", []);
+
+/// The metrics of certificates.
+pub(super) static DEFINITIONS: &[Definition] =
+    &[HANDSHAKES.definition(), EXPIRY.definition(), STAPLE_EXPIRY.definition(), STAPLE_FAILURES.definition()];
 
 /// As counted by [`refresh_staples`].
 static FAILURES: AtomicU64 = AtomicU64::new(0);

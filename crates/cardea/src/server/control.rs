@@ -38,7 +38,7 @@ impl Control for Server {
                 }
                 .to_owned(),
                 connections: self.gateway.connections() as u64,
-                generation: self.generation().await,
+                generation: self.reloads.state().generation,
             }
         })
     }

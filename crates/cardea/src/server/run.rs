@@ -34,6 +34,7 @@ use super::{
     certificates,
     issuer::{self, Revoker, publish_keys, settings},
     listen::{self, Inherited, Sockets, bind},
+    reloads::Reloads,
     signals::Signals,
     telemetry,
 };
@@ -55,6 +56,7 @@ pub(crate) struct Server {
     pub(crate) foundation: Foundation,
     pub(crate) admin: Arc<AdminState>,
     pub(crate) admin_address: Option<SocketAddr>,
+    pub(super) reloads: Arc<Reloads>,
     current: Mutex<Current>,
     pub(super) workers: Arc<Workers>,
     permits: Arc<Semaphore>,
@@ -76,7 +78,6 @@ struct Current {
     config: Config,
     built: Built,
     listeners: HashMap<String, Listening>,
-    generation: u64,
 }
 
 /// A listener whose sockets are there, and which does not serve yet.
@@ -130,6 +131,8 @@ impl Server {
             .context("starting the gateway")?;
         gateway.set_access_log(access_log(&config, &gateway, &registry)?);
         telemetry::register(&registry, &gateway);
+        let reloads = Arc::new(Reloads::new(clock.precise().wall));
+        reloads.register(&registry);
         certificates::register(&registry, &gateway);
         let revoker = Arc::new(Revoker::new(Arc::clone(&gateway), &config));
         if let Some(issuer) = &foundation.issuer {
@@ -148,7 +151,8 @@ impl Server {
             foundation,
             admin,
             admin_address,
-            current: Mutex::new(Current { config, built, listeners: HashMap::new(), generation: 1 }),
+            reloads,
+            current: Mutex::new(Current { config, built, listeners: HashMap::new() }),
             workers,
             permits,
             revoker,
@@ -206,14 +210,28 @@ impl Server {
         current.listeners.insert(name, Listening { address, serving });
     }
 
-    /// How many configurations were in force, this one included.
-    pub(crate) async fn generation(&self) -> u64 {
-        self.current.lock().await.generation
-    }
-
     /// Reads the configuration again and puts it in force. What is wrong changes nothing.
     pub(crate) async fn reload(&self) -> Result<()> {
+        // One at a time, and its time does not include that of those before.
         let mut current = self.current.lock().await;
+        let begun = self.gateway.clock.precise();
+        let result = self.replace(&mut current).await;
+        let now = self.gateway.clock.precise();
+        let took = now.mono.saturating_since(begun.mono);
+        match &result {
+            Ok(()) => self.reloads.succeeded(now.wall, took),
+            Err(error) => self.reloads.failed(now.wall, took, format!("{error:#}")),
+        }
+        drop(current);
+        result?;
+        self.admin.registry().prune();
+        // Keys may be long in coming, and nothing else has to wait for them.
+        self.gateway.model().authenticator.maintain(self.gateway.clock.precise()).await;
+        Ok(())
+    }
+
+    /// Replaces what is in force by what the configuration says now.
+    async fn replace(&self, current: &mut Current) -> Result<()> {
         let path = self.path.clone();
         let config =
             tokio::task::spawn_blocking(move || config::load(&path, &|name| std::env::var(name).ok()))
@@ -254,7 +272,6 @@ impl Server {
         }
         current.config = config;
         current.built = built;
-        current.generation += 1;
         let wanted: Vec<String> =
             current.config.listeners.iter().map(|listener| listener.name.clone()).collect();
         current.listeners.retain(|name, listening| {
@@ -265,12 +282,8 @@ impl Server {
             keep
         });
         for bound in fresh {
-            self.listen(&mut current, bound);
+            self.listen(current, bound);
         }
-        registry.prune();
-        // Keys may be long in coming, and nothing else has to wait for them.
-        drop(current);
-        self.gateway.model().authenticator.maintain(self.gateway.clock.precise()).await;
         Ok(())
     }
 

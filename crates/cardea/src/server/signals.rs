@@ -45,7 +45,7 @@ impl Signals {
                     };
                     match reloaded {
                         Ok(()) => {
-                            tracing::info!(generation = server.generation().await, "configuration reloaded");
+                            tracing::info!(generation = server.reloads.state().generation, "configuration reloaded");
                         }
                         Err(error) => tracing::error!(
                             "the configuration was not reloaded, the old one stays in force:\n{error:#}"

@@ -8,13 +8,31 @@ use cardea_gateway::{
     model::Model,
     record::{
         Registry,
-        metrics::{CounterDef, GaugeDef, Samples},
+        metrics::{CounterDef, Definition, GaugeDef, Samples},
     },
 };
 use cardea_issuer::SecretStats;
 use cardea_tls::SessionStats;
 
 use crate::acme::{Acme, Status};
+
+mod catalogue;
+mod key_sets;
+mod upstream;
+
+pub(crate) use self::catalogue::markdown;
+
+/// What the program was built from, where whoever built it said so.
+pub(crate) const REVISION: &str = match option_env!("CARDEA_REVISION") {
+    Some(revision) => revision,
+    None => "",
+};
+
+static BUILD_INFO: GaugeDef<2> = GaugeDef::new(
+    "cardea_build_info",
+    "What runs: always 1. The revision is empty where the build was not told.",
+    ["version", "revision"],
+);
 
 static VERDICTS: GaugeDef<0> =
     GaugeDef::new("cardea_token_verdicts", "Verdicts on tokens that are remembered, of all issuers.", []);
@@ -92,6 +110,47 @@ static SECRET_REJECTIONS: CounterDef<1> = CounterDef::new(
     ["reason"],
 );
 
+/// What is built.
+static BUILD: &[Definition] = &[BUILD_INFO.definition()];
+
+/// What the process does for longer.
+static RUNNING: &[Definition] = &[STREAMS.definition(), LATE_REFRESHES.definition()];
+
+/// The metrics of tokens.
+static TOKENS: &[Definition] = &[VERIFICATIONS.definition(), VERDICTS.definition()];
+
+/// The metrics of TLS sessions.
+static TLS_SESSIONS: &[Definition] = &[
+    SESSIONS.definition(),
+    SESSION_BYTES.definition(),
+    SESSION_LOOKUPS.definition(),
+    SESSION_EVICTIONS.definition(),
+];
+
+/// The metrics of the authorization server's client secrets.
+static SECRETS: &[Definition] = &[
+    SECRET_QUEUE.definition(),
+    SECRET_QUEUE_AGE.definition(),
+    SECRET_HASHES.definition(),
+    SECRET_HASHES_STORED.definition(),
+    SECRET_LANE_RUNS.definition(),
+    SECRET_LANE_HASHES.definition(),
+    SECRET_LANES.definition(),
+    SECRETS_REMEMBERED.definition(),
+    SECRET_REMEMBERED_HITS.definition(),
+    SECRET_FAILURES.definition(),
+    SECRET_REJECTIONS.definition(),
+];
+
+/// The metrics of certificates from an authority.
+static ACME: &[Definition] = &[
+    CERTIFICATE_END.definition(),
+    CERTIFICATE_ISSUED.definition(),
+    CERTIFICATE_ATTEMPT.definition(),
+    CERTIFICATES_ISSUED.definition(),
+    CERTIFICATE_FAILURES.definition(),
+];
+
 /// Enters all of it. What is read is that of the model in force.
 pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
     let clock = gateway.clock.clone();
@@ -129,6 +188,9 @@ pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
         of_listeners(gateway, |listener, stats, samples| samples.push(&[listener], stats.evicted as f64)),
     );
     register_secrets(registry, gateway);
+    key_sets::register(registry, gateway);
+    upstream::register(registry, gateway);
+    registry.collect_gauge(&BUILD_INFO, |samples| samples.push(&[env!("CARGO_PKG_VERSION"), REVISION], 1.0));
 }
 
 static CERTIFICATE_END: GaugeDef<1> = GaugeDef::new(

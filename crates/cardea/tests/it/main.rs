@@ -13,6 +13,7 @@ mod hashes;
 mod imports;
 mod keys;
 mod large;
+mod metrics;
 mod privileges;
 mod reload;
 mod rules;

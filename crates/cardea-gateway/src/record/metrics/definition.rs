@@ -2,7 +2,30 @@
 
 use std::time::Duration;
 
-use super::super::shard;
+use super::{super::shard, MetricKind};
+
+/// What a metric is, for its documentation. Made from the same constant that it is counted and shown by.
+#[derive(Debug, Clone, Copy)]
+pub struct Definition {
+    /// Its name.
+    pub name: &'static str,
+    /// Its type.
+    pub kind: MetricKind,
+    /// The names of its labels.
+    pub labels: &'static [&'static str],
+    /// What it counts.
+    pub help: &'static str,
+}
+
+impl Definition {
+    /// The unit that the name ends in; `None` for plain numbers.
+    #[must_use]
+    pub fn unit(&self) -> Option<&'static str> {
+        let name = self.name.strip_suffix("_total").unwrap_or(self.name);
+        let units = ["timestamp_seconds", "seconds", "bytes"];
+        units.into_iter().find(|unit| name.strip_suffix(unit).is_some_and(|rest| rest.ends_with('_')))
+    }
+}
 
 /// Bounds for the time of a request. OpenTelemetry advises 5 ms to 10 s; a gateway on a local network answers
 /// most requests in less than its first bucket, so there are three more before it, and two after for timeouts.
@@ -50,6 +73,12 @@ impl<const N: usize> CounterDef<N> {
         Self { name, help, labels, sharded: false }
     }
 
+    /// What it is, for its documentation.
+    #[must_use]
+    pub const fn definition(&'static self) -> Definition {
+        Definition { name: self.name, kind: MetricKind::Counter, labels: &self.labels, help: self.help }
+    }
+
     /// Gives each processor a cell of its own; for what each request counts.
     #[must_use]
     pub const fn sharded(mut self) -> Self {
@@ -77,6 +106,12 @@ impl<const N: usize> GaugeDef<N> {
         assert!(!ends_with(name, "_total"), "only a counter's name ends in _total");
         check(name, help, &labels);
         Self { name, help, labels }
+    }
+
+    /// What it is, for its documentation.
+    #[must_use]
+    pub const fn definition(&'static self) -> Definition {
+        Definition { name: self.name, kind: MetricKind::Gauge, labels: &self.labels, help: self.help }
     }
 }
 
@@ -113,6 +148,17 @@ impl<const N: usize> HistogramDef<N> {
             index += 1;
         }
         Self { name, help, labels, bounds }
+    }
+
+    /// What it is, for its documentation.
+    #[must_use]
+    pub const fn definition(&'static self) -> Definition {
+        Definition {
+            name: self.name,
+            kind: MetricKind::Histogram(self.bounds),
+            labels: &self.labels,
+            help: self.help,
+        }
     }
 }
 

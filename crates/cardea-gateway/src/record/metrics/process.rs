@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{CounterDef, GaugeDef, Registry};
+use super::{CounterDef, Definition, GaugeDef, Registry};
 
 static CPU: CounterDef<0> =
     CounterDef::new("process_cpu_seconds_total", "User and system CPU time, in seconds.", []);
@@ -12,12 +12,32 @@ static THREADS: GaugeDef<0> = GaugeDef::new("process_threads", "Threads.", []);
 static OPEN_FDS: GaugeDef<0> = GaugeDef::new("process_open_fds", "Open file descriptors.", []);
 static MAX_FDS: GaugeDef<0> = GaugeDef::new("process_max_fds", "The limit of open file descriptors.", []);
 
+static STARTED: GaugeDef<0> =
+    GaugeDef::new("process_start_time_seconds", "When the process started, in Unix time.", []);
+
+/// The metrics of the process.
+pub static DEFINITIONS: &[Definition] = &[
+    STARTED.definition(),
+    CPU.definition(),
+    RESIDENT.definition(),
+    THREADS.definition(),
+    OPEN_FDS.definition(),
+    MAX_FDS.definition(),
+];
+
 /// Enters them into a registry; each is read from `/proc/self` when it is asked for, and left out where there
 /// is no such thing.
 pub fn register(registry: &Registry) {
     registry.collect_counter(&CPU, |samples| {
         if let Some(seconds) = read("/proc/self/stat").as_deref().and_then(cpu_seconds) {
             samples.push(&[], seconds);
+        }
+    });
+    registry.collect_gauge(&STARTED, |samples| {
+        let booted = read("/proc/stat").as_deref().and_then(|text| number_after(text, "btime"));
+        let after = read("/proc/self/stat").as_deref().and_then(started_after_boot);
+        if let (Some(booted), Some(after)) = (booted, after) {
+            samples.push(&[], booted + after);
         }
     });
     registry.collect_gauge(&RESIDENT, |samples| {
@@ -51,10 +71,18 @@ fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
-/// Fields 14 and 15 of `/proc/pid/stat` (proc(5)), in ticks of 10 ms: `USER_HZ` is 100 on all that Linux runs
-/// on today. The second field is a name in parentheses, which may hold anything.
+/// `USER_HZ` is 100 on all that Linux runs on today.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Field 22 of `/proc/pid/stat` (proc(5)), in seconds.
+fn started_after_boot(stat: &str) -> Option<f64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let ticks: f64 = fields.split_ascii_whitespace().nth(19)?.parse().ok()?;
+    Some(ticks / TICKS_PER_SECOND)
+}
+
+/// Fields 14 and 15 of `/proc/pid/stat` (proc(5)), in ticks. The second field is a name in parentheses, which may hold anything.
 fn cpu_seconds(stat: &str) -> Option<f64> {
-    const TICKS_PER_SECOND: f64 = 100.0;
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace().skip(11);
     let user: f64 = fields.next()?.parse().ok()?;
@@ -75,6 +103,7 @@ mod tests {
     fn cpu_time_is_found_behind_any_name() {
         let stat = "1 (a) b (c)) S 1 1 1 0 -1 4194560 1 2 3 4 250 50 7 8 20 0 1 0 5";
         assert_eq!(cpu_seconds(stat), Some(3.0));
+        assert_eq!(started_after_boot(stat), Some(0.05));
         assert_eq!(cpu_seconds("1 (a"), None);
         assert_eq!(cpu_seconds("1 (a) S 1"), None);
     }
@@ -94,7 +123,9 @@ mod tests {
         register(&registry);
         let mut text = String::new();
         registry.render(&mut text);
-        for name in ["cpu_seconds_total", "resident_memory_bytes", "threads", "open_fds"] {
+        for name in
+            ["start_time_seconds", "cpu_seconds_total", "resident_memory_bytes", "threads", "open_fds"]
+        {
             let value = number_after(&text, &format!("process_{name}"));
             assert!(value.is_some_and(|value| value >= 0.0), "{name} in {text}");
         }

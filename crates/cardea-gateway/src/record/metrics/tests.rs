@@ -6,11 +6,20 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::standard::{
-    HTTP_RESPONSES as CODES, HTTP_SERVER_ACTIVE_REQUESTS as ACTIVE, HTTP_SERVER_REQUEST_DURATION as DURATION,
-};
 use super::*;
 
+static DURATION: HistogramDef<2> = HistogramDef::new(
+    "http_server_request_duration_seconds",
+    "Durations.",
+    ["http_route", "http_response_status_class"],
+    LATENCY_BOUNDS,
+);
+static ACTIVE: GaugeDef<0> = GaugeDef::new("http_server_active_requests", "Active.", []);
+static CODES: CounterDef<2> =
+    CounterDef::new("cardea_http_responses_total", "Responses.", ["http_route", "http_response_status_code"])
+        .sharded();
+static REFUSALS: CounterDef<2> =
+    CounterDef::new("cardea_refusals_total", "Refusals.", ["reason", "status"]).sharded();
 static REQUESTS: CounterDef<2> =
     CounterDef::new("cardea_requests_total", "Requests,\nby \\ route.", ["route", "method"]).sharded();
 static RELOADS: CounterDef<0> = CounterDef::new("cardea_reloads_total", "Reloads.", []);
@@ -164,21 +173,6 @@ fn the_text_is_as_the_format_wants_it() {
 }
 
 #[test]
-fn the_gateways_own_metrics_are_of_different_names() {
-    let registry = Registry::new();
-    let _held = (
-        registry.histogram(&standard::HTTP_SERVER_REQUEST_DURATION, ["a", "b"]),
-        registry.histogram(&standard::HTTP_CLIENT_REQUEST_DURATION, ["a", "b"]),
-        registry.up_down(&standard::HTTP_SERVER_ACTIVE_REQUESTS, []),
-        registry.counter(&standard::HTTP_RESPONSES, ["a"]),
-        registry.counter(&standard::REFUSALS, ["a"]),
-        registry.gauge(&standard::BUILD_INFO, ["a"]),
-    );
-    let buckets = LATENCY_BOUNDS.len() + 3;
-    assert_eq!(parse(&render(&registry)).len(), 2 * buckets + 4);
-}
-
-#[test]
 fn an_empty_registry_is_an_empty_text() {
     assert_eq!(render(&Registry::new()), "");
 }
@@ -277,13 +271,13 @@ fn collectors_are_read_when_asked() {
     registry.collect_gauge(&ACTIVE, move |samples| samples.push(&["surplus"], gauge.value() as f64 / 2.0));
     registry.collect_counter(&CODES, |samples| {
         for code in ["200", "404"] {
-            samples.push(&[code], 1e18);
+            samples.push(&["a", code], 1e18);
         }
     });
     registry.gauge(&EPOCH, ["x"]).set(5);
     let samples = parse(&render(&registry));
     assert_eq!(value(&samples, "http_server_active_requests", &[]), Some(2.5));
-    let labels = [("http_response_status_code", "404")];
+    let labels = [("http_route", "a"), ("http_response_status_code", "404")];
     assert_eq!(value(&samples, "cardea_http_responses_total", &labels), Some(1e18));
 
     // A later one takes the place; one without values shows nothing.
@@ -327,7 +321,7 @@ fn the_registry_counts_its_own_series() {
 fn instruments_have_a_series_for_what_happened() {
     let registry = Registry::new();
     let route = StatusClasses::new(&DURATION, "/api");
-    let codes = StatusCodes::new(&CODES);
+    let codes = StatusCodes::new(&CODES, "/api");
     for status in [200, 204, 503, 100, 599, 99, 600, 0, u16::MAX] {
         route.observe(&registry, status, Duration::from_millis(1));
         codes.increment(&registry, status);
@@ -339,11 +333,87 @@ fn instruments_have_a_series_for_what_happened() {
     };
     let counts = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"].map(count);
     assert_eq!(counts, [Some(4.0), Some(1.0), Some(2.0), None, None, Some(2.0)]);
-    let code = |code| value(&samples, "cardea_http_responses_total", &[("http_response_status_code", code)]);
+    let code = |code| {
+        let labels = [("http_route", "/api"), ("http_response_status_code", code)];
+        value(&samples, "cardea_http_responses_total", &labels)
+    };
     assert_eq!(
         [code("200"), code("599"), code("none"), code("404")],
         [Some(1.0), Some(1.0), Some(4.0), None]
     );
+}
+
+#[test]
+fn a_service_makes_no_series_without_end() {
+    let registry = Registry::new();
+    let codes = StatusCodes::new(&CODES, "a");
+    // The same twice, so that codes are found again wherever they are.
+    for status in (100..600).chain(100..600) {
+        codes.increment(&registry, status);
+    }
+    let samples = parse(&render(&registry));
+    assert_eq!(samples.len(), StatusCodes::CODES_MAX + 1);
+    assert_eq!(samples.iter().map(|sample| sample.2).sum::<f64>(), 1_000.0);
+    let labels = [("http_route", "a"), ("http_response_status_code", "_other")];
+    let told_apart = 2.0 * StatusCodes::CODES_MAX as f64;
+    assert_eq!(value(&samples, "cardea_http_responses_total", &labels), Some(1_000.0 - told_apart));
+    let labels = [("http_route", "a"), ("http_response_status_code", "100")];
+    assert_eq!(value(&samples, "cardea_http_responses_total", &labels), Some(2.0), "the first are kept");
+}
+
+#[test]
+fn reasons_are_counted_by_their_text_and_status() {
+    let registry = Registry::new();
+    let reasons = Reasons::new(&REFUSALS);
+    // The same text at another address.
+    let other: &'static str = String::from("token_expired").leak();
+    for (reason, status) in [("token_expired", 401), (other, 401), ("token_expired", 403), ("overloaded", 0)]
+    {
+        reasons.increment(&registry, reason, status);
+    }
+    let samples = parse(&render(&registry));
+    let count =
+        |reason, status| value(&samples, "cardea_refusals_total", &[("reason", reason), ("status", status)]);
+    let counts = [("token_expired", "401"), ("token_expired", "403"), ("overloaded", "none")]
+        .map(|(reason, status)| count(reason, status));
+    assert_eq!(counts, [Some(2.0), Some(1.0), Some(1.0)]);
+    assert_eq!((reasons.value("token_expired"), reasons.value("other")), (3, 0));
+    // More than there is room for are counted all the same.
+    for status in 1..3_000 {
+        reasons.increment(&registry, "many", status);
+    }
+    let samples = parse(&render(&registry));
+    assert_eq!(samples.iter().map(|sample| sample.2).sum::<f64>(), 3_003.0);
+    assert!(samples.len() <= Reasons::ROOM + 1);
+}
+
+#[test]
+fn a_snapshot_is_prepared_once_for_all_collectors() {
+    let registry = Registry::new();
+    let prepared = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let (one, two) = (Arc::clone(&prepared), Arc::clone(&prepared));
+    registry.before_render(move || _ = one.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+    let other = Arc::clone(&prepared);
+    let read = move || two.load(std::sync::atomic::Ordering::Relaxed) as f64;
+    registry.collect_gauge(&EPOCH, move |samples| samples.push(&["x"], read()));
+    registry.collect_gauge(&ACTIVE, move |samples| {
+        samples.push(&[], other.load(std::sync::atomic::Ordering::Relaxed) as f64);
+    });
+    for round in [1.0, 2.0] {
+        let values: Vec<_> = parse(&render(&registry)).iter().map(|sample| sample.2).collect();
+        assert_eq!(values, [round, round]);
+    }
+}
+
+#[test]
+fn definitions_tell_their_unit() {
+    let units = [&SMALL.definition(), &ACTIVE.definition(), &REQUESTS.definition()].map(Definition::unit);
+    assert_eq!(units, [Some("seconds"), None, None]);
+    static BYTES: GaugeDef<0> = GaugeDef::new("cardea_kept_bytes", "Bytes.", []);
+    static WHEN: GaugeDef<0> = GaugeDef::new("cardea_kept_timestamp_seconds", "When.", []);
+    static CPU: CounterDef<0> = CounterDef::new("cardea_cpu_seconds_total", "CPU.", []);
+    let units = [BYTES.definition(), WHEN.definition(), CPU.definition()].map(|definition| definition.unit());
+    assert_eq!(units, [Some("bytes"), Some("timestamp_seconds"), Some("seconds")]);
 }
 
 proptest! {

@@ -3,19 +3,10 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::cells::Cells;
-
-/// The type of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Counter,
-    Gauge,
-    /// With the upper bounds of its buckets.
-    Histogram(&'static [Duration]),
-}
+use super::{MetricKind, cells::Cells};
 
 /// The lines before a metric's values.
-pub(super) fn head(out: &mut String, name: &str, help: &str, kind: Kind) {
+pub(super) fn head(out: &mut String, name: &str, help: &str, kind: MetricKind) {
     out.push_str("# HELP ");
     out.push_str(name);
     out.push(' ');
@@ -28,19 +19,17 @@ pub(super) fn head(out: &mut String, name: &str, help: &str, kind: Kind) {
     }
     out.push_str("\n# TYPE ");
     out.push_str(name);
-    out.push_str(match kind {
-        Kind::Counter => " counter\n",
-        Kind::Gauge => " gauge\n",
-        Kind::Histogram(_) => " histogram\n",
-    });
+    out.push(' ');
+    out.push_str(kind.as_str());
+    out.push('\n');
 }
 
 /// The lines of one series; `labels` as [`label_text`] makes them.
-pub(super) fn series(out: &mut String, name: &str, kind: Kind, labels: &str, cells: &Cells) {
+pub(super) fn series(out: &mut String, name: &str, kind: MetricKind, labels: &str, cells: &Cells) {
     match kind {
-        Kind::Counter => line(out, name, "", labels, None, &Number::Unsigned(cells.sum(0))),
-        Kind::Gauge => line(out, name, "", labels, None, &Number::Signed(cells.sum(0).cast_signed())),
-        Kind::Histogram(bounds) => {
+        MetricKind::Counter => line(out, name, "", labels, None, &Number::Unsigned(cells.sum(0))),
+        MetricKind::Gauge => line(out, name, "", labels, None, &Number::Signed(cells.sum(0).cast_signed())),
+        MetricKind::Histogram(bounds) => {
             let mut count = 0;
             for (bucket, bound) in bounds.iter().enumerate() {
                 count += cells.sum(bucket);

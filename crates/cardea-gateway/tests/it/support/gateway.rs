@@ -16,7 +16,7 @@ use cardea_gateway::{
     client_certificate::{ClientCertificateRule, own_headers},
     gateway::Gateway,
     listener::{ListenSocket, Serving, watch},
-    metrics::RouteMetrics,
+    metrics::{ListenerMetrics, RouteMetrics, ServiceMetrics},
     model::{
         AllowEncoded, ConnectionTimeouts, Destination, EnvironmentModel, Forwarding, HeaderRule,
         IdentityField, IdentityHeaders, Limits, ListenerModel, LogFormat, LogModel, Model, Prefix,
@@ -114,7 +114,7 @@ impl RouteSpec {
             request_headers,
             response_headers,
             rules: (self.rules)(),
-            metrics: RouteMetrics::new(self.name),
+            metrics: Arc::new(RouteMetrics::new(self.name)),
         })
     }
 }
@@ -194,6 +194,7 @@ impl Spec {
             proxy_protocol: self.proxy_protocol.clone(),
             redirect_to_https: self.redirect_to_https,
             http2: true,
+            metrics: Arc::new(ListenerMetrics::new("test")),
         }
     }
 
@@ -210,6 +211,7 @@ impl Spec {
                 connect_timeout: None,
                 hash_policy: spec.hash_policy.map(|text| Template::compile_raw(text, &TABLE).unwrap()),
                 regions: regions.collect(),
+                metrics: Arc::new(ServiceMetrics::new(spec.name)),
             };
             (spec.name, Arc::new(service))
         });
@@ -224,6 +226,7 @@ impl Spec {
             router: Router::new(routes).unwrap(),
             authenticator: Arc::clone(&issuer.authenticator),
             issuer: None,
+            services: services.values().map(Arc::clone).collect(),
             listeners: HashMap::from([("test".to_owned(), Arc::new(self.listener()))]),
             limits: self.limits.clone(),
             timeouts: self.timeouts,

@@ -2,6 +2,7 @@
 
 pub(crate) mod client;
 pub(crate) mod folder;
+pub(crate) mod metrics;
 pub(crate) mod origin;
 pub(crate) mod pebble;
 pub(crate) mod program;

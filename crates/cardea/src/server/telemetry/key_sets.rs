@@ -1,0 +1,71 @@
+//! Metrics of the key sets that tokens are verified with.
+
+use std::sync::Arc;
+
+use cardea_gateway::{
+    gateway::Gateway,
+    record::{
+        Registry,
+        metrics::{CounterDef, Definition, GaugeDef, Samples},
+    },
+};
+use cardea_identity::KeySetStatus;
+
+static KEYS: GaugeDef<1> =
+    GaugeDef::new("cardea_key_set_keys", "Keys of an issuer that can verify tokens.", ["issuer"]);
+static USABLE: GaugeDef<1> = GaugeDef::new(
+    "cardea_key_set_usable",
+    "1 while tokens of an issuer can be verified, 0 while there are no keys or they are too old.",
+    ["issuer"],
+);
+static AGE: GaugeDef<1> = GaugeDef::new(
+    "cardea_key_set_age_seconds",
+    "How long ago the keys of an issuer were fetched. Only for keys that are fetched, once they were.",
+    ["issuer"],
+);
+static FETCHES: CounterDef<2> = CounterDef::new(
+    "cardea_key_set_fetches_total",
+    "Fetches of an issuer's keys that have ended, by whether they succeeded. Only for keys that are fetched.",
+    ["issuer", "succeeded"],
+);
+
+/// The metrics of key sets.
+pub(super) static DEFINITIONS: &[Definition] =
+    &[KEYS.definition(), USABLE.definition(), AGE.definition(), FETCHES.definition()];
+
+/// Enters them, as the model in force has them.
+pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
+    registry
+        .collect_gauge(&KEYS, each(gateway, |set, samples| samples.push(&[&set.issuer], set.keys as f64)));
+    registry.collect_gauge(
+        &USABLE,
+        each(gateway, |set, samples| samples.push(&[&set.issuer], f64::from(u8::from(set.usable)))),
+    );
+    registry.collect_gauge(
+        &AGE,
+        each(gateway, |set, samples| {
+            if let Some(age) = set.age {
+                samples.push(&[&set.issuer], age.as_secs_f64());
+            }
+        }),
+    );
+    registry.collect_counter(
+        &FETCHES,
+        each(gateway, |set, samples| {
+            if let Some(fetches) = set.fetches {
+                samples.push(&[&set.issuer, "true"], fetches.succeeded as f64);
+                samples.push(&[&set.issuer, "false"], fetches.failed as f64);
+            }
+        }),
+    );
+}
+
+fn each(
+    gateway: &Arc<Gateway>,
+    read: impl Fn(&KeySetStatus, &mut Samples<'_>) + Send + Sync + 'static,
+) -> impl Fn(&mut Samples<'_>) + Send + Sync + 'static {
+    let clock = gateway.clock.clone();
+    super::of(gateway, move |model, samples| {
+        model.authenticator.key_sets(clock.precise()).iter().for_each(|set| read(set, samples));
+    })
+}

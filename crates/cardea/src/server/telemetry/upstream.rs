@@ -1,0 +1,220 @@
+//! Metrics of services and their endpoints, as `cardea-upstream` counts them.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cardea_gateway::{
+    gateway::Gateway,
+    record::{
+        Registry,
+        metrics::{CounterDef, Definition, GaugeDef, Samples},
+    },
+};
+use cardea_upstream::{EndpointStats, ServiceStats};
+
+static REQUESTS: CounterDef<2> = CounterDef::new(
+    "cardea_upstream_requests_total",
+    "Requests sent to an endpoint. Each attempt at one counts.",
+    ["service", "endpoint"],
+);
+static ACTIVE: GaugeDef<2> = GaugeDef::new(
+    "http_client_active_requests",
+    "Requests that are at an endpoint, WebSockets included.",
+    ["service", "endpoint"],
+);
+static FAILURES: CounterDef<3> = CounterDef::new(
+    "cardea_upstream_failures_total",
+    "What failed at an endpoint: `connect`, `connect_timeout` and `handshake`, which eject it; `closed` (before a \
+     response), `malformed` (no HTTP, or ambiguous) and `response_timeout`, which don't.",
+    ["service", "endpoint", "kind"],
+);
+static HEALTHY: GaugeDef<2> = GaugeDef::new(
+    "cardea_upstream_healthy",
+    "1 while an endpoint gets its share of requests, 0 while it is ejected.",
+    ["service", "endpoint"],
+);
+static EJECTIONS: CounterDef<2> = CounterDef::new(
+    "cardea_upstream_ejections_total",
+    "How often an endpoint was ejected, failed trials included.",
+    ["service", "endpoint"],
+);
+static WEIGHT: GaugeDef<3> = GaugeDef::new(
+    "cardea_upstream_weight",
+    "The configured weight of an endpoint, with its region.",
+    ["service", "endpoint", "region"],
+);
+static CONNECTIONS: GaugeDef<3> = GaugeDef::new(
+    "http_client_open_connections",
+    "Connections to an endpoint: `active` ones carry a request or are being made, `idle` ones are kept for the next.",
+    ["service", "endpoint", "http_connection_state"],
+);
+static CONNECTS: CounterDef<2> = CounterDef::new(
+    "cardea_upstream_connects_total",
+    "Connections made to an endpoint.",
+    ["service", "endpoint"],
+);
+static POOL_HITS: CounterDef<2> = CounterDef::new(
+    "cardea_upstream_pool_hits_total",
+    "Requests that went over a connection that was kept.",
+    ["service", "endpoint"],
+);
+static POOL_MISSES: CounterDef<2> = CounterDef::new(
+    "cardea_upstream_pool_misses_total",
+    "Requests for which a connection was made, or could not be made.",
+    ["service", "endpoint"],
+);
+static POOL_DISCARDS: CounterDef<3> = CounterDef::new(
+    "cardea_upstream_pool_discards_total",
+    "Idle connections that were closed: `expired` after idle_timeout, `dead` when they were to be used, `surplus` beyond \
+     idle_max or in favour of a fresh one.",
+    ["service", "endpoint", "reason"],
+);
+static SURPLUS: CounterDef<2> = CounterDef::new(
+    "cardea_upstream_surplus_total",
+    "How often an endpoint sent bytes that belong to no response; the connection is closed.",
+    ["service", "endpoint"],
+);
+static RETRIES: CounterDef<2> = CounterDef::new(
+    "cardea_upstream_retries_total",
+    "Further attempts that requests asked for, by whether the retry budget allowed them.",
+    ["service", "allowed"],
+);
+static RETRY_BUDGET: GaugeDef<1> = GaugeDef::new(
+    "cardea_upstream_retry_budget",
+    "Retries that the budget of a service holds, what time has added since the last one not counted.",
+    ["service"],
+);
+static PANICS: CounterDef<1> = CounterDef::new(
+    "cardea_upstream_panics_total",
+    "Requests that were sent to an ejected endpoint because no other was left.",
+    ["service"],
+);
+
+/// The metrics of services.
+pub(super) static DEFINITIONS: &[Definition] = &[
+    REQUESTS.definition(),
+    ACTIVE.definition(),
+    FAILURES.definition(),
+    RETRIES.definition(),
+    RETRY_BUDGET.definition(),
+    PANICS.definition(),
+    HEALTHY.definition(),
+    EJECTIONS.definition(),
+    WEIGHT.definition(),
+    CONNECTIONS.definition(),
+    CONNECTS.definition(),
+    POOL_HITS.definition(),
+    POOL_MISSES.definition(),
+    POOL_DISCARDS.definition(),
+    SURPLUS.definition(),
+];
+
+/// What all collectors of one scrape show.
+#[derive(Clone, Default)]
+struct Snapshot(Arc<Mutex<Vec<ServiceStats>>>);
+
+impl Snapshot {
+    fn lock(&self) -> MutexGuard<'_, Vec<ServiceStats>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn services(
+        &self,
+        read: impl Fn(&ServiceStats, &mut Samples<'_>) + Send + Sync + 'static,
+    ) -> impl Fn(&mut Samples<'_>) + Send + Sync + 'static {
+        let this = self.clone();
+        move |samples| this.lock().iter().for_each(|service| read(service, samples))
+    }
+
+    fn endpoints(
+        &self,
+        read: impl Fn(&str, &str, &EndpointStats, &mut Samples<'_>) + Send + Sync + 'static,
+    ) -> impl Fn(&mut Samples<'_>) + Send + Sync + 'static {
+        self.services(move |service, samples| {
+            for endpoint in &service.endpoints {
+                read(&service.name, &endpoint.address.to_string(), endpoint, samples);
+            }
+        })
+    }
+}
+
+/// Enters them. Nothing is read before somebody asks.
+pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
+    let snapshot = Snapshot::default();
+    // The gateway holds the registry, so this must not hold the gateway.
+    let (taken, gateway) = (snapshot.clone(), Arc::downgrade(gateway));
+    registry.before_render(move || {
+        let services = gateway.upgrade().map_or_else(Vec::new, |gateway| {
+            gateway.model().services.iter().map(|service| service.state.stats()).collect()
+        });
+        *taken.lock() = services;
+    });
+    let counter = |def: &'static CounterDef<2>, read: fn(&EndpointStats) -> u64| {
+        let collect = snapshot.endpoints(move |service, endpoint, stats, samples| {
+            samples.push(&[service, endpoint], read(stats) as f64);
+        });
+        registry.collect_counter(def, collect);
+    };
+    counter(&REQUESTS, |stats| stats.requests);
+    counter(&EJECTIONS, |stats| stats.ejections);
+    counter(&CONNECTS, |stats| stats.connects);
+    counter(&SURPLUS, |stats| stats.surplus);
+    counter(&POOL_HITS, |stats| stats.pool.reused);
+    counter(&POOL_MISSES, |stats| stats.connects + stats.connect_failures());
+    let gauge = |def: &'static GaugeDef<2>, read: fn(&EndpointStats) -> usize| {
+        let collect = snapshot.endpoints(move |service, endpoint, stats, samples| {
+            samples.push(&[service, endpoint], read(stats) as f64);
+        });
+        registry.collect_gauge(def, collect);
+    };
+    gauge(&ACTIVE, |stats| stats.in_flight);
+    gauge(&HEALTHY, |stats| usize::from(!stats.ejected));
+    registry.collect_counter(
+        &FAILURES,
+        snapshot.endpoints(|service, endpoint, stats, samples| {
+            for (kind, count) in stats.failures {
+                samples.push(&[service, endpoint, kind.as_str()], count as f64);
+            }
+        }),
+    );
+    registry.collect_counter(
+        &POOL_DISCARDS,
+        snapshot.endpoints(|service, endpoint, stats, samples| {
+            let pool = stats.pool;
+            for (reason, count) in [("expired", pool.expired), ("dead", pool.dead), ("surplus", pool.surplus)]
+            {
+                samples.push(&[service, endpoint, reason], count as f64);
+            }
+        }),
+    );
+    registry.collect_gauge(
+        &CONNECTIONS,
+        snapshot.endpoints(|service, endpoint, stats, samples| {
+            // Counted one after the other, so that the difference might else be less than nothing.
+            let active = stats.connections.saturating_sub(stats.pool.idle);
+            samples.push(&[service, endpoint, "active"], active as f64);
+            samples.push(&[service, endpoint, "idle"], stats.pool.idle as f64);
+        }),
+    );
+    registry.collect_gauge(
+        &WEIGHT,
+        snapshot.endpoints(|service, endpoint, stats, samples| {
+            let region = stats.region.as_deref().unwrap_or_default();
+            samples.push(&[service, endpoint, region], f64::from(stats.weight));
+        }),
+    );
+    registry.collect_counter(
+        &RETRIES,
+        snapshot.services(|service, samples| {
+            samples.push(&[&service.name, "true"], service.retries as f64);
+            samples.push(&[&service.name, "false"], service.retries_refused as f64);
+        }),
+    );
+    registry.collect_gauge(
+        &RETRY_BUDGET,
+        snapshot.services(|service, samples| samples.push(&[&service.name], service.retry_balance as f64)),
+    );
+    registry.collect_counter(
+        &PANICS,
+        snapshot.services(|service, samples| samples.push(&[&service.name], service.panics as f64)),
+    );
+}
