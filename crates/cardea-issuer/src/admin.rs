@@ -28,7 +28,7 @@ impl AuthorizationServer {
     /// [`IssuerError::InvalidClient`], [`IssuerError::ClientExists`], [`IssuerError::Store`]; [`IssuerError::Busy`] where
     /// a chosen secret can't be hashed now.
     pub async fn create_client(&self, new: NewClient, now: Timestamp) -> Result<Created, IssuerError> {
-        new.check(&self.config)?;
+        new.check(&self.config())?;
         let mono = now.mono;
         let now = now.wall;
         let (secret, secret_record) = match new.secret {
@@ -231,14 +231,14 @@ impl AuthorizationServer {
             }
             let activates_at = match when {
                 RotateWhen::Now => now,
-                RotateWhen::Scheduled => now.saturating_add(self.config.key_publish_ahead),
+                RotateWhen::Scheduled => now.saturating_add(self.config().key_publish_ahead),
             };
             let mut keys = stored.keys;
             // A key that waits has signed nothing, and would take over from the new one: it goes.
             let signing = signing_index(keys.iter().map(|key| key.activates_at), now);
             keys.truncate(signing.map_or(0, |signing| signing + 1));
             keys.push(self.create_key(now, activates_at).await?);
-            set_removals(&mut keys, &self.config);
+            set_removals(&mut keys, &self.config());
             if self.replace_keys(stored.version, keys).await? {
                 return Ok(self.keys.load().describe(now));
             }

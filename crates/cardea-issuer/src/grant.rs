@@ -155,7 +155,7 @@ pub(crate) async fn token(
         Ok(reply) => reply,
         Err(refusal) => {
             tracing::debug!(reason = refusal.reason, "token request refused");
-            refusal.into_reply(server.config.issuer_text())
+            refusal.into_reply(server.issuer())
         }
     }
 }
@@ -182,9 +182,12 @@ async fn issue(
         let description = "this client may not use client_credentials";
         return Err(Refusal::new(400, "unauthorized_client", "grant_type_not_allowed", description));
     }
-    let scope = scope_of(&form, &client, &server.config)?;
-    let audiences = audiences_of(&form, &client, &server.config)?;
-    sign(server, &client, &scope, &audiences, now.wall).await
+    // The same for the whole request, though a reload come in between.
+    let config = server.config();
+    let scope = scope_of(&form, &client, &config)?;
+    let audiences = audiences_of(&form, &client, &config)?;
+    let lifetime = lifetime_seconds(&client, &config);
+    sign(server, &client, &scope, &audiences, lifetime, now.wall).await
 }
 
 /// Checks how the request came, and parses its body (RFC 6749 §3.2, §4.4.2).
@@ -334,16 +337,16 @@ async fn sign(
     client: &ClientRecord,
     scope: &str,
     audiences: &[&str],
+    lifetime: i64,
     now: Wall,
 ) -> Result<Reply, Refusal> {
-    let lifetime = lifetime_seconds(client, &server.config);
     let issued_at = issued_at(client, now).ok_or_else(|| {
         let error = IssuerError::Crypto("the clock is behind the last revocation");
         Refusal::unavailable("clock_behind_revocation", &error)
     })?;
     let failed = |error: IssuerError| Refusal::unavailable("signing_failed", &error);
     let claims = Claims {
-        iss: server.config.issuer_text(),
+        iss: server.issuer(),
         sub: &client.id,
         client_id: &client.id,
         aud: Audience::of(audiences),

@@ -36,7 +36,7 @@ impl AuthorizationServer {
         if imported.client.id.is_none() {
             return Err(invalid("client_id", "missing".to_owned()));
         }
-        imported.client.check(&self.config)?;
+        imported.client.check(&self.config())?;
         stored(imported).map(drop)
     }
 

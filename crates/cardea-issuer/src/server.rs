@@ -30,7 +30,9 @@ const COUNTED_EVERY: Duration = Duration::from_secs(60);
 
 /// The authorization server. Shared in an `Arc`; every method may be called at any time from any task.
 pub struct AuthorizationServer {
-    pub(crate) config: AuthorizationServerConfig,
+    config: ArcSwap<AuthorizationServerConfig>,
+    /// The issuer as tokens and metadata spell it, which never changes.
+    issuer: Box<str>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) keys: ArcSwap<KeyRing>,
     /// Bounds how many RSA signatures are made at once.
@@ -42,7 +44,7 @@ pub struct AuthorizationServer {
     pub(crate) changes: Mutex<Changes>,
     wrapping_key: RwLock<WrappingKey>,
     endpoints: Endpoints,
-    metadata: Metadata,
+    metadata: ArcSwap<Metadata>,
 }
 
 /// What those who change something share.
@@ -77,7 +79,8 @@ impl AuthorizationServer {
         verifier.follow(&store.secret_mix(now.wall).await?);
         let server = Self {
             verifier,
-            config,
+            issuer: config.issuer_text().into(),
+            config: ArcSwap::from_pointee(config),
             store,
             keys: ArcSwap::from_pointee(ring),
             signing_permits: Arc::new(Semaphore::new(thread::available_parallelism().map_or(1, usize::from))),
@@ -89,7 +92,7 @@ impl AuthorizationServer {
             }),
             wrapping_key: RwLock::new(wrapping_key),
             endpoints,
-            metadata,
+            metadata: ArcSwap::from_pointee(metadata),
         };
         server.rotate_if_due(now.wall).await?;
         Ok(server)
@@ -131,13 +134,32 @@ impl AuthorizationServer {
     /// The issuer as tokens and metadata spell it: without a trailing slash.
     #[must_use]
     pub fn issuer(&self) -> &str {
-        self.config.issuer_text()
+        &self.issuer
     }
 
-    /// The configuration that it was opened with.
+    /// The configuration in force.
     #[must_use]
-    pub fn config(&self) -> &AuthorizationServerConfig {
-        &self.config
+    pub fn config(&self) -> Arc<AuthorizationServerConfig> {
+        self.config.load_full()
+    }
+
+    /// Goes on by another configuration: token requests that begin from now on, and keys with the next
+    /// [`Self::maintain`]. Its issuer must be the same; its `secrets` are left as they are, since their threads and
+    /// tables are there for good.
+    ///
+    /// # Errors
+    /// [`IssuerError::InvalidConfig`], in which case nothing has changed.
+    pub fn reconfigure(&self, mut config: AuthorizationServerConfig) -> Result<(), IssuerError> {
+        config.secrets = self.config.load().secrets.clone();
+        config.check()?;
+        if config.issuer_text() != self.issuer() {
+            let problem = "it can't change while the server runs".to_owned();
+            return Err(IssuerError::InvalidConfig { field: "issuer", problem });
+        }
+        let metadata = Metadata::of(&config, &self.endpoints)?;
+        self.config.store(Arc::new(config));
+        self.metadata.store(Arc::new(metadata));
+        Ok(())
     }
 
     /// Where the gateway serves it.
@@ -149,13 +171,13 @@ impl AuthorizationServer {
     /// The metadata of RFC 8414, as JSON.
     #[must_use]
     pub fn oauth_metadata(&self) -> Arc<str> {
-        Arc::clone(&self.metadata.oauth)
+        Arc::clone(&self.metadata.load().oauth)
     }
 
     /// The metadata of OpenID Connect Discovery, as JSON.
     #[must_use]
     pub fn openid_configuration(&self) -> Arc<str> {
-        Arc::clone(&self.metadata.openid)
+        Arc::clone(&self.metadata.load().openid)
     }
 
     /// The published key set (RFC 7517 §5), as JSON. The same `Arc` until a key comes or goes.
@@ -168,7 +190,7 @@ impl AuthorizationServer {
     /// ten minutes, so that a key is known everywhere before it signs.
     #[must_use]
     pub fn key_set_max_age(&self) -> Duration {
-        (self.config.key_publish_ahead / 2).min(Duration::from_secs(600))
+        (self.config.load().key_publish_ahead / 2).min(Duration::from_secs(600))
     }
 
     /// Names who is to be told of revocations, and tells it all that matter. Only the first sink is told anything; a
@@ -232,15 +254,15 @@ impl AuthorizationServer {
     /// apart by the set's version.
     async fn rotate_if_due(&self, now: Wall) -> Result<(), IssuerError> {
         for _ in 0..ATTEMPTS_MAX {
-            let stored = self.load_keys().await?;
-            let plan = rotation::plan(&stored.keys, &self.config, now);
+            let (stored, config) = (self.load_keys().await?, self.config());
+            let plan = rotation::plan(&stored.keys, &config, now);
             if !plan.changed && plan.create.is_none() {
                 return Ok(());
             }
             let mut keys = plan.keys;
             if let Some(activates_at) = plan.create {
                 keys.push(self.create_key(now, activates_at).await?);
-                rotation::set_removals(&mut keys, &self.config);
+                rotation::set_removals(&mut keys, &config);
             }
             if self.replace_keys(stored.version, keys).await? {
                 return Ok(());
@@ -276,7 +298,7 @@ impl AuthorizationServer {
     }
 
     pub(crate) async fn create_key(&self, now: Wall, activates_at: Wall) -> Result<KeyRecord, IssuerError> {
-        let algorithm: SigningAlgorithm = self.config.algorithm;
+        let algorithm: SigningAlgorithm = self.config.load().algorithm;
         let wrapping_key = self.wrapping_key();
         let record = tokio::task::spawn_blocking(move || {
             key_ring::create(algorithm, &wrapping_key, now, activates_at)
