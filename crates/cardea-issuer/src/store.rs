@@ -14,7 +14,7 @@ pub mod acme;
 mod sqlite_store;
 /// The embedded store.
 pub mod sqlite {
-    pub use super::sqlite_store::SqliteStore;
+    pub use super::sqlite_store::{InspectError, PrivateKeys, SqliteStore, inspect};
 }
 
 /// A future that the store gives.

@@ -22,9 +22,11 @@ use super::{
 
 mod acme;
 mod file;
+mod inspect;
 mod rows;
 mod schema;
 
+pub use inspect::{InspectError, PrivateKeys, inspect};
 use rows::{SELECT_CLIENT, SELECT_CLIENTS, bind_client, clients_of, key_of, mix_of};
 
 /// How long a writer waits for another process to finish.

@@ -30,10 +30,9 @@ pub(super) fn run(arguments: &CheckArgs, environment: config::Environment<'_>, o
 /// (certificates, expressions, routes that are in each other's way) is looked for whatever else is wrong.
 fn checked(arguments: &CheckArgs, environment: config::Environment<'_>) -> (Option<Config>, Problems) {
     let (config, mut problems) = Draft::read(&arguments.config.config, environment).into_parts();
-    if let Some(config) = &config
-        && let Err(found) = server::check(config)
-    {
-        problems.extend(found);
+    if let Some(config) = &config {
+        problems.extend(server::check(config).err().into_iter().flatten());
+        problems.extend(server::check_databases(config));
     }
     (config, problems)
 }

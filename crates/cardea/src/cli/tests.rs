@@ -268,7 +268,8 @@ header = "cookie"
 fn a_hash_policy_reads_something() {
     let service = |policy: &str| {
         let endpoint = "[[service.endpoint]]\naddress = \"127.0.0.1:1\"\n";
-        problems(&format!("[[service]]\nname = \"s\"\nhash_policy = \"{policy}\"\n{endpoint}"))
+        let route = "[[route]]\nname = \"r\"\nauth = \"public\"\nservice = \"s\"\n";
+        problems(&format!("[[service]]\nname = \"s\"\nhash_policy = \"{policy}\"\n{endpoint}{route}"))
     };
     assert_eq!(service("{request.cookies.session}"), "");
     assert!(service("x").contains(":6:15: it reads no attribute"), "{}", service("x"));

@@ -11,6 +11,7 @@ mod deserialize;
 mod document;
 mod expand;
 mod include;
+mod lint;
 mod model;
 mod problem;
 mod raw;
@@ -69,6 +70,9 @@ impl Draft {
         let mut resolver = Resolver::new(&mut problems, &sources, &dropped, environment);
         let config = resolver.config(raw, &root);
         let is_sound = problems.reported() == 0;
+        if is_sound {
+            lint::lint(&config, &mut problems);
+        }
         let problems = problems.located(&sources);
         Self { config: Some(Config { sources: Arc::new(sources), is_sound, ..config }), problems }
     }

@@ -37,6 +37,8 @@ pub(crate) struct Config {
     pub(crate) identity_headers: IdentityHeaders,
     pub(crate) authorization_server: Option<AuthorizationServer>,
     pub(crate) acme: Option<Acme>,
+    /// The databases of these, each once for each use.
+    pub(crate) databases: Vec<Database>,
     /// In the order written; names are unique.
     pub(crate) client_authorities: Vec<ClientAuthority>,
     pub(crate) attributes: Vec<Attribute>,
@@ -319,7 +321,26 @@ pub(crate) struct AuthorizationServer {
     pub(crate) at: Place,
 }
 
+/// A database that is named, with what opens the private keys in it; what could not be resolved was reported.
+#[derive(Debug)]
+pub(crate) struct Database {
+    /// The file.
+    pub(crate) path: Option<PathBuf>,
+    pub(crate) at: Place,
+    pub(crate) wrapping_key: Option<Secret>,
+    pub(crate) wrapping_key_at: Place,
+    pub(crate) used_for: DatabaseUse,
+}
+
+/// What a database is used for.
+#[derive(Debug)]
+pub(crate) enum DatabaseUse {
+    AuthorizationServer,
+    Acme { directory: Option<Url> },
+}
+
 /// A secret, from a file or the environment; its memory is cleared when it goes.
+#[derive(Clone)]
 pub(crate) struct Secret {
     value: Zeroizing<Vec<u8>>,
     /// Where it came from: a path or `$NAME`.
@@ -455,7 +476,7 @@ pub(crate) enum Auth {
 pub(crate) struct Alternative {
     /// The name of an issuer that exists.
     pub(crate) issuer: String,
-    /// One of these; empty: any that the issuer accepts.
+    /// One of these; empty: the first of the issuer's.
     pub(crate) audiences: Vec<String>,
     /// All of these.
     pub(crate) scopes: Vec<String>,

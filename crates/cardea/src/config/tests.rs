@@ -11,6 +11,7 @@ mod arbitrary;
 mod client_certificates;
 mod errors;
 mod example;
+mod lints;
 mod rules;
 mod scale;
 mod tickets;

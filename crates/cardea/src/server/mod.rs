@@ -4,6 +4,7 @@ mod background;
 mod build;
 mod certificates;
 mod control;
+mod databases;
 mod issuer;
 mod listen;
 mod reloads;
@@ -12,6 +13,7 @@ mod signals;
 mod telemetry;
 
 pub(crate) use build::{Built, Foundation, build, check};
+pub(crate) use databases::check as check_databases;
 pub(crate) use issuer::open as open_issuer;
 pub(crate) use listen::{Inherited, bind, tcp};
 pub(crate) use run::{Server, run};

@@ -118,31 +118,32 @@ ALTER TABLE deleted_clients ADD COLUMN version INTEGER NOT NULL DEFAULT 0; -- th
 ",
 ];
 
-/// Checks that the database is ours and sound, and brings its schema up to date in one transaction, so that
-/// two processes which open a new file at once agree.
-pub(super) async fn prepare(connection: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
+/// The version that has tables of certificates from an authority.
+const ACME_VERSION: i64 = 3;
+
+/// Whether a schema of this version has tables of certificates from an authority.
+pub(super) fn has_acme(version: i64) -> bool {
+    version >= ACME_VERSION
+}
+
+/// The version of the schema; `None` where the database is empty.
+pub(super) async fn version(
+    connection: &mut SqliteConnection,
+    path: &Path,
+) -> Result<Option<i64>, StoreError> {
     let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
     let path_text = || path.display().to_string();
-    let mut write = connection.begin_with("BEGIN IMMEDIATE").await.map_err(|error| opening(path, error))?;
     let read = |error| opening(path, error);
     let application_id: i64 =
-        sqlx::query_scalar("PRAGMA application_id").fetch_one(&mut *write).await.map_err(read)?;
+        sqlx::query_scalar("PRAGMA application_id").fetch_one(&mut *connection).await.map_err(read)?;
     let tables: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_schema")
-        .fetch_one(&mut *write)
+        .fetch_one(&mut *connection)
         .await
         .map_err(read)?;
     let version: i64 = match (application_id, tables) {
-        (0, 0) => {
-            sqlx::raw_sql("CREATE TABLE schema_version (version INTEGER NOT NULL) STRICT; INSERT INTO schema_version VALUES (0)")
-                .execute(&mut *write)
-                .await
-                .map_err(read)?;
-            let mark = sqlx::AssertSqlSafe(format!("PRAGMA application_id = {APPLICATION_ID}"));
-            sqlx::raw_sql(mark).execute(&mut *write).await.map_err(read)?;
-            0
-        }
+        (0, 0) => return Ok(None),
         (APPLICATION_ID, 1..) => sqlx::query_scalar("SELECT version FROM schema_version")
-            .fetch_one(&mut *write)
+            .fetch_one(&mut *connection)
             .await
             .map_err(read)?,
         _ => {
@@ -154,11 +155,41 @@ pub(super) async fn prepare(connection: &mut SqliteConnection, path: &Path) -> R
     if version > known {
         return Err(StoreError::NewerSchema { path: path_text(), found: version, known });
     }
-    let sound: String =
-        sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(&mut *write).await.map_err(read)?;
-    if sound != "ok" {
-        return Err(StoreError::Corrupt { path: path_text(), detail: sound });
+    Ok(Some(version))
+}
+
+/// Checks that the pages of the database are what SQLite wrote.
+pub(super) async fn sound(connection: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
+    let sound: String = sqlx::query_scalar("PRAGMA quick_check(1)")
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(|error| opening(path, error))?;
+    if sound == "ok" {
+        Ok(())
+    } else {
+        Err(StoreError::Corrupt { path: path.display().to_string(), detail: sound })
     }
+}
+
+/// Checks that the database is ours and sound, and brings its schema up to date in one transaction, so that
+/// two processes which open a new file at once agree.
+pub(super) async fn prepare(connection: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
+    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+    let mut write = connection.begin_with("BEGIN IMMEDIATE").await.map_err(|error| opening(path, error))?;
+    let read = |error| opening(path, error);
+    let version = match version(&mut write, path).await? {
+        Some(version) => version,
+        None => {
+            sqlx::raw_sql("CREATE TABLE schema_version (version INTEGER NOT NULL) STRICT; INSERT INTO schema_version VALUES (0)")
+                .execute(&mut *write)
+                .await
+                .map_err(read)?;
+            let mark = sqlx::AssertSqlSafe(format!("PRAGMA application_id = {APPLICATION_ID}"));
+            sqlx::raw_sql(mark).execute(&mut *write).await.map_err(read)?;
+            0
+        }
+    };
+    sound(&mut write, path).await?;
     if version == known {
         return Ok(());
     }

@@ -282,3 +282,139 @@ fn warnings_are_told_and_fail_only_where_they_should() {
     let (exit, _, err) = fixture.check(&["--deny-warnings"]);
     assert_eq!((exit, err.as_str()), (Exit::Success, ""), "the control");
 }
+
+#[test]
+fn listeners_that_overlap_are_told_with_both_places() {
+    let listener =
+        |name: &str, address: &str| format!("[[listener]]\nname = \"{name}\"\naddress = \"{address}\"\n");
+    for (first, second, wrong) in [
+        ("0.0.0.0:8080", "10.0.0.1:8080", true),
+        ("10.0.0.1:8080", "0.0.0.0:8080", true),
+        ("[::]:8080", "[::1]:8080", true),
+        ("10.0.0.1:8080", "10.0.0.2:8080", false),
+        ("0.0.0.0:8080", "10.0.0.1:8081", false),
+        ("0.0.0.0:0", "0.0.0.0:0", false),
+        ("0.0.0.0:9443", "0.0.0.0:8080", true),
+        ("unix:/run/a.sock", "unix:/run/./a.sock", true),
+        ("unix:/run/a.sock", "unix:/run/b.sock", false),
+        ("unix:/run/cardea/admin.sock", "unix:/run/b.sock", true),
+    ] {
+        let fixture = Fixture::new(&format!("{}{}", listener("one", first), listener("two", second)));
+        let problems = fixture.problems();
+        assert_eq!(problems.len(), usize::from(wrong), "{first} {second}: {problems:#?}");
+        let Some(problem) = problems.first() else { continue };
+        let message = problem["message"].as_str().unwrap();
+        let is_admin = first.contains("9443") || first.contains("admin");
+        assert!(is_admin || message.contains("the listener \"one\" at "), "{message}");
+        assert!(is_admin || message.contains("cardea.toml:3:11"), "{message}");
+        assert!(is_admin || problem["line"] == 6, "{problem}");
+        assert!(!is_admin || message.contains("9443") || message.contains("admin.sock"), "{message}");
+    }
+}
+
+/// An authorization server with a database and a wrapping key.
+const SERVER: &str = "[[listener]]\nname = \"main\"\naddress = \"127.0.0.1:0\"\n[authorization_server]\n\
+    issuer = \"https://auth.example.com\"\ndefault_audience = \"https://api\"\n\
+    wrapping_key = { file = \"wrapping.key\" }\n";
+const KEY: &str = "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=";
+const OTHER_KEY: &str = "CAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAg=";
+
+/// The server's folder with a database that has signing keys.
+fn with_database() -> Fixture {
+    let fixture = Fixture::new(SERVER);
+    fixture.file("wrapping.key", KEY);
+    let (exit, _, err) = fixture.check(&[]);
+    assert_eq!(
+        (exit, err.as_str()),
+        (Exit::Success, ""),
+        "a database that is not there yet is created later"
+    );
+    assert!(!fixture.path("cardea.db").exists(), "and not by a check");
+    fixture.open(|_| {});
+    fixture
+}
+
+impl Fixture {
+    /// Runs something while the authorization server has its database open.
+    fn open(&self, meanwhile: impl FnOnce(&Self)) {
+        let config = crate::config::load(&self.path("cardea.toml"), &|_| None).unwrap();
+        let settings = config.authorization_server.as_ref().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let clock = cardea_clock::CoarseClock::start(cardea_clock::PERIOD_DEFAULT).unwrap();
+        let server = runtime.block_on(crate::server::open_issuer(settings, clock.clock().precise())).unwrap();
+        meanwhile(self);
+        runtime.block_on(server.close());
+    }
+
+    /// Every file in the folder, with its content and when it was changed.
+    fn files(&self) -> Vec<(String, Vec<u8>, std::time::SystemTime)> {
+        let mut files: Vec<_> = fs::read_dir(self.folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .map(|entry| {
+                let changed = entry.metadata().unwrap().modified().unwrap();
+                (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap(), changed)
+            })
+            .collect();
+        files.sort();
+        files
+    }
+}
+
+#[test]
+fn a_wrapping_key_that_does_not_open_the_database_is_told() {
+    let fixture = with_database();
+    assert_eq!(fixture.problems().len(), 0, "the control");
+    let before = fixture.files();
+    assert_eq!(fixture.problems().len(), 0);
+    assert_eq!(fixture.files(), before, "a check changes nothing");
+
+    for (key, wanted) in [(OTHER_KEY, "does not open"), ("c2hvcnQ=", "is not a key")] {
+        fixture.file("wrapping.key", key);
+        let problems = fixture.problems();
+        assert_eq!(problems.len(), 1, "{problems:#?}");
+        assert_eq!((&problems[0]["line"], &problems[0]["column"]), (&7.into(), &16.into()), "{problems:#?}");
+        assert!(problems[0]["message"].as_str().unwrap().contains(wanted), "{problems:#?}");
+        assert!(!problems[0].to_string().contains(key), "{problems:#?}");
+    }
+    // Beside another error, too.
+    fixture.file("wrapping.key", OTHER_KEY);
+    fixture.file("cardea.toml", &SERVER.replace("https://auth.example.com", "auth.example.com"));
+    assert_eq!(fixture.lines("error"), [5, 7]);
+}
+
+#[test]
+fn a_database_is_looked_into_while_a_server_runs_on_it() {
+    let fixture = with_database();
+    fixture.open(|fixture| {
+        assert_eq!(fixture.problems().len(), 0, "the control");
+        fixture.file("wrapping.key", OTHER_KEY);
+        assert_eq!(fixture.lines("error"), [7]);
+        fixture.file("wrapping.key", KEY);
+    });
+    assert_eq!(fixture.problems().len(), 0);
+}
+
+#[test]
+fn what_is_no_database_is_told() {
+    let fixture = with_database();
+    let at = |database: &str| format!("{SERVER}database = \"sqlite:{database}\"\n");
+    fixture.file(
+        "notes.txt",
+        "these are notes, and no database at all: they go on for some more octets than a head has",
+    );
+    fs::create_dir(fixture.path("folder.db")).unwrap();
+    for (database, wanted) in [
+        ("notes.txt", "not a database"),
+        ("folder.db", "is not a file"),
+        ("none/cardea.db", "none does not exist"),
+    ] {
+        fixture.file("cardea.toml", &at(database));
+        let problems = fixture.problems();
+        assert_eq!(problems.len(), 1, "{database}: {problems:#?}");
+        assert_eq!(problems[0]["line"], 8, "{problems:#?}");
+        assert!(problems[0]["message"].as_str().unwrap().contains(wanted), "{problems:#?}");
+    }
+    fixture.file("cardea.toml", &at("cardea.db"));
+    assert_eq!(fixture.problems().len(), 0, "the control");
+}

@@ -144,7 +144,7 @@ pub(in crate::config) struct RawDemand {
     /// The name of the issuer that it must come from.
     #[schemars(extend("format" = "cardea-name"))]
     pub(in crate::config) issuer: String,
-    /// The audiences that it may be for; one must fit. Left out, any that the issuer's section accepts.
+    /// The audiences that it may be for; one must fit. Left out, the first of the issuer's `audiences`.
     #[serde(default)]
     pub(in crate::config) audiences: Vec<String>,
     /// The scopes that it must have, all of them.

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use super::{
     super::{
         document::Cursor,
-        model::{Acme, CertificateSource, ExternalAccount, Listener, Secret},
+        model::{Acme, CertificateSource, DatabaseUse, ExternalAccount, Listener, Secret},
         raw::{RawAcme, RawExternalAccount},
         sections::ChallengeKind,
     },
@@ -52,8 +52,8 @@ impl Resolver<'_> {
                 );
             }
         }
-        let database = self.database(&raw.database, at.key("database"));
-        let wrapping_key = self.secret(raw.wrapping_key, at.key("wrapping_key"));
+        let used_for = DatabaseUse::Acme { directory: directory.clone() };
+        let (database, wrapping_key) = self.database_with_key(&raw.database, raw.wrapping_key, used_for, at);
         let ca_file = raw.ca_file.map(|file| self.file(at.key("ca_file"), &file).0);
         let mut challenges: Vec<ChallengeKind> = Vec::new();
         for (index, kind) in raw.challenges.into_iter().enumerate() {

@@ -9,7 +9,7 @@ use super::{
     super::{
         document::Cursor,
         expand,
-        model::{AuthorizationServer, EntraPreset, Issuer, KeySource, Secret},
+        model::{AuthorizationServer, Database, DatabaseUse, EntraPreset, Issuer, KeySource, Secret},
         raw::{RawAuthorizationServer, RawIssuer, RawPreset, RawSecret},
         text::display_duration,
     },
@@ -261,8 +261,8 @@ impl Resolver<'_> {
         at: Cursor<'_>,
     ) -> Option<AuthorizationServer> {
         let issuer = self.server_issuer(&raw.issuer, at.key("issuer"));
-        let database = self.database(&raw.database, at.key("database"));
-        let wrapping_key = self.secret(raw.wrapping_key, at.key("wrapping_key"));
+        let (database, wrapping_key) =
+            self.database_with_key(&raw.database, raw.wrapping_key, DatabaseUse::AuthorizationServer, at);
         if raw.key_overlap < raw.access_token_lifetime
             && !at.lost_any(&["key_overlap", "access_token_lifetime"])
         {
@@ -322,8 +322,28 @@ impl Resolver<'_> {
         })
     }
 
+    /// A database, and the key under which private keys are kept in it.
+    pub(super) fn database_with_key(
+        &mut self,
+        written: &str,
+        wrapping_key: RawSecret,
+        used_for: DatabaseUse,
+        at: Cursor<'_>,
+    ) -> (Option<PathBuf>, Option<Secret>) {
+        let path = self.database(written, at.key("database"));
+        let wrapping_key = self.secret(wrapping_key, at.key("wrapping_key"));
+        self.databases.push(Database {
+            path: path.clone(),
+            at: at.key("database").place(),
+            wrapping_key: wrapping_key.clone(),
+            wrapping_key_at: at.key("wrapping_key").place(),
+            used_for,
+        });
+        (path, wrapping_key)
+    }
+
     /// The file of a SQLite database.
-    pub(super) fn database(&mut self, written: &str, at: Cursor<'_>) -> Option<PathBuf> {
+    fn database(&mut self, written: &str, at: Cursor<'_>) -> Option<PathBuf> {
         match written.strip_prefix("sqlite:") {
             Some(file) if !file.is_empty() && !file.ends_with('/') => {
                 Some(self.path(at, file.strip_prefix("//").unwrap_or(file)))

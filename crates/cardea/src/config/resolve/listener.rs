@@ -1,6 +1,6 @@
 //! Listeners.
 
-use std::{collections::HashMap, path::PathBuf};
+use std::path::PathBuf;
 
 use super::{
     super::{
@@ -33,19 +33,9 @@ impl Resolver<'_> {
                 "add a table [[listener]] with name and address",
             );
         }
-        let mut taken: HashMap<BindAddress, usize> = HashMap::new();
         let mut listeners = Vec::with_capacity(raw.len());
         for (index, raw) in raw.into_iter().enumerate() {
             let at = at.index(index);
-            let free = matches!(&raw.address, BindAddress::Tcp(address) if address.port() == 0);
-            if !free && let Some(first) = taken.insert(raw.address.clone(), index) {
-                let first = self.sources.position(root.key("listener").index(first).key("address").place());
-                self.error(
-                    at.key("address"),
-                    format!("{} is taken by the listener at {first}", raw.address),
-                    "give each listener its own address",
-                );
-            }
             let before = self.problems.reported();
             let mut listener = self.listener(raw, authorities, trusted, at);
             listener.is_sound = self.is_sound_since(before, at);

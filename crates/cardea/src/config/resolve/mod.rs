@@ -4,6 +4,7 @@ mod acme;
 mod client_certificate;
 mod identity;
 mod listener;
+mod overlap;
 mod path;
 mod route;
 mod rules;
@@ -21,7 +22,7 @@ use super::{
     Environment,
     check::Dropped,
     document::{Cursor, Node},
-    model::{Admin, Config, IdentityHeaders, Issuer, Service},
+    model::{Admin, Config, Database, IdentityHeaders, Issuer, Service},
     problem::Problems,
     raw::{RawAdmin, RawConfig, RawIdentityHeaders},
     rules::Attribute,
@@ -43,6 +44,8 @@ pub(super) struct Resolver<'a> {
     environment: Environment<'a>,
     /// Near misses that are still looked for: each costs a look at every name.
     suggestions_left: usize,
+    /// The databases that were named so far.
+    databases: Vec<Database>,
     /// The trusted proxies that were written did not fit.
     lost_trusted_proxies: bool,
 }
@@ -73,6 +76,7 @@ impl<'a> Resolver<'a> {
             dropped,
             environment,
             suggestions_left: SUGGESTIONS_MAX,
+            databases: Vec::new(),
             lost_trusted_proxies: false,
         }
     }
@@ -124,6 +128,7 @@ impl<'a> Resolver<'a> {
         let client_authorities = self.client_authorities(raw.client_authority, at.key("client_authority"));
         let authority_names: Vec<&str> = client_authorities.iter().map(|one| one.name.as_str()).collect();
         let listeners = self.listeners(raw.listener, &authority_names, &raw.trusted_proxies.prefixes, at);
+        self.overlaps(&listeners, &admin, at);
         let attributes = self.attributes(raw.attribute, at.key("attribute"));
         let policy = self.policy(raw.policy, at.key("policy"));
         let issuers = self.issuers(raw.issuer, server_issuer.as_deref(), server_written, at.key("issuer"));
@@ -161,6 +166,7 @@ impl<'a> Resolver<'a> {
             identity_headers,
             authorization_server,
             acme,
+            databases: std::mem::take(&mut self.databases),
             client_authorities,
             lost_attributes: self.dropped.any("attribute") || attributes.iter().any(|one| !one.is_sound),
             attributes,

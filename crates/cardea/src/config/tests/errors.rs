@@ -207,7 +207,7 @@ fn names_and_addresses_are_unique() {
         ),
         (
             "[[listener]]\nname = \"a\"\naddress = \"0.0.0.0:80\"\n[[listener]]\nname = \"b\"\naddress = \"0.0.0.0:80\"".to_owned(),
-            ":6:11: 0.0.0.0:80 is taken by the listener at",
+            ":6:11: 0.0.0.0:80 is taken by the listener \"a\" at",
         ),
     ] {
         assert_problem(&text, expected);

@@ -1,0 +1,74 @@
+//! Looks whether databases and their wrapping keys can be used, without changing anything: for `cardea check`.
+
+use cardea_clock::{CoarseClock, PERIOD_DEFAULT};
+use cardea_issuer::{
+    WrappingKey,
+    sqlite::{InspectError, PrivateKeys, inspect},
+};
+
+use crate::config::{Config, Database, DatabaseUse, Place, Problem};
+
+/// What is wrong with the databases of a configuration. A server may be running on them.
+pub(crate) fn check(config: &Config) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if config.databases.is_empty() {
+        return problems;
+    }
+    let started = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .and_then(|runtime| Ok((runtime, CoarseClock::start(PERIOD_DEFAULT)?)));
+    match started {
+        Ok((runtime, clock)) => {
+            let mut report = |at: Place, message: String, remedy: &str| {
+                if config.sources.is_judged(at) {
+                    problems.push(config.problem(at, message, remedy));
+                }
+            };
+            for database in &config.databases {
+                runtime.block_on(look(database, &clock, &mut report));
+            }
+        }
+        Err(error) => problems.push(config.problem(
+            Place::default(),
+            format!("the databases can't be looked into: {error}"),
+            "see the error of the operating system",
+        )),
+    }
+    problems
+}
+
+async fn look(database: &Database, clock: &CoarseClock, report: &mut impl FnMut(Place, String, &str)) {
+    let key = match database.wrapping_key.as_ref().map(|secret| (secret, WrappingKey::parse(secret.expose())))
+    {
+        Some((_, Ok(key))) => Some(key),
+        Some((secret, Err(error))) => {
+            let message = format!("the secret in {} is not a key: {error}", secret.origin());
+            report(database.wrapping_key_at, message, "a new key opens nothing that an old one closed");
+            None
+        }
+        None => None,
+    };
+    let Some(path) = &database.path else { return };
+    let directory;
+    let private_keys = match &database.used_for {
+        DatabaseUse::AuthorizationServer => PrivateKeys::Signing,
+        DatabaseUse::Acme { directory: written } => {
+            directory = written.as_ref().map_or("", |url| url.as_str());
+            PrivateKeys::Acme { directory, now: clock.clock().precise().wall }
+        }
+    };
+    match inspect(path, key.as_ref(), private_keys).await {
+        Ok(()) => {}
+        Err(InspectError::Store(error)) => report(
+            database.at,
+            error.to_string(),
+            "name the database that the clients and keys are in, and let the user that runs the program read it",
+        ),
+        Err(InspectError::WrappingKey(error)) => report(
+            database.wrapping_key_at,
+            format!("the wrapping key does not open {}: {error}", path.display()),
+            "name the file or the variable with the key that the database was used with before",
+        ),
+    }
+}
