@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, thread::LocalKey};
 
-use crate::pool::Pool;
+use crate::{memory, pool::Pool};
 
 /// The size of a pooled buffer in bytes: a head and two TLS records' worth of data (16 KiB each) in one `recv`.
 ///
@@ -10,6 +10,9 @@ use crate::pool::Pool;
 /// hundred octets by which a head pushes the end of a body over the edge cost a `recv` and a `send` of their own (17 %
 /// of the kernel's instructions for 64 KiB).
 pub(crate) const BUFFER_BYTES: usize = (32 + 4) * 1024;
+
+/// What is kept in memory of its own size while more is awaited; above it there is little to save.
+const PARKED_BYTES_MAX: usize = BUFFER_BYTES / 2;
 
 /// What a thread keeps of them, in bytes. A request that waits holds none, so few are out at a time.
 const POOLED_BYTES_MAX: usize = 64 * BUFFER_BYTES;
@@ -85,6 +88,11 @@ impl Outbound {
         self.sent = 0;
     }
 
+    /// How much memory it holds, in bytes.
+    pub(crate) const fn memory_bytes(&self) -> usize {
+        self.memory.capacity()
+    }
+
     /// The memory, for something else.
     pub(crate) fn into_memory(self) -> Vec<u8> {
         self.memory
@@ -126,13 +134,13 @@ impl Buffer {
 
     /// Whether [`Buffer::space`] would be empty: consume something, or [`Buffer::grow`].
     pub(crate) const fn is_full(&self) -> bool {
-        self.end - self.start == self.memory.len() && !self.memory.is_empty()
+        self.end - self.start == self.memory.len() && self.memory.len() >= BUFFER_BYTES
     }
 
     /// Where to receive into; takes memory from the pool where there is none yet.
     pub(crate) fn space(&mut self) -> &mut [u8] {
-        if self.memory.is_empty() {
-            self.memory = POOL.with_borrow_mut(Pool::take).unwrap_or_else(|| vec![0; BUFFER_BYTES]);
+        if self.memory.len() < BUFFER_BYTES {
+            self.take_memory();
         }
         if self.start == self.end {
             self.start = 0;
@@ -158,8 +166,48 @@ impl Buffer {
     /// Makes room for a message of up to `bytes` bytes, for heads that are larger than a pooled buffer.
     pub(crate) fn grow(&mut self, bytes: usize) {
         if bytes > self.memory.len() {
+            memory::add(bytes - self.memory.len());
             self.memory.resize(bytes, 0);
         }
+    }
+
+    /// Memory from the pool, with what is left to consume in it.
+    fn take_memory(&mut self) {
+        let parked = std::mem::replace(
+            &mut self.memory,
+            POOL.with_borrow_mut(Pool::take).unwrap_or_else(|| vec![0; BUFFER_BYTES]),
+        );
+        memory::add(BUFFER_BYTES);
+        if !parked.is_empty() {
+            let left = parked.get(self.start..self.end).unwrap_or_default();
+            // There is room: a parked buffer is smaller than one of the pool.
+            if let Some(space) = self.memory.get_mut(..left.len()) {
+                space.copy_from_slice(left);
+            }
+            self.end -= self.start;
+            self.start = 0;
+            memory::sub(parked.len());
+        }
+    }
+
+    /// Keeps what is left to consume in memory of its size, for as long as nothing more comes, and gives the rest back.
+    pub(crate) fn park(&mut self) {
+        let left = self.len();
+        if left == 0 {
+            return self.release();
+        }
+        if left <= PARKED_BYTES_MAX && self.memory.len() >= BUFFER_BYTES {
+            memory::add(left);
+            let parked = self.filled().to_vec();
+            let memory = std::mem::replace(&mut self.memory, parked);
+            (self.start, self.end) = (0, left);
+            recycle(memory);
+        }
+    }
+
+    /// How much memory it holds, in bytes.
+    pub(crate) const fn memory_bytes(&self) -> usize {
+        self.memory.len()
     }
 
     /// Gives the memory back if nothing is left to consume.
@@ -174,6 +222,10 @@ impl Buffer {
 }
 
 fn recycle(memory: Vec<u8>) {
+    if memory.is_empty() {
+        return;
+    }
+    memory::sub(memory.len());
     if memory.len() == BUFFER_BYTES {
         keep(&POOL, memory);
     }
@@ -237,6 +289,28 @@ mod tests {
         buffer.consume(1);
         buffer.release();
         assert_eq!(buffer.memory.capacity(), 0);
+    }
+
+    #[test]
+    fn a_parked_buffer_holds_what_is_left_and_no_more() {
+        let mut buffer = Buffer::new();
+        buffer.space()[..5].copy_from_slice(b"abcde");
+        buffer.received(5);
+        buffer.consume(2);
+        buffer.park();
+        assert_eq!((buffer.filled(), buffer.memory.capacity()), (&b"cde"[..], 3));
+        assert!(!buffer.is_full(), "there is room as soon as it is wanted");
+        buffer.space()[..1].copy_from_slice(b"f");
+        buffer.received(1);
+        buffer.consume(1);
+        assert_eq!((buffer.filled(), buffer.memory_bytes()), (&b"def"[..], BUFFER_BYTES));
+        buffer.space();
+        buffer.received(PARKED_BYTES_MAX);
+        buffer.park();
+        assert_eq!(buffer.memory_bytes(), BUFFER_BYTES, "it is more than half full");
+        buffer.consume(usize::MAX);
+        buffer.park();
+        assert_eq!(buffer.memory_bytes(), 0);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use cardea_upstream::{Endpoint, EndpointIndex};
 
 use crate::{
     attributes::parse::Derived,
+    connections::Activity,
     forward::Pooled,
     gateway::ModelRef,
     model::{BuiltIn, Destination, HeaderEncoding, ListenerModel, Route, Service},
@@ -39,6 +40,8 @@ pub struct ConnectionFacts {
     pub tls: Option<HandshakeFacts>,
     /// The last token that was verified here, where requests run side by side; see [`Exchange::token`].
     pub token: Mutex<TokenSlot>,
+    /// Whether it carries something.
+    pub(crate) activity: Arc<Activity>,
 }
 
 /// What is known of the service's side.
@@ -177,7 +180,7 @@ impl Exchange {
     }
 
     /// The memory that is kept from one request to the next.
-    fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.head.memory_bytes()
             + self.response_head.fields.memory_bytes()

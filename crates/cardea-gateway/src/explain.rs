@@ -148,6 +148,7 @@ pub async fn explain(gateway: &Gateway, question: Question) -> Result<Explanatio
         client: question.client,
         tls: None,
         token: std::sync::Mutex::default(),
+        activity: Arc::default(),
     }));
     exchange.head.method = question.method;
     exchange.head.version = Version::Http11;

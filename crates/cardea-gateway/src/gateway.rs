@@ -1,10 +1,11 @@
 //! What all connections share: the current model, the clock, what is counted, and whether the gateway is going away.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::SeqCst},
+    atomic::{AtomicU8, AtomicU64, Ordering::SeqCst},
 };
 use std::task::Waker;
 
@@ -17,14 +18,21 @@ use crate::{
     challenge::Challenges,
     conditions,
     connection_rate::ConnectionRates,
+    connections::{Activity, Connections, Place},
     exchange::Exchange,
     forward::ReplayBudget,
     handshakes::Handshakes,
+    memory,
     metrics::GatewayMetrics,
-    model::{ConnectionTimeouts, LogFormat, Model},
+    model::{ConnectionTimeouts, Destination, LogFormat, Model},
+    prefix::PrefixCounts,
     record::{AccessLog, Registry},
+    shortage::{Shortage, Warned},
     streams::{StreamEnd, Streams},
 };
+
+/// How many idle connections are closed at once where something is short.
+const CLOSED_AT_ONCE: usize = 16;
 
 /// How far the gateway is on its way out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -113,6 +121,9 @@ pub struct Gateway {
     changed: Notify,
     connections: Connections,
     pub(crate) connection_rates: ConnectionRates,
+    /// The open connections of each address prefix.
+    pub(crate) connection_shares: Arc<PrefixCounts>,
+    shortage_warned: Warned,
     pub(crate) handshakes: Arc<Handshakes>,
     /// What is under way for longer.
     pub(crate) streams: Streams,
@@ -124,6 +135,7 @@ impl Gateway {
     /// # Errors
     /// If there is no memory for what it remembers of those who connect.
     pub fn new(model: Arc<Model>, clock: Clock, registry: Arc<Registry>) -> Result<Arc<Self>, LimitsError> {
+        memory::set_max(model.limits.buffered_bytes_max);
         Ok(Arc::new(Self {
             generation: AtomicU64::new(next_generation()),
             model: ArcSwap::new(model),
@@ -137,6 +149,8 @@ impl Gateway {
             changed: Notify::new(),
             connections: Connections::default(),
             connection_rates: ConnectionRates::new()?,
+            connection_shares: Arc::default(),
+            shortage_warned: Warned::default(),
             handshakes: Handshakes::new(),
             streams: Streams::default(),
         }))
@@ -185,6 +199,7 @@ impl Gateway {
 
     /// Puts another configuration in force; requests in flight keep theirs.
     pub fn set_model(&self, model: Arc<Model>) {
+        memory::set_max(model.limits.buffered_bytes_max);
         self.model.store(model);
         self.generation.store(next_generation(), SeqCst);
     }
@@ -276,10 +291,56 @@ impl Gateway {
         self.streams.len()
     }
 
-    /// Counts a connection, and remembers how to wake its task when the gateway stops.
-    pub(crate) fn enter(self: &Arc<Self>, waker: Waker) -> ConnectionGuard {
-        let (shard, place) = self.connections.insert(waker);
-        ConnectionGuard { gateway: Arc::clone(self), shard, place }
+    /// What the process holds for messages under way, in bytes; a gauge.
+    #[must_use]
+    pub fn buffered_bytes(&self) -> usize {
+        memory::used()
+    }
+
+    /// Counts a connection, and remembers how to wake its task when the gateway stops or needs its place.
+    pub(crate) fn enter(self: &Arc<Self>, waker: Waker, activity: Arc<Activity>) -> ConnectionGuard {
+        let place = self.connections.insert(waker, activity);
+        ConnectionGuard { gateway: Arc::clone(self), place }
+    }
+
+    /// Makes room for one more connection of a client: the one that has been idle for the longest is closed.
+    pub(crate) fn make_room(&self) {
+        let closed = self.connections.give_way(1);
+        self.metrics.idle_closed[0].add(closed as u64);
+    }
+
+    /// Something could not be done for want of `shortage`: counts it, tells the operator, and closes idle connections, those
+    /// to services first. Whether to try again is worth it.
+    pub(crate) fn fall_short(&self, shortage: Shortage, operation: &'static str) -> bool {
+        self.metrics.fell_short(shortage);
+        let of_services = self.close_idle_of_services();
+        let of_clients = self.connections.give_way(CLOSED_AT_ONCE - of_services);
+        self.metrics.idle_closed[1].add(of_clients as u64);
+        self.shortage_warned.tell(shortage, operation, of_services + of_clients, self.clock.mono());
+        of_services > 0
+    }
+
+    /// Closes up to [`CLOSED_AT_ONCE`] idle connections to services, the oldest of each endpoint in turn.
+    fn close_idle_of_services(&self) -> usize {
+        let model = self.model();
+        let services = model.router.values().filter_map(|route| match &route.destination {
+            Destination::Service(service) => Some((Arc::as_ptr(service), service)),
+            _ => None,
+        });
+        let services: HashMap<_, _> = services.collect();
+        let mut closed = 0;
+        loop {
+            let before = closed;
+            for (_, endpoint) in services.values().flat_map(|service| service.state.endpoints()) {
+                if closed == CLOSED_AT_ONCE {
+                    return closed;
+                }
+                closed += usize::from(endpoint.pool().give_up_oldest().is_some());
+            }
+            if closed == before {
+                return closed;
+            }
+        }
     }
 
     /// Notes the end of an exchange: metrics, and a line in the access log.
@@ -324,7 +385,7 @@ impl std::fmt::Debug for Gateway {
     }
 }
 
-/// An exchange that is noted once, also where its task is dropped under it: at the drain's deadline.
+/// An exchange that is noted once, also where its task is dropped under it: at the drain's deadline, or by a panic.
 pub(crate) struct Recording<'g> {
     gateway: &'g Gateway,
     exchange: &'g mut Exchange,
@@ -349,7 +410,9 @@ impl Drop for Recording<'_> {
         self.gateway.metrics.active.decrement();
         if !self.noted {
             self.exchange.response.complete = false;
-            self.exchange.response.reason = Some(StreamEnd::Draining.code());
+            let draining = StreamEnd::Draining.code();
+            self.exchange.response.reason =
+                Some(if std::thread::panicking() { "internal_error" } else { draining });
             self.gateway.record(self.exchange);
         }
     }
@@ -369,68 +432,16 @@ impl DerefMut for Recording<'_> {
     }
 }
 
-/// The open connections, by shards.
-#[derive(Debug, Default)]
-struct Connections {
-    count: AtomicUsize,
-    shards: [Mutex<Shard>; 16],
-}
-
-#[derive(Debug, Default)]
-struct Shard {
-    places: Vec<Option<Waker>>,
-    free: Vec<usize>,
-}
-
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Connections {
-    fn count(&self) -> usize {
-        self.count.load(SeqCst)
-    }
-
-    fn insert(&self, waker: Waker) -> (usize, usize) {
-        let shard = self.count.fetch_add(1, SeqCst) % self.shards.len();
-        let mut places = lock(&self.shards[shard]);
-        let place = places.free.pop().unwrap_or(places.places.len());
-        if place == places.places.len() {
-            places.places.push(Some(waker));
-        } else {
-            places.places[place] = Some(waker);
-        }
-        (shard, place)
-    }
-
-    fn remove(&self, shard: usize, place: usize) -> bool {
-        let mut places = lock(&self.shards[shard]);
-        let waker = places.places[place].take();
-        places.free.push(place);
-        drop(places);
-        drop(waker);
-        self.count.fetch_sub(1, SeqCst) == 1
-    }
-
-    fn wake_all(&self) {
-        for shard in &self.shards {
-            let wakers: Vec<Waker> = lock(shard).places.iter().flatten().cloned().collect();
-            wakers.into_iter().for_each(Waker::wake);
-        }
-    }
-}
-
 /// A connection that counts as open while this lives.
 #[derive(Debug)]
 pub(crate) struct ConnectionGuard {
     gateway: Arc<Gateway>,
-    shard: usize,
-    place: usize,
+    place: Place,
 }
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        if self.gateway.connections.remove(self.shard, self.place) && self.gateway.is_stopping() {
+        if self.gateway.connections.remove(self.place) && self.gateway.is_stopping() {
             self.gateway.changed.notify_waiters();
         }
     }

@@ -4,26 +4,23 @@
 //! gives way: those who open connections and say nothing push out each other, and nobody else.
 
 use std::{
-    collections::{BTreeMap, HashMap},
-    hash::BuildHasher as _,
+    collections::BTreeMap,
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use foldhash::quality::RandomState;
 use tokio::sync::oneshot;
 
-use crate::{model::Limits, prefix::Prefix};
-
-/// Locks that prefixes are spread over.
-const SHARDS: usize = 16;
+use crate::{
+    model::Limits,
+    prefix::{Counted, PrefixCounts, TooMany},
+};
 
 /// Handshakes under way, by age and by where they come from.
 #[derive(Debug)]
 pub(crate) struct Handshakes {
-    hasher: RandomState,
-    /// How many of each prefix are under way; no prefix has none.
-    shards: [Mutex<HashMap<Prefix, u32>>; SHARDS],
+    /// How many of each prefix are under way.
+    prefixes: Arc<PrefixCounts>,
     under_way: Mutex<UnderWay>,
 }
 
@@ -34,15 +31,11 @@ struct UnderWay {
     by_age: BTreeMap<u64, oneshot::Sender<()>>,
 }
 
-/// The prefix has too many handshakes under way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TooMany;
-
 /// One handshake; it is over when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Handshake {
     all: Arc<Handshakes>,
-    prefix: Option<Prefix>,
+    _of_prefix: Counted,
     number: u64,
     /// Ready when this handshake must give way.
     pub(crate) given_way: oneshot::Receiver<()>,
@@ -50,11 +43,7 @@ pub(crate) struct Handshake {
 
 impl Handshakes {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self {
-            hasher: RandomState::default(),
-            shards: Default::default(),
-            under_way: Mutex::default(),
-        })
+        Arc::new(Self { prefixes: Arc::default(), under_way: Mutex::default() })
     }
 
     /// Begins a handshake. Where there are too many, the oldest of all is told to give way.
@@ -63,15 +52,7 @@ impl Handshakes {
         from: Option<IpAddr>,
         limits: &Limits,
     ) -> Result<Handshake, TooMany> {
-        let prefix = from.map(Prefix::of);
-        if let Some(prefix) = prefix {
-            let mut shard = self.shard(prefix);
-            let under_way = shard.get(&prefix).copied().unwrap_or_default();
-            if under_way >= limits.handshakes_per_prefix_max {
-                return Err(TooMany);
-            }
-            shard.insert(prefix, under_way + 1);
-        }
+        let of_prefix = self.prefixes.enter(from, limits.handshakes_per_prefix_max)?;
         let (give_way, given_way) = oneshot::channel();
         let mut under_way = self.lock();
         let number = under_way.next;
@@ -84,7 +65,7 @@ impl Handshakes {
             // Nobody hears it where the handshake has just come to its end.
             let _ = oldest.send(());
         }
-        Ok(Handshake { all: Arc::clone(self), prefix, number, given_way })
+        Ok(Handshake { all: Arc::clone(self), _of_prefix: of_prefix, number, given_way })
     }
 
     /// How many are under way.
@@ -95,25 +76,11 @@ impl Handshakes {
     fn lock(&self) -> MutexGuard<'_, UnderWay> {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn shard(&self, prefix: Prefix) -> MutexGuard<'_, HashMap<Prefix, u32>> {
-        let index = usize::try_from(self.hasher.hash_one(prefix) % SHARDS as u64).unwrap_or(0);
-        // The remainder is an index of the array.
-        let shard = self.shards.get(index).unwrap_or(&self.shards[0]);
-        shard.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Handshake {
     fn drop(&mut self) {
         self.all.lock().by_age.remove(&self.number);
-        if let Some(prefix) = self.prefix {
-            let mut shard = self.all.shard(prefix);
-            match shard.get_mut(&prefix) {
-                Some(under_way) if *under_way > 1 => *under_way -= 1,
-                _ => drop(shard.remove(&prefix)),
-            }
-        }
     }
 }
 
@@ -162,7 +129,7 @@ mod tests {
     fn nothing_is_kept_of_a_prefix_without_handshakes() {
         let all = Handshakes::new();
         let limits = limits(10, 2);
-        let kept = || all.shards.iter().map(|shard| shard.lock().unwrap().len()).sum::<usize>();
+        let kept = || all.prefixes.prefixes();
         let begun =
             ["192.0.2.1", "192.0.2.1", "192.0.2.2"].map(|from| all.begin(address(from), &limits).unwrap());
         assert_eq!(kept(), 2);

@@ -21,10 +21,12 @@ use tokio::{
 
 use crate::{
     buffer::Buffer,
+    connections::Activity,
     exchange::ConnectionFacts,
     gateway::Gateway,
     h1, h2,
     model::{ListenerModel, ProxyProtocol},
+    shortage::Shortage,
     streams,
     timer::Timer,
     transport::{Socket, TlsTransport, Transport, accept_by_greeting},
@@ -153,7 +155,7 @@ impl Watched {
         name: &str,
         permits: &Arc<Semaphore>,
     ) -> Serving {
-        workers.runtime(0).spawn(streams::watch(Arc::downgrade(gateway)));
+        workers.runtime(0).spawn(workers::vital(streams::watch(Arc::downgrade(gateway))));
         let spawn = |(worker, socket)| {
             let acceptor = Acceptor {
                 gateway: Arc::clone(gateway),
@@ -162,12 +164,12 @@ impl Watched {
                 name: name.to_owned(),
                 permits: Arc::clone(permits),
             };
-            workers.runtime(worker).spawn(async move {
+            workers.runtime(worker).spawn(workers::vital(async move {
                 tokio::select! {
                     () = acceptor.accept_all(&socket) => {}
                     () = acceptor.gateway.stopping() => {}
                 }
-            })
+            }))
         };
         Serving(self.0.into_iter().enumerate().map(spawn).collect())
     }
@@ -188,17 +190,37 @@ impl Acceptor {
             let (socket, peer) = match socket.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    if !is_of_one_connection(&error) {
-                        self.gateway.metrics.accept_failures.increment();
-                        tracing::warn!(listener = %self.name, %error, "can't accept; pausing");
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
+                    self.failed(&error).await;
                     continue;
                 }
             };
             // Not before: a permit that waits here for a connection may be what another worker's client needs.
-            let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else { return };
+            let Some(permit) = self.permit().await else { return };
             self.begin(Accepted { socket, peer, worker: self.worker }, permit);
+        }
+    }
+
+    /// Accepting failed. What is short will not be there at once, so the next attempt waits for a moment.
+    async fn failed(&self, error: &io::Error) {
+        if is_of_one_connection(error) {
+            return;
+        }
+        note_failure(&self.gateway, &self.name, error);
+        tokio::time::sleep(ACCEPT_PAUSE).await;
+    }
+
+    /// The right to serve one more connection. Where there is none, the connection that has been idle for the longest is
+    /// closed; where none is idle, this waits.
+    async fn permit(&self) -> Option<OwnedSemaphorePermit> {
+        loop {
+            if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+                return Some(permit);
+            }
+            self.gateway.make_room();
+            let waiting = tokio::time::timeout(ACCEPT_PAUSE, Arc::clone(&self.permits).acquire_owned());
+            if let Ok(permit) = waiting.await {
+                return permit.ok();
+            }
         }
     }
 
@@ -209,8 +231,12 @@ impl Acceptor {
         let gateway = Arc::clone(&self.gateway);
         let place = self.workers.place(self.worker);
         place.runtime().spawn(async move {
-            let guard = std::future::poll_fn(|cx| Poll::Ready(gateway.enter(cx.waker().clone()))).await;
-            connect(Arc::clone(&gateway), listener, accepted).await;
+            let activity = Arc::<Activity>::default();
+            let guard = std::future::poll_fn(|cx| {
+                Poll::Ready(gateway.enter(cx.waker().clone(), Arc::clone(&activity)))
+            })
+            .await;
+            connect(Arc::clone(&gateway), listener, accepted, activity).await;
             drop(guard);
             drop((permit, place));
         });
@@ -228,18 +254,30 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
+/// Notes that a connection could not be accepted.
+fn note_failure(gateway: &Gateway, listener: &str, error: &io::Error) {
+    gateway.metrics.accept_failures.increment();
+    match Shortage::of(error) {
+        Some(shortage) => {
+            gateway.fall_short(shortage, "accept");
+        }
+        None => tracing::warn!(listener, %error, "can't accept a connection"),
+    }
+}
+
 /// Takes a connection through its beginnings and serves it.
-async fn connect(gateway: Arc<Gateway>, listener: Arc<ListenerModel>, accepted: Accepted) {
+async fn connect(
+    gateway: Arc<Gateway>,
+    listener: Arc<ListenerModel>,
+    accepted: Accepted,
+    activity: Arc<Activity>,
+) {
     let mut timer = Timer::new(gateway.clock.clone());
     let deadline = timer.now().saturating_add(gateway.model().timeouts.tls_handshake);
     let peer = accepted.peer;
     let mut socket = match accepted.registered() {
         Ok(socket) => socket,
-        Err(error) => {
-            gateway.metrics.accept_failures.increment();
-            tracing::warn!(listener = %listener.name, %error, "can't watch a connection");
-            return;
-        }
+        Err(error) => return note_failure(&gateway, &listener.name, &error),
     };
     let mut facts = ConnectionFacts {
         listener: Arc::clone(&listener),
@@ -251,6 +289,7 @@ async fn connect(gateway: Arc<Gateway>, listener: Arc<ListenerModel>, accepted: 
         client: peer,
         tls: None,
         token: Mutex::default(),
+        activity,
     };
     let mut inbound = Buffer::new();
     if let Some(expected) = &listener.proxy_protocol
@@ -273,6 +312,11 @@ async fn connect(gateway: Arc<Gateway>, listener: Arc<ListenerModel>, accepted: 
     if gateway.connection_rates.admit(from, &model.limits, timer.now()).is_err() {
         return excess.new_connections_per_second.increment();
     }
+    let max = model.limits.connections_per_prefix_max;
+    // Held to the end of the connection.
+    let Ok(_share) = gateway.connection_shares.enter(from, max) else {
+        return excess.connections_per_prefix.increment();
+    };
     let Some(tls) = &listener.tls else {
         drop(model);
         let transport = socket.into_plain();
@@ -407,7 +451,9 @@ mod tests {
     /// What every idle connection costs beside its socket and its TLS session.
     #[test]
     fn a_connections_future_is_small() {
-        fn size<F: Future>(_: impl FnOnce(Arc<Gateway>, Arc<ListenerModel>, Accepted) -> F) -> usize {
+        fn size<F: Future>(
+            _: impl FnOnce(Arc<Gateway>, Arc<ListenerModel>, Accepted, Arc<Activity>) -> F,
+        ) -> usize {
             size_of::<F>()
         }
         let bytes = size(connect);

@@ -15,6 +15,7 @@ use crate::{
             LazyUpDown, Reasons, StatusClasses, StatusCodes, UpDown,
         },
     },
+    shortage::Shortage,
     streams::StreamEnd,
 };
 
@@ -40,6 +41,18 @@ static PROXY_HEADER_FAILURES: CounterDef<0> = CounterDef::new(
     "cardea_proxy_header_failures_total",
     "Connections of trusted proxies without a valid PROXY header.",
     [],
+);
+static SHORTAGES: CounterDef<1> = CounterDef::new(
+    "cardea_shortages_total",
+    "Connections that could not be accepted or opened because the process or the system has no descriptors, ports or \
+     memory left, by what is short.",
+    ["resource"],
+);
+static IDLE_CLOSED: CounterDef<1> = CounterDef::new(
+    "cardea_idle_connections_closed_total",
+    "Idle connections of clients that were closed to make room, by why: connections_max was reached, or a resource of \
+     the system is short.",
+    ["reason"],
 );
 static REFUSED: CounterDef<2> = CounterDef::new(
     "cardea_refused_requests_total",
@@ -112,7 +125,9 @@ pub static DEFINITIONS: &[Definition] = &[
     CONNECTIONS.definition(),
     CONNECTION_ATTEMPTS.definition(),
     EXCESS.definition(),
+    IDLE_CLOSED.definition(),
     ACCEPT_FAILURES.definition(),
+    SHORTAGES.definition(),
     PROXY_HEADER_FAILURES.definition(),
     HANDSHAKES.definition(),
     HANDSHAKE_FAILURES.definition(),
@@ -131,6 +146,10 @@ pub struct GatewayMetrics {
     pub handshake_failures: Counter,
     /// Connections that were too many.
     pub(crate) excess: Excess,
+    /// In the order of [`Shortage::ALL`].
+    shortages: [Counter; Shortage::ALL.len()],
+    /// Idle connections of clients that gave way: to another client, or because something is short.
+    pub(crate) idle_closed: [Counter; 2],
     /// Full TLS handshakes.
     pub handshakes_full: Counter,
     /// Resumed TLS sessions.
@@ -159,6 +178,7 @@ pub(crate) struct Excess {
     pub(crate) new_connections_per_second: Counter,
     pub(crate) handshakes_per_prefix: Counter,
     pub(crate) handshakes: Counter,
+    pub(crate) connections_per_prefix: Counter,
 }
 
 /// Tokens that were accepted, by where their verdict came from.
@@ -182,7 +202,11 @@ impl GatewayMetrics {
                 new_connections_per_second: excess("new_connections_per_second_max"),
                 handshakes_per_prefix: excess("handshakes_per_prefix_max"),
                 handshakes: excess("handshakes_max"),
+                connections_per_prefix: excess("connections_per_prefix_max"),
             },
+            shortages: Shortage::ALL.map(|shortage| registry.counter(&SHORTAGES, [shortage.as_str()])),
+            idle_closed: ["connections_max", "shortage"]
+                .map(|reason| registry.counter(&IDLE_CLOSED, [reason])),
             handshakes_full: registry.counter(&HANDSHAKES, ["false"]),
             handshakes_resumed: registry.counter(&HANDSHAKES, ["true"]),
             proxy_header_failures: registry.counter(&PROXY_HEADER_FAILURES, []),
@@ -210,6 +234,12 @@ impl GatewayMetrics {
     #[must_use]
     pub fn excess_of_handshakes(&self) -> u64 {
         self.excess.handshakes_per_prefix.value()
+    }
+
+    /// Counts what could not be done for want of something.
+    pub(crate) fn fell_short(&self, shortage: Shortage) {
+        let counters = self.shortages.iter().zip(Shortage::ALL);
+        counters.filter(|(_, other)| *other == shortage).for_each(|(counter, _)| counter.increment());
     }
 
     /// Counts a handshake.

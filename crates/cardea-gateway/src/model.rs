@@ -96,10 +96,14 @@ pub struct Limits {
     pub replay_bytes_max: usize,
     /// All kept request bodies together, in bytes.
     pub replay_total_bytes_max: usize,
+    /// What is held for messages under way, in bytes; beyond it what has stood still for the longest is given up.
+    pub buffered_bytes_max: usize,
     /// Concurrent streams of an HTTP/2 connection.
     pub http2_streams_max: u32,
     /// Concurrent connections of all listeners.
     pub connections_max: usize,
+    /// The same of one IPv4 address or /64 of IPv6; beyond it new ones are closed.
+    pub connections_per_prefix_max: u32,
     /// TLS handshakes under way; beyond it the oldest gives way.
     pub handshakes_max: usize,
     /// The same of one IPv4 address or /64 of IPv6; beyond it new ones are closed.
@@ -115,8 +119,10 @@ impl Default for Limits {
             response_head: HeadLimits { head_bytes_max: 64 * 1024, ..HeadLimits::default() },
             replay_bytes_max: 64 * 1024,
             replay_total_bytes_max: 64 * 1024 * 1024,
+            buffered_bytes_max: usize::MAX,
             http2_streams_max: 128,
             connections_max: 100_000,
+            connections_per_prefix_max: 50_000,
             handshakes_max: 10_000,
             handshakes_per_prefix_max: 10_000,
             new_connections_per_second_max: None,

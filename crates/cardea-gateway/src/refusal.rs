@@ -11,6 +11,7 @@ use cardea_identity::TokenError;
 use crate::{
     exchange::Exchange,
     response::{Response, ResponseBody},
+    shortage::Shortage,
     streams::StreamEnd,
 };
 
@@ -84,6 +85,8 @@ pub enum Reason {
     ClientAborted,
     /// The authorization server failed.
     IssuerFailed,
+    /// The process or the machine has no descriptors, ports or memory left to connect with.
+    FellShort(Shortage),
     /// The gateway has as many connections or exchanges as it may.
     Overloaded,
     /// The gateway is going away.
@@ -128,6 +131,7 @@ impl Reason {
             Self::RequestTimeout => "request_timeout",
             Self::ClientAborted => "client_aborted",
             Self::IssuerFailed => "issuer_failed",
+            Self::FellShort(_) => "gateway_resources_exhausted",
             Self::Overloaded => "overloaded",
             Self::Draining => "draining",
             Self::StreamEnded(end) => end.code(),
@@ -159,7 +163,7 @@ impl Reason {
                 StreamEnd::TokenExpired | StreamEnd::TokenRevoked | StreamEnd::IssuerChanged => 401,
                 StreamEnd::DemandUnmet => 403,
                 StreamEnd::RouteRemoved => 404,
-                StreamEnd::Draining => 503,
+                StreamEnd::Draining | StreamEnd::BuffersExhausted => 503,
             },
             // Not a code of the RFCs: what nginx logs for this, and never sent.
             Self::ClientAborted => 499,
@@ -168,6 +172,7 @@ impl Reason {
             Self::KeysUnavailable
             | Self::NoEndpoint
             | Self::ConnectionsExhausted
+            | Self::FellShort(_)
             | Self::Overloaded
             | Self::Draining => 503,
             Self::ConnectTimeout | Self::ResponseHeadTimeout | Self::RequestTimeout => 504,
@@ -210,7 +215,9 @@ impl Reason {
             Self::RequestTimeout => "The exchange took too long.",
             Self::ClientAborted => "The client gave up.",
             Self::IssuerFailed => "The authorization server failed.",
-            Self::Overloaded => "The gateway is at its limit.",
+            Self::FellShort(_) | Self::Overloaded | Self::StreamEnded(StreamEnd::BuffersExhausted) => {
+                "The gateway is at its limit."
+            }
             Self::Draining | Self::StreamEnded(StreamEnd::Draining) => "The gateway is going away.",
             Self::StreamEnded(_) => "The right to this request has ended.",
         })
@@ -241,7 +248,12 @@ impl Reason {
         }
         match self {
             Self::MethodNotAllowed(allow) => set(&mut head, Known::Allow, allow),
-            Self::KeysUnavailable | Self::NoEndpoint | Self::ConnectionsExhausted | Self::Overloaded => {
+            Self::KeysUnavailable
+            | Self::NoEndpoint
+            | Self::ConnectionsExhausted
+            | Self::FellShort(_)
+            | Self::StreamEnded(StreamEnd::BuffersExhausted)
+            | Self::Overloaded => {
                 set(&mut head, Known::RetryAfter, "1");
             }
             _ => {}

@@ -8,7 +8,7 @@
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll, Waker},
     time::Duration,
@@ -22,9 +22,12 @@ use crate::{
     client_certificate, conditions,
     exchange::Exchange,
     gateway::{Gateway, ModelRef, Phase},
+    memory::{self, Held},
     model::{Model, Route},
     pipeline::RequestOf,
-    routing, workers,
+    routing,
+    shortage::Warned,
+    workers,
 };
 
 /// How often the task looks. With the coarse clock's own period, this is how much longer a stream can live than its token.
@@ -32,6 +35,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What is younger than this is a request in flight, which no reload may drop. It is looked at once it is a stream.
 const STREAM_AGE: Duration = Duration::from_secs(1);
+
+/// Where memory is short, this part of what is held is freed beyond what is too much.
+const RELIEF_PART: usize = 16;
 
 /// Why the gateway ended a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,17 +54,20 @@ pub enum StreamEnd {
     DemandUnmet,
     /// The drain's deadline has come.
     Draining,
+    /// The process holds as much for messages under way as it may, and this one stood still for the longest.
+    BuffersExhausted,
 }
 
 impl StreamEnd {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::TokenExpired,
         Self::TokenRevoked,
         Self::IssuerChanged,
         Self::RouteRemoved,
         Self::DemandUnmet,
         Self::Draining,
+        Self::BuffersExhausted,
     ];
 
     /// The stable code, for the access log and metrics.
@@ -71,6 +80,7 @@ impl StreamEnd {
             Self::RouteRemoved => "route_removed",
             Self::DemandUnmet => "demand_unmet",
             Self::Draining => "drain_deadline",
+            Self::BuffersExhausted => "buffers_exhausted",
         }
     }
 
@@ -83,19 +93,26 @@ impl StreamEnd {
             Self::RouteRemoved => "no longer available",
             Self::DemandUnmet => "no longer allowed",
             Self::Draining => "going away",
+            Self::BuffersExhausted => "out of buffers",
         }
     }
 
-    /// The status of a WebSocket's close frame (RFC 6455 §7.4.1): going away, or against the policy.
+    /// The status of a WebSocket's close frame (RFC 6455 §7.4.1): going away, try again later (as IANA has it), or against the
+    /// policy.
     pub(crate) const fn close_code(self) -> u16 {
-        if matches!(self, Self::Draining) { 1001 } else { 1008 }
+        match self {
+            Self::Draining => 1001,
+            Self::BuffersExhausted => 1013,
+            _ => 1008,
+        }
     }
 
-    /// The status of a gRPC call: `UNAUTHENTICATED`, `PERMISSION_DENIED`, `UNAVAILABLE`.
+    /// The status of a gRPC call: `UNAUTHENTICATED`, `PERMISSION_DENIED`, `RESOURCE_EXHAUSTED`, `UNAVAILABLE`.
     pub(crate) const fn grpc_status(self) -> &'static str {
         match self {
             Self::TokenExpired | Self::TokenRevoked | Self::IssuerChanged => "16",
             Self::RouteRemoved | Self::DemandUnmet => "7",
+            Self::BuffersExhausted => "8",
             Self::Draining => "14",
         }
     }
@@ -125,18 +142,48 @@ impl<'g> StreamWatch<'g> {
     /// Ready once the stream has to end. To be asked whenever it has to wait.
     pub(crate) fn poll(&mut self, cx: &Context<'_>, exchange: &Exchange) -> Poll<StreamEnd> {
         let entered = match &self.entered {
-            Some(entered) if !entered.called.load(Relaxed) => return Poll::Pending,
+            Some(entered) if !entered.signal.called.load(Relaxed) => return Poll::Pending,
             Some(entered) => {
-                entered.called.store(false, Relaxed);
+                entered.signal.called.store(false, Relaxed);
                 entered
             }
             // Entered before it is looked at: what changes between the two is seen here or by the task.
-            None => self.entered.insert(self.gateway.streams.enter(cx.waker(), exchange, self.gateway)),
+            None => self.entered.insert(self.gateway.streams.enter(cx.waker(), Some(exchange), self.gateway)),
         };
+        if entered.gives_way() {
+            self.gateway.metrics.stream_ended(StreamEnd::BuffersExhausted);
+            return Poll::Ready(StreamEnd::BuffersExhausted);
+        }
         let age = self.gateway.clock.mono().saturating_since(entered.since);
         let Some(end) = judge(self.gateway, exchange, age >= STREAM_AGE) else { return Poll::Pending };
         self.gateway.metrics.stream_ended(end);
         Poll::Ready(end)
+    }
+
+    /// The same of a request whose head is not complete. Nothing was decided on it yet, so all that can end it is a lack of
+    /// memory.
+    pub(crate) fn poll_head(&mut self, cx: &Context<'_>) -> Poll<StreamEnd> {
+        let gateway = self.gateway;
+        let entered = self.entered.get_or_insert_with(|| gateway.streams.enter(cx.waker(), None, gateway));
+        if !entered.gives_way() {
+            return Poll::Pending;
+        }
+        gateway.metrics.stream_ended(StreamEnd::BuffersExhausted);
+        Poll::Ready(StreamEnd::BuffersExhausted)
+    }
+
+    /// Notes what a stream holds that has to wait, in bytes, and how much of that its buffers do not count themselves. A stream
+    /// that `holds` nothing waits for more to come, and costs nothing. Whether it has `moved` on since this was last asked
+    /// decides for how long it has stood still.
+    pub(crate) fn note(&mut self, holds: usize, uncounted: usize, moved: bool, now: Mono) {
+        let Some(entered) = &mut self.entered else { return };
+        entered.held.set(uncounted);
+        let signal = &entered.signal;
+        if moved || holds == 0 || signal.still_since.load(Relaxed) == 0 {
+            let since = if holds == 0 { 0 } else { now.nanos().max(1) };
+            signal.still_since.store(since, Relaxed);
+        }
+        signal.holds.store(holds + uncounted, Relaxed);
     }
 }
 
@@ -202,6 +249,7 @@ pub(crate) struct Streams {
     /// A worker uses the one of its number.
     shards: [Mutex<Shard>; 16],
     watched: AtomicBool,
+    warned: Warned,
 }
 
 #[derive(Debug)]
@@ -234,8 +282,21 @@ struct Place {
     deadline: Mono,
     not_after: Wall,
     verdict: Option<VerdictRef>,
-    called: Arc<AtomicBool>,
+    signal: Arc<Signal>,
     waker: Waker,
+}
+
+/// What a stream and those who look at it tell each other.
+#[derive(Debug, Default)]
+struct Signal {
+    /// To look at itself.
+    called: AtomicBool,
+    /// To end, for want of memory.
+    gives_way: AtomicBool,
+    /// Nanoseconds of [`Mono`] since when the other side has not taken what is held for it; 0: nothing is held.
+    still_since: AtomicU64,
+    /// How much is held, in bytes.
+    holds: AtomicUsize,
 }
 
 /// A stream that is entered, until this is dropped.
@@ -244,7 +305,15 @@ struct Entered<'g> {
     shard: usize,
     place: usize,
     since: Mono,
-    called: Arc<AtomicBool>,
+    signal: Arc<Signal>,
+    /// What its buffers do not count.
+    held: Held,
+}
+
+impl Entered<'_> {
+    fn gives_way(&self) -> bool {
+        self.signal.gives_way.load(Relaxed)
+    }
 }
 
 impl Streams {
@@ -253,24 +322,74 @@ impl Streams {
         self.count.load(Relaxed)
     }
 
-    fn enter(&self, waker: &Waker, exchange: &Exchange, gateway: &Gateway) -> Entered<'_> {
+    fn enter(&self, waker: &Waker, exchange: Option<&Exchange>, gateway: &Gateway) -> Entered<'_> {
         let since = gateway.clock.mono();
-        let called = Arc::new(AtomicBool::new(false));
-        let grace = grace(exchange);
-        let verdict = exchange.verdict.clone();
+        let signal = Arc::<Signal>::default();
+        let grace = exchange.map_or(Duration::ZERO, grace);
+        let verdict = exchange.and_then(|exchange| exchange.verdict.clone());
         let place = Place {
             since,
-            generation: exchange.model.as_ref().map_or(0, ModelRef::generation),
+            generation: exchange.and_then(|exchange| exchange.model.as_ref()).map_or(0, ModelRef::generation),
             deadline: verdict.as_ref().map_or(Mono::MAX, |verdict| verdict.deadline.saturating_add(grace)),
             not_after: verdict.as_ref().map_or(Wall::MAX, |verdict| verdict.not_after.saturating_add(grace)),
             verdict,
-            called: Arc::clone(&called),
+            signal: Arc::clone(&signal),
             waker: waker.clone(),
         };
         let shard = workers::current() % self.shards.len();
         let place = lock(&self.shards[shard]).insert(place);
         self.count.fetch_add(1, Relaxed);
-        Entered { streams: self, shard, place, since, called }
+        Entered { streams: self, shard, place, since, signal, held: Held::default() }
+    }
+
+    /// Ends streams that stand still, those first that have for the longest, until `bytes` will be free. Says how much those
+    /// hold that end, the ones included that were told before.
+    fn give_way(&self, bytes: usize) -> usize {
+        let mut still = Vec::new();
+        let mut freed = 0_usize;
+        for (number, shard) in self.shards.iter().enumerate() {
+            for (at, place) in lock(shard).places.iter().enumerate() {
+                let Some(signal) = place.as_ref().map(|place| &place.signal) else { continue };
+                let (since, holds) = (signal.still_since.load(Relaxed), signal.holds.load(Relaxed));
+                if signal.gives_way.load(Relaxed) {
+                    freed = freed.saturating_add(holds);
+                } else if since > 0 {
+                    still.push((since, holds, number, at));
+                }
+            }
+        }
+        still.sort_unstable();
+        for (since, holds, number, at) in still {
+            if freed >= bytes {
+                break;
+            }
+            let shard = lock(&self.shards[number]);
+            if let Some(Some(place)) = shard.places.get(at)
+                && place.signal.still_since.load(Relaxed) == since
+            {
+                place.signal.gives_way.store(true, Relaxed);
+                place.call();
+                freed = freed.saturating_add(holds);
+            }
+        }
+        freed
+    }
+
+    /// Ends streams that stand still where more is held than may be. Where that is not enough for longer than a moment, new
+    /// requests are refused.
+    fn relieve(&self, gateway: &Gateway, was_passed_before: bool) {
+        let excess = memory::excess();
+        if excess == 0 {
+            return memory::set_exhausted(false);
+        }
+        // With some room, so that not every further buffer is too many.
+        let freed = self.give_way(excess.saturating_add(memory::used() / RELIEF_PART));
+        if freed >= excess {
+            memory::set_exhausted(false);
+        } else if was_passed_before {
+            memory::set_exhausted(true);
+        }
+        self.warned.tell_of_buffers(memory::used(), freed, gateway.clock.mono());
     }
 
     /// Calls every stream, to be judged.
@@ -301,10 +420,19 @@ pub(crate) async fn watch(gateway: Weak<Gateway>) {
     }
     let mut every = interval(LOOK_EVERY);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut was_passed = false;
     loop {
-        every.tick().await;
+        // The bound of memory is looked at each time, and at once when it is passed.
+        let is_due = tokio::select! {
+            _ = every.tick() => true,
+            () = memory::passed() => false,
+        };
         let Some(gateway) = gateway.upgrade() else { return };
-        gateway.streams.look(&gateway);
+        gateway.streams.relieve(&gateway, is_due && was_passed);
+        if is_due {
+            gateway.streams.look(&gateway);
+            was_passed = memory::excess() > 0;
+        }
     }
 }
 
@@ -359,7 +487,7 @@ impl Place {
     }
 
     fn call(&self) {
-        self.called.store(true, Relaxed);
+        self.signal.called.store(true, Relaxed);
         self.waker.wake_by_ref();
     }
 }

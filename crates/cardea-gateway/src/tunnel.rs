@@ -75,10 +75,17 @@ pub(crate) async fn run(
             (Poll::Ready(Err(())), _) | (_, Poll::Ready(Err(()))) => return Poll::Ready(None),
             _ => {}
         }
-        if up.bytes + down.bytes != moved {
+        let has_moved = up.bytes + down.bytes != moved;
+        if has_moved {
             moved = up.bytes + down.bytes;
             deadline = timer.now().saturating_add(IDLE);
         }
+        let holds = if from_client.is_empty() && from_service.is_empty() {
+            0
+        } else {
+            from_client.memory_bytes() + from_service.memory_bytes()
+        };
+        watch.note(holds, exchange.memory_bytes(), has_moved, timer.now());
         timer.poll_until(cx, deadline).map(|_| None)
     })
     .await;

@@ -10,10 +10,12 @@ use std::{
     future::Future,
     io,
     num::NonZero,
+    pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
+    task::{Context, Poll},
     thread,
     time::Duration,
 };
@@ -27,6 +29,36 @@ use tokio::{
 
 thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
+    /// Whether this thread is a worker's.
+    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
+    /// Whether what runs now is needed for as long as the process lives; see [`Vital`].
+    static IS_VITAL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a panic of what runs now on this thread ends no more than the connection, or the stream of HTTP/2, that it
+/// happens on: its task is dropped, and the worker goes on. Otherwise something is lost that the gateway needs.
+#[must_use]
+pub fn contains_panics() -> bool {
+    IS_WORKER.get() && !IS_VITAL.get()
+}
+
+/// A task that the gateway needs for as long as it lives. A panic there must end the process.
+struct Vital<F>(Pin<Box<F>>);
+
+impl<F: Future> Future for Vital<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        IS_VITAL.set(true);
+        let polled = self.0.as_mut().poll(cx);
+        IS_VITAL.set(false);
+        polled
+    }
+}
+
+/// Marks what the gateway needs for as long as it lives; see [`contains_panics`].
+pub(crate) fn vital<F: Future>(future: F) -> impl Future<Output = F::Output> + use<F> {
+    Vital(Box::pin(future))
 }
 
 /// How many workers there are where the configuration does not say: the processors that this process may use.
@@ -88,6 +120,7 @@ impl Workers {
             let stopped = stopped.clone();
             let run = move || {
                 CURRENT.set(number);
+                IS_WORKER.set(true);
                 drive(runtime, stopped);
             };
             threads.push(thread::Builder::new().name(format!("cardea-worker-{number}")).spawn(run)?);
@@ -112,7 +145,8 @@ impl Workers {
     }
 
     /// The runtime of a worker: to register a socket there, or to spawn a task that is no connection.
-    pub(crate) fn runtime(&self, worker: usize) -> &Handle {
+    #[must_use]
+    pub fn runtime(&self, worker: usize) -> &Handle {
         &self.workers[worker % self.workers.len()].runtime
     }
 
@@ -130,14 +164,14 @@ impl Workers {
     pub fn watch_clock(&self, clock: &Clock) {
         for worker in &self.workers {
             let clock = clock.clone();
-            worker.runtime.spawn(async move {
+            worker.runtime.spawn(vital(async move {
                 let mut every = tokio::time::interval(WATCH_EVERY);
                 every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
                 loop {
                     every.tick().await;
                     clock.watch();
                 }
-            });
+            }));
         }
     }
 
@@ -213,6 +247,33 @@ mod tests {
         assert_eq!(workers.place(2).worker, 2, "all have one");
         drop(one);
         assert_eq!(workers.place(0).worker, 1);
+    }
+
+    #[test]
+    fn a_panic_ends_its_task_alone_and_frees_what_it_held() {
+        let workers = Workers::start(1).unwrap();
+        let (tell, told) = mpsc::channel();
+        let place = workers.place(0);
+        let permits = Arc::new(tokio::sync::Semaphore::new(1));
+        let permit = Arc::clone(&permits).try_acquire_owned().unwrap();
+        let panicking = place.runtime().spawn(async move {
+            tokio::task::yield_now().await;
+            let held = (place, permit);
+            assert!(!contains_panics(), "on purpose: {held:?}");
+        });
+        let other = tell.clone();
+        workers
+            .runtime(0)
+            .spawn(async move { other.send((contains_panics(), panicking.await.is_err())).unwrap() });
+        assert_eq!(told.recv().unwrap(), (true, true));
+        assert_eq!(permits.available_permits(), 1);
+        assert_eq!(workers.workers[0].connections.load(Relaxed), 0);
+        workers.runtime(0).spawn(vital(async move {
+            tokio::task::yield_now().await;
+            tell.send((contains_panics(), true)).unwrap();
+        }));
+        assert_eq!(told.recv().unwrap(), (false, true));
+        assert!(!contains_panics(), "no worker");
     }
 
     #[test]

@@ -26,6 +26,11 @@ fn main() -> ExitCode {
         Err(exit) => return exit.into(),
     };
     let mut output = Output::standard();
+    // All commands read secrets, or may.
+    if let Err(error) = process::protect_memory() {
+        output.error(&format!("{error:#}"));
+        return Exit::Failure.into();
+    }
     let exit = match &command {
         Command::Run(arguments) => run(arguments, &mut output),
         Command::Demo(arguments) => demo::run(arguments, &mut output),

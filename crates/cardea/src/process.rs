@@ -2,20 +2,73 @@
 
 use anyhow::{Context as _, Result, bail};
 use nix::{
-    sys::resource::{Resource, getrlimit, setrlimit},
+    sys::{
+        prctl::set_dumpable,
+        resource::{Resource, getrlimit, setrlimit},
+    },
     unistd::{Gid, Group, Uid, User, setgid, setgroups, setuid},
 };
 
-use crate::config::Process;
+use crate::config::{Config, Process, Service};
 
-/// Raises the limit of open descriptors to what is allowed: each connection needs one or two.
-pub(crate) fn raise_descriptor_limit() {
-    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
-        && soft < hard
-        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
-    {
-        tracing::warn!(soft, hard, %error, "the limit of open descriptors stays as it is");
+/// Descriptors that are needed beside connections: standard streams, the database, logs, the admin listener and its socket,
+/// files that are read again.
+const DESCRIPTORS_BESIDE: u64 = 64;
+/// Descriptors of each worker: what its runtime watches sockets with, and a socket of each listener besides.
+const DESCRIPTORS_PER_WORKER: u64 = 4;
+
+/// Raises the limit of open descriptors to what is allowed, and says so where that is less than `needed`.
+pub(crate) fn raise_descriptor_limit(needed: u64) {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
+    let raised = soft >= hard || setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok();
+    let limit = if raised { hard } else { soft };
+    if limit < needed {
+        tracing::warn!(
+            limit,
+            needed,
+            "the limit of open descriptors is below what this configuration may need; set LimitNOFILE={needed} in the systemd \
+             unit, `ulimit -n {needed}` before the start or --ulimit nofile={needed} of the container, or lower \
+             limits.connections_max and idle_max of services"
+        );
     }
+}
+
+/// How many descriptors `config` may need with so many workers: a client's connection, one to a service for each
+/// request over HTTP/1.1, what the pools of services keep idle, and what is beside these.
+pub(crate) fn descriptors_needed(config: &Config, workers: usize) -> u64 {
+    let connections = u64::from(config.limits.connections_max);
+    let idle = |service: &Service| {
+        let of_endpoint = service.pool.connections_max.unwrap_or(usize::MAX).min(service.pool.idle_max);
+        (of_endpoint as u64).saturating_mul(service.endpoints.len() as u64)
+    };
+    let idle = config.services.iter().map(idle).fold(0, u64::saturating_add);
+    let per_worker = DESCRIPTORS_PER_WORKER + config.listeners.len() as u64;
+    // No more can be idle than were in use.
+    (connections * 2)
+        .saturating_add(idle.min(connections))
+        .saturating_add(per_worker * workers as u64)
+        .saturating_add(DESCRIPTORS_BESIDE)
+}
+
+/// Keeps other processes of the same user from reading this one's memory, and the kernel from writing it to a core dump
+/// (prctl(2), `PR_SET_DUMPABLE`). To be called before a secret is read.
+pub(crate) fn protect_memory() -> Result<()> {
+    set_dumpable(false).context("making the process non-dumpable")?;
+    let (_, hard) = getrlimit(Resource::RLIMIT_CORE).context("reading the limit of core dumps")?;
+    setrlimit(Resource::RLIMIT_CORE, 0, hard).context("limiting core dumps")
+}
+
+/// Keeps it so, or gives it up where the configuration asks for that. A change of the user resets it.
+pub(crate) fn settle_dumpable(process: &Process) -> Result<()> {
+    set_dumpable(process.danger_dumpable).context("process.danger_dumpable")?;
+    if process.danger_dumpable {
+        let (_, hard) = getrlimit(Resource::RLIMIT_CORE).context("reading the limit of core dumps")?;
+        setrlimit(Resource::RLIMIT_CORE, hard, hard).context("process.danger_dumpable")?;
+        tracing::warn!(
+            "process.danger_dumpable is on: private keys and secrets can be read from this process"
+        );
+    }
+    Ok(())
 }
 
 /// Becomes the configured user and group, for good.

@@ -332,7 +332,7 @@ impl Attempt {
                 }
                 Poll::Ready(_) => return Poll::Ready(Err(HeadError::ClosedWithin)),
                 Poll::Pending => {
-                    self.inbound.release();
+                    self.inbound.park();
                     return Poll::Pending;
                 }
             }
@@ -419,6 +419,16 @@ impl Attempt {
 
     pub(crate) fn chunk(&self) -> &[u8] {
         self.inbound.filled().get(..self.body.available()).unwrap_or_default()
+    }
+
+    /// How much memory is held for what came and was not taken, in bytes.
+    pub(crate) const fn memory_bytes(&self) -> usize {
+        self.inbound.memory_bytes()
+    }
+
+    /// How much memory is held for what is to be sent, in bytes.
+    pub(crate) const fn outbound_bytes(&self) -> usize {
+        self.outbound.memory_bytes()
     }
 
     pub(crate) fn consume(&mut self, count: usize) {

@@ -9,12 +9,22 @@ use tokio::net::{TcpStream, UnixStream};
 
 use crate::{
     model::ServiceTls,
+    shortage::Shortage,
     timer::Timer,
     transport::{Socket, TlsTransport, Transport},
 };
 
 /// How many addresses of a name are tried.
 const ADDRESSES_MAX: usize = 8;
+
+/// Why there is no connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConnectError {
+    /// The endpoint could not be reached.
+    Endpoint(FailureKind),
+    /// The gateway has nothing to connect with. It says nothing of the endpoint.
+    Own(Shortage),
+}
 
 /// Opens a connection, with the TLS handshake where the service asks for it, by `deadline`.
 ///
@@ -25,14 +35,16 @@ pub(crate) async fn connect(
     tls: Option<&ServiceTls>,
     timer: &mut Timer,
     deadline: Mono,
-) -> Result<Transport, FailureKind> {
+) -> Result<Transport, ConnectError> {
+    let failed = |kind| Err(ConnectError::Endpoint(kind));
     let socket = match timer.until(deadline, open(address)).await {
         Ok(Ok(socket)) => socket,
-        Ok(Err(error)) => {
+        Ok(Err((error, shortage))) => {
             tracing::debug!(endpoint = %address, %error, "can't connect");
-            return Err(FailureKind::Connect);
+            return shortage
+                .map_or_else(|| failed(FailureKind::Connect), |shortage| Err(ConnectError::Own(shortage)));
         }
-        Err(_) => return Err(FailureKind::ConnectTimeout),
+        Err(_) => return failed(FailureKind::ConnectTimeout),
     };
     let Some(tls) = tls else {
         return Ok(socket.into_plain());
@@ -41,22 +53,33 @@ pub(crate) async fn connect(
         Ok(Ok(transport)) => Ok(transport),
         Ok(Err(error)) => {
             tracing::warn!(endpoint = %address, %error, "TLS handshake with the service failed");
-            Err(FailureKind::Handshake)
+            failed(FailureKind::Handshake)
         }
-        Err(_) => Err(FailureKind::ConnectTimeout),
+        Err(_) => failed(FailureKind::ConnectTimeout),
     }
 }
 
-async fn open(address: &Address) -> io::Result<Socket> {
+/// What failed, and what is short where it is the gateway's own fault.
+type OpenError = (io::Error, Option<Shortage>);
+
+async fn open(address: &Address) -> Result<Socket, OpenError> {
+    let with = |read: fn(&io::Error) -> Option<Shortage>| {
+        move |error: io::Error| {
+            let shortage = read(&error);
+            (error, shortage)
+        }
+    };
     match address {
-        Address::Tcp(address) => tcp(*address).await.map(Socket::Tcp),
-        Address::Unix(path) => UnixStream::connect(path).await.map(Socket::Unix),
+        Address::Tcp(address) => tcp(*address).await.map(Socket::Tcp).map_err(with(Shortage::of_tcp_connect)),
+        Address::Unix(path) => UnixStream::connect(path).await.map(Socket::Unix).map_err(with(Shortage::of)),
         Address::Name { host, port } => {
-            let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-            for address in tokio::net::lookup_host((host.as_str(), *port)).await?.take(ADDRESSES_MAX) {
+            let found = tokio::net::lookup_host((host.as_str(), *port)).await;
+            let found = found.map_err(with(Shortage::of_lookup))?;
+            let mut last = (io::Error::new(io::ErrorKind::NotFound, "the name has no address"), None);
+            for address in found.take(ADDRESSES_MAX) {
                 match tcp(address).await {
                     Ok(tcp) => return Ok(Socket::Tcp(tcp)),
-                    Err(error) => last = error,
+                    Err(error) => last = with(Shortage::of_tcp_connect)(error),
                 }
             }
             Err(last)

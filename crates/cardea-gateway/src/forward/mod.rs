@@ -24,6 +24,7 @@ use cardea_upstream::{Affinity, Endpoint, FailureKind, Tried};
 
 pub(crate) use attempt::Attempt;
 use attempt::{HeadError, Outgoing, SendError};
+use connect::ConnectError;
 use headers::Side;
 use lease::Lease;
 pub use lease::Pooled;
@@ -36,10 +37,12 @@ use crate::{
     early_data,
     exchange::Exchange,
     gateway::{Gateway, ModelRef},
+    memory::{self, Held},
     model::{Model, Route, Service},
     pipeline::Outcome,
     refusal::Reason,
     response::{Response, ResponseBody, has_body, renew_absent_length},
+    shortage::Shortage,
     streams::StreamWatch,
     timer::Timer,
     transport::Transport,
@@ -89,6 +92,9 @@ pub(crate) async fn forward(
     client: &mut dyn Downstream,
     timer: &mut Timer,
 ) -> Result<Outcome, Reason> {
+    if memory::is_exhausted() {
+        return Err(Reason::Overloaded);
+    }
     // Who said so to us is told of a 425 (RFC 8470 §5.2).
     let may_repeat = exchange.early_data && !exchange.head.fields.contains(Known::EarlyData);
     // By the request as it came: preparing it changes its head.
@@ -122,10 +128,12 @@ pub(crate) async fn forward(
         }
         exchange.upstream.attempts += 1;
         exchange.upstream.endpoint = Some(index);
-        let (transport, lease) = match acquire(route, service, endpoint, fresh, exchange, client, timer).await
-        {
+        let way = Way { gateway, route, service };
+        let (transport, lease) = match acquire(way, endpoint, fresh, exchange, client, timer).await {
             Ok(acquired) => acquired,
             Err(Reason::ClientAborted) => return Err(Reason::ClientAborted),
+            // Another endpoint would not help, unless it is the ports to this one that are used up.
+            Err(reason @ Reason::FellShort(Shortage::Descriptors | Shortage::Memory)) => return Err(reason),
             Err(reason) => {
                 tried.insert(index);
                 last = Some(reason);
@@ -234,10 +242,17 @@ fn may_retry(route: &Route, service: &Service, exchange: &Exchange, timer: &Time
         && service.state.retry(timer.now())
 }
 
+/// Where a request goes, and by what.
+#[derive(Clone, Copy)]
+struct Way<'a> {
+    gateway: &'a Gateway,
+    route: &'a Route,
+    service: &'a Service,
+}
+
 /// A connection to the endpoint: a kept one, unless it must be fresh, or a new one.
 async fn acquire(
-    route: &Route,
-    service: &Service,
+    Way { gateway, route, service }: Way<'_>,
     endpoint: &Arc<Endpoint<Pooled>>,
     fresh: bool,
     exchange: &mut Exchange,
@@ -262,8 +277,7 @@ async fn acquire(
     let begun = timer.precise();
     let connected = {
         // Boxed, since nearly all requests go over a connection that is there.
-        let mut connecting =
-            Box::pin(connect::connect(endpoint.address(), service.tls.as_ref(), timer, deadline));
+        let mut connecting = Box::pin(connect(gateway, endpoint, service, timer, deadline));
         std::future::poll_fn(|cx| match connecting.as_mut().poll(cx) {
             Poll::Ready(connected) => Poll::Ready(Ok(connected)),
             Poll::Pending => client.poll_background(cx).map(|_| Err(Reason::ClientAborted)),
@@ -276,7 +290,8 @@ async fn acquire(
             endpoint.connected();
             Ok((transport, Lease::new(endpoint, permit)))
         }
-        Err(kind) => {
+        Err(ConnectError::Own(shortage)) => Err(Reason::FellShort(shortage)),
+        Err(ConnectError::Endpoint(kind)) => {
             // A request that was short of time says nothing of the endpoint.
             if kind != FailureKind::ConnectTimeout || timer.now() < request_deadline(route, exchange) {
                 endpoint.failed(timer.now(), kind);
@@ -287,6 +302,23 @@ async fn acquire(
                 Reason::ConnectFailed
             })
         }
+    }
+}
+
+/// Opens a connection. Where something of the gateway's own is short, idle connections make room for a second attempt.
+async fn connect(
+    gateway: &Gateway,
+    endpoint: &Endpoint<Pooled>,
+    service: &Service,
+    timer: &mut Timer,
+    deadline: Mono,
+) -> Result<Transport, ConnectError> {
+    let tls = service.tls.as_ref();
+    match connect::connect(endpoint.address(), tls, timer, deadline).await {
+        Err(ConnectError::Own(shortage)) if gateway.fall_short(shortage, "connect") => {
+            connect::connect(endpoint.address(), tls, timer, deadline).await
+        }
+        connected => connected,
     }
 }
 
@@ -331,6 +363,8 @@ struct Wait<'g> {
     body_bytes: u64,
     sent: bool,
     continue_by: Mono,
+    /// The request's head, for as long as its response is awaited.
+    _head: Held,
 }
 
 impl<'g> Wait<'g> {
@@ -344,6 +378,7 @@ impl<'g> Wait<'g> {
             body_bytes: exchange.request_body_bytes,
             sent: false,
             continue_by: now.saturating_add(CONTINUE_WAIT),
+            _head: Held::new(exchange.memory_bytes()),
         }
     }
 }
@@ -395,10 +430,13 @@ fn poll_conversation(
     if client.poll_background(cx).is_ready() {
         return Poll::Ready(Err((Reason::ClientAborted, false)));
     }
-    if !attempt.is_sent()
-        && let Poll::Ready(end) = wait.watch.poll(cx, exchange)
-    {
-        return Poll::Ready(Err((Reason::StreamEnded(end), false)));
+    if !attempt.is_sent() {
+        if let Poll::Ready(end) = wait.watch.poll(cx, exchange) {
+            return Poll::Ready(Err((Reason::StreamEnded(end), false)));
+        }
+        let holds = if attempt.is_stalled(client) { client.memory_bytes() + 1 } else { 0 };
+        let moved = client.body_bytes() != wait.body_bytes;
+        wait.watch.note(holds, attempt.outbound_bytes(), moved, timer.now());
     }
     poll_deadlines(cx, attempt, client, timer, wait)
 }

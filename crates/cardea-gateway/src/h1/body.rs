@@ -107,7 +107,7 @@ impl BodyReader {
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(self.fail(BodyError::Aborted))),
                 Poll::Ready(Ok(_)) => {}
                 Poll::Pending => {
-                    inbound.release();
+                    inbound.park();
                     return Poll::Pending;
                 }
             }

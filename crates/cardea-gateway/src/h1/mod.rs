@@ -18,6 +18,7 @@ use cardea_identity::TokenSlot;
 
 use crate::{
     buffer::Buffer,
+    connections::Activity,
     downstream::{Aborted, BodyError, Downstream},
     exchange::{ConnectionFacts, Exchange},
     gateway::{Gateway, Recording},
@@ -165,15 +166,29 @@ impl Connection {
         self.decoder.reset();
         self.body = BodyReader::ended();
         self.is_last = false;
-        if self.inbound.is_empty() && !self.wait_for_bytes(gateway, timer, begun).await {
+        if self.inbound.is_empty() && !self.wait_for_bytes(gateway, &facts.activity, timer, begun).await {
             return Next::End;
         }
-        let mut exchange = Exchange::take();
+        let deadline = timer.now().saturating_add(gateway.connection_timeouts().request_head);
+        let mut watch = StreamWatch::new(gateway);
+        // While more of a head is awaited, it has nothing but what came of it.
+        let mut exchange = None;
+        let read = std::future::poll_fn(|cx| {
+            let polled = self.poll_head(cx, exchange.get_or_insert_with(Exchange::take), timer, deadline);
+            if polled.is_pending() {
+                exchange.take().into_iter().for_each(Exchange::recycle);
+                let head = watch.poll_head(cx);
+                watch.note(self.inbound.memory_bytes(), 0, true, timer.now());
+                return head.map(|end| Err(Reason::StreamEnded(end)));
+            }
+            polled
+        })
+        .await;
+        drop(watch);
+        let mut exchange = exchange.unwrap_or_else(Exchange::take);
         exchange.id = RequestId::generate(gateway.clock.wall());
         exchange.connection = Some(Arc::clone(facts));
         exchange.scheme = if facts.tls.is_some() { Scheme::Https } else { Scheme::Http };
-        let deadline = timer.now().saturating_add(gateway.connection_timeouts().request_head);
-        let read = std::future::poll_fn(|cx| self.poll_head(cx, &mut exchange, timer, deadline)).await;
         exchange.started = gateway.clock.precise();
         exchange.early_data = self.transport.is_early();
         match read {
@@ -182,16 +197,27 @@ impl Connection {
                 exchange.recycle();
                 Next::End
             }
-            Err(reason) => Next::Refused(exchange, reason),
+            Err(reason) => {
+                // Nothing of it is read any more, and its answer may be long in going out.
+                self.inbound.park();
+                Next::Refused(exchange, reason)
+            }
         }
     }
 
     /// Waits until something was received; `false` if nothing will be.
-    async fn wait_for_bytes(&mut self, gateway: &Gateway, timer: &mut Timer, begun: bool) -> bool {
+    async fn wait_for_bytes(
+        &mut self,
+        gateway: &Gateway,
+        activity: &Activity,
+        timer: &mut Timer,
+        begun: bool,
+    ) -> bool {
         let timeouts = gateway.connection_timeouts();
         let limit = if begun { timeouts.keep_alive_idle } else { timeouts.request_head };
         let deadline = timer.now().saturating_add(limit);
-        std::future::poll_fn(|cx| {
+        let mut rests = false;
+        let come = std::future::poll_fn(|cx| {
             match self.transport.poll_recv(cx, &mut self.inbound) {
                 Poll::Ready(Ok(count)) => return Poll::Ready(count > 0),
                 Poll::Ready(Err(_)) => return Poll::Ready(false),
@@ -201,9 +227,21 @@ impl Connection {
             if begun && gateway.is_stopping() {
                 return Poll::Ready(false);
             }
+            if !rests {
+                rests = true;
+                activity.rest(timer.now());
+            } else if activity.gives_way() {
+                // Nobody is in the middle of anything: it need not be waited for that the client ends its side.
+                self.is_last = true;
+                return Poll::Ready(false);
+            }
             timer.poll_until(cx, deadline).map(|_| false)
         })
-        .await
+        .await;
+        if rests {
+            activity.resume();
+        }
+        come
     }
 
     /// Ready with `true` when the head is complete, with `false` when the client has left.
@@ -231,6 +269,7 @@ impl Connection {
                 Poll::Ready(Ok(count)) if count > 0 => {}
                 Poll::Ready(_) => return Poll::Ready(Ok(false)),
                 Poll::Pending => {
+                    self.inbound.park();
                     return timer.poll_until(cx, deadline).map(|_| Err(Reason::RequestHeadTimeout));
                 }
             }
@@ -331,6 +370,8 @@ impl Connection {
         let mut left = LINGER_BYTES_MAX;
         let mut may_send = !self.is_last || !self.body.is_ended() || !self.inbound.is_empty();
         let mut has_ended = false;
+        self.inbound.consume(usize::MAX);
+        self.inbound.release();
         let end = std::future::poll_fn(|cx| {
             if !has_ended {
                 if std::task::ready!(self.transport.poll_shutdown(cx)).is_err() {
@@ -345,7 +386,10 @@ impl Connection {
                         left = left.saturating_sub(count as u64);
                         may_send = true;
                     }
-                    Poll::Pending if may_send => return Poll::Pending,
+                    Poll::Pending if may_send => {
+                        self.inbound.release();
+                        return Poll::Pending;
+                    }
                     Poll::Ready(_) | Poll::Pending => return Poll::Ready(()),
                 }
             }
@@ -395,6 +439,10 @@ impl Downstream for Connection {
         self.body.found()
     }
 
+    fn memory_bytes(&self) -> usize {
+        self.inbound.memory_bytes()
+    }
+
     fn trailers(&self) -> Option<&Fields> {
         self.body.trailers()
     }
@@ -420,7 +468,7 @@ impl Downstream for Connection {
                 Poll::Ready(Ok(count)) if count > 0 => {}
                 Poll::Ready(_) => return Poll::Ready(Aborted),
                 Poll::Pending => {
-                    self.inbound.release();
+                    self.inbound.park();
                     break;
                 }
             }

@@ -161,16 +161,29 @@ async fn write(
             return Poll::Ready(Err(Cut::Ended(end)));
         }
         let now = (writer.body_bytes, writer.sent_bytes);
-        if now != progress {
+        let moved = now != progress;
+        if moved {
             progress = now;
             deadline = timer.now().saturating_add(idle).min(whole);
         }
+        let (holds, uncounted) = writer.holds(exchange);
+        watch.note(holds, uncounted, moved, timer.now());
         timer.poll_until(cx, deadline).map(|_| Err(Cut::Stalled))
     })
     .await
 }
 
 impl Writer {
+    /// What is held for a client that takes no more, in bytes, and how much of it is not counted by its buffers.
+    fn holds(&self, exchange: &Exchange) -> (usize, usize) {
+        let uncounted = self.outbound.memory_bytes() + exchange.memory_bytes();
+        if self.outbound.unsent().is_empty() && self.body.chunk().is_empty() {
+            (0, uncounted)
+        } else {
+            (self.body.memory_bytes() + 1, uncounted)
+        }
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>, connection: &mut Connection) -> Poll<Result<(), Cut>> {
         loop {
             let direct = self.gather(cx, connection)?;

@@ -1,6 +1,7 @@
 //! The client's side of a stream.
 
 use std::{
+    collections::VecDeque,
     future::poll_fn,
     task::{Context, Poll, ready},
     time::Duration,
@@ -13,6 +14,7 @@ use h2::{RecvStream, server::SendResponse};
 use super::head;
 use crate::{
     downstream::{Aborted, BodyError, Downstream},
+    memory::Held,
     timer::Timer,
 };
 
@@ -25,6 +27,9 @@ pub(super) struct RequestBody {
     pub(super) respond: SendResponse<Bytes>,
     framing: Framing,
     chunk: Bytes,
+    /// What came while nobody took it, in order. Taken out of the codec so that it is counted.
+    ahead: VecDeque<Bytes>,
+    held: Held,
     found: u64,
     limit: u64,
     /// What the head said of the length, and how much of it is still to come.
@@ -48,6 +53,8 @@ impl RequestBody {
             respond,
             framing,
             chunk: Bytes::new(),
+            ahead: VecDeque::new(),
+            held: Held::default(),
             found: 0,
             limit: u64::MAX,
             stated,
@@ -70,6 +77,8 @@ impl RequestBody {
             return;
         }
         self.chunk = Bytes::new();
+        self.ahead.clear();
+        self.held.set(0);
         let until = timer.now().saturating_add(LINGER);
         let rest = poll_fn(|cx| {
             while let Some(Ok(_)) = ready!(self.stream.poll_data(cx)) {}
@@ -93,7 +102,10 @@ impl Downstream for RequestBody {
             if self.ended {
                 return Poll::Ready(Ok(false));
             }
-            let data = self.stream.poll_data(cx);
+            let data = match self.ahead.pop_front() {
+                Some(chunk) => Poll::Ready(Some(Ok(chunk))),
+                None => self.stream.poll_data(cx),
+            };
             if data.is_pending() && std::mem::take(&mut self.expects_continue) {
                 // The body is wanted now, so it is asked for now.
                 self.inform(&ResponseHead::new(100));
@@ -134,12 +146,19 @@ impl Downstream for RequestBody {
     fn consume(&mut self, count: usize) {
         let count = count.min(self.chunk.len());
         self.chunk.advance(count);
+        if self.chunk.is_empty() {
+            self.held.set(self.memory_bytes());
+        }
         // The window opens as the service takes what came: that is the back-pressure.
         let _ = self.stream.flow_control().release_capacity(count);
     }
 
     fn body_bytes(&self) -> u64 {
         self.found
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.ahead.iter().map(Bytes::len).sum::<usize>() + self.chunk.len()
     }
 
     fn trailers(&self) -> Option<&Fields> {
@@ -153,6 +172,13 @@ impl Downstream for RequestBody {
     }
 
     fn poll_background(&mut self, cx: &mut Context<'_>) -> Poll<Aborted> {
+        // As far as the window reaches, the client sends on. What it sends must be counted while it waits here.
+        while !self.ended
+            && let Poll::Ready(Some(Ok(chunk))) = self.stream.poll_data(cx)
+        {
+            self.ahead.push_back(chunk);
+        }
+        self.held.set(self.memory_bytes());
         self.respond.poll_reset(cx).map(|_| Aborted)
     }
 }

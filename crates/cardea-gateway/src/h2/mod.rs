@@ -8,11 +8,16 @@ mod respond;
 use std::{
     future::poll_fn,
     pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    task::Poll,
     time::Duration,
 };
 
 use bytes::Bytes;
+use cardea_clock::Clock;
 use cardea_http::{
     Known, RequestHead,
     h1::{Framing, request_framing},
@@ -46,6 +51,9 @@ const SEND_BUFFER_BYTES: usize = 64 * 1024;
 /// Streams that the peer reset early and that are still accounted for; beyond that it is an attack (CVE-2023-44487).
 const RESET_STREAMS_MAX: usize = 64;
 
+/// How long the end of a connection may take once nothing is under way on it.
+const GOODBYE: Duration = Duration::from_secs(2);
+
 /// Serves the connection to its end.
 pub(crate) async fn serve(gateway: Arc<Gateway>, transport: Transport, facts: Arc<ConnectionFacts>) {
     let model = gateway.model();
@@ -65,7 +73,7 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, transport: Transport, facts: Ar
     let Ok(Ok(mut connection)) = timeout(begin, builder.handshake::<_, Bytes>(transport)).await else {
         return;
     };
-    let streams = Arc::new(());
+    let streams = UnderWay::new(&facts, &gateway);
     let mut stopping = false;
     // Both stand for as long as the connection does: to wait for either anew takes locks, one of them all workers' own.
     let mut stop = pin!(gateway.stopping());
@@ -74,6 +82,12 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, transport: Transport, facts: Ar
     loop {
         let next = tokio::select! {
             next = connection.accept() => next,
+            () = poll_fn(|_| if facts.activity.gives_way() { Poll::Ready(()) } else { Poll::Pending }) => {
+                // What comes meanwhile is not carried, which the client learns (RFC 9113 §6.8).
+                connection.abrupt_shutdown(h2::Reason::NO_ERROR);
+                let _ = timeout(GOODBYE, poll_fn(|cx| connection.poll_closed(cx))).await;
+                return;
+            }
             () = &mut stop, if !stopping => {
                 stopping = true;
                 // GOAWAY in two phases (RFC 9113 §6.8).
@@ -84,9 +98,9 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, transport: Transport, facts: Ar
                 let now = Instant::now();
                 // Nothing begun for a while: if nothing is in flight either, the connection has served.
                 if now >= last + idle {
-                    if Arc::strong_count(&streams) == 1 {
+                    if streams.count() == 0 {
                         connection.graceful_shutdown();
-                        let _ = timeout(Duration::from_secs(2), poll_fn(|cx| connection.poll_closed(cx))).await;
+                        let _ = timeout(GOODBYE, poll_fn(|cx| connection.poll_closed(cx))).await;
                         return;
                     }
                     last = now;
@@ -97,11 +111,49 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, transport: Transport, facts: Ar
         };
         last = Instant::now();
         let Some(Ok((request, respond))) = next else { return };
-        let (gateway, facts, counted) = (Arc::clone(&gateway), Arc::clone(&facts), Arc::clone(&streams));
+        let (gateway, facts, counted) = (Arc::clone(&gateway), Arc::clone(&facts), streams.begin());
         workers::spawn(async move {
             stream(&gateway, facts, request, respond).await;
             drop(counted);
         });
+    }
+}
+
+/// The streams of a connection that are under way: while there are none, the connection is idle.
+struct UnderWay {
+    count: AtomicUsize,
+    facts: Arc<ConnectionFacts>,
+    clock: Clock,
+}
+
+/// One of them; it is over when this is dropped.
+struct Begun(Arc<UnderWay>);
+
+impl UnderWay {
+    fn new(facts: &Arc<ConnectionFacts>, gateway: &Gateway) -> Arc<Self> {
+        let clock = gateway.clock.clone();
+        facts.activity.rest(clock.mono());
+        Arc::new(Self { count: AtomicUsize::new(0), facts: Arc::clone(facts), clock })
+    }
+
+    fn count(&self) -> usize {
+        self.count.load(Relaxed)
+    }
+
+    fn begin(self: &Arc<Self>) -> Begun {
+        if self.count.fetch_add(1, Relaxed) == 0 {
+            self.facts.activity.resume();
+        }
+        Begun(Arc::clone(self))
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        let Self(all) = self;
+        if all.count.fetch_sub(1, Relaxed) == 1 {
+            all.facts.activity.rest(all.clock.mono());
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use crate::{
     exchange::Exchange,
     forward::request_deadline,
     gateway::Gateway,
+    memory::Part,
     model::RESPONSE_BODY_IDLE,
     pipeline::Outcome,
     response::{Response, ResponseBody, has_body, set_length},
@@ -75,7 +76,9 @@ pub(super) async fn respond(
         }
         Err(Cut::Ended(end)) => {
             exchange.response.reason = Some(end.code());
-            if !is_grpc(exchange) || writer.stream.send_trailers(grpc_status(end)).is_err() {
+            // What is queued for the stream stays as long as trailers wait behind it.
+            let told = end != StreamEnd::BuffersExhausted && is_grpc(exchange);
+            if !told || writer.stream.send_trailers(grpc_status(end)).is_err() {
                 writer.stream.send_reset(ResetReason::CANCEL);
             }
         }
@@ -127,10 +130,13 @@ async fn write(
         if let Poll::Ready(end) = watch.poll(cx, exchange) {
             return Poll::Ready(Err(Cut::Ended(end)));
         }
-        if writer.sent != progress {
+        let moved = writer.sent != progress;
+        if moved {
             progress = writer.sent;
             deadline = timer.now().saturating_add(idle).min(whole);
         }
+        let holds = if writer.source.chunk().is_empty() { 0 } else { writer.source.memory_bytes() + 1 };
+        watch.note(holds, exchange.memory_bytes(), moved, timer.now());
         timer.poll_until(cx, deadline).map(|_| Err(Cut::Failed("response_timeout")))
     })
     .await
@@ -166,7 +172,7 @@ impl Writer {
                 }
             }
             let count = wanted.min(self.stream.capacity());
-            let chunk = Bytes::copy_from_slice(self.source.chunk().get(..count).unwrap_or_default());
+            let chunk = Part::copy_of(self.source.chunk().get(..count).unwrap_or_default());
             self.stream.send_data(chunk, false).map_err(|_| "client_aborted")?;
             self.source.consume(count);
             self.sent += count as u64;

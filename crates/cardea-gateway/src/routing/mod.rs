@@ -130,6 +130,11 @@ impl<T> Router<T> {
         self.routes.is_empty()
     }
 
+    /// What belongs to the routes.
+    pub fn values(&self) -> impl Iterator<Item = &T> {
+        self.routes.iter().map(|route| &route.value)
+    }
+
     /// The route that stood at `index` in the list that the router was made from.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&T> {

@@ -22,6 +22,7 @@ mod environment;
 mod http2;
 mod identity;
 mod lengths;
+mod limits;
 mod paths;
 mod policies;
 mod pool;

@@ -32,6 +32,9 @@ pub(crate) struct Process {
     /// How many threads carry traffic. `"auto"` counts the processors that the process may use: its affinity and
     /// its control group's quota.
     pub(crate) workers: Workers,
+    /// Lets other processes of the same user read this one's memory and the kernel write it to a core dump, as debuggers need
+    /// it. Private keys and secrets are in that memory. Off, nobody but root can.
+    pub(crate) danger_dumpable: bool,
     /// How often the time is read from the system. Every check of a token reads what was read then; so much later it
     /// may expire.
     #[serde(with = "DurationText")]
@@ -41,7 +44,13 @@ pub(crate) struct Process {
 
 impl Default for Process {
     fn default() -> Self {
-        Self { user: None, group: None, workers: Workers::default(), clock_period: PERIOD_DEFAULT }
+        Self {
+            user: None,
+            group: None,
+            workers: Workers::default(),
+            danger_dumpable: false,
+            clock_period: PERIOD_DEFAULT,
+        }
     }
 }
 
@@ -114,6 +123,11 @@ pub(crate) struct Limits {
     /// the process's file descriptors must allow twice as many.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub(crate) connections_max: u32,
+    /// The same of one IPv4 address or one /64 of IPv6, trusted proxies excepted. Beyond it new connections are closed. Left
+    /// out, half of `connections_max`: nobody takes every place, and many clients may stand behind one address. Where
+    /// `connections_max` is reached all the same, the connections that have been idle for the longest are closed.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub(crate) connections_per_prefix_max: Option<u32>,
     /// TLS handshakes under way, over all listeners. Beyond it the oldest gives way: a client that means it is done within
     /// a few round trips.
     #[schemars(range(min = 10, max = 10_000_000))]
@@ -157,6 +171,13 @@ pub(crate) struct Limits {
     #[serde(with = "SizeText")]
     #[schemars(extend("x-maximum" = "64GiB"))]
     pub(crate) replay_total_bytes_max: u64,
+    /// What is held for all messages under way: what clients and origins have sent and the other side has not taken, heads that
+    /// are not complete, and the heads of requests that wait for their response. Beyond it, what has stood still for the longest
+    /// is given up (a reset, 503 where nothing was sent), and where that is not enough, requests to services get 503. Kept bodies
+    /// (`replay_total_bytes_max`) and TLS sessions come on top.
+    #[serde(with = "SizeText")]
+    #[schemars(extend("x-minimum" = "4MiB", "x-maximum" = "1TiB"))]
+    pub(crate) buffered_bytes_max: u64,
     /// Concurrent requests on one HTTP/2 connection. The default is the least that RFC 9113 §6.5.2 recommends.
     #[schemars(range(min = 1, max = 10_000))]
     pub(crate) http2_streams_max: u32,
@@ -166,6 +187,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections_max: 20_000,
+            connections_per_prefix_max: None,
             handshakes_max: 5_000,
             handshakes_per_prefix_max: 2_500,
             new_connections_per_second_max: 0,
@@ -176,6 +198,7 @@ impl Default for Limits {
             body_bytes_max: 16 << 20,
             replay_bytes_max: 64 << 10,
             replay_total_bytes_max: 64 << 20,
+            buffered_bytes_max: 512 << 20,
             http2_streams_max: 100,
         }
     }

@@ -7,6 +7,7 @@ mod control;
 mod databases;
 mod issuer;
 mod listen;
+mod panics;
 mod reloads;
 mod run;
 mod signals;

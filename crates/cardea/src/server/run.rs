@@ -34,6 +34,7 @@ use super::{
     certificates,
     issuer::{self, Revoker, publish_keys, settings},
     listen::{self, Inherited, Sockets, bind},
+    panics,
     reloads::Reloads,
     signals::Signals,
     telemetry,
@@ -43,6 +44,7 @@ use crate::{
     admin::{self, AdminState},
     config::{self, BindAddress, Config, Problem, Problems},
     fetch::HttpFetch,
+    process,
 };
 
 /// How long WebSockets have to say goodbye after the drain's deadline.
@@ -438,6 +440,7 @@ fn facility(facility: config::SyslogFacility) -> u8 {
 
 /// Runs the server of the configuration at `path` until it is told to go.
 pub(crate) fn run(config: Config, path: PathBuf) -> Result<()> {
+    panics::watch();
     let mut inherited = Inherited::from_environment()?;
     let count = match config.process.workers {
         config::Workers::Auto => workers::default_count(),
@@ -453,9 +456,10 @@ pub(crate) fn run(config: Config, path: PathBuf) -> Result<()> {
     for socket in inherited.unused() {
         tracing::warn!(socket, "an inherited socket belongs to no listener and is closed");
     }
-    crate::process::raise_descriptor_limit();
+    process::raise_descriptor_limit(process::descriptors_needed(&config, count));
     // Bound first, opened later: nothing but the ports needs what is given up here.
-    crate::process::drop_privileges(&config.process)?;
+    process::drop_privileges(&config.process)?;
+    process::settle_dumpable(&config.process)?;
     let workers = Workers::start(count).context("starting the workers")?;
     let runtime = workers::control_runtime().context("starting the runtime")?;
     let mut gateway = None;

@@ -51,6 +51,12 @@ static STREAMS: GaugeDef<0> = GaugeDef::new(
     "WebSockets, responses and requests under way that had to wait, each of which ends with its caller's right.",
     [],
 );
+static BUFFERED: GaugeDef<0> = GaugeDef::new(
+    "cardea_buffered_bytes",
+    "What is held for messages under way: what clients and services have sent and the other side has not taken, and heads \
+     that are not complete. Bounded by limits.buffered_bytes_max.",
+    [],
+);
 static SESSIONS: GaugeDef<1> =
     GaugeDef::new("cardea_tls_sessions", "TLS sessions that are kept for resumption.", ["listener"]);
 static SESSION_BYTES: GaugeDef<1> =
@@ -114,7 +120,7 @@ static SECRET_REJECTIONS: CounterDef<1> = CounterDef::new(
 static BUILD: &[Definition] = &[BUILD_INFO.definition()];
 
 /// What the process does for longer.
-static RUNNING: &[Definition] = &[STREAMS.definition(), LATE_REFRESHES.definition()];
+static RUNNING: &[Definition] = &[STREAMS.definition(), BUFFERED.definition(), LATE_REFRESHES.definition()];
 
 /// The metrics of tokens.
 static TOKENS: &[Definition] = &[VERIFICATIONS.definition(), VERDICTS.definition()];
@@ -160,6 +166,10 @@ pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
     registry.collect_gauge(&STREAMS, move |samples| {
         samples.push(&[], streaming.upgrade().map_or(0, |gateway| gateway.streams()) as f64);
     });
+    let buffering = Arc::downgrade(gateway);
+    registry.collect_gauge(&BUFFERED, move |samples| {
+        samples.push(&[], buffering.upgrade().map_or(0, |gateway| gateway.buffered_bytes()) as f64);
+    });
     registry.collect_gauge(
         &VERDICTS,
         of(gateway, |model, samples| samples.push(&[], model.authenticator.verdicts() as f64)),
@@ -191,6 +201,7 @@ pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
     key_sets::register(registry, gateway);
     upstream::register(registry, gateway);
     registry.collect_gauge(&BUILD_INFO, |samples| samples.push(&[env!("CARGO_PKG_VERSION"), REVISION], 1.0));
+    super::panics::register(registry);
 }
 
 static CERTIFICATE_END: GaugeDef<1> = GaugeDef::new(

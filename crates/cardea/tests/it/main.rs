@@ -8,6 +8,7 @@ mod check;
 mod client_certificates;
 mod clients;
 mod demo;
+mod descriptors;
 mod drain;
 mod hashes;
 mod imports;

@@ -8,10 +8,32 @@ use std::{
 
 use nix::unistd::{Uid, User};
 
-use crate::support::{Folder, Server, folder::Settings};
+use crate::support::{Connection, Folder, Server, folder::Settings};
 
 fn give(path: &Path, user: &User) {
     chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw())).unwrap();
+}
+
+/// Whether the kernel gives the files of the process that tell its memory to root alone (proc(5)), as it does for one that
+/// is not dumpable.
+fn is_protected(server: &Server) -> bool {
+    fs::metadata(format!("/proc/{}/environ", server.program.id())).unwrap().uid() == 0
+}
+
+#[test]
+fn who_debugs_the_gateway_can_ask_for_it() {
+    if !Uid::effective().is_root() {
+        eprintln!("SKIPPED: privileges can only be dropped by root");
+        return;
+    }
+    let user = User::from_name("nobody").unwrap().unwrap();
+    let more = "\n[process]\nuser = \"nobody\"\ndanger_dumpable = true\n".to_owned();
+    let folder = Folder::new(&Settings { more, ..Settings::default() });
+    give(folder.path(), &user);
+    fs::read_dir(folder.path()).unwrap().for_each(|entry| give(&entry.unwrap().path(), &user));
+    let server = Server::start(&folder);
+    assert!(!is_protected(&server));
+    assert!(server.program.stderr.text().contains("process.danger_dumpable is on"));
 }
 
 #[test]
@@ -40,6 +62,19 @@ fn the_gateway_runs_as_the_configured_user() {
     assert_eq!(ids("Groups:"), [user.gid.as_raw()], "root's groups are given up");
     let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
     assert_eq!(u64::from_str_radix(capabilities.trim(), 16).unwrap(), 0);
+
+    // Not even other processes of that user may read its memory, and it reads of itself what the metrics say.
+    assert!(is_protected(&server));
+    let core = format!("/proc/{}/limits", server.program.id());
+    let core = fs::read_to_string(core).unwrap();
+    let core = core.lines().find_map(|line| line.strip_prefix("Max core file size")).unwrap();
+    assert_eq!(core.split_whitespace().next(), Some("0"));
+    let mut admin = Connection::plain(server.admin).unwrap();
+    admin.send(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let metrics = admin.answer().unwrap().unwrap().text();
+    for name in ["cpu_seconds_total", "resident_memory_bytes", "threads", "open_fds", "max_fds"] {
+        assert!(metrics.contains(&format!("\nprocess_{name} ")), "{name} in {metrics}");
+    }
 
     let mut connection = server.connect();
     assert_eq!(connection.get("/version").unwrap().status, 200);

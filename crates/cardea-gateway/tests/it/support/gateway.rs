@@ -285,7 +285,7 @@ impl Spec {
         let log_path = folder.path().join("access.log");
         let config = AccessLogConfig { sink: Sink::File(log_path.clone()), ..AccessLogConfig::default() };
         gateway.set_access_log(Some(Arc::new(AccessLog::start(config, coarse.clock()).unwrap())));
-        let permits = Arc::new(Semaphore::new(10_000));
+        let permits = Arc::new(Semaphore::new(self.limits.connections_max.min(10_000)));
         let serving = watch(workers, vec![socket]).unwrap().serve(&gateway, workers, "test", &permits);
         let workers = Arc::clone(workers);
         Harness {
@@ -366,6 +366,14 @@ impl Harness {
         let mut text = String::new();
         self.registry.render(&mut text);
         text.lines().any(|other| other == line)
+    }
+
+    /// The value behind a name with its labels among the metrics; 0 if it is not there.
+    pub(crate) fn metric(&self, name: &str) -> u64 {
+        let mut text = String::new();
+        self.registry.render(&mut text);
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+        value.unwrap_or_default()
     }
 
     pub(crate) fn log_text(&self) -> String {

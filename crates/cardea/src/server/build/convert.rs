@@ -25,8 +25,14 @@ pub(super) fn limits(config: &Config) -> Limits {
         response_head,
         replay_bytes_max: size(config.limits.replay_bytes_max),
         replay_total_bytes_max: size(config.limits.replay_total_bytes_max),
+        buffered_bytes_max: size(config.limits.buffered_bytes_max),
         http2_streams_max: config.limits.http2_streams_max,
         connections_max: size(u64::from(config.limits.connections_max)),
+        connections_per_prefix_max: config
+            .limits
+            .connections_per_prefix_max
+            .unwrap_or(config.limits.connections_max / 2)
+            .max(1),
         handshakes_max: size(u64::from(config.limits.handshakes_max)),
         handshakes_per_prefix_max: config.limits.handshakes_per_prefix_max,
         new_connections_per_second_max: NonZeroU32::new(config.limits.new_connections_per_second_max),

@@ -10,7 +10,7 @@ use cardea_gateway::{
     },
 };
 
-use super::super::{certificates, reloads};
+use super::super::{certificates, panics, reloads};
 
 /// The command that writes the page, as the page says.
 const COMMAND: &str = "cargo run -p cardea -- schema --metrics > docs/metrics.md";
@@ -51,7 +51,11 @@ static SECTIONS: &[Section] = &[
         definitions: &[super::SECRETS],
     },
     Section { title: "Access log", intro: "", definitions: &[access_log::DEFINITIONS] },
-    Section { title: "Process", intro: "", definitions: &[process::DEFINITIONS, REGISTRY] },
+    Section {
+        title: "Process",
+        intro: "",
+        definitions: &[process::DEFINITIONS, panics::DEFINITIONS, REGISTRY],
+    },
 ];
 
 /// The page, in Markdown.

@@ -44,6 +44,20 @@ impl Server {
         Self::of(Program::start(&mut command), folder)
     }
 
+    /// Starts it with no more descriptors than so many.
+    pub(crate) fn start_with_descriptors(folder: &Folder, count: u64) -> Self {
+        let wanted = cardea(folder.path(), &[]);
+        let mut command = Command::new("sh");
+        command
+            .arg("-c")
+            .arg(format!("ulimit -n {count}; exec \"$0\" run --config cardea.toml"))
+            .arg(wanted.get_program())
+            .current_dir(folder.path())
+            .env_remove("RUST_LOG")
+            .stdin(Stdio::null());
+        Self::of(Program::start(&mut command), folder)
+    }
+
     fn of(program: Program, folder: &Folder) -> Self {
         let address = |message: &'static str| {
             program.stderr.find(message, 0, |line| {

@@ -1,0 +1,230 @@
+//! The open connections of clients: how to wake each, and which have been idle for the longest.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{
+            AtomicU64, AtomicUsize,
+            Ordering::{Relaxed, SeqCst},
+        },
+    },
+    task::Waker,
+};
+
+use cardea_clock::Mono;
+
+/// [`Activity::idle_since`] of a connection that is in use.
+const IN_USE: u64 = 0;
+/// [`Activity::idle_since`] of an idle connection that was told to give way.
+const GIVES_WAY: u64 = u64::MAX;
+
+/// Of the idle connections this part is noted at a time, the oldest of them: a search over all connections pays for as
+/// many that give way.
+const NOTED_PART: usize = 8;
+/// And so many at least.
+const NOTED_MIN: usize = 64;
+
+/// Whether a connection carries something. Written by its own task alone, but for the word to give way.
+#[derive(Debug, Default)]
+pub(crate) struct Activity {
+    /// Nanoseconds of [`Mono`], [`IN_USE`] or [`GIVES_WAY`].
+    idle_since: AtomicU64,
+}
+
+impl Activity {
+    /// Nothing is under way: the connection may be told to give way.
+    pub(crate) fn rest(&self, now: Mono) {
+        self.idle_since.store(now.nanos().clamp(IN_USE + 1, GIVES_WAY - 1), Relaxed);
+    }
+
+    /// Something is under way. A word to give way is forgotten: what the client has begun goes on.
+    pub(crate) fn resume(&self) {
+        self.idle_since.store(IN_USE, Relaxed);
+    }
+
+    /// Whether this connection was told to give way.
+    pub(crate) fn gives_way(&self) -> bool {
+        self.idle_since.load(Relaxed) == GIVES_WAY
+    }
+
+    fn idle_since(&self) -> Option<u64> {
+        Some(self.idle_since.load(Relaxed)).filter(|since| !matches!(*since, IN_USE | GIVES_WAY))
+    }
+}
+
+/// The open connections, by shards.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    count: AtomicUsize,
+    shards: [Mutex<Shard>; 16],
+    /// Those that were idle for the longest when all were last searched; the oldest in front.
+    oldest: Mutex<VecDeque<(u64, Weak<Entry>)>>,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    places: Vec<Option<Arc<Entry>>>,
+    free: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    waker: Waker,
+    activity: Arc<Activity>,
+}
+
+/// Where a connection is entered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    shard: usize,
+    place: usize,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Connections {
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(SeqCst)
+    }
+
+    pub(crate) fn insert(&self, waker: Waker, activity: Arc<Activity>) -> Place {
+        let entry = Some(Arc::new(Entry { waker, activity }));
+        let shard = self.count.fetch_add(1, SeqCst) % self.shards.len();
+        let mut places = lock(&self.shards[shard]);
+        let place = places.free.pop().unwrap_or(places.places.len());
+        if place == places.places.len() {
+            places.places.push(entry);
+        } else {
+            places.places[place] = entry;
+        }
+        Place { shard, place }
+    }
+
+    /// Whether it was the last one.
+    pub(crate) fn remove(&self, Place { shard, place }: Place) -> bool {
+        let mut places = lock(&self.shards[shard]);
+        let entry = places.places[place].take();
+        places.free.push(place);
+        drop(places);
+        drop(entry);
+        self.count.fetch_sub(1, SeqCst) == 1
+    }
+
+    pub(crate) fn wake_all(&self) {
+        for shard in &self.shards {
+            let entries: Vec<_> = lock(shard).places.iter().flatten().cloned().collect();
+            entries.iter().for_each(|entry| entry.waker.wake_by_ref());
+        }
+    }
+
+    /// Tells up to `count` idle connections to give way, those first that have been idle for the longest, and says how
+    /// many were told. All are searched once in many calls: those that have been idle for the longest stay that as
+    /// long as they are idle.
+    pub(crate) fn give_way(&self, count: usize) -> usize {
+        let mut oldest = lock(&self.oldest);
+        // How many were told when all were last searched: a search that leads to nobody is the last one.
+        let (mut told, mut searched) = (0, None);
+        while told < count {
+            match oldest.pop_front() {
+                Some((since, entry)) => {
+                    told += usize::from(entry.upgrade().is_some_and(|entry| entry.tell(since)))
+                }
+                None if searched == Some(told) => break,
+                None => {
+                    searched = Some(told);
+                    *oldest = self.search();
+                }
+            }
+        }
+        told
+    }
+
+    fn search(&self) -> VecDeque<(u64, Weak<Entry>)> {
+        let mut idle = Vec::new();
+        for shard in &self.shards {
+            for entry in lock(shard).places.iter().flatten() {
+                idle.extend(entry.activity.idle_since().map(|since| (since, Arc::downgrade(entry))));
+            }
+        }
+        let noted = (idle.len() / NOTED_PART).max(NOTED_MIN);
+        if idle.len() > noted {
+            idle.select_nth_unstable_by_key(noted, |(since, _)| *since);
+            idle.truncate(noted);
+        }
+        idle.sort_unstable_by_key(|(since, _)| *since);
+        idle.into()
+    }
+}
+
+impl Entry {
+    /// Whether it is told, having been idle `since` then.
+    fn tell(&self, since: u64) -> bool {
+        let told = self.activity.idle_since.compare_exchange(since, GIVES_WAY, Relaxed, Relaxed).is_ok();
+        if told {
+            self.waker.wake_by_ref();
+        }
+        told
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Mono {
+        Mono::from_nanos(seconds * 1_000_000_000)
+    }
+
+    fn entered(all: &Connections, count: u64) -> Vec<(Place, Arc<Activity>)> {
+        let enter = |number| {
+            let activity = Arc::<Activity>::default();
+            activity.rest(at(number));
+            (all.insert(Waker::noop().clone(), Arc::clone(&activity)), activity)
+        };
+        (0..count).map(enter).collect()
+    }
+
+    fn told(entered: &[(Place, Arc<Activity>)]) -> Vec<usize> {
+        let told = entered.iter().enumerate().filter(|(_, (_, activity))| activity.gives_way());
+        told.map(|(at, _)| at).collect()
+    }
+
+    #[test]
+    fn those_give_way_that_have_been_idle_for_the_longest() {
+        let all = Connections::default();
+        let mut entered = entered(&all, 1_000);
+        entered[0].1.resume();
+        entered[1].1.resume();
+        entered[1].1.rest(at(5_000));
+        assert_eq!(all.give_way(3), 3);
+        assert_eq!(told(&entered), [2, 3, 4]);
+        // Used since the search, and gone.
+        entered[5].1.resume();
+        all.remove(entered[6].0);
+        assert_eq!(all.give_way(2), 2);
+        assert_eq!(told(&entered), [2, 3, 4, 7, 8]);
+        assert_eq!(
+            all.give_way(10_000),
+            1_000 - 1 - 1 - 1 - 5,
+            "all but those in use and the one that is gone"
+        );
+        assert!(!entered[0].1.gives_way() && !entered[5].1.gives_way() && entered[1].1.gives_way());
+        assert_eq!(all.give_way(1), 0);
+        entered.remove(6);
+        let last = entered.iter().map(|(place, _)| all.remove(*place)).filter(|last| *last).count();
+        assert_eq!((last, all.count()), (1, 0));
+    }
+
+    #[test]
+    fn a_connection_that_is_used_again_gives_way_no_more() {
+        let all = Connections::default();
+        let entered = entered(&all, 1);
+        assert_eq!(all.give_way(1), 1);
+        entered[0].1.resume();
+        assert!(!entered[0].1.gives_way());
+        assert_eq!(all.give_way(1), 0, "it is in use");
+    }
+}

@@ -1,0 +1,142 @@
+//! Errors that are the gateway's own fault: the process or the machine has no descriptors, ports or memory left.
+//!
+//! They say nothing of the endpoint or the client that they were met with.
+
+use std::{
+    io,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+
+use cardea_clock::Mono;
+use nix::errno::Errno;
+
+/// How often a shortage is told in the log.
+const WARN_EVERY: Duration = Duration::from_secs(10);
+
+/// What there is none left of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shortage {
+    /// File descriptors, of the process or of the system.
+    Descriptors,
+    /// Local ports for connections to one address.
+    Ports,
+    /// Memory of the kernel.
+    Memory,
+}
+
+impl Shortage {
+    /// All of them, in the order of their numbers.
+    pub(crate) const ALL: [Self; 3] = [Self::Descriptors, Self::Ports, Self::Memory];
+
+    /// The name in logs and metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Descriptors => "descriptors",
+            Self::Ports => "ports",
+            Self::Memory => "memory",
+        }
+    }
+
+    /// What the operator can do.
+    const fn remedy(self) -> &'static str {
+        match self {
+            Self::Descriptors => {
+                "raise the limit of open descriptors (LimitNOFILE= of systemd, ulimit -n), or lower \
+                 limits.connections_max"
+            }
+            Self::Ports => {
+                "widen net.ipv4.ip_local_port_range, or give the service more endpoints: each address has its own ports"
+            }
+            Self::Memory => "give the machine more memory, or lower limits.connections_max",
+        }
+    }
+
+    /// The shortage behind an error of a system call (connect(2), accept(2), socket(2), epoll_ctl(2)).
+    pub(crate) fn of(error: &io::Error) -> Option<Self> {
+        Some(match Errno::from_raw(error.raw_os_error()?) {
+            Errno::EMFILE | Errno::ENFILE => Self::Descriptors,
+            Errno::EADDRNOTAVAIL => Self::Ports,
+            Errno::ENOBUFS | Errno::ENOMEM | Errno::ENOSPC => Self::Memory,
+            _ => return None,
+        })
+    }
+
+    /// The shortage behind an error of connect(2) over TCP, which also says `EAGAIN` where there is no port left. Over a
+    /// Unix socket the same word means that the other side does not accept.
+    pub(crate) fn of_tcp_connect(error: &io::Error) -> Option<Self> {
+        if error.raw_os_error() == Some(Errno::EAGAIN as i32) { Some(Self::Ports) } else { Self::of(error) }
+    }
+
+    /// The shortage behind a failed look-up of a name. The resolver may say no more than that it failed, so a
+    /// socket is asked for, as it would have.
+    pub(crate) fn of_lookup(error: &io::Error) -> Option<Self> {
+        let socket = || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None);
+        Self::of(error).or_else(|| Self::of(&socket().err()?))
+    }
+}
+
+/// When the operator was last told.
+#[derive(Debug, Default)]
+pub(crate) struct Warned(AtomicU64);
+
+impl Warned {
+    /// Tells of a shortage, unless somebody did a moment ago.
+    pub(crate) fn tell(&self, shortage: Shortage, operation: &'static str, closed: usize, now: Mono) {
+        if self.is_due(now) {
+            tracing::warn!(
+                shortage = shortage.as_str(),
+                operation,
+                closed,
+                remedy = shortage.remedy(),
+                "the gateway has reached a limit of the system; idle connections were closed to make room"
+            );
+        }
+    }
+
+    /// Tells that more is held for messages under way than may be.
+    pub(crate) fn tell_of_buffers(&self, held: usize, freed: usize, now: Mono) {
+        if self.is_due(now) {
+            tracing::warn!(
+                held,
+                freed,
+                "limits.buffered_bytes_max is reached; what has stood still for the longest is given up"
+            );
+        }
+    }
+
+    /// Of several at once, one tells.
+    fn is_due(&self, now: Mono) -> bool {
+        let last = self.0.load(Relaxed);
+        let due = last == 0 || now.saturating_since(Mono::from_nanos(last)) >= WARN_EVERY;
+        due && self.0.compare_exchange(last, now.nanos().max(1), Relaxed, Relaxed).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ours_is_told_from_what_is_the_endpoints() {
+        let of = |errno: Errno| Shortage::of_tcp_connect(&io::Error::from_raw_os_error(errno as i32));
+        for errno in [Errno::EMFILE, Errno::ENFILE] {
+            assert_eq!(of(errno), Some(Shortage::Descriptors));
+        }
+        for errno in [Errno::EADDRNOTAVAIL, Errno::EAGAIN] {
+            assert_eq!(of(errno), Some(Shortage::Ports));
+        }
+        for errno in [Errno::ENOBUFS, Errno::ENOMEM, Errno::ENOSPC] {
+            assert_eq!(of(errno), Some(Shortage::Memory));
+        }
+        for errno in
+            [Errno::ECONNREFUSED, Errno::ETIMEDOUT, Errno::EHOSTUNREACH, Errno::EACCES, Errno::ENOENT]
+        {
+            assert_eq!(of(errno), None, "{errno}");
+        }
+        let busy = io::Error::from_raw_os_error(Errno::EAGAIN as i32);
+        assert_eq!(Shortage::of(&busy), None, "of a Unix socket, it is the other side's");
+        assert_eq!(Shortage::of_lookup(&io::Error::other("no such name")), None, "there are descriptors");
+    }
+}

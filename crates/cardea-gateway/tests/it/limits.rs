@@ -1,0 +1,150 @@
+//! Bounds on connections: what gives way at the limit, and what one address may have.
+
+use std::net::{IpAddr, SocketAddr};
+
+use cardea_gateway::model::Prefix;
+use tokio::net::TcpSocket;
+
+use crate::support::{Client, Harness, Origin, Spec, get, origin::OK, run, until};
+
+/// A client behind an address of the loopback network.
+async fn from(gateway: &Harness, address: [u8; 4]) -> Client {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from((address, 0))).unwrap();
+    Client::over(socket.connect(gateway.address).await.unwrap())
+}
+
+#[test]
+fn a_full_gateway_closes_the_connection_that_has_been_idle_for_the_longest() {
+    run(async {
+        let origin = Origin::ok().await;
+        let mut spec = Spec::to(&origin);
+        spec.limits.connections_max = 4;
+        let gateway = spec.start().await;
+        let mut idle = Vec::new();
+        for _ in 0..4 {
+            let mut client = gateway.client().await;
+            assert_eq!(client.exchange(get("/")).await.status, 200);
+            let begun = gateway.gateway.clock.mono();
+            until("the clock goes on", || gateway.gateway.clock.mono() > begun).await;
+            idle.push(client);
+        }
+        let mut others = Vec::new();
+        for mut oldest in idle.drain(..2) {
+            let mut other = gateway.client().await;
+            assert_eq!(other.exchange(get("/")).await.status, 200);
+            oldest.ended().await;
+            others.push(other);
+        }
+        for mut younger in idle {
+            assert_eq!(younger.exchange(get("/")).await.status, 200, "the control");
+        }
+        assert_eq!(gateway.metric("cardea_idle_connections_closed_total{reason=\"connections_max\"}"), 2);
+    });
+}
+
+#[test]
+fn those_who_connect_and_say_nothing_take_no_place_from_who_does() {
+    run(async {
+        let origin = Origin::ok().await;
+        let mut spec = Spec::to(&origin);
+        spec.limits.connections_max = 8;
+        let gateway = spec.start().await;
+        let mut silent = Vec::new();
+        for _ in 0..40 {
+            silent.push(gateway.client().await);
+        }
+        for _ in 0..20 {
+            assert_eq!(gateway.client().await.exchange(get("/")).await.status, 200);
+        }
+    });
+}
+
+#[test]
+fn a_connection_in_use_does_not_give_way() {
+    run(async {
+        let release = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
+        let released = std::sync::Arc::clone(&release);
+        let origin = Origin::start(move |mut visit| {
+            let released = std::sync::Arc::clone(&released);
+            async move {
+                visit.request().await?;
+                released.acquire().await.unwrap().forget();
+                visit.send(OK).await
+            }
+        })
+        .await;
+        let mut spec = Spec::to(&origin);
+        spec.limits.connections_max = 2;
+        let gateway = spec.start().await;
+        let (mut head, mut waiting) = (gateway.client().await, gateway.client().await);
+        waiting.send(get("/")).await;
+        head.send("GET / HTTP/1.1\r\n").await;
+        origin.until(|received| received.contains("\r\n\r\n")).await;
+        until("the head is begun", || gateway.gateway.streams() == 1).await;
+        let mut third = gateway.client().await;
+        third.send(get("/")).await;
+        let begun = gateway.gateway.clock.mono();
+        until("it was tried a few times to make room", || {
+            gateway.gateway.clock.mono().saturating_since(begun) > std::time::Duration::from_millis(200)
+        })
+        .await;
+        assert_eq!(gateway.gateway.connections(), 2);
+        release.add_permits(3);
+        assert_eq!(waiting.response().await.status, 200);
+        // Idle now: it gives way to the one that waits.
+        waiting.ended().await;
+        assert_eq!(third.response().await.status, 200);
+        head.send("Host: a.example\r\n\r\n").await;
+        assert_eq!(head.response().await.status, 200);
+    });
+}
+
+#[test]
+fn one_prefix_has_no_more_connections_than_its_share() {
+    run(async {
+        let origin = Origin::ok().await;
+        let mut spec = Spec::to(&origin);
+        spec.limits.connections_per_prefix_max = 3;
+        let gateway = spec.start().await;
+        let mut greedy = Vec::new();
+        for _ in 0..3 {
+            let mut client = from(&gateway, [127, 0, 0, 2]).await;
+            assert_eq!(client.exchange(get("/")).await.status, 200);
+            greedy.push(client);
+        }
+        for _ in 0..20 {
+            let mut client = from(&gateway, [127, 0, 0, 2]).await;
+            client.try_send(get("/")).await;
+            assert!(client.try_response(false).await.is_err(), "closed at once");
+        }
+        assert!(
+            gateway.has_metric("cardea_excess_connections_total{bound=\"connections_per_prefix_max\"} 20")
+        );
+        for last in 3..6 {
+            let mut other = from(&gateway, [127, 0, 0, last]).await;
+            assert_eq!(other.exchange(get("/")).await.status, 200, "the control: another address");
+        }
+        assert_eq!(greedy[0].exchange(get("/")).await.status, 200);
+        drop(greedy.pop());
+        until("its place is free", || gateway.gateway.connections() == 2).await;
+        assert_eq!(from(&gateway, [127, 0, 0, 2]).await.exchange(get("/")).await.status, 200);
+    });
+}
+
+#[test]
+fn trusted_proxies_have_no_share() {
+    run(async {
+        let origin = Origin::ok().await;
+        let mut spec = Spec::to(&origin);
+        spec.limits.connections_per_prefix_max = 3;
+        spec.trusted_proxies = vec![Prefix { address: IpAddr::from([127, 0, 0, 2]), bits: 32 }];
+        let gateway = spec.start().await;
+        let mut clients = Vec::new();
+        for _ in 0..10 {
+            let mut client = from(&gateway, [127, 0, 0, 2]).await;
+            assert_eq!(client.exchange(get("/")).await.status, 200);
+            clients.push(client);
+        }
+    });
+}

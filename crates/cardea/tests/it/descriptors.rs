@@ -1,0 +1,98 @@
+//! A process that has no descriptors left: its own trouble, and nobody else's.
+
+use std::{
+    io::{Read as _, Write as _},
+    os::unix::net::UnixStream,
+};
+
+use serde_json::Value;
+
+use crate::support::{Folder, Origin, Server, WAIT_MAX, folder::Settings, until};
+
+/// Beside the connections of the test: what the program needs for itself is below half of it.
+const DESCRIPTORS: u64 = 160;
+
+fn connect(folder: &Folder) -> UnixStream {
+    let stream = UnixStream::connect(folder.file("http.sock")).unwrap();
+    stream.set_read_timeout(Some(WAIT_MAX)).unwrap();
+    stream
+}
+
+/// The next response in lower case, which is small and comes in one piece or a few.
+fn response(stream: &mut UnixStream) -> String {
+    let mut text = String::new();
+    loop {
+        let mut space = [0; 4096];
+        let count = stream.read(&mut space).unwrap();
+        assert!(count > 0, "the connection ended after {text:?}");
+        text.push_str(&String::from_utf8_lossy(&space[..count]).to_lowercase());
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        if length.is_some_and(|length| body.len() >= length.parse().unwrap()) {
+            return text;
+        }
+    }
+}
+
+#[test]
+fn a_gateway_without_descriptors_blames_no_endpoint() {
+    let origin = Origin::start();
+    let more = "[[listener]]\nname = \"plain\"\naddress = \"unix:{folder}/http.sock\"\nmode = \"0600\"\n";
+    let folder =
+        Folder::new(&Settings { origin: Some(origin.address), more: more.to_owned(), ..Settings::default() });
+    let server = Server::start_with_descriptors(&folder, DESCRIPTORS);
+    let line = server.program.stderr.wait_for("the limit of open descriptors is below", 0);
+    let line: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(line["fields"]["limit"], DESCRIPTORS);
+    assert!(line["fields"]["needed"].as_u64().unwrap() > 40_000, "{line}");
+
+    // One connection to the origin is in the pool.
+    let mut kept = connect(&folder);
+    kept.write_all(b"GET /origin/a HTTP/1.1\r\nHost: gateway.test\r\n\r\n").unwrap();
+    assert!(response(&mut kept).starts_with("http/1.1 200"));
+
+    // Heads that are begun: connections that are in use, until there is no descriptor left.
+    let flood = || {
+        let mut stream = connect(&folder);
+        stream.write_all(b"GET /origin/slow HTTP/1.1\r\n").unwrap();
+        stream
+    };
+    let mut flooding: Vec<_> = (0..2 * DESCRIPTORS).map(|_| flood()).collect();
+    let line = server.program.stderr.wait_for("has reached a limit of the system", 0);
+    let line: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(
+        (&line["fields"]["shortage"], &line["fields"]["operation"]),
+        (&"descriptors".into(), &"accept".into())
+    );
+    assert!(line["fields"]["closed"].as_u64().unwrap() >= 1, "what was idle made room: {line}");
+
+    // There are hardly any for connections to the origin either, of which each of these requests needs one.
+    for stream in &mut flooding[..10] {
+        stream.write_all(b"Host: gateway.test\r\n\r\n").unwrap();
+    }
+    let refused = |answer: &str| {
+        assert!(answer.starts_with("http/1.1 503"), "{answer}");
+        assert!(answer.contains("gateway_resources_exhausted"), "{answer}");
+        assert!(answer.contains("retry-after: 1"), "{answer}");
+    };
+    refused(&response(&mut flooding[9]));
+    origin.release();
+    for stream in &mut flooding[..9] {
+        let answer = response(stream);
+        if !answer.starts_with("http/1.1 200") {
+            refused(&answer);
+        }
+    }
+    // As soon as there are some, all is well: the endpoint was never to blame.
+    drop(flooding);
+    let ask = || {
+        let mut stream = connect(&folder);
+        stream.write_all(b"GET /origin/a HTTP/1.1\r\nHost: gateway.test\r\n\r\n").unwrap();
+        response(&mut stream).starts_with("http/1.1 200")
+    };
+    until("a response of the origin", || ask().then_some(()));
+    assert!((0..5).all(|_| ask()));
+    let log = server.program.stderr.text();
+    assert!(!log.contains("ejected"), "{log}");
+    assert!(log.matches("has reached a limit of the system").count() <= 2, "{log}");
+}
