@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use cardea_clock::{Mono, Timestamp};
+use cardea_clock::{Mono, Timestamp, Wall};
 use serde_json::{Map, Value};
 
 use crate::bearer::{BearerCredentials, CredentialsError};
@@ -21,7 +21,7 @@ use crate::jwk::{Key, next_epoch};
 use crate::jws::{Compact, Header, TOKEN_BYTES_MAX};
 use crate::keyset::Source;
 use crate::remembered::{Failed, Known, Memory, TokenSlot, VerdictRef, VerdictSource};
-use crate::remote::{Remote, Why};
+use crate::remote::{KeyDocument, Remote, Why};
 use crate::revocations::Revocations;
 use crate::verdict::{Lapse, Verdict};
 
@@ -342,6 +342,43 @@ impl Authenticator {
         for (remote, flight) in flights {
             remote.landed(flight).await;
         }
+    }
+
+    /// The key sets that were fetched, to be kept over a restart.
+    #[must_use]
+    pub fn key_documents(&self, now: Timestamp) -> Vec<KeyDocument> {
+        self.remotes().filter_map(|(_, remote)| remote.document(now)).collect()
+    }
+
+    /// The issuers whose keys are fetched and have not been known yet: those to [restore](Self::restore_keys).
+    #[must_use]
+    pub fn issuers_without_keys(&self) -> Vec<Arc<str>> {
+        let unknown = self.remotes().filter(|(_, remote)| !remote.has_keys());
+        unknown.map(|(name, _)| Arc::clone(name)).collect()
+    }
+
+    /// Takes an issuer's keys from a document that was kept over a restart ([`KeyDocument`]), by whom only this program can
+    /// have been. They are used for as long as they would have been without the restart, and fetched again at once. Keys
+    /// that are there already stay.
+    ///
+    /// # Errors
+    /// There is no such issuer whose keys are fetched; the document is no key set, from other settings, or from the future.
+    pub fn restore_keys(
+        &self,
+        issuer: &str,
+        document: &[u8],
+        source: &str,
+        fetched_at: Wall,
+        now: Timestamp,
+    ) -> Result<(), IdentityError> {
+        let found = self.remotes().find(|(name, _)| &***name == issuer);
+        let Some((_, remote)) = found else {
+            return Err(IdentityError::Config {
+                name: issuer.to_owned(),
+                message: "there is no such issuer whose keys are fetched".to_owned(),
+            });
+        };
+        remote.restore(document, source, fetched_at, now)
     }
 
     /// Gives up the memory of what has expired; to be called every few seconds.

@@ -133,6 +133,8 @@ fn times(
             (format!("exp − iat of at most {} s", max.as_secs()), format!("{} s", found.as_secs()))
         })?;
     }
+    // Should the clock step back behind either, what is remembered of the token is judged as the token itself would be.
+    let not_before = issued_at.map_or(not_before, |iat| not_before.max(iat.saturating_sub(skew)));
     Ok(Times { not_before, not_after, issued_at })
 }
 

@@ -127,6 +127,22 @@ impl IssuerConfig {
         IdentityError::Config { name: self.name.clone(), message: message.into() }
     }
 
+    /// The settings that fetched keys depend on, as a text to be compared: those of [`Self::shares_keys_with`].
+    pub(crate) fn key_source_text(&self) -> String {
+        format!(
+            "{:?}",
+            (
+                (&self.issuer, &self.keys, &self.algorithms, &self.preset),
+                (
+                    &self.key_hosts,
+                    &self.ca_file,
+                    self.allow_private_addresses,
+                    self.danger_allow_http_loopback
+                ),
+            )
+        )
+    }
+
     /// Whether keys fetched under `other` may be used under this configuration.
     pub(crate) fn shares_keys_with(&self, other: &Self) -> bool {
         (&self.issuer, &self.keys, &self.algorithms, &self.preset)

@@ -57,5 +57,6 @@ pub use fuzzing::fuzz_token;
 pub use jws::TOKEN_BYTES_MAX;
 pub use keyset::LocalKeys;
 pub use remembered::{TokenSlot, VerdictRef, VerdictSource};
+pub use remote::KeyDocument;
 pub use revocations::Revocations;
 pub use verdict::{Caller, CallerKind, ClientAuthentication, Lapse, Verdict};

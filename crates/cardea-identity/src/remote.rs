@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use cardea_clock::Mono;
+use cardea_clock::{Mono, Timestamp, Wall};
 use serde_json::Value;
 use tokio::sync::watch;
 use url::Url;
 
 use crate::authenticator::{Fetches, KeySetStatus};
-use crate::config::{IssuerConfig, KeySource};
+use crate::config::{IssuerConfig, KeySource, SKEW_MAX};
 use crate::error::{IdentityError, TokenError};
 use crate::fetch::{Fetch, FetchError, FetchRequest};
 use crate::jwk::{DOCUMENT_BYTES_MAX, Key, KeySet};
@@ -52,6 +52,32 @@ struct Snapshot {
     usable_until: Mono,
     /// When the fetch began that they came from.
     fetched_at: Mono,
+    /// What they were read from; none where they were kept from before.
+    document: Option<Arc<[u8]>>,
+}
+
+/// A key set as it was fetched, to be kept over a restart.
+#[derive(Clone)]
+pub struct KeyDocument {
+    /// The issuer's name in the configuration.
+    pub issuer: Arc<str>,
+    /// What the keys depend on, of the issuer's configuration: under another one they must not be used.
+    pub source: String,
+    /// The document (RFC 7517 §5).
+    pub bytes: Arc<[u8]>,
+    /// When it was fetched.
+    pub fetched_at: Wall,
+    /// The same time by the monotonic clock: tells one document from the next.
+    pub fetched: Mono,
+}
+
+impl std::fmt::Debug for KeyDocument {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KeyDocument")
+            .field("issuer", &self.issuer)
+            .field("fetched_at", &self.fetched_at)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What only flights and those who start them touch.
@@ -102,6 +128,7 @@ impl Remote {
                 keys: None,
                 usable_until: Mono::MIN,
                 fetched_at: Mono::MIN,
+                document: None,
             }),
             standing: Arc::default(),
             due_at: AtomicU64::new(0),
@@ -117,6 +144,61 @@ impl Remote {
         if due_at != u64::MAX {
             self.due_at.store(due_at, Ordering::Release);
         }
+    }
+
+    /// Whether keys were known at any time.
+    pub(crate) fn has_keys(&self) -> bool {
+        self.current.load().keys.is_some()
+    }
+
+    /// The document that the keys were read from, if it was fetched by this process.
+    pub(crate) fn document(&self, now: Timestamp) -> Option<KeyDocument> {
+        let current = self.current.load();
+        let (bytes, fetched) = (current.document.clone()?, current.fetched_at);
+        Some(KeyDocument {
+            issuer: self.config.name.as_str().into(),
+            source: self.config.key_source_text(),
+            bytes,
+            fetched_at: now.wall.saturating_sub(now.mono.saturating_since(fetched)),
+            fetched,
+        })
+    }
+
+    /// Takes keys from a document that was fetched at that time, before a restart. They are used for as long as they would
+    /// have been without it, and fetched again at once. Keys that are there already stay.
+    ///
+    /// # Errors
+    /// [`IdentityError`] where the document is no key set, from other settings, or from the future.
+    pub(crate) fn restore(
+        &self,
+        document: &[u8],
+        source: &str,
+        fetched_at: Wall,
+        now: Timestamp,
+    ) -> Result<(), IdentityError> {
+        if source != self.config.key_source_text() {
+            return Err(self.config.error("its keys were kept from other settings"));
+        }
+        if fetched_at > now.wall.saturating_add(SKEW_MAX) {
+            return Err(self.config.error("its keys were kept in the future: the clock has stepped back"));
+        }
+        let (keys, skipped) = KeySet::parse(document, &self.config.algorithms)?;
+        report(&self.config.name, &skipped);
+        let refresh = self.config.refresh;
+        let end = fetched_at.saturating_add(refresh.lifetime).saturating_add(refresh.stale_if_error);
+        let usable_until = now.mono.saturating_add(end.saturating_since(now.wall));
+        // Against a flight that lands meanwhile.
+        let _flight = self.flight();
+        if self.current.load().keys.is_none() {
+            let age = u64::try_from(now.wall.saturating_since(fetched_at).as_nanos()).unwrap_or(u64::MAX);
+            self.put(Arc::new(Snapshot {
+                keys: Some(Arc::new(keys)),
+                usable_until,
+                fetched_at: Mono::from_nanos(now.mono.nanos().saturating_sub(age)),
+                document: None,
+            }));
+        }
+        Ok(())
     }
 
     fn put(&self, snapshot: Arc<Snapshot>) {
@@ -205,7 +287,7 @@ impl Remote {
         let bytes = self.get(fetch, &place).await?;
         let (keys, skipped) = KeySet::parse(&bytes, &self.config.algorithms)?;
         report(&self.config.name, &skipped);
-        Ok(Fetched { keys, place })
+        Ok(Fetched { keys, place, document: bytes.into() })
     }
 
     /// Reads `jwks_uri` from the issuer's metadata.
@@ -255,6 +337,7 @@ impl Remote {
 struct Fetched {
     keys: KeySet,
     place: Url,
+    document: Arc<[u8]>,
 }
 
 /// A flight that lands whatever happens to its task: the last act is in `drop`.
@@ -284,7 +367,7 @@ impl Drop for Landing {
             result.unwrap_or_else(|| Err(FetchError::Io("the fetch was abandoned".to_owned()).into()));
         let mut flight = remote.flight();
         let due_at = match result {
-            Ok(Fetched { keys, place }) => {
+            Ok(Fetched { keys, place, document }) => {
                 let keys = match &remote.current.load().keys {
                     Some(previous) => keys.succeeding(previous),
                     None => keys,
@@ -295,6 +378,7 @@ impl Drop for Landing {
                     keys: Some(Arc::new(keys)),
                     usable_until: fresh_until.saturating_add(refresh.stale_if_error),
                     fetched_at: self.started,
+                    document: Some(document),
                 }));
                 flight.failures = 0;
                 flight.fetches.succeeded += 1;

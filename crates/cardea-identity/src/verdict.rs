@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 /// It says nothing about a route: that is a [`Demand`](crate::Demand).
 #[derive(Debug, Clone)]
 pub struct Verdict {
-    /// The first moment of validity: `nbf` less the skew; [`Wall::MIN`] without `nbf`.
+    /// The first moment of validity: the later of `nbf` and `iat`, less the skew; [`Wall::MIN`] without either.
     pub not_before: Wall,
     /// The first moment after validity: `exp` plus the skew.
     pub not_after: Wall,

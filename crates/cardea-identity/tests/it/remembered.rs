@@ -326,3 +326,30 @@ fn verdicts_end_with_the_time_that_keys_may_be_used_without_a_fetch() {
         assert_eq!(error, TokenError::KeysUnavailable);
     });
 }
+
+#[test]
+fn after_the_clock_stepped_back_a_remembered_token_is_judged_like_a_new_one() {
+    let skew = i64::try_from(config(KeySource::Local(LocalKeys::new())).clock_skew.as_secs()).unwrap();
+    for (claim, code) in [("iat", "token_issued_in_future"), ("nbf", "token_not_yet_valid")] {
+        let fixture = Fixture::new();
+        let (one, two) = (Slot::default(), Slot::default());
+        let mut claims = claims();
+        claims.as_object_mut().unwrap().remove("nbf");
+        claims["iat"] = json!(NOW - 1_000);
+        claims[claim] = json!(NOW);
+        let token = fixture.signer.token(&claims);
+        assert_eq!(ask(&fixture.authenticator, &token, &one), Ok(Verification), "{claim}");
+        // The monotonic clock goes on; only the wall clock is put back.
+        let back = |seconds| Timestamp { wall: Wall::from_unix_seconds(NOW - seconds), ..now() };
+        assert_eq!(ask_at(&fixture.authenticator, &token, &one, back(skew)), Ok(Connection), "{claim}");
+        assert_eq!(ask_at(&fixture.authenticator, &token, &two, back(skew)), Ok(Cache), "{claim}");
+        for slot in [&one, &two, &Slot::default()] {
+            assert_eq!(ask_at(&fixture.authenticator, &token, slot, back(skew + 1)), Err(code), "{claim}");
+        }
+        let control = Fixture::new();
+        let token = control.signer.token(&claims);
+        let fresh = ask_at(&control.authenticator, &token, &Slot::default(), back(skew + 1));
+        assert_eq!(fresh, Err(code), "{claim}: a new one");
+        assert!(ask(&fixture.authenticator, &fixture.signer.token(&claims), &one).is_ok(), "{claim}");
+    }
+}
