@@ -73,6 +73,21 @@ pub struct CertificateInfo {
     pub staple_until: Option<Wall>,
 }
 
+/// How a configured certificate does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateState {
+    /// The file of its chain, or what a managed one is called.
+    pub path: PathBuf,
+    /// Its hosts; empty where they can't be told.
+    pub hosts: Vec<String>,
+    /// What is served; `None` where handshakes for its hosts fail.
+    pub served: Option<CertificateInfo>,
+    /// What is wrong with what is there now, where something is: what is served then is what was there before.
+    pub problems: Vec<String>,
+    /// Nothing is served, and nothing is wrong: it has yet to be issued.
+    pub is_awaited: bool,
+}
+
 /// A certificate that may be served.
 #[derive(Debug, Clone)]
 pub(crate) struct Certificate {
@@ -124,6 +139,17 @@ impl Certificate {
             client_auth: config.client_auth.clone(),
         })
     }
+}
+
+/// The hosts that a certificate which can't be used is for, as far as that can be told: those configured, or those that its
+/// leaf names.
+pub(crate) fn hosts_of_unusable(config: &CertificateConfig) -> Option<Vec<String>> {
+    if !config.hosts.is_empty() {
+        return config.hosts.iter().map(|host| names::normal_host(host)).collect();
+    }
+    let chain = read_chain(&config.chain).ok()?;
+    let (_, leaf) = parse_x509_certificate(chain.first()?).ok()?;
+    subject_names(&leaf).ok().filter(|hosts| !hosts.is_empty())
 }
 
 /// All certificates of a PEM file, in its order.

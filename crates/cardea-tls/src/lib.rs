@@ -12,6 +12,7 @@
 pub mod acme;
 #[cfg(feature = "authority")]
 pub mod authority;
+mod bound;
 mod certificate;
 mod client;
 mod client_auth;
@@ -29,7 +30,7 @@ mod staple;
 mod testing;
 mod tickets;
 
-pub use certificate::{CertificateInfo, KeyType};
+pub use certificate::{CertificateInfo, CertificateState, KeyType};
 pub use client::{client_config, server_name};
 pub use client_auth::{
     ClientAuthConfig, ClientAuthMode, ClientAuthority, ClientAuthorityConfig, ClientCertificate,

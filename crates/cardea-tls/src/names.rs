@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use aws_lc_rs::digest;
 use rustls::SignatureScheme;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -51,7 +52,14 @@ struct Entry {
     origin: usize,
     /// In order of preference: by key type, then as configured.
     keys: Vec<(KeyType, Arc<CertifiedKey>)>,
+    /// A digest of the keys: sessions end with the keys that they began under.
+    mark: KeyMark,
 }
+
+/// Stands for the keys that a host is served with.
+pub(crate) type KeyMark = [u8; KEY_MARK_LEN];
+/// Long enough that no two sets of keys have the same one.
+pub(crate) const KEY_MARK_LEN: usize = 16;
 
 /// Where names come from: a certificate, or the configuration of one that has yet to come.
 struct Source<'a> {
@@ -111,6 +119,9 @@ impl Names {
         if !errors.is_empty() {
             return Err(errors);
         }
+        for entry in names.exact.values_mut().chain(names.wildcards.values_mut()) {
+            entry.mark = entry.key_mark();
+        }
         if unknown == UnknownName::DefaultCertificate {
             // The entry of a host holds every key type that there is for it.
             let host = certificates.first().and_then(|first| first.info.hosts.first());
@@ -127,6 +138,15 @@ impl Names {
     /// The trust domain of `host`; that of the default certificate if no name covers it.
     pub(crate) fn trust_domain_of(&self, host: &str) -> Option<TrustDomain> {
         self.lookup(host).map(|entry| entry.trust_domain)
+    }
+
+    /// What stands for the keys that a client of this server name is served with; nothing where it is served none.
+    pub(crate) fn key_mark(&self, sni: Option<&str>) -> Option<KeyMark> {
+        let entry = match sni {
+            Some(name) => self.lookup(name),
+            None => self.default.as_ref(),
+        };
+        entry.filter(|entry| !entry.keys.is_empty()).map(|entry| entry.mark)
     }
 
     /// The trust domain of a connection whose client named no host.
@@ -209,8 +229,12 @@ impl Names {
             Some(suffix) => (&mut self.wildcards, suffix),
             None => (&mut self.exact, host),
         };
-        let entry =
-            map.entry(name.into()).or_insert_with(|| Entry { trust_domain, origin: index, keys: Vec::new() });
+        let entry = map.entry(name.into()).or_insert_with(|| Entry {
+            trust_domain,
+            origin: index,
+            keys: Vec::new(),
+            mark: KeyMark::default(),
+        });
         if entry.trust_domain != trust_domain {
             return Err(entry.origin);
         }
@@ -245,6 +269,21 @@ impl Entry {
         // After its equals: of two with the same key type, the one configured first is served.
         let place = self.keys.partition_point(|(other, _)| *other <= key_type);
         self.keys.insert(place, (key_type, Arc::clone(&certificate.certified)));
+    }
+
+    fn key_mark(&self) -> KeyMark {
+        let mut hash = digest::Context::new(&digest::SHA256);
+        for (_, certified) in &self.keys {
+            let public = certified.key.public_key();
+            // Without one, the certificate stands for its key.
+            let leaf = certified.cert.first().map_or(&[][..], |leaf| leaf.as_ref());
+            let bytes = public.as_ref().map_or(leaf, |public| public.as_ref());
+            hash.update(&(bytes.len() as u64).to_be_bytes());
+            hash.update(bytes);
+        }
+        let mut mark = KeyMark::default();
+        mark.copy_from_slice(&hash.finish().as_ref()[..KEY_MARK_LEN]);
+        mark
     }
 
     /// The best key that the client can verify; else the best one, for the handshake to fail on. None where there is none.

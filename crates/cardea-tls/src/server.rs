@@ -1,5 +1,6 @@
 //! A listener's TLS: one published configuration, replaced as a whole when certificate files change.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +10,7 @@ use cardea_clock::{Clock, Wall};
 use rustls::{ServerConfig, ServerConnection};
 use rustls_pki_types::CertificateDer;
 
-use crate::certificate::{Certificate, CertificateInfo};
+use crate::certificate::{Certificate, CertificateInfo, CertificateState, hosts_of_unusable};
 use crate::client_auth::{ClientAuthConfig, ClientAuthMode};
 use crate::config::{CertificateConfig, ServerTlsConfig, StatelessTickets};
 use crate::error::{CertificateError, CertificateProblem, HandshakeRefused, TlsError, lines};
@@ -37,6 +38,8 @@ pub struct ServerTls {
     ticket_secrets: Option<Arc<TicketSecrets>>,
     active: ArcSwap<Active>,
     watched: Mutex<Watched>,
+    /// How all configured certificates do, beside what takes time to be replaced.
+    states: ArcSwap<Vec<CertificateState>>,
 }
 
 /// What reloads compare and change.
@@ -48,8 +51,11 @@ struct Watched {
 
 #[derive(Clone)]
 struct Slot {
-    /// None where it is managed and has yet to come.
+    /// None where it is managed and has yet to come, or where it can't be used.
     certificate: Option<Certificate>,
+    /// The hosts of one that can't be used, where they can be told.
+    hosts: Option<Vec<String>>,
+    is_unusable: bool,
     stamps: [Stamp; 2],
     staple: Option<Staple>,
     /// Of the file of the staple, where it comes from one.
@@ -64,14 +70,34 @@ impl ServerTls {
     /// [`TlsError::Certificates`] with everything that is wrong with any of them now; [`TlsError::NoCertificate`] if
     /// there is none; [`TlsError::Sessions`] for more sessions than can be kept. Blocks on the file system.
     pub fn load(config: &ServerTlsConfig, clock: &Clock) -> Result<Self, TlsError> {
+        Self::load_tolerating(config, clock, &|_| false)
+    }
+
+    /// Loads all certificates, where some of them may be unusable: those that `tolerates` says. Handshakes for their hosts
+    /// fail until what is wrong with them is corrected, which [`Self::reload_if_changed`] finds; nothing else is served in
+    /// their place, and what is asked of clients of these hosts goes on to hold. Where it can't be told which hosts an
+    /// unusable certificate is for, handshakes for names that no certificate covers fail, too. See
+    /// [`Self::certificate_states`].
+    ///
+    /// # Errors
+    /// As [`Self::load`], for all others.
+    pub fn load_tolerating(
+        config: &ServerTlsConfig,
+        clock: &Clock,
+        tolerates: &dyn Fn(&CertificateConfig) -> bool,
+    ) -> Result<Self, TlsError> {
         let now = clock.wall();
         if config.certificates.is_empty() {
             return Err(TlsError::NoCertificate);
         }
-        let (mut slots, mut errors) = (Vec::new(), Vec::new());
+        let (mut slots, mut errors, mut tolerated) = (Vec::new(), Vec::new(), Vec::new());
         for certificate in &config.certificates {
             match Slot::load(certificate, now) {
                 Ok(slot) => slots.push(slot),
+                Err(problems) if tolerates(certificate) => {
+                    slots.push(Slot::unusable(certificate));
+                    tolerated.extend(problems);
+                }
                 Err(problems) => errors.extend(problems),
             }
         }
@@ -87,7 +113,8 @@ impl ServerTls {
             clock: clock.clone(),
             ticket_secrets,
             active: ArcSwap::from_pointee(active),
-            watched: Mutex::new(Watched { slots, reported: Vec::new() }),
+            states: ArcSwap::from_pointee(states(config, &slots, &tolerated)),
+            watched: Mutex::new(Watched { slots, reported: tolerated }),
         })
     }
 
@@ -169,7 +196,8 @@ impl ServerTls {
             errors.extend(secrets.tick(now).err());
         }
         for (index, (config, slot)) in self.settings.certificates.iter().zip(&watched.slots).enumerate() {
-            if stamps(config) != slot.stamps {
+            // What could not be used may be by now, though its files are the same: its time may have come.
+            if stamps(config) != slot.stamps || slot.is_unusable {
                 match Slot::load(config, now) {
                     // What is managed is never taken away.
                     Ok(loaded) if loaded.certificate.is_none() && slot.certificate.is_some() => {}
@@ -195,11 +223,15 @@ impl ServerTls {
                 changed |= self.publish(&mut watched.slots, one, &mut errors)?;
             }
         }
-        if errors != watched.reported {
+        let is_news = errors != watched.reported;
+        if is_news {
             watched.reported.clone_from(&errors);
-            if !errors.is_empty() {
-                return Err(TlsError::Certificates(errors));
-            }
+        }
+        if is_news || changed {
+            self.states.store(Arc::new(states(&self.settings, &watched.slots, &errors)));
+        }
+        if is_news && !errors.is_empty() {
+            return Err(TlsError::Certificates(errors));
         }
         Ok(changed)
     }
@@ -251,6 +283,7 @@ impl ServerTls {
         // The certificates are the same, so there is nothing that could be wrong with them.
         if self.republish(&next).is_ok() {
             watched.slots = next;
+            self.states.store(Arc::new(states(&self.settings, &watched.slots, &watched.reported)));
         }
         Ok(())
     }
@@ -295,6 +328,12 @@ impl ServerTls {
     #[must_use]
     pub fn certificates(&self) -> Vec<CertificateInfo> {
         self.active.load().certificates.clone()
+    }
+
+    /// How each configured certificate does, in their order.
+    #[must_use]
+    pub fn certificate_states(&self) -> Arc<Vec<CertificateState>> {
+        self.states.load_full()
     }
 
     /// How resumption fares, for metrics.
@@ -364,7 +403,15 @@ impl Slot {
                 None
             }
         };
-        let slot = Self { certificate, stamps, staple: None, staple_stamp: None, asked: Asked::default() };
+        let slot = Self {
+            certificate,
+            hosts: None,
+            is_unusable: false,
+            stamps,
+            staple: None,
+            staple_stamp: None,
+            asked: Asked::default(),
+        };
         Ok(match slot.with_staple_of(config, now) {
             Ok(fresh) => fresh.unwrap_or(slot),
             Err(error) => {
@@ -372,6 +419,27 @@ impl Slot {
                 slot
             }
         })
+    }
+
+    /// The settings of a certificate that isn't there, with its hosts.
+    fn awaited<'a>(&self, config: &'a CertificateConfig) -> Cow<'a, CertificateConfig> {
+        match &self.hosts {
+            Some(hosts) => Cow::Owned(CertificateConfig { hosts: hosts.clone(), ..config.clone() }),
+            None => Cow::Borrowed(config),
+        }
+    }
+
+    /// For a certificate that can't be used, until it can.
+    fn unusable(config: &CertificateConfig) -> Self {
+        Self {
+            certificate: None,
+            hosts: hosts_of_unusable(config),
+            is_unusable: true,
+            stamps: stamps(config),
+            staple: None,
+            staple_stamp: None,
+            asked: Asked::default(),
+        }
     }
 
     /// The slot with another staple, where there is one, or with none where its time is over.
@@ -416,6 +484,27 @@ impl Slot {
         }
         Some(certificate)
     }
+}
+
+/// How each certificate does, given what is complained of.
+fn states(
+    settings: &ServerTlsConfig,
+    slots: &[Slot],
+    complaints: &[CertificateError],
+) -> Vec<CertificateState> {
+    let state = |(config, slot): (&CertificateConfig, &Slot)| {
+        let served = slot.certificate().map(|certificate| certificate.info);
+        let unserved = || slot.hosts.clone().unwrap_or_else(|| config.hosts.clone());
+        let is_its = |error: &&CertificateError| error.path == config.chain || error.path == config.key;
+        CertificateState {
+            path: config.chain.clone(),
+            hosts: served.as_ref().map_or_else(unserved, |served| served.hosts.clone()),
+            served,
+            problems: complaints.iter().filter(is_its).map(ToString::to_string).collect(),
+            is_awaited: slot.certificate.is_none() && !slot.is_unusable,
+        }
+    };
+    settings.certificates.iter().zip(slots).map(state).collect()
 }
 
 fn staple_error(path: &Path, error: StapleError) -> CertificateError {

@@ -27,14 +27,20 @@ fn server(dir: &Path) -> ServerTls {
     server_with(dir, None)
 }
 
+/// A server with the certificates of that folder, which are made where there are none.
 fn server_with(dir: &Path, stateless_tickets: Option<StatelessTickets>) -> ServerTls {
+    let is_new = !dir.join("ca.pem").exists();
     let authority = Authority::new("test", EARLIER, LATER).unwrap();
-    fs::write(dir.join("ca.pem"), authority.certificate_pem()).unwrap();
+    if is_new {
+        fs::write(dir.join("ca.pem"), authority.certificate_pem()).unwrap();
+    }
     let certificates = ["a.example", "b.example"].map(|name| {
-        let issued = authority.issue(&[name], EARLIER, LATER).unwrap();
         let (chain, key) = (dir.join(format!("{name}.pem")), dir.join(format!("{name}.key")));
-        fs::write(&chain, issued.chain_pem).unwrap();
-        fs::write(&key, issued.key_pem.as_bytes()).unwrap();
+        if is_new {
+            let issued = authority.issue(&[name], EARLIER, LATER).unwrap();
+            fs::write(&chain, issued.chain_pem).unwrap();
+            fs::write(&key, issued.key_pem.as_bytes()).unwrap();
+        }
         CertificateConfig {
             chain,
             key,
@@ -140,14 +146,15 @@ fn openssl_resumes_at_another_node_of_a_fleet() {
         eprintln!("SKIPPED: no openssl on this machine");
         return;
     }
-    let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
-    let node = |number: usize, digits: &str| {
+    let folders = [(); 4].map(|()| tempfile::tempdir().unwrap());
+    let node = |number: usize, digits: &str, certificates: usize| {
         let file = folders[number].path().join("tickets.secret");
         fs::write(&file, format!("{} {}", NOW.unix_seconds(), digits.repeat(32))).unwrap();
         let keys = TicketKeys::Fleet(TicketSecretConfig { file, context: "public".to_owned() });
-        server_with(folders[number].path(), Some(StatelessTickets { keys, tls12: true }))
+        server_with(folders[certificates].path(), Some(StatelessTickets { keys, tls12: true }))
     };
-    let (one, other, stranger) = (node(0, "ab"), node(1, "ab"), node(2, "cd"));
+    let (one, other, stranger) = (node(0, "ab", 0), node(1, "ab", 0), node(2, "cd", 0));
+    let another_key = node(3, "ab", 3);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let session = folders[0].path().join("session").display().to_string();
     for flag in ["-tls1_2", "-tls1_3"] {
@@ -155,6 +162,10 @@ fn openssl_resumes_at_another_node_of_a_fleet() {
         assert!(
             !connect(&listener, &stranger, &[flag, "-sess_in", &session]).resumed,
             "{flag}: another secret"
+        );
+        assert!(
+            !connect(&listener, &another_key, &[flag, "-sess_in", &session]).resumed,
+            "{flag}: a certificate with another key"
         );
         assert!(connect(&listener, &other, &[flag, "-sess_in", &session]).resumed, "{flag}");
         fs::remove_file(&session).unwrap();

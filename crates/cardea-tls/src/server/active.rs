@@ -10,9 +10,10 @@ use rustls::time_provider::TimeProvider;
 use rustls_pki_types::UnixTime;
 
 use super::Slot;
+use crate::bound::Bound;
 use crate::certificate::{Certificate, CertificateInfo};
 use crate::client_auth::{PolicyVerifier, unix_time};
-use crate::config::{CertificateConfig, ServerTlsConfig};
+use crate::config::{CertificateConfig, ServerTlsConfig, UnknownName};
 use crate::error::TlsError;
 use crate::names::Names;
 use crate::provider;
@@ -48,10 +49,20 @@ impl Active {
     ) -> Result<Self, TlsError> {
         let certificates: Vec<Certificate> = slots.iter().filter_map(Slot::certificate).collect();
         let awaits = |(_, slot): &(&CertificateConfig, &Slot)| slot.certificate.is_none();
-        let awaited: Vec<_> =
-            settings.certificates.iter().zip(slots).filter(awaits).map(|(config, _)| config).collect();
-        let names =
-            Names::new(&certificates, &awaited, settings.unknown_name).map_err(TlsError::Certificates)?;
+        let awaited: Vec<_> = settings
+            .certificates
+            .iter()
+            .zip(slots)
+            .filter(awaits)
+            .map(|(config, slot)| slot.awaited(config))
+            .collect();
+        let awaited: Vec<_> = awaited.iter().map(AsRef::as_ref).collect();
+        let unknown_name = if may_be_default(settings, slots, certificates.first()) {
+            settings.unknown_name
+        } else {
+            UnknownName::Refuse
+        };
+        let names = Names::new(&certificates, &awaited, unknown_name).map_err(TlsError::Certificates)?;
         let names = Arc::new(names);
         let before = before.filter(|before| before.names.same_trust_domains(&names));
         let mut policies = Vec::with_capacity(names.policies().len());
@@ -115,6 +126,21 @@ impl Policy {
     }
 }
 
+/// Whether the first certificate that can be used may be the default one. It must not be in the place of one that can't be
+/// used and belongs to another trust domain, or asks clients otherwise; nor where nobody knows which hosts such a one is
+/// for.
+fn may_be_default(settings: &ServerTlsConfig, slots: &[Slot], first: Option<&Certificate>) -> bool {
+    if slots.iter().any(|slot| slot.is_unusable && slot.hosts.is_none()) {
+        return false;
+    }
+    match (settings.certificates.first(), slots.first(), first) {
+        (Some(wanted), Some(slot), Some(first)) if slot.is_unusable => {
+            wanted.trust_domain == first.info.trust_domain && wanted.client_auth == first.client_auth
+        }
+        _ => true,
+    }
+}
+
 fn server_config(
     settings: &ServerTlsConfig,
     names: &Arc<Names>,
@@ -136,10 +162,10 @@ fn server_config(
     if let (Some(secrets), Some(tickets), None) = (ticket_secrets, &settings.stateless_tickets, verifier)
         && !settings.session_lifetime.is_zero()
     {
-        config.ticketer = Ticketer::new(secrets, tickets, &names.trust_domains());
+        config.ticketer = Bound::new(names, Ticketer::new(secrets, tickets, &names.trust_domains()));
     }
     // Else stateful tickets: a stolen ticket key can't decrypt what was recorded, and each ticket works once.
-    config.session_storage = Arc::<Sessions>::clone(sessions);
+    config.session_storage = Bound::new(names, Arc::clone(sessions));
     config.send_tls13_tickets = if sessions.can_cache() || config.ticketer.enabled() {
         usize::from(settings.tickets.min(TICKETS_MAX))
     } else {

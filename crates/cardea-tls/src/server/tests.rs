@@ -29,6 +29,8 @@ use crate::{
     server_name,
 };
 
+mod unusable;
+
 /// Certificates of these tests are valid for so long that clients may use the real time.
 const NOW: Wall = Wall::from_unix_seconds(1_800_000_000);
 const EARLIER: Wall = Wall::from_unix_seconds(1_000_000_000);
@@ -439,22 +441,60 @@ fn a_ticket_that_carries_its_session_never_resumes_under_another_name() {
 }
 
 #[test]
-fn a_reload_serves_the_new_certificate_and_keeps_sessions() {
-    let bench = Bench::new().with("a", &["a.example"]).with("b", &["b.example"]);
-    let server = bench.load();
-    let client = Arc::new(bench.client());
-    let before = shake(&server, &client, "a.example").unwrap().leaf;
-    assert!(!server.reload_if_changed(NOW).unwrap());
+fn a_reload_serves_the_new_certificate_and_keeps_sessions_of_other_hosts() {
+    for (stateless, version) in
+        [(false, &version::TLS13), (false, &version::TLS12), (true, &version::TLS13), (true, &version::TLS12)]
+    {
+        let mut bench = Bench::new().with("a", &["a.example", "*.a.example"]).with("b", &["b.example"]);
+        if stateless {
+            let tickets = StatelessTickets { keys: TicketKeys::Process, tls12: true };
+            bench.config.stateless_tickets = Some(tickets);
+        }
+        let server = bench.load();
+        let client = Arc::new(bench.client_with(provider().as_ref().clone(), &[version]));
+        let resumed = |name: &str| shake(&server, &client, name).unwrap().facts.resumed;
+        let before = shake(&server, &client, "a.example").unwrap().leaf;
+        assert!(!resumed("x.a.example") && !resumed("b.example"));
+        assert!(!server.reload_if_changed(NOW).unwrap());
 
+        // Written anew, with the same key.
+        for file in ["a.pem", "a.key"] {
+            let content = fs::read(bench.path().join(file)).unwrap();
+            fs::write(bench.path().join("new"), content).unwrap();
+            fs::rename(bench.path().join("new"), bench.path().join(file)).unwrap();
+        }
+        assert!(server.reload_if_changed(NOW).unwrap());
+        for host in ["a.example", "x.a.example", "b.example"] {
+            assert!(resumed(host), "{host} {stateless} {version:?}");
+        }
+
+        bench.write("a", KeyType::Ecdsa, &["a.example", "*.a.example"]);
+        assert!(server.reload_if_changed(NOW).unwrap());
+        assert!(!server.reload_if_changed(NOW).unwrap());
+        let after = shake(&server, &client, "a.example").unwrap();
+        assert!(!after.facts.resumed, "its key has changed {stateless} {version:?}");
+        assert_ne!(after.leaf, before);
+        assert_eq!(after.leaf, served(&bench, "a"));
+        assert!(!resumed("x.a.example"));
+        assert!(resumed("b.example"), "that of another host has not");
+        assert!(resumed("a.example"), "from then on as ever");
+    }
+}
+
+#[test]
+fn a_session_ends_with_the_key_whoever_replaces_it() {
+    let mut bench = Bench::new().with("a", &["a.example"]);
+    let file = bench.path().join("tickets.secret");
+    fs::write(&file, format!("{} {}", NOW.unix_seconds(), "ab".repeat(32))).unwrap();
+    let keys = TicketKeys::Fleet(TicketSecretConfig { file, context: "public".to_owned() });
+    bench.config.stateless_tickets = Some(StatelessTickets { keys, tls12: true });
+    let node = bench.load();
+    let client = Arc::new(bench.client());
+    shake(&node, &client, "a.example").unwrap();
+    assert!(shake(&bench.load(), &client, "a.example").unwrap().facts.resumed, "the control: another node");
     bench.write("a", KeyType::Ecdsa, &["a.example"]);
-    assert!(server.reload_if_changed(NOW).unwrap());
-    assert!(!server.reload_if_changed(NOW).unwrap());
-    assert!(shake(&server, &client, "a.example").unwrap().facts.resumed);
-    let fresh = Arc::new(bench.client());
-    let after = shake(&server, &fresh, "a.example").unwrap();
-    assert!(!after.facts.resumed);
-    assert_ne!(after.leaf, before);
-    assert_eq!(after.leaf, served(&bench, "a"));
+    assert!(!shake(&bench.load(), &client, "a.example").unwrap().facts.resumed, "a node with the new key");
+    assert!(!shake(&node, &client, "a.example").unwrap().facts.resumed, "a node that has the old one still");
 }
 
 #[test]
