@@ -20,9 +20,6 @@ use crate::{
 /// The largest token request, in bytes: two assertions and a list of scopes fit many times.
 const FORM_BYTES_MAX: u64 = 64 * 1024;
 
-/// How long metadata and keys may be kept by clients, in seconds.
-const CACHE_SECONDS: &str = "public, max-age=300";
-
 /// Answers a request for `which`.
 pub(crate) async fn answer(
     gateway: &Gateway,
@@ -67,7 +64,8 @@ pub(crate) async fn answer(
                 BuiltIn::OauthMetadata => ("application/json", issuer.oauth_metadata()),
                 _ => ("application/json", issuer.openid_configuration()),
             };
-            document(200, kind, text.to_string(), CACHE_SECONDS)
+            let cache = format!("public, max-age={}", issuer.key_set_max_age().as_secs());
+            document(200, kind, text.to_string(), &cache)
         }
         BuiltIn::Health => Err(Reason::RouteNotFound),
     }

@@ -10,9 +10,9 @@ use crate::{
     client::{check_secret_lifetime, invalid},
     client_auth::{FORMAT_SHA256, SECRETS_MAX, is_live},
     revocation,
-    rotation::{KEYS_MAX, set_removals, signing_index},
+    rotation::{KEYS_MAX, set_removals},
     secret::{generate_client_id, generate_secret_id},
-    server::{ATTEMPTS_MAX, Changes},
+    server::{ATTEMPTS_MAX, Changes, tell_of_new_key},
     store::{ClientRecord, KeyRecord, Revocation, RevocationState, SecretRecord},
 };
 
@@ -209,11 +209,12 @@ impl AuthorizationServer {
     pub async fn list_keys(&self, now: Timestamp) -> Result<Vec<Key>, IssuerError> {
         let _changes = self.changes.lock().await;
         self.load_keys().await?;
-        Ok(self.keys.load().describe(now.wall))
+        Ok(self.keys.load().describe(self.moment(now.wall)))
     }
 
-    /// Makes a new signing key. [`RotateWhen::Scheduled`] changes nothing where one is on its way already;
-    /// [`RotateWhen::Now`] always makes one, which signs when this returns. Gives the keys as they are then.
+    /// Lets the next signing key take over, and makes it where there is none. [`RotateWhen::Scheduled`] changes nothing
+    /// where one is on its way already; with [`RotateWhen::Now`] the one that is on its way, which verifiers know
+    /// already, signs when this returns, or else a new one. Gives the keys as they are then.
     ///
     /// # Errors
     /// [`IssuerError::TooManyKeys`], [`IssuerError::Store`].
@@ -224,23 +225,35 @@ impl AuthorizationServer {
             let stored = self.load_keys().await?;
             let pending = stored.keys.last().is_some_and(|newest| now < newest.activates_at);
             if when == RotateWhen::Scheduled && pending {
-                return Ok(self.keys.load().describe(now));
+                return Ok(self.keys.load().describe(self.moment(now)));
             }
-            if stored.keys.len() >= KEYS_MAX {
-                return Err(IssuerError::TooManyKeys { limit: KEYS_MAX });
-            }
-            let activates_at = match when {
-                RotateWhen::Now => now,
-                RotateWhen::Scheduled => now.saturating_add(self.config().key_publish_ahead),
-            };
             let mut keys = stored.keys;
-            // A key that waits has signed nothing, and would take over from the new one: it goes.
-            let signing = signing_index(keys.iter().map(|key| key.activates_at), now);
-            keys.truncate(signing.map_or(0, |signing| signing + 1));
-            keys.push(self.create_key(now, activates_at).await?);
+            let signing = self.keys.load().signing_index(self.moment(now));
+            let next = signing.map_or(0, |signing| signing + 1);
+            let (made, is_full) = (keys.get(next).is_none(), keys.len() >= KEYS_MAX);
+            match keys.get_mut(next) {
+                Some(waiting) if when == RotateWhen::Now => {
+                    // As one that was made to sign at once: it never waits.
+                    (waiting.created_at, waiting.activates_at) = (now, now);
+                }
+                _ if is_full => return Err(IssuerError::TooManyKeys { limit: KEYS_MAX }),
+                _ => {
+                    let activates_at = match when {
+                        RotateWhen::Now => now,
+                        RotateWhen::Scheduled => now.saturating_add(self.config().key_publish_ahead),
+                    };
+                    keys.push(self.create_key(now, activates_at).await?);
+                }
+            }
             set_removals(&mut keys, &self.config());
+            let next = keys.get(next).cloned();
             if self.replace_keys(stored.version, keys).await? {
-                return Ok(self.keys.load().describe(now));
+                match &next {
+                    Some(key) if made => tell_of_new_key(key),
+                    Some(key) => tracing::info!(kid = key.kid, "the key that was published ahead signs now"),
+                    None => {}
+                }
+                return Ok(self.keys.load().describe(self.moment(now)));
             }
         }
         Err(IssuerError::Contended { what: "key set" })

@@ -18,6 +18,8 @@ pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(300);
 const TOKEN_LIFETIME_MIN: Duration = Duration::from_secs(60);
 const KEY_TIME_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3_600);
 const PUBLISH_AHEAD_MIN: Duration = Duration::from_secs(60);
+const KEY_SET_AGE_MIN: Duration = Duration::from_secs(1);
+const KEY_SET_AGE_DEFAULT: Duration = Duration::from_secs(300);
 const NAMES_MAX: usize = 1_024;
 const NAME_BYTES_MAX: usize = 512;
 
@@ -83,6 +85,10 @@ pub struct AuthorizationServerConfig {
     /// How long a key is published before it signs, so that verifiers which cache the key set know it in time.
     /// Default 24 h, at least 60 s.
     pub key_publish_ahead: Duration,
+    /// How long others may cache the key set and the metadata. Default: half of `key_publish_ahead`, at most five minutes;
+    /// 1 s to half of `key_publish_ahead`, so that whoever fetched the set just before a key was published fetches it again
+    /// before the key signs.
+    pub key_set_max_age: Option<Duration>,
     /// How long a key stays published after it stopped signing. Default 25 h; at least `access_token_lifetime` and
     /// five minutes of clock skew. No token lives longer than this allows, whatever a client's record says.
     pub key_overlap: Duration,
@@ -103,6 +109,7 @@ impl AuthorizationServerConfig {
             scopes: Vec::new(),
             key_lifetime: Duration::from_secs(30 * 24 * 3_600),
             key_publish_ahead: Duration::from_secs(24 * 3_600),
+            key_set_max_age: None,
             key_overlap: Duration::from_secs(25 * 3_600),
             secrets: SecretConfig::default(),
         }
@@ -137,6 +144,11 @@ impl AuthorizationServerConfig {
     #[must_use]
     pub fn issuer_text(&self) -> &str {
         self.issuer.as_str().trim_end_matches('/')
+    }
+
+    /// How long others may cache the key set.
+    pub(crate) fn key_set_max_age(&self) -> Duration {
+        self.key_set_max_age.unwrap_or_else(|| (self.key_publish_ahead / 2).min(KEY_SET_AGE_DEFAULT))
     }
 
     /// The longest that any token may live, so that its key stays published until it has expired.
@@ -181,6 +193,13 @@ impl AuthorizationServerConfig {
             return Err(invalid(
                 "key_lifetime",
                 format!("expected at least twice key_publish_ahead ({least} s) and at most 10 years"),
+            ));
+        }
+        let most = self.key_publish_ahead / 2;
+        if self.key_set_max_age.is_some_and(|age| age < KEY_SET_AGE_MIN || age > most) {
+            return Err(invalid(
+                "key_set_max_age",
+                format!("expected 1 s to half of key_publish_ahead ({} s)", most.as_secs()),
             ));
         }
         let least = self.access_token_lifetime.saturating_add(CLOCK_SKEW_MAX);
@@ -304,7 +323,7 @@ mod tests {
     fn each_limit_holds_and_its_neighbour_passes() {
         type Change = fn(&mut AuthorizationServerConfig);
         let seconds = Duration::from_secs;
-        let cases: [(&str, Change, bool); 20] = [
+        let cases: [(&str, Change, bool); 23] = [
             ("lifetime 59 s", |c| c.access_token_lifetime = Duration::from_secs(59), false),
             ("lifetime 60 s", |c| c.access_token_lifetime = Duration::from_secs(60), true),
             ("lifetime 24 h", |c| c.access_token_lifetime = TOKEN_LIFETIME_MAX, true),
@@ -323,6 +342,9 @@ mod tests {
             ("overlap too short", |c| c.key_overlap = Duration::from_secs(3_899), false),
             ("overlap just enough", |c| c.key_overlap = Duration::from_secs(3_900), true),
             ("publish-ahead too short", |c| c.key_publish_ahead = Duration::from_secs(59), false),
+            ("key set kept too long", |c| c.key_set_max_age = Some(c.key_publish_ahead), false),
+            ("key set kept just long enough", |c| c.key_set_max_age = Some(c.key_publish_ahead / 2), true),
+            ("key set not kept", |c| c.key_set_max_age = Some(Duration::ZERO), false),
             ("key lifetime too short", |c| c.key_lifetime = Duration::from_secs(47 * 3_600), false),
             ("key lifetime just enough", |c| c.key_lifetime = Duration::from_secs(48 * 3_600), true),
         ];

@@ -51,14 +51,9 @@ pub enum IssuerError {
         /// The limit.
         limit: usize,
     },
-    /// One of the clients to be imported can't be; none was.
-    #[error("{problem}")]
-    ImportRefused {
-        /// Which of them, counted from 0.
-        index: usize,
-        /// Why.
-        problem: String,
-    },
+    /// Some of the clients to be imported can't be; none was.
+    #[error("{}", .0.first().map_or("no client can be imported", |refused| refused.problem.as_str()))]
+    ImportRefused(Vec<RefusedClient>),
     /// The hash threads have more to do than they may put off.
     #[error("the hash threads are busy; try again")]
     Busy,
@@ -87,6 +82,15 @@ pub enum IssuerError {
     Crypto(&'static str),
 }
 
+/// A client that can't be imported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedClient {
+    /// Which of them, counted from 0.
+    pub index: usize,
+    /// Why.
+    pub problem: String,
+}
+
 impl IssuerError {
     /// Whether the caller's input was at fault, rather than the store or the machine.
     #[must_use]
@@ -98,7 +102,7 @@ impl IssuerError {
                 | Self::InvalidClient { .. }
                 | Self::UnknownClient { .. }
                 | Self::ClientExists { .. }
-                | Self::ImportRefused { .. }
+                | Self::ImportRefused(_)
                 | Self::TooManySecrets { .. }
                 | Self::TooManyKeys { .. }
         )

@@ -355,7 +355,7 @@ async fn sign(
         jti: jwt::token_id().map_err(failed)?,
         scope,
     };
-    let key = server.keys.load().signing(now).map_err(failed)?;
+    let key = server.signing_key(now).map_err(failed)?;
     let token = jwt::sign(&key, &claims, &server.signing_permits).await.map_err(failed)?;
     let response = TokenResponse { access_token: &token, token_type: "Bearer", expires_in: lifetime, scope };
     let body = serde_json::to_string(&response)

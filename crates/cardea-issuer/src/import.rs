@@ -1,13 +1,13 @@
 //! Clients that come from another server, with the hashes of their secrets.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use cardea_clock::Timestamp;
 use cardea_kdf::stored::StoredSecret;
 
 use crate::{
-    AuthorizationServer, IssuerError, NewClient, StoreError, admin::secret_of, client::invalid,
-    store::ClientRecord,
+    AuthorizationServer, IssuerError, NewClient, RefusedClient, StoreError, admin::secret_of,
+    client::invalid, store::ClientRecord,
 };
 
 /// A client to be imported.
@@ -44,7 +44,7 @@ impl AuthorizationServer {
     /// as they turn out to be right, where the configured hash is stronger.
     ///
     /// # Errors
-    /// [`IssuerError::ImportRefused`] names the first that can't be imported; [`IssuerError::Store`].
+    /// [`IssuerError::ImportRefused`] names those that can't be imported; [`IssuerError::Store`].
     pub async fn import_clients(
         &self,
         clients: &[ImportedClient],
@@ -52,26 +52,33 @@ impl AuthorizationServer {
         now: Timestamp,
     ) -> Result<(), IssuerError> {
         let mut records = Vec::with_capacity(clients.len());
-        let mut seen = HashMap::with_capacity(clients.len());
+        let mut seen = HashSet::with_capacity(clients.len());
+        let mut refused = Vec::new();
         for (index, imported) in clients.iter().enumerate() {
-            let refused = |problem: String| IssuerError::ImportRefused { index, problem };
-            self.check_import(imported).map_err(|error| refused(error.to_string()))?;
-            let record = record(imported, now).map_err(|error| refused(error.to_string()))?;
-            if seen.insert(record.id.clone(), index).is_some() {
-                return Err(refused(format!("client {:?} is there twice", record.id)));
+            match self.check_import(imported).and_then(|()| record(imported, now)) {
+                Ok(record) if !seen.insert(record.id.clone()) => {
+                    refused.push(RefusedClient {
+                        index,
+                        problem: format!("client {:?} is there twice", record.id),
+                    });
+                }
+                Ok(record) => records.push(record),
+                Err(error) => refused.push(RefusedClient { index, problem: error.to_string() }),
             }
-            records.push(record);
+        }
+        if !refused.is_empty() {
+            return Err(IssuerError::ImportRefused(refused));
         }
         // Other processes take over what it means for old tokens as they do for any change in the store.
         let _changes = self.changes.lock().await;
         match self.store.insert_clients(&records, progress).await {
             Ok(()) => {}
-            Err(StoreError::AlreadyExistsAt { index }) => {
-                let id = records.get(index).map(|record| record.id.as_str()).unwrap_or_default();
-                return Err(IssuerError::ImportRefused {
-                    index,
-                    problem: format!("a client {id:?} exists already"),
+            Err(StoreError::AlreadyExistAt { indices }) => {
+                let refused = indices.into_iter().filter_map(|index| {
+                    let id = &records.get(index)?.id;
+                    Some(RefusedClient { index, problem: format!("a client {id:?} exists already") })
                 });
+                return Err(IssuerError::ImportRefused(refused.collect()));
             }
             Err(error) => return Err(error.into()),
         }

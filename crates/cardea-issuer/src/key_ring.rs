@@ -30,6 +30,14 @@ pub(crate) struct Entry {
     pub(crate) key: Arc<SigningKey>,
 }
 
+/// When a key is to sign.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(crate) now: Wall,
+    /// `now`, or earlier: until then it is known that the keys were published.
+    pub(crate) published: Wall,
+}
+
 #[derive(Serialize)]
 struct KeySet<'a> {
     keys: Vec<&'a Jwk>,
@@ -66,20 +74,20 @@ impl KeyRing {
         Ok(Self { version: stored.version, entries, key_set })
     }
 
-    /// The key that signs at `now`.
+    /// The key that signs at that moment.
     ///
     /// # Errors
     /// [`IssuerError::Crypto`] where there is none, which a server that opened never shows.
-    pub(crate) fn signing(&self, now: Wall) -> Result<Arc<SigningKey>, IssuerError> {
-        self.signing_index(now)
+    pub(crate) fn signing(&self, at: Moment) -> Result<Arc<SigningKey>, IssuerError> {
+        self.signing_index(at)
             .and_then(|index| self.entries.get(index))
             .map(|entry| Arc::clone(&entry.key))
             .ok_or(IssuerError::Crypto("there is no signing key"))
     }
 
     /// What may be said of the keys.
-    pub(crate) fn describe(&self, now: Wall) -> Vec<Key> {
-        let signing = self.signing_index(now);
+    pub(crate) fn describe(&self, at: Moment) -> Vec<Key> {
+        let signing = self.signing_index(at);
         let describe = |(index, entry): (usize, &Entry)| Key {
             kid: entry.record.kid.clone(),
             algorithm: entry.record.algorithm.as_str(),
@@ -92,8 +100,14 @@ impl KeyRing {
         self.entries.iter().enumerate().map(describe).collect()
     }
 
-    fn signing_index(&self, now: Wall) -> Option<usize> {
-        signing_index(self.entries.iter().map(|entry| entry.record.activates_at), now)
+    pub(crate) fn signing_index(&self, at: Moment) -> Option<usize> {
+        let activation = |entry: &Entry| {
+            let KeyRecord { created_at, activates_at, .. } = entry.record;
+            // What was made to sign at once waits for nobody.
+            let may_sign = activates_at <= at.published || activates_at == created_at;
+            if may_sign { activates_at } else { Wall::MAX }
+        };
+        signing_index(self.entries.iter().map(activation), at.now)
     }
 }
 

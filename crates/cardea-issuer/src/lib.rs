@@ -33,7 +33,7 @@ pub use client::{BasicEncoding, Client, ClientSecret, Created, GrantType, NewCli
 pub use config::{
     AuthorizationServerConfig, CLOCK_SKEW_MAX, SecretConfig, SigningAlgorithm, TOKEN_LIFETIME_MAX,
 };
-pub use error::IssuerError;
+pub use error::{IssuerError, RefusedClient};
 pub use grant::TokenRequest;
 pub use import::ImportedClient;
 pub use key_ring::Key;
@@ -42,7 +42,7 @@ pub use reply::{Reply, error_reply};
 pub use revocation::{REVOCATION_RETENTION, RevocationSink};
 pub use rotation::RotateWhen;
 pub use secret::Secret;
-pub use server::AuthorizationServer;
+pub use server::{AuthorizationServer, Maintained};
 pub use store::{Store, StoreError, sqlite};
 pub use verification::{SecretStats, Source};
 pub use wrapping::{WrappingKey, WrappingKeyError};

@@ -5,6 +5,8 @@
 //! key 2               published ─ publish-ahead ──┘ signs ──────────────── …
 //! ```
 
+use std::time::Duration;
+
 use cardea_clock::Wall;
 
 use crate::{AuthorizationServerConfig, store::KeyRecord};
@@ -17,7 +19,8 @@ pub(crate) const KEYS_MAX: usize = 16;
 pub enum RotateWhen {
     /// After it has been published for `key_publish_ahead`, so that no verifier meets a key it doesn't know.
     Scheduled,
-    /// At once: for a key that may have leaked. Verifiers that cache the key set must fetch it again.
+    /// At once: for a key that may have leaked. It is the key that is published ahead, where there is one, which
+    /// verifiers know already; else a new one, and verifiers that cache the key set must fetch it again.
     Now,
 }
 
@@ -79,6 +82,50 @@ pub(crate) fn set_removals(keys: &mut [KeyRecord], config: &AuthorizationServerC
     if let Some(newest) = keys.last_mut() {
         newest.remove_at = None;
     }
+}
+
+/// How long nobody may have published the keys before that counts. Below it, what is left of `key_publish_ahead` is far above
+/// what verifiers cache the key set for.
+pub(crate) fn unpublished_max(config: &AuthorizationServerConfig) -> Duration {
+    config.key_publish_ahead / 8
+}
+
+/// Lets keys that were published for less than `key_publish_ahead`, since nobody was there to publish them between
+/// `published_through` and `now`, sign so much later. Returns whether there are any.
+///
+/// A key that was made to sign at once signs at once.
+pub(crate) fn withhold(
+    keys: &mut [KeyRecord],
+    published_through: Wall,
+    config: &AuthorizationServerConfig,
+    now: Wall,
+) -> bool {
+    let mut withheld = false;
+    for key in keys {
+        let seen = published_through.max(key.created_at);
+        let unseen = now.saturating_since(seen);
+        if key.activates_at > seen && key.activates_at > key.created_at && unseen > unpublished_max(config) {
+            key.activates_at = key.activates_at.saturating_add(unseen);
+            withheld = true;
+        }
+    }
+    withheld
+}
+
+/// Whether it has to be written down that the keys are published: now and then while one waits, and once it signs, so that
+/// it is never withheld again.
+pub(crate) fn is_mark_due(
+    keys: &[KeyRecord],
+    marked: Option<Wall>,
+    config: &AuthorizationServerConfig,
+    now: Wall,
+) -> bool {
+    let Some(marked) = marked else { return keys.iter().any(|key| key.activates_at > key.created_at) };
+    let is_late = now.saturating_since(marked) >= unpublished_max(config) / 4 || now < marked;
+    keys.iter().any(|key| {
+        let waits = key.activates_at > key.created_at && key.activates_at > marked;
+        waits && (is_late || key.activates_at <= now)
+    })
 }
 
 #[cfg(test)]

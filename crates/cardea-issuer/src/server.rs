@@ -2,7 +2,10 @@
 
 use std::{
     fmt,
-    sync::{Arc, OnceLock, PoisonError, RwLock},
+    sync::{
+        Arc, OnceLock, PoisonError, RwLock,
+        atomic::{AtomicI64, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -14,11 +17,12 @@ use tokio::sync::{Mutex, Semaphore};
 use crate::{
     AuthorizationServerConfig, CLOCK_SKEW_MAX, Endpoints, IssuerError, Reply, RevocationSink,
     SigningAlgorithm, Store, StoreError, TokenRequest, WrappingKey, error_reply, grant,
-    key_ring::{self, KeyRing},
+    key_ring::{self, KeyRing, Moment},
     metadata::Metadata,
     revocation::{self, REVOCATION_RETENTION},
     rotation,
-    store::{KeyRecord, KeySetRecord},
+    signing::SigningKey,
+    store::{KeyRecord, KeySetRecord, WriteHealth},
     verification::{SecretStats, Source, Verifier},
 };
 
@@ -42,6 +46,8 @@ pub struct AuthorizationServer {
     /// Held through every change that this process makes, so that the sink hears of them in the order of the store. It
     /// is asynchronous, so no thread waits for it, and no token request takes it.
     pub(crate) changes: Mutex<Changes>,
+    /// Until when it is known which keys may sign, in nanoseconds since the Unix epoch.
+    trusted_until: AtomicI64,
     wrapping_key: RwLock<WrappingKey>,
     endpoints: Endpoints,
     metadata: ArcSwap<Metadata>,
@@ -56,6 +62,17 @@ pub(crate) struct Changes {
     forgot_at: Wall,
     /// When the registry's secrets were last counted.
     counted_at: Wall,
+    /// Until when this process is known to have published the keys; `None` before it first did.
+    published_through: Option<Wall>,
+    /// What this process last wrote down of that.
+    marked: Option<Wall>,
+}
+
+/// What became of maintenance, where the store could be read.
+#[derive(Debug)]
+pub struct Maintained {
+    /// Whether what had to be written was: an error means that nothing can be administered now.
+    pub writes: Result<(), IssuerError>,
 }
 
 impl AuthorizationServer {
@@ -89,12 +106,19 @@ impl AuthorizationServer {
                 told_until: Wall::MIN,
                 forgot_at: Wall::MIN,
                 counted_at: now.wall,
+                published_through: None,
+                marked: None,
             }),
+            trusted_until: AtomicI64::new(now.wall.unix_nanos()),
             wrapping_key: RwLock::new(wrapping_key),
             endpoints,
             metadata: ArcSwap::from_pointee(metadata),
         };
-        server.rotate_if_due(now.wall).await?;
+        if server.keys.load().entries.is_empty() {
+            server.rotate_if_due(now.wall).await?;
+        }
+        let published = server.store.published_through().await?;
+        server.trust_until(published.unwrap_or(now.wall));
         Ok(server)
     }
 
@@ -186,11 +210,17 @@ impl AuthorizationServer {
         Arc::clone(&self.keys.load().key_set)
     }
 
-    /// How long the key set may be cached: `max-age` for the gateway. Half of what a key is published ahead, at most
-    /// ten minutes, so that a key is known everywhere before it signs.
+    /// How long the key set and the metadata may be cached: `max-age` for the gateway. At most half of what a key is
+    /// published ahead, so that a key is known everywhere before it signs.
     #[must_use]
     pub fn key_set_max_age(&self) -> Duration {
-        (self.config.load().key_publish_ahead / 2).min(Duration::from_secs(600))
+        self.config.load().key_set_max_age()
+    }
+
+    /// How writing to the store fares, on which all administration depends.
+    #[must_use]
+    pub fn write_health(&self) -> WriteHealth {
+        self.store.write_health()
     }
 
     /// Names who is to be told of revocations, and tells it all that matter. Only the first sink is told anything; a
@@ -216,27 +246,97 @@ impl AuthorizationServer {
         self.sink.set(sink).map_err(|_| IssuerError::SinkNamed)
     }
 
-    /// What is to be done every few seconds: takes over what other processes changed in the store (keys,
-    /// revocations), brings keys, lets them take over and removes them when they are due. It is cheap where
+    /// What is to be done every few seconds by whoever publishes the keys: takes over what other processes changed in the
+    /// store (keys, revocations), brings keys, lets them take over and removes them when they are due. It is cheap where
     /// nothing is due.
     ///
     /// # Errors
-    /// [`IssuerError::Store`], and [`IssuerError::WrappingKey`] where another process wrapped the keys anew.
-    /// The server goes on with what it has; the next call tries again.
-    pub async fn maintain(&self, now: Timestamp) -> Result<(), IssuerError> {
+    /// [`IssuerError::Store`] where the store can't be read, and [`IssuerError::WrappingKey`] where another process
+    /// wrapped the keys anew. The server goes on with what it has; the next call tries again.
+    pub async fn maintain(&self, now: Timestamp) -> Result<Maintained, IssuerError> {
         let mut changes = self.changes.lock().await;
         self.tell_revocations(&mut changes, now.wall).await?;
-        if changes.forgot_at.saturating_add(REVOCATION_RETENTION) < now.wall {
-            // Kept twice as long as they matter: nothing depends on when exactly they go.
-            let before = now.wall.saturating_sub(REVOCATION_RETENTION).saturating_sub(REVOCATION_RETENTION);
-            self.store.forget_tombstones(before).await?;
-            changes.forgot_at = now.wall;
-        }
         if changes.counted_at.saturating_add(COUNTED_EVERY) <= now.wall || now.wall < changes.counted_at {
             self.verifier.follow(&self.store.secret_mix(now.wall).await?);
             changes.counted_at = now.wall;
         }
-        self.rotate_if_due(now.wall).await
+        self.load_keys().await?;
+        Ok(Maintained { writes: self.keep(&mut changes, now.wall).await })
+    }
+
+    /// The part of maintenance that writes.
+    async fn keep(&self, changes: &mut Changes, now: Wall) -> Result<(), IssuerError> {
+        if self.store.write_health().failing {
+            // Whether there is room again is learnt by the smallest change there is.
+            self.store.probe().await?;
+            tracing::info!("changes can be stored again");
+        }
+        if changes.forgot_at.saturating_add(REVOCATION_RETENTION) < now {
+            // Kept twice as long as they matter: nothing depends on when exactly they go.
+            let before = now.saturating_sub(REVOCATION_RETENTION).saturating_sub(REVOCATION_RETENTION);
+            self.store.forget_tombstones(before).await?;
+            changes.forgot_at = now;
+        }
+        // First which keys may take over: what is removed depends on it.
+        self.keep_published(changes, now).await?;
+        self.rotate_if_due(now).await
+    }
+
+    /// Lets no key sign that was not published for long enough, whatever the reason: nobody was there, or the clock
+    /// stepped ahead.
+    async fn keep_published(&self, changes: &mut Changes, now: Wall) -> Result<(), IssuerError> {
+        let through = self.published_through(changes, now).await?;
+        let config = self.config();
+        for _ in 0..ATTEMPTS_MAX {
+            let KeySetRecord { version, mut keys } = self.load_keys().await?;
+            if rotation::withhold(&mut keys, through, &config, now) {
+                rotation::set_removals(&mut keys, &config);
+                if !self.replace_keys(version, keys).await? {
+                    continue;
+                }
+                tracing::warn!(
+                    "a signing key was not published for as long as it should be, and signs later"
+                );
+            }
+            if rotation::is_mark_due(&self.load_keys().await?.keys, changes.marked, &config, now) {
+                self.store.mark_published(now).await?;
+                changes.marked = Some(now);
+            }
+            changes.published_through = Some(now);
+            self.trust_until(now);
+            return Ok(());
+        }
+        Err(IssuerError::Contended { what: "key set" })
+    }
+
+    async fn published_through(&self, changes: &Changes, now: Wall) -> Result<Wall, IssuerError> {
+        let known = changes.published_through;
+        let unpublished_max = rotation::unpublished_max(&self.config.load());
+        if let Some(through) = known.filter(|through| now.saturating_since(*through) <= unpublished_max) {
+            return Ok(through);
+        }
+        // Another process may have published them meanwhile.
+        Ok(self.store.published_through().await?.max(known).unwrap_or(now))
+    }
+
+    /// Until a while after `published_through`, keys take over when they are due; later only once it is known that they
+    /// were published.
+    fn trust_until(&self, published_through: Wall) {
+        let until = published_through.saturating_add(rotation::unpublished_max(&self.config.load()));
+        self.trusted_until.store(until.unix_nanos(), Ordering::Relaxed);
+    }
+
+    /// The key that signs at `now`.
+    ///
+    /// # Errors
+    /// [`IssuerError::Crypto`] where there is none, which a server that opened never shows.
+    pub(crate) fn signing_key(&self, now: Wall) -> Result<Arc<SigningKey>, IssuerError> {
+        self.keys.load().signing(self.moment(now))
+    }
+
+    pub(crate) fn moment(&self, now: Wall) -> Moment {
+        let trusted_until = Wall::from_unix_nanos(self.trusted_until.load(Ordering::Relaxed));
+        Moment { now, published: now.min(trusted_until) }
     }
 
     /// Tells the sink what other processes revoked. It reads a little further back than it must, for their clocks.
@@ -264,7 +364,11 @@ impl AuthorizationServer {
                 keys.push(self.create_key(now, activates_at).await?);
                 rotation::set_removals(&mut keys, &config);
             }
+            let newest = keys.last().cloned();
             if self.replace_keys(stored.version, keys).await? {
+                if plan.create.is_some() {
+                    newest.iter().for_each(tell_of_new_key);
+                }
                 return Ok(());
             }
         }
@@ -300,13 +404,9 @@ impl AuthorizationServer {
     pub(crate) async fn create_key(&self, now: Wall, activates_at: Wall) -> Result<KeyRecord, IssuerError> {
         let algorithm: SigningAlgorithm = self.config.load().algorithm;
         let wrapping_key = self.wrapping_key();
-        let record = tokio::task::spawn_blocking(move || {
-            key_ring::create(algorithm, &wrapping_key, now, activates_at)
-        })
-        .await
-        .map_err(|_| IssuerError::Crypto("making a key was stopped"))??;
-        tracing::info!(kid = record.kid, %algorithm, activates_at = activates_at.unix_seconds(), "signing key made");
-        Ok(record)
+        tokio::task::spawn_blocking(move || key_ring::create(algorithm, &wrapping_key, now, activates_at))
+            .await
+            .map_err(|_| IssuerError::Crypto("making a key was stopped"))?
     }
 
     pub(crate) fn wrapping_key(&self) -> WrappingKey {
@@ -316,6 +416,12 @@ impl AuthorizationServer {
     pub(crate) fn set_wrapping_key(&self, key: WrappingKey) {
         *self.wrapping_key.write().unwrap_or_else(PoisonError::into_inner) = key;
     }
+}
+
+/// Said once the key is stored, and not before.
+pub(crate) fn tell_of_new_key(key: &KeyRecord) {
+    let (algorithm, activates_at) = (key.algorithm, key.activates_at.unix_seconds());
+    tracing::info!(kid = key.kid, %algorithm, activates_at, "signing key made");
 }
 
 /// The registry's key for stand-ins, which is made by whoever needs it first.

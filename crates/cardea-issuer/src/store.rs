@@ -44,7 +44,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// added.
     ///
     /// # Errors
-    /// [`StoreError::AlreadyExistsAt`].
+    /// [`StoreError::AlreadyExistAt`].
     fn insert_clients<'a>(
         &'a self,
         records: &'a [ClientRecord],
@@ -83,8 +83,34 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// [`StoreError::Changed`] where it is not.
     fn replace_keys<'a>(&'a self, version: u64, keys: &'a [KeyRecord]) -> StoreFuture<'a, ()>;
 
+    /// Until when the keys are known to have been published; `None` where that was never written down.
+    fn published_through(&self) -> StoreFuture<'_, Option<Wall>>;
+
+    /// Writes down that the keys are published at `now`.
+    fn mark_published(&self, now: Wall) -> StoreFuture<'_, ()>;
+
+    /// Writes something that nobody reads, and flushes it: whether changes can be made now.
+    ///
+    /// # Errors
+    /// Why not.
+    fn probe(&self) -> StoreFuture<'_, ()>;
+
+    /// How writing has fared.
+    fn write_health(&self) -> WriteHealth;
+
     /// Finishes what is under way and closes the database. Nothing works afterwards.
     fn close(&self) -> BoxFuture<'_, ()>;
+}
+
+/// How a store's writes fare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteHealth {
+    /// The last transaction failed: changes can't be made until one, or [`Store::probe`], succeeds.
+    pub failing: bool,
+    /// Transactions that failed, those not counted that were refused for what they asked.
+    pub failures: u64,
+    /// Connections that were closed because their state was in doubt.
+    pub connections_discarded: u64,
 }
 
 /// A client as it is stored.
@@ -230,6 +256,28 @@ pub enum StoreError {
         /// What is wrong, and what to do.
         problem: String,
     },
+    /// There was a database, and it is gone: a new one must not take its place unseen.
+    #[error(
+        "database {path} is {what}, but there was one: {trace} was written for it. Restore the database from a backup; \
+         to start anew, without clients and keys, remove {trace} (nothing was changed)"
+    )]
+    Lost {
+        /// Where it was.
+        path: String,
+        /// Missing or empty.
+        what: &'static str,
+        /// What shows that there was one.
+        trace: String,
+    },
+    /// The file was removed or replaced while it was in use.
+    #[error(
+        "database {path} was removed or replaced while it was in use, and nothing more can be stored; put it back, or \
+         restart to use the one that is there now"
+    )]
+    Replaced {
+        /// Where it was.
+        path: String,
+    },
     /// The file is damaged, or no database: restore it.
     #[error(
         "database {path} is damaged or not a database ({detail}); restore it from a backup (nothing was changed)"
@@ -256,11 +304,11 @@ pub enum StoreError {
     /// There is such a client already.
     #[error("there is such a client already")]
     AlreadyExists,
-    /// There is a client already of the id of one of many.
-    #[error("there is such a client already")]
-    AlreadyExistsAt {
-        /// Which of them, counted from 0.
-        index: usize,
+    /// There are clients already of the ids of some of many.
+    #[error("there are such clients already")]
+    AlreadyExistAt {
+        /// Which of them, counted from 0; in their order, the first thousand of them.
+        indices: Vec<usize>,
     },
     /// The record changed since it was read.
     #[error("the record was changed by somebody else")]
@@ -274,6 +322,11 @@ pub enum StoreError {
         /// The table and column.
         what: &'static str,
     },
+    /// The database did not confirm a change. It may be in effect, now or after a restart, or not.
+    #[error(
+        "the database did not confirm the change; look whether it is in effect before making it again: {0}"
+    )]
+    Unconfirmed(#[source] Box<dyn StdError + Send + Sync>),
     /// Anything else: the disk is full, the disk fails.
     #[error("the database failed: {0}")]
     Failed(#[source] Box<dyn StdError + Send + Sync>),

@@ -1,7 +1,8 @@
 //! Whether a presented secret is one of a client's: remembered ones first, then the budget of failures, then the hash.
 //!
 //! The order is what keeps one caller from hurting another. Remembered secrets come before any budget, so guessing
-//! locks nobody out; the budget comes before the hash, so guessing takes no more of the hash threads than it may. Where
+//! locks nobody out, and a secret that was right from there before has a budget of its own, so guessing locks nobody out
+//! who is no longer remembered either; the budget comes before the hash, so guessing takes no more of the hash threads than it may. Where
 //! that much is known without the client's record, what would be refused isn't worth reading it
 //! (docs/adr/0010-refused-before-the-store-is-read.md).
 
@@ -31,6 +32,7 @@ mod instead;
 mod keyed;
 mod lanes;
 mod pool;
+mod proven;
 mod queue;
 mod remembered;
 mod stand_in;
@@ -40,7 +42,7 @@ pub(crate) use stats::Rejected;
 pub use stats::SecretStats;
 
 use self::{
-    failures::{Charge, Failures, Outcome},
+    failures::{Charge, Failures, Outcome, ProvenSecret},
     hash_needed::HashNeeded,
     pool::Pool,
     queue::Presented,
@@ -186,7 +188,8 @@ impl Verifier {
         if readings.is_empty() || !readings.iter().all(is_hashed_only) {
             return Ok(());
         }
-        let looked = self.failures.look(&ids(readings), source.address, now.mono);
+        let proven = self.proven(readings, source, now);
+        let looked = self.failures.look(&ids(readings), proven.as_ref(), source.address, now.mono);
         let class = looked.map_err(|retry_after| self.exceeded(retry_after))?;
         if self.pool.admits(class, now.mono) { Ok(()) } else { Err(self.rejection(Busy::Full)) }
     }
@@ -223,7 +226,8 @@ impl Verifier {
         if comparisons.is_empty() {
             return Ok(None);
         }
-        let charge = self.charge(candidates, source, now)?;
+        let proven = self.proven(candidates.iter().map(|candidate| candidate.reading), source, now);
+        let charge = self.charge(candidates, proven.as_ref(), source, now)?;
         let matched = match self.hash(candidates, &comparisons, &charge, source, now).await {
             Ok(matched) => matched,
             Err(busy) => return Err(self.rejection(busy)),
@@ -233,11 +237,18 @@ impl Verifier {
             *matched && comparison.secret.is_some() && candidates[comparison.candidate].is_permitted()
         });
         let Some((comparison, _)) = right else {
+            if let Some(proven) = &proven {
+                self.failures.disprove(proven);
+            }
             charge.settle(Outcome::Wrong);
             return Ok(None);
         };
         charge.settle(Outcome::Right);
-        self.failures.welcome(&candidates[comparison.candidate].reading.id, source.address);
+        let candidate = &candidates[comparison.candidate];
+        let remembers =
+            self.remembered.is_on() && candidate.record.as_ref().is_some_and(|record| record.remember_secret);
+        let fingerprint = remembers.then(|| self.fingerprint(candidate.reading));
+        self.failures.welcome(&candidate.reading.id, fingerprint, source.address, now.mono);
         self.settle(store, &candidates[comparison.candidate], comparison, now);
         Ok(Some(comparison.candidate))
     }
@@ -334,12 +345,25 @@ impl Verifier {
     fn charge(
         &self,
         candidates: &[Candidate<'_>],
+        proven: Option<&ProvenSecret>,
         source: Source,
         now: Timestamp,
     ) -> Result<Charge<'_>, Rejection> {
         let ids = ids(candidates.iter().map(|candidate| candidate.reading));
-        let charged = self.failures.charge(&ids, source.address, now.mono);
+        let charged = self.failures.charge(&ids, proven, source.address, now.mono);
         charged.map_err(|retry_after| self.exceeded(retry_after))
+    }
+
+    /// A reading whose secret was right from there before.
+    fn proven<'a>(
+        &self,
+        readings: impl IntoIterator<Item = &'a Reading>,
+        source: Source,
+        now: Timestamp,
+    ) -> Option<ProvenSecret> {
+        readings.into_iter().find_map(|reading| {
+            self.failures.proven(&reading.id, &self.fingerprint(reading), source.address, now.mono)
+        })
     }
 
     fn fingerprint(&self, reading: &Reading) -> Fingerprint {

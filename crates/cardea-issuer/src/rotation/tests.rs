@@ -100,3 +100,41 @@ fn the_number_of_keys_is_bounded() {
         (0..KEYS_MAX).map(|index| key(&index.to_string(), index as u64, Some(10_000))).collect();
     assert_eq!(plan(&keys, &config(), at(9_000)).create, None);
 }
+
+#[test]
+fn a_key_that_nobody_published_signs_so_much_later() {
+    let made = |hours| KeyRecord { created_at: at(hours), ..key("2", 100, None) };
+    for (what, created, through, now, activates) in [
+        ("published all the time", 90, 99, 100, 100),
+        ("gone for a moment", 90, 99, 100, 100),
+        ("gone for three hours in between", 90, 92, 95, 103),
+        ("gone when it was to sign", 90, 97, 102, 105),
+        ("gone as soon as it was made", 90, 80, 140, 150),
+        ("signs already", 90, 101, 140, 100),
+        ("made to sign at once", 100, 80, 140, 100),
+    ] {
+        let mut keys = [key("1", 0, None), made(created)];
+        let withheld = withhold(&mut keys, at(through), &config(), at(now));
+        assert_eq!((keys[1].activates_at, withheld), (at(activates), activates != 100), "{what}");
+        assert_eq!(keys[0], key("1", 0, None), "{what}");
+    }
+}
+
+#[test]
+fn a_key_that_signs_is_never_withheld_again() {
+    let keys = [key("1", 0, None), KeyRecord { created_at: at(90), ..key("2", 100, None) }];
+    for (what, marked, now, due) in [
+        ("nothing was ever written", None, 91, true),
+        ("a moment ago", Some(91), 91, false),
+        ("some time ago", Some(91), 92, true),
+        ("before it signed", Some(99), 100, true),
+        ("since it signs", Some(100), 100, false),
+        ("long after", Some(100), 1_000, false),
+        ("the clock was set back", Some(99), 95, true),
+    ] {
+        assert_eq!(is_mark_due(&keys, marked.map(at), &config(), at(now)), due, "{what}");
+    }
+    assert!(!is_mark_due(&keys[..1], None, &config(), at(5)), "the first key waited for nobody");
+    let mut signs = keys;
+    assert!(!withhold(&mut signs, at(100), &config(), at(1_000)));
+}

@@ -2,80 +2,95 @@
 //!
 //! `sqlx` gives each connection a thread of its own, so no disk access ever runs on the runtime's threads.
 //! One connection writes, so that writers of this process queue in order; those of another process are kept
-//! apart by SQLite's lock.
+//! apart by SQLite's lock. A connection that met an error is closed, and another one opened.
 
 use std::{
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
 
 use cardea_clock::Wall;
 use sqlx::{
-    ConnectOptions as _, Connection as _, Row as _, Sqlite, SqliteConnection, SqlitePool, Transaction,
+    ConnectOptions as _, Connection as _, Row as _,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous},
 };
 
 use super::{
     ClientRecord, KeyRecord, KeySetRecord, Revocation, RevocationState, SecretMix, Store, StoreError,
-    StoreFuture,
+    StoreFuture, WriteHealth,
 };
 
 mod acme;
+mod changes;
 mod file;
 mod inspect;
+mod reader;
 mod rows;
 mod schema;
+mod writer;
 
+use file::Identity;
 pub use inspect::{InspectError, PrivateKeys, inspect};
-use rows::{SELECT_CLIENT, SELECT_CLIENTS, bind_client, clients_of, key_of, mix_of};
+use reader::Reader;
+use rows::{SELECT_CLIENT, SELECT_CLIENTS, clients_of, key_of, mix_of};
+use writer::Writer;
 
 /// How long a writer waits for another process to finish.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an operation waits for a free connection.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 const READERS: u32 = 4;
-/// After how many clients of an import its progress is told.
-const PROGRESS_EVERY: usize = 1_000;
+
+/// Tells databases in memory from each other.
+static IN_MEMORY: AtomicU64 = AtomicU64::new(0);
 
 /// A store in one SQLite file.
 #[derive(Clone)]
 pub struct SqliteStore {
     path: PathBuf,
-    writer: SqlitePool,
-    reader: SqlitePool,
+    writer: Writer,
+    reader: Reader,
 }
 
 impl SqliteStore {
     /// Opens the database of that file, which is created (mode 0600) where it doesn't exist, and brings its
-    /// schema up to date. A file that others may read is made private.
+    /// schema up to date. A file that others may read is made private. Beside it stands a marker, `<file>.id`, which
+    /// tells a first start from a database that is gone.
     ///
     /// # Errors
     /// [`StoreError::Unusable`] where the folder is missing, the file can't be opened, or holds another
-    /// program's database;
+    /// program's database, or another one than the marker says; [`StoreError::Lost`] where the file is missing or empty
+    /// and there was one before;
     /// [`StoreError::Corrupt`] where it is damaged; [`StoreError::NewerSchema`]. In all these cases nothing
     /// was changed.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
-        let path = path.as_ref().to_path_buf();
+        Self::open_waiting(path.as_ref(), BUSY_TIMEOUT).await
+    }
+
+    async fn open_waiting(path: &Path, busy_timeout: Duration) -> Result<Self, StoreError> {
+        let path = path.to_path_buf();
         on_file(&path, file::prepare).await?;
         let options = SqliteConnectOptions::new()
             .filename(&path)
             .create_if_missing(false)
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
-            .busy_timeout(BUSY_TIMEOUT)
+            .busy_timeout(busy_timeout)
             .disable_statement_logging();
         // Whose database this is comes first: the log mode is a lasting change of the file.
         let mut connection = options.connect().await.map_err(|error| opening(&path, error))?;
         let prepared = schema::prepare(&mut connection, &path).await;
         let closed = connection.close().await;
-        prepared?;
+        let (instance, is_fresh) = prepared?;
         closed.map_err(|error| opening(&path, error))?;
+        on_file(&path, move |path| file::mark(path, &instance, is_fresh)).await?;
         on_file(&path, file::make_private).await?;
-
+        let identity =
+            on_file(&path, |path| Identity::of(path).map_err(|error| StoreError::Failed(Box::new(error))))
+                .await?;
         let options = options.journal_mode(SqliteJournalMode::Wal);
-        let writer = connect(1, options.clone(), &path).await?;
-        let reader = connect(READERS, options.pragma("query_only", "ON"), &path).await?;
-        Ok(Self { path, writer, reader })
+        Self::connect(path, options, Some(identity)).await
     }
 
     /// A store in memory, which is gone when it is dropped: for the demo and for tests.
@@ -83,17 +98,64 @@ impl SqliteStore {
     /// # Errors
     /// [`StoreError::Failed`].
     pub async fn in_memory() -> Result<Self, StoreError> {
-        let options =
-            SqliteConnectOptions::new().in_memory(true).foreign_keys(true).disable_statement_logging();
-        let writer = pool(1).connect_with(options).await.map_err(failed)?;
-        let path = PathBuf::from(":memory:");
-        schema::prepare(&mut *writer.acquire().await.map_err(failed)?, &path).await?;
-        Ok(Self { path, reader: writer.clone(), writer })
+        // A name with a slash in front: all connections of this process share it.
+        let path = PathBuf::from(format!("/cardea-{}", IN_MEMORY.fetch_add(1, Relaxed)));
+        let options = SqliteConnectOptions::new()
+            .filename(&path)
+            .vfs("memdb")
+            .create_if_missing(true)
+            .foreign_keys(true)
+            .busy_timeout(BUSY_TIMEOUT)
+            .disable_statement_logging();
+        // It lasts as long as there is a connection: this one, until there are others.
+        let mut first = options.connect().await.map_err(failed)?;
+        schema::prepare(&mut first, &path).await?;
+        let store = Self::connect(path, options, None).await?;
+        first.close().await.map_err(failed)?;
+        Ok(store)
     }
 
-    /// A transaction that holds the write lock from its start, so that it never fails half-way for want of it.
-    async fn write(&self) -> Result<Transaction<'static, Sqlite>, StoreError> {
-        self.writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed)
+    /// Connects. Where two processes open a new file at once, one finds it locked while the other changes to the
+    /// write-ahead log, for which SQLite doesn't wait by itself.
+    async fn connect(
+        path: PathBuf,
+        options: SqliteConnectOptions,
+        identity: Option<Identity>,
+    ) -> Result<Self, StoreError> {
+        let mut attempts = 0;
+        let writer = loop {
+            match Writer::open(options.clone(), identity.clone()).await.map_err(|error| opening(&path, error))
+            {
+                Err(StoreError::Busy) if attempts < 50 => {
+                    attempts += 1;
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                opened => break opened?,
+            }
+        };
+        // Connections stay: they are few. One that takes the place of another must be to the same file.
+        let readers = SqlitePoolOptions::new()
+            .max_connections(READERS)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .test_before_acquire(false)
+            .after_connect(move |_, _| {
+                let identity = identity.clone();
+                Box::pin(async move {
+                    match identity {
+                        Some(identity) => identity
+                            .check()
+                            .await
+                            .map_err(|error| sqlx::Error::Configuration(Box::new(error))),
+                        None => Ok(()),
+                    }
+                })
+            })
+            .connect_with(options.pragma("query_only", "ON"))
+            .await
+            .map_err(|error| opening(&path, error))?;
+        Ok(Self { path, writer, reader: Reader(readers) })
     }
 }
 
@@ -107,29 +169,23 @@ impl Store for SqliteStore {
     fn client<'a>(&'a self, id: &'a str) -> StoreFuture<'a, Option<ClientRecord>> {
         Box::pin(async move {
             // One statement, so client and secrets are of one moment.
-            let rows = sqlx::query(SELECT_CLIENT).bind(id).fetch_all(&self.reader).await.map_err(failed)?;
+            let rows = self.reader.all(sqlx::query(SELECT_CLIENT).bind(id)).await?;
             Ok(clients_of(&rows)?.into_iter().next())
         })
     }
 
     fn clients<'a>(&'a self, after: Option<&'a str>, limit: u32) -> StoreFuture<'a, Vec<ClientRecord>> {
         Box::pin(async move {
-            let rows = sqlx::query(SELECT_CLIENTS)
-                .bind(after.unwrap_or(""))
-                .bind(i64::from(limit))
-                .fetch_all(&self.reader)
-                .await
-                .map_err(failed)?;
-            clients_of(&rows)
+            let query = sqlx::query(SELECT_CLIENTS).bind(after.unwrap_or("")).bind(i64::from(limit));
+            clients_of(&self.reader.all(query).await?)
         })
     }
 
     fn insert_client<'a>(&'a self, record: &'a ClientRecord) -> StoreFuture<'a, ClientRecord> {
         Box::pin(async move {
-            let mut write = self.write().await?;
-            let record = insert_client(&mut write, record).await?;
-            write.commit().await.map_err(failed)?;
-            Ok(record)
+            let mut write = self.writer.begin().await?;
+            let done = changes::insert_client(write.connection()?, record).await;
+            write.end(done).await
         })
     }
 
@@ -139,136 +195,90 @@ impl Store for SqliteStore {
         progress: &'a (dyn Fn(usize) + Sync),
     ) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            let mut write = self.write().await?;
-            for (index, record) in records.iter().enumerate() {
-                insert_client(&mut write, record).await.map_err(|error| match error {
-                    StoreError::AlreadyExists => StoreError::AlreadyExistsAt { index },
-                    error => error,
-                })?;
-                if (index + 1) % PROGRESS_EVERY == 0 {
-                    progress(index + 1);
-                }
-            }
-            write.commit().await.map_err(failed)
+            let mut write = self.writer.begin().await?;
+            let done = changes::insert_clients(write.connection()?, records, progress).await;
+            write.end(done).await
         })
     }
 
     fn update_client<'a>(&'a self, record: &'a ClientRecord) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            let mut write = self.write().await?;
-            let updated = bind_client(
-                "UPDATE clients SET version = version + 1, name = ?3, enabled = ?4, grant_types = ?5, scopes = ?6, \
-                 audiences = ?7, token_lifetime_seconds = ?8, basic_encoding = ?9, created_at = ?10, updated_at = ?11, \
-                 disabled_at = ?12, tokens_revoked_through = ?13, remember_secret = ?14 WHERE id = ?1 AND version = ?2",
-                record,
-            )?
-            .execute(&mut *write)
-            .await
-            .map_err(failed)?;
-            if updated.rows_affected() != 1 {
-                return Err(StoreError::Changed);
-            }
-            sqlx::query("DELETE FROM secrets WHERE client_id = ?1")
-                .bind(&record.id)
-                .execute(&mut *write)
-                .await
-                .map_err(failed)?;
-            insert_secrets(&mut write, record).await?;
-            write.commit().await.map_err(failed)
+            let mut write = self.writer.begin().await?;
+            let done = changes::update_client(write.connection()?, record).await;
+            write.end(done).await
         })
     }
 
     fn delete_client<'a>(&'a self, id: &'a str, deleted_at: Wall) -> StoreFuture<'a, bool> {
         Box::pin(async move {
-            let mut write = self.write().await?;
-            let deleted: Option<i64> =
-                sqlx::query_scalar("DELETE FROM clients WHERE id = ?1 RETURNING version")
-                    .bind(id)
-                    .fetch_optional(&mut *write)
-                    .await
-                    .map_err(failed)?;
-            let Some(version) = deleted else { return Ok(false) };
-            sqlx::query(
-                "INSERT OR REPLACE INTO deleted_clients (id, deleted_at, version) VALUES (?1, ?2, ?3)",
-            )
-            .bind(id)
-            .bind(deleted_at.unix_nanos())
-            .bind(version)
-            .execute(&mut *write)
-            .await
-            .map_err(failed)?;
-            write.commit().await.map_err(failed)?;
-            Ok(true)
+            let mut write = self.writer.begin().await?;
+            let done = changes::delete_client(write.connection()?, id, deleted_at).await;
+            write.end(done).await
         })
     }
 
     fn revocations(&self, since: Wall) -> StoreFuture<'_, Vec<Revocation>> {
         Box::pin(async move {
-            let rows = sqlx::query(
+            let query = sqlx::query(
                 "SELECT id, 0 AS state, disabled_at AS at FROM clients WHERE disabled_at >= ?1 \
                  UNION ALL SELECT id, 1, tokens_revoked_through FROM clients \
                  WHERE disabled_at IS NULL AND tokens_revoked_through >= ?1 \
                  UNION ALL SELECT id, 2, deleted_at FROM deleted_clients WHERE deleted_at >= ?1",
-            )
-            .bind(since.unix_nanos())
-            .fetch_all(&self.reader)
-            .await
-            .map_err(failed)?;
+            );
+            let rows = self.reader.all(query.bind(since.unix_nanos())).await?;
             rows.iter().map(revocation_of).collect()
         })
     }
 
     fn forget_tombstones(&self, before: Wall) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            sqlx::query("DELETE FROM deleted_clients WHERE deleted_at < ?1")
-                .bind(before.unix_nanos())
-                .execute(&self.writer)
-                .await
-                .map_err(failed)?;
-            Ok(())
+            let mut write = self.writer.begin().await?;
+            let forget = sqlx::query("DELETE FROM deleted_clients WHERE deleted_at < ?1");
+            let done = forget.bind(before.unix_nanos()).execute(write.connection()?).await;
+            write.end(done.map(drop).map_err(failed)).await
         })
     }
 
     fn secret_mix(&self, now: Wall) -> StoreFuture<'_, Vec<SecretMix>> {
         Box::pin(async move {
-            let rows = sqlx::query(
+            let query = sqlx::query(
                 "SELECT formats, count(*) AS clients FROM (SELECT group_concat(format, ' ') AS formats FROM secrets \
                  WHERE expires_at IS NULL OR expires_at > ?1 GROUP BY client_id) GROUP BY formats \
                  ORDER BY clients DESC LIMIT 1000",
-            )
-            .bind(now.unix_nanos())
-            .fetch_all(&self.reader)
-            .await
-            .map_err(failed)?;
+            );
+            let rows = self.reader.all(query.bind(now.unix_nanos())).await?;
             rows.iter().map(mix_of).collect()
         })
     }
 
     fn stand_in_key(&self, candidate: [u8; 32]) -> StoreFuture<'_, [u8; 32]> {
         Box::pin(async move {
-            sqlx::query("INSERT INTO stand_in (id, key) VALUES (1, ?1) ON CONFLICT DO NOTHING")
-                .bind(&candidate[..])
-                .execute(&self.writer)
-                .await
-                .map_err(failed)?;
-            let key: Vec<u8> = sqlx::query_scalar("SELECT key FROM stand_in")
-                .fetch_one(&self.writer)
-                .await
-                .map_err(failed)?;
-            key.try_into().map_err(|_| StoreError::Invalid { what: "stand_in.key" })
+            let select = || sqlx::query("SELECT key FROM stand_in");
+            let mut found = self.reader.optional(select()).await?;
+            if found.is_none() {
+                let mut write = self.writer.begin().await?;
+                let insert =
+                    sqlx::query("INSERT INTO stand_in (id, key) VALUES (1, ?1) ON CONFLICT DO NOTHING");
+                let done = insert.bind(&candidate[..]).execute(write.connection()?).await;
+                write.end(done.map(drop).map_err(failed)).await?;
+                found = self.reader.optional(select()).await?;
+            }
+            let invalid = StoreError::Invalid { what: "stand_in.key" };
+            let Some(row) = found else { return Err(invalid) };
+            row.try_get::<Vec<u8>, _>("key").map_err(failed)?.try_into().map_err(|_| invalid)
         })
     }
 
     fn keys(&self) -> StoreFuture<'_, KeySetRecord> {
         Box::pin(async move {
             // A version without keys is a row of nulls: one statement reads both, as of one moment.
-            let rows = sqlx::query(
-                "SELECT v.version, k.kid, k.algorithm, k.wrapped, k.wrapping_key_id, k.created_at, k.activates_at, \
-                 k.remove_at FROM key_set v LEFT JOIN signing_keys k ORDER BY k.position",
-            )
-            .fetch_all(&self.reader)
-            .await
-            .map_err(failed)?;
+            let rows = self
+                .reader
+                .all(sqlx::query(
+                    "SELECT v.version, k.kid, k.algorithm, k.wrapped, k.wrapping_key_id, k.created_at, \
+                     k.activates_at, k.remove_at FROM key_set v LEFT JOIN signing_keys k ORDER BY k.position",
+                ))
+                .await?;
             let Some(first) = rows.first() else { return Ok(KeySetRecord::default()) };
             let version: i64 = first.try_get("version").map_err(failed)?;
             let version =
@@ -280,37 +290,40 @@ impl Store for SqliteStore {
 
     fn replace_keys<'a>(&'a self, version: u64, keys: &'a [KeyRecord]) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            let mut write = self.write().await?;
-            let expected = i64::try_from(version).map_err(|_| StoreError::Changed)?;
-            let statement = if version == 0 {
-                "INSERT INTO key_set (id, version) VALUES (1, ?1 + 1) ON CONFLICT DO NOTHING"
-            } else {
-                "UPDATE key_set SET version = version + 1 WHERE version = ?1"
-            };
-            let counted = sqlx::query(statement).bind(expected).execute(&mut *write).await.map_err(failed)?;
-            if counted.rows_affected() != 1 {
-                return Err(StoreError::Changed);
-            }
-            sqlx::query("DELETE FROM signing_keys").execute(&mut *write).await.map_err(failed)?;
-            for (position, key) in (0_i64..).zip(keys) {
-                sqlx::query(
-                    "INSERT INTO signing_keys (kid, algorithm, wrapped, wrapping_key_id, created_at, activates_at, \
-                     remove_at, position) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-                )
-                .bind(&key.kid)
-                .bind(key.algorithm.as_str())
-                .bind(&key.wrapped)
-                .bind(&key.wrapping_key_id)
-                .bind(key.created_at.unix_nanos())
-                .bind(key.activates_at.unix_nanos())
-                .bind(key.remove_at.map(Wall::unix_nanos))
-                .bind(position)
-                .execute(&mut *write)
-                .await
-                .map_err(failed)?;
-            }
-            write.commit().await.map_err(failed)
+            let mut write = self.writer.begin().await?;
+            let done = changes::replace_keys(write.connection()?, version, keys).await;
+            write.end(done).await
         })
+    }
+
+    fn published_through(&self) -> StoreFuture<'_, Option<Wall>> {
+        Box::pin(async move {
+            let row = self.reader.optional(sqlx::query("SELECT published_through FROM registry")).await?;
+            let through = row.map(|row| row.try_get::<Option<i64>, _>("published_through")).transpose();
+            Ok(through.map_err(failed)?.flatten().map(Wall::from_unix_nanos))
+        })
+    }
+
+    fn mark_published(&self, now: Wall) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            let mut write = self.writer.begin().await?;
+            let mark = sqlx::query("UPDATE registry SET published_through = ?1").bind(now.unix_nanos());
+            let done = mark.execute(write.connection()?).await;
+            write.end(done.map(drop).map_err(failed)).await
+        })
+    }
+
+    fn probe(&self) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            let mut write = self.writer.begin().await?;
+            let probe = sqlx::query("UPDATE registry SET probes = probes + 1");
+            let done = probe.execute(write.connection()?).await;
+            write.end(done.map(drop).map_err(failed)).await
+        })
+    }
+
+    fn write_health(&self) -> WriteHealth {
+        self.writer.health()
     }
 
     fn close(&self) -> super::BoxFuture<'_, ()> {
@@ -322,92 +335,14 @@ impl Store for SqliteStore {
 }
 
 /// Runs something that blocks where it may.
-async fn on_file(path: &Path, work: fn(&Path) -> Result<(), StoreError>) -> Result<(), StoreError> {
+async fn on_file<T: Send + 'static>(
+    path: &Path,
+    work: impl FnOnce(&Path) -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
     let path = path.to_path_buf();
     tokio::task::spawn_blocking(move || work(&path))
         .await
         .map_err(|error| StoreError::Failed(Box::new(error)))?
-}
-
-/// Connects. Where two processes open a new file at once, one finds it locked while the other changes to the
-/// write-ahead log, for which SQLite doesn't wait by itself.
-async fn connect(
-    connections: u32,
-    options: SqliteConnectOptions,
-    path: &Path,
-) -> Result<SqlitePool, StoreError> {
-    let mut attempts = 0;
-    loop {
-        match pool(connections).connect_with(options.clone()).await.map_err(|error| opening(path, error)) {
-            Err(StoreError::Busy) if attempts < 50 => {
-                attempts += 1;
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-            connected => return connected,
-        }
-    }
-}
-
-fn pool(connections: u32) -> SqlitePoolOptions {
-    // Connections stay: they are few, and one in memory must not go.
-    SqlitePoolOptions::new()
-        .max_connections(connections)
-        .acquire_timeout(ACQUIRE_TIMEOUT)
-        .idle_timeout(None)
-        .max_lifetime(None)
-        .test_before_acquire(false)
-}
-
-/// Adds a client and its secrets. Where there was one of that id before, its tombstone goes, its tokens stay dead, and its
-/// versions are counted on.
-async fn insert_client(
-    connection: &mut SqliteConnection,
-    record: &ClientRecord,
-) -> Result<ClientRecord, StoreError> {
-    let mut record = ClientRecord { version: 1, ..record.clone() };
-    let before: Option<i64> =
-        sqlx::query_scalar("DELETE FROM deleted_clients WHERE id = ?1 RETURNING version")
-            .bind(&record.id)
-            .fetch_optional(&mut *connection)
-            .await
-            .map_err(failed)?;
-    if let Some(version) = before {
-        let version =
-            u64::try_from(version).map_err(|_| StoreError::Invalid { what: "deleted_clients.version" })?;
-        record.version = version.saturating_add(1);
-        record.tokens_revoked_through = Some(record.created_at);
-    }
-    bind_client(
-        "INSERT INTO clients (id, version, name, enabled, grant_types, scopes, audiences, \
-         token_lifetime_seconds, basic_encoding, created_at, updated_at, disabled_at, tokens_revoked_through, \
-         remember_secret) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
-        &record,
-    )?
-    .execute(&mut *connection)
-    .await
-    .map_err(failed)?;
-    insert_secrets(connection, &record).await?;
-    Ok(record)
-}
-
-async fn insert_secrets(connection: &mut SqliteConnection, record: &ClientRecord) -> Result<(), StoreError> {
-    for secret in &record.secrets {
-        sqlx::query(
-            "INSERT INTO secrets (client_id, id, format, provenance, verifier, created_at, expires_at) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-        )
-        .bind(&record.id)
-        .bind(&secret.id)
-        .bind(&secret.format)
-        .bind(&secret.provenance)
-        .bind(&secret.verifier)
-        .bind(secret.created_at.unix_nanos())
-        .bind(secret.expires_at.map(Wall::unix_nanos))
-        .execute(&mut *connection)
-        .await
-        .map_err(failed)?;
-    }
-    Ok(())
 }
 
 fn revocation_of(row: &SqliteRow) -> Result<Revocation, StoreError> {
@@ -460,24 +395,4 @@ fn opening(path: &Path, error: sqlx::Error) -> StoreError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn connections_flush_every_commit_and_readers_only_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(folder.path().join("cardea.db")).await.unwrap();
-        for pool in [&store.writer, &store.reader] {
-            // 2 is FULL: a commit that was acknowledged survives the loss of power.
-            for (pragma, expected) in [("PRAGMA synchronous", 2_i64), ("PRAGMA foreign_keys", 1)] {
-                assert_eq!(sqlx::query_scalar::<_, i64>(pragma).fetch_one(pool).await.unwrap(), expected);
-            }
-            let journal: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(pool).await.unwrap();
-            assert_eq!(journal, "wal");
-        }
-        let write = "DELETE FROM deleted_clients";
-        assert!(sqlx::query(write).execute(&store.writer).await.is_ok());
-        assert!(sqlx::query(write).execute(&store.reader).await.is_err());
-        store.close().await;
-    }
-}
+mod tests;

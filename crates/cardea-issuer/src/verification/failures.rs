@@ -1,7 +1,8 @@
 //! The budget of failures: who guesses too often is refused, and nobody else.
 //!
 //! What is refused is a pair of client and address prefix. A client that many addresses guess at, and a prefix that
-//! guesses at many clients, are never refused for it: their attempts only wait behind others. A pair that was right before
+//! guesses at many clients, are never refused for it: their attempts only wait behind others. A secret that was right from
+//! there before has a budget of its own, which no guess of a neighbour uses up. A pair that was right before
 //! goes ahead of all; of the rest, the fewer failures a prefix had lately, the earlier, so that a flood stands before those
 //! only who come from where it comes from, once each of its addresses has failed.
 
@@ -17,7 +18,7 @@ use std::{
 
 use cardea_clock::Mono;
 
-use super::{Class, bounded::Bounded, keyed::Keyed};
+use super::{Class, bounded::Bounded, keyed::Keyed, proven::Proven, remembered::Fingerprint};
 
 /// The most entries of each table. One takes 60 bytes.
 const ENTRIES_MAX: usize = 65_536;
@@ -42,6 +43,17 @@ pub(super) struct Failures {
     /// Pairs that were right before. It buys a place in the queue and nothing else, and the budget comes first, so that
     /// it needs no end.
     familiar: Mutex<Bounded<Key, ()>>,
+    /// Secrets that were right before, from there.
+    proven: Proven,
+}
+
+/// A secret that was right before, from where it is presented now.
+#[derive(Clone, Copy)]
+pub(super) struct ProvenSecret {
+    client: Key,
+    /// What its budget is kept under.
+    budget: Key,
+    fingerprint: Fingerprint,
 }
 
 /// When all failures of a key are forgiven, in nanoseconds of the monotonic clock. Each kind has a table of its own: who
@@ -57,6 +69,16 @@ struct Keys {
     pairs: Vec<Key>,
     clients: Vec<Key>,
     prefix: Option<Key>,
+}
+
+impl Keys {
+    /// A proven secret is counted under itself, and says nothing about who else is there.
+    fn of(self, proven: Option<&ProvenSecret>) -> Self {
+        match proven {
+            Some(proven) => Self { pairs: vec![proven.budget], clients: Vec::new(), prefix: self.prefix },
+            None => self,
+        }
+    }
 }
 
 /// In nanoseconds.
@@ -136,22 +158,47 @@ impl Failures {
             forgiven_every,
             counts: Mutex::new(Counts { pairs: table(), clients: table(), prefixes: table() }),
             familiar: Mutex::new(Bounded::new(ENTRIES_MAX)),
+            proven: Proven::new(),
         }
+    }
+
+    /// Whether this secret of the client was right from there before.
+    pub(super) fn proven(
+        &self,
+        id: &str,
+        fingerprint: &Fingerprint,
+        address: Option<IpAddr>,
+        now: Mono,
+    ) -> Option<ProvenSecret> {
+        let (client, pair) = (self.client(id), self.pair(id, &prefix(address?)));
+        self.proven.holds(&client, &pair, fingerprint, now).then(|| ProvenSecret {
+            client,
+            budget: self.keyed.short(&[b"proven", &pair, fingerprint.bytes()]),
+            fingerprint: *fingerprint,
+        })
+    }
+
+    /// It is right no more: it counts as any other.
+    pub(super) fn disprove(&self, proven: &ProvenSecret) {
+        self.proven.forget(&proven.client, &proven.fingerprint);
     }
 
     /// Counts an attempt on these clients as failed, before it is made, so that attempts at once count too.
     ///
     /// # Errors
     /// How long until one more may be made, where the budget of a client and this address is used up. Then nothing is
-    /// counted. An address that isn't known has no budget and is never refused.
+    /// counted. An address that isn't known has no budget and is never refused. A proven secret has a budget of its own in
+    /// place of its client's there.
     pub(super) fn charge(
         &self,
         ids: &[&str],
+        proven: Option<&ProvenSecret>,
         address: Option<IpAddr>,
         now: Mono,
     ) -> Result<Charge<'_>, Duration> {
         let keys = self.keys(ids, address);
         let is_familiar = self.is_familiar(&keys.pairs);
+        let keys = keys.of(proven);
         let Units { one, lasting, pair_max, client_max } = self.units();
         let counts = &mut *self.counts();
         let class = self.class(counts, &keys, is_familiar, now)?;
@@ -182,22 +229,33 @@ impl Failures {
     ///
     /// # Errors
     /// As there.
-    pub(super) fn look(&self, ids: &[&str], address: Option<IpAddr>, now: Mono) -> Result<Class, Duration> {
+    pub(super) fn look(
+        &self,
+        ids: &[&str],
+        proven: Option<&ProvenSecret>,
+        address: Option<IpAddr>,
+        now: Mono,
+    ) -> Result<Class, Duration> {
         let keys = self.keys(ids, address);
         let is_familiar = self.is_familiar(&keys.pairs);
-        self.class(&self.counts(), &keys, is_familiar, now)
+        self.class(&self.counts(), &keys.of(proven), is_familiar, now)
     }
 
     fn keys(&self, ids: &[&str], address: Option<IpAddr>) -> Keys {
         let prefix = address.map(prefix);
         Keys {
-            pairs: prefix
-                .iter()
-                .flat_map(|prefix| ids.iter().map(|id| self.keyed.short(&[b"pair", id.as_bytes(), prefix])))
-                .collect(),
-            clients: ids.iter().map(|id| self.keyed.short(&[b"client", id.as_bytes()])).collect(),
+            pairs: prefix.iter().flat_map(|prefix| ids.iter().map(|id| self.pair(id, prefix))).collect(),
+            clients: ids.iter().map(|id| self.client(id)).collect(),
             prefix: prefix.map(|prefix| self.keyed.short(&[b"prefix", &prefix])),
         }
+    }
+
+    fn pair(&self, id: &str, prefix: &[u8]) -> Key {
+        self.keyed.short(&[b"pair", id.as_bytes(), prefix])
+    }
+
+    fn client(&self, id: &str) -> Key {
+        self.keyed.short(&[b"client", id.as_bytes()])
     }
 
     fn units(&self) -> Units {
@@ -232,11 +290,19 @@ impl Failures {
         })
     }
 
-    /// The client was right from there.
-    pub(super) fn welcome(&self, id: &str, address: Option<IpAddr>) {
-        if let Some(address) = address {
-            let key = self.keyed.short(&[b"pair", id.as_bytes(), &prefix(address)]);
-            self.familiar.lock().unwrap_or_else(PoisonError::into_inner).insert(key, ());
+    /// The client was right from there. `fingerprint` is that of its secret, where it may be remembered.
+    pub(super) fn welcome(
+        &self,
+        id: &str,
+        fingerprint: Option<Fingerprint>,
+        address: Option<IpAddr>,
+        now: Mono,
+    ) {
+        let Some(address) = address else { return };
+        let pair = self.pair(id, &prefix(address));
+        self.familiar.lock().unwrap_or_else(PoisonError::into_inner).insert(pair, ());
+        if let Some(fingerprint) = fingerprint {
+            self.proven.learn(self.client(id), pair, fingerprint, now);
         }
     }
 
@@ -249,7 +315,7 @@ impl Failures {
     pub(super) fn len(&self) -> usize {
         let familiar = self.familiar.lock().unwrap_or_else(PoisonError::into_inner).len();
         let counts = self.counts();
-        familiar + counts.pairs.len() + counts.clients.len() + counts.prefixes.len()
+        familiar + self.proven.len() + counts.pairs.len() + counts.clients.len() + counts.prefixes.len()
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
@@ -282,7 +348,7 @@ fn prefix(address: IpAddr) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::remembered::Remembered, *};
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -301,7 +367,7 @@ mod tests {
         for _ in 0..3 {
             assert!(wrong("a", "192.0.2.1", 100).is_some());
         }
-        let wait = failures.charge(&["a"], address("192.0.2.1"), Mono::from_nanos(100 * SECOND)).err();
+        let wait = failures.charge(&["a"], None, address("192.0.2.1"), Mono::from_nanos(100 * SECOND)).err();
         assert_eq!(wait, Some(Duration::from_secs(10)));
         assert!(wrong("a", "192.0.2.2", 100).is_some(), "the client from elsewhere");
         assert!(wrong("b", "192.0.2.1", 100).is_some(), "another client from there");
@@ -315,8 +381,8 @@ mod tests {
         let now = Mono::from_nanos(100 * SECOND);
         let mut seen = Vec::new();
         for _ in 0..4 {
-            let looks = [(); 50].map(|()| failures.look(&["a"], address("192.0.2.1"), now));
-            let charged = failures.charge(&["a"], address("192.0.2.1"), now);
+            let looks = [(); 50].map(|()| failures.look(&["a"], None, address("192.0.2.1"), now));
+            let charged = failures.charge(&["a"], None, address("192.0.2.1"), now);
             let class = charged.as_ref().map(|charge| charge.class).map_err(|wait| *wait);
             assert!(looks.iter().all(|look| *look == class), "{class:?}");
             seen.push(class);
@@ -360,7 +426,7 @@ mod tests {
         outcome: Outcome,
         second: u64,
     ) -> Option<Class> {
-        let charge = failures.charge(ids, address(from), Mono::from_nanos(second * SECOND)).ok()?;
+        let charge = failures.charge(ids, None, address(from), Mono::from_nanos(second * SECOND)).ok()?;
         let class = charge.class;
         charge.settle(outcome);
         Some(class)
@@ -407,8 +473,9 @@ mod tests {
     fn attempts_at_once_count_before_their_outcome_is_known() {
         let failures = failures();
         let now = Mono::from_nanos(100 * SECOND);
-        let at_once: Vec<_> =
-            (0..4).map(|id| failures.charge(&[&format!("id{id}")], address("192.0.2.1"), now)).collect();
+        let at_once: Vec<_> = (0..4)
+            .map(|id| failures.charge(&[&format!("id{id}")], None, address("192.0.2.1"), now))
+            .collect();
         let classes: Vec<_> = at_once.iter().flatten().map(|charge| charge.class).collect();
         assert_eq!(classes, [Class::Usual, Class::Failed, Class::Failed, Class::Suspect]);
         drop(at_once);
@@ -419,8 +486,9 @@ mod tests {
     fn a_pair_that_was_right_goes_ahead_until_it_has_failed_too_often() {
         let failures = failures();
         let class = |id: &str, from: &str| class(&failures, &[id], from, Outcome::Wrong);
-        failures.welcome("victim", address("192.0.2.1"));
-        failures.welcome("victim", None);
+        let now = Mono::from_nanos(100 * SECOND);
+        failures.welcome("victim", None, address("192.0.2.1"), now);
+        failures.welcome("victim", None, None, now);
         for host in 0..200 {
             let _ = class("victim", &format!("10.0.0.{host}"));
         }
@@ -433,11 +501,42 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_that_was_right_has_a_budget_that_no_neighbour_uses_up() {
+        let failures = failures();
+        let memory = Remembered::new(&[1; 32], Duration::ZERO, 0);
+        let (right, other) = (memory.fingerprint("victim", b"right"), memory.fingerprint("victim", b"other"));
+        let (home, now) = (address("192.0.2.1"), Mono::from_nanos(100 * SECOND));
+        failures.welcome("victim", Some(right), home, now);
+        while class(&failures, &["victim"], "192.0.2.1", Outcome::Wrong).is_some() {}
+        assert!(failures.look(&["victim"], None, home, now).is_err());
+
+        let proven = failures.proven("victim", &right, home, now).unwrap();
+        for _ in 0..10 {
+            let charge = failures.charge(&["victim"], Some(&proven), home, now).unwrap();
+            assert_eq!(charge.class, Class::Familiar);
+            charge.settle(Outcome::Right);
+        }
+        // Nothing else is exempt: neither a guess, nor another client, nor the same secret from elsewhere.
+        assert!(failures.proven("victim", &other, home, now).is_none());
+        assert!(failures.proven("other", &right, home, now).is_none());
+        assert!(failures.proven("victim", &right, address("192.0.2.2"), now).is_none());
+        assert!(failures.proven("victim", &right, None, now).is_none());
+        // Attempts at once are bounded, too, and who is wrong with it is one of many.
+        let at_once: Vec<_> =
+            (0..4).map(|_| failures.charge(&["victim"], Some(&proven), home, now).is_ok()).collect();
+        assert_eq!(at_once, [true; 4], "each was dropped before the next");
+        let held: Vec<_> = (0..4).map(|_| failures.charge(&["victim"], Some(&proven), home, now)).collect();
+        assert_eq!(held.iter().filter(|charge| charge.is_ok()).count(), 3);
+        failures.disprove(&proven);
+        assert!(failures.proven("victim", &right, home, now).is_none());
+    }
+
+    #[test]
     fn what_had_no_answer_is_no_failure_but_a_hash_counts_for_its_prefix() {
         let failures = failures();
         let now = Mono::from_nanos(100 * SECOND);
         let unanswered = |from: &str, hashed: bool| {
-            let charge = failures.charge(&["victim"], address(from), now).ok()?;
+            let charge = failures.charge(&["victim"], None, address(from), now).ok()?;
             charge.taken.store(hashed, Relaxed);
             Some(charge.class)
         };
@@ -456,7 +555,7 @@ mod tests {
     fn an_address_that_is_not_known_is_never_refused() {
         let failures = failures();
         for _ in 0..50 {
-            assert!(failures.charge(&["a"], None, Mono::from_nanos(SECOND)).is_ok());
+            assert!(failures.charge(&["a"], None, None, Mono::from_nanos(SECOND)).is_ok());
         }
     }
 }

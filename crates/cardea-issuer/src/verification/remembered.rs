@@ -14,6 +14,12 @@ use super::{bounded::Bounded, keyed::Keyed};
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Fingerprint([u8; 32]);
 
+impl Fingerprint {
+    pub(super) const fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
 /// Of which version of its client a secret was right, and until when that is remembered.
 struct Entry {
     version: u64,
@@ -34,6 +40,11 @@ impl Remembered {
     pub(super) fn new(key: &[u8; 32], time: Duration, entries_max: usize) -> Self {
         let capacity = if time.is_zero() { 0 } else { entries_max };
         Self { keyed: Keyed::new(key), time, entries: Mutex::new(Bounded::new(capacity)) }
+    }
+
+    /// Whether anything is remembered at all.
+    pub(super) fn is_on(&self) -> bool {
+        !self.time.is_zero()
     }
 
     pub(super) fn fingerprint(&self, id: &str, secret: &[u8]) -> Fingerprint {

@@ -80,7 +80,7 @@ impl<'a> Simulation<'a> {
         let is_counted = is_right && id == VICTIM;
         self.served.made += u32::from(is_counted);
         self.served.made_since += u32::from(is_counted && self.served.served > 0);
-        let Ok(charge) = self.failures.charge(&[&id], Some(from), mono(now)) else { return };
+        let Ok(charge) = self.failures.charge(&[&id], None, Some(from), mono(now)) else { return };
         let (sender, answer) = tokio::sync::oneshot::channel();
         let work = Work::Verify {
             stored: StoredSecret::stand_in("pbkdf2-sha512;i=1;l=64").unwrap(),
@@ -117,7 +117,7 @@ impl<'a> Simulation<'a> {
                 Err(_) => Outcome::Unanswered,
             };
             if outcome == Outcome::Right {
-                failures.welcome(&attempt.id, Some(attempt.from));
+                failures.welcome(&attempt.id, None, Some(attempt.from), mono(now));
                 served.served += u32::from(attempt.is_counted);
             }
             if let Some(charge) = attempt.charge.take() {
@@ -132,7 +132,7 @@ impl<'a> Simulation<'a> {
 /// right before.
 fn simulate(flood: &dyn Fn(u32) -> Attempt, right: fn(u32) -> IpAddr, known: Option<IpAddr>) -> Served {
     let failures = Failures::new(&[3; 32], 20, Duration::from_secs(6));
-    failures.welcome(VICTIM, known);
+    failures.welcome(VICTIM, None, known, Mono::MIN);
     let mut simulation = Simulation::new(&failures);
     let (mut guesses, mut rights) = (0, 0);
     let mut now = Duration::ZERO;

@@ -8,7 +8,9 @@ use std::sync::{
 use cardea_clock::Wall;
 use cardea_issuer::{
     Store,
-    store::{BoxFuture, ClientRecord, KeyRecord, KeySetRecord, Revocation, SecretMix, StoreFuture},
+    store::{
+        BoxFuture, ClientRecord, KeyRecord, KeySetRecord, Revocation, SecretMix, StoreFuture, WriteHealth,
+    },
 };
 
 #[derive(Debug)]
@@ -79,6 +81,22 @@ impl Store for CountingStore {
 
     fn replace_keys<'a>(&'a self, version: u64, keys: &'a [KeyRecord]) -> StoreFuture<'a, ()> {
         self.inner.replace_keys(version, keys)
+    }
+
+    fn published_through(&self) -> StoreFuture<'_, Option<Wall>> {
+        self.inner.published_through()
+    }
+
+    fn mark_published(&self, now: Wall) -> StoreFuture<'_, ()> {
+        self.inner.mark_published(now)
+    }
+
+    fn probe(&self) -> StoreFuture<'_, ()> {
+        self.inner.probe()
+    }
+
+    fn write_health(&self) -> WriteHealth {
+        self.inner.write_health()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

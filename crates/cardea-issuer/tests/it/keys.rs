@@ -73,13 +73,94 @@ async fn a_rotation_at_once_signs_at_once_and_a_scheduled_one_later() {
 
     let now = fixture.server.rotate_key(RotateWhen::Now, fixture.now()).await.unwrap();
     assert_eq!(now.iter().map(|key| key.signing).collect::<Vec<_>>(), [false, true]);
-    assert_ne!(now[1].kid, keys[1].kid, "the one that waited is gone");
+    assert_eq!(now[1].kid, keys[1].kid, "verifiers know it already");
     assert_eq!(fixture.token(&client).await.header["kid"], now[1].kid);
     assert_eq!(kids(&fixture.server), [first.as_str().unwrap(), now[1].kid.as_str()]);
+    let maintained = fixture.server.maintain(fixture.now()).await.unwrap();
+    maintained.writes.unwrap();
+    assert_eq!(fixture.token(&client).await.header["kid"], now[1].kid, "and nobody withholds it");
     assert_eq!(fixture.server.list_keys(fixture.now()).await.unwrap(), now);
     // As the store has it, too.
     let reopened = AuthorizationServer::open(config(), fixture.store.clone(), wrapping_key(), fixture.now());
     assert_eq!(kids(&reopened.await.unwrap()), kids(&fixture.server));
+    // With none on its way, one is made.
+    let again = fixture.server.rotate_key(RotateWhen::Now, fixture.now()).await.unwrap();
+    assert_eq!(again.iter().map(|key| key.signing).collect::<Vec<_>>(), [false, false, true]);
+    assert_eq!(fixture.token(&client).await.header["kid"], again[2].kid);
+}
+
+impl Fixture {
+    /// Lets time pass while the keys are published.
+    async fn run_for(&self, seconds: u64) {
+        for _ in 0..seconds.div_ceil(HOUR) {
+            self.server.maintain(self.now()).await.unwrap().writes.unwrap();
+            self.advance(HOUR);
+        }
+        self.server.maintain(self.now()).await.unwrap().writes.unwrap();
+    }
+
+    async fn reopened(self) -> Self {
+        let server =
+            AuthorizationServer::open(config(), self.store.clone(), wrapping_key(), self.now()).await;
+        Self { server: Arc::new(server.unwrap()), ..self }
+    }
+}
+
+#[tokio::test]
+async fn a_key_signs_no_earlier_than_it_was_published_for_long_enough() {
+    let fixture = Fixture::new().await;
+    let client = fixture.client().await;
+    let first = fixture.token(&client).await.header["kid"].clone();
+    fixture.server.rotate_key(RotateWhen::Scheduled, fixture.now()).await.unwrap();
+    let signer = async |fixture: &Fixture| fixture.token(&client).await.header["kid"].clone();
+
+    // Published for an hour, then nobody is there for two days.
+    fixture.run_for(HOUR).await;
+    fixture.advance(48 * HOUR);
+    let fixture = fixture.reopened().await;
+    assert_eq!(signer(&fixture).await, first, "at once");
+    fixture.run_for(22 * HOUR).await;
+    assert_eq!(signer(&fixture).await, first, "after 23 hours in all");
+    fixture.run_for(2 * HOUR).await;
+    let second = signer(&fixture).await;
+    assert_ne!(second, first);
+    assert_eq!(kids(&fixture.server).len(), 2, "the old one is published on");
+    // One that has signed goes on, however long nobody was there.
+    fixture.advance(20 * 24 * HOUR);
+    let fixture = fixture.reopened().await;
+    assert_eq!(signer(&fixture).await, second);
+    fixture.run_for(HOUR).await;
+    assert_eq!(signer(&fixture).await, second);
+}
+
+#[tokio::test]
+async fn a_clock_that_steps_ahead_lets_no_key_sign_early() {
+    let fixture = Fixture::new().await;
+    let client = fixture.client().await;
+    let first = fixture.token(&client).await.header["kid"].clone();
+    fixture.server.rotate_key(RotateWhen::Scheduled, fixture.now()).await.unwrap();
+    fixture.run_for(HOUR).await;
+    fixture.advance(30 * HOUR);
+    assert_eq!(fixture.token(&client).await.header["kid"], first, "before anybody looked");
+    fixture.run_for(2 * HOUR).await;
+    assert_eq!(fixture.token(&client).await.header["kid"], first, "and after");
+    fixture.run_for(24 * HOUR).await;
+    assert_ne!(fixture.token(&client).await.header["kid"], first);
+}
+
+#[tokio::test]
+async fn a_key_set_is_cached_for_no_longer_than_half_of_what_a_key_is_published_ahead() {
+    for (ahead, age, expected) in
+        [(86_400, None, 300), (60, None, 30), (86_400, Some(7), 7), (60, Some(30), 30)]
+    {
+        let seconds = std::time::Duration::from_secs;
+        let config = cardea_issuer::AuthorizationServerConfig {
+            key_publish_ahead: seconds(ahead),
+            key_set_max_age: age.map(seconds),
+            ..config()
+        };
+        assert_eq!(Fixture::with(config).await.server.key_set_max_age(), seconds(expected));
+    }
 }
 
 #[tokio::test]
@@ -104,9 +185,8 @@ async fn a_changed_algorithm_takes_over_after_it_was_published() {
     let server = AuthorizationServer::open(changed, fixture.store.clone(), wrapping_key(), fixture.now());
     let changed = Fixture { server: Arc::new(server.await.unwrap()), ..fixture };
     assert_eq!(changed.token(&client).await.header["alg"], "ES256");
-    changed.advance(24 * HOUR);
+    changed.run_for(24 * HOUR).await;
     assert_eq!(changed.token(&client).await.header["alg"], "EdDSA");
-    changed.server.maintain(changed.now()).await.unwrap();
     assert_eq!(kids(&changed.server).len(), 2);
 }
 

@@ -122,6 +122,51 @@ async fn guessing_is_refused_by_address_and_never_locks_the_client_out() {
     assert_eq!(attempt(&fixture, "known", CHOSEN, "203.0.113.9").await.status, 200);
 }
 
+/// Both are behind one address, and the right secret is remembered no more.
+#[tokio::test]
+async fn a_neighbours_guesses_lock_nobody_out_who_was_right_from_there() {
+    let fixture = fixture(SecretConfig::default()).await;
+    assert_eq!(attempt(&fixture, "known", CHOSEN, "192.0.2.1").await.status, 200);
+    for round in 0..3 {
+        fixture.advance(3_600);
+        let mut guesses = [0; 2];
+        for guess in 0..200 {
+            let status = attempt(&fixture, "known", &format!("wrong {guess}"), "192.0.2.1").await.status;
+            guesses[usize::from(status == 429)] += 1;
+        }
+        assert_eq!(guesses, [20, 180], "{round}: guesses are refused as ever");
+        let before = hashes(&fixture);
+        assert_eq!(attempt(&fixture, "known", CHOSEN, "192.0.2.1").await.status, 200, "{round}");
+        assert_eq!(hashes(&fixture) - before, 1, "{round}: it was not remembered");
+    }
+    // From where it was never right, the budget is one for all.
+    for _ in 0..20 {
+        attempt(&fixture, "known", "wrong", "192.0.2.2").await;
+    }
+    fixture.advance(61);
+    for _ in 0..20 {
+        attempt(&fixture, "known", "wrong", "192.0.2.2").await;
+    }
+    assert_eq!(attempt(&fixture, "known", CHOSEN, "192.0.2.2").await.status, 429, "the control");
+    // Whoever lacks permission is let in by no memory: the client is read each time.
+    for _ in 0..20 {
+        attempt(&fixture, "known", "wrong", "192.0.2.1").await;
+    }
+    fixture.server.disable_client("known", fixture.now()).await.unwrap();
+    assert_eq!(attempt(&fixture, "known", CHOSEN, "192.0.2.1").await.status, 401);
+    assert_eq!(attempt(&fixture, "known", CHOSEN, "192.0.2.1").await.status, 429, "and is one of many then");
+}
+
+#[tokio::test]
+async fn a_client_that_is_not_to_be_remembered_has_the_budget_of_its_address() {
+    let fixture = fixture(SecretConfig { remember_for: Duration::ZERO, ..SecretConfig::default() }).await;
+    assert_eq!(attempt(&fixture, "known", CHOSEN, "192.0.2.1").await.status, 200);
+    for _ in 0..20 {
+        attempt(&fixture, "known", "wrong", "192.0.2.1").await;
+    }
+    assert_eq!(attempt(&fixture, "known", CHOSEN, "192.0.2.1").await.status, 429);
+}
+
 #[tokio::test]
 async fn a_remembered_secret_saves_the_hash_and_nothing_else() {
     let fixture = fixture(SecretConfig::default()).await;
@@ -319,7 +364,10 @@ async fn an_import_is_whole_or_nothing_and_its_hashes_get_better() {
         (vec![client("one", STORED), client("two", STORED), client("known", STORED)], 2),
     ] {
         let error = fixture.server.import_clients(&bad, &|_| {}, fixture.now()).await.unwrap_err();
-        assert!(matches!(error, IssuerError::ImportRefused { index: at, .. } if at == index), "{error}");
+        assert!(
+            matches!(error, IssuerError::ImportRefused(ref refused) if refused[0].index == index),
+            "{error}"
+        );
         assert!(fixture.server.show_client("one").await.is_err(), "nothing is half imported");
     }
     fixture.server.import_clients(&[client("one", STORED)], &|_| {}, fixture.now()).await.unwrap();

@@ -165,7 +165,7 @@ async fn a_database_of_the_first_schema_is_taken_over_with_its_clients() {
     // What later schemas added goes again.
     let downgrade = "ALTER TABLE clients DROP COLUMN remember_secret; DROP TABLE stand_in; \
                      DROP TABLE acme_accounts; DROP TABLE acme_certificates; DROP TABLE acme_challenges; \
-                     DROP TABLE acme_state; ALTER TABLE deleted_clients DROP COLUMN version; \
+                     DROP TABLE acme_state; DROP TABLE registry; ALTER TABLE deleted_clients DROP COLUMN version; \
                      UPDATE schema_version SET version = 1";
     meddle(&path, downgrade).await;
 

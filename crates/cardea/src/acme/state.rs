@@ -15,7 +15,10 @@ use cardea_gateway::{challenge::ChallengeAnswers, gateway::Gateway};
 use cardea_issuer::{
     Store as _, StoreError, WrappingKey,
     sqlite::SqliteStore,
-    store::acme::{AcmeStore, CertificateRecord, IssuedRecord},
+    store::{
+        WriteHealth,
+        acme::{AcmeStore, CertificateRecord, IssuedRecord},
+    },
 };
 use cardea_tls::{ManagedCertificate, acme::challenge_config};
 use instant_acme::ExternalAccountKey;
@@ -108,6 +111,11 @@ impl Acme {
         // A key that can't be opened shows at the start, not when the certificate is missed.
         this.take_over(None).await.map_err(|failed| anyhow::anyhow!("{failed}"))?;
         Ok(this)
+    }
+
+    /// How its database takes changes.
+    pub(crate) fn write_health(&self) -> WriteHealth {
+        self.store.write_health()
     }
 
     pub(super) fn new(

@@ -14,7 +14,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::AdminState;
+use super::{AdminState, Ready};
 
 /// The most connections at once; others wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 64;
@@ -40,7 +40,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const INDEX: &str = "\
 /metrics  what is counted, for Prometheus
 /health   200 while the process lives
-/ready    200 while it should be sent new connections, else 503 with the reasons
+/ready    200 while it should be sent new connections, else 503 with the reasons; and what is degraded
 ";
 
 type Answer = Response<Full<Bytes>>;
@@ -131,9 +131,10 @@ async fn answer<B: Body>(request: &Request<B>, bound: Option<IpAddr>, state: Arc
         "/" => plain(StatusCode::OK, INDEX),
         "/health" => plain(StatusCode::OK, "alive\n"),
         "/ready" => {
-            let reasons = state.readiness();
-            let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-            let document = serde_json::json!({ "ready": reasons.is_empty(), "reasons": reasons });
+            let Ready { reasons, degraded } = state.readiness();
+            let ready = reasons.is_empty();
+            let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+            let document = serde_json::json!({ "ready": ready, "reasons": reasons, "degraded": degraded });
             respond(status, "application/json", format!("{document}\n"))
         }
         "/metrics" => {

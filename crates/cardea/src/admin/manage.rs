@@ -5,17 +5,21 @@ use std::time::Duration;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use cardea_clock::Timestamp;
 use cardea_issuer::{
-    AuthorizationServer, BasicEncoding, Created, IssuerError, Key, NewClient, RotateWhen, Secret, WrappingKey,
+    AuthorizationServer, BasicEncoding, Created, IssuerError, Key, NewClient, RefusedClient, RotateWhen,
+    Secret, WrappingKey,
 };
 use zeroize::Zeroizing;
 
 use super::{
     import::imported,
-    protocol::{Answer, Code, Refusal, Request, Sensitive},
+    protocol::{Answer, Code, Refusal, RefusedOne, Request, Sensitive},
 };
 
 /// How many clients a page has where the request does not say.
 const PAGE: u32 = 200;
+
+/// How many clients of an import a refusal tells of beside the first.
+const OTHERS_MAX: usize = 1_000;
 
 /// Carries out a request on clients or keys. It is in effect when this returns. `progress` is told of an import how many
 /// clients are written.
@@ -125,13 +129,17 @@ impl From<IssuerError> for Refusal {
         let code = match &error {
             IssuerError::UnknownClient { .. } => Code::NotFound,
             IssuerError::ClientExists { .. } => Code::Exists,
-            IssuerError::InvalidClient { .. } | IssuerError::ImportRefused { .. } => Code::Invalid,
+            IssuerError::InvalidClient { .. } | IssuerError::ImportRefused(_) => Code::Invalid,
             IssuerError::TooManySecrets { .. } | IssuerError::TooManyKeys { .. } => Code::Limit,
             _ => Code::Failed,
         };
-        let index = match &error {
-            IssuerError::ImportRefused { index, .. } => Some(*index),
-            _ => None,
+        let (index, others) = match &error {
+            IssuerError::ImportRefused(refused) => {
+                let one = |one: &RefusedClient| RefusedOne { index: one.index, message: one.problem.clone() };
+                let others = refused.iter().skip(1).take(OTHERS_MAX).map(one).collect();
+                (refused.first().map(|first| first.index), others)
+            }
+            _ => (None, Vec::new()),
         };
         let mut message = error.to_string();
         let mut cause = std::error::Error::source(&error);
@@ -142,6 +150,6 @@ impl From<IssuerError> for Refusal {
             }
             cause = error.source();
         }
-        Self { code, message, index }
+        Self { code, message, index, others }
     }
 }

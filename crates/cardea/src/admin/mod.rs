@@ -23,7 +23,7 @@ pub(crate) use self::{
     connection::{Connection, ConnectionError},
     import::{IMPORT_BYTES_MAX, IMPORT_CLIENTS_MAX, ImportClient, imported},
     manage::execute,
-    state::AdminState,
+    state::{AdminState, Ready},
 };
 use self::{
     protocol::{Certificate, Status},

@@ -164,11 +164,22 @@ pub(crate) struct Refusal {
     /// Which of several it is about, counted from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) index: Option<usize>,
+    /// What is wrong with others of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) others: Vec<RefusedOne>,
+}
+
+/// One of several that was not done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RefusedOne {
+    /// Which of them, counted from 0.
+    pub(crate) index: usize,
+    pub(crate) message: String,
 }
 
 impl Refusal {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), index: None }
+        Self { code, message: message.into(), index: None, others: Vec::new() }
     }
 }
 
@@ -242,8 +253,40 @@ pub(crate) struct Certificate {
     pub(crate) next_attempt_at: Option<i64>,
     /// Attempts that have failed since the last success.
     pub(crate) failures: u32,
-    /// Why the last attempt failed.
+    /// What is wrong with it, or why the last attempt failed.
     pub(crate) problem: Option<String>,
+    /// What becomes of handshakes for its hosts.
+    #[serde(default)]
+    pub(crate) state: CertificateState,
+}
+
+/// What becomes of handshakes for the hosts of a certificate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CertificateState {
+    /// It is served.
+    #[default]
+    Served,
+    /// It is served, and clients refuse it.
+    Expired,
+    /// What is there now can't be used; what was there before is served.
+    Rejected,
+    /// It can't be used, and handshakes fail.
+    Unusable,
+    /// It has yet to be issued, and handshakes fail.
+    Awaited,
+}
+
+impl CertificateState {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Served => "served",
+            Self::Expired => "expired",
+            Self::Rejected => "rejected",
+            Self::Unusable => "unusable",
+            Self::Awaited => "awaited",
+        }
+    }
 }
 
 /// A client, without its secrets.

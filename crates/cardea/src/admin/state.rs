@@ -5,9 +5,18 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
+use arc_swap::ArcSwap;
 use cardea_gateway::{
     gateway::{Gateway, Phase},
     record::Registry,
+};
+use cardea_identity::KeySetStatus;
+use cardea_issuer::store::WriteHealth;
+
+use super::protocol::CertificateState;
+use crate::{
+    config::{Need, Readiness},
+    server::certificate_standing,
 };
 
 /// What the admin listener reads.
@@ -15,12 +24,31 @@ pub(crate) struct AdminState {
     gateway: Arc<Gateway>,
     registry: Arc<Registry>,
     issuer_usable: AtomicBool,
+    wanted: ArcSwap<Readiness>,
+}
+
+/// Whether the server should be sent new connections.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ready {
+    /// Why not; empty where it should. What a reason is about follows it after a colon.
+    pub(crate) reasons: Vec<String>,
+    /// What doesn't work otherwise.
+    pub(crate) degraded: Vec<String>,
+}
+
+impl Ready {
+    fn note(&mut self, need: Need, what: impl Into<String>) {
+        match need {
+            Need::Required => self.reasons.push(what.into()),
+            Need::Reported => self.degraded.push(what.into()),
+        }
+    }
 }
 
 impl AdminState {
     /// Of a gateway whose authorization server works.
     pub(crate) fn new(gateway: Arc<Gateway>, registry: Arc<Registry>) -> Self {
-        Self { gateway, registry, issuer_usable: AtomicBool::new(true) }
+        Self { gateway, registry, issuer_usable: AtomicBool::new(true), wanted: ArcSwap::default() }
     }
 
     /// The metrics.
@@ -28,32 +56,70 @@ impl AdminState {
         &self.registry
     }
 
-    /// Notes whether the authorization server could reach its store when it was last looked after.
+    /// Goes on by the settings of another configuration.
+    pub(crate) fn follow(&self, readiness: &Readiness) {
+        self.wanted.store(Arc::new(readiness.clone()));
+    }
+
+    /// Notes whether the authorization server could read its store when it was last looked after.
     pub(crate) fn set_issuer_usable(&self, usable: bool) {
         self.issuer_usable.store(usable, Relaxed);
     }
 
-    /// Why the server should be sent no new connections; empty where it should.
+    /// How the authorization server's database takes changes; nothing where there is none.
+    pub(crate) fn issuer_write_health(&self) -> Option<WriteHealth> {
+        self.gateway.model().issuer.as_ref().map(|issuer| issuer.write_health())
+    }
+
+    /// Whether the server should be sent new connections, and what doesn't work.
     ///
-    /// Key sets that were never loaded count, ones that went stale don't: an instance that starts without an
-    /// issuer's keys must not take over from those that have them, but an issuer's outage, which every instance
-    /// meets at once, must not take all of them out of service, public routes included.
-    pub(crate) fn readiness(&self) -> Vec<&'static str> {
-        let mut reasons = Vec::new();
+    /// Unless the configuration says otherwise, key sets that were never known count, ones that went stale don't: an
+    /// instance that starts without an issuer's keys must not take over from those that have them, but an issuer's
+    /// outage, which every instance meets at once, must not take all of them out of service, public routes included.
+    pub(crate) fn readiness(&self) -> Ready {
+        let wanted = self.wanted.load();
+        let mut ready = Ready::default();
         if self.gateway.phase() != Phase::Running {
-            reasons.push("draining");
+            ready.note(Need::Required, "draining");
         }
         if !self.gateway.clock.is_refreshed() {
-            reasons.push("clock_stale");
+            ready.note(Need::Required, "clock_stale");
         }
         let model = self.gateway.model();
-        if model.issuer.is_some() && !self.issuer_usable.load(Relaxed) {
-            reasons.push("authorization_server_unusable");
+        if let Some(issuer) = &model.issuer {
+            if !self.issuer_usable.load(Relaxed) {
+                ready.note(Need::Required, "authorization_server_unusable");
+            }
+            if issuer.write_health().failing {
+                ready.note(wanted.administration, "administration_failing");
+            }
         }
-        let key_sets = model.authenticator.key_sets(self.gateway.clock.now());
-        if key_sets.iter().any(|set| !set.usable && set.keys == 0) {
-            reasons.push("key_sets_missing");
+        let now = self.gateway.clock.wall();
+        let mut listeners: Vec<_> = model.listeners.iter().collect();
+        listeners.sort_unstable_by_key(|(name, _)| *name);
+        for (name, listener) in listeners {
+            for state in listener.tls.iter().flat_map(|tls| tls.certificate_states().to_vec()) {
+                let standing = certificate_standing(&state, now);
+                if standing != CertificateState::Served {
+                    let what = format!("certificate_{}:{name}:{}", standing.as_str(), state.path.display());
+                    ready.note(wanted.certificates, what);
+                }
+            }
         }
-        reasons
+        for set in model.authenticator.key_sets(self.gateway.clock.now()) {
+            if !set.usable {
+                let what = if set.keys == 0 { "key_set_missing" } else { "key_set_stale" };
+                ready.note(need_of(&set, wanted.issuers.as_deref()), format!("{what}:{}", set.issuer));
+            }
+        }
+        ready
     }
+}
+
+fn need_of(set: &KeySetStatus, wanted: Option<&[String]>) -> Need {
+    let required = match wanted {
+        None => set.keys == 0,
+        Some(names) => names.iter().any(|name| **name == *set.issuer),
+    };
+    if required { Need::Required } else { Need::Reported }
 }

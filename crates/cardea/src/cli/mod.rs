@@ -396,6 +396,7 @@ pub(crate) struct ClientRotateArgs {
 Examples:
   cardea key list
   cardea key rotate                    publish a new key now, sign with it after key_publish_ahead
+  cardea key rotate --now              sign at once with the key that is published ahead, or with a new one
   cardea key rewrap --new-key-file new-wrapping.key")]
 pub(crate) struct KeyArgs {
     #[command(subcommand)]

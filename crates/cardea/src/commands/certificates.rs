@@ -65,14 +65,16 @@ fn connect(config: &Config) -> Result<Connection, Failure> {
 }
 
 fn table(certificates: &[Certificate]) -> String {
-    let mut table = Table::new(&["HOSTS", "SOURCE", "LISTENERS", "EXPIRES", "NEXT_ORDER", "FAILURES"]);
+    let mut table =
+        Table::new(&["HOSTS", "SOURCE", "LISTENERS", "STATE", "EXPIRES", "NEXT_ORDER", "FAILURES"]);
     let or_none = |text: String| if text.is_empty() { "-".to_owned() } else { text };
     for certificate in certificates {
         table.row([
             certificate.hosts.join(","),
             certificate.source.clone(),
             or_none(certificate.listeners.join(",")),
-            certificate.not_after.map_or_else(|| "not issued".to_owned(), time),
+            certificate.state.as_str().to_owned(),
+            certificate.not_after.map_or_else(|| "-".to_owned(), time),
             match certificate.next_attempt_at {
                 None => "-".to_owned(),
                 Some(0) => "now".to_owned(),

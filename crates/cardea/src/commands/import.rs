@@ -1,6 +1,7 @@
 //! `cardea client import`: clients of another server, with the hashes of their secrets.
 
 use std::{
+    collections::{HashMap, hash_map::Entry},
     ffi::OsStr,
     fs::File,
     io::{self, Read},
@@ -63,6 +64,7 @@ impl Clients {
         let mut this = Self { origin, ..Self::default() };
         let mut problems = Vec::new();
         let mut header = None;
+        let mut seen = HashMap::new();
         // Spreadsheets begin a file with a mark of its encoding.
         let content = content.strip_prefix(b"\xef\xbb\xbf").unwrap_or(content);
         for (index, line) in content.split(|byte| *byte == b'\n').enumerate() {
@@ -81,13 +83,15 @@ impl Clients {
                 },
             });
             match client {
-                Ok(Some(client)) => match lines::check(&client) {
-                    Ok(()) => {
-                        this.clients.push(client);
-                        this.lines.push(index + 1);
+                Ok(Some(client)) => {
+                    match lines::check(&client).and_then(|()| first_of(&mut seen, &client, index + 1)) {
+                        Ok(()) => {
+                            this.clients.push(client);
+                            this.lines.push(index + 1);
+                        }
+                        Err(problem) => problems.push((index + 1, problem)),
                     }
-                    Err(problem) => problems.push((index + 1, problem)),
-                },
+                }
                 Ok(None) => {}
                 Err(problem) => problems.push((index + 1, problem)),
             }
@@ -123,7 +127,11 @@ impl Clients {
                 return Err(refusal.into());
             };
             let this = Self { origin, ..Self::default() };
-            return Err(this.refused(&[(*line, refusal.message)]));
+            let mut problems = vec![(*line, refusal.message)];
+            for other in refusal.others {
+                problems.extend(lines.get(other.index).map(|line| (*line, other.message)));
+            }
+            return Err(this.refused(&problems));
         }
         if json {
             output.json(&json!({ "imported": count }))?;
@@ -143,6 +151,19 @@ impl Clients {
         }
         message.push_str("nothing was imported");
         Failure::new(Exit::Refused, message)
+    }
+}
+
+/// Notes the line of a client, unless another one has its id.
+fn first_of(seen: &mut HashMap<String, usize>, client: &ImportClient, line: usize) -> Result<(), String> {
+    match seen.entry(client.client_id.clone()) {
+        Entry::Vacant(entry) => {
+            entry.insert(line);
+            Ok(())
+        }
+        Entry::Occupied(entry) => {
+            Err(format!("client {:?} is there twice; first in line {}", client.client_id, entry.get()))
+        }
     }
 }
 

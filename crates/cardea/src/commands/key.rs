@@ -49,8 +49,8 @@ fn carry_out(arguments: &KeyArgs, output: &mut Output) -> Result<Exit, Failure> 
     }
     match (&arguments.command, place) {
         (KeyCommand::Rotate(rotate), _) if rotate.now => output.error(
-            "note: the new key signs from now on; verifiers that cache the key set must fetch it again. \
-             The old key stays published, so its tokens stay good until they expire",
+            "note: the next key signs from now on. If it was not published before, verifiers that cache the key set must \
+             fetch it again. The old key stays published, so its tokens stay good until they expire",
         ),
         (KeyCommand::Rotate(_), _) => output.error("note: a new key is published ahead of the time it signs from"),
         (KeyCommand::Rewrap(_), Some(place)) => output.error(&format!(

@@ -1,7 +1,9 @@
 //! The configuration as the program uses it: complete, checked, with every default filled in and every path
 //! resolved. `at` fields lead back to where something was written, for problems that only show later.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap, fmt, fs, os::unix::fs::MetadataExt as _, path::PathBuf, sync::Arc, time::Duration,
+};
 
 use cardea_tls::ClientName;
 use url::Url;
@@ -13,8 +15,8 @@ use super::{
     sections::{
         Algorithm, Builtin, CertificateKey, ChallengeKind, ClaimNames, ClientCertificateForward,
         ClientCertificateMode, ClientCertificateNeed, ClientSecrets, Drain, EncodedPathByte, EntraVersion,
-        Forwarding, HeaderEncoding, Limits, Log, Process, ProxyProtocol, SigningAlgorithm, Timeouts,
-        TlsVersion, TrustedProxies,
+        Forwarding, HeaderEncoding, Limits, Log, Process, ProxyProtocol, Readiness, SigningAlgorithm,
+        Timeouts, TlsVersion, TrustedProxies,
     },
     source::{Place, Sources},
     text::{Address, BindAddress, IpPrefix},
@@ -32,6 +34,7 @@ pub(crate) struct Config {
     pub(crate) limits: Limits,
     pub(crate) timeouts: Timeouts,
     pub(crate) drain: Drain,
+    pub(crate) readiness: Readiness,
     pub(crate) forwarding: Forwarding,
     pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) identity_headers: IdentityHeaders,
@@ -50,6 +53,8 @@ pub(crate) struct Config {
     pub(crate) listeners: Vec<Listener>,
     /// In the order written; names are unique.
     pub(crate) issuers: Vec<Issuer>,
+    /// Where keys of issuers are kept.
+    pub(crate) key_cache: Option<PathBuf>,
     /// In the order written; names are unique.
     pub(crate) services: Vec<Service>,
     /// In the order written; names are unique.
@@ -266,6 +271,7 @@ pub(crate) struct Issuer {
     pub(crate) algorithms: Vec<Algorithm>,
     pub(crate) types: Vec<String>,
     pub(crate) clock_skew: Duration,
+    pub(crate) stale_keys_max: Duration,
     pub(crate) lifetime_max: Option<Duration>,
     pub(crate) verdicts_max: usize,
     pub(crate) allow_private_addresses: bool,
@@ -314,6 +320,8 @@ pub(crate) struct AuthorizationServer {
     pub(crate) scopes: Vec<String>,
     pub(crate) key_lifetime: Duration,
     pub(crate) key_publish_ahead: Duration,
+    /// At most half of the former.
+    pub(crate) key_set_max_age: Option<Duration>,
     pub(crate) key_overlap: Duration,
     /// Whether its endpoints are there on every listener without a route.
     pub(crate) mount: bool,
@@ -345,11 +353,34 @@ pub(crate) struct Secret {
     value: Zeroizing<Vec<u8>>,
     /// Where it came from: a path or `$NAME`.
     origin: String,
+    /// The file that it came from, where it is one.
+    file: Option<PathBuf>,
 }
 
 impl Secret {
-    pub(super) fn new(value: Zeroizing<Vec<u8>>, origin: String) -> Self {
-        Self { value, origin }
+    pub(super) fn from_file(value: Zeroizing<Vec<u8>>, path: PathBuf) -> Self {
+        Self { value, origin: path.display().to_string(), file: Some(path) }
+    }
+
+    pub(super) fn from_environment(value: Zeroizing<Vec<u8>>, name: &str) -> Self {
+        Self { value, origin: format!("${name}"), file: None }
+    }
+
+    /// Another form of it, from the same place.
+    pub(super) fn replaced(self, value: Zeroizing<Vec<u8>>) -> Self {
+        Self { value, ..self }
+    }
+
+    /// Who else may read or replace the file that it came from, where somebody may.
+    pub(crate) fn exposure(&self) -> Option<String> {
+        let mode = fs::metadata(self.file.as_ref()?).ok()?.mode();
+        let who = match mode {
+            _ if mode & 0o006 != 0 => "every user of this machine",
+            _ if mode & 0o020 != 0 => "its group",
+            _ => return None,
+        };
+        let may = if mode & 0o022 != 0 { "replace" } else { "read" };
+        Some(format!("{who} may {may} {} (mode {:o})", self.origin, mode & 0o777))
     }
 
     /// The secret, without white space at its end.

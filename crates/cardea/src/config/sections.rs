@@ -3,6 +3,7 @@
 
 mod acme;
 mod client_certificate;
+mod readiness;
 mod secrets;
 mod threads;
 
@@ -16,6 +17,7 @@ pub(crate) use self::acme::{CertificateKey, ChallengeKind};
 pub(crate) use self::client_certificate::{
     ClientCertificateForward, ClientCertificateMode, ClientCertificateNeed,
 };
+pub(crate) use self::readiness::{Need, Readiness};
 pub(crate) use self::secrets::{ClientSecrets, HashThreads};
 use self::threads::Threads;
 use super::text::{DurationText, IpPrefix, SizeText};

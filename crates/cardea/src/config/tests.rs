@@ -1,6 +1,9 @@
 //! Tests of whole configurations: defaults, the environment, includes, secrets, the schema and its page.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use tempfile::TempDir;
 
@@ -14,6 +17,7 @@ mod example;
 mod lints;
 mod rules;
 mod scale;
+mod secrets;
 mod tickets;
 
 /// A folder with configuration files.
@@ -35,13 +39,17 @@ impl Fixture {
     }
 
     fn load(&self) -> Result<Config, Problems> {
-        load(&self.folder.path().join("cardea.toml"), &|name| match name {
+        load(&self.path("cardea.toml"), &|name| match name {
             "REGION" => Some("eu-west".to_owned()),
             "WORKERS" => Some("3".to_owned()),
             "PASSWORD" => Some("hunter2-very-secret".to_owned()),
             "WRAPPING_KEY" => Some("c2VjcmV0\n".to_owned()),
             _ => None,
         })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
     fn config(&self) -> Config {
@@ -81,6 +89,7 @@ fn the_defaults_are_within_their_own_limits() {
         ("limits", toml::to_string(&Limits::default()).unwrap()),
         ("timeouts", toml::to_string(&Timeouts::default()).unwrap()),
         ("drain", toml::to_string(&Drain::default()).unwrap()),
+        ("readiness", toml::to_string(&Readiness::default()).unwrap()),
         ("forwarding", toml::to_string(&Forwarding::default()).unwrap()),
         ("log", toml::to_string(&Log::default()).unwrap()),
     ] {

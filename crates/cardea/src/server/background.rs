@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use cardea_gateway::workers;
+use cardea_issuer::Maintained;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{
@@ -25,10 +26,10 @@ pub(super) fn start(server: &Arc<Server>) {
     workers::spawn(async move {
         let mut every = interval(KEYS_EVERY);
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut published = None;
+        let mut known = Known::default();
         loop {
             every.tick().await;
-            look_after_keys(&keys, &mut published).await;
+            look_after_keys(&keys, &mut known).await;
         }
     });
 
@@ -54,7 +55,16 @@ pub(super) fn start(server: &Arc<Server>) {
     });
 }
 
-async fn look_after_keys(server: &Server, published: &mut Option<Arc<str>>) {
+/// What the last look after keys led to.
+#[derive(Default)]
+struct Known {
+    /// The keys that were published.
+    published: Option<Arc<str>>,
+    /// What was complained of.
+    trouble: Option<(&'static str, String)>,
+}
+
+async fn look_after_keys(server: &Server, known: &mut Known) {
     let now = server.gateway.clock.precise();
     if let Some(issuer) = &server.foundation.issuer {
         let maintained = issuer.maintain(now).await;
@@ -62,14 +72,24 @@ async fn look_after_keys(server: &Server, published: &mut Option<Arc<str>>) {
             return;
         }
         server.admin.set_issuer_usable(maintained.is_ok());
-        if let Err(error) = maintained {
-            tracing::error!(error = %error, "the authorization server could not be maintained");
+        let trouble = match maintained {
+            Ok(Maintained { writes: Ok(()) }) => None,
+            Ok(Maintained { writes: Err(error) }) => Some(("clients and keys can't be changed", error)),
+            Err(error) => Some(("the authorization server could not be maintained", error)),
+        };
+        let trouble = trouble.map(|(what, error)| (what, error.to_string()));
+        if trouble != known.trouble {
+            // Once, and not every two seconds.
+            if let Some((what, error)) = &trouble {
+                tracing::error!(%error, "{what}");
+            }
+            known.trouble = trouble;
         }
         // The same text as long as no key came or went.
         let keys = issuer.key_set();
-        if !published.as_ref().is_some_and(|published| Arc::ptr_eq(published, &keys)) {
+        if !known.published.as_ref().is_some_and(|published| Arc::ptr_eq(published, &keys)) {
             match publish_keys(issuer, &server.foundation.local_keys) {
-                Ok(()) => *published = Some(keys),
+                Ok(()) => known.published = Some(keys),
                 Err(error) => tracing::error!(error = %error, "our own keys could not be published"),
             }
         }
@@ -78,6 +98,8 @@ async fn look_after_keys(server: &Server, published: &mut Option<Arc<str>>) {
     if authenticator.refresh_due(now) {
         authenticator.maintain(now).await;
     }
+    let (cache, keys) = (Arc::clone(&server.key_cache), Arc::clone(&authenticator));
+    let _ = tokio::task::spawn_blocking(move || cache.save(&keys, now)).await;
     authenticator.revocations().purge(now.wall);
     authenticator.reclaim(now);
 }

@@ -57,6 +57,8 @@ pub(crate) struct Foundation {
     pub(crate) acme: Option<Arc<Acme>>,
     /// How many workers carry requests.
     pub(crate) workers: usize,
+    /// What can't be served is left out, so that what can be is: to start. A check tolerates nothing.
+    pub(crate) tolerates_certificates: bool,
 }
 
 /// A model that is ready to be put in force.
@@ -70,6 +72,15 @@ pub(crate) struct Built {
     tls: HashMap<String, ServerTlsConfig>,
     /// What is counted for each route, by name.
     route_metrics: HashMap<String, Arc<RouteMetrics>>,
+}
+
+impl Built {
+    /// The certificates in files that can't be used.
+    fn unusable_certificates(&self) -> HashSet<PathBuf> {
+        let tls = self.model.listeners.values().filter_map(|listener| listener.tls.as_ref());
+        let states = tls.flat_map(|tls| tls.certificate_states().to_vec());
+        states.filter(|state| state.served.is_none()).map(|state| state.path).collect()
+    }
 }
 
 /// Builds the model of `config`. What lives longer is taken over from `previous`.
@@ -98,6 +109,7 @@ pub(crate) fn build(
     let identity_headers = builder.identity_headers();
     let access_log = builder.access_log();
     builder.check_client_certificates(&listeners);
+    builder.check_something_is_served(&listeners);
     let environment = builder.environment();
     builder.problems.sort_by(|one, other| {
         (&one.file, one.line, one.column).cmp(&(&other.file, other.line, other.column))
@@ -154,6 +166,7 @@ pub(crate) fn check(config: &Config) -> Result<(), Vec<Problem>> {
         issuer: None,
         acme: None,
         workers: 1,
+        tolerates_certificates: false,
     };
     build(config, &foundation, None).map(drop)
 }
@@ -219,6 +232,28 @@ impl Builder<'_> {
         models
     }
 
+    /// A gateway none of whose listeners can serve anything is of no use to anybody, and says so at its start.
+    fn check_something_is_served(&mut self, listeners: &HashMap<String, Arc<ListenerModel>>) {
+        let serves = |listener: &Arc<ListenerModel>| match &listener.tls {
+            None => true,
+            // What an authority has yet to issue is served when it comes.
+            Some(tls) => {
+                tls.certificate_states().iter().any(|state| state.served.is_some() || state.is_awaited)
+            }
+        };
+        if listeners.is_empty() || listeners.values().any(serves) {
+            return;
+        }
+        for listener in &self.config.listeners {
+            let Some(tls) = listeners.get(&listener.name).and_then(|model| model.tls.as_ref()) else {
+                continue;
+            };
+            for problem in tls.certificate_states().iter().flat_map(|state| &state.problems) {
+                self.problem(listener.at, problem, "see the file named");
+            }
+        }
+    }
+
     /// TLS of a listener. One whose settings are the same goes on, with its sessions.
     fn server_tls(
         &mut self,
@@ -282,7 +317,13 @@ impl Builder<'_> {
             }
             return Some(Arc::clone(old));
         }
-        match ServerTls::load(&settings, &self.foundation.clock) {
+        // At a start all are tolerated, and at a reload those that are served by nobody as it is.
+        let running = self.previous.map(|built| built.unusable_certificates());
+        let tolerates = |certificate: &CertificateConfig| match &running {
+            None => self.foundation.tolerates_certificates,
+            Some(unusable) => unusable.contains(&certificate.chain),
+        };
+        match ServerTls::load_tolerating(&settings, &self.foundation.clock, &tolerates) {
             Ok(tls) => Some(Arc::new(tls)),
             Err(TlsError::Certificates(errors)) => {
                 for error in errors {

@@ -21,7 +21,7 @@ use cardea_gateway::{
 use cardea_tls::{CertificateInfo, ServerTls};
 
 use super::run::Server;
-use crate::fetch::ocsp;
+use crate::{admin::protocol::CertificateState, fetch::ocsp};
 
 const DAY_SECONDS: i64 = 24 * 3_600;
 
@@ -44,12 +44,24 @@ static STAPLE_FAILURES: CounterDef<0> = CounterDef::new(
     [],
 );
 
+static STATE: GaugeDef<3> = GaugeDef::new(
+    "cardea_tls_certificate_state",
+    "1 for the state of each configured certificate: served, expired, rejected (what is there now can't be used, what was \
+     there before is served), unusable (handshakes for its hosts fail) or awaited (from the authority).",
+    ["listener", "certificate", "state"],
+);
+
 static HANDSHAKES: GaugeDef<0> =
     GaugeDef::new("cardea_tls_handshakes_under_way", "TLS handshakes that are under way.", []);
 
 /// The metrics of certificates.
-pub(super) static DEFINITIONS: &[Definition] =
-    &[HANDSHAKES.definition(), EXPIRY.definition(), STAPLE_EXPIRY.definition(), STAPLE_FAILURES.definition()];
+pub(super) static DEFINITIONS: &[Definition] = &[
+    HANDSHAKES.definition(),
+    STATE.definition(),
+    EXPIRY.definition(),
+    STAPLE_EXPIRY.definition(),
+    STAPLE_FAILURES.definition(),
+];
 
 /// As counted by [`refresh_staples`].
 static FAILURES: AtomicU64 = AtomicU64::new(0);
@@ -72,6 +84,17 @@ pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
         }),
     );
     let weak = Arc::downgrade(gateway);
+    registry.collect_gauge(&STATE, move |samples: &mut Samples<'_>| {
+        let Some(gateway) = weak.upgrade() else { return };
+        let now = gateway.clock.wall();
+        for (name, listener) in &gateway.model().listeners {
+            for state in listener.tls.iter().flat_map(|tls| tls.certificate_states().to_vec()) {
+                let standing = standing(&state, now).as_str();
+                samples.push(&[name, &state.path.to_string_lossy(), standing], 1.0);
+            }
+        }
+    });
+    let weak = Arc::downgrade(gateway);
     registry.collect_gauge(&HANDSHAKES, move |samples: &mut Samples<'_>| {
         if let Some(gateway) = weak.upgrade() {
             samples.push(&[], gateway.handshakes_under_way() as f64);
@@ -93,6 +116,32 @@ fn of_certificates(
         for (name, listener) in &gateway.model().listeners {
             for one in listener.tls.iter().flat_map(|tls| tls.certificates()) {
                 read(name, &one.path.to_string_lossy(), &one, samples);
+            }
+        }
+    }
+}
+
+/// What becomes of handshakes for the hosts of a certificate.
+pub(crate) fn standing(state: &cardea_tls::CertificateState, now: Wall) -> CertificateState {
+    match &state.served {
+        None if state.is_awaited => CertificateState::Awaited,
+        None => CertificateState::Unusable,
+        Some(served) if served.not_after <= now => CertificateState::Expired,
+        Some(_) if !state.problems.is_empty() => CertificateState::Rejected,
+        Some(_) => CertificateState::Served,
+    }
+}
+
+/// Says of the certificates that a start has left out that they can't be used.
+pub(super) fn tell_of_unusable(gateway: &Gateway) {
+    for (listener, model) in &gateway.model().listeners {
+        for state in model.tls.iter().flat_map(|tls| tls.certificate_states().to_vec()) {
+            if state.served.is_none() && !state.is_awaited {
+                tracing::error!(
+                    %listener, path = %state.path.display(), hosts = ?state.hosts,
+                    problem = state.problems.join("; "),
+                    "a certificate can't be used; handshakes for its hosts fail until it is replaced"
+                );
             }
         }
     }

@@ -7,12 +7,12 @@ use cardea_clock::Timestamp;
 use cardea_gateway::gateway::Phase;
 use cardea_issuer::AuthorizationServer;
 
-use super::{issuer::publish_keys, run::Server};
+use super::{certificates, issuer::publish_keys, run::Server};
 use crate::{
     acme::SOURCE_PREFIX,
     admin::{
         Control, ControlFuture,
-        protocol::{Certificate, Status},
+        protocol::{Certificate, CertificateState, Status},
     },
 };
 
@@ -52,24 +52,33 @@ impl Control for Server {
     }
 
     fn certificates(&self) -> Vec<Certificate> {
+        let now = self.gateway.clock.wall();
         let mut found: BTreeMap<(String, Vec<String>), Certificate> = BTreeMap::new();
         for listener in self.gateway.model().listeners.values() {
-            for info in listener.tls.iter().flat_map(|tls| tls.certificates()) {
-                let mut hosts = info.hosts;
+            for state in listener.tls.iter().flat_map(|tls| tls.certificate_states().to_vec()) {
+                let standing = certificates::standing(&state, now);
+                let mut hosts = state.hosts;
                 hosts.sort_unstable();
-                let source = info.path.display().to_string();
+                let source = state.path.display().to_string();
                 let source = if source.starts_with(SOURCE_PREFIX) { "acme".to_owned() } else { source };
                 let entry = found.entry((source.clone(), hosts.clone())).or_insert_with(|| Certificate {
                     hosts,
                     source,
                     listeners: Vec::new(),
-                    not_after: Some(info.not_after.unix_seconds()),
+                    not_after: state.served.as_ref().map(|served| served.not_after.unix_seconds()),
                     next_attempt_at: None,
                     failures: 0,
                     problem: None,
+                    state: CertificateState::Served,
                 });
                 entry.listeners.push(listener.name.clone());
                 entry.listeners.sort_unstable();
+                if standing != CertificateState::Served {
+                    entry.state = standing;
+                }
+                if !state.problems.is_empty() {
+                    entry.problem = Some(state.problems.join("; "));
+                }
             }
         }
         for status in self.foundation.acme.iter().flat_map(|acme| acme.status()) {
@@ -82,10 +91,11 @@ impl Control for Server {
                     next_attempt_at: None,
                     failures: 0,
                     problem: None,
+                    state: CertificateState::Awaited,
                 });
             entry.next_attempt_at = Some(status.next_attempt_at.unix_seconds());
             entry.failures = status.failures;
-            entry.problem = status.problem;
+            entry.problem = status.problem.or(entry.problem.take());
         }
         found.into_values().collect()
     }

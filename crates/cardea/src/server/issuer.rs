@@ -45,6 +45,7 @@ pub(crate) fn settings(config: &config::AuthorizationServer) -> AuthorizationSer
     settings.scopes.clone_from(&config.scopes);
     settings.key_lifetime = config.key_lifetime;
     settings.key_publish_ahead = config.key_publish_ahead;
+    settings.key_set_max_age = config.key_set_max_age;
     settings.key_overlap = config.key_overlap;
     settings.secrets = secrets(&config.secrets);
     settings

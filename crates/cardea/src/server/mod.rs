@@ -5,7 +5,9 @@ mod build;
 mod certificates;
 mod control;
 mod databases;
+mod health;
 mod issuer;
+mod key_cache;
 mod listen;
 mod panics;
 mod reloads;
@@ -14,6 +16,7 @@ mod signals;
 mod telemetry;
 
 pub(crate) use build::{Built, Foundation, build, check};
+pub(crate) use certificates::standing as certificate_standing;
 pub(crate) use databases::check as check_databases;
 pub(crate) use issuer::open as open_issuer;
 pub(crate) use listen::{Inherited, bind, tcp};

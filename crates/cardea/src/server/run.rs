@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow};
-use cardea_clock::{CoarseClock, Mono};
+use cardea_clock::{CoarseClock, Mono, Timestamp};
 use cardea_gateway::{
     gateway::{Gateway, Phase},
     listener,
@@ -31,8 +31,9 @@ use tokio::{
 use super::{
     background,
     build::{Built, Foundation, build, hostname},
-    certificates,
+    certificates, health,
     issuer::{self, Revoker, publish_keys, settings},
+    key_cache::KeyCache,
     listen::{self, Inherited, Sockets, bind},
     panics,
     reloads::Reloads,
@@ -70,6 +71,7 @@ pub(crate) struct Server {
     pub(super) drain_asked: Notify,
     /// The authorization server's store is closed, or about to be.
     store_closed: AtomicBool,
+    pub(super) key_cache: Arc<KeyCache>,
     /// Looks after certificates from the authority.
     acme: Mutex<Option<JoinHandle<()>>>,
     _clock: CoarseClock,
@@ -125,8 +127,15 @@ impl Server {
             None => None,
         };
         let fetch = Arc::new(HttpFetch::new());
-        let foundation =
-            Foundation { clock: clock.clone(), fetch, local_keys, issuer, acme, workers: workers.count() };
+        let foundation = Foundation {
+            clock: clock.clone(),
+            fetch,
+            local_keys,
+            issuer,
+            acme,
+            workers: workers.count(),
+            tolerates_certificates: true,
+        };
         let built = build(&config, &foundation, None).map_err(|problems| anyhow!(listed(problems)))?;
 
         let gateway = Gateway::new(Arc::clone(&built.model), clock.clone(), Arc::clone(&registry))
@@ -136,17 +145,22 @@ impl Server {
         let reloads = Arc::new(Reloads::new(clock.precise().wall));
         reloads.register(&registry);
         certificates::register(&registry, &gateway);
+        certificates::tell_of_unusable(&gateway);
         let revoker = Arc::new(Revoker::new(Arc::clone(&gateway), &config));
         if let Some(issuer) = &foundation.issuer {
             issuer
                 .set_revocation_sink(Arc::clone(&revoker) as Arc<dyn RevocationSink>, clock.precise())
                 .await?;
         }
+        let key_cache = Arc::new(KeyCache::new(config.key_cache.clone()));
+        restore_keys(&key_cache, &built, clock.precise()).await;
         built.model.authenticator.maintain(clock.precise()).await;
 
         let permits =
             Arc::new(Semaphore::new(built.model.limits.connections_max.min(Semaphore::MAX_PERMITS)));
         let admin = Arc::new(AdminState::new(Arc::clone(&gateway), registry));
+        admin.follow(&config.readiness);
+        health::register(&admin, foundation.acme.as_ref());
         let admin_address = admin_socket.as_ref().and_then(|socket| socket.local_addr().ok());
         let server = Arc::new(Self {
             gateway,
@@ -162,6 +176,7 @@ impl Server {
             started: clock.precise().mono,
             drain_asked: Notify::new(),
             store_closed: AtomicBool::new(false),
+            key_cache,
             acme: Mutex::default(),
             _clock: coarse,
         });
@@ -244,6 +259,8 @@ impl Server {
         let built = build(&config, &self.foundation, Some(&current.built))
             .map_err(|problems| anyhow!(listed(problems)))?;
 
+        restore_keys(&self.key_cache, &built, self.gateway.clock.precise()).await;
+
         // Sockets before anything changes: one that can't be bound or watched must leave all as it is.
         let mut fresh = Vec::new();
         for wanted in &config.listeners {
@@ -260,6 +277,7 @@ impl Server {
 
         self.gateway.set_model(Arc::clone(&built.model));
         self.revoker.follow(&config);
+        self.admin.follow(&config.readiness);
         if let Some(acme) = &self.foundation.acme {
             acme.follow(&config);
         }
@@ -380,6 +398,12 @@ impl Server {
             acme.close().await;
         }
     }
+}
+
+/// Gives issuers that are new the keys that were kept of them.
+async fn restore_keys(cache: &Arc<KeyCache>, built: &Built, now: Timestamp) {
+    let (cache, authenticator) = (Arc::clone(cache), Arc::clone(&built.model.authenticator));
+    let _ = tokio::task::spawn_blocking(move || cache.restore(&authenticator, now)).await;
 }
 
 /// The names of the issuers that stand for our own authorization server.

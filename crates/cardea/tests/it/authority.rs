@@ -223,7 +223,7 @@ fn a_challenge_that_fails_is_explained_and_waited_for_and_then_asked_for_anew() 
     let wait = failed["next_attempt_at"].as_i64().unwrap() - crate::support::now().wall.unix_seconds();
     assert!((200..=400).contains(&wait), "{failed}");
     let ran = folder.run(&["certificates"]);
-    assert!(ran.stdout.contains("not issued") && ran.stderr.contains(A), "{ran:?}");
+    assert!(ran.stdout.contains("awaited") && ran.stderr.contains(A), "{ran:?}");
     assert_eq!(folder.run(&["certificates", "renew", "nobody.test"]).code, Some(3));
 
     place.set_names_known(true);

@@ -61,6 +61,24 @@ fn a_running_gateway_takes_over_all_of_a_file_or_nothing() {
         assert!(ran.stderr.contains(expected) && ran.stderr.ends_with("nothing was imported\n"), "{ran:?}");
         assert_eq!(listed(&folder), 2);
     }
+    // All that are there already are told at once, and so are all that are in the file twice.
+    for (more, expected) in [
+        (
+            [lines[0].clone(), lines[2].clone()],
+            ["a client \"one\" exists already", "a client \"two\" exists already"],
+        ),
+        ([many()[0].clone(), many()[1].clone()], ["\"many-1\" is there twice", "\"many-2\" is there twice"]),
+    ] {
+        folder.write("many.jsonl", &[many(), more.to_vec()].concat().join("\n"));
+        let ran = folder.run(&["client", "import", "many.jsonl"]);
+        assert_eq!(ran.code, Some(3), "{ran:?}");
+        for (line, expected) in (MANY + 1..).zip(expected) {
+            let told =
+                |text: &str| text.starts_with(&format!("many.jsonl:{line}: ")) && text.contains(expected);
+            assert!(ran.stderr.lines().any(told), "{line}: {ran:?}");
+        }
+        assert_eq!(listed(&folder), 2);
+    }
     folder.write("many.jsonl", &many().join("\n"));
     let ran = folder.run(&["client", "import", "many.jsonl", "--json"]);
     assert_eq!((ran.code, &ran.json()["imported"]), (Some(0), &serde_json::json!(MANY)), "{ran:?}");

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail the test that calls them")]
 
+mod administration;
 mod audit;
 mod authority;
 mod check;

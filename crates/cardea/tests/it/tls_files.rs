@@ -49,3 +49,55 @@ fn replaced_certificates_are_taken_and_broken_ones_are_not() {
     assert_eq!(old.get("/version").unwrap().status, 200, "connections from before go on through all of it");
     server.stop();
 }
+
+#[test]
+fn one_expired_certificate_among_several_keeps_nothing_else_from_being_served() {
+    let more =
+        "\n[[listener.tls.certificate]]\nchain = \"shop.pem\"\nkey = \"shop.key\"\ntrust_domain = \"shop\"\n";
+    let folder = Folder::new(&Settings::default());
+    let text = folder.read("cardea.toml");
+    let listener = "key = \"gateway.key\"\n";
+    assert!(text.contains(listener));
+    folder.write("cardea.toml", &text.replace(listener, &format!("{listener}{more}")));
+    let put = |issued: &cardea_tls::authority::Issued| {
+        folder.write("shop.key", &issued.key_pem);
+        folder.write("shop.pem", &issued.chain_pem);
+    };
+    put(&folder.issue_expired(&["shop.test"]));
+
+    let ran = folder.run(&["check"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("shop.pem") && ran.stderr.contains("expired"), "{ran:?}");
+
+    let server = Server::start(&folder);
+    assert_eq!(server.connect().get("/version").unwrap().status, 200);
+    let shop = || crate::support::Connection::tls_for("shop.test", server.address, &server.tls);
+    assert!(shop().is_err(), "no other certificate takes its place");
+    assert!(server.program.stderr.text().contains("a certificate can't be used"));
+    let (status, text) = server.ready();
+    assert!(status == 200 && text.contains("certificate_unusable:https:"), "{status} {text}");
+    let state = |name: &str| {
+        let ran = folder.run(&["certificates", "--json"]);
+        let all = ran.json();
+        let of = |one: &&serde_json::Value| one["source"].as_str().unwrap().ends_with(name);
+        let found = all.as_array().unwrap().iter().find(of).unwrap().clone();
+        (found["state"].as_str().unwrap().to_owned(), found["problem"].as_str().map(str::to_owned))
+    };
+    assert_eq!(state("gateway.pem"), ("served".to_owned(), None));
+    let (standing, problem) = state("shop.pem");
+    assert!(standing == "unusable" && problem.unwrap().contains("expired"));
+
+    put(&folder.issue_for(&["shop.test"]));
+    until("the new certificate", || shop().is_ok().then_some(()));
+    assert_eq!(state("shop.pem").0, "served");
+    // A replacement that is rejected does not look healthy.
+    put(&folder.issue_expired(&["shop.test"]));
+    until("a complaint", || (state("shop.pem").0 == "rejected").then_some(()));
+    assert!(shop().is_ok(), "what was there before is served");
+    server.stop();
+
+    // Where nothing can be served, there is nothing to start for.
+    folder.write_certificate(&folder.issue_expired(&["gateway.test"]));
+    let ran = folder.run(&["run"]);
+    assert!(ran.code != Some(0) && ran.stderr.contains("expired"), "{ran:?}");
+}

@@ -1,7 +1,7 @@
 //! The state of ACME in SQLite.
 
 use cardea_clock::Wall;
-use sqlx::{Row as _, Sqlite, Transaction, sqlite::SqliteRow};
+use sqlx::{Row as _, SqliteConnection, sqlite::SqliteRow};
 
 use super::{SqliteStore, failed};
 use crate::store::{
@@ -12,28 +12,23 @@ use crate::store::{
 impl AcmeStore for SqliteStore {
     fn acme_version(&self) -> StoreFuture<'_, u64> {
         Box::pin(async move {
-            let version: i64 = sqlx::query_scalar("SELECT version FROM acme_state")
-                .fetch_one(&self.reader)
-                .await
-                .map_err(failed)?;
+            let version = self.reader.scalar(sqlx::query_scalar("SELECT version FROM acme_state")).await?;
             u64::try_from(version).map_err(|_| StoreError::Invalid { what: "acme_state.version" })
         })
     }
 
     fn acme_account<'a>(&'a self, directory: &'a str) -> StoreFuture<'a, Option<AccountRecord>> {
         Box::pin(async move {
-            let row = sqlx::query("SELECT * FROM acme_accounts WHERE directory = ?1")
-                .bind(directory)
-                .fetch_optional(&self.reader)
-                .await
-                .map_err(failed)?;
+            let query = sqlx::query("SELECT * FROM acme_accounts WHERE directory = ?1").bind(directory);
+            let row = self.reader.optional(query).await?;
             row.as_ref().map(account_of).transpose()
         })
     }
 
     fn put_acme_account<'a>(&'a self, account: &'a AccountRecord) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            sqlx::query(
+            let mut write = self.writer.begin().await?;
+            let done = sqlx::query(
                 "INSERT OR REPLACE INTO acme_accounts (directory, url, contacts, sealed, wrapping_key_id, created_at) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             )
@@ -43,40 +38,42 @@ impl AcmeStore for SqliteStore {
             .bind(&account.sealed)
             .bind(&account.wrapping_key_id)
             .bind(account.created_at.unix_nanos())
-            .execute(&self.writer)
+            .execute(write.connection()?)
             .await
-            .map_err(failed)?;
-            Ok(())
+            .map(drop)
+            .map_err(failed);
+            write.end(done).await
         })
     }
 
     fn delete_acme_account<'a>(&'a self, directory: &'a str) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            sqlx::query("DELETE FROM acme_accounts WHERE directory = ?1")
+            let mut write = self.writer.begin().await?;
+            let done = sqlx::query("DELETE FROM acme_accounts WHERE directory = ?1")
                 .bind(directory)
-                .execute(&self.writer)
+                .execute(write.connection()?)
                 .await
-                .map_err(failed)?;
-            Ok(())
+                .map(drop)
+                .map_err(failed);
+            write.end(done).await
         })
     }
 
     fn acme_certificates<'a>(&'a self, directory: &'a str) -> StoreFuture<'a, Vec<CertificateRecord>> {
         Box::pin(async move {
-            let rows = sqlx::query("SELECT * FROM acme_certificates WHERE directory = ?1")
-                .bind(directory)
-                .fetch_all(&self.reader)
-                .await
-                .map_err(failed)?;
+            let query = sqlx::query("SELECT * FROM acme_certificates WHERE directory = ?1").bind(directory);
+            let rows = self.reader.all(query).await?;
             rows.iter().map(certificate_of).collect()
         })
     }
 
     fn put_acme_certificate<'a>(&'a self, certificate: &'a CertificateRecord) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            let mut write = self.write().await?;
+            let mut write = self.writer.begin().await?;
             let issued = certificate.issued.as_ref();
             let problem = certificate.problem.as_ref();
+            let done = async {
+            let connection = write.connection()?;
             sqlx::query(
                 "INSERT OR REPLACE INTO acme_certificates (directory, hosts, key_type, chain, sealed, wrapping_key_id, \
                  issued_at, not_after, failures, next_attempt_at, reason, problem, renew_from, renew_until, \
@@ -97,112 +94,130 @@ impl AcmeStore for SqliteStore {
             .bind(certificate.renewal_window.map(|(from, _)| from.unix_nanos()))
             .bind(certificate.renewal_window.map(|(_, until)| until.unix_nanos()))
             .bind(certificate.ask_renewal_at.map(Wall::unix_nanos))
-            .execute(&mut *write)
-            .await
-            .map_err(failed)?;
-            commit(write).await
+            .execute(&mut *connection)
+                .await
+                .map_err(failed)?;
+            count(connection).await
+            }.await;
+            write.end(done).await
         })
     }
 
     fn put_acme_renewal<'a>(&'a self, certificate: &'a CertificateRecord) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            let mut write = self.write().await?;
-            sqlx::query(
-                "UPDATE acme_certificates SET renew_from = ?4, renew_until = ?5, ask_renewal_at = ?6 \
+            let mut write = self.writer.begin().await?;
+            let done = async {
+                let connection = write.connection()?;
+                sqlx::query(
+                    "UPDATE acme_certificates SET renew_from = ?4, renew_until = ?5, ask_renewal_at = ?6 \
                  WHERE directory = ?1 AND hosts = ?2 AND key_type = ?3",
-            )
-            .bind(&certificate.directory)
-            .bind(certificate.hosts.join(" "))
-            .bind(&certificate.key_type)
-            .bind(certificate.renewal_window.map(|(from, _)| from.unix_nanos()))
-            .bind(certificate.renewal_window.map(|(_, until)| until.unix_nanos()))
-            .bind(certificate.ask_renewal_at.map(Wall::unix_nanos))
-            .execute(&mut *write)
-            .await
-            .map_err(failed)?;
-            commit(write).await
+                )
+                .bind(&certificate.directory)
+                .bind(certificate.hosts.join(" "))
+                .bind(&certificate.key_type)
+                .bind(certificate.renewal_window.map(|(from, _)| from.unix_nanos()))
+                .bind(certificate.renewal_window.map(|(_, until)| until.unix_nanos()))
+                .bind(certificate.ask_renewal_at.map(Wall::unix_nanos))
+                .execute(&mut *connection)
+                .await
+                .map_err(failed)?;
+                count(connection).await
+            }
+            .await;
+            write.end(done).await
         })
     }
 
     fn acme_challenges(&self, now: Wall) -> StoreFuture<'_, Vec<ChallengeRecord>> {
         Box::pin(async move {
-            let rows = sqlx::query("SELECT * FROM acme_challenges WHERE expires_at > ?1")
-                .bind(now.unix_nanos())
-                .fetch_all(&self.reader)
-                .await
-                .map_err(failed)?;
+            let query =
+                sqlx::query("SELECT * FROM acme_challenges WHERE expires_at > ?1").bind(now.unix_nanos());
+            let rows = self.reader.all(query).await?;
             rows.iter().map(challenge_of).collect()
         })
     }
 
     fn replace_acme_challenges<'a>(&'a self, challenges: &'a [ChallengeRecord]) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            let mut write = self.write().await?;
-            sqlx::query("DELETE FROM acme_challenges").execute(&mut *write).await.map_err(failed)?;
-            for challenge in challenges {
-                sqlx::query(
-                    "INSERT INTO acme_challenges (token, kind, host, key_authorization, expires_at) \
-                     VALUES (?1, ?2, ?3, ?4, ?5)",
-                )
-                .bind(&challenge.token)
-                .bind(&challenge.kind)
-                .bind(&challenge.host)
-                .bind(&challenge.key_authorization)
-                .bind(challenge.expires_at.unix_nanos())
-                .execute(&mut *write)
-                .await
-                .map_err(failed)?;
+            let mut write = self.writer.begin().await?;
+            let done = async {
+                let connection = write.connection()?;
+                sqlx::query("DELETE FROM acme_challenges").execute(&mut *connection).await.map_err(failed)?;
+                for challenge in challenges {
+                    sqlx::query(
+                        "INSERT INTO acme_challenges (token, kind, host, key_authorization, expires_at) \
+                         VALUES (?1, ?2, ?3, ?4, ?5)",
+                    )
+                    .bind(&challenge.token)
+                    .bind(&challenge.kind)
+                    .bind(&challenge.host)
+                    .bind(&challenge.key_authorization)
+                    .bind(challenge.expires_at.unix_nanos())
+                    .execute(&mut *connection)
+                    .await
+                    .map_err(failed)?;
+                }
+                count(connection).await
             }
-            commit(write).await
+            .await;
+            write.end(done).await
         })
     }
 
     fn take_acme_lease<'a>(&'a self, holder: &'a str, now: Wall, until: Wall) -> StoreFuture<'a, bool> {
         Box::pin(async move {
-            let taken = sqlx::query(
+            let mut write = self.writer.begin().await?;
+            let done = sqlx::query(
                 "UPDATE acme_state SET lease_holder = ?1, lease_until = ?3 \
                  WHERE lease_holder = ?1 OR lease_until <= ?2",
             )
             .bind(holder)
             .bind(now.unix_nanos())
             .bind(until.unix_nanos())
-            .execute(&self.writer)
+            .execute(write.connection()?)
             .await
-            .map_err(failed)?;
+            .map_err(failed);
+            let taken = write.end(done).await?;
             Ok(taken.rows_affected() == 1)
         })
     }
 
     fn release_acme_lease<'a>(&'a self, holder: &'a str) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            sqlx::query("UPDATE acme_state SET lease_holder = '', lease_until = 0 WHERE lease_holder = ?1")
-                .bind(holder)
-                .execute(&self.writer)
-                .await
-                .map_err(failed)?;
-            Ok(())
+            let mut write = self.writer.begin().await?;
+            let done = sqlx::query(
+                "UPDATE acme_state SET lease_holder = '', lease_until = 0 WHERE lease_holder = ?1",
+            )
+            .bind(holder)
+            .execute(write.connection()?)
+            .await
+            .map(drop)
+            .map_err(failed);
+            write.end(done).await
         })
     }
 
     fn forget_acme_certificates(&self, before: Wall) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            sqlx::query(
+            let mut write = self.writer.begin().await?;
+            let done = sqlx::query(
                 "DELETE FROM acme_certificates WHERE coalesce(not_after, next_attempt_at, 0) < ?1 \
                  AND coalesce(next_attempt_at, 0) < ?1",
             )
             .bind(before.unix_nanos())
-            .execute(&self.writer)
+            .execute(write.connection()?)
             .await
-            .map_err(failed)?;
-            Ok(())
+            .map(drop)
+            .map_err(failed);
+            write.end(done).await
         })
     }
 }
 
-/// Commits a change that all nodes must see.
-async fn commit(mut write: Transaction<'static, Sqlite>) -> Result<(), StoreError> {
-    sqlx::query("UPDATE acme_state SET version = version + 1").execute(&mut *write).await.map_err(failed)?;
-    write.commit().await.map_err(failed)
+/// Counts a change that all nodes must see.
+async fn count(connection: &mut SqliteConnection) -> Result<(), StoreError> {
+    let count = sqlx::query("UPDATE acme_state SET version = version + 1");
+    count.execute(connection).await.map(drop).map_err(failed)
 }
 
 fn account_of(row: &SqliteRow) -> Result<AccountRecord, StoreError> {

@@ -1,53 +1,183 @@
-//! The database's file: made private before SQLite sees it.
+//! The database's file: made private before SQLite sees it, told from a lost one, and watched while it is in use.
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, ErrorKind},
-    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
-    path::Path,
+    io::{self, ErrorKind, Write as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
 };
 
 use crate::store::StoreError;
 
-/// Creates the file with mode 0600 where there is none. SQLite gives its log and its shared memory the mode of the
-/// database. Blocks.
+/// The most bytes of a marker that are read.
+const MARKER_BYTES_MAX: u64 = 256;
+/// The hexadecimal digits of a database's id.
+const INSTANCE_DIGITS: usize = 32;
+
+/// Creates the file with mode 0600 where there is none, and none was there before. SQLite gives its log and its shared
+/// memory the mode of the database. Blocks.
+///
+/// # Errors
+/// [`StoreError::Lost`] where a marker or a log says that there was a database; [`StoreError::Unusable`].
 pub(super) fn prepare(path: &Path) -> Result<(), StoreError> {
+    check_not_lost(path)?;
     let unusable = |problem: String| StoreError::Unusable { path: path.display().to_string(), problem };
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(file) => {
             // The name is durable before anything that is said to be stored under it.
-            let synced = file.sync_all().and_then(|()| File::open(parent)?.sync_all());
-            return synced.map_err(|error| unusable(format!("it can't be created: {error}")));
+            let synced = file.sync_all().and_then(|()| sync_folder(path));
+            synced.map_err(|error| unusable(format!("it can't be created: {error}")))
         }
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Err(unusable(format!("the folder {} does not exist; create it", parent.display())));
+            Err(unusable(format!("the folder {} does not exist; create it", parent(path).display())))
         }
-        Err(error) => return Err(unusable(format!("it can't be created: {error}"))),
+        Err(error) => Err(unusable(format!("it can't be created: {error}"))),
     }
-    let metadata = fs::metadata(path).map_err(|error| unusable(format!("it can't be read: {error}")))?;
-    if !metadata.is_file() {
-        return Err(unusable("it is not a file".into()));
+}
+
+/// Tells a database that is gone from one that has yet to be made. Blocks.
+///
+/// # Errors
+/// [`StoreError::Lost`] where a marker or a log says that there was a database; [`StoreError::Unusable`].
+pub(super) fn check_not_lost(path: &Path) -> Result<(), StoreError> {
+    let unusable = |problem: String| StoreError::Unusable { path: path.display().to_string(), problem };
+    let cannot_read = |error: io::Error| unusable(format!("it can't be read: {error}"));
+    // The marker first: another process may be about to make the database, and marks it when it is there.
+    let traces = traces(path).map_err(cannot_read)?;
+    let found = match fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() => return Err(unusable("it is not a file".into())),
+        Ok(metadata) => Some(metadata.len()),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(cannot_read(error)),
+    };
+    if let (None | Some(0), Some(trace)) = (found, traces) {
+        return Err(StoreError::Lost {
+            path: path.display().to_string(),
+            what: if found.is_some() { "empty" } else { "missing" },
+            trace: trace.display().to_string(),
+        });
     }
     Ok(())
+}
+
+/// Compares the database's id with that of its marker, `<database>.id`, and makes the marker where there is none, or where
+/// the database was given its id just now: an old backup had none. Blocks.
+///
+/// # Errors
+/// [`StoreError::Unusable`] where the marker is another database's, or can't be written.
+pub(super) fn mark(path: &Path, instance: &str, is_fresh: bool) -> Result<(), StoreError> {
+    let marker = beside(path, ".id");
+    let unusable = |problem: String| StoreError::Unusable { path: path.display().to_string(), problem };
+    let marked = read_marker(&marker)
+        .map_err(|error| unusable(format!("its marker {} can't be read: {error}", marker.display())))?;
+    match marked {
+        Some(marked) if marked == instance => Ok(()),
+        Some(_) if !is_fresh => Err(unusable(format!(
+            "it is another database than the one that {} was written for; restore the right one, or, where this \
+             one is meant, remove that file",
+            marker.display()
+        ))),
+        _ => write_marker(&marker, instance)
+            .map_err(|error| unusable(format!("its marker {} can't be written: {error}", marker.display()))),
+    }
 }
 
 /// Takes group's and others' rights away from the database and what stands beside it. Only once it is known to be ours.
 /// Blocks.
 pub(super) fn make_private(path: &Path) -> Result<(), StoreError> {
     for suffix in ["", "-wal", "-shm"] {
-        let mut name = path.as_os_str().to_owned();
-        name.push(suffix);
-        restrict(Path::new(&name)).map_err(|error| StoreError::Unusable {
+        restrict(&beside(path, suffix)).map_err(|error| StoreError::Unusable {
             path: path.display().to_string(),
             problem: format!("others may read it, and that can't be changed: {error}"),
         })?;
     }
     Ok(())
+}
+
+/// Which file the database is, so that another one in its place is noticed.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    path: PathBuf,
+    /// Device and inode. The inode is not given to another file while a connection holds it open.
+    file: (u64, u64),
+}
+
+impl Identity {
+    /// Of the file that is there now. Blocks.
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        let metadata = fs::metadata(path)?;
+        Ok(Self { path: path.to_path_buf(), file: (metadata.dev(), metadata.ino()) })
+    }
+
+    /// Whether the same file is still there.
+    ///
+    /// # Errors
+    /// [`StoreError::Replaced`].
+    pub(super) async fn check(&self) -> Result<(), StoreError> {
+        let this = self.clone();
+        let same = tokio::task::spawn_blocking(move || {
+            fs::metadata(&this.path).is_ok_and(|found| (found.dev(), found.ino()) == this.file)
+        })
+        .await;
+        match same {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(StoreError::Replaced { path: self.path.display().to_string() }),
+            Err(error) => Err(StoreError::Failed(Box::new(error))),
+        }
+    }
+}
+
+/// What shows that there was a database: its marker, or a log with something in it, which SQLite would throw away.
+fn traces(path: &Path) -> io::Result<Option<PathBuf>> {
+    for (suffix, bytes_min) in [(".id", 0), ("-wal", 1)] {
+        let trace = beside(path, suffix);
+        match fs::metadata(&trace) {
+            Ok(found) if found.len() >= bytes_min => return Ok(Some(trace)),
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// `None` where there is none, or one that was not written to its end.
+fn read_marker(marker: &Path) -> io::Result<Option<String>> {
+    let file = match File::open(marker) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let text = io::read_to_string(io::Read::take(file, MARKER_BYTES_MAX))?;
+    let instance = text.trim();
+    let whole = instance.len() == INSTANCE_DIGITS && instance.bytes().all(|byte| byte.is_ascii_hexdigit());
+    Ok(whole.then(|| instance.to_owned()))
+}
+
+/// Two processes that open a new database at once write the same.
+fn write_marker(marker: &Path, instance: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(marker)?;
+    file.write_all(format!("{instance}\n").as_bytes())?;
+    file.sync_all()?;
+    sync_folder(marker)
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(parent(path))?.sync_all()
 }
 
 fn restrict(path: &Path) -> io::Result<()> {

@@ -6,7 +6,7 @@ use std::{fs, io::ErrorKind, path::Path};
 use cardea_clock::Wall;
 use sqlx::{ConnectOptions as _, Connection as _, Row as _, SqliteConnection, sqlite::SqliteConnectOptions};
 
-use super::{BUSY_TIMEOUT, failed, key_of, opening, schema};
+use super::{BUSY_TIMEOUT, failed, file, key_of, opening, schema};
 use crate::{
     store::StoreError,
     wrapping::{WrappingKey, WrappingKeyError},
@@ -58,6 +58,7 @@ pub async fn inspect(
 /// How to open the file; `None` where there is none yet.
 fn how(path: &Path) -> Result<Option<SqliteConnectOptions>, StoreError> {
     let unusable = |problem: String| StoreError::Unusable { path: path.display().to_string(), problem };
+    file::check_not_lost(path)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match fs::metadata(path) {
         Ok(metadata) if !metadata.is_file() => return Err(unusable("it is not a file".into())),

@@ -116,7 +116,19 @@ ALTER TABLE acme_certificates ADD COLUMN ask_renewal_at INTEGER;
     "
 ALTER TABLE deleted_clients ADD COLUMN version INTEGER NOT NULL DEFAULT 0; -- the client's last one, where it is known
 ",
+    "
+CREATE TABLE registry (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    instance TEXT NOT NULL,                 -- tells this database from any other; its marker has it, too
+    probes INTEGER NOT NULL,                -- counted up to learn whether writes work
+    published_through INTEGER               -- until when a key that is to sign is known to have been published
+) STRICT;
+INSERT INTO registry VALUES (1, lower(hex(randomblob(16))), 0, NULL);
+",
 ];
+
+/// From this version on a database has an id.
+const IDENTIFIED_SINCE: i64 = 6;
 
 /// The version that has tables of certificates from an authority.
 const ACME_VERSION: i64 = 3;
@@ -172,8 +184,11 @@ pub(super) async fn sound(connection: &mut SqliteConnection, path: &Path) -> Res
 }
 
 /// Checks that the database is ours and sound, and brings its schema up to date in one transaction, so that
-/// two processes which open a new file at once agree.
-pub(super) async fn prepare(connection: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
+/// two processes which open a new file at once agree. Gives the database's id, and whether it was given it just now.
+pub(super) async fn prepare(
+    connection: &mut SqliteConnection,
+    path: &Path,
+) -> Result<(String, bool), StoreError> {
     let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
     let mut write = connection.begin_with("BEGIN IMMEDIATE").await.map_err(|error| opening(path, error))?;
     let read = |error| opening(path, error);
@@ -190,8 +205,10 @@ pub(super) async fn prepare(connection: &mut SqliteConnection, path: &Path) -> R
         }
     };
     sound(&mut write, path).await?;
+    let instance = "SELECT instance FROM registry";
     if version == known {
-        return Ok(());
+        let instance = sqlx::query_scalar(instance).fetch_one(&mut *write).await.map_err(read)?;
+        return Ok((instance, false));
     }
     for migration in MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or(0)) {
         sqlx::raw_sql(*migration).execute(&mut *write).await.map_err(read)?;
@@ -201,5 +218,7 @@ pub(super) async fn prepare(connection: &mut SqliteConnection, path: &Path) -> R
         .execute(&mut *write)
         .await
         .map_err(failed)?;
-    write.commit().await.map_err(failed)
+    let instance = sqlx::query_scalar(instance).fetch_one(&mut *write).await.map_err(read)?;
+    write.commit().await.map_err(failed)?;
+    Ok((instance, version < IDENTIFIED_SINCE))
 }

@@ -18,6 +18,7 @@ use tokio::{
 use super::*;
 use crate::{
     admin::testing::{Fixture, NOW},
+    config::Readiness,
     fetch::HttpFetch,
     server::{Foundation, build},
 };
@@ -49,6 +50,7 @@ impl Listener {
             issuer: Some(issuer),
             acme: None,
             workers: 1,
+            tolerates_certificates: false,
         };
         let Ok(built) = build(&fixture.config(), &foundation, None) else { panic!("the configuration") };
         let registry = Arc::new(Registry::new());
@@ -104,13 +106,13 @@ async fn it_shows_metrics_health_and_readiness() {
 #[tokio::test]
 async fn readiness_says_every_reason_while_health_goes_on() {
     let listener = Listener::start().await;
-    assert!(listener.get("/ready").await.ends_with("{\"ready\":true,\"reasons\":[]}\n"));
+    assert!(listener.get("/ready").await.ends_with("{\"degraded\":[],\"ready\":true,\"reasons\":[]}\n"));
     listener.clock.advance_unpublished(LAG_MAX + Duration::from_nanos(1));
     listener.state.set_issuer_usable(false);
     listener.gateway.advance(Phase::Draining);
     let answer = listener.get("/ready").await;
     assert_eq!(status(&answer), "503");
-    let expected = r#"{"ready":false,"reasons":["draining","clock_stale","authorization_server_unusable"]}"#;
+    let expected = r#""ready":false,"reasons":["draining","clock_stale","authorization_server_unusable"]}"#;
     assert!(answer.contains(expected), "{answer}");
     assert_eq!(status(&listener.get("/health").await), "200");
     assert!(listener.keys.publish(b"{\"keys\":[]}").is_ok());
@@ -145,14 +147,24 @@ async fn an_issuer_whose_keys_were_never_loaded_is_a_reason() {
         issuer: None,
         acme: None,
         workers: 1,
+        tolerates_certificates: false,
     };
     let Ok(built) = build(&fixture.config(), &foundation, None) else { panic!("the configuration") };
     let registry = Arc::new(Registry::new());
     let gateway = Gateway::new(built.model, manual.clock(), Arc::clone(&registry)).unwrap();
     let state = AdminState::new(gateway, registry);
-    assert_eq!(state.readiness(), ["key_sets_missing"]);
+    let missing = || vec!["key_set_missing:own".to_owned()];
+    assert_eq!(state.readiness(), Ready { reasons: missing(), degraded: vec![] });
+    let with = |issuers: &[&str]| {
+        let issuers = Some(issuers.iter().map(|name| (*name).to_owned()).collect());
+        state.follow(&Readiness { issuers, ..Readiness::default() });
+        state.readiness()
+    };
+    assert_eq!(with(&[]), Ready { reasons: vec![], degraded: missing() }, "none is required");
+    assert_eq!(with(&["other"]), Ready { reasons: vec![], degraded: missing() });
+    assert_eq!(with(&["own"]), Ready { reasons: missing(), degraded: vec![] });
     foundation.local_keys.publish(br#"{"keys":[]}"#).unwrap();
-    assert!(state.readiness().is_empty());
+    assert_eq!(state.readiness(), Ready::default());
 }
 
 #[tokio::test]

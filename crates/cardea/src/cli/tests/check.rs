@@ -1,6 +1,6 @@
 //! Tests of `cardea check`: every error at once, no error that follows from another, and warnings.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf, time::Duration};
 
 use cardea_tls::authority::Authority;
 use serde_json::Value;
@@ -26,6 +26,8 @@ impl Fixture {
 
     fn file(&self, name: &str, content: &str) {
         fs::write(self.path(name), content).unwrap();
+        // Of secrets it is expected; nothing else is the worse for it.
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o600)).unwrap();
     }
 
     fn check(&self, arguments: &[&str]) -> (Exit, String, String) {
@@ -416,5 +418,12 @@ fn what_is_no_database_is_told() {
         assert!(problems[0]["message"].as_str().unwrap().contains(wanted), "{problems:#?}");
     }
     fixture.file("cardea.toml", &at("cardea.db"));
-    assert_eq!(fixture.problems().len(), 0, "the control");
+    assert_eq!(fixture.problems().len(), 0, "the control"); // One that is gone is told from one that has yet to be made.
+    let path = fixture.path("cardea.db");
+    for is_empty in [true, false] {
+        if is_empty { fs::write(&path, "") } else { fs::remove_file(&path) }.unwrap();
+        let problems = fixture.problems();
+        assert_eq!(problems.len(), 1, "{problems:#?}");
+        assert!(problems[0]["message"].as_str().unwrap().contains("there was one"), "{problems:#?}");
+    }
 }

@@ -240,8 +240,15 @@ fn stand_in(config: &mut Config, clock: &Clock) -> Result<(server::Built, EcdsaK
         issuer.algorithms = vec![Algorithm::Es256];
     }
     let fetch = Arc::new(HttpFetch::new());
-    let foundation =
-        Foundation { clock: clock.clone(), fetch, local_keys, issuer: None, acme: None, workers: 1 };
+    let foundation = Foundation {
+        clock: clock.clone(),
+        fetch,
+        local_keys,
+        issuer: None,
+        acme: None,
+        workers: 1,
+        tolerates_certificates: true,
+    };
     let built = server::build(config, &foundation, None).map_err(|problems| {
         let text: Vec<String> = problems.iter().map(ToString::to_string).collect();
         Failure::new(Exit::Usage, text.join("\n"))

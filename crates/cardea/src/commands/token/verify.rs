@@ -120,6 +120,7 @@ pub(in super::super) async fn built(
         issuer: issuer.clone(),
         acme: None,
         workers: 1,
+        tolerates_certificates: true,
     };
     let built = server::build(config, &foundation, None).map_err(|problems| {
         let text: Vec<String> = problems.iter().map(ToString::to_string).collect();

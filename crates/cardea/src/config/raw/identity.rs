@@ -52,6 +52,11 @@ pub(in crate::config) struct RawIssuer {
     #[serde(default = "clock_skew", with = "DurationText")]
     #[schemars(extend("x-maximum" = "5m"))]
     pub(in crate::config) clock_skew: Duration,
+    /// How long its keys are used after they should have been fetched again (an hour after they last were) while they can't
+    /// be, over restarts too. After that its tokens get 503.
+    #[serde(default = "stale_keys_max", with = "DurationText")]
+    #[schemars(extend("x-maximum" = "7d"))]
+    pub(in crate::config) stale_keys_max: Duration,
     /// The longest lifetime (`exp` less `iat`) that is accepted. Left out, any.
     #[serde(default, with = "OptionalDurationText")]
     #[schemars(extend("x-minimum" = "1m", "x-maximum" = "365d"))]
@@ -95,6 +100,10 @@ fn types() -> Vec<String> {
 
 fn verdicts_max() -> u32 {
     16_384
+}
+
+fn stale_keys_max() -> Duration {
+    Duration::from_secs(12 * 3_600)
 }
 
 fn clock_skew() -> Duration {
@@ -144,12 +153,18 @@ pub(in crate::config) struct RawAuthorizationServer {
     #[serde(default = "key_lifetime", with = "DurationText")]
     #[schemars(extend("x-minimum" = "1h", "x-maximum" = "3650d"))]
     pub(in crate::config) key_lifetime: Duration,
-    /// How long a new key is published before it signs; must be above what others cache the key set for, and
-    /// below `key_lifetime`.
+    /// How long a new key is published before it signs, so that verifiers that cache the key set know it in time; at most
+    /// half of `key_lifetime`. Time in which no gateway published it does not count. The first key signs at once.
     #[serde(default = "key_publish_ahead", with = "DurationText")]
     #[schemars(extend("x-minimum" = "1m", "x-maximum" = "90d"))]
     pub(in crate::config) key_publish_ahead: Duration,
-    /// How long a key is still published after it last signed; must not be below `access_token_lifetime`.
+    /// How long others may cache the key set and the metadata: the `max-age` that they are sent with. Left out, half of
+    /// `key_publish_ahead`, and at most 5 m; it can't be more than half of `key_publish_ahead`.
+    #[serde(default, with = "OptionalDurationText")]
+    #[schemars(extend("x-minimum" = "1s", "x-maximum" = "45d"))]
+    pub(in crate::config) key_set_max_age: Option<Duration>,
+    /// How long a key is still published after it last signed; at least `access_token_lifetime` and 5 m, for clocks that
+    /// differ.
     #[serde(default = "key_overlap", with = "DurationText")]
     #[schemars(extend("x-minimum" = "1m", "x-maximum" = "90d"))]
     pub(in crate::config) key_overlap: Duration,

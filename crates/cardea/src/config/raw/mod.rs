@@ -26,7 +26,9 @@ pub(super) use self::{
     },
     service::RawService,
 };
-use super::sections::{Drain, Forwarding, HeaderEncoding, Limits, Log, Process, Timeouts, TrustedProxies};
+use super::sections::{
+    Drain, Forwarding, HeaderEncoding, Limits, Log, Process, Readiness, Timeouts, TrustedProxies,
+};
 
 /// The configuration of Cardea, in TOML. Texts may refer to the environment: `${NAME}`, or `${NAME:-default}`
 /// where it may be unset; `$$` stands for a dollar sign. Relative paths start from the folder of the file that
@@ -52,6 +54,7 @@ pub(super) struct RawConfig {
     pub(super) limits: Limits,
     pub(super) timeouts: Timeouts,
     pub(super) drain: Drain,
+    pub(super) readiness: Readiness,
     pub(super) forwarding: Forwarding,
     pub(super) trusted_proxies: TrustedProxies,
     pub(super) identity_headers: RawIdentityHeaders,
@@ -67,6 +70,10 @@ pub(super) struct RawConfig {
     pub(super) listener: Vec<RawListener>,
     /// Whose tokens are believed.
     pub(super) issuer: Vec<RawIssuer>,
+    /// A folder in which the keys of issuers are kept once they were fetched, so that a restart does not depend on each
+    /// issuer being reachable; `"off"`: none. It is made, for the gateway's user alone, and is believed only where nobody
+    /// else may write to it. Left out, `issuer-keys` beside the database, or beside this file where there is no database.
+    pub(super) key_cache: Option<String>,
     /// What requests are forwarded to.
     pub(super) service: Vec<RawService>,
     /// Which requests go where, and who may make them. The most specific match wins, whatever the order: exact

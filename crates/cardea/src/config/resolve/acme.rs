@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use super::{
     super::{
         document::Cursor,
-        model::{Acme, CertificateSource, DatabaseUse, ExternalAccount, Listener, Secret},
+        model::{Acme, CertificateSource, DatabaseUse, ExternalAccount, Listener},
         raw::{RawAcme, RawExternalAccount},
         sections::ChallengeKind,
     },
@@ -95,11 +95,7 @@ impl Resolver<'_> {
         let unpadded = text.iter().rposition(|&byte| byte != b'=').map_or(&[][..], |last| &text[..=last]);
         match URL_SAFE_NO_PAD.decode(unpadded) {
             Ok(key) => {
-                let origin = secret.origin().to_owned();
-                Some(ExternalAccount {
-                    key_id: raw.key_id,
-                    hmac_key: Secret::new(Zeroizing::new(key), origin),
-                })
+                Some(ExternalAccount { key_id: raw.key_id, hmac_key: secret.replaced(Zeroizing::new(key)) })
             }
             Err(_) => {
                 let message = format!("the key in {} is not base64url", secret.origin());

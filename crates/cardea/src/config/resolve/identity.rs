@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, net::IpAddr, path::PathBuf};
 
+use cardea_issuer::CLOCK_SKEW_MAX;
 use url::{Host, Url};
 use zeroize::Zeroizing;
 
@@ -130,6 +131,7 @@ impl Resolver<'_> {
             algorithms: raw.algorithms,
             types: raw.types,
             clock_skew: raw.clock_skew,
+            stale_keys_max: raw.stale_keys_max,
             lifetime_max: raw.lifetime_max,
             verdicts_max: raw.verdicts_max as usize,
             allow_private_addresses: raw.allow_private_addresses,
@@ -263,28 +265,43 @@ impl Resolver<'_> {
         let issuer = self.server_issuer(&raw.issuer, at.key("issuer"));
         let (database, wrapping_key) =
             self.database_with_key(&raw.database, raw.wrapping_key, DatabaseUse::AuthorizationServer, at);
-        if raw.key_overlap < raw.access_token_lifetime
-            && !at.lost_any(&["key_overlap", "access_token_lifetime"])
-        {
+        let overlap_min = raw.access_token_lifetime.saturating_add(CLOCK_SKEW_MAX);
+        if raw.key_overlap < overlap_min && !at.lost_any(&["key_overlap", "access_token_lifetime"]) {
             self.error(
                 at.key("key_overlap"),
                 format!(
-                    "key_overlap ({}) is below access_token_lifetime ({}): tokens would outlive their key",
+                    "key_overlap ({}) is below access_token_lifetime and 5m ({}): tokens would outlive their key",
                     display_duration(raw.key_overlap),
-                    display_duration(raw.access_token_lifetime)
+                    display_duration(overlap_min)
                 ),
                 "raise key_overlap",
             );
         }
-        if raw.key_publish_ahead >= raw.key_lifetime && !at.lost_any(&["key_publish_ahead", "key_lifetime"]) {
+        if raw.key_lifetime / 2 < raw.key_publish_ahead
+            && !at.lost_any(&["key_publish_ahead", "key_lifetime"])
+        {
             self.error(
                 at.key("key_publish_ahead"),
                 format!(
-                    "key_publish_ahead ({}) is not below key_lifetime ({})",
+                    "key_publish_ahead ({}) is more than half of key_lifetime ({})",
                     display_duration(raw.key_publish_ahead),
                     display_duration(raw.key_lifetime)
                 ),
                 "lower key_publish_ahead or raise key_lifetime",
+            );
+        }
+        if let Some(age) = raw.key_set_max_age.filter(|age| *age > raw.key_publish_ahead / 2)
+            && !at.lost_any(&["key_publish_ahead", "key_set_max_age"])
+        {
+            self.error(
+                at.key("key_set_max_age"),
+                format!(
+                    "key_set_max_age ({}) is more than half of key_publish_ahead ({}): a key would sign before those \
+                     that cache the key set know it",
+                    display_duration(age),
+                    display_duration(raw.key_publish_ahead)
+                ),
+                "lower key_set_max_age or raise key_publish_ahead",
             );
         }
         if raw.default_audience.trim().is_empty() {
@@ -315,6 +332,7 @@ impl Resolver<'_> {
             scopes: raw.scopes,
             key_lifetime: raw.key_lifetime,
             key_publish_ahead: raw.key_publish_ahead,
+            key_set_max_age: raw.key_set_max_age,
             key_overlap: raw.key_overlap,
             mount: raw.mount,
             secrets: raw.secrets,
@@ -390,10 +408,10 @@ impl Resolver<'_> {
 
     /// Reads a secret from where it is kept.
     pub(super) fn secret(&mut self, raw: RawSecret, at: Cursor<'_>) -> Option<Secret> {
-        let (content, origin) = match (raw.file, raw.env) {
+        let secret = match (raw.file, raw.env) {
             (Some(file), None) => {
                 let (path, content) = self.file(at.key("file"), &file);
-                (Zeroizing::new(content?), path.display().to_string())
+                Secret::from_file(trimmed(content?), path)
             }
             (None, Some(name)) => {
                 let at = at.key("env");
@@ -405,7 +423,7 @@ impl Resolver<'_> {
                     );
                     return None;
                 };
-                (Zeroizing::new(value.into_bytes()), format!("${name}"))
+                Secret::from_environment(trimmed(value.into_bytes()), &name)
             }
             (Some(_), Some(_)) => {
                 self.error(at, "a secret comes from one place", "keep file or env");
@@ -422,13 +440,21 @@ impl Resolver<'_> {
                 return None;
             }
         };
-        let trimmed = Zeroizing::new(content.trim_ascii_end().to_vec());
-        if trimmed.is_empty() {
-            self.error(at, format!("the secret in {origin} is empty"), "put the secret there");
+        if secret.expose().is_empty() {
+            self.error(at, format!("the secret in {} is empty", secret.origin()), "put the secret there");
             return None;
         }
-        Some(Secret::new(trimmed, origin))
+        if let Some(exposure) = secret.exposure() {
+            self.problems.warn(at.key("file").place(), exposure, "make it private: chmod 600");
+        }
+        Some(secret)
     }
+}
+
+/// Without the white space at its end; the original is wiped.
+fn trimmed(content: Vec<u8>) -> Zeroizing<Vec<u8>> {
+    let content = Zeroizing::new(content);
+    Zeroizing::new(content.trim_ascii_end().to_vec())
 }
 
 fn is_secure(url: &Url) -> bool {

@@ -14,7 +14,7 @@ use std::{
     collections::{BTreeMap, HashMap, btree_map},
     fs, io,
     io::Read,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -22,11 +22,11 @@ use super::{
     Environment,
     check::Dropped,
     document::{Cursor, Node},
-    model::{Admin, Config, Database, IdentityHeaders, Issuer, Service},
+    model::{Acme, Admin, AuthorizationServer, Config, Database, IdentityHeaders, Issuer, Service},
     problem::Problems,
     raw::{RawAdmin, RawConfig, RawIdentityHeaders},
     rules::Attribute,
-    sections::{Drain, ForwardedPolicy, Limits, Timeouts},
+    sections::{Drain, ForwardedPolicy, Limits, Readiness, Timeouts},
     source::{Place, Sources},
     text::{BindAddress, display_duration, display_size, is_token},
 };
@@ -132,6 +132,7 @@ impl<'a> Resolver<'a> {
         let attributes = self.attributes(raw.attribute, at.key("attribute"));
         let policy = self.policy(raw.policy, at.key("policy"));
         let issuers = self.issuers(raw.issuer, server_issuer.as_deref(), server_written, at.key("issuer"));
+        let key_cache = self.key_cache(raw.key_cache, authorization_server.as_ref(), acme.as_ref(), at);
         let services = self.services(raw.service, &raw.timeouts, at.key("service"));
         let names = Names {
             services: &services,
@@ -148,6 +149,7 @@ impl<'a> Resolver<'a> {
             limits: &raw.limits,
             timeouts: &raw.timeouts,
         };
+        self.readiness(&raw.readiness, &names, at.key("readiness"));
         let routes = self.routes(raw.route, &names, at.key("route"));
         self.early_data_of_routes(&routes, &listeners);
         self.acme_certificates(&listeners, acme.as_ref(), acme_written);
@@ -161,6 +163,7 @@ impl<'a> Resolver<'a> {
             limits: raw.limits,
             timeouts: raw.timeouts,
             drain: raw.drain,
+            readiness: raw.readiness,
             forwarding: raw.forwarding,
             trusted_proxies: raw.trusted_proxies,
             identity_headers,
@@ -173,6 +176,7 @@ impl<'a> Resolver<'a> {
             policy,
             listeners,
             issuers,
+            key_cache,
             services,
             routes,
             sources: Arc::new(Sources::default()),
@@ -231,6 +235,33 @@ impl<'a> Resolver<'a> {
                 ),
                 "raise deadline or lower delay",
             );
+        }
+    }
+
+    /// Where keys of issuers are kept: beside the database unless it is written otherwise.
+    fn key_cache(
+        &self,
+        written: Option<String>,
+        server: Option<&AuthorizationServer>,
+        acme: Option<&Acme>,
+        at: Cursor<'_>,
+    ) -> Option<PathBuf> {
+        let database = server.map(|server| &server.database).or(acme.map(|acme| &acme.database));
+        let database = database.map(PathBuf::as_path);
+        match (written.as_deref(), database.and_then(Path::parent)) {
+            (Some("off"), _) => None,
+            (Some(written), _) => Some(self.path(at.key("key_cache"), written)),
+            (None, Some(folder)) => Some(folder.join("issuer-keys")),
+            (None, None) => Some(self.path(at, "issuer-keys")),
+        }
+    }
+
+    fn readiness(&mut self, readiness: &Readiness, names: &Names<'_>, at: Cursor<'_>) {
+        for (index, name) in readiness.issuers.iter().flatten().enumerate() {
+            if !names.issuers.contains_key(name.as_str()) {
+                let at = at.key("issuers").index(index);
+                self.unknown("issuer", name, names.issuers.keys().copied(), at);
+            }
         }
     }
 

@@ -117,6 +117,7 @@ fn files_that_cannot_be_read_are_errors() {
     assert!(missing[0].starts_with("none/none.toml:1:1: cannot read the file: "), "{}", missing[0]);
     assert!(missing[0].contains("cardea init"), "{}", missing[0]);
 
+    assert_problem("[readiness]\nissuers = [\"nobody\"]", "there is no issuer called \"nobody\"");
     assert_problem("include = [\"none.toml\"]", "cannot read the included file");
     assert_problem("include = [\"*/x.toml\"]", "has a wildcard in a folder's name");
     assert_problem(
@@ -335,12 +336,17 @@ fn the_authorization_server_is_sound_or_refused() {
         (
             "https://a",
             format!("{key}key_overlap = \"1m\""),
-            "key_overlap (1m) is below access_token_lifetime (1h)",
+            "key_overlap (1m) is below access_token_lifetime and 5m (65m)",
         ),
         (
             "https://a",
             format!("{key}key_lifetime = \"1h\""),
-            "key_publish_ahead (1d) is not below key_lifetime (1h)",
+            "key_publish_ahead (1d) is more than half of key_lifetime (1h)",
+        ),
+        (
+            "https://a",
+            format!("{key}key_publish_ahead = \"2m\"\nkey_set_max_age = \"61s\""),
+            "key_set_max_age (61s) is more than half of key_publish_ahead (2m)",
         ),
         ("https://a", format!("{key}database = \"postgres://x\""), "is not a database"),
         ("https://a", format!("{key}resources = [\"orders\"]"), "\"orders\" is not an absolute URI"),

@@ -4,7 +4,7 @@ use std::{collections::HashMap, num::NonZeroU32, path::PathBuf, sync::Arc};
 
 use cardea_gateway::model::{AllowEncoded, Forwarding, Limits, PathPart, Prefix, ServiceTls};
 use cardea_http::{ForwardedHeader, ForwardedPolicy, h1::HeadLimits};
-use cardea_identity::{Algorithm, ClaimNames, IssuerConfig, KeySource, LocalKeys, Preset};
+use cardea_identity::{Algorithm, ClaimNames, IssuerConfig, KeyRefresh, KeySource, LocalKeys, Preset};
 use cardea_tls::{
     ClientTlsConfig, Roots, StatelessTickets, TicketKeys, TicketSecretConfig, client_config, server_name,
 };
@@ -86,6 +86,7 @@ pub(super) fn issuer_config(issuer: &config::Issuer, local_keys: &LocalKeys) -> 
         algorithms: issuer.algorithms.iter().map(algorithm).collect(),
         types: issuer.types.clone(),
         clock_skew: issuer.clock_skew,
+        refresh: KeyRefresh { stale_if_error: issuer.stale_keys_max, ..KeyRefresh::default() },
         lifetime_max: issuer.lifetime_max,
         verdicts_max: issuer.verdicts_max,
         claims: ClaimNames { scopes: paths(&issuer.claims.scopes), roles: paths(&issuer.claims.roles) },

@@ -10,7 +10,7 @@ use cardea_gateway::{
     },
 };
 
-use super::super::{certificates, panics, reloads};
+use super::super::{certificates, health, panics, reloads};
 
 /// The command that writes the page, as the page says.
 const COMMAND: &str = "cargo run -p cardea -- schema --metrics > docs/metrics.md";
@@ -33,6 +33,11 @@ static SECTIONS: &[Section] = &[
         title: "Services and endpoints",
         intro: "`service` is the name in the configuration, `endpoint` the address there.",
         definitions: &[metrics::UPSTREAM_DEFINITIONS, super::upstream::DEFINITIONS],
+    },
+    Section {
+        title: "Readiness and databases",
+        intro: "What the names mean is said in [deployment.md](deployment.md#readiness).",
+        definitions: &[health::DEFINITIONS],
     },
     Section { title: "Reloads and build", intro: "", definitions: &[reloads::DEFINITIONS, super::BUILD] },
     Section {

@@ -104,6 +104,18 @@ impl Folder {
         self.authority.issue(&[HOST, "localhost", "127.0.0.1"], from, until).unwrap()
     }
 
+    /// A certificate for these names that expired a minute ago.
+    pub(crate) fn issue_expired(&self, names: &[&str]) -> Issued {
+        let (from, _) = validity();
+        self.authority.issue(names, from, now().wall.saturating_sub(Duration::from_secs(60))).unwrap()
+    }
+
+    /// A certificate for these names.
+    pub(crate) fn issue_for(&self, names: &[&str]) -> Issued {
+        let (from, until) = validity();
+        self.authority.issue(names, from, until).unwrap()
+    }
+
     /// Puts a certificate where the configuration says.
     pub(crate) fn write_certificate(&self, issued: &Issued) {
         self.write("gateway.key", &issued.key_pem);
