@@ -1,10 +1,11 @@
 //! What a route makes of the client's certificate: lets in, sends to where it is asked for, tells the service.
 
 use cardea_http::{HeaderNameSet, Known, Method, ResponseHead};
-use cardea_tls::{ClientCertificate, ClientDemand, ClientMismatch};
+use cardea_tls::{Arrival, ClientCertificate, ClientDemand, ClientMismatch, RequirementUnmet};
 
 use crate::{
     exchange::Exchange,
+    model::{Model, Route},
     refusal::Reason,
     response::{Response, ResponseBody},
 };
@@ -35,6 +36,46 @@ pub enum ClientCertificateForward {
     Leaf,
     /// And what the client sent behind it, in `Client-Cert-Chain`. Nobody has looked at what leads to no root.
     Chain,
+}
+
+/// Which routes may serve a request, by what its connection has shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Servable {
+    /// All.
+    Everywhere,
+    /// Those that are bound to the listener, which has no TLS: every other listener would require a client certificate for
+    /// such a host.
+    WhereBound,
+}
+
+impl Servable {
+    /// Whether this route may serve it.
+    pub(crate) fn by(self, route: &Route) -> Result<(), Reason> {
+        match self {
+            Self::WhereBound if !route.is_bound => Err(Reason::ClientCertificateUnasked),
+            Self::Everywhere | Self::WhereBound => Ok(()),
+        }
+    }
+}
+
+/// Whether the connection has shown what the host of the request requires, whatever listener it came by.
+pub(crate) fn meets_host(model: &Model, exchange: &Exchange) -> Result<Servable, Reason> {
+    let (Some(requirements), Some(connection)) = (&model.requirements, &exchange.connection) else {
+        return Ok(Servable::Everywhere);
+    };
+    let arrival = Arrival {
+        listener: &connection.listener.name,
+        secure: connection.tls.is_some(),
+        certificate: shown(exchange),
+    };
+    let host = exchange.authority.as_ref().map_or("", cardea_http::Authority::host);
+    match requirements.check(host, &arrival, exchange.started.wall) {
+        Ok(()) => Ok(Servable::Everywhere),
+        Err(RequirementUnmet::CertificateUnaskedByDefault) => Ok(Servable::WhereBound),
+        Err(RequirementUnmet::OtherTrustDomain) => Err(Reason::MisdirectedRequest),
+        Err(RequirementUnmet::CertificateUnasked) => Err(Reason::ClientCertificateUnasked),
+        Err(RequirementUnmet::CertificateInvalid) => Err(Reason::ClientCertificateInvalid),
+    }
 }
 
 /// Whether the client may enter by its certificate; a response where it has to go elsewhere for that.

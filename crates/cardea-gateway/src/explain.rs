@@ -8,7 +8,7 @@ use cardea_env::{Effect, Escape, Policy, Template};
 use cardea_http::{Known, Method, Scheme, Version};
 
 use crate::{
-    conditions,
+    client_certificate, conditions,
     exchange::{ConnectionFacts, Exchange, PolicyScope},
     forward,
     gateway::{Gateway, ModelRef},
@@ -207,7 +207,9 @@ async fn walk<'m>(
     if pipeline::redirect_to_https(exchange).is_some() {
         return Ok(None);
     }
+    let servable = client_certificate::meets_host(model, exchange)?;
     let route = pipeline::choose_route(model, exchange)?;
+    servable.by(route)?;
     explanation.route = Some(route.name.clone());
     explanation.demand = route.demand.as_ref().map(|demand| {
         let all = demand.alternatives.iter().map(|wanted| {

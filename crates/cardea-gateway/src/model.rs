@@ -9,7 +9,7 @@ use cardea_env::Template;
 use cardea_http::{ForwardedHeader, ForwardedPolicy, HeaderNameSet, h1::HeadLimits};
 use cardea_identity::{Authenticator, Demand};
 use cardea_issuer::AuthorizationServer;
-use cardea_tls::ServerTls;
+use cardea_tls::{HostRequirements, ServerTls};
 use cardea_upstream::ServiceState;
 
 mod rules;
@@ -39,6 +39,8 @@ pub struct Model {
     pub services: Vec<Arc<Service>>,
     /// Listeners by their name.
     pub listeners: HashMap<String, Arc<ListenerModel>>,
+    /// What the hosts in the listeners' certificates require of clients; nothing where `None`.
+    pub requirements: Option<HostRequirements>,
     /// Bounds.
     pub limits: Limits,
     /// Time limits of connections.
@@ -275,6 +277,8 @@ pub struct Route {
     pub request_headers: Vec<HeaderRule>,
     /// Changes to the response's headers.
     pub response_headers: Vec<HeaderRule>,
+    /// Whether it is bound to listeners, so that those are meant that it is found on.
+    pub is_bound: bool,
     /// What expressions say of its requests.
     pub rules: RouteRules,
     /// What is counted for this route, in all models that have it.

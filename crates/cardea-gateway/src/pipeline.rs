@@ -81,7 +81,10 @@ async fn carry(
     if let Some(response) = redirect_to_https(exchange) {
         return Ok(Outcome::Respond(response));
     }
+    // Behind what answers without serving anything: challenges and redirects have to work without a certificate.
+    let servable = client_certificate::meets_host(&model, exchange)?;
     let route = choose_route(&model, exchange)?;
+    servable.by(route)?;
     if exchange.early_data && !early_data::is_allowed(route, exchange, client) {
         Box::pin(early_data::wait(gateway, exchange, client, timer)).await?;
     }
@@ -241,6 +244,10 @@ impl<'a> RequestOf<'a> {
 }
 
 impl RequestView for RequestOf<'_> {
+    fn listener(&self) -> &str {
+        self.exchange.connection.as_ref().map_or("", |connection| &connection.listener.name)
+    }
+
     fn method(&self) -> &str {
         self.exchange.head.method.as_str()
     }

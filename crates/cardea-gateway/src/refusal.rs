@@ -35,6 +35,9 @@ pub enum Reason {
     ExpectationFailed,
     /// The authority belongs to another trust domain than the connection (RFC 9110 §15.5.20).
     MisdirectedRequest,
+    /// The authority's host requires a client certificate that the connection was not asked for, whatever it is
+    /// (RFC 9110 §15.5.20).
+    ClientCertificateUnasked,
     /// No route takes this authority and path.
     RouteNotFound,
     /// Routes take this path, none with this method; the value lists the methods that are taken.
@@ -106,6 +109,7 @@ impl Reason {
             Self::BodyTooLarge => "request_body_too_large",
             Self::ExpectationFailed => "expectation_failed",
             Self::MisdirectedRequest => "misdirected_request",
+            Self::ClientCertificateUnasked => "client_certificate_unasked",
             Self::RouteNotFound => "route_not_found",
             Self::MethodNotAllowed(_) => "method_not_allowed",
             Self::PathEncodingNotAllowed => "path_encoding_not_allowed",
@@ -158,7 +162,7 @@ impl Reason {
             Self::RequestHeadTimeout | Self::RequestBodyTimeout => 408,
             Self::BodyTooLarge => 413,
             Self::ExpectationFailed => 417,
-            Self::MisdirectedRequest => 421,
+            Self::MisdirectedRequest | Self::ClientCertificateUnasked => 421,
             Self::StreamEnded(end) => match end {
                 StreamEnd::TokenExpired | StreamEnd::TokenRevoked | StreamEnd::IssuerChanged => 401,
                 StreamEnd::DemandUnmet => 403,
@@ -188,6 +192,9 @@ impl Reason {
             Self::BodyTooLarge => "The request's body is larger than this resource takes.",
             Self::ExpectationFailed => "This expectation can't be met.",
             Self::MisdirectedRequest => "This connection does not serve that authority; open another.",
+            Self::ClientCertificateUnasked => {
+                "This host requires a client certificate; open a TLS connection to it."
+            }
             Self::RouteNotFound => "There is no such resource.",
             Self::MethodNotAllowed(_) => "This resource does not take this method.",
             Self::PathEncodingNotAllowed => "The path holds an encoding that this resource does not take.",

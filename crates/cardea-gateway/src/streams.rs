@@ -217,6 +217,12 @@ fn look_again(model: &Model, exchange: &Exchange) -> Result<(), StreamEnd> {
         (0..model.router.len()).filter_map(|at| model.router.get(at)).find(|other| other.name == route.name)
     };
     let Some(route) = route else { return Err(StreamEnd::RouteRemoved) };
+    let Ok(servable) = client_certificate::meets_host(model, exchange) else {
+        return Err(StreamEnd::DemandUnmet);
+    };
+    if servable.by(route).is_err() {
+        return Err(StreamEnd::DemandUnmet);
+    }
     let shown = match (&route.demand, &exchange.verdict) {
         (None, _) => true,
         (Some(demand), verdict) => verdict.as_ref().is_some_and(|verdict| demand.check(verdict).is_ok()),

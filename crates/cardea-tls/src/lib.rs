@@ -23,6 +23,7 @@ mod files;
 mod managed;
 mod names;
 mod provider;
+mod requirements;
 mod server;
 mod sessions;
 mod staple;
@@ -43,8 +44,9 @@ pub use config::{
 pub use error::{CertificateError, CertificateProblem, HandshakeRefused, TlsError};
 pub use facts::HandshakeFacts;
 pub use managed::{ManagedCertificate, Validity};
-pub use names::TrustDomain;
+pub use names::{TrustDomain, wildcard_of};
 pub use provider::provider;
+pub use requirements::{Arrival, Contradiction, HostRequirements, RequirementUnmet};
 pub use server::ServerTls;
 pub use sessions::SessionStats;
 #[cfg(any(test, feature = "fuzzing"))]

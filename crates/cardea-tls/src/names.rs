@@ -172,6 +172,28 @@ impl Names {
         domain.and_then(|domain| self.domain(domain)).map_or(0, |domain| domain.policy)
     }
 
+    /// How the clients of a trust domain are asked.
+    pub(crate) fn policy_in(&self, domain: TrustDomain) -> Option<&ClientAuthConfig> {
+        self.policies.get(self.domain(domain)?.policy)?.as_ref()
+    }
+
+    /// All names, without `*.` where they are wildcards, and their trust domains.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (bool, &str, TrustDomain)> {
+        let exact = self.exact.iter().map(|(name, entry)| (false, &**name, entry.trust_domain));
+        exact.chain(self.wildcards.iter().map(|(name, entry)| (true, &**name, entry.trust_domain)))
+    }
+
+    /// Whether a certificate names `pattern`: a host, by its name or a wildcard; or a wildcard.
+    pub(crate) fn names(&self, pattern: &str) -> bool {
+        match pattern.strip_prefix("*.") {
+            Some(suffix) => self.wildcards.contains_key(suffix),
+            None => {
+                let mut buffer = [0; HOST_LEN_MAX];
+                lower_case(pattern, &mut buffer).is_some_and(|host| self.named(host).is_some())
+            }
+        }
+    }
+
     fn domain(&self, domain: TrustDomain) -> Option<&Domain> {
         self.domains.get(usize::try_from(domain.0).ok()?)
     }
@@ -243,9 +265,11 @@ impl Names {
 
     fn lookup(&self, host: &str) -> Option<&Entry> {
         let mut buffer = [0; HOST_LEN_MAX];
-        let known = lower_case(host, &mut buffer)
-            .and_then(|host| self.exact.get(host).or_else(|| self.wildcards.get(wildcard_of(host)?)));
-        known.or(self.default.as_ref())
+        lower_case(host, &mut buffer).and_then(|host| self.named(host)).or(self.default.as_ref())
+    }
+
+    fn named(&self, host: &str) -> Option<&Entry> {
+        self.exact.get(host).or_else(|| self.wildcards.get(wildcard_of(host)?))
     }
 }
 
@@ -310,12 +334,25 @@ fn lower_case<'a>(host: &'a str, buffer: &'a mut [u8; HOST_LEN_MAX]) -> Option<&
     std::str::from_utf8(copy).ok()
 }
 
-/// What follows the `*.` of the wildcard that would cover `host`: all but its first label. Addresses have none.
-pub(crate) fn wildcard_of(host: &str) -> Option<&str> {
-    if host.starts_with("*.") || host.parse::<IpAddr>().is_ok() {
+/// What follows the `*.` of the one wildcard that covers `host`: all but its first label. Addresses have none.
+///
+/// This is the only meaning of a wildcard, wherever one is written (RFC 9525 §6.3): `*.example.com` covers
+/// `a.example.com`, and neither `example.com` nor `a.b.example.com`. `host` is in lower case, without a port and a
+/// trailing dot.
+#[must_use]
+pub fn wildcard_of(host: &str) -> Option<&str> {
+    // Only addresses end in a digit or a bracket, or have colons, apart from a few names.
+    let may_be_address =
+        host.ends_with(|last: char| last.is_ascii_digit() || last == ']') || host.contains(':');
+    if host.starts_with("*.") || (may_be_address && is_address(host)) {
         return None;
     }
     host.split_once('.').filter(|(label, _)| !label.is_empty()).map(|(_, suffix)| suffix)
+}
+
+fn is_address(host: &str) -> bool {
+    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    bare.parse::<IpAddr>().is_ok()
 }
 
 /// The address of a subject alternative name (RFC 5280 §4.2.1.6).

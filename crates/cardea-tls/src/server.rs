@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -16,7 +17,7 @@ use crate::config::{CertificateConfig, ServerTlsConfig, StatelessTickets};
 use crate::error::{CertificateError, CertificateProblem, HandshakeRefused, TlsError, lines};
 use crate::facts::HandshakeFacts;
 use crate::files::Stamp;
-use crate::names::TrustDomain;
+use crate::names::{Names, TrustDomain};
 use crate::sessions::SessionStats;
 use crate::staple::{Asked, OcspConfig, Staple, StapleError, StapleRequest};
 use crate::tickets::TicketSecrets;
@@ -40,6 +41,14 @@ pub struct ServerTls {
     watched: Mutex<Watched>,
     /// How all configured certificates do, beside what takes time to be replaced.
     states: ArcSwap<Vec<CertificateState>>,
+}
+
+/// How often certificates of any listener were replaced.
+static PUBLISHED: AtomicU64 = AtomicU64::new(0);
+
+/// Changes whenever the certificates of a listener do; for what is made from those of several.
+pub(crate) fn published() -> u64 {
+    PUBLISHED.load(Ordering::Acquire)
 }
 
 /// What reloads compare and change.
@@ -318,6 +327,20 @@ impl ServerTls {
         domain.is_none() || domain != self.trust_domain_of(host)
     }
 
+    /// Whether one of the certificates names `pattern`, a host or a wildcard; a host also by a wildcard of a certificate.
+    #[must_use]
+    pub fn has_certificate_for(&self, pattern: &str) -> bool {
+        self.active.load().names.names(pattern)
+    }
+
+    pub(crate) fn names(&self) -> Arc<Names> {
+        Arc::clone(&self.active.load().names)
+    }
+
+    pub(crate) const fn settings(&self) -> &ServerTlsConfig {
+        &self.settings
+    }
+
     /// The configured name of a trust domain of this `ServerTls`.
     #[must_use]
     pub fn trust_domain_name(&self, domain: TrustDomain) -> Option<String> {
@@ -375,6 +398,7 @@ impl ServerTls {
         let before = self.active.load();
         let secrets = self.ticket_secrets.as_ref();
         self.active.store(Arc::new(Active::new(&self.settings, slots, Some(&before), &self.clock, secrets)?));
+        PUBLISHED.fetch_add(1, Ordering::Release);
         Ok(true)
     }
 }

@@ -42,6 +42,7 @@ pub(super) fn build<T>(routes: Vec<(RouteMatch, T)>) -> Result<Router<T>, Routin
             parameters,
             rest,
             headers: headers(wanted.headers, index)?,
+            listeners: wanted.listeners.into_iter().map(Into::into).collect(),
             condition: wanted.condition,
         });
     }
@@ -93,7 +94,6 @@ impl Builder {
         match host {
             None => self.hosts.any = Some(root),
             Some(host) if host.is_wildcard() => {
-                self.hosts.longest_wildcard = self.hosts.longest_wildcard.max(host.name().len());
                 self.hosts.wildcards.insert(host.name().into(), root);
             }
             Some(host) => {
@@ -208,6 +208,7 @@ fn rank<T>(route: &Route<T>) -> impl Ord + use<T> {
         HEADERS_MAX - route.headers.len().min(HEADERS_MAX),
         HEADERS_MAX - exact.min(HEADERS_MAX),
         !route.condition,
+        route.listeners.is_empty(),
         route.methods == 0,
     )
 }
@@ -225,8 +226,11 @@ fn conflict<T>(sorted: &[RouteId], routes: &[Route<T>]) -> Option<(usize, usize)
     None
 }
 
-/// Whether a request could match the methods and headers of both.
+/// Whether a request could match the methods, headers and listeners of both.
 fn overlap<T>(a: &Route<T>, b: &Route<T>) -> bool {
+    let listeners = a.listeners.is_empty()
+        || b.listeners.is_empty()
+        || a.listeners.iter().any(|name| b.listeners.contains(name));
     let methods = a.methods == 0 || b.methods == 0 || a.methods & b.methods != 0;
     let exclusive = a.headers.iter().any(|(name, wanted)| {
         b.headers.iter().any(|(other, value)| match (wanted, value) {
@@ -234,7 +238,7 @@ fn overlap<T>(a: &Route<T>, b: &Route<T>) -> bool {
             _ => false,
         })
     });
-    methods && !exclusive
+    listeners && methods && !exclusive
 }
 
 /// All the methods that routes name, sorted.

@@ -1,20 +1,23 @@
-//! Which route serves a request: hosts, paths, methods and header conditions, the most specific first.
+//! Which route serves a request: hosts, paths, methods, header conditions and listeners, the most specific first.
 //!
 //! # The order
 //!
 //! Of all the routes that match a request, the first in this order serves it. The order in which they
 //! were configured plays no part.
 //!
-//! 1. **Host**: an exact name, then the longest wildcard, then routes for any host.
+//! 1. **Host**: an exact name, then the wildcard that covers it, then routes for any host. A wildcard covers exactly
+//!    one label, as in certificates ([`cardea_tls::wildcard_of`]).
 //! 2. **Path**: paths that are matched to their end (exact ones, and patterns without `{*rest}`) before
 //!    open ones (prefixes, and patterns with `{*rest}`). Within each kind, segment by segment from the
 //!    left, a literal before a parameter, and the longer before the shorter; `{*rest}` before a prefix
 //!    that ends at the same place. So an exact path precedes every pattern, and the longest prefix wins.
 //! 3. **Headers**: more conditions before fewer; then more exact values before fewer.
 //! 4. **Condition**: a route with one before a route without.
-//! 5. **Methods**: a route that names methods before one that doesn't.
+//! 5. **Listeners**: a route that is bound to listeners before one that isn't.
+//! 6. **Methods**: a route that names methods before one that doesn't.
 //!
 //! Two routes that are equal in all of this, and that one request could match, are a configuration error.
+//! A route that is not bound to the request's listener does not exist for it: neither a 405 nor its `Allow` tells of it.
 //! A route whose condition, methods or headers don't fit is passed over for the next in this order, that of the next
 //! host included: a name with routes of its own does not hide the routes for any host. Where nothing else
 //! fits and only the method was wrong, the answer is [`Outcome::MethodNotAllowed`] (RFC 9110 §15.5.6).
@@ -62,15 +65,24 @@ pub struct RouteMatch {
     pub methods: Vec<String>,
     /// Header names in lower case with what is asked of them; all must hold. At most [`HEADERS_MAX`].
     pub headers: Vec<(String, HeaderMatch)>,
+    /// Names of listeners, any of which will do; empty: every listener.
+    pub listeners: Vec<String>,
     /// Whether there is a condition beside all this, which [`RequestView::meets_condition`] tells.
     pub condition: bool,
 }
 
 impl RouteMatch {
-    /// Any host, any method, no header conditions.
+    /// Any host, any method, any listener, no header conditions.
     #[must_use]
     pub fn new(path: PathMatch) -> Self {
-        Self { hosts: Vec::new(), path, methods: Vec::new(), headers: Vec::new(), condition: false }
+        Self {
+            hosts: Vec::new(),
+            path,
+            methods: Vec::new(),
+            headers: Vec::new(),
+            listeners: Vec::new(),
+            condition: false,
+        }
     }
 }
 
@@ -94,6 +106,8 @@ pub trait RequestView {
     fn header_equals(&self, name: &str, value: &str) -> bool;
     /// Whether there is a field of this name (given in lower case).
     fn has_header(&self, name: &str) -> bool;
+    /// The name of the listener that the request came by.
+    fn listener(&self) -> &str;
     /// Whether the request meets the condition of the route at this place, which has one.
     fn meets_condition(&self, route: usize) -> bool;
 }

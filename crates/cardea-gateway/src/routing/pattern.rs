@@ -5,15 +5,17 @@ use std::net::Ipv6Addr;
 use std::str::FromStr;
 
 use cardea_http::normalize_path;
+use cardea_tls::wildcard_of;
 
 use super::error::{HostError, PathError};
 
 /// How many segments a configured path may have.
 pub const SEGMENTS_MAX: usize = 32;
 
-/// The hosts that a route serves: one name or address, or all names below one.
+/// The hosts that a route serves: one name or address, or the names one label below one.
 ///
-/// `*.example.com` stands for one label or more before `.example.com`, and not for `example.com` itself.
+/// `*.example.com` stands for exactly one label before `.example.com`, as in a certificate: for `a.example.com`, not for
+/// `example.com` and not for `a.b.example.com`.
 /// Names are compared in lower case and without a trailing dot; a port is not part of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostPattern {
@@ -23,7 +25,7 @@ pub struct HostPattern {
 }
 
 impl HostPattern {
-    /// Whether the pattern stands for all names below one.
+    /// Whether the pattern stands for the names one label below one.
     #[must_use]
     pub fn is_wildcard(&self) -> bool {
         self.wildcard
@@ -33,6 +35,12 @@ impl HostPattern {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether the pattern stands for a host, given in its normal form.
+    #[must_use]
+    pub fn covers(&self, host: &str) -> bool {
+        if self.wildcard { wildcard_of(host) == Some(&*self.name) } else { *self.name == *host }
     }
 }
 

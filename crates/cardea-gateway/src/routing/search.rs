@@ -117,6 +117,11 @@ impl<T, R: RequestView> Search<'_, T, R> {
     fn first(&mut self, candidates: &[RouteId]) -> Option<RouteId> {
         for id in candidates {
             let Some(route) = self.router.routes.get(*id as usize) else { continue };
+            let is_bound_here = route.listeners.is_empty()
+                || route.listeners.iter().any(|name| **name == *self.request.listener());
+            if !is_bound_here {
+                continue;
+            }
             let headers_fit = route.headers.iter().all(|(name, wanted)| match wanted {
                 HeaderMatch::Present => self.request.has_header(name),
                 HeaderMatch::Exact(value) => self.request.header_equals(name, value),

@@ -9,6 +9,7 @@ use super::*;
 struct Request<'a> {
     method: &'a str,
     fields: &'a [(&'a str, &'a str)],
+    listener: &'a str,
 }
 
 impl RequestView for Request<'_> {
@@ -25,12 +26,16 @@ impl RequestView for Request<'_> {
         self.fields.iter().any(|(field, _)| *field == name)
     }
 
+    fn listener(&self) -> &str {
+        self.listener
+    }
+
     fn meets_condition(&self, route: usize) -> bool {
         route % 2 == self.fields.len() % 2
     }
 }
 
-const GET: Request<'_> = Request { method: "GET", fields: &[] };
+const GET: Request<'_> = Request { method: "GET", fields: &[], listener: "l" };
 
 fn exact(path: &str) -> RouteMatch {
     RouteMatch::new(PathMatch::Exact(path.to_owned()))
@@ -213,15 +218,18 @@ fn the_more_specific_host_wins_and_hides_nothing() {
         &[
             ("a.example.com", "/one", Some(0)),
             ("z.example.com", "/one", Some(1)),
-            ("z.y.example.com", "/one", Some(1)),
+            // A wildcard is one label, as in a certificate.
+            ("z.y.example.com", "/one", Some(4)),
             ("b.example.com", "/one", Some(1)),
             ("x.b.example.com", "/one", Some(3)),
+            ("y.x.b.example.com", "/one", Some(4)),
             ("example.com", "/one", Some(2)),
             ("com", "/one", Some(4)),
-            (".example.com", "/one", Some(2)),
+            (".example.com", "/one", Some(4)),
             (".com", "/one", Some(4)),
             // The next host is asked where the more specific one has no such path.
-            ("a.example.com", "/two", Some(2)),
+            ("a.example.com", "/any", Some(5)),
+            ("a.example.com", "/two", None),
             ("a.example.org", "/any", Some(5)),
             ("", "/any", Some(5)),
             ("[::1]", "/one", Some(6)),
@@ -229,6 +237,76 @@ fn the_more_specific_host_wins_and_hides_nothing() {
             ("xexample.com", "/one", Some(2)),
         ],
     );
+}
+
+/// One table for all that reads wildcards: routes, their patterns, and the names of certificates.
+#[test]
+fn a_wildcard_means_the_same_to_routes_and_certificates() {
+    for (wildcard, host, covered) in [
+        ("*.example.com", "a.example.com", true),
+        ("*.example.com", "xn--bcher-kva.example.com", true),
+        ("*.example.com", "_dmarc.example.com", true),
+        ("*.example.com", "10.example.com", true),
+        ("*.example.com", "example.com", false),
+        ("*.example.com", "a.b.example.com", false),
+        ("*.example.com", "xexample.com", false),
+        ("*.example.com", "a.example.com.evil.test", false),
+        ("*.example.com", ".example.com", false),
+        ("*.example.com", "com", false),
+        ("*.a.example.com", "b.a.example.com", true),
+        ("*.a.example.com", "a.example.com", false),
+        ("*.com", "example.com", true),
+        ("*.com", "a.example.com", false),
+        ("*.example", "127.0.0.1", false),
+        ("*.example", "[::1]", false),
+    ] {
+        let pattern: HostPattern = wildcard.parse().unwrap();
+        assert_eq!(pattern.covers(host), covered, "the pattern {wildcard} and {host}");
+        let router = router(&[on(wildcard, prefix("/"))]);
+        assert_eq!(found(&router, host, "/", &GET).is_some(), covered, "a route for {wildcard} and {host}");
+        let of_certificates = cardea_tls::wildcard_of(host) == wildcard.strip_prefix("*.");
+        assert_eq!(of_certificates, covered, "a certificate for {wildcard} and {host}");
+    }
+}
+
+#[test]
+fn a_route_is_there_on_its_listeners_alone() {
+    let bound = |names: &[&str], route: RouteMatch| RouteMatch {
+        listeners: names.iter().map(ToString::to_string).collect(),
+        ..route
+    };
+    let routes = [
+        bound(&["inside"], exact("/")),
+        exact("/"),
+        bound(&["inside", "side"], by(&["PUT"], exact("/put"))),
+        bound(&["outside"], exact("/put")),
+        bound(&["outside"], prefix("/only")),
+    ];
+    let router = router(&routes);
+    for (listener, path, expected) in [
+        ("inside", "/", Some(0)),
+        ("outside", "/", Some(1)),
+        ("", "/", Some(1)),
+        ("Inside", "/", Some(1)),
+        ("side", "/put", None),
+        ("outside", "/put", Some(3)),
+        ("outside", "/only/x", Some(4)),
+        ("inside", "/only/x", None),
+    ] {
+        let found = found(&router, "h", path, &Request { listener, ..GET }).map(|found| *found.route());
+        assert_eq!(found, expected, "{listener} {path}");
+    }
+    // Not even its methods are told elsewhere.
+    let allow = |listener| match router.find("h", b"/put", &Request { listener, ..GET }) {
+        Outcome::MethodNotAllowed { allow } => allow.to_string(),
+        Outcome::NotFound | Outcome::Found(_) => String::new(),
+    };
+    assert_eq!((allow("inside"), allow("elsewhere")), ("PUT".to_owned(), String::new()));
+    // Routes for the same requests of different listeners don't contradict each other; with one in common they do.
+    let twice = |one: &[&str], other: &[&str]| {
+        Router::new(vec![(bound(one, exact("/")), 0), (bound(other, exact("/")), 1)]).is_ok()
+    };
+    assert!(twice(&["a"], &["b", "c"]) && twice(&["a"], &[]) && !twice(&["a", "b"], &["b"]));
 }
 
 #[test]
@@ -264,7 +342,7 @@ fn headers_and_methods_narrow_a_path() {
         ("GET", &[("x-a", "1"), ("x-a", "2")], 2),
     ];
     for (method, fields, wanted) in cases {
-        let found = found(&router, "h", "/", &Request { method, fields }).map(|found| *found.route());
+        let found = found(&router, "h", "/", &Request { method, fields, ..GET }).map(|found| *found.route());
         assert_eq!(found, Some(*wanted), "{method} {fields:?}");
     }
 }
@@ -282,7 +360,7 @@ fn a_wrong_method_is_told_only_when_nothing_else_fits() {
     let allowed = |method: &str, host: &str, path: &str| match router.find(
         host,
         path.as_bytes(),
-        &Request { method, fields: &[] },
+        &Request { method, ..GET },
     ) {
         Outcome::Found(found) => Err(*found.route()),
         Outcome::MethodNotAllowed { allow } => Ok(allow.to_string()),
@@ -414,7 +492,7 @@ fn a_route_with_a_condition_comes_before_the_one_without_and_yields_where_it_doe
     let router = Router::new(vec![(conditional.clone(), "first"), (exact("/a"), "second")]).unwrap();
     // The condition of the route at 0 holds for requests with an even number of fields.
     for (fields, expected) in [(&[][..], "first"), (&[("x", "1")], "second")] {
-        let Outcome::Found(found) = router.find("h", b"/a", &Request { method: "GET", fields }) else {
+        let Outcome::Found(found) = router.find("h", b"/a", &Request { fields, ..GET }) else {
             panic!("no route");
         };
         assert_eq!(*found.route(), expected);

@@ -1,5 +1,6 @@
 //! The router's data: routes, the trees of path segments, and the tree of each host.
 
+use cardea_tls::wildcard_of;
 use foldhash::HashMap;
 
 use super::HeaderMatch;
@@ -20,6 +21,8 @@ pub(super) struct Route<T> {
     /// A bit per name in the router's table; 0: every method.
     pub(super) methods: u64,
     pub(super) headers: Conditions,
+    /// Names of listeners, any of which will do; empty: every listener.
+    pub(super) listeners: Box<[Box<str>]>,
     /// Whether a request must meet a condition of its own.
     pub(super) condition: bool,
     /// How many segments the path names, a final `{*rest}` not counted.
@@ -109,22 +112,18 @@ pub(super) struct Hosts {
     pub(super) exact: HashMap<Box<str>, NodeId>,
     /// By what follows `*.`.
     pub(super) wildcards: HashMap<Box<str>, NodeId>,
-    /// The length of the longest of them: nothing longer is looked up.
-    pub(super) longest_wildcard: usize,
     pub(super) any: Option<NodeId>,
 }
 
 impl Hosts {
-    /// The roots for a host, the most specific first: at most one per label of the host, and two.
-    pub(super) fn roots<'a>(&'a self, host: &'a str) -> impl Iterator<Item = NodeId> + 'a {
+    /// The roots for a host, the most specific first: of its name, of the wildcard that covers it, and of any host.
+    pub(super) fn roots(&self, host: &str) -> impl Iterator<Item = NodeId> + use<> {
         let exact = self.exact.get(host).copied();
-        // From the left: the first suffix that is there is the longest. Names have no empty labels, so
-        // a dot in the first place is no wildcard's.
-        let dots = host.bytes().enumerate().skip(1).filter(|(_, byte)| *byte == b'.').map(|(at, _)| at + 1);
-        let wildcards = dots
-            .skip_while(|at| host.len() - at > self.longest_wildcard)
-            .take(if self.wildcards.is_empty() { 0 } else { usize::MAX })
-            .filter_map(|at| self.wildcards.get(host.get(at..)?).copied());
-        exact.into_iter().chain(wildcards).chain(self.any)
+        let wildcard = if self.wildcards.is_empty() {
+            None
+        } else {
+            wildcard_of(host).and_then(|suffix| self.wildcards.get(suffix).copied())
+        };
+        exact.into_iter().chain(wildcard).chain(self.any)
     }
 }

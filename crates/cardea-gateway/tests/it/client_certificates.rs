@@ -51,35 +51,35 @@ impl Bench {
         Self { folder, web, staff, authority }
     }
 
+    pub(crate) fn certificate(&self, host: &str, mode: Option<ClientAuthMode>) -> CertificateConfig {
+        let Issued { chain_pem, key_pem, .. } = self.web.issue(&[host], FROM, TO).unwrap();
+        let (chain, key) =
+            (self.folder.path().join(format!("{host}.pem")), self.folder.path().join(format!("{host}.key")));
+        fs::write(&chain, chain_pem).unwrap();
+        fs::write(&key, key_pem.as_bytes()).unwrap();
+        let authorities = vec![Arc::clone(&self.authority)];
+        let client_auth = mode.map(|mode| ClientAuthConfig { mode, authorities });
+        CertificateConfig {
+            chain,
+            key,
+            hosts: Vec::new(),
+            managed: None,
+            trust_domain: "default".into(),
+            client_auth,
+            ocsp: None,
+        }
+    }
+
     pub(crate) fn server(&self) -> Arc<ServerTls> {
-        let certificate = |host: &str, mode: Option<ClientAuthMode>| {
-            let Issued { chain_pem, key_pem, .. } = self.web.issue(&[host], FROM, TO).unwrap();
-            let (chain, key) = (
-                self.folder.path().join(format!("{host}.pem")),
-                self.folder.path().join(format!("{host}.key")),
-            );
-            fs::write(&chain, chain_pem).unwrap();
-            fs::write(&key, key_pem.as_bytes()).unwrap();
-            let authorities = vec![Arc::clone(&self.authority)];
-            let client_auth = mode.map(|mode| ClientAuthConfig { mode, authorities });
-            CertificateConfig {
-                chain,
-                key,
-                hosts: Vec::new(),
-                managed: None,
-                trust_domain: "default".into(),
-                client_auth,
-                ocsp: None,
-            }
-        };
-        let config = ServerTlsConfig {
-            certificates: vec![
-                certificate("a.example", None),
-                certificate("step.example", Some(ClientAuthMode::Request)),
-                certificate("must.example", Some(ClientAuthMode::Require)),
-            ],
-            ..ServerTlsConfig::default()
-        };
+        self.server_of(vec![
+            self.certificate("a.example", None),
+            self.certificate("step.example", Some(ClientAuthMode::Request)),
+            self.certificate("must.example", Some(ClientAuthMode::Require)),
+        ])
+    }
+
+    pub(crate) fn server_of(&self, certificates: Vec<CertificateConfig>) -> Arc<ServerTls> {
+        let config = ServerTlsConfig { certificates, ..ServerTlsConfig::default() };
         Arc::new(
             ServerTls::load(&config, &ManualClock::new(Wall::from_unix_seconds(2_000_000_000)).clock())
                 .unwrap(),
@@ -138,7 +138,7 @@ impl Bench {
         spec
     }
 
-    fn issue(&self) -> Issued {
+    pub(crate) fn issue(&self) -> Issued {
         self.issue_named(&["dns:build.example"])
     }
 
@@ -147,7 +147,21 @@ impl Bench {
         self.staff.issue_client("build", &names, FROM, TO).unwrap()
     }
 
-    fn config(&self, issued: Option<&Issued>, alpn: &str) -> Arc<ClientConfig> {
+    /// The roots of those who vouch for `staff`.
+    pub(crate) fn roots(&self) -> std::path::PathBuf {
+        self.folder.path().join("staff.pem")
+    }
+
+    /// Another authority that vouches for clients.
+    pub(crate) fn authority(&self, name: &str) -> (Authority, Arc<ClientAuthority>) {
+        let authority = Authority::new(name, FROM, TO).unwrap();
+        let roots = self.folder.path().join(format!("{name}.pem"));
+        fs::write(&roots, authority.certificate_pem()).unwrap();
+        let config = ClientAuthorityConfig { name: name.into(), roots, crls: Vec::new() };
+        (authority, ClientAuthority::load(&config).unwrap())
+    }
+
+    pub(crate) fn config(&self, issued: Option<&Issued>, alpn: &str) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.web.certificate_pem().as_bytes()).unwrap()).unwrap();
         let builder = ClientConfig::builder_with_provider(provider())

@@ -135,6 +135,11 @@ impl ClientCertificate {
         vouched
     }
 
+    /// Whether the handshake has asked for it on behalf of exactly these.
+    pub(crate) fn was_asked_for_by(&self, authorities: &[Arc<ClientAuthority>]) -> bool {
+        self.authorities == authorities
+    }
+
     /// The subject's distinguished name (RFC 4514). Authorities rarely check all of it: decide by [`Self::names`].
     #[must_use]
     pub fn subject(&self) -> &str {

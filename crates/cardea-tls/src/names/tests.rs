@@ -15,6 +15,9 @@ fn a_wildcard_covers_exactly_one_label() {
         ("*.example.com", None),
         ("10.0.0.1", None),
         ("::1", None),
+        ("[::ffff:10.0.0.1]", None),
+        ("10.0.0.256", Some("0.0.256")),
+        ("a.example.c0", Some("example.c0")),
     ];
     for (host, expected) in cases {
         assert_eq!(wildcard_of(host), expected, "{host}");

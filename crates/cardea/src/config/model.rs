@@ -445,8 +445,10 @@ pub(crate) struct Endpoint {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) name: String,
-    /// In lower case, `*.` first where it stands for names below; empty: any host.
+    /// In lower case, `*.` first where it stands for names one label below; empty: any host.
     pub(crate) hosts: Vec<String>,
+    /// Names of listeners that exist, sorted; empty: all.
+    pub(crate) listeners: Vec<String>,
     pub(crate) path: PathMatch,
     /// Empty: any.
     pub(crate) methods: Vec<String>,

@@ -110,6 +110,7 @@ pub(crate) fn build(
     let access_log = builder.access_log();
     builder.check_client_certificates(&listeners);
     builder.check_something_is_served(&listeners);
+    let requirements = builder.requirements(&listeners);
     let environment = builder.environment();
     builder.problems.sort_by(|one, other| {
         (&one.file, one.line, one.column).cmp(&(&other.file, other.line, other.column))
@@ -125,6 +126,7 @@ pub(crate) fn build(
         issuer: foundation.issuer.clone(),
         services: services.clone(),
         listeners,
+        requirements,
         limits: limits(config),
         timeouts: ConnectionTimeouts {
             tls_handshake: config.timeouts.tls_handshake,
@@ -527,6 +529,7 @@ impl Builder<'_> {
                 rewrite: Rewrite::None,
                 request_headers: Vec::new(),
                 response_headers: Vec::new(),
+                is_bound: false,
                 rules: RouteRules::default(),
                 metrics: self.route_metrics(&name),
                 name,
@@ -617,6 +620,7 @@ impl Builder<'_> {
             rewrite,
             request_headers,
             response_headers,
+            is_bound: !route.listeners.is_empty(),
             rules,
             metrics: self.route_metrics(&route.name),
         })
@@ -654,6 +658,7 @@ impl Builder<'_> {
             },
             methods: route.methods.clone(),
             headers: route.headers.iter().map(header).collect(),
+            listeners: route.listeners.clone(),
             condition: route.when.is_some(),
         })
     }

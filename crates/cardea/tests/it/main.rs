@@ -12,6 +12,7 @@ mod demo;
 mod descriptors;
 mod drain;
 mod hashes;
+mod host_requirements;
 mod imports;
 mod keys;
 mod large;

@@ -18,7 +18,7 @@ fn specificity(
         false => (wanted.name() == host).then(|| vec![0]),
         true => {
             let label = host.strip_suffix(wanted.name())?.strip_suffix('.')?;
-            (!label.is_empty()).then(|| vec![1, usize::MAX - wanted.name().len()])
+            (!label.is_empty() && !label.contains('.')).then(|| vec![1])
         }
     });
     let host = if route.hosts.is_empty() { Some(vec![2]) } else { hosts.min() }?;
@@ -38,10 +38,14 @@ fn specificity(
             return None;
         }
     }
+    if !route.listeners.is_empty() && !route.listeners.iter().any(|name| name == request.listener) {
+        return None;
+    }
     let headers = vec![
         100 - route.headers.len(),
         100 - exact,
         usize::from(!route.condition),
+        usize::from(route.listeners.is_empty()),
         usize::from(route.methods.is_empty()),
     ];
     let allowed = route.methods.is_empty() || route.methods.iter().any(|method| method == request.method);
@@ -119,12 +123,14 @@ fn routes() -> impl Strategy<Value = Vec<RouteMatch>> {
     let headers = proptest::sample::subsequence(vec!["x".to_owned(), "y".to_owned()], 0..3);
     let headers = (headers, proptest::collection::vec(header, 2));
     let headers = headers.prop_map(|(names, wanted)| names.into_iter().zip(wanted).collect());
-    let parts = (hosts, paths(), methods, headers, any::<bool>());
-    let route = parts.prop_map(|(hosts, path, methods, headers, condition)| RouteMatch {
+    let listeners = proptest::sample::subsequence(vec!["l".to_owned(), "m".to_owned()], 0..3);
+    let parts = (hosts, paths(), methods, headers, listeners, any::<bool>());
+    let route = parts.prop_map(|(hosts, path, methods, headers, listeners, condition)| RouteMatch {
         hosts,
         path,
         methods,
         headers,
+        listeners,
         condition,
     });
     proptest::collection::vec(route, 1..24)
@@ -153,12 +159,13 @@ proptest! {
             proptest::sample::select(vec!["GET", "PUT", "POST"]),
             proptest::collection::vec(
                 (proptest::sample::select(vec!["x", "y"]), proptest::sample::select(vec!["1", "2", "3"])), 0..3),
+            proptest::sample::select(vec!["l", "m", "n"]),
         ), 1..24),
     ) {
         let (router, routes) = without_conflicts(routes);
-        for (host, path, method, fields) in requests {
+        for (host, path, method, fields, listener) in requests {
             let path = if path.is_empty() { "/".to_owned() } else { path };
-            let request = Request { method, fields: &fields };
+            let request = Request { method, fields: &fields, listener };
             let matching = routes.iter().enumerate().filter_map(|(at, route)| {
                 if route.condition && !request.meets_condition(at) {
                     return None;

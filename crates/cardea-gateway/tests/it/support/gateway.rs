@@ -28,7 +28,7 @@ use cardea_gateway::{
 };
 use cardea_http::{ForwardedHeader, ForwardedPolicy};
 use cardea_identity::{Alternative, Demand, IssuerConfig};
-use cardea_tls::ServerTls;
+use cardea_tls::{HostRequirements, ServerTls};
 use cardea_upstream::{Address, EndpointConfig, PoolConfig, ServiceConfig, ServiceState};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -113,6 +113,7 @@ impl RouteSpec {
             rewrite: (self.rewrite)(),
             request_headers,
             response_headers,
+            is_bound: !self.matches.listeners.is_empty(),
             rules: (self.rules)(),
             metrics: Arc::new(RouteMetrics::new(self.name)),
         })
@@ -130,6 +131,8 @@ pub(crate) struct Spec {
     pub(crate) tls: Option<Arc<ServerTls>>,
     pub(crate) proxy_protocol: Option<ProxyProtocol>,
     pub(crate) redirect_to_https: Option<u16>,
+    /// Listeners beside the one called `test`, which [`Harness::listen`] opens.
+    pub(crate) more_listeners: Vec<(&'static str, Option<Arc<ServerTls>>)>,
     /// In place of the system's.
     pub(crate) clock: Option<Clock>,
     pub(crate) log: fn() -> LogModel,
@@ -170,6 +173,7 @@ impl Spec {
             tls: None,
             proxy_protocol: None,
             redirect_to_https: None,
+            more_listeners: Vec::new(),
             clock: None,
             log: || LogFormat::Json(JsonRecord::compile(LOG_FIELDS.iter().copied(), &TABLE).unwrap()).into(),
             environment: EnvironmentModel::default,
@@ -187,15 +191,25 @@ impl Spec {
         self.public(|route| change(&mut route.timeouts))
     }
 
-    fn listener(&self) -> ListenerModel {
-        ListenerModel {
-            name: "test".into(),
-            tls: self.tls.clone(),
-            proxy_protocol: self.proxy_protocol.clone(),
-            redirect_to_https: self.redirect_to_https,
-            http2: true,
-            metrics: Arc::new(ListenerMetrics::new("test")),
-        }
+    fn listeners(&self) -> HashMap<String, Arc<ListenerModel>> {
+        let of = |name: &'static str, tls: Option<Arc<ServerTls>>| {
+            let model = ListenerModel {
+                name: name.into(),
+                tls,
+                proxy_protocol: self.proxy_protocol.clone(),
+                redirect_to_https: self.redirect_to_https,
+                http2: true,
+                metrics: Arc::new(ListenerMetrics::new(name)),
+            };
+            (name.to_owned(), Arc::new(model))
+        };
+        let more = self.more_listeners.iter().map(|(name, tls)| of(name, tls.clone()));
+        more.chain([of("test", self.tls.clone())]).collect()
+    }
+
+    fn secure_listeners(&self) -> Vec<(&'static str, Arc<ServerTls>)> {
+        let more = self.more_listeners.iter().filter_map(|(name, tls)| Some((*name, tls.clone()?)));
+        self.tls.iter().map(|tls| ("test", Arc::clone(tls))).chain(more).collect()
     }
 
     pub(crate) fn model(&self, issuer: &Issuer) -> Arc<Model> {
@@ -227,7 +241,8 @@ impl Spec {
             authenticator: Arc::clone(&issuer.authenticator),
             issuer: None,
             services: services.values().map(Arc::clone).collect(),
-            listeners: HashMap::from([("test".to_owned(), Arc::new(self.listener()))]),
+            listeners: self.listeners(),
+            requirements: HostRequirements::new(self.secure_listeners()),
             limits: self.limits.clone(),
             timeouts: self.timeouts,
             trusted_proxies: self.trusted_proxies.clone(),
@@ -296,6 +311,7 @@ impl Spec {
             issuer,
             log_path,
             serving,
+            more_serving: Vec::new(),
             workers,
             _coarse: coarse,
             folders: vec![folder],
@@ -312,6 +328,7 @@ pub(crate) struct Harness {
     pub(crate) issuer: Issuer,
     log_path: PathBuf,
     pub(crate) serving: Serving,
+    more_serving: Vec<Serving>,
     workers: Arc<Workers>,
     _coarse: CoarseClock,
     folders: Vec<tempfile::TempDir>,
@@ -320,6 +337,7 @@ pub(crate) struct Harness {
 impl Drop for Harness {
     fn drop(&mut self) {
         self.serving.stop();
+        self.more_serving.iter().for_each(Serving::stop);
     }
 }
 
@@ -327,6 +345,26 @@ impl Harness {
     pub(crate) fn keeping(mut self, folder: tempfile::TempDir) -> Self {
         self.folders.push(folder);
         self
+    }
+
+    /// Opens another of the listeners, by a free port.
+    pub(crate) fn listen(&mut self, name: &str) -> SocketAddr {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        let permits = Arc::new(Semaphore::new(100));
+        let watched = watch(&self.workers, vec![ListenSocket::Tcp(socket)]).unwrap();
+        self.more_serving.push(watched.serve(&self.gateway, &self.workers, name, &permits));
+        address
+    }
+
+    /// The same by a Unix socket.
+    pub(crate) fn listen_unix(&mut self, name: &str) -> PathBuf {
+        let path = self.log_path.with_file_name(format!("{name}.sock"));
+        let socket = UnixListener::bind(&path).unwrap();
+        let permits = Arc::new(Semaphore::new(100));
+        let watched = watch(&self.workers, vec![ListenSocket::Unix(socket)]).unwrap();
+        self.more_serving.push(watched.serve(&self.gateway, &self.workers, name, &permits));
+        path
     }
 
     pub(crate) async fn client(&self) -> Client {

@@ -23,9 +23,14 @@ pub(in crate::config) struct RawRoute {
     /// Its name, in logs and metrics.
     #[schemars(extend("format" = "cardea-name"))]
     pub(in crate::config) name: String,
-    /// The hosts that it is for: names, or `"*.example.com"` for every name below one. Left out, any.
+    /// The hosts that it is for: names, or `"*.example.com"` for every name one label below one, as in certificates:
+    /// `a.example.com`, not `a.b.example.com`. Left out, any.
     #[serde(default)]
     pub(in crate::config) hosts: Vec<String>,
+    /// The names of the listeners that it is bound to: elsewhere it does not exist. Left out, all.
+    #[serde(default)]
+    #[schemars(length(min = 1))]
+    pub(in crate::config) listeners: Option<Vec<String>>,
     /// The one path that it is for.
     #[serde(default)]
     pub(in crate::config) path: Option<String>,

@@ -8,7 +8,7 @@ use super::{
         sections::{ClientCertificateForward, ClientCertificateMode, ClientCertificateNeed},
     },
     Resolver,
-    path::host_pattern,
+    path::{covers, host_pattern},
 };
 
 impl Resolver<'_> {
@@ -148,13 +148,7 @@ impl Resolver<'_> {
             );
             return None;
         };
-        let covered = hosts.is_empty()
-            || hosts.iter().any(|pattern| {
-                *pattern == host
-                    || pattern
-                        .strip_prefix('*')
-                        .is_some_and(|suffix| host.len() > suffix.len() && host.ends_with(suffix))
-            });
+        let covered = hosts.is_empty() || hosts.iter().any(|pattern| covers(pattern, &host));
         if !covered {
             self.error(
                 at,

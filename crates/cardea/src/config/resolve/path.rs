@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
+use cardea_gateway::routing::HostPattern;
 use cardea_http::normalize_path;
 
 use super::super::text::is_dns_name;
@@ -33,7 +34,7 @@ pub(super) fn host_pattern(written: &str) -> Result<String, String> {
     }
     let name = host.strip_prefix("*.").unwrap_or(host);
     if name.contains('*') {
-        return Err("a wildcard stands for the leftmost labels only, as in \"*.example.com\"".to_owned());
+        return Err("a wildcard stands for the leftmost label only, as in \"*.example.com\"".to_owned());
     }
     if host.is_ascii() && is_dns_name(name) {
         Ok(host.to_owned())
@@ -42,6 +43,11 @@ pub(super) fn host_pattern(written: &str) -> Result<String, String> {
     } else {
         Err("write an internationalised name in its ASCII form (xn--…)".to_owned())
     }
+}
+
+/// Whether a host pattern stands for a host, both in their normal form.
+pub(super) fn covers(pattern: &str, host: &str) -> bool {
+    pattern.parse::<HostPattern>().is_ok_and(|pattern| pattern.covers(host))
 }
 
 /// Checks a path that is compared with normalised ones (RFC 3986 §6.2.2), and would never match if it were not
@@ -142,7 +148,7 @@ pub(super) fn check_pattern(pattern: &str) -> Result<BTreeSet<String>, String> {
 
 #[cfg(test)]
 mod tests {
-    use cardea_gateway::routing::{HostPattern, PathMatch, RouteMatch, Router};
+    use cardea_gateway::routing::{PathMatch, RouteMatch, Router};
     use proptest::prelude::*;
 
     use super::*;

@@ -21,7 +21,7 @@ use super::{
 };
 
 /// What a route is for, taken apart so that two routes for the same are equal here.
-type MatchKey = (String, PathMatch, String, Vec<(String, HeaderCondition)>, bool);
+type MatchKey<'r> = (&'r str, &'r PathMatch, &'r str, &'r [(String, HeaderCondition)], bool, &'r str);
 
 impl Resolver<'_> {
     pub(super) fn routes(&mut self, raw: Vec<RawRoute>, names: &Names<'_>, at: Cursor<'_>) -> Vec<Route> {
@@ -39,17 +39,26 @@ impl Resolver<'_> {
 
     /// Two routes for the same requests: nothing would say which one is meant.
     fn unique_matches(&mut self, routes: &[Route]) {
-        let mut seen: HashMap<MatchKey, usize> = HashMap::new();
+        let mut seen: HashMap<MatchKey<'_>, usize> = HashMap::new();
+        let any = [String::new()];
         for (index, route) in routes.iter().enumerate().filter(|(_, route)| route.is_sound) {
-            let any = [String::new()];
             let hosts = if route.hosts.is_empty() { &any[..] } else { &route.hosts };
             let methods = if route.methods.is_empty() { &any[..] } else { &route.methods };
+            let listeners = if route.listeners.is_empty() { &any[..] } else { &route.listeners };
             let mut same = None;
             for host in hosts {
-                for method in methods {
-                    let headers = route.headers.clone();
-                    let conditional = route.when.is_some();
-                    let key = (host.clone(), route.path.clone(), method.clone(), headers, conditional);
+                for (method, listener) in
+                    methods.iter().flat_map(|method| listeners.iter().map(move |listener| (method, listener)))
+                {
+                    let (headers, conditional) = (route.headers.as_slice(), route.when.is_some());
+                    let key = (
+                        host.as_str(),
+                        &route.path,
+                        method.as_str(),
+                        headers,
+                        conditional,
+                        listener.as_str(),
+                    );
                     match seen.entry(key) {
                         hash_map::Entry::Vacant(vacant) => {
                             vacant.insert(index);
@@ -68,7 +77,7 @@ impl Resolver<'_> {
                         "the route {:?} is for the same requests as {:?} at {position}",
                         route.name, first.name
                     ),
-                    "let them differ in host, path, method, header, or in whether they have a condition",
+                    "let them differ in host, path, method, header, listener, or in whether they have a condition",
                 );
             }
         }
@@ -76,6 +85,7 @@ impl Resolver<'_> {
 
     fn route(&mut self, raw: RawRoute, names: &Names<'_>, at: Cursor<'_>) -> Route {
         let hosts = self.hosts(raw.hosts, at.key("hosts"));
+        let listeners = self.bound_listeners(raw.listeners.unwrap_or_default(), names, at.key("listeners"));
         let (path, parameters) = self.path_match(raw.path, raw.path_prefix, raw.path_pattern, at);
         let methods = self.methods(raw.methods, at.key("methods"));
         let headers = self.header_conditions(raw.headers, at.key("headers"));
@@ -141,6 +151,7 @@ impl Resolver<'_> {
             is_sound: destination.is_some() && self.is_resolved(&auth, names),
             name: raw.name,
             hosts,
+            listeners,
             path,
             methods,
             headers,
@@ -170,6 +181,22 @@ impl Resolver<'_> {
                 .iter()
                 .all(|one| names.issuers.get(one.issuer.as_str()).is_some_and(|issuer| issuer.is_sound)),
         }
+    }
+
+    fn bound_listeners(&mut self, raw: Vec<String>, names: &Names<'_>, at: Cursor<'_>) -> Vec<String> {
+        let known = || names.listeners.iter().map(|listener| listener.name.as_str());
+        for (index, name) in raw.iter().enumerate() {
+            let at = at.index(index);
+            if !known().any(|known| known == name) {
+                self.unknown("listener", name, known(), at);
+            } else if raw.iter().take(index).any(|earlier| earlier == name) {
+                self.error(at, format!("{:?} is there twice", at.shown(name)), "remove one of them");
+            }
+        }
+        let mut listeners = raw;
+        listeners.sort();
+        listeners.dedup();
+        listeners
     }
 
     fn path_match(

@@ -6,7 +6,9 @@ use cardea_gateway::{
     client_certificate::{ClientCertificateForward, ClientCertificateRule},
     model::ListenerModel,
 };
-use cardea_tls::{ClientAuthConfig, ClientAuthMode, ClientAuthority, ClientAuthorityConfig, ClientDemand};
+use cardea_tls::{
+    ClientAuthConfig, ClientAuthMode, ClientAuthority, ClientAuthorityConfig, ClientDemand, HostRequirements,
+};
 
 use super::Builder;
 use crate::config;
@@ -66,13 +68,7 @@ impl Builder<'_> {
 
     /// A route that wants what no handshake asks for would let nobody in, and send clients in circles.
     pub(super) fn check_client_certificates(&mut self, listeners: &HashMap<String, Arc<ListenerModel>>) {
-        let tls: Vec<_> = listeners.values().filter_map(|listener| listener.tls.as_ref()).collect();
-        let is_complete = tls.len()
-            == self.config.listeners.iter().filter(|listener| listener.tls.is_some()).count()
-            && self.client_authorities.len() == self.config.client_authorities.len()
-            && self.config.listeners.iter().all(|listener| listener.is_sound);
-        if !is_complete {
-            // What could not be loaded is reported.
+        if !self.has_all(listeners) {
             return;
         }
         for route in self.config.routes.iter().filter(|route| route.is_sound) {
@@ -81,10 +77,13 @@ impl Builder<'_> {
                 rule.authorities.is_empty()
                     || asked.authorities.iter().any(|one| rule.authorities.contains(&one.config().name))
             };
+            let bound = |name: &String| route.listeners.is_empty() || route.listeners.contains(name);
+            let bound = listeners.iter().filter(|(name, _)| bound(name));
+            let tls: Vec<_> = bound.filter_map(|(_, listener)| listener.tls.as_ref()).collect();
             if !tls.iter().any(|tls| tls.client_auths().iter().any(fits)) {
                 self.problem(
                     rule.at,
-                    format!("no listener asks for a certificate that the route \"{}\" would take", route.name),
+                    format!("no listener of the route \"{}\" asks for a certificate that it would take", route.name),
                     "set client_certificate = \"request\" and client_authorities on [listener.tls] or one of its certificates",
                 );
             } else if let Some(step_up) = &rule.step_up
@@ -97,6 +96,89 @@ impl Builder<'_> {
                 );
             }
         }
+    }
+
+    /// What the hosts of certificates require, over all listeners.
+    pub(super) fn requirements(
+        &mut self,
+        listeners: &HashMap<String, Arc<ListenerModel>>,
+    ) -> Option<HostRequirements> {
+        if !self.has_all(listeners) {
+            return None;
+        }
+        let config = self.config;
+        // In the order of the configuration, so that what is said of two of them does not change.
+        let secure = config.listeners.iter().filter_map(|listener| {
+            Some((listener.name.as_str(), Arc::clone(listeners.get(&listener.name)?.tls.as_ref()?)))
+        });
+        let requirements = HostRequirements::new(secure)?;
+        for contradiction in requirements.contradictions() {
+            let first = config.sources.position(self.certificate_place(
+                listeners,
+                &contradiction.first,
+                &contradiction.host,
+            ));
+            let message = format!(
+                "clients of {} are not asked here as they are at {first}, and one of the two requires a client certificate",
+                contradiction.host
+            );
+            let at = self.certificate_place(listeners, &contradiction.second, &contradiction.host);
+            self.problem(
+                at,
+                message,
+                "what a host requires holds wherever it is asked for: require the same client_authorities in both places",
+            );
+        }
+        for route in config.routes.iter().filter(|route| route.is_sound) {
+            for host in &route.hosts {
+                let Some(asking) = requirements.listeners_that_ask(host) else { continue };
+                let is_bound = |name: &str| route.listeners.iter().any(|bound| bound == name);
+                if !route.listeners.is_empty() && !asking.iter().any(|name| is_bound(name)) {
+                    let message = format!(
+                        "the host {host} requires client certificates, and no listener of the route \"{}\" asks for them, \
+                         so that every request is refused",
+                        route.name
+                    );
+                    let remedy = format!("bind the route to a listener that does: {}", asking.join(", "));
+                    self.problem(route.at, message, &remedy);
+                }
+            }
+        }
+        Some(requirements)
+    }
+
+    /// Where the certificate of a host is configured, or else its listener.
+    fn certificate_place(
+        &self,
+        listeners: &HashMap<String, Arc<ListenerModel>>,
+        listener: &str,
+        host: &str,
+    ) -> config::Place {
+        let Some(written) = self.config.listeners.iter().find(|one| one.name == listener) else {
+            return config::Place::default();
+        };
+        // Its names may be known from its file alone.
+        let served = listeners.get(listener).and_then(|listener| listener.tls.as_ref());
+        let served = served.map(|tls| tls.certificates()).unwrap_or_default();
+        let of_host = served.iter().find(|info| info.hosts.iter().any(|name| name == host));
+        let is_meant = |certificate: &&config::Certificate| {
+            let is_file = matches!(
+                &certificate.source,
+                config::CertificateSource::Files { chain, .. } if of_host.is_some_and(|info| info.path == *chain)
+            );
+            is_file || certificate.hosts.iter().any(|name| name == host)
+        };
+        let mut certificates = written.tls.iter().flat_map(|tls| &tls.certificates);
+        certificates.find(is_meant).map_or(written.at, |certificate| certificate.at)
+    }
+
+    /// Whether the TLS of all listeners could be loaded; what could not is reported.
+    fn has_all(&self, listeners: &HashMap<String, Arc<ListenerModel>>) -> bool {
+        let secure = |listener: &&config::Listener| listener.tls.is_some();
+        let loaded = listeners.values().filter(|listener| listener.tls.is_some()).count();
+        loaded == self.config.listeners.iter().filter(secure).count()
+            && self.client_authorities.len() == self.config.client_authorities.len()
+            && self.config.listeners.iter().all(|listener| listener.is_sound)
     }
 
     fn named(&self, names: &[String]) -> Vec<Arc<ClientAuthority>> {
