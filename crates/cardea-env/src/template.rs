@@ -197,6 +197,15 @@ impl<R> Template<R> {
         self.raw && self.references().any(Reference::is_secret)
     }
 
+    /// What the template's expressions read: what its text depends on, rather than what is in it.
+    pub fn computed_from(&self) -> impl Iterator<Item = &Reference<R>> {
+        let expressions = self.parts.iter().filter_map(|part| match part {
+            Part::Expression(expression) => Some(expression),
+            Part::Literal(_) | Part::Reference { .. } => None,
+        });
+        expressions.flat_map(|expression| expression.references().map(|(_, reference)| reference))
+    }
+
     /// What the template reads, in its order.
     pub fn references(&self) -> impl Iterator<Item = &Reference<R>> {
         self.parts.iter().flat_map(|part| {

@@ -39,7 +39,23 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
     attribute!(
         "request.host",
         Text,
-        "The normalised authority, with its port where that isn't the default.",
+        "The host of the normalised authority, without its port: what hosts are compared with. An IPv6 address has brackets.",
+        |x| { Value::bytes(x.authority.as_ref().map(cardea_http::Authority::host)) }
+    ),
+    attribute!(
+        "request.port",
+        Int,
+        "The port of the authority; where it has none, 80 or 443 by the scheme.",
+        |x| {
+            let port =
+                |authority: &cardea_http::Authority| authority.port().unwrap_or(x.scheme.default_port());
+            Value::unsigned(x.authority.as_ref().map(port).map(u64::from))
+        }
+    ),
+    attribute!(
+        "request.authority",
+        Text,
+        "The normalised authority, with its port where that isn't the default: for redirects and headers. Rules compare `request.host`, which no port evades.",
         |x| { Value::bytes(x.authority.as_ref().map(cardea_http::Authority::as_str)) }
     ),
     attribute!("request.path", Text, "The normalised path, without the query.", |x| Value::Bytes(&x.path)),

@@ -6,6 +6,7 @@ use cardea_tls::{Arrival, ClientCertificate, ClientDemand, ClientMismatch, Requi
 use crate::{
     exchange::Exchange,
     model::{Model, Route},
+    pipeline,
     refusal::Reason,
     response::{Response, ResponseBody},
 };
@@ -142,10 +143,7 @@ fn may_step_up(host: &str, exchange: &Exchange) -> bool {
 fn step_up(host: &str, exchange: &Exchange) -> Option<Response> {
     let mut location = format!("https://{host}").into_bytes();
     location.extend_from_slice(&exchange.path);
-    if let Some(query) = &exchange.query {
-        location.push(b'?');
-        location.extend_from_slice(query);
-    }
+    pipeline::push_query(&mut location, exchange);
     let mut head = ResponseHead::new(307);
     head.fields.set_known(Known::Location, &location).ok()?;
     // The next one may show a certificate.

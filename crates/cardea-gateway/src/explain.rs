@@ -224,7 +224,7 @@ async fn walk<'m>(
         });
         all.collect::<Vec<_>>().join("; or ")
     });
-    pipeline::check_path(route, exchange)?;
+    pipeline::check_path(model, route, exchange)?;
     let identified = pipeline::identify(gateway, model, route, exchange).await;
     explanation.caller = exchange.verdict.as_ref().map(|verdict| {
         let caller = &verdict.caller;
@@ -293,15 +293,11 @@ fn arrive(
                 fields: fields.collect(),
             }
         }
-        Destination::Redirect { to, status } => {
-            let mut location = Vec::new();
-            to.render(exchange, Escape::HeaderValue, &mut location);
-            DestinationExplanation::Answer {
-                kind: "redirect",
-                status: Some(*status),
-                location: Some(lossy(&location)),
-            }
-        }
+        Destination::Redirect { to, keep_query, status } => DestinationExplanation::Answer {
+            kind: "redirect",
+            status: Some(*status),
+            location: Some(lossy(&pipeline::location(to, *keep_query, exchange))),
+        },
         Destination::Static { status, .. } => {
             DestinationExplanation::Answer { kind: "respond", status: Some(*status), location: None }
         }

@@ -4,12 +4,15 @@ use std::{
     fmt, io,
     net::{IpAddr, SocketAddr},
     pin::Pin,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicI64, Ordering::Relaxed},
+    },
     task::Poll,
     time::Duration,
 };
 
-use cardea_clock::Mono;
+use cardea_clock::{Mono, Wall};
 use cardea_http::proxy_protocol::{self, ProxyHeader};
 use cardea_tls::{HandshakeFacts, ServerTls};
 use rustls::server::ClientHello;
@@ -35,6 +38,9 @@ use crate::{
 
 /// How long accepting pauses when there are no descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Refused peers are reported no more often than this; a metric counts all of them.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A socket that listens, not yet handed to a worker.
 #[derive(Debug)]
@@ -292,9 +298,14 @@ async fn connect(
         activity,
     };
     let mut inbound = Buffer::new();
-    if let Some(expected) = &listener.proxy_protocol
-        && is_trusted(expected, peer)
-    {
+    if let Some(expected) = &listener.proxy_protocol {
+        if !is_trusted(expected, peer) {
+            // What it says of its address would be its own word, and the address of a client behind a balancer that is not
+            // configured would be the balancer's.
+            gateway.metrics.proxy_peers_refused.increment();
+            report_refused_peer(&listener.name, peer, gateway.clock.wall());
+            return;
+        }
         match read_proxy_header(&mut socket, &mut inbound, expected, &mut timer, deadline).await {
             Some(header) => apply(&header, &mut facts),
             None => {
@@ -397,6 +408,20 @@ async fn shake_hands(
     *facts = Some(tls.handshake_facts(session).map_err(io::Error::other)?);
     std::future::poll_fn(|cx| transport.poll_flush(cx)).await?;
     Ok(Some(transport))
+}
+
+/// Tells of a peer that may not speak the PROXY protocol, at most once in [`REPORT_INTERVAL`]: anybody can connect.
+fn report_refused_peer(listener: &str, peer: Option<SocketAddr>, now: Wall) {
+    static REPORTED: AtomicI64 = AtomicI64::new(i64::MIN);
+    let (now, last) = (now.unix_nanos(), REPORTED.load(Relaxed));
+    let interval = i64::try_from(REPORT_INTERVAL.as_nanos()).unwrap_or(i64::MAX);
+    // A clock that was set back reports too.
+    let due = now.saturating_sub(last) >= interval || now < last;
+    if due && REPORTED.compare_exchange(last, now, Relaxed, Relaxed).is_ok() {
+        tracing::warn!(listener, ?peer, "a peer outside proxy_protocol_from was refused");
+    } else {
+        tracing::debug!(listener, ?peer, "a peer outside proxy_protocol_from was refused");
+    }
 }
 
 fn is_trusted(expected: &ProxyProtocol, peer: Option<SocketAddr>) -> bool {

@@ -54,6 +54,11 @@ static IDLE_CLOSED: CounterDef<1> = CounterDef::new(
      the system is short.",
     ["reason"],
 );
+static PROXY_PEERS_REFUSED: CounterDef<0> = CounterDef::new(
+    "cardea_proxy_peers_refused_total",
+    "Connections to listeners with the PROXY protocol from elsewhere than `proxy_protocol_from`, which were closed.",
+    [],
+);
 static REFUSED: CounterDef<2> = CounterDef::new(
     "cardea_refused_requests_total",
     "Requests that the gateway answered itself, by the reason code in the answer and the access log, and by status.",
@@ -129,6 +134,7 @@ pub static DEFINITIONS: &[Definition] = &[
     ACCEPT_FAILURES.definition(),
     SHORTAGES.definition(),
     PROXY_HEADER_FAILURES.definition(),
+    PROXY_PEERS_REFUSED.definition(),
     HANDSHAKES.definition(),
     HANDSHAKE_FAILURES.definition(),
 ];
@@ -156,6 +162,8 @@ pub struct GatewayMetrics {
     pub handshakes_resumed: Counter,
     /// PROXY headers that were missing or invalid.
     pub proxy_header_failures: Counter,
+    /// Connections that were closed since their peers may not speak the PROXY protocol here.
+    pub proxy_peers_refused: Counter,
     /// Requests that the gateway answered itself because it refused them.
     pub refused: Reasons,
     /// Exchanges that did not come to their end.
@@ -210,6 +218,7 @@ impl GatewayMetrics {
             handshakes_full: registry.counter(&HANDSHAKES, ["false"]),
             handshakes_resumed: registry.counter(&HANDSHAKES, ["true"]),
             proxy_header_failures: registry.counter(&PROXY_HEADER_FAILURES, []),
+            proxy_peers_refused: registry.counter(&PROXY_PEERS_REFUSED, []),
             refused: Reasons::new(&REFUSED),
             aborted: Reasons::new(&ABORTED),
             expression_faults: registry.counter(&EXPRESSION_FAULTS, []),

@@ -66,7 +66,7 @@ pub struct ListenerModel {
     pub name: String,
     /// Terminates TLS where present.
     pub tls: Option<Arc<ServerTls>>,
-    /// Whose PROXY protocol header is expected and believed; nobody's where empty.
+    /// Whose PROXY protocol header is expected and believed; all others are refused.
     pub proxy_protocol: Option<ProxyProtocol>,
     /// Answers every request with a redirect to HTTPS on this port.
     pub redirect_to_https: Option<u16>,
@@ -79,7 +79,7 @@ pub struct ListenerModel {
 /// PROXY protocol on a listener.
 #[derive(Debug, Clone)]
 pub struct ProxyProtocol {
-    /// Peers that must begin with a header. Others must not, and are taken for what they are.
+    /// Peers that must begin with a header. Others are closed; those of a Unix socket are trusted.
     pub trusted: Vec<Prefix>,
     /// Version 1 is accepted.
     pub v1: bool,
@@ -296,7 +296,8 @@ pub struct AllowEncoded {
     pub backslash: bool,
     /// `%00`.
     pub nul: bool,
-    /// Path parameters (`;`) that hide a path which belongs to another route.
+    /// Path parameters (`;`, `%3B`) where they hide a path which belongs to another route, or where something that decides
+    /// reads the path.
     pub parameters: bool,
 }
 
@@ -339,6 +340,8 @@ pub enum Destination {
     Redirect {
         /// The `Location`.
         to: Template<Exchange>,
+        /// Whether the request's query follows it.
+        keep_query: bool,
         /// 301, 302, 303, 307 or 308.
         status: u16,
     },

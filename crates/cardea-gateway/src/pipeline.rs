@@ -88,7 +88,7 @@ async fn carry(
     if exchange.early_data && !early_data::is_allowed(route, exchange, client) {
         Box::pin(early_data::wait(gateway, exchange, client, timer)).await?;
     }
-    check_path(route, exchange)?;
+    check_path(&model, route, exchange)?;
     if let Some(rule) = &route.client_certificate
         && let Some(response) = client_certificate::admit(rule, exchange)?
     {
@@ -109,7 +109,7 @@ async fn carry(
             // Boxed, so that requests for services do not pay for its size.
             Box::pin(builtin::answer(gateway, &model, route, *which, exchange, client, timer)).await?
         }
-        Destination::Redirect { to, status } => redirect(to, *status, exchange)?,
+        Destination::Redirect { to, keep_query, status } => redirect(to, *keep_query, *status, exchange)?,
         Destination::Static { status, content_type, body } => {
             let mut head = ResponseHead::new(*status);
             set(&mut head, Known::ContentType, content_type)?;
@@ -189,13 +189,44 @@ pub(crate) fn redirect_to_https(exchange: &Exchange) -> Option<Response> {
         to.extend_from_slice(format!(":{port}").as_bytes());
     }
     to.extend_from_slice(&exchange.path);
-    if let Some(query) = &exchange.query {
-        to.push(b'?');
-        to.extend_from_slice(query);
-    }
+    push_query(&mut to, exchange);
     let mut head = ResponseHead::new(308);
     head.fields.set_known(Known::Location, &to).ok()?;
     Some(Response::new(head, ResponseBody::Empty))
+}
+
+/// Appends the query of the request, behind those parameters that a place has already. An empty one leaves nothing.
+pub(crate) fn push_query(location: &mut Vec<u8>, exchange: &Exchange) {
+    let Some(query) = exchange.query.as_deref().filter(|query| !query.is_empty()) else { return };
+    match location.iter().position(|byte| *byte == b'?') {
+        None => location.push(b'?'),
+        Some(at) if at + 1 == location.len() => {}
+        Some(_) => location.push(b'&'),
+    }
+    location.extend_from_slice(query);
+}
+
+/// Where a redirect leads: what its template says, then the request's query, then the template's fragment.
+pub(crate) fn location(
+    to: &cardea_env::Template<Exchange>,
+    keep_query: bool,
+    exchange: &Exchange,
+) -> Vec<u8> {
+    let mut location = Vec::new();
+    to.render(exchange, cardea_env::Escape::HeaderValue, &mut location);
+    let fragment = match location.iter().position(|byte| *byte == b'#') {
+        Some(at) => location.split_off(at),
+        None => Vec::new(),
+    };
+    if keep_query {
+        push_query(&mut location, exchange);
+    }
+    // What the template was to fill in was empty.
+    if location.last() == Some(&b'?') {
+        location.pop();
+    }
+    location.extend_from_slice(&fragment);
+    location
 }
 
 pub(crate) fn choose_route<'m>(model: &'m Model, exchange: &mut Exchange) -> Result<&'m Route, Reason> {
@@ -208,9 +239,12 @@ pub(crate) fn choose_route<'m>(model: &'m Model, exchange: &mut Exchange) -> Res
     }
     let route = match outcome {
         routing::Outcome::Found(found) => {
-            // A service that drops path parameters must not serve what another route guards.
+            // A service that drops path parameters must not serve what another route guards, nor what a condition has
+            // read under another path.
             let parameters = exchange.path_flags.parameters && !found.route().allow.parameters;
-            if parameters && model.router.is_disguised(host, &exchange.path, &view, &found) {
+            if parameters
+                && (view.has_read_path() || model.router.is_disguised(host, &exchange.path, &view, &found))
+            {
                 return Err(Reason::PathEncodingNotAllowed);
             }
             found
@@ -230,16 +264,23 @@ pub(crate) struct RequestOf<'a> {
     exchange: &'a Exchange,
     /// The condition of a route could not be evaluated.
     failed: Cell<bool>,
+    /// The condition of a route has read the path.
+    path_read: Cell<bool>,
 }
 
 impl<'a> RequestOf<'a> {
     pub(crate) fn new(model: &'a Model, exchange: &'a Exchange) -> Self {
-        Self { model, exchange, failed: Cell::new(false) }
+        Self { model, exchange, failed: Cell::new(false), path_read: Cell::new(false) }
     }
 
     /// Whether a condition could not be evaluated, so that nothing follows from what was found.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.get()
+    }
+
+    /// Whether the condition of a route that was found or passed over has read the path.
+    fn has_read_path(&self) -> bool {
+        self.path_read.get()
     }
 }
 
@@ -263,7 +304,11 @@ impl RequestView for RequestOf<'_> {
     }
 
     fn meets_condition(&self, route: usize) -> bool {
-        let when = self.model.router.get(route).and_then(|route| route.rules.when.as_ref());
+        let Some(route) = self.model.router.get(route) else { return true };
+        if route.rules.when_reads_path {
+            self.path_read.set(true);
+        }
+        let when = route.rules.when.as_ref();
         when.is_none_or(|condition| {
             condition.test(self.exchange).unwrap_or_else(|fault| {
                 conditions::note(condition, fault, self.exchange);
@@ -275,10 +320,13 @@ impl RequestView for RequestOf<'_> {
     }
 }
 
-/// Encodings that services read in more than one way pass only where the route says so.
-pub(crate) fn check_path(route: &Route, exchange: &Exchange) -> Result<(), Reason> {
+/// Encodings that services read in more than one way pass only where the route says so; path parameters also where nothing
+/// that decides reads the path.
+pub(crate) fn check_path(model: &Model, route: &Route, exchange: &Exchange) -> Result<(), Reason> {
     let flags = exchange.path_flags;
-    let refused = (flags.encoded_slash && !route.allow.slash)
+    let is_read = route.rules.reads_path || model.environment.policy_reads_path;
+    let refused = (flags.parameters && is_read && !route.allow.parameters)
+        || (flags.encoded_slash && !route.allow.slash)
         || (flags.encoded_backslash && !route.allow.encoded_backslash)
         || (flags.backslash && !route.allow.backslash)
         || (flags.encoded_nul && !route.allow.nul);
@@ -346,11 +394,11 @@ fn check_demand(demand: &Demand, verdict: &Verdict) -> Result<(), Reason> {
 
 fn redirect(
     to: &cardea_env::Template<Exchange>,
+    keep_query: bool,
     status: u16,
     exchange: &Exchange,
 ) -> Result<Outcome, Reason> {
-    let mut location = Vec::new();
-    to.render(exchange, cardea_env::Escape::HeaderValue, &mut location);
+    let location = location(to, keep_query, exchange);
     let mut head = ResponseHead::new(status);
     head.fields
         .set_known(Known::Location, &location)

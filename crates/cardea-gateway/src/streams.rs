@@ -24,7 +24,7 @@ use crate::{
     gateway::{Gateway, ModelRef, Phase},
     memory::{self, Held},
     model::{Model, Route},
-    pipeline::RequestOf,
+    pipeline::{self, RequestOf},
     routing,
     shortage::Warned,
     workers,
@@ -220,7 +220,7 @@ fn look_again(model: &Model, exchange: &Exchange) -> Result<(), StreamEnd> {
     let Ok(servable) = client_certificate::meets_host(model, exchange) else {
         return Err(StreamEnd::DemandUnmet);
     };
-    if servable.by(route).is_err() {
+    if servable.by(route).is_err() || pipeline::check_path(model, route, exchange).is_err() {
         return Err(StreamEnd::DemandUnmet);
     }
     let shown = match (&route.demand, &exchange.verdict) {

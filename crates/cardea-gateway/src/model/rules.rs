@@ -13,6 +13,8 @@ pub struct EnvironmentModel {
     pub policy: Option<Policy<Exchange>>,
     /// All attributes, with those that the configuration adds.
     pub names: Option<Names<Exchange>>,
+    /// Whether the policy reads the path.
+    pub policy_reads_path: bool,
     /// How the values of headers are read.
     pub header_encoding: HeaderEncoding,
 }
@@ -37,6 +39,11 @@ pub struct RouteRules {
     pub attributes: Vec<AttributeRule>,
     /// Who may.
     pub policy: Option<Policy<Exchange>>,
+    /// Whether `when` reads the path.
+    pub when_reads_path: bool,
+    /// Whether anything else that decides does: the policy, changes to attributes, conditions and expressions of changes to
+    /// headers. Services that drop path parameters would serve another path than the one that was decided on.
+    pub reads_path: bool,
 }
 
 /// A change to an attribute.

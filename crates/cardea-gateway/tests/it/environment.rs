@@ -105,6 +105,8 @@ fn plain() -> Vec<(&'static str, Is)> {
         ("request.method", is("GET")),
         ("request.scheme", is("http")),
         ("request.host", is("a.example")),
+        ("request.port", is(80)),
+        ("request.authority", is("a.example")),
         ("request.path", is("/users/7/things")),
         ("request.query", is("name=%61b+c&twice=1&twice=2&access_token=[redacted]")),
         ("request.protocol", is("HTTP/1.1")),

@@ -315,15 +315,37 @@ fn a_proxy_header_of_a_trusted_peer_is_believed_before_tls_and_without() {
 fn other_proxy_headers_are_not_believed() {
     run(async {
         let origin = Origin::ok().await;
-        // Of a peer that is not trusted it is a bad request.
+        // A peer that is not trusted is closed, whatever it sends.
         let gateway =
             Spec { proxy_protocol: proxied("192.0.2.1", true, true), ..Spec::to(&origin) }.start().await;
-        for header in [V1, V2] {
+        for beginning in [get("/").as_bytes(), V1, V2, b""] {
             let mut client = gateway.client().await;
-            client.send([header, get("/").as_bytes()].concat()).await;
-            assert!(matches!(client.response().await.status, 400 | 505));
+            client.try_send([beginning, get("/").as_bytes()].concat()).await;
+            assert!(client.rest().await.unwrap_or_default().is_empty());
         }
-        assert_eq!(gateway.client().await.exchange(get("/")).await.status, 200);
+        until("all are counted", || gateway.gateway.metrics.proxy_peers_refused.value() == 4).await;
+        assert!(gateway.has_metric("cardea_proxy_peers_refused_total 4"));
+        // So it is before TLS.
+        let certificates = Certificates::new();
+        let secured = Spec {
+            proxy_protocol: proxied("192.0.2.1", true, true),
+            tls: Some(certificates.server()),
+            ..Spec::to(&origin)
+        };
+        let secured = secured.start().await;
+        let mut client = Client::connect(secured.address).await;
+        assert!(client.rest().await.unwrap_or_default().is_empty());
+        // Who may write to a Unix socket is trusted, and must send a header.
+        let unix =
+            Spec { proxy_protocol: proxied("192.0.2.1", true, true), ..Spec::to(&origin) }.start_unix().await;
+        let path = unix.path.clone().unwrap();
+        let mut client = Client::over(UnixStream::connect(&path).await.unwrap());
+        assert_eq!(client.exchange([V1, get("/").as_bytes()].concat()).await.status, 200);
+        let mut client = Client::over(UnixStream::connect(&path).await.unwrap());
+        client.try_send(get("/")).await;
+        client.finish().await;
+        assert!(client.rest().await.unwrap_or_default().is_empty());
+        assert_eq!(unix.gateway.metrics.proxy_peers_refused.value(), 0);
         // A trusted peer must send one, of a version that is switched on.
         let gateway =
             Spec { proxy_protocol: proxied("127.0.0.1", true, false), ..Spec::to(&origin) }.start().await;

@@ -200,5 +200,7 @@ fn takes_all_of(route: &Route, other: &Route) -> bool {
             .iter()
             .any(|(field, value)| name == field && (wanted == value || *wanted == HeaderCondition::Present))
     });
-    methods && headers && route.when.is_none()
+    let listeners = route.listeners.is_empty()
+        || (!other.listeners.is_empty() && other.listeners.iter().all(|name| route.listeners.contains(name)));
+    methods && headers && listeners && route.when.is_none()
 }

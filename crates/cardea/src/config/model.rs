@@ -468,6 +468,8 @@ pub(crate) struct Route {
     pub(crate) request_headers: Vec<FieldEdits>,
     pub(crate) response_headers: Vec<FieldEdits>,
     pub(crate) when: Option<FieldTemplate>,
+    /// Names of routes whose requests it takes on purpose though it asks for less.
+    pub(crate) opens: Vec<String>,
     pub(crate) policy: Vec<PolicyRule>,
     pub(crate) attributes: Vec<AttributeEdits>,
     pub(crate) at: Place,
@@ -529,6 +531,8 @@ pub(crate) enum Destination {
     Redirect {
         /// Template of a URL or an absolute path.
         to: FieldTemplate,
+        /// Whether the request's query follows it.
+        keep_query: bool,
         /// 301, 302, 303, 307 or 308.
         status: u16,
     },

@@ -518,8 +518,8 @@ pub(crate) enum EncodedPathByte {
     /// A backslash as it is.
     #[serde(rename = "\\")]
     Backslash,
-    /// Path parameters (`/admin;x/users`) without which the path would belong to another route: some origins drop
-    /// them.
+    /// Path parameters (`/admin;x/users`, also as `%3B`), which some origins drop. They are refused where the path without
+    /// them belongs to another route, and where a policy, a condition or a change to attributes or headers reads the path.
     #[serde(rename = ";")]
     Parameters,
 }

@@ -15,6 +15,7 @@ mod client_certificates;
 mod errors;
 mod example;
 mod lints;
+mod precedence;
 mod rules;
 mod scale;
 mod secrets;

@@ -68,6 +68,8 @@ pub(crate) struct Built {
     pub(crate) services: HashMap<String, Arc<Service>>,
     /// Who vouches for clients, by name.
     pub(crate) client_authorities: HashMap<String, Arc<ClientAuthority>>,
+    /// What its author probably does not want.
+    pub(crate) warnings: Vec<Problem>,
     /// The settings that each listener's TLS was loaded by, by name.
     tls: HashMap<String, ServerTlsConfig>,
     /// What is counted for each route, by name.
@@ -95,6 +97,7 @@ pub(crate) fn build(
         foundation,
         previous,
         problems: Vec::new(),
+        warnings: Vec::new(),
         client_authorities: HashMap::new(),
         tls: HashMap::new(),
         route_metrics: HashMap::new(),
@@ -111,6 +114,7 @@ pub(crate) fn build(
     builder.check_client_certificates(&listeners);
     builder.check_something_is_served(&listeners);
     let requirements = builder.requirements(&listeners);
+    builder.check_certificates_of_routes(&listeners);
     let environment = builder.environment();
     builder.problems.sort_by(|one, other| {
         (&one.file, one.line, one.column).cmp(&(&other.file, other.line, other.column))
@@ -145,12 +149,13 @@ pub(crate) fn build(
         model: Arc::new(model),
         services,
         client_authorities: builder.client_authorities,
+        warnings: builder.warnings,
         tls: builder.tls,
         route_metrics: builder.route_metrics,
     })
 }
 
-/// Builds a model and throws it away, for what is wrong with it. Nothing is opened, bound or fetched. Of a configuration
+/// Builds a model and throws it away, for what is wrong with it, warnings included. Nothing is opened, bound or fetched. Of a configuration
 /// that has errors already, all that is sound is judged.
 pub(crate) fn check(config: &Config) -> Result<(), Vec<Problem>> {
     // Read once, by what tells whether certificates hold.
@@ -170,7 +175,8 @@ pub(crate) fn check(config: &Config) -> Result<(), Vec<Problem>> {
         workers: 1,
         tolerates_certificates: false,
     };
-    build(config, &foundation, None).map(drop)
+    let warnings = build(config, &foundation, None)?.warnings;
+    if warnings.is_empty() { Ok(()) } else { Err(warnings) }
 }
 
 struct Builder<'a> {
@@ -178,6 +184,7 @@ struct Builder<'a> {
     foundation: &'a Foundation,
     previous: Option<&'a Built>,
     problems: Vec<Problem>,
+    warnings: Vec<Problem>,
     client_authorities: HashMap<String, Arc<ClientAuthority>>,
     tls: HashMap<String, ServerTlsConfig>,
     route_metrics: HashMap<String, Arc<RouteMetrics>>,
@@ -545,9 +552,11 @@ impl Builder<'_> {
         services: &HashMap<&str, &Arc<Service>>,
     ) -> Option<Route> {
         // All of them are compiled before anything else is judged, so that each error in one is told.
-        let rules = self.route_rules(route);
+        let mut rules = self.route_rules(route);
         let request_headers = self.header_rules(&route.request_headers);
         let response_headers = self.header_rules(&route.response_headers);
+        rules.reads_path |=
+            self.headers_read_path(&request_headers) || self.headers_read_path(&response_headers);
         let redirect = match &route.destination {
             config::Destination::Redirect { to, .. } => self.raw_template(to),
             _ => None,
@@ -579,8 +588,10 @@ impl Builder<'_> {
                 let name = self.config.services.get(*index)?.name.as_str();
                 Destination::Service(services.get(name).map(|service| Arc::clone(service))?)
             }
-            config::Destination::Redirect { status, .. } => {
-                Destination::Redirect { to: redirect?, status: *status }
+            config::Destination::Redirect { keep_query, status, .. } => {
+                let to = redirect?;
+                let keep_query = *keep_query && !self.reads_query(&to);
+                Destination::Redirect { to, keep_query, status: *status }
             }
             config::Destination::Respond { status, content_type, body } => Destination::Static {
                 status: *status,

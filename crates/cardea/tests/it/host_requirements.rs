@@ -141,6 +141,29 @@ fn a_route_whose_host_requires_a_certificate_is_bound_to_where_it_is_asked_for()
 }
 
 #[test]
+fn hosts_that_no_certificate_names_are_told() {
+    let setting = Setting::new();
+    for (host, bound, is_told) in [
+        ("www.example.com", "", false),
+        ("a.partners.example.com", "", false),
+        ("*.partners.example.com", "", false),
+        ("a.b.partners.example.com", "", true),
+        ("*.example.com", "", true),
+        ("partners.example.com", "", true),
+        ("other.example.com", "listeners = [\"public\"]", true),
+        ("other.example.com", "listeners = [\"plain\"]", false),
+        ("other.example.com", "listeners = [\"second\"]", false),
+    ] {
+        assert_eq!(setting.check("other", "", host, bound), "", "it is no error");
+        let ran = setting.0.run(&["check", "--deny-warnings"]);
+        let told =
+            ran.stderr.contains("cardea.toml:42:1: warning: no certificate of the route's listeners names");
+        assert_eq!(told, is_told, "{host} {bound}: {ran:?}");
+        assert!(!is_told || ran.code == Some(2), "{ran:?}");
+    }
+}
+
+#[test]
 fn listeners_of_routes_exist() {
     let setting = Setting::new();
     for (bound, expected) in [

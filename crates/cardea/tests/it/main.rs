@@ -17,6 +17,7 @@ mod imports;
 mod keys;
 mod large;
 mod metrics;
+mod paths;
 mod privileges;
 mod reload;
 mod rules;

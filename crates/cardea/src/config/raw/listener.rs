@@ -26,8 +26,9 @@ pub(in crate::config) struct RawListener {
     /// Answers every request with a redirect (308) to the same URL under https: `true` for port 443, or the port.
     #[serde(default)]
     pub(in crate::config) redirect_to_https: Option<RawRedirectToHttps>,
-    /// Whether connections begin with the PROXY protocol, before TLS. Connections from elsewhere than
-    /// `proxy_protocol_from` are then refused.
+    /// Whether connections begin with the PROXY protocol, before TLS. TCP connections from elsewhere than
+    /// `proxy_protocol_from` are closed at once and counted (`cardea_proxy_peers_refused_total`), health checks of a load
+    /// balancer without a header too: give those a listener of their own.
     #[serde(default)]
     pub(in crate::config) proxy_protocol: ProxyProtocol,
     /// Who may speak the PROXY protocol. Left out, the trusted proxies.

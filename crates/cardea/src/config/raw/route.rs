@@ -63,6 +63,10 @@ pub(in crate::config) struct RawRoute {
     /// the handshake. All other requests wait for it. Left out, all do.
     #[serde(default)]
     pub(in crate::config) early_data: bool,
+    /// Names of routes some of whose requests this one takes though it asks for less: by a parameter, a more specific host, or
+    /// since the other one is for some methods alone. `check` warns of such pairs; those named here are meant.
+    #[serde(default)]
+    pub(in crate::config) opens: Vec<String>,
     /// Rules that a request must pass beside `auth`.
     #[serde(default)]
     pub(in crate::config) policy: Vec<RawPolicyRule>,
@@ -166,10 +170,18 @@ pub(in crate::config) struct RawDemand {
 pub(in crate::config) struct RawRedirect {
     /// Where to: a URL or an absolute path, which may have attributes in braces: `"https://new.example.com{request.path}"`.
     pub(in crate::config) to: String,
+    /// Whether the request's query is appended, behind parameters that `to` has already; an empty one leaves no `?`. Where `to`
+    /// reads the query itself nothing is appended.
+    #[serde(default = "yes")]
+    pub(in crate::config) keep_query: bool,
     /// The status: 301, 302, 303, 307 or 308. The default keeps the method and is remembered by clients.
     #[serde(default = "permanent_redirect")]
     #[schemars(range(min = 301, max = 308))]
     pub(in crate::config) status: u16,
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn permanent_redirect() -> u16 {

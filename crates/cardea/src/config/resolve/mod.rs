@@ -6,6 +6,7 @@ mod identity;
 mod listener;
 mod overlap;
 mod path;
+mod precedence;
 mod route;
 mod rules;
 mod service;
@@ -153,6 +154,7 @@ impl<'a> Resolver<'a> {
         };
         self.readiness(&raw.readiness, &names, at.key("readiness"));
         let routes = self.routes(raw.route, &names, at.key("route"));
+        self.route_precedence(&routes, at.key("route"));
         self.early_data_of_routes(&routes, &listeners);
         self.acme_certificates(&listeners, acme.as_ref(), acme_written);
         Config {

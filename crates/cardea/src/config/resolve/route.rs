@@ -167,6 +167,7 @@ impl Resolver<'_> {
             request_headers,
             response_headers,
             when: self.expression(raw.when, at.key("when")),
+            opens: raw.opens,
             policy: self.policy(raw.policy, at.key("policy")),
             attributes: self.attribute_edits(raw.attributes, names.attributes, at.key("attributes")),
             at: at.place(),
@@ -476,7 +477,7 @@ impl Resolver<'_> {
             );
         }
         let to = FieldTemplate { text: raw.to, at: at.key("to").place() };
-        Destination::Redirect { to, status: raw.status }
+        Destination::Redirect { to, keep_query: raw.keep_query, status: raw.status }
     }
 
     fn respond(&mut self, raw: RawRespond, at: Cursor<'_>) -> Destination {

@@ -88,6 +88,10 @@ impl RequestView for Asked {
         name == "x" && self.x.is_some()
     }
 
+    fn listener(&self) -> &str {
+        "main"
+    }
+
     fn meets_condition(&self, _: usize) -> bool {
         true
     }
@@ -126,6 +130,7 @@ fn route(host: usize, path: usize, methods: usize, header: usize) -> (String, Ro
         },
         methods: names.iter().map(|&name| name.to_owned()).collect(),
         headers: wanted.into_iter().map(|wanted| ("x".to_owned(), wanted)).collect(),
+        listeners: Vec::new(),
         condition: false,
     };
     (format!("hosts = {host}\n{key} = \"{path}\"\nmethods = {methods}\nheaders = {headers}\n"), matched)

@@ -147,6 +147,37 @@ impl Builder<'_> {
         Some(requirements)
     }
 
+    /// Warns of hosts of routes that no certificate names: whoever asks for them gets the default certificate, and is required
+    /// what that requires.
+    pub(super) fn check_certificates_of_routes(&mut self, listeners: &HashMap<String, Arc<ListenerModel>>) {
+        if !self.has_all(listeners) {
+            return;
+        }
+        let config = self.config;
+        for route in config.routes.iter().filter(|route| route.is_sound) {
+            let bound = |name: &String| route.listeners.is_empty() || route.listeners.contains(name);
+            let secure: Vec<_> = listeners
+                .iter()
+                .filter(|(name, _)| bound(name))
+                .filter_map(|(_, listener)| listener.tls.as_ref())
+                .collect();
+            if secure.is_empty() {
+                continue;
+            }
+            for host in &route.hosts {
+                if !secure.iter().any(|tls| tls.has_certificate_for(host)) {
+                    let message = format!(
+                        "no certificate of the route's listeners names {host}, so that its clients get the default certificate \
+                         and are required what that one requires"
+                    );
+                    let remedy = "name it in a certificate, or bind the route to the listeners that serve it";
+                    let problem = config.problem(route.at, message, remedy);
+                    self.warnings.push(config::Problem { severity: config::Severity::Warning, ..problem });
+                }
+            }
+        }
+    }
+
     /// Where the certificate of a host is configured, or else its listener.
     fn certificate_place(
         &self,

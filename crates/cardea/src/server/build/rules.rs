@@ -27,6 +27,9 @@ const KNOWN_BEFORE_ROUTE: [&str; 5] = ["request.", "source.", "destination.", "c
 /// What of these is known only at the end.
 const KNOWN_AT_THE_END: [&str; 2] = ["request.size", "request.duration"];
 
+/// The family of what a route's pattern matched.
+const PATH_PARAMETERS: &str = "route.parameters";
+
 /// The attributes that are always there.
 pub(super) fn fixed_names() -> Names<Exchange> {
     Names::new(&attributes::TABLE).with_redaction(attributes::redaction())
@@ -57,19 +60,26 @@ impl Builder<'_> {
     pub(super) fn environment(&mut self) -> EnvironmentModel {
         let config = self.config;
         let policy = self.policy(&config.policy);
+        let policy_reads_path = self.policy_reads_path(policy.as_ref());
         let names = std::mem::replace(&mut self.names, fixed_names());
         let header_encoding = match config.header_encoding {
             config::HeaderEncoding::Utf8 => HeaderEncoding::Utf8,
             config::HeaderEncoding::Latin1 => HeaderEncoding::Latin1,
         };
-        EnvironmentModel { hostname: hostname(), policy, names: Some(names), header_encoding }
+        EnvironmentModel {
+            hostname: hostname(),
+            policy,
+            policy_reads_path,
+            names: Some(names),
+            header_encoding,
+        }
     }
 
     pub(super) fn route_rules(&mut self, route: &config::Route) -> RouteRules {
         let mut rules = RouteRules {
             when: route.when.as_ref().and_then(|when| self.condition(when)),
-            attributes: Vec::new(),
             policy: self.policy(&route.policy),
+            ..RouteRules::default()
         };
         if let (Some(condition), Some(written)) = (&rules.when, &route.when) {
             // One that could not be compiled is a problem of its own.
@@ -103,7 +113,50 @@ impl Builder<'_> {
         for edits in &route.attributes {
             self.attribute_edits(edits, &mut rules.attributes);
         }
+        rules.when_reads_path = rules.when.as_ref().is_some_and(|when| self.condition_reads_path(when));
+        rules.reads_path = self.policy_reads_path(rules.policy.as_ref())
+            || rules.attributes.iter().any(|rule| {
+                rule.when.as_ref().is_some_and(|when| self.condition_reads_path(when))
+                    || matches!(&rule.change, AttributeChange::Set(template)
+                        if template.references().any(|reference| self.is_of_path(reference)))
+            });
         rules
+    }
+
+    fn policy_reads_path(&self, policy: Option<&Policy<Exchange>>) -> bool {
+        policy.is_some_and(|policy| {
+            policy.rules().iter().any(|rule| self.condition_reads_path(&rule.condition))
+        })
+    }
+
+    fn condition_reads_path(&self, condition: &Condition<Exchange>) -> bool {
+        condition.references().any(|(_, reference)| self.is_of_path(reference))
+    }
+
+    /// Whether changes to headers depend on the path. One that merely shows it does not.
+    pub(super) fn headers_read_path(&self, rules: &[HeaderRule]) -> bool {
+        rules.iter().any(|rule| match rule {
+            HeaderRule::Set(_, template) | HeaderRule::Add(_, template) => {
+                template.computed_from().any(|reference| self.is_of_path(reference))
+            }
+            HeaderRule::When(condition, rules) => {
+                self.condition_reads_path(condition) || self.headers_read_path(rules)
+            }
+            HeaderRule::Remove(_) | HeaderRule::Rename(..) => false,
+        })
+    }
+
+    /// Whether it is the path or a part of it, also by way of attributes of the configuration.
+    fn is_of_path(&self, reference: &Reference<Exchange>) -> bool {
+        let of_path = |source: &String| source == "request.path" || source.starts_with(PATH_PARAMETERS);
+        self.names.sources(reference).iter().any(of_path)
+    }
+
+    /// Whether a template of the redirect reads the query, and so says what becomes of it.
+    pub(super) fn reads_query(&self, template: &Template<Exchange>) -> bool {
+        template.references().any(|reference| {
+            self.names.sources(reference).iter().any(|source| source.starts_with("request.query"))
+        })
     }
 
     fn attribute_edits(&mut self, edits: &config::AttributeEdits, rules: &mut Vec<AttributeRule>) {

@@ -139,7 +139,8 @@ impl Connection {
         self.request_at(HOST, method, path, lines, body)
     }
 
-    fn request_at(
+    /// The same at another host.
+    pub(crate) fn request_at(
         &mut self,
         host: &str,
         method: &str,
