@@ -84,6 +84,11 @@ pub enum CertificateProblem {
         /// The limit.
         limit_bytes: u64,
     },
+    /// An unusable certificate whose hosts can't be told, though clients of these hosts are asked for certificates.
+    #[error(
+        "its hosts can't be told, so what they require of clients could not be enforced; correct the file or list the `hosts`"
+    )]
+    HostsUnknown,
     /// No secret for tickets that can be used.
     #[error("{0}")]
     TicketSecret(&'static str),

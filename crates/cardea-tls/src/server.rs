@@ -89,7 +89,8 @@ impl ServerTls {
     /// [`Self::certificate_states`].
     ///
     /// # Errors
-    /// As [`Self::load`], for all others.
+    /// As [`Self::load`], for all others, and [`CertificateProblem::HostsUnknown`] where clients of hosts that can't be told
+    /// must be asked for certificates: another listener could serve such a host without asking.
     pub fn load_tolerating(
         config: &ServerTlsConfig,
         clock: &Clock,
@@ -104,7 +105,14 @@ impl ServerTls {
             match Slot::load(certificate, now) {
                 Ok(slot) => slots.push(slot),
                 Err(problems) if tolerates(certificate) => {
-                    slots.push(Slot::unusable(certificate));
+                    let slot = Slot::unusable(certificate);
+                    if slot.hosts.is_none() && certificate.client_auth.is_some() {
+                        errors.extend(problems);
+                        let problem = CertificateProblem::HostsUnknown;
+                        errors.push(CertificateError { path: certificate.chain.clone(), problem });
+                        continue;
+                    }
+                    slots.push(slot);
                     tolerated.extend(problems);
                 }
                 Err(problems) => errors.extend(problems),

@@ -102,6 +102,28 @@ fn where_nobody_knows_which_hosts_it_is_for_unknown_names_fail() {
 }
 
 #[test]
+fn hosts_that_ask_clients_for_certificates_must_be_known() {
+    for (hosts, expected) in [(vec![], false), (vec!["b.example".to_owned()], true)] {
+        let mut bench = Bench::new().with("a", &["a.example"]).with("b", &["b.example"]);
+        let settings = ClientAuthorityConfig {
+            name: "staff".to_owned(),
+            roots: bench.path().join("ca.pem"),
+            crls: Vec::new(),
+        };
+        let authorities = vec![ClientAuthority::load(&settings).unwrap()];
+        bench.config.certificates[1].client_auth =
+            Some(ClientAuthConfig { mode: ClientAuthMode::Require, authorities });
+        bench.config.certificates[1].hosts = hosts;
+        fs::write(bench.path().join("b.pem"), "garbage").unwrap();
+        let loaded = ServerTls::load_tolerating(&bench.config, &clock(), &|_| true);
+        assert_eq!(loaded.is_ok(), expected);
+        if let Err(error) = loaded {
+            assert!(error.to_string().contains("list the `hosts`"), "{error}");
+        }
+    }
+}
+
+#[test]
 fn what_a_host_asks_of_clients_stays_in_force() {
     let mut bench = Bench::new().with("a", &["a.example"]).with("b", &["b.example"]);
     let settings = ClientAuthorityConfig {
