@@ -116,14 +116,17 @@ pub(crate) fn tell_service(rule: &ClientCertificateRule, exchange: &mut Exchange
     }
 }
 
-/// The names that nobody but the gateway may set: those configured, and those of RFC 9440.
+/// To CGI programs, the address of the proxy that they send their own requests through ("httpoxy", CVE-2016-5385).
+const PROXY: &str = "proxy";
+
+/// The names that nobody but the gateway may set: those configured, those of RFC 9440, and `Proxy`, which nobody sets.
 ///
 /// # Errors
 /// If one is no token.
 pub fn own_headers<'n>(
     configured: impl IntoIterator<Item = &'n str>,
 ) -> Result<HeaderNameSet, cardea_http::FieldError> {
-    HeaderNameSet::new(configured.into_iter().chain(HEADERS))
+    HeaderNameSet::new(configured.into_iter().chain(HEADERS).chain([PROXY]))
 }
 
 /// The certificate of the connection, whether it holds or not.

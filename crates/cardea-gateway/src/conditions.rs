@@ -20,14 +20,6 @@ use crate::{
 /// A failed evaluation is reported no more often than this.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Whether a condition holds; one that fails does not.
-pub(crate) fn holds(condition: &Condition<Exchange>, exchange: &Exchange) -> bool {
-    condition.test(exchange).unwrap_or_else(|fault| {
-        note(condition, fault, exchange);
-        false
-    })
-}
-
 /// Counts a failed evaluation, and reports it if that is due.
 pub(crate) fn note(condition: &Condition<Exchange>, fault: Fault, exchange: &Exchange) {
     static REPORTED: AtomicI64 = AtomicI64::new(i64::MIN);
@@ -65,8 +57,17 @@ pub(crate) fn is_logged(log: &LogModel, exchange: &Exchange) -> bool {
 /// Changes the attributes of a request as its route says.
 pub(crate) fn change_attributes(rules: &[AttributeRule], exchange: &mut Exchange) {
     for AttributeRule { when, name, change } in rules {
-        if when.as_ref().is_some_and(|condition| !holds(condition, exchange)) {
-            continue;
+        match when.as_ref().map_or(Ok(true), |condition| condition.test(exchange)) {
+            Ok(true) => {}
+            Ok(false) => continue,
+            Err(fault) => {
+                if let Some(condition) = when {
+                    note(condition, fault, exchange);
+                }
+                // Whether it should read as something else is not known: what reads it must not go by the old value.
+                let _ = exchange.overlay.remove(name);
+                continue;
+            }
         }
         let changed = match change {
             AttributeChange::Set(template) => {

@@ -123,6 +123,8 @@ pub struct Exchange {
     pub peer_trusted: bool,
     /// Whether it came before the TLS handshake was done, and is carried before that.
     pub(crate) early_data: bool,
+    /// Whether an upgrade to WebSocket is asked for.
+    pub(crate) upgrade: bool,
     /// Octets of the request's body that were taken in.
     pub request_body_bytes: u64,
     /// The connection.
@@ -200,6 +202,7 @@ impl Exchange {
         self.certificate_holds = false;
         self.peer_trusted = false;
         self.early_data = false;
+        self.upgrade = false;
         self.request_body_bytes = 0;
         self.connection = None;
         self.model = None;
@@ -315,6 +318,7 @@ impl Default for Exchange {
             certificate_holds: false,
             peer_trusted: false,
             early_data: false,
+            upgrade: false,
             request_body_bytes: 0,
             connection: None,
             model: None,

@@ -10,7 +10,7 @@ use cardea_http::{Known, Method, Scheme, Version};
 use crate::{
     client_certificate, conditions,
     exchange::{ConnectionFacts, Exchange, PolicyScope},
-    forward,
+    fields, forward,
     gateway::{Gateway, ModelRef},
     model::{Destination, ListenerModel, Route},
     pipeline,
@@ -210,6 +210,7 @@ async fn walk<'m>(
     let servable = client_certificate::meets_host(model, exchange)?;
     let route = pipeline::choose_route(model, exchange)?;
     servable.by(route)?;
+    fields::settle_for(model, route, exchange);
     explanation.route = Some(route.name.clone());
     explanation.demand = route.demand.as_ref().map(|demand| {
         let all = demand.alternatives.iter().map(|wanted| {

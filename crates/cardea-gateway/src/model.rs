@@ -15,8 +15,8 @@ use cardea_upstream::ServiceState;
 mod rules;
 
 pub use self::rules::{
-    AttributeChange, AttributeRule, EnvironmentModel, HeaderEncoding, HeaderRule, LogFormat, LogModel,
-    RouteRules,
+    AttributeChange, AttributeRule, EnvironmentModel, HeaderEncoding, HeaderRule, HeaderRules, LogFormat,
+    LogModel, RouteRules,
 };
 use crate::{
     client_certificate::ClientCertificateRule,
@@ -195,6 +195,9 @@ pub struct Forwarding {
     pub policy: ForwardedPolicy,
     /// Which of the two kinds.
     pub header: ForwardedHeader,
+    /// What is removed from a request that comes from no trusted proxy: [`IdentityHeaders::names`], and the
+    /// [`hints`](crate::hints::hints) that are not kept.
+    pub strangers: HeaderNameSet,
 }
 
 /// The headers that carry the caller's identity to services.
@@ -273,10 +276,12 @@ pub struct Route {
     pub allow: AllowEncoded,
     /// How the path is rewritten.
     pub rewrite: Rewrite,
+    /// Whether the service gets the request's `Authorization`.
+    pub forward_authorization: bool,
     /// Changes to the request's headers, after the gateway's own.
-    pub request_headers: Vec<HeaderRule>,
+    pub request_headers: HeaderRules,
     /// Changes to the response's headers.
-    pub response_headers: Vec<HeaderRule>,
+    pub response_headers: HeaderRules,
     /// Whether it is bound to listeners, so that those are meant that it is found on.
     pub is_bound: bool,
     /// What expressions say of its requests.

@@ -9,7 +9,7 @@ use std::{cell::Cell, net::IpAddr, sync::Arc};
 use cardea_http::{
     Known, RequestError, ResponseHead, TargetForm, client_address,
     h1::{Framing, set_length},
-    normalize_path, parse_target, request_authority, strip_named,
+    has_lookalike, normalize_path, parse_target, request_authority,
 };
 use cardea_identity::{Demand, DemandError, Unidentified, Verdict, bearer_credentials};
 
@@ -18,10 +18,8 @@ use crate::{
     downstream::Downstream,
     early_data,
     exchange::Exchange,
-    forward::{
-        self, Tunnel,
-        headers::{self, Side},
-    },
+    fields,
+    forward::{self, Tunnel, headers},
     gateway::Gateway,
     model::{Destination, Model, Route},
     refusal::Reason,
@@ -50,18 +48,22 @@ pub(crate) async fn handle(
 ) -> Outcome {
     match carry(gateway, exchange, client, timer).await {
         Ok(outcome) => outcome,
-        Err(reason) => refuse(&reason, exchange),
+        Err(reason) => refuse(gateway, &reason, exchange),
     }
 }
 
 /// The answer to a request that goes no further.
-pub(crate) fn refuse(reason: &Reason, exchange: &mut Exchange) -> Outcome {
+pub(crate) fn refuse(gateway: &Gateway, reason: &Reason, exchange: &mut Exchange) -> Outcome {
     exchange.response.reason = Some(reason.code());
     exchange.response.status = reason.status();
     if *reason == Reason::ClientAborted {
         return Outcome::Close;
     }
-    Outcome::Respond(reason.respond(exchange))
+    let mut response = reason.respond(exchange);
+    // A head that could not be read has no model yet.
+    let model = exchange.model.get_or_insert_with(|| gateway.model_ref()).clone();
+    headers::apply_to(&mut response.head, &model, None, exchange);
+    Outcome::Respond(response)
 }
 
 async fn carry(
@@ -78,20 +80,23 @@ async fn carry(
     if let Some(response) = gateway.challenges.response(exchange) {
         return Ok(Outcome::Respond(response));
     }
-    if let Some(response) = redirect_to_https(exchange) {
+    if let Some(mut response) = redirect_to_https(exchange) {
+        headers::apply_to(&mut response.head, &model, None, exchange);
         return Ok(Outcome::Respond(response));
     }
     // Behind what answers without serving anything: challenges and redirects have to work without a certificate.
     let servable = client_certificate::meets_host(&model, exchange)?;
     let route = choose_route(&model, exchange)?;
     servable.by(route)?;
+    fields::settle_for(&model, route, exchange);
     if exchange.early_data && !early_data::is_allowed(route, exchange, client) {
         Box::pin(early_data::wait(gateway, exchange, client, timer)).await?;
     }
     check_path(&model, route, exchange)?;
     if let Some(rule) = &route.client_certificate
-        && let Some(response) = client_certificate::admit(rule, exchange)?
+        && let Some(mut response) = client_certificate::admit(rule, exchange)?
     {
+        headers::apply_to(&mut response.head, &model, None, exchange);
         return Ok(Outcome::Respond(response));
     }
     check_body(route, exchange, client)?;
@@ -116,12 +121,8 @@ async fn carry(
             Outcome::Respond(Response::new(head, ResponseBody::bytes(Arc::clone(body))))
         }
     };
-    if let (Outcome::Respond(response), false) = (&mut outcome, route.response_headers.is_empty()) {
-        // The rules work on the exchange's head.
-        exchange.response.status = response.head.status;
-        exchange.response_head = std::mem::take(&mut response.head);
-        headers::apply(&route.response_headers, exchange, Side::Response);
-        response.head = std::mem::take(&mut exchange.response_head);
+    if let Outcome::Respond(response) = &mut outcome {
+        headers::apply_to(&mut response.head, &model, Some(route), exchange);
     }
     Ok(outcome)
 }
@@ -148,8 +149,8 @@ pub(crate) fn normalise(model: &Model, exchange: &mut Exchange) -> Result<(), Re
         return Err(Reason::MisdirectedRequest);
     }
     exchange.authority = Some(authority);
-    // Before a condition, a policy or a log could take a client's word for ours.
-    strip_named(&mut exchange.head.fields, &model.identity_headers.names);
+    // Before a condition, a policy or a log could take a client's word for ours, or read what no service gets.
+    fields::settle(model, exchange)?;
     let now = exchange.started.wall;
     exchange.certificate_holds = exchange
         .connection
@@ -273,6 +274,16 @@ impl<'a> RequestOf<'a> {
         Self { model, exchange, failed: Cell::new(false), path_read: Cell::new(false) }
     }
 
+    /// Whether a service could read the header that is asked for from a field of another spelling: then nothing follows
+    /// from the one that is there, or from its absence.
+    fn is_ambiguous(&self, name: &str) -> bool {
+        let is_ambiguous = has_lookalike(&self.exchange.head.fields, name.as_bytes());
+        if is_ambiguous {
+            self.failed.set(true);
+        }
+        is_ambiguous
+    }
+
     /// Whether a condition could not be evaluated, so that nothing follows from what was found.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.get()
@@ -294,13 +305,16 @@ impl RequestView for RequestOf<'_> {
     }
 
     fn header_equals(&self, name: &str, value: &str) -> bool {
+        if self.is_ambiguous(name) {
+            return false;
+        }
         let mut values = self.exchange.head.fields.get_all_by_name(name.as_bytes());
         let first = values.next().map(|first| self.exchange.header_value(first));
         first.is_some_and(|first| first.is_text(value)) && values.next().is_none()
     }
 
     fn has_header(&self, name: &str) -> bool {
-        self.exchange.head.fields.get_by_name(name.as_bytes()).is_some()
+        !self.is_ambiguous(name) && self.exchange.head.fields.get_by_name(name.as_bytes()).is_some()
     }
 
     fn meets_condition(&self, route: usize) -> bool {

@@ -14,6 +14,8 @@ pub(crate) const QUERY: u8 = 8;
 pub(crate) const HOST: u8 = 16;
 /// Path bytes after which the quick test for an already normal path gives up.
 pub(crate) const PATH_SPECIAL: u8 = 32;
+/// What may stand in a field name and folds to `-`: the punctuation of tokens, `-` not counted.
+pub(crate) const ODD: u8 = 64;
 
 static CLASSES: [u8; 256] = classes();
 
@@ -92,6 +94,7 @@ pub(crate) fn hex_value(byte: u8) -> Option<u8> {
 const fn classes() -> [u8; 256] {
     let mut table = [0u8; 256];
     add(&mut table, b"!#$%&'*+-.^_`|~", TOKEN);
+    add(&mut table, b"!#$%&'*+.^_`|~", ODD);
     add(&mut table, b"-._~", UNRESERVED | PATH | QUERY);
     add(&mut table, b"!$&'()*+,;=:@", PATH | QUERY);
     add(&mut table, b"[]|\\", PATH | QUERY);

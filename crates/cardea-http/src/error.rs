@@ -104,7 +104,7 @@ pub enum FramingError {
     /// A field of HTTP/1 connections in HTTP/2 (RFC 9113 §8.2.2).
     #[error("a connection-specific field in HTTP/2")]
     ConnectionFieldInHttp2,
-    /// A field that some origins read as `Content-Length` or `Transfer-Encoding`: `_` in the place of `-`.
+    /// A field that some origins read as `Content-Length` or `Transfer-Encoding`: other punctuation in the place of `-`.
     #[error("a field name that may be taken for a framing field")]
     FramingFieldLookalike,
     /// A transfer coding, or a length other than 0, where there can be no body (RFC 9110 §8.6, RFC 9112 §6.1).

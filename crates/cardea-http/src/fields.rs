@@ -9,9 +9,10 @@ use core::fmt;
 pub use known::Known;
 
 use crate::chars::{is_field_value, is_token, trim_ows};
+use crate::names::is_odd;
 
-/// The bit of the set that says: there is a name with `_` in it, which some origins read as `-`.
-const UNDERSCORE: u128 = 1 << 127;
+/// The bit of the set that says: there is a name with punctuation that some origins read as `-`.
+const ODD_NAME: u128 = 1 << 127;
 
 /// The field lines of a message, in the order of their arrival, names in the spelling of their arrival.
 ///
@@ -84,8 +85,8 @@ impl Fields {
         let name_start = self.offset();
         self.arena.extend_from_slice(name);
         self.push(known, name_start, name_len, value);
-        if known.is_none() && name.contains(&b'_') {
-            self.present |= UNDERSCORE;
+        if known.is_none() && is_odd(name) {
+            self.present |= ODD_NAME;
         }
         Ok(())
     }
@@ -189,8 +190,7 @@ impl Fields {
     /// Keeps the lines for which `keep` says so.
     pub fn retain(&mut self, mut keep: impl FnMut(Field<'_>) -> bool) {
         let Self { arena, entries, present } = self;
-        let underscore = *present & UNDERSCORE;
-        *present = underscore;
+        *present &= ODD_NAME;
         entries.retain(|entry| {
             let kept = keep(entry.field(arena));
             if let (true, Some(known)) = (kept, entry.known) {
@@ -238,12 +238,14 @@ impl Fields {
 
     /// The known names that are there, as [`Known::bit`]s.
     pub(crate) const fn known_set(&self) -> u128 {
-        self.present & !UNDERSCORE
+        self.present & !ODD_NAME
     }
 
-    /// Whether there may be a name with an underscore.
-    pub(crate) const fn may_have_underscore(&self) -> bool {
-        self.present & UNDERSCORE != 0
+    /// Whether there may be a name with punctuation other than `-`, which is read as another name by services that fold
+    /// names.
+    #[must_use]
+    pub const fn may_have_odd_names(&self) -> bool {
+        self.present & ODD_NAME != 0
     }
 
     /// Takes the lines that `httparse` found in `block`, which were checked there, replacing all there are. The
@@ -271,7 +273,7 @@ impl Fields {
             let known = Known::of(name);
             match known {
                 Some(known) => self.present |= known.bit(),
-                None if name.contains(&b'_') => self.present |= UNDERSCORE,
+                None if is_odd(name) => self.present |= ODD_NAME,
                 None => {}
             }
             self.entries.push(Entry {

@@ -74,8 +74,16 @@ pub fn append_via(fields: &mut Fields, version: Version, pseudonym: &str) -> Res
     fields.append_known(Known::Via, &member)
 }
 
+/// Removes the forwarding fields that a request brought and that [`set_forwarded`] would replace, so that nobody reads
+/// before what no service gets.
+pub fn strip_forwarded(fields: &mut Fields, policy: ForwardedPolicy, header: ForwardedHeader) {
+    if policy != ForwardedPolicy::Trust {
+        remove_all_but(fields, kept(policy, header));
+    }
+}
+
 /// Writes the forwarding fields of a request. Fields of the other family than `header` are removed too, unless
-/// trusted, and so are their spellings with `_`.
+/// trusted. Their other spellings are for [`crate::strip_lookalikes`].
 ///
 /// # Errors
 /// [`FieldError`] if the host is no field value, or there is no room.
@@ -85,13 +93,10 @@ pub fn set_forwarded(
     header: ForwardedHeader,
     hop: &Hop<'_>,
 ) -> Result<(), FieldError> {
-    let kept = match (policy, header) {
-        (ForwardedPolicy::Trust, _) => return set_missing(fields, header, hop),
-        (ForwardedPolicy::Append, ForwardedHeader::XForwarded) => Some(Known::XForwardedFor),
-        (ForwardedPolicy::Append, ForwardedHeader::Forwarded) => Some(Known::Forwarded),
-        (ForwardedPolicy::Set | ForwardedPolicy::Off, _) => None,
-    };
-    remove_all_but(fields, kept);
+    if policy == ForwardedPolicy::Trust {
+        return set_missing(fields, header, hop);
+    }
+    remove_all_but(fields, kept(policy, header));
     match (policy, header) {
         (ForwardedPolicy::Off, _) => Ok(()),
         // A list may be spread over lines (RFC 9110 §5.3), but many readers see only one of them.
@@ -172,29 +177,20 @@ fn set_missing(fields: &mut Fields, header: ForwardedHeader, hop: &Hop<'_>) -> R
     Ok(())
 }
 
-fn remove_all_but(fields: &mut Fields, kept: Option<Known>) {
-    let set = FORWARDING.iter().fold(0, |set, known| set | known.bit()) & !kept.map_or(0, Known::bit);
-    let underscore = fields.may_have_underscore();
-    if fields.known_set() & set == 0 && !underscore {
-        return;
+/// The field that a policy adds to in place of replacing it.
+const fn kept(policy: ForwardedPolicy, header: ForwardedHeader) -> Option<Known> {
+    match (policy, header) {
+        (ForwardedPolicy::Append, ForwardedHeader::XForwarded) => Some(Known::XForwardedFor),
+        (ForwardedPolicy::Append, ForwardedHeader::Forwarded) => Some(Known::Forwarded),
+        _ => None,
     }
-    fields.retain(|field| match field.known {
-        Some(known) => known.bit() & set == 0,
-        None => !underscore || !is_lookalike(field.name),
-    });
 }
 
-/// Whether a name is a forwarding field's once `_` is read as `-`.
-fn is_lookalike(name: &[u8]) -> bool {
-    name.contains(&b'_')
-        && FORWARDING.iter().any(|known| {
-            let known = known.as_str().as_bytes();
-            name.len() == known.len()
-                && name
-                    .iter()
-                    .zip(known)
-                    .all(|(&byte, other)| other.eq_ignore_ascii_case(&if byte == b'_' { b'-' } else { byte }))
-        })
+fn remove_all_but(fields: &mut Fields, kept: Option<Known>) {
+    let set = FORWARDING.iter().fold(0, |set, known| set | known.bit()) & !kept.map_or(0, Known::bit);
+    if fields.known_set() & set != 0 {
+        fields.retain(|field| field.known.is_none_or(|known| known.bit() & set == 0));
+    }
 }
 
 /// Makes the lines of a list one line, with one more member.

@@ -9,7 +9,7 @@
 //! * [`h1`]: decoding and encoding heads and chunked bodies, and how long a body is.
 //! * [`parse_target`], [`Authority`], [`normalize_path`]: what a request is for, in one spelling.
 //! * [`strip_hop_by_hop`], [`append_via`], [`set_forwarded`], [`client_address`], [`strip_named`],
-//!   [`filter_trailers`]: what a proxy does to the fields.
+//!   [`strip_lookalikes`], [`filter_trailers`]: what a proxy does to the fields.
 //! * [`proxy_protocol`]: who connected, as told by a load balancer in front.
 //!
 //! No panic is reachable from the bytes given, and everything that grows has a bound.
@@ -38,11 +38,16 @@ mod version;
 pub use authority::{Authority, AuthorityError, Scheme, request_authority};
 pub use error::{FramingError, HeadError, RequestError, ResponseError};
 pub use fields::{Field, FieldError, Fields, Known};
-pub use forwarding::{ForwardedHeader, ForwardedPolicy, Hop, append_via, client_address, set_forwarded};
+pub use forwarding::{
+    ForwardedHeader, ForwardedPolicy, Hop, append_via, client_address, set_forwarded, strip_forwarded,
+};
 pub use head::{RequestHead, ResponseHead};
 pub use hop_by_hop::{strip_hop_by_hop, strip_hop_by_hop_response, upgrade_websocket};
 pub use method::{Method, MethodError, OtherMethod};
-pub use names::{HeaderNameSet, filter_trailers, forbidden_in_trailers, strip_named};
+pub use names::{
+    HeaderNameSet, filter_trailers, fold_alike, forbidden_in_trailers, has_lookalike, strip_lookalikes,
+    strip_lookalikes_of, strip_named,
+};
 pub use path::{PathError, PathFlags, normalize_path};
 pub use target::{Target, TargetError, TargetForm, parse_target};
 pub use version::Version;

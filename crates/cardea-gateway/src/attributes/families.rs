@@ -8,7 +8,7 @@
 use std::ops::ControlFlow;
 
 use cardea_env::{Family, Inline, Key, Kind, Map, MapOf, Value, json, json_object};
-use cardea_http::{Fields, Known};
+use cardea_http::{Fields, Known, has_lookalike};
 
 use super::parse::{Pair, cookies};
 use crate::exchange::Exchange;
@@ -21,9 +21,9 @@ const REQUEST_HEADERS: Family<Exchange> = Family {
     prefix: "request.headers.",
     argument: "name",
     kind: Kind::Text,
-    doc: "A header of the request: as received, and once it is forwarded as sent. Where it is there with two values it has none. Those that carry credentials can't be read. `header_encoding` says how bytes are read that are not ASCII.",
+    doc: "A header of the request: as received, less what is never forwarded, and once it is forwarded as sent. Where it is there with two values, or also under another spelling that services may take for the same name (`x_team` beside `x-team`), it has none. Those that carry credentials can't be read. `header_encoding` says how bytes are read that are not ASCII.",
     prepare: |name| field(name, &REQUEST_CREDENTIALS),
-    read: |x, key| one(x, x.head.fields.get_all_by_name(key.text.as_bytes())),
+    read: |x, key| request_header(x, key.text.as_bytes()),
     map: Some(|x| Value::Map(Map::of::<RequestHeaders>(x))),
 };
 
@@ -89,7 +89,7 @@ const RESPONSE_HEADERS: Family<Exchange> = Family {
     kind: Kind::Text,
     doc: "A header of the response: the service's, and once it is sent ours. `set-cookie` can't be read.",
     prepare: |name| field(name, &RESPONSE_CREDENTIALS),
-    read: |x, key| one(x, x.response_head.fields.get_all_by_name(key.text.as_bytes())),
+    read: |x, key| response_header(x, key.text.as_bytes()),
     map: Some(|x| Value::Map(Map::of::<ResponseHeaders>(x))),
 };
 
@@ -136,11 +136,11 @@ impl MapOf for RequestHeaders {
     type Subject = Exchange;
 
     fn get<'a>(exchange: &'a Exchange, key: &[u8]) -> Value<'a> {
-        field_of(exchange, &exchange.head.fields, key, &REQUEST_CREDENTIALS)
+        if is_one_of(key, &REQUEST_CREDENTIALS) { Value::Absent } else { request_header(exchange, key) }
     }
 
     fn each<'a>(exchange: &'a Exchange, visit: Visit<'_, 'a>) -> ControlFlow<()> {
-        each_field(exchange, &exchange.head.fields, &REQUEST_CREDENTIALS, visit)
+        each_field(exchange, &exchange.head.fields, &REQUEST_CREDENTIALS, request_header, visit)
     }
 }
 
@@ -150,11 +150,11 @@ impl MapOf for ResponseHeaders {
     type Subject = Exchange;
 
     fn get<'a>(exchange: &'a Exchange, key: &[u8]) -> Value<'a> {
-        field_of(exchange, &exchange.response_head.fields, key, &RESPONSE_CREDENTIALS)
+        if is_one_of(key, &RESPONSE_CREDENTIALS) { Value::Absent } else { response_header(exchange, key) }
     }
 
     fn each<'a>(exchange: &'a Exchange, visit: Visit<'_, 'a>) -> ControlFlow<()> {
-        each_field(exchange, &exchange.response_head.fields, &RESPONSE_CREDENTIALS, visit)
+        each_field(exchange, &exchange.response_head.fields, &RESPONSE_CREDENTIALS, response_header, visit)
     }
 }
 
@@ -162,15 +162,26 @@ fn is_one_of(name: &[u8], names: &[&str]) -> bool {
     names.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name))
 }
 
-fn field_of<'a>(exchange: &Exchange, fields: &'a Fields, key: &[u8], credentials: &[&str]) -> Value<'a> {
-    if is_one_of(key, credentials) { Value::Absent } else { one(exchange, fields.get_all_by_name(key)) }
+/// A header of the request. One that a service could also read from a field of another spelling has no value: which of
+/// them is taken is the service's business.
+fn request_header<'a>(exchange: &'a Exchange, name: &[u8]) -> Value<'a> {
+    let fields = &exchange.head.fields;
+    if has_lookalike(fields, name) {
+        return Value::Failed;
+    }
+    one(exchange, fields.get_all_by_name(name))
+}
+
+fn response_header<'a>(exchange: &'a Exchange, name: &[u8]) -> Value<'a> {
+    one(exchange, exchange.response_head.fields.get_all_by_name(name))
 }
 
 /// Visits each name once, in lower case.
 fn each_field<'a>(
-    exchange: &Exchange,
+    exchange: &'a Exchange,
     fields: &'a Fields,
     credentials: &[&str],
+    read: fn(&'a Exchange, &[u8]) -> Value<'a>,
     visit: Visit<'_, 'a>,
 ) -> ControlFlow<()> {
     for (index, field) in fields.iter().enumerate() {
@@ -184,7 +195,7 @@ fn each_field<'a>(
         } else {
             Value::Bytes(field.name)
         };
-        visit(name, one(exchange, fields.get_all_by_name(field.name)))?;
+        visit(name, read(exchange, field.name))?;
     }
     ControlFlow::Continue(())
 }

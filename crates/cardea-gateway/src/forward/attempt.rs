@@ -6,9 +6,8 @@ use std::{
 };
 
 use cardea_http::{
-    Fields, Method, ResponseHead, filter_trailers,
+    Fields, Method, ResponseHead,
     h1::{Framing, ResponseDecoder, response_framing, wants_keep_alive, write_chunk_size, write_last_chunk},
-    strip_named,
 };
 use cardea_upstream::Hold;
 
@@ -16,6 +15,7 @@ use super::{lease::Lease, replay::Replay};
 use crate::{
     buffer::{Buffer, Outbound, recycle_outbound},
     downstream::{BodyError, Downstream},
+    fields::clean_request_trailers,
     gateway::ModelRef,
     h1::body::BodyReader,
     transport::Transport,
@@ -73,6 +73,8 @@ pub(crate) struct Outgoing {
     pub(crate) method: Method,
     pub(crate) framing: Framing,
     pub(crate) replay: Replay,
+    /// The route's place, whose rules hold for trailers too.
+    pub(crate) route: Option<usize>,
 }
 
 /// An exchange with an endpoint. Its connection goes back to the pool at the end of the response if it can be used
@@ -100,12 +102,13 @@ pub(crate) struct Attempt {
     client_failed: bool,
     lease: Lease,
     model: ModelRef,
+    route: Option<usize>,
 }
 
 impl Attempt {
     /// Begins to send `request` over `transport`.
     pub(crate) fn new(transport: Transport, lease: Lease, request: Outgoing, model: ModelRef) -> Self {
-        let Outgoing { outbound, method, framing, replay } = request;
+        let Outgoing { outbound, method, framing, replay, route } = request;
         let has_body = !matches!(framing, Framing::None | Framing::Length(0));
         Self {
             transport: Some(transport),
@@ -126,6 +129,7 @@ impl Attempt {
             client_failed: false,
             lease,
             model,
+            route,
         }
     }
 
@@ -269,12 +273,9 @@ impl Attempt {
         }
     }
 
-    /// Trailers are no way around what is done to headers.
     fn clean_trailers(&self, trailers: &Fields) -> Fields {
-        let mut trailers = trailers.clone();
-        filter_trailers(&mut trailers);
-        strip_named(&mut trailers, &self.model.identity_headers.names);
-        trailers
+        let route = self.route.and_then(|route| self.model.router.get(route));
+        clean_request_trailers(&self.model, route.map(|route| &**route), trailers)
     }
 
     /// Frames the next part of the body into `outbound`.

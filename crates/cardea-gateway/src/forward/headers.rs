@@ -7,10 +7,14 @@
 use std::ops::Range;
 
 use cardea_env::Escape;
-use cardea_http::Fields;
+use cardea_http::{Fields, ResponseHead, fold_alike};
 use smallvec::SmallVec;
 
-use crate::{conditions::holds, exchange::Exchange, model::HeaderRule};
+use crate::{
+    conditions::note,
+    exchange::Exchange,
+    model::{HeaderRule, HeaderRules, Model, Route},
+};
 
 /// Which head of an exchange is changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +37,30 @@ enum Step<'r> {
     Rename(&'r str, &'r str),
 }
 
+/// Applies the rules for all responses and those of the route to a response that the gateway makes itself.
+pub(crate) fn apply_to(
+    head: &mut ResponseHead,
+    model: &Model,
+    route: Option<&Route>,
+    exchange: &mut Exchange,
+) {
+    let all = &model.environment.response_headers;
+    if all.is_empty() && route.is_none_or(|route| route.response_headers.is_empty()) {
+        return;
+    }
+    // The rules work on the exchange's head.
+    exchange.response.status = head.status;
+    exchange.response_head = std::mem::take(head);
+    apply(all, exchange, Side::Response);
+    if let Some(route) = route {
+        apply(&route.response_headers, exchange, Side::Response);
+    }
+    *head = std::mem::take(&mut exchange.response_head);
+}
+
 /// Applies the rules to the head of `side`.
-pub(crate) fn apply(rules: &[HeaderRule], exchange: &mut Exchange, side: Side) {
+pub(crate) fn apply(rules: &HeaderRules, exchange: &mut Exchange, side: Side) {
+    let rules = rules.rules();
     if rules.is_empty() {
         return;
     }
@@ -63,24 +89,48 @@ pub(crate) fn apply(rules: &[HeaderRule], exchange: &mut Exchange, side: Side) {
     exchange.scratch = values;
 }
 
+/// What becomes of rules whose condition can't be evaluated: what they would have replaced or removed goes, and nothing
+/// takes its place. A client could make the condition fail, by a field with two values for example, and must neither
+/// keep what is removed nor get what is given.
+fn remove_all<'r>(rules: &'r [HeaderRule], steps: &mut SmallVec<[Step<'r>; 8]>) {
+    for rule in rules {
+        match rule {
+            HeaderRule::Set(name, _) | HeaderRule::Remove(name) if !is_framing(name) => {
+                steps.push(Step::Remove(name));
+            }
+            HeaderRule::Rename(from, to) if !is_framing(from) && !is_framing(to) => {
+                steps.extend([Step::Remove(from), Step::Remove(to)]);
+            }
+            HeaderRule::When(_, rules) => remove_all(rules, steps),
+            _ => {}
+        }
+    }
+}
+
+fn is_framing(name: &str) -> bool {
+    FRAMING.iter().any(|framing| fold_alike(name.as_bytes(), framing.as_bytes()))
+}
+
 fn plan<'r>(
     rules: &'r [HeaderRule],
     exchange: &Exchange,
     values: &mut Vec<u8>,
     steps: &mut SmallVec<[Step<'r>; 8]>,
 ) {
-    let framing = |name: &str| FRAMING.iter().any(|framing| name.eq_ignore_ascii_case(framing));
     for rule in rules {
         let start = values.len();
         match rule {
-            HeaderRule::When(condition, rules) => {
-                if holds(condition, exchange) {
-                    plan(rules, exchange, values, steps);
+            HeaderRule::When(condition, rules) => match condition.test(exchange) {
+                Ok(true) => plan(rules, exchange, values, steps),
+                Ok(false) => {}
+                Err(fault) => {
+                    note(condition, fault, exchange);
+                    remove_all(rules, steps);
                 }
-            }
+            },
             HeaderRule::Set(name, _) | HeaderRule::Add(name, _) | HeaderRule::Remove(name)
-                if framing(name) => {}
-            HeaderRule::Rename(from, to) if framing(from) || framing(to) => {}
+                if is_framing(name) => {}
+            HeaderRule::Rename(from, to) if is_framing(from) || is_framing(to) => {}
             HeaderRule::Remove(name) => steps.push(Step::Remove(name)),
             HeaderRule::Rename(from, to) => steps.push(Step::Rename(from, to)),
             HeaderRule::Set(name, template) => {

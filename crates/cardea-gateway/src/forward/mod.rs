@@ -99,7 +99,7 @@ pub(crate) async fn forward(
     let may_repeat = exchange.early_data && !exchange.head.fields.contains(Known::EarlyData);
     // By the request as it came: preparing it changes its head.
     let affinity = affinity(service, exchange);
-    let upgrade = request::prepare(model, route, exchange, client.framing())?;
+    request::prepare(model, route, exchange, client.framing())?;
     let framing = client.framing();
     let mut replay = match framing {
         Framing::None | Framing::Length(0) => Replay::empty(),
@@ -141,8 +141,9 @@ pub(crate) async fn forward(
             }
         };
         let mut outbound = take_outbound();
-        request::encode(exchange, route, framing, upgrade, &mut outbound);
-        let request = Outgoing { outbound, method: exchange.head.method, framing, replay };
+        request::encode(exchange, route, framing, &mut outbound);
+        let (method, route_index) = (exchange.head.method, exchange.route);
+        let request = Outgoing { outbound, method, framing, replay, route: route_index };
         let mut attempt = Box::new(Attempt::new(transport, lease, request, model.clone()));
         if exchange.head.fields.get(Known::Expect).is_some() {
             attempt.hold_body();
@@ -159,7 +160,7 @@ pub(crate) async fn forward(
                 exchange.upstream.status = exchange.response_head.status;
                 exchange.upstream.response_head =
                     Some(timer.precise().saturating_since(exchange.started.mono));
-                return respond(model, route, exchange, attempt, upgrade);
+                return respond(model, route, exchange, attempt);
             }
             Err(failure) => {
                 if let Some(kind) = failure_kind(&failure.reason)
@@ -188,9 +189,9 @@ pub(crate) async fn forward(
 
 /// The head that a request without a body would be sent with.
 pub(crate) fn preview(model: &ModelRef, route: &Route, exchange: &mut Exchange) -> Result<Vec<u8>, Reason> {
-    let upgrade = request::prepare(model, route, exchange, Framing::None)?;
+    request::prepare(model, route, exchange, Framing::None)?;
     let mut head = Vec::new();
-    request::encode(exchange, route, Framing::None, upgrade, &mut head);
+    request::encode(exchange, route, Framing::None, &mut head);
     Ok(head)
 }
 
@@ -200,13 +201,12 @@ fn respond(
     route: &Route,
     exchange: &mut Exchange,
     attempt: Box<Attempt>,
-    upgrade: bool,
 ) -> Result<Outcome, Reason> {
     let head = &mut exchange.response_head;
     let switching = head.status == 101;
     let websocket =
         head.fields.get(Known::Upgrade).is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"));
-    if switching && !(upgrade && websocket) {
+    if switching && !(exchange.upgrade && websocket) {
         return Err(Reason::ServiceMalformed("switching_protocols_unasked"));
     }
     strip_hop_by_hop_response(&mut head.fields);
@@ -214,6 +214,7 @@ fn respond(
     // The pseudonym was checked when the configuration was loaded.
     let _ = append_via(&mut head.fields, version, &model.forwarding.via);
     exchange.response.status = head.status;
+    headers::apply(&model.environment.response_headers, exchange, Side::Response);
     headers::apply(&route.response_headers, exchange, Side::Response);
     let mut head = std::mem::take(&mut exchange.response_head);
     if switching {

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 
 use cardea_http::{
-    ForwardedPolicy, Hop, Known, RequestError, Version, append_via,
+    Hop, Known, RequestError, Version, append_via,
     h1::{Framing, set_length, write_request_head},
-    set_forwarded, strip_hop_by_hop, upgrade_websocket,
+    set_forwarded,
 };
 use cardea_identity::Caller;
 
@@ -14,22 +14,21 @@ use super::headers::{self, Side};
 use crate::{
     client_certificate,
     exchange::Exchange,
+    fields,
     model::{IdentityField, Model, PathPart, Rewrite, Route},
     refusal::Reason,
 };
 
-/// Prepares the head in place, once for all attempts. Tells whether an upgrade to WebSocket is asked for.
+/// Prepares the head in place, once for all attempts.
 pub(super) fn prepare(
     model: &Model,
     route: &Route,
     exchange: &mut Exchange,
     framing: Framing,
-) -> Result<bool, Reason> {
-    let upgrade = framing == Framing::None && upgrade_websocket(&exchange.head);
+) -> Result<(), Reason> {
     let version = exchange.head.version;
-    let fields = &mut exchange.head.fields;
-    strip_hop_by_hop(fields).map_err(Reason::from)?;
-    // `Connection` is gone with what it names, so that nothing of it can undo what is set below.
+    let head = &mut exchange.head.fields;
+    // `Connection` is gone with what it named, so that nothing of it can undo what is set below.
     let client = exchange.connection.as_ref().and_then(|connection| connection.client);
     let hop = Hop {
         // Over a Unix socket it is somebody on this machine.
@@ -38,21 +37,20 @@ pub(super) fn prepare(
         host: exchange.authority.as_ref().map_or("", cardea_http::Authority::as_str),
     };
     let invalid = |_| Reason::Malformed { code: "forwarding_headers_invalid", status: 400 };
-    // What a peer says that nobody trusts is replaced, whatever the policy for those that are.
-    let policy = match model.forwarding.policy {
-        ForwardedPolicy::Trust | ForwardedPolicy::Append if !exchange.peer_trusted => ForwardedPolicy::Set,
-        policy => policy,
-    };
-    set_forwarded(fields, policy, model.forwarding.header, &hop).map_err(invalid)?;
-    append_via(fields, version, &model.forwarding.via).map_err(invalid)?;
+    let policy = fields::forwarded_policy(model, exchange.peer_trusted);
+    set_forwarded(head, policy, model.forwarding.header, &hop).map_err(invalid)?;
+    append_via(head, version, &model.forwarding.via).map_err(invalid)?;
     if let Some(authority) = &exchange.authority {
-        set(fields, Known::Host, authority.as_str().as_bytes());
+        set(head, Known::Host, authority.as_str().as_bytes());
     }
-    set(fields, Known::XRequestId, &exchange.id.to_ascii());
+    set(head, Known::XRequestId, &exchange.id.to_ascii());
     let length = if let Framing::Length(length) = framing { Some(length) } else { None };
-    set_length(fields, length).map_err(|error| Reason::from(RequestError::from(error)))?;
+    set_length(head, length).map_err(|error| Reason::from(RequestError::from(error)))?;
     if version < Version::Http11 {
-        fields.remove(Known::Expect);
+        head.remove(Known::Expect);
+    }
+    if !route.forward_authorization {
+        head.remove(Known::Authorization);
     }
     if let Some(verdict) = exchange.verdict.clone() {
         set_identity(model, &verdict.caller, exchange);
@@ -60,12 +58,13 @@ pub(super) fn prepare(
     if let Some(rule) = &route.client_certificate {
         client_certificate::tell_service(rule, exchange);
     }
+    headers::apply(&model.environment.request_headers, exchange, Side::Request);
     headers::apply(&route.request_headers, exchange, Side::Request);
     if exchange.early_data {
         // RFC 8470 §5.1: always, so no rule takes it away; and once, whatever the client sent.
         set(&mut exchange.head.fields, Known::EarlyData, b"1");
     }
-    Ok(upgrade)
+    Ok(())
 }
 
 /// Sets a header to a value of ours; one that no header may have (a control character in a claim) is left out.
@@ -122,13 +121,7 @@ fn scalar(value: &serde_json::Value) -> Option<String> {
 }
 
 /// Writes the head for an attempt.
-pub(super) fn encode(
-    exchange: &mut Exchange,
-    route: &Route,
-    framing: Framing,
-    upgrade: bool,
-    out: &mut Vec<u8>,
-) {
+pub(super) fn encode(exchange: &mut Exchange, route: &Route, framing: Framing, out: &mut Vec<u8>) {
     let mut target = std::mem::take(&mut exchange.scratch);
     target.clear();
     match &route.rewrite {
@@ -153,13 +146,10 @@ pub(super) fn encode(
     write_request_head(out, exchange.head.method, &target, &exchange.head.fields);
     exchange.scratch = target;
     // What frames the message on this hop comes after all that could be configured.
-    let framing: &[u8] = match (framing, upgrade) {
-        (_, true) => b"connection: upgrade\r\nupgrade: websocket\r\n\r\n",
-        (Framing::Chunked, _) => b"transfer-encoding: chunked\r\n\r\n",
-        _ => return,
-    };
-    out.truncate(out.len().saturating_sub(2));
-    out.extend_from_slice(framing);
+    if framing == Framing::Chunked {
+        out.truncate(out.len().saturating_sub(2));
+        out.extend_from_slice(b"transfer-encoding: chunked\r\n\r\n");
+    }
 }
 
 fn replace_prefix(prefix: &str, with: &str, path: &[u8], out: &mut Vec<u8>) {

@@ -150,7 +150,7 @@ impl Connection {
         timer: &mut Timer,
     ) {
         let mut recording = Recording::new(gateway, &mut exchange);
-        let outcome = pipeline::refuse(reason, &mut recording);
+        let outcome = pipeline::refuse(gateway, reason, &mut recording);
         self.finish(gateway, outcome, recording, timer).await;
         exchange.recycle();
     }

@@ -17,6 +17,7 @@ use crate::{
     date,
     downstream::Downstream,
     exchange::Exchange,
+    fields::clean_response_trailers,
     forward::request_deadline,
     gateway::Gateway,
     response::{Response, ResponseBody, has_body, set_length},
@@ -154,7 +155,7 @@ async fn write(
     let mut progress = (u64::MAX, u64::MAX);
     let mut deadline = Mono::MAX;
     std::future::poll_fn(|cx| {
-        if let Poll::Ready(result) = writer.poll(cx, connection) {
+        if let Poll::Ready(result) = writer.poll(cx, connection, exchange) {
             return Poll::Ready(result);
         }
         if let Poll::Ready(end) = watch.poll(cx, exchange) {
@@ -184,9 +185,14 @@ impl Writer {
         }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>, connection: &mut Connection) -> Poll<Result<(), Cut>> {
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        connection: &mut Connection,
+        exchange: &Exchange,
+    ) -> Poll<Result<(), Cut>> {
         loop {
-            let direct = self.gather(cx, connection)?;
+            let direct = self.gather(cx, connection, exchange)?;
             let head = self.outbound.unsent();
             let chunk = if direct { self.body.chunk() } else { &[] };
             let sent = match (head.is_empty(), chunk.is_empty()) {
@@ -223,7 +229,12 @@ impl Writer {
     }
 
     /// Moves what the body has behind the head; `true` if there is a chunk that is better sent from where it lies.
-    fn gather(&mut self, cx: &mut Context<'_>, connection: &mut Connection) -> Result<bool, Cut> {
+    fn gather(
+        &mut self,
+        cx: &mut Context<'_>,
+        connection: &mut Connection,
+        exchange: &Exchange,
+    ) -> Result<bool, Cut> {
         while !self.ended && self.outbound.unsent().len() < GATHER_BYTES {
             match self.body.poll_data(cx, connection) {
                 Poll::Ready(Ok(true)) => {
@@ -246,11 +257,8 @@ impl Writer {
                 Poll::Ready(Ok(false)) => {
                     self.ended = true;
                     if self.chunked {
-                        let trailers = if self.trailers { self.body.trailers().cloned() } else { None };
-                        let trailers = trailers.map(|mut trailers| {
-                            cardea_http::filter_trailers(&mut trailers);
-                            trailers
-                        });
+                        let trailers = self.body.trailers().filter(|_| self.trailers);
+                        let trailers = trailers.map(|trailers| clean_response_trailers(exchange, trailers));
                         write_last_chunk(self.outbound.more(), trailers.as_ref());
                     }
                 }

@@ -185,7 +185,7 @@ async fn stream(
     let mut body = RequestBody::new(body, respond, framing, expects_continue(&recording.head));
     let outcome = match read {
         Ok(_) => pipeline::handle(gateway, &mut recording, &mut body, &mut timer).await,
-        Err(reason) => pipeline::refuse(&reason, &mut recording),
+        Err(reason) => pipeline::refuse(gateway, &reason, &mut recording),
     };
     respond::respond(gateway, outcome, &mut recording, &mut body, &mut timer).await;
     recording.request_body_bytes = body.found();

@@ -4,7 +4,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use cardea_clock::Mono;
-use cardea_http::{Known, Version, filter_trailers};
+use cardea_http::{Known, Version};
 use h2::{Reason as ResetReason, SendStream};
 use http::{HeaderMap, HeaderValue};
 
@@ -13,6 +13,7 @@ use crate::{
     date,
     downstream::Downstream,
     exchange::Exchange,
+    fields::clean_response_trailers,
     forward::request_deadline,
     gateway::Gateway,
     memory::Part,
@@ -124,7 +125,7 @@ async fn write(
     let mut progress = u64::MAX;
     let mut deadline = Mono::MAX;
     std::future::poll_fn(|cx| {
-        if let Poll::Ready(result) = writer.poll(cx, body) {
+        if let Poll::Ready(result) = writer.poll(cx, body, exchange) {
             return Poll::Ready(result.map_err(Cut::Failed));
         }
         if let Poll::Ready(end) = watch.poll(cx, exchange) {
@@ -143,7 +144,12 @@ async fn write(
 }
 
 impl Writer {
-    fn poll(&mut self, cx: &mut Context<'_>, body: &mut RequestBody) -> Poll<Result<(), &'static str>> {
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: &mut RequestBody,
+        exchange: &Exchange,
+    ) -> Poll<Result<(), &'static str>> {
         loop {
             if self.stream.poll_reset(cx).is_ready() {
                 return Poll::Ready(Err("client_aborted"));
@@ -153,12 +159,9 @@ impl Writer {
                 return Poll::Ready(Err(if client { "client_aborted" } else { "upstream_aborted" }));
             };
             if !more {
-                let trailers = self.source.trailers().cloned();
-                let sent = match trailers {
-                    Some(mut trailers) => {
-                        filter_trailers(&mut trailers);
-                        self.stream.send_trailers(head::trailers(&trailers))
-                    }
+                let trailers = self.source.trailers();
+                let sent = match trailers.map(|trailers| clean_response_trailers(exchange, trailers)) {
+                    Some(trailers) => self.stream.send_trailers(head::trailers(&trailers)),
                     None => self.stream.send_data(Bytes::new(), true),
                 };
                 return Poll::Ready(sent.map_err(|_| "client_aborted"));

@@ -1,6 +1,7 @@
 //! What expressions and templates say of requests: policies, changes to headers and attributes, what is logged.
 
 use cardea_env::{CommonLog, Condition, JsonRecord, Names, Policy, Reference, Template};
+use cardea_http::HeaderNameSet;
 
 use crate::exchange::Exchange;
 
@@ -17,6 +18,10 @@ pub struct EnvironmentModel {
     pub policy_reads_path: bool,
     /// How the values of headers are read.
     pub header_encoding: HeaderEncoding,
+    /// Changes to the headers of every request to a service, before those of its route.
+    pub request_headers: HeaderRules,
+    /// Changes to the headers of every response, refusals included, before those of its route.
+    pub response_headers: HeaderRules,
 }
 
 /// How bytes in the values of headers are read that are not ASCII; they are forwarded and written as they came.
@@ -77,8 +82,59 @@ pub enum HeaderRule {
     Remove(String),
     /// Gives its values to the second name, in place of all that were there.
     Rename(String, String),
-    /// These, for requests for which the condition holds.
+    /// These, for requests for which the condition holds. Where that can't be told, the fields that they set, remove or
+    /// rename are removed and none is written: nobody gets a field past a rule by making its condition fail.
     When(Condition<Exchange>, Vec<HeaderRule>),
+}
+
+/// Changes to headers, in their order, with the names that they are about.
+#[derive(Debug, Default)]
+pub struct HeaderRules {
+    rules: Vec<HeaderRule>,
+    names: HeaderNameSet,
+}
+
+impl HeaderRules {
+    /// The changes.
+    #[must_use]
+    pub fn rules(&self) -> &[HeaderRule] {
+        &self.rules
+    }
+
+    /// The names that are set, removed or renamed, whatever the conditions: no other spelling of them passes, and no
+    /// trailer.
+    #[must_use]
+    pub const fn names(&self) -> &HeaderNameSet {
+        &self.names
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+}
+
+impl From<Vec<HeaderRule>> for HeaderRules {
+    fn from(rules: Vec<HeaderRule>) -> Self {
+        let mut names = Vec::new();
+        collect_names(&rules, &mut names);
+        // What is no token names no field that could come.
+        let names = HeaderNameSet::new(names.into_iter().filter(|name| HeaderNameSet::new([name]).is_ok()));
+        Self { names: names.unwrap_or_default(), rules }
+    }
+}
+
+fn collect_names<'r>(rules: &'r [HeaderRule], names: &mut Vec<&'r str>) {
+    for rule in rules {
+        match rule {
+            HeaderRule::Set(name, _) | HeaderRule::Remove(name) => names.push(name),
+            HeaderRule::Rename(from, to) => names.extend([from.as_str(), to.as_str()]),
+            // What is added to what a client sends is nobody's word alone.
+            HeaderRule::Add(..) => {}
+            HeaderRule::When(_, rules) => collect_names(rules, names),
+        }
+    }
 }
 
 /// How access is logged.

@@ -19,6 +19,7 @@ mod desync;
 mod early_data;
 mod encodings;
 mod environment;
+mod fields;
 mod host_requirements;
 mod http2;
 mod identity;

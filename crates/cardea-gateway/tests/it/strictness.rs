@@ -32,6 +32,8 @@ fn refused_heads() -> Vec<(String, u16, &'static str)> {
         (post("Content-Length: 99999999999999999999\r\n", "hello"), 400, "content_length_invalid"),
         (post("Content_Length: 5\r\n", "hello"), 400, "framing_field_lookalike"),
         (post("Transfer_Encoding: chunked\r\n", "0\r\n\r\n"), 400, "framing_field_lookalike"),
+        (post("Content.Length: 5\r\n", "hello"), 400, "framing_field_lookalike"),
+        (post("Transfer~Encoding: chunked\r\n", "0\r\n\r\n"), 400, "framing_field_lookalike"),
         (post("Transfer-Encoding: identity\r\n", ""), 400, "transfer_encoding_unknown"),
         (post("Transfer-Encoding: gzip\r\n", ""), 400, "transfer_encoding_unknown"),
         (post("Transfer-Encoding: xchunked\r\n", "0\r\n\r\n"), 400, "transfer_encoding_unknown"),

@@ -146,7 +146,7 @@ impl Known {
     }
 }
 
-// The highest bit of a set is `fields::UNDERSCORE`.
+// The highest bit of a set is `fields::ODD_NAME`.
 const _: () = assert!(Known::ALL.len() < 127);
 
 /// Large enough that a seed without a collision is found at once.

@@ -114,7 +114,7 @@ proptest! {
                 prop_assert_eq!(fields.contains(known), count > 0);
             }
             if list.iter().any(|(name, _)| name.contains('_')) {
-                prop_assert!(fields.may_have_underscore());
+                prop_assert!(fields.may_have_odd_names());
             }
         }
     }

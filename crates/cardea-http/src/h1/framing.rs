@@ -27,13 +27,13 @@ pub enum Framing {
 ///
 /// Refused, beside what the RFCs demand: `Content-Length` with `Transfer-Encoding`, `Transfer-Encoding` in
 /// HTTP/1.0, any other value than one `chunked`, `Content-Length` twice or as a list even if the values are equal
-/// (RFC 9110 §8.6 leaves the choice), and field names that are one of both with `_` for `-`.
+/// (RFC 9110 §8.6 leaves the choice), and field names that fold to one of both (`Content_Length`, `Transfer.Encoding`).
 ///
 /// # Errors
 /// [`RequestError::Framing`].
 pub fn request_framing(head: &RequestHead) -> Result<Framing, RequestError> {
     let fields = &head.fields;
-    if fields.may_have_underscore()
+    if fields.may_have_odd_names()
         && fields.iter().any(|field| field.known.is_none() && is_lookalike(field.name))
     {
         return Err(FramingError::FramingFieldLookalike.into());

@@ -49,6 +49,10 @@ pub(crate) struct Config {
     pub(crate) lost_attributes: bool,
     /// What holds on all routes.
     pub(crate) policy: Vec<PolicyRule>,
+    /// Of every request, before those of its route.
+    pub(crate) request_headers: Vec<FieldEdits>,
+    /// Of every response, before those of its route.
+    pub(crate) response_headers: Vec<FieldEdits>,
     /// In the order written; never empty.
     pub(crate) listeners: Vec<Listener>,
     /// In the order written; names are unique.
@@ -465,6 +469,7 @@ pub(crate) struct Route {
     pub(crate) allow_encoded: Vec<EncodedPathByte>,
     pub(crate) timeouts: RouteTimeouts,
     pub(crate) body_bytes_max: u64,
+    pub(crate) forward_authorization: bool,
     pub(crate) request_headers: Vec<FieldEdits>,
     pub(crate) response_headers: Vec<FieldEdits>,
     pub(crate) when: Option<FieldTemplate>,

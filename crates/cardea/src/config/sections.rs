@@ -310,6 +310,12 @@ pub(crate) struct Forwarding {
     /// Which fields name the client. Those of the other kind are removed, since whoever reads them would believe
     /// what a client wrote.
     pub(crate) header: ForwardedHeader,
+    /// Fields of clients that are forwarded although they are hints which only a trusted proxy may give (docs/headers.md
+    /// lists them): `["X-HTTP-Method-Override"]`. The default is none, since services act on them unchecked.
+    pub(crate) keep_client_headers: Vec<String>,
+    /// Whether `Authorization` is forwarded on routes that ask for a token. By default it is, as RFC 9110 §11.6.2 has it
+    /// and as services need that verify tokens themselves; `false` keeps tokens from services that don't.
+    pub(crate) authorization: bool,
 }
 
 impl Default for Forwarding {
@@ -318,6 +324,8 @@ impl Default for Forwarding {
             via: "cardea".to_owned(),
             forwarded: ForwardedPolicy::Set,
             header: ForwardedHeader::XForwarded,
+            keep_client_headers: Vec::new(),
+            authorization: true,
         }
     }
 }

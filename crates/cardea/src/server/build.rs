@@ -15,10 +15,11 @@ use cardea_env::Names;
 use cardea_gateway::{
     client_certificate::own_headers,
     exchange::Exchange,
+    hints::hints,
     metrics::{ListenerMetrics, RouteMetrics, ServiceMetrics},
     model::{
-        AllowEncoded, BuiltIn, ConnectionTimeouts, Destination, IdentityField, IdentityHeaders,
-        ListenerModel, Model, ProxyProtocol, Rewrite, Route, RouteRules, Service, Timeouts,
+        AllowEncoded, BuiltIn, ConnectionTimeouts, Destination, Forwarding, HeaderRules, IdentityField,
+        IdentityHeaders, ListenerModel, Model, ProxyProtocol, Rewrite, Route, RouteRules, Service, Timeouts,
     },
     routing::{HeaderMatch, HostPattern, PathMatch, RouteMatch, Router},
 };
@@ -110,6 +111,7 @@ pub(crate) fn build(
     let mut services = builder.services();
     let router = builder.router(&issuers, &services);
     let identity_headers = builder.identity_headers();
+    let forwarding = builder.forwarding(&identity_headers);
     let access_log = builder.access_log();
     builder.check_client_certificates(&listeners);
     builder.check_something_is_served(&listeners);
@@ -138,7 +140,7 @@ pub(crate) fn build(
             keep_alive_idle: config.timeouts.keep_alive_idle,
         },
         trusted_proxies: prefixes(&config.trusted_proxies.prefixes),
-        forwarding: forwarding(config),
+        forwarding,
         identity_headers,
         region: config.region.clone(),
         access_log,
@@ -534,8 +536,9 @@ impl Builder<'_> {
                 body_bytes_max: 64 * 1024,
                 allow: AllowEncoded::default(),
                 rewrite: Rewrite::None,
-                request_headers: Vec::new(),
-                response_headers: Vec::new(),
+                forward_authorization: true,
+                request_headers: HeaderRules::default(),
+                response_headers: HeaderRules::default(),
                 is_bound: false,
                 rules: RouteRules::default(),
                 metrics: self.route_metrics(&name),
@@ -629,8 +632,9 @@ impl Builder<'_> {
             body_bytes_max: route.body_bytes_max,
             allow: allow(&route.allow_encoded),
             rewrite,
-            request_headers,
-            response_headers,
+            forward_authorization: route.forward_authorization,
+            request_headers: request_headers.into(),
+            response_headers: response_headers.into(),
             is_bound: !route.listeners.is_empty(),
             rules,
             metrics: self.route_metrics(&route.name),
@@ -672,6 +676,17 @@ impl Builder<'_> {
             listeners: route.listeners.clone(),
             condition: route.when.is_some(),
         })
+    }
+
+    fn forwarding(&mut self, identity: &IdentityHeaders) -> Forwarding {
+        // Each was looked at when the configuration was resolved.
+        match hints(&self.config.forwarding.keep_client_headers) {
+            Ok(hints) => forwarding(self.config, identity.names.clone().and(&hints)),
+            Err(error) => {
+                self.problem(Place::default(), error, "see keep_client_headers in docs/configuration.md");
+                forwarding(self.config, identity.names.clone())
+            }
+        }
     }
 
     fn identity_headers(&mut self) -> IdentityHeaders {

@@ -76,6 +76,9 @@ fn a_request_is_framed_in_one_way_or_refused() {
     let lookalike = Err(FramingError::FramingFieldLookalike.into());
     assert_eq!(run(&[("Content_Length", "5")], Version::Http11), lookalike);
     assert_eq!(run(&[("transfer_encoding", "chunked")], Version::Http11), lookalike);
+    assert_eq!(run(&[("Content.Length", "5")], Version::Http11), lookalike);
+    assert_eq!(run(&[("transfer!encoding", "chunked")], Version::Http11), lookalike);
+    assert_eq!(run(&[("content~length", "5")], Version::Http2), lookalike);
     assert_eq!(
         run(&[("My_Field", "x"), ("Transfer--Encoding", "chunked")], Version::Http11),
         Ok(Framing::None)

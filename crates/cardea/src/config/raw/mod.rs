@@ -66,6 +66,11 @@ pub(super) struct RawConfig {
     pub(super) attribute: Vec<RawAttribute>,
     /// Who may, on all routes: asked before the route's own policy.
     pub(super) policy: Vec<RawPolicyRule>,
+    /// Changes to the fields of every request before it is forwarded. Those of its route come after them.
+    pub(super) request_headers: RawFieldEditsList,
+    /// Changes to the fields of every response before it is sent, refusals of the gateway included. Those of its route
+    /// come after them.
+    pub(super) response_headers: RawFieldEditsList,
     /// Where the gateway listens; at least one.
     pub(super) listener: Vec<RawListener>,
     /// Whose tokens are believed.

@@ -104,10 +104,15 @@ pub(in crate::config) struct RawRoute {
     #[serde(default, with = "OptionalSizeText")]
     #[schemars(extend("x-maximum" = "1TiB"))]
     pub(in crate::config) body_bytes_max: Option<u64>,
-    /// Changes to the fields of the request before it is forwarded.
+    /// Whether the request's `Authorization` is forwarded. Left out, `forwarding.authorization` where the route asks for a
+    /// token, and `true` where it is public.
+    #[serde(default)]
+    pub(in crate::config) forward_authorization: Option<bool>,
+    /// Changes to the fields of the request before it is forwarded, after those for all routes.
     #[serde(default)]
     pub(in crate::config) request_headers: RawFieldEditsList,
-    /// Changes to the fields of the response before it is sent; refusals of the gateway stay as they are.
+    /// Changes to the fields of the response before it is sent, after those for all routes. Refusals of the gateway have only
+    /// the latter.
     #[serde(default)]
     pub(in crate::config) response_headers: RawFieldEditsList,
 }

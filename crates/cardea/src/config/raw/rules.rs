@@ -120,7 +120,8 @@ pub(in crate::config) struct RawPolicyRule {
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub(in crate::config) struct RawFieldEdits {
-    /// Only for requests for which this expression holds; for one that can't be evaluated nothing is changed.
+    /// Only for requests for which this expression holds. Where it can't be evaluated, the fields that are set, removed or
+    /// renamed here are removed and nothing is written, so that nobody gets a field past by making it fail.
     pub(in crate::config) when: Option<String>,
     /// Fields with their new names. Whatever had the new name goes, even where nothing takes its place.
     pub(in crate::config) rename: BTreeMap<String, String>,
@@ -164,7 +165,7 @@ impl RawFieldEditsList {
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub(in crate::config) struct RawAttributeEdits {
-    /// Only for requests for which this expression holds; for one that can't be evaluated nothing is changed.
+    /// Only for requests for which this expression holds. Where it can't be evaluated, the attributes read as absent.
     pub(in crate::config) when: Option<String>,
     /// Attributes of `[[attribute]]` with templates of their values: `{ "custom.tier" = "gold" }`.
     pub(in crate::config) set: BTreeMap<String, String>,

@@ -19,6 +19,8 @@ use std::{
     sync::Arc,
 };
 
+use cardea_gateway::hints::is_hint;
+
 use super::{
     Environment,
     check::Dropped,
@@ -27,7 +29,7 @@ use super::{
     problem::Problems,
     raw::{RawAdmin, RawConfig, RawIdentityHeaders},
     rules::Attribute,
-    sections::{Drain, ForwardedPolicy, Limits, Readiness, Timeouts},
+    sections::{Drain, ForwardedPolicy, Forwarding, Limits, Readiness, Timeouts},
     source::{Place, Sources},
     text::{BindAddress, display_duration, display_size, is_token},
 };
@@ -63,6 +65,8 @@ struct Names<'a> {
     attributes: &'a [Attribute],
     limits: &'a Limits,
     timeouts: &'a Timeouts,
+    /// Where a route asks for a token and says nothing else.
+    forwards_authorization: bool,
 }
 
 impl<'a> Resolver<'a> {
@@ -133,6 +137,12 @@ impl<'a> Resolver<'a> {
         self.overlaps(&listeners, &admin, at);
         let attributes = self.attributes(raw.attribute, at.key("attribute"));
         let policy = self.policy(raw.policy, at.key("policy"));
+        let (request_headers, response_headers) = (raw.request_headers, raw.response_headers);
+        let request_headers =
+            self.field_edits(request_headers, &identity_headers, true, at.key("request_headers"));
+        let response_headers =
+            self.field_edits(response_headers, &identity_headers, false, at.key("response_headers"));
+        self.kept_client_headers(&raw.forwarding, &identity_headers, at.key("forwarding"));
         let issuers = self.issuers(raw.issuer, server_issuer.as_deref(), server_written, at.key("issuer"));
         let key_cache = self.key_cache(raw.key_cache, authorization_server.as_ref(), acme.as_ref(), at);
         let services = self.services(raw.service, &raw.timeouts, at.key("service"));
@@ -151,6 +161,7 @@ impl<'a> Resolver<'a> {
             attributes: &attributes,
             limits: &raw.limits,
             timeouts: &raw.timeouts,
+            forwards_authorization: raw.forwarding.authorization,
         };
         self.readiness(&raw.readiness, &names, at.key("readiness"));
         let routes = self.routes(raw.route, &names, at.key("route"));
@@ -178,6 +189,8 @@ impl<'a> Resolver<'a> {
             lost_attributes: self.dropped.any("attribute") || attributes.iter().any(|one| !one.is_sound),
             attributes,
             policy,
+            request_headers,
+            response_headers,
             listeners,
             issuers,
             key_cache,
@@ -305,8 +318,8 @@ impl<'a> Resolver<'a> {
         let mut seen: BTreeMap<String, String> = BTreeMap::new();
         let mut field = |this: &mut Self, key: Cursor<'_>, place: Place, label: &str, name: String| {
             let name = this.settable_field_name(place, key.shown(&name).to_owned(), name);
-            // Origins that map fields to variables read `_` as `-`, so the two are one name.
-            match seen.entry(name.replace('_', "-")) {
+            // Origins that map fields to variables read all punctuation as one, so the two are one name.
+            match seen.entry(folded(&name)) {
                 btree_map::Entry::Vacant(vacant) => {
                     vacant.insert(label.to_owned());
                 }
@@ -337,6 +350,26 @@ impl<'a> Resolver<'a> {
         IdentityHeaders { issuer, subject, client_id, scopes, roles, extra }
     }
 
+    /// Fields of clients that pass although they are hints. One that is none would be a misunderstanding.
+    fn kept_client_headers(&mut self, forwarding: &Forwarding, identity: &IdentityHeaders, at: Cursor<'_>) {
+        for (index, name) in forwarding.keep_client_headers.iter().enumerate() {
+            let at = at.key("keep_client_headers").index(index);
+            if !is_token(name) || !is_hint(name) {
+                self.error(
+                    at,
+                    format!("{:?} is not one of the fields that are removed", at.shown(name)),
+                    "leave it out; docs/headers.md lists the fields that are removed",
+                );
+            } else if identity.names().any(|field| folded(field) == folded(name)) {
+                self.error(
+                    at,
+                    format!("{name} carries the caller's identity, which only the gateway sets"),
+                    "leave it out, or change [identity_headers]",
+                );
+            }
+        }
+    }
+
     /// A field name that the gateway may set or remove, in lower case.
     fn settable_field_name(&mut self, place: Place, shown: String, name: String) -> String {
         let name = name.to_ascii_lowercase();
@@ -346,7 +379,7 @@ impl<'a> Resolver<'a> {
                 format!("{shown:?} is not a field name"),
                 "use letters, digits and -, as in \"x-request-id\" (RFC 9110 §5.1)",
             );
-        } else if RESERVED_FIELDS.contains(&name.as_str()) {
+        } else if RESERVED_FIELDS.contains(&folded(&name).as_str()) {
             self.problems.add(
                 place,
                 format!("{name:?} belongs to the protocol, and the gateway takes care of it"),
@@ -423,6 +456,12 @@ fn read_bounded(path: &std::path::Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "more than 1 MiB"));
     }
     Ok(content)
+}
+
+/// A field name as services read it that make a variable of it: in lower case, with all punctuation as `-`.
+fn folded(name: &str) -> String {
+    let fold = |byte: char| if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { '-' };
+    name.chars().map(fold).collect()
 }
 
 /// Fields that carry the protocol itself, or credentials: no configuration may set them.

@@ -147,6 +147,8 @@ impl Resolver<'_> {
             self.field_edits(raw.request_headers, identity, true, at.key("request_headers"));
         let response_headers =
             self.field_edits(raw.response_headers, identity, false, at.key("response_headers"));
+        let forward_authorization =
+            raw.forward_authorization.unwrap_or(auth == Auth::Public || names.forwards_authorization);
         Route {
             is_sound: destination.is_some() && self.is_resolved(&auth, names),
             name: raw.name,
@@ -164,6 +166,7 @@ impl Resolver<'_> {
             allow_encoded: raw.allow_encoded,
             timeouts,
             body_bytes_max: raw.body_bytes_max.unwrap_or(names.limits.body_bytes_max),
+            forward_authorization,
             request_headers,
             response_headers,
             when: self.expression(raw.when, at.key("when")),

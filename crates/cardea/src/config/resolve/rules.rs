@@ -17,7 +17,7 @@ use super::{
         },
         source::Place,
     },
-    IdentityHeaders, Resolver,
+    IdentityHeaders, Resolver, folded,
 };
 
 /// Where the system's own syslog server listens.
@@ -328,9 +328,17 @@ impl Resolver<'_> {
         identity: &IdentityHeaders,
         is_request: bool,
     ) -> String {
+        if is_request && name.eq_ignore_ascii_case("authorization") {
+            self.problems.add(
+                place,
+                "\"authorization\" carries credentials, which no rule sets or reads",
+                "to keep it from services, write forward_authorization = false in the route, or authorization = false in [forwarding]",
+            );
+            return name;
+        }
         let name = self.settable_field_name(place, name.clone(), name);
-        // Origins may read `_` as `-`, and the two as one name.
-        let is_identity = identity.names().any(|field| field.replace('_', "-") == name.replace('_', "-"));
+        // Origins may read all punctuation as one, and so the two as one name.
+        let is_identity = identity.names().any(|field| folded(field) == folded(&name));
         if is_request && is_identity {
             self.problems.add(
                 place,

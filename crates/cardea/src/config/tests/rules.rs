@@ -111,6 +111,15 @@ fn what_is_wrong_with_rules_is_pointed_at() {
             "request_headers = [{ set = { x-auth-roles = \"admin\" }, when = \"true\" }]",
             "x-auth-roles carries",
         ),
+        (
+            "request_headers = { set = { \"x.auth~roles\" = \"x\" } }",
+            "x.auth~roles carries the caller's identity",
+        ),
+        ("request_headers = { remove = [\"Authorization\"] }", "\"authorization\" carries credentials"),
+        (
+            "request_headers = { set = { \"content.length\" = \"1\" } }",
+            "\"content.length\" belongs to the protocol",
+        ),
         ("request_headers = { rename = { x-a = \"X-A\" } }", "x-a has that name already"),
         ("request_headers = { rename = { x-a = \"host\" } }", "\"host\" belongs to the protocol"),
         ("request_headers = { add = { x-a = \" x\" } }", "the value of x-a has characters"),
@@ -142,4 +151,62 @@ fn places_within_texts_are_found_where_they_are_written_as_they_read() {
     assert_eq!(column(&config.policy[1].condition), 14);
     // Written with an escape: only its beginning is known.
     assert_eq!(column(config.routes[0].when.as_ref().unwrap()), 8);
+}
+
+#[test]
+fn changes_to_headers_can_be_for_all_routes() {
+    let fixture = Fixture::new(&format!(
+        "[request_headers]\nset = {{ x-a = \"1\" }}\n[[response_headers]]\nremove = [\"server\"]\n[[response_headers]]\nset = {{ x-b = \"2\" }}\nwhen = \"true\"\n{LEAST}"
+    ));
+    let config = fixture.config();
+    assert_eq!(config.request_headers[0].set[0].0, "x-a");
+    assert_eq!(
+        (config.response_headers.len(), config.response_headers[0].remove.as_slice()),
+        (2, &["server".to_owned()][..])
+    );
+    let problems =
+        Fixture::new(&format!("[request_headers]\nset = {{ x_auth_subject = \"x\" }}\n{LEAST}")).problems();
+    assert!(
+        problems[0].starts_with("cardea.toml:2:9: x_auth_subject carries the caller's identity"),
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn authorization_is_forwarded_unless_the_section_or_the_route_says_otherwise() {
+    let public = ROUTE.to_owned();
+    for (section, line, expected) in [
+        ("", "", true),
+        ("", "forward_authorization = false\n", false),
+        // A public route reads no credentials, so those that come are the service's.
+        ("[forwarding]\nauthorization = false\n", "", true),
+        ("[forwarding]\nauthorization = false\n", "forward_authorization = false\n", false),
+    ] {
+        let config = Fixture::new(&format!("{section}{LEAST}{public}{line}")).config();
+        assert_eq!(config.routes[0].forward_authorization, expected, "{section}{line}");
+    }
+    let issuer =
+        "[[issuer]]\nname = \"i\"\nissuer = \"https://i.example\"\naudiences = [\"a\"]\ndiscovery = true\n";
+    let guarded = format!("{issuer}{}", public.replace("\"public\"", "{ issuer = \"i\" }"));
+    for (section, line, expected) in [
+        ("", "", true),
+        ("[forwarding]\nauthorization = false\n", "", false),
+        ("[forwarding]\nauthorization = false\n", "forward_authorization = true\n", true),
+    ] {
+        let config = Fixture::new(&format!("{section}{LEAST}{guarded}{line}")).config();
+        assert_eq!(config.routes[0].forward_authorization, expected, "{section}{line}");
+    }
+}
+
+#[test]
+fn only_hints_can_be_kept() {
+    let keep =
+        |name: &str| Fixture::new(&format!("[forwarding]\nkeep_client_headers = [\"{name}\"]\n{LEAST}"));
+    for name in ["X-HTTP-Method-Override", "x-forwarded-ssl", "X-Original-Anything"] {
+        assert_eq!(keep(name).config().forwarding.keep_client_headers, [name]);
+    }
+    for name in ["X-Forwarded-For", "Proxy", "X-Auth-Subject", "Accept", "X_HTTP_Method_Override", "x y"] {
+        let problems = keep(name).problems();
+        assert!(problems[0].contains("is not one of the fields that are removed"), "{problems:?}");
+    }
 }

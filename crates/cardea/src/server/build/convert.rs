@@ -3,7 +3,7 @@
 use std::{collections::HashMap, num::NonZeroU32, path::PathBuf, sync::Arc};
 
 use cardea_gateway::model::{AllowEncoded, Forwarding, Limits, PathPart, Prefix, ServiceTls};
-use cardea_http::{ForwardedHeader, ForwardedPolicy, h1::HeadLimits};
+use cardea_http::{ForwardedHeader, ForwardedPolicy, HeaderNameSet, h1::HeadLimits};
 use cardea_identity::{Algorithm, ClaimNames, IssuerConfig, KeyRefresh, KeySource, LocalKeys, Preset};
 use cardea_tls::{
     ClientTlsConfig, Roots, StatelessTickets, TicketKeys, TicketSecretConfig, client_config, server_name,
@@ -39,7 +39,7 @@ pub(super) fn limits(config: &Config) -> Limits {
     }
 }
 
-pub(super) fn forwarding(config: &Config) -> Forwarding {
+pub(super) fn forwarding(config: &Config, strangers: HeaderNameSet) -> Forwarding {
     Forwarding {
         via: config.forwarding.via.clone(),
         policy: match config.forwarding.forwarded {
@@ -52,6 +52,7 @@ pub(super) fn forwarding(config: &Config) -> Forwarding {
             config::ForwardedHeader::XForwarded => ForwardedHeader::XForwarded,
             config::ForwardedHeader::Forwarded => ForwardedHeader::Forwarded,
         },
+        strangers,
     }
 }
 

@@ -60,6 +60,8 @@ impl Builder<'_> {
     pub(super) fn environment(&mut self) -> EnvironmentModel {
         let config = self.config;
         let policy = self.policy(&config.policy);
+        let request_headers = self.header_rules(&config.request_headers).into();
+        let response_headers = self.header_rules(&config.response_headers).into();
         let policy_reads_path = self.policy_reads_path(policy.as_ref());
         let names = std::mem::replace(&mut self.names, fixed_names());
         let header_encoding = match config.header_encoding {
@@ -69,9 +71,11 @@ impl Builder<'_> {
         EnvironmentModel {
             hostname: hostname(),
             policy,
-            policy_reads_path,
             names: Some(names),
             header_encoding,
+            request_headers,
+            response_headers,
+            policy_reads_path,
         }
     }
 

@@ -1,0 +1,466 @@
+//! Which fields of a request arrive: what only the gateway or a trusted proxy may say does not, under any spelling, and
+//! what does not arrive decides nothing.
+
+use std::net::Ipv4Addr;
+
+use cardea_env::{Condition, Effect, Template};
+use cardea_gateway::{
+    attributes::TABLE,
+    exchange::Exchange,
+    hints,
+    model::{EnvironmentModel, HeaderRule, Prefix, RouteRules},
+};
+use cardea_http::ForwardedPolicy;
+
+use crate::{
+    http2, policies,
+    support::{Origin, Spec, client::headers, get, run},
+};
+
+fn with(fields: &str) -> String {
+    format!("GET / HTTP/1.1\r\nHost: a.example\r\n{fields}\r\n")
+}
+
+fn template(text: &str) -> Template<Exchange> {
+    Template::compile(text, &TABLE).unwrap()
+}
+
+fn condition(text: &str) -> Condition<Exchange> {
+    Condition::compile(text, &TABLE).unwrap()
+}
+
+/// Every spelling of a name that a service may fold to it, the name's own not among them.
+fn lookalikes(name: &str) -> Vec<String> {
+    let all = "!#$%&'*+.^_`|~".chars().map(|punctuation| name.replace('-', &punctuation.to_string()));
+    all.chain([name.replacen('-', "_", 1)]).filter(|other| other != name).collect()
+}
+
+const PROTECTED: [&str; 9] = [
+    "x-auth-subject",
+    "x-auth-issuer",
+    "client-cert",
+    "client-cert-chain",
+    "x-forwarded-for",
+    "x-forwarded-proto",
+    "x-real-ip",
+    "x-request-id",
+    "x-correlation-id",
+];
+
+#[test]
+fn no_spelling_of_a_protected_field_arrives() {
+    run(async {
+        let origin = Origin::ok().await;
+        let gateway = Spec::to(&origin).start().await;
+        let (secure, certificates) = http2::gateway_with(&origin, |_| {}).await;
+        let mut client = gateway.client().await;
+        let mut over_2 = http2::connect(&secure, &certificates, "a.example").await;
+        for name in PROTECTED {
+            for lookalike in lookalikes(name) {
+                let response = client.exchange(with(&format!("{lookalike}: mallory\r\nX-Fine: 1\r\n"))).await;
+                assert_eq!(response.status, 200, "{lookalike}");
+                let request = http2::request("GET", "https://a.example/").header(&lookalike, "mallory");
+                assert_eq!(over_2.exchange(request).await.status, 200, "{lookalike}");
+                assert!(!origin.text().contains("mallory"), "{lookalike}: {}", origin.text());
+            }
+        }
+        assert!(origin.text().contains("X-Fine: 1"));
+        // The controls: punctuation of its own is no fault, and neither is a name that is nobody's.
+        client.exchange(with("X_Custom.Field: kept\r\nXAuthSubject: kept\r\n")).await;
+        assert!(
+            origin.text().contains("X_Custom.Field: kept\r\nXAuthSubject: kept\r\n"),
+            "{}",
+            origin.text()
+        );
+    });
+}
+
+fn rules_of_headers() -> (Vec<HeaderRule>, Vec<HeaderRule>) {
+    use HeaderRule::{Remove, Rename, Set, When};
+    let request = vec![
+        Set("x-user".into(), template("gateway")),
+        Remove("x-debug".into()),
+        Rename("x-old-name".into(), "x-new-name".into()),
+        When(condition("false"), vec![Set("x-tier-name".into(), template("gold"))]),
+    ];
+    (request, vec![Remove("x-internal".into()), Set("x-out".into(), template("gateway"))])
+}
+
+#[test]
+fn no_spelling_and_no_trailer_gets_past_a_rule() {
+    run(async {
+        let origin = Origin::ok().await;
+        let gateway =
+            Spec::to(&origin).public(|route| route.rules_of_headers = rules_of_headers).start().await;
+        let mut client = gateway.client().await;
+        for name in ["x-user", "x-debug", "x-old-name", "x-new-name", "x-tier-name"] {
+            for lookalike in lookalikes(name) {
+                assert_eq!(client.exchange(with(&format!("{lookalike}: mallory\r\n"))).await.status, 200);
+                assert!(!origin.text().contains("mallory"), "{lookalike}: {}", origin.text());
+            }
+        }
+        // A rule whose condition does not hold leaves the field alone, by its own name.
+        client.exchange(with("X-User: mallory\r\nX-Debug: mallory\r\nX-Tier-Name: kept\r\n")).await;
+        let arrived = origin.text();
+        assert!(!arrived.contains("mallory") && arrived.contains("X-Tier-Name: kept\r\n"), "{arrived}");
+        assert!(arrived.contains("x-user: gateway\r\n"));
+
+        let names = [
+            "x-user",
+            "X_User",
+            "x-debug",
+            "X.Debug",
+            "x-old-name",
+            "x-tier-name",
+            "true-client-ip",
+            "proxy",
+        ];
+        let trailers: String = names.iter().map(|name| format!("{name}: mallory\r\n")).collect();
+        let request = format!(
+            "POST / HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n{trailers}X-Fine: yes\r\n\r\n"
+        );
+        assert_eq!(client.exchange(request).await.status, 200);
+        assert!(origin.text().ends_with("0\r\nX-Fine: yes\r\n\r\n"), "{}", origin.text());
+    });
+}
+
+#[test]
+fn no_trailer_gets_past_a_rule_over_http_2_either() {
+    run(async {
+        let origin = Origin::answering(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-Internal: secret\r\n\r\n2\r\nok\r\n0\r\nx-internal: secret\r\nX_Out: service\r\nx-fine: yes\r\n\r\n",
+        )
+        .await;
+        let (gateway, certificates) =
+            http2::gateway_with(&origin, |spec| spec.routes[0].rules_of_headers = rules_of_headers).await;
+        let mut client = http2::connect(&gateway, &certificates, "a.example").await;
+        std::future::poll_fn(|cx| client.send.poll_ready(cx)).await.unwrap();
+        let request = http2::request("POST", "https://a.example/").body(()).unwrap();
+        let (response, mut stream) = client.send.send_request(request, false).unwrap();
+        stream.send_data("hi".into(), false).unwrap();
+        let mut trailers = http::HeaderMap::new();
+        for name in ["x-user", "x_user", "x-debug", "x.debug", "x-auth-subject", "x~auth~subject"] {
+            trailers
+                .insert(http::HeaderName::from_bytes(name.as_bytes()).unwrap(), "mallory".parse().unwrap());
+        }
+        trailers.insert("x-fine", "yes".parse().unwrap());
+        stream.send_trailers(trailers).unwrap();
+        let answer = http2::collect(response).await.unwrap();
+        assert!(origin.text().ends_with("0\r\nx-fine: yes\r\n\r\n"), "{}", origin.text());
+        let trailers = answer.trailers.unwrap();
+        assert_eq!((trailers.len(), trailers["x-fine"].to_str().unwrap()), (1, "yes"));
+        assert!(!answer.headers.contains_key("x-internal") && answer.headers["x-out"] == "gateway");
+        // The same for a client of HTTP/1.1.
+        let gateway =
+            Spec::to(&origin).public(|route| route.rules_of_headers = rules_of_headers).start().await;
+        let response = gateway.client().await.exchange(with("TE: trailers\r\n")).await;
+        assert_eq!(response.trailers, "x-fine: yes\r\n");
+    });
+}
+
+#[test]
+fn what_connection_names_decides_nothing() {
+    run(async {
+        let origin = Origin::ok().await;
+        let spec = || {
+            Spec::to(&origin).public(|route| {
+                route.rules = || policies::of(&[(Effect::Allow, "request.headers['x-mode'] == 'readonly'")]);
+            })
+        };
+        let gateway = spec().start().await;
+        let control = gateway.client().await.exchange(with("X-Mode: readonly\r\n")).await;
+        assert_eq!(control.status, 200);
+        let arrived = origin.text().len();
+        for attack in [
+            "X-Mode: readonly\r\nConnection: x-mode\r\n",
+            "Connection: close, X-MODE\r\nX-Mode: readonly\r\n",
+            "X-Mode: readonly\r\nConnection: keep-alive\r\nConnection: x-mode\r\n",
+        ] {
+            let response = gateway.client().await.exchange(with(attack)).await;
+            assert_eq!((response.status, response.code().as_str()), (403, "policy_failed"), "{attack}");
+        }
+        assert_eq!(origin.text().len(), arrived);
+
+        // Nor do the fields of the connection themselves, but for the upgrade that is passed on.
+        let gateway = Spec::to(&origin)
+            .public(|route| {
+                route.request_headers = vec![
+                    ("x-te", "{request.headers.te|none}"),
+                    ("x-upgrade", "{request.headers.upgrade|none}"),
+                    ("x-keep", "{request.headers.keep-alive|none}"),
+                ];
+            })
+            .start()
+            .await;
+        let plain =
+            "TE: trailers\r\nKeep-Alive: 5\r\nUpgrade: h2c\r\nConnection: te, upgrade, keep-alive\r\n";
+        assert_eq!(gateway.client().await.exchange(with(plain)).await.status, 200);
+        let arrived = origin.text();
+        for (name, value) in [("x-te", "none"), ("x-upgrade", "none"), ("x-keep", "none")] {
+            assert_eq!(headers(&arrived, name), [value], "{arrived}");
+        }
+        for gone in ["te", "upgrade", "keep-alive"] {
+            assert!(headers(&arrived, gone).is_empty(), "{arrived}");
+        }
+        let before = origin.text().len();
+        let upgrade = "Upgrade: websocket\r\nConnection: keep-alive, Upgrade\r\n";
+        assert_eq!(gateway.client().await.exchange(with(upgrade)).await.status, 200);
+        let arrived = origin.text()[before..].to_owned();
+        assert_eq!(headers(&arrived, "x-upgrade"), ["websocket"]);
+        assert_eq!(headers(&arrived, "connection"), ["upgrade"]);
+        assert_eq!(headers(&arrived, "upgrade"), ["websocket"]);
+    });
+}
+
+#[test]
+fn a_header_with_another_spelling_beside_it_has_no_value() {
+    run(async {
+        let origin = Origin::ok().await;
+        let gateway = Spec::to(&origin)
+            .public(|route| {
+                route.rules = || {
+                    policies::of(&[(
+                        Effect::Deny,
+                        "'x-mode' in request.headers && request.headers['x-mode'] == 'admin'",
+                    )])
+                };
+            })
+            .start()
+            .await;
+        for (fields, status) in [
+            ("X-Mode: user\r\n", 200),
+            ("X-Mode: admin\r\n", 403),
+            ("X_Mode: admin\r\n", 403),
+            ("X-Mode: user\r\nX.Mode: admin\r\n", 403),
+            ("X_Other: admin\r\n", 200),
+        ] {
+            assert_eq!(gateway.client().await.exchange(with(fields)).await.status, status, "{fields}");
+        }
+
+        // A route that is chosen by a header is not passed by with another spelling of it.
+        let mut spec = Spec::to(&origin);
+        spec.routes[0].matches.headers.push(("x-team".into(), cardea_gateway::routing::HeaderMatch::Present));
+        spec.routes.push(crate::support::RouteSpec::new("rest", "/"));
+        let gateway = spec.start().await;
+        for (fields, status) in
+            [("X-Team: red\r\n", 200), ("X-Other: red\r\n", 200), ("X_Team: red\r\n", 403)]
+        {
+            assert_eq!(gateway.client().await.exchange(with(fields)).await.status, status, "{fields}");
+        }
+    });
+}
+
+#[test]
+fn a_condition_that_can_not_be_evaluated_protects() {
+    use HeaderRule::{Add, Remove, Rename, Set, When};
+    run(async {
+        let origin =
+            Origin::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Internal: secret\r\n\r\nok").await;
+        let gateway = Spec::to(&origin)
+            .public(|route| {
+                route.rules_of_headers = || {
+                    let external = || condition("request.headers['x-mode'] != 'internal'");
+                    let request = vec![When(
+                        external(),
+                        vec![
+                            Remove("x-debug".into()),
+                            Set("x-tier".into(), template("standard")),
+                            Rename("x-from".into(), "x-to".into()),
+                            Add("x-more".into(), template("added")),
+                        ],
+                    )];
+                    (request, vec![When(external(), vec![Remove("x-internal".into())])])
+                };
+            })
+            .start()
+            .await;
+        let fields = "X-Debug: 1\r\nX-Tier: gold\r\nX-From: 1\r\nX-To: 1\r\nX-More: 1\r\n";
+        let ask = async |mode: &str| {
+            let before = origin.text().len();
+            let response = gateway.client().await.exchange(with(&format!("{mode}{fields}"))).await;
+            assert_eq!(response.status, 200, "{mode}");
+            (origin.text()[before..].to_lowercase(), response)
+        };
+        // The controls: where the condition does not hold, and where it does.
+        let (arrived, response) = ask("X-Mode: internal\r\n").await;
+        assert!(
+            arrived.contains("x-debug: 1\r\nx-tier: gold\r\nx-from: 1\r\nx-to: 1\r\nx-more: 1\r\n"),
+            "{arrived}"
+        );
+        assert_eq!(response.header("x-internal"), Some("secret"));
+        let (arrived, response) = ask("X-Mode: external\r\n").await;
+        assert!(!arrived.contains("x-debug") && arrived.contains("x-tier: standard"), "{arrived}");
+        assert_eq!((headers(&arrived, "x-to"), headers(&arrived, "x-more")), (vec!["1"], vec!["1", "added"]));
+        assert_eq!(response.header("x-internal"), None);
+        let faults = gateway.gateway.metrics.expression_faults.value();
+        for attack in [
+            "X-Mode: internal\r\nX-Mode: external\r\n",
+            "X-Mode: a\r\nX-Mode: internal\r\n",
+            "X_Mode: internal\r\n",
+            "",
+        ] {
+            let (arrived, response) = ask(attack).await;
+            for gone in ["x-debug", "x-tier", "x-from", "x-to"] {
+                assert!(headers(&arrived, gone).is_empty(), "{attack}: {arrived}");
+            }
+            assert_eq!(headers(&arrived, "x-more"), ["1"], "{attack}");
+            assert_eq!(response.header("x-internal"), None, "{attack}");
+        }
+        gateway.log(6).await;
+        assert_eq!(gateway.gateway.metrics.expression_faults.value(), faults + 8, "each is counted");
+    });
+}
+
+#[test]
+fn hints_of_strangers_do_not_arrive() {
+    run(async {
+        let origin = Origin::ok().await;
+        let here = Prefix { address: Ipv4Addr::LOCALHOST.into(), bits: 32 };
+        let mut sent: Vec<String> = hints::NAMES.iter().map(|name| (*name).to_owned()).collect();
+        sent.extend(hints::PREFIXES.iter().map(|prefix| format!("{prefix}Anything")));
+        let always = ["Proxy", "X_Request_Id", "X_Forwarded_Ssl", "X.Original.URL"];
+        let fields =
+            |names: &[String]| names.iter().map(|name| format!("{name}: mallory\r\n")).collect::<String>();
+        let all = format!("{}{}", fields(&sent), fields(&always.map(str::to_owned)));
+
+        let gateway = Spec::to(&origin).start().await;
+        assert_eq!(gateway.client().await.exchange(with(&all)).await.status, 200);
+        assert!(!origin.text().contains("mallory"), "{}", origin.text());
+
+        // A trusted proxy says what it knows, under its own spelling.
+        let spec = Spec { trusted_proxies: vec![here], ..Spec::to(&origin) };
+        assert_eq!(spec.start().await.client().await.exchange(with(&all)).await.status, 200);
+        let arrived = origin.text();
+        for name in &sent {
+            assert_eq!(headers(&arrived, name), ["mallory"], "{name}");
+        }
+        for name in ["Proxy", "X_Request_Id"] {
+            assert!(headers(&arrived, name).is_empty(), "{name}");
+        }
+
+        let origin = Origin::ok().await;
+        let spec = Spec { kept_hints: &["x-http-method-override", "X-Forwarded-Ssl"], ..Spec::to(&origin) };
+        assert_eq!(
+            spec.start()
+                .await
+                .client()
+                .await
+                .exchange(with(&format!("{all}X-Forwarded-Ssl: on\r\n")))
+                .await
+                .status,
+            200
+        );
+        let arrived = origin.text();
+        assert_eq!(arrived.matches("mallory").count(), 1, "{arrived}");
+        assert_eq!(headers(&arrived, "X-HTTP-Method-Override"), ["mallory"]);
+        assert_eq!(headers(&arrived, "X-Forwarded-Ssl"), ["on"]);
+    });
+}
+
+#[test]
+fn rules_do_not_read_what_a_stranger_says_of_the_way() {
+    run(async {
+        let origin = Origin::ok().await;
+        for (policy, name) in [
+            (ForwardedPolicy::Set, "x-forwarded-for"),
+            (ForwardedPolicy::Append, "x-forwarded-for"),
+            (ForwardedPolicy::Trust, "x-forwarded-proto"),
+            (ForwardedPolicy::Off, "x-real-ip"),
+            (ForwardedPolicy::Set, "x-original-url"),
+            (ForwardedPolicy::Set, "remote-user"),
+        ] {
+            let mut spec = Spec { policy, ..Spec::to(&origin) };
+            spec.log = || {
+                use cardea_env::JsonRecord;
+                let fields =
+                    ["x-forwarded-for", "x-forwarded-proto", "x-real-ip", "x-original-url", "remote-user"]
+                        .map(|name| (name, format!("request.headers.{name}")));
+                let fields = fields.iter().map(|(name, attribute)| (*name, attribute.as_str()));
+                cardea_gateway::model::LogFormat::Json(JsonRecord::compile(fields, &TABLE).unwrap()).into()
+            };
+            spec.routes[0].rules = || RouteRules {
+                when: Some(condition(
+                    "!('x-forwarded-for' in request.headers || 'x-forwarded-proto' in request.headers || 'x-real-ip' in request.headers || 'x-original-url' in request.headers || 'remote-user' in request.headers)",
+                )),
+                ..RouteRules::default()
+            };
+            let gateway = spec.start().await;
+            let response = gateway.client().await.exchange(with(&format!("{name}: 1\r\n"))).await;
+            assert_eq!(response.status, 200, "{name}");
+        }
+    });
+}
+
+#[test]
+fn authorization_stays_here_where_the_route_says_so() {
+    run(async {
+        let origin = Origin::ok().await;
+        let mut spec = Spec::to(&origin);
+        spec.routes[1].forward_authorization = false;
+        let gateway = spec.start().await;
+        let token = gateway.token();
+        let request = |path: &str| {
+            format!(
+                "GET {path} HTTP/1.1\r\nHost: a.example\r\nauthorization: Bearer {token}\r\nProxy-Authorization: Basic x\r\nProxy_Authorization: Basic x\r\n\r\n"
+            )
+        };
+        let mut client = gateway.client().await;
+        assert_eq!(client.exchange(request("/api")).await.status, 200);
+        let arrived = origin.text();
+        assert!(arrived.contains("x-auth-subject: alice\r\n") && !arrived.contains(&token), "{arrived}");
+        assert!(!arrived.to_lowercase().contains("authorization"), "{arrived}");
+        // Elsewhere it is forwarded as it came.
+        assert_eq!(client.exchange(request("/")).await.status, 200);
+        assert!(origin.text().contains(&format!("authorization: Bearer {token}\r\n")));
+        assert!(!origin.text().contains("Basic x"));
+    });
+}
+
+#[test]
+fn changes_for_all_routes_come_before_those_of_a_route_and_hold_for_refusals() {
+    run(async {
+        let origin =
+            Origin::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nServer: secret\r\n\r\nok").await;
+        let mut spec = Spec::to(&origin).public(|route| {
+            route.request_headers = vec![("x-from", "route"), ("x-read", "{request.headers.x-all}")];
+            route.response_headers = vec![("x-out", "route {response.headers.x-all}")];
+        });
+        spec.environment = || EnvironmentModel {
+            request_headers: vec![
+                HeaderRule::Set("x-all".into(), template("all")),
+                HeaderRule::Set("x-from".into(), template("all")),
+            ]
+            .into(),
+            response_headers: vec![
+                HeaderRule::Set("strict-transport-security".into(), template("max-age=1")),
+                HeaderRule::Set("x-all".into(), template("{response.status}")),
+                HeaderRule::Set("x-out".into(), template("all")),
+                HeaderRule::Remove("server".into()),
+            ]
+            .into(),
+            ..EnvironmentModel::default()
+        };
+        let gateway = spec.start().await;
+        let mut client = gateway.client().await;
+        let response = client.exchange(with("X-All: mallory\r\nX_All: mallory\r\n")).await;
+        let arrived = origin.text();
+        for (name, value) in [("x-all", "all"), ("x-from", "route"), ("x-read", "all")] {
+            assert_eq!(headers(&arrived, name), [value], "{arrived}");
+        }
+        assert!(!arrived.contains("mallory"));
+        assert_eq!(response.header("x-out"), Some("route 200"));
+        assert_eq!(response.header("strict-transport-security"), Some("max-age=1"));
+        assert_eq!(response.header("server"), None);
+        for (request, status) in [
+            (get("/api"), 401),
+            (get("/%00"), 400),
+            ("GET / HTTP/1.1\r\nHost: a.example\r\nContent-Length: x\r\n\r\n".to_owned(), 400),
+            ("G@T / HTTP/1.1\r\nHost: a.example\r\n\r\n".to_owned(), 400),
+        ] {
+            let response = gateway.client().await.exchange(&request).await;
+            assert_eq!(response.status, status, "{request}");
+            assert_eq!(response.header("strict-transport-security"), Some("max-age=1"), "{request}");
+            assert_eq!(response.header("x-all"), Some(status.to_string().as_str()), "{request}");
+        }
+    });
+}
