@@ -26,9 +26,18 @@ macro_rules! attribute {
 }
 
 const ATTRIBUTES: &[Attribute<Exchange>] = &[
-    attribute!("request.id", Text, "The id that names the request in answers, logs and to services.", |x| {
-        Value::Inline(Inline::from_array(x.id.to_ascii()))
-    }),
+    attribute!(
+        "request.id",
+        Text,
+        "The id that names the request in answers, logs and to services: that of a trusted proxy in `X-Request-Id`, else our own.",
+        |x| {
+            if x.given_id.is_empty() {
+                Value::Inline(Inline::from_array(x.id.to_ascii()))
+            } else {
+                Value::Bytes(&x.given_id)
+            }
+        }
+    ),
     attribute!("request.time", Time, "When the head of the request was complete.", |x| {
         Value::Time(x.started.wall.unix_nanos())
     }),

@@ -13,6 +13,7 @@ use cardea_http::{Authority, PathFlags, RequestHead, ResponseHead, Scheme};
 use cardea_identity::{TokenSlot, VerdictRef};
 use cardea_tls::{ClientCertificate, HandshakeFacts};
 use cardea_upstream::{Endpoint, EndpointIndex};
+use smallvec::SmallVec;
 
 use crate::{
     attributes::parse::Derived,
@@ -99,6 +100,8 @@ pub struct PolicyFacts {
 pub struct Exchange {
     /// Names this request in answers, logs and to services.
     pub id: RequestId,
+    /// What a trusted proxy calls it, which then is its name in answers, in logs and to services; empty where none does.
+    pub(crate) given_id: Vec<u8>,
     /// When its head was complete.
     pub started: Timestamp,
     /// When its response was sent, or given up.
@@ -191,6 +194,7 @@ impl Exchange {
     }
 
     fn clear(&mut self) {
+        self.given_id.clear();
         self.head.clear();
         self.response_head.clear();
         self.scratch.clear();
@@ -223,6 +227,15 @@ impl Exchange {
             self.token.put_back(verdict);
         }
         std::mem::take(&mut self.token)
+    }
+
+    /// The name of this request: what a trusted proxy calls it, or our own id.
+    pub(crate) fn name(&self) -> SmallVec<[u8; 32]> {
+        if self.given_id.is_empty() {
+            SmallVec::from_slice(&self.id.to_ascii())
+        } else {
+            SmallVec::from_slice(&self.given_id)
+        }
     }
 
     /// Whether this is for the token endpoint, whose callers read errors in a shape of their own.
@@ -306,6 +319,7 @@ impl Default for Exchange {
     fn default() -> Self {
         Self {
             id: RequestId::default(),
+            given_id: Vec::new(),
             started: Timestamp::default(),
             ended: Timestamp::default(),
             head: RequestHead::default(),

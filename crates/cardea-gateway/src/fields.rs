@@ -2,8 +2,8 @@
 //! routes, rules, templates and logs read what arrives.
 
 use cardea_http::{
-    ForwardedPolicy, strip_forwarded, strip_hop_by_hop, strip_lookalikes, strip_lookalikes_of, strip_named,
-    upgrade_websocket,
+    ForwardedPolicy, Known, ResponseHead, strip_forwarded, strip_hop_by_hop, strip_lookalikes,
+    strip_lookalikes_of, strip_named, upgrade_websocket,
 };
 
 use crate::{
@@ -29,8 +29,57 @@ pub(crate) fn settle(model: &Model, exchange: &mut Exchange) -> Result<(), Reaso
     let removed =
         if exchange.peer_trusted { &model.identity_headers.names } else { &model.forwarding.strangers };
     strip_named(fields, removed);
+    take_id(exchange);
+    let fields = &mut exchange.head.fields;
     strip_forwarded(fields, forwarded_policy(model, exchange.peer_trusted), model.forwarding.header);
     Ok(())
+}
+
+/// The longest id of a request that is taken from a trusted proxy, in bytes.
+const GIVEN_ID_BYTES_MAX: usize = 128;
+
+/// Names the request: as a trusted proxy does, or by our own id. Strangers could make two requests look like one.
+fn take_id(exchange: &mut Exchange) {
+    if exchange.peer_trusted {
+        let mut given = exchange.head.fields.get_all(Known::XRequestId);
+        if let (Some(id), None) = (given.next(), given.next())
+            && is_id(id)
+        {
+            exchange.given_id.extend_from_slice(id);
+        }
+    }
+    let name = exchange.name();
+    // It has no byte that a field could not carry; without room the service is told nothing.
+    if exchange.head.fields.set_known(Known::XRequestId, &name).is_err() {
+        exchange.head.fields.remove(Known::XRequestId);
+    }
+}
+
+/// Whether this can stand in a log, a header and a problem document as it is.
+fn is_id(id: &[u8]) -> bool {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:/+=@".contains(byte);
+    (1..=GIVEN_ID_BYTES_MAX).contains(&id.len()) && id.iter().all(plain)
+}
+
+/// Tells the client the name of its request, and the trace that it is part of where the request says so in the form of W3C
+/// Trace Context. What a service says in these fields gives way: the names are those of the gateway's logs.
+pub(crate) fn name_response(exchange: &Exchange, head: &mut ResponseHead) {
+    let _ = head.fields.set_known(Known::XRequestId, &exchange.name());
+    let mut traces = exchange.head.fields.get_all(Known::Traceparent);
+    if let (Some(trace), None) = (traces.next(), traces.next())
+        && is_traceparent(trace)
+    {
+        let _ = head.fields.set_known(Known::Traceparent, trace);
+    }
+}
+
+/// `version-traceid-parentid-flags` in lower-case hexadecimal (W3C Trace Context §3.2).
+fn is_traceparent(value: &[u8]) -> bool {
+    value.len() == 55
+        && value.iter().enumerate().all(|(at, byte)| match at {
+            2 | 35 | 52 => *byte == b'-',
+            _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
+        })
 }
 
 /// Removes other spellings of the fields that the rules of a route set, remove or rename, before its policies are asked.

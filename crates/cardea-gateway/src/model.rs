@@ -118,7 +118,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             head: HeadLimits::default(),
-            response_head: HeadLimits { head_bytes_max: 64 * 1024, ..HeadLimits::default() },
+            response_head: HeadLimits { head_bytes_max: 64 * 1024, fields_max: 256, ..HeadLimits::default() },
             replay_bytes_max: 64 * 1024,
             replay_total_bytes_max: 64 * 1024 * 1024,
             buffered_bytes_max: usize::MAX,

@@ -84,6 +84,12 @@ async fn carry(
         headers::apply_to(&mut response.head, &model, None, exchange);
         return Ok(Outcome::Respond(response));
     }
+    if exchange.path == b"*" {
+        // RFC 9110 §9.3.7: about the server as a whole, which is the gateway, and good for nothing but to see it answer.
+        let mut head = ResponseHead::new(204);
+        headers::apply_to(&mut head, &model, None, exchange);
+        return Ok(Outcome::Respond(Response::new(head, ResponseBody::Empty)));
+    }
     // Behind what answers without serving anything: challenges and redirects have to work without a certificate.
     let servable = client_certificate::meets_host(&model, exchange)?;
     let route = choose_route(&model, exchange)?;

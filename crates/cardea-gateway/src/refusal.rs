@@ -265,7 +265,7 @@ impl Reason {
             }
             _ => {}
         }
-        let id = exchange.id.to_string();
+        let id = String::from_utf8_lossy(&exchange.name()).into_owned();
         set(&mut head, Known::XRequestId, &id);
         let body = if exchange.is_token_request() {
             let error = match self.status() {

@@ -14,7 +14,7 @@ pub enum HeadError {
     /// A field value that goes on in the next line (RFC 9112 §5.2), or white space before the first field.
     #[error("a line begins with white space")]
     ObsFold,
-    /// More than one empty line before a request, or any before a response (RFC 9112 §2.2).
+    /// More than four empty lines before a request, or any before a response (RFC 9112 §2.2).
     #[error("empty lines before the head")]
     EmptyLine,
     /// A request line or status line that does not follow the grammar (RFC 9112 §3, §4).

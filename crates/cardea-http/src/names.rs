@@ -130,9 +130,8 @@ impl HeaderNameSet {
     }
 
     fn has_prefix_of(&self, name: &[u8]) -> bool {
-        let begins =
-            |prefix: &Box<[u8]>| name.get(..prefix.len()).is_some_and(|start| folds_to(start, prefix));
-        self.prefixes.iter().any(begins)
+        let begins = |prefix: &[u8]| name.get(..prefix.len()).is_some_and(|start| folds_to(start, prefix));
+        self.prefixes.iter().any(|prefix| begins(prefix))
             && !self.exceptions.iter().any(|exception| name.eq_ignore_ascii_case(exception))
     }
 

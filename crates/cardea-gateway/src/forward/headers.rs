@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use crate::{
     conditions::note,
     exchange::Exchange,
+    fields,
     model::{HeaderRule, HeaderRules, Model, Route},
 };
 
@@ -37,13 +38,14 @@ enum Step<'r> {
     Rename(&'r str, &'r str),
 }
 
-/// Applies the rules for all responses and those of the route to a response that the gateway makes itself.
+/// Names a response that the gateway makes itself, and applies to it the rules for all responses and those of the route.
 pub(crate) fn apply_to(
     head: &mut ResponseHead,
     model: &Model,
     route: Option<&Route>,
     exchange: &mut Exchange,
 ) {
+    fields::name_response(exchange, head);
     let all = &model.environment.response_headers;
     if all.is_empty() && route.is_none_or(|route| route.response_headers.is_empty()) {
         return;

@@ -36,6 +36,7 @@ use crate::{
     downstream::{BodyError, Downstream},
     early_data,
     exchange::Exchange,
+    fields::name_response,
     gateway::{Gateway, ModelRef},
     memory::{self, Held},
     model::{Model, Route, Service},
@@ -214,6 +215,9 @@ fn respond(
     // The pseudonym was checked when the configuration was loaded.
     let _ = append_via(&mut head.fields, version, &model.forwarding.via);
     exchange.response.status = head.status;
+    let mut head = std::mem::take(&mut exchange.response_head);
+    name_response(exchange, &mut head);
+    exchange.response_head = head;
     headers::apply(&model.environment.response_headers, exchange, Side::Response);
     headers::apply(&route.response_headers, exchange, Side::Response);
     let mut head = std::mem::take(&mut exchange.response_head);

@@ -43,7 +43,6 @@ pub(super) fn prepare(
     if let Some(authority) = &exchange.authority {
         set(head, Known::Host, authority.as_str().as_bytes());
     }
-    set(head, Known::XRequestId, &exchange.id.to_ascii());
     let length = if let Framing::Length(length) = framing { Some(length) } else { None };
     set_length(head, length).map_err(|error| Reason::from(RequestError::from(error)))?;
     if version < Version::Http11 {

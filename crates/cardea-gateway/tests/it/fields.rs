@@ -370,24 +370,71 @@ fn rules_do_not_read_what_a_stranger_says_of_the_way() {
             (ForwardedPolicy::Set, "remote-user"),
         ] {
             let mut spec = Spec { policy, ..Spec::to(&origin) };
-            spec.log = || {
-                use cardea_env::JsonRecord;
-                let fields =
-                    ["x-forwarded-for", "x-forwarded-proto", "x-real-ip", "x-original-url", "remote-user"]
-                        .map(|name| (name, format!("request.headers.{name}")));
-                let fields = fields.iter().map(|(name, attribute)| (*name, attribute.as_str()));
-                cardea_gateway::model::LogFormat::Json(JsonRecord::compile(fields, &TABLE).unwrap()).into()
-            };
+            spec.routes[0].matches.condition = true;
             spec.routes[0].rules = || RouteRules {
                 when: Some(condition(
-                    "!('x-forwarded-for' in request.headers || 'x-forwarded-proto' in request.headers || 'x-real-ip' in request.headers || 'x-original-url' in request.headers || 'remote-user' in request.headers)",
+                    "!('x-forwarded-for' in request.headers || 'x-forwarded-proto' in request.headers || 'x-real-ip' in request.headers || 'x-original-url' in request.headers || 'remote-user' in request.headers || 'x-custom' in request.headers)",
                 )),
                 ..RouteRules::default()
             };
             let gateway = spec.start().await;
             let response = gateway.client().await.exchange(with(&format!("{name}: 1\r\n"))).await;
             assert_eq!(response.status, 200, "{name}");
+            let control = gateway.client().await.exchange(with("X-Custom: 1\r\n")).await;
+            assert_eq!(control.status, 404, "{name}");
         }
+    });
+}
+
+#[test]
+fn a_request_is_named_by_a_trusted_proxy_or_by_us_and_every_response_says_how() {
+    run(async {
+        let origin = Origin::answering(
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Request-Id: of-the-service\r\n\r\nok",
+        )
+        .await;
+        let here = Prefix { address: Ipv4Addr::LOCALHOST.into(), bits: 32 };
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let given = format!("X-Request-Id: edge/7f:1\r\ntraceparent: {trace}\r\n");
+        let too_long = format!("X-Request-Id: {}\r\n", "a".repeat(129));
+        for (trusted, fields, expected) in [
+            (true, given.as_str(), Some("edge/7f:1")),
+            (false, given.as_str(), None),
+            (true, "X-Request-Id: a\r\nX-Request-Id: b\r\n", None),
+            (true, "X-Request-Id: a b\r\n", None),
+            (true, "X-Request-Id: \"a\"\r\n", None),
+            (true, "X-Request-Id: \r\n", None),
+            (true, too_long.as_str(), None),
+            (true, "", None),
+        ] {
+            let spec = Spec { trusted_proxies: vec![here; usize::from(trusted)], ..Spec::to(&origin) };
+            let gateway = spec.start().await;
+            let before = origin.text().len();
+            let mut client = gateway.client().await;
+            let served = client.exchange(with(fields)).await;
+            let refused = client.exchange(with(fields).replacen(" / ", " /api ", 1)).await;
+            assert_eq!((served.status, refused.status), (200, 401), "{fields}");
+            let arrived = origin.text()[before..].to_owned();
+            let log = gateway.log(2).await;
+            for (response, line) in [(&served, &log[0]), (&refused, &log[1])] {
+                let [id] = response.headers("x-request-id")[..] else { panic!("{}", response.head) };
+                match expected {
+                    Some(expected) => assert_eq!(id, expected),
+                    None => {
+                        assert!(id.len() == 26 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}")
+                    }
+                }
+                assert_eq!(line["request_id"], id, "{fields}");
+                let trace = fields.contains("traceparent").then_some(trace);
+                assert_eq!(response.header("traceparent"), trace);
+            }
+            assert_eq!(headers(&arrived, "x-request-id"), [served.header("x-request-id").unwrap()]);
+        }
+        // What is no trace passes to the service, and is not given back.
+        let gateway = Spec::to(&origin).start().await;
+        let response = gateway.client().await.exchange(with("traceparent: 00-xyz\r\n")).await;
+        assert_eq!(response.header("traceparent"), None);
+        assert!(origin.text().contains("traceparent: 00-xyz"));
     });
 }
 

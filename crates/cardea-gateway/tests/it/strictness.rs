@@ -164,10 +164,12 @@ fn the_same_requests_without_their_fault_pass() {
             "GET http://a.example/ HTTP/1.1\r\nHost: A.example:80\r\n\r\n",
             "GET / HTTP/1.1\r\nHost: a.example.\r\nConnection: x, close-not\r\n\r\n",
             "\r\nGET / HTTP/1.1\r\nHost: a.example\r\n\r\n",
+            "\r\n\r\nGET / HTTP/1.1\r\nHost: a.example\r\n\r\n",
+            "GET /a?b=%zz&c=100% HTTP/1.1\r\nHost: a.example\r\n\r\n",
             "GET /a?b=%zz&c=\"d\" HTTP/1.1\r\nHost: a.example\r\n\r\n",
         ];
         let mut client = gateway.client().await;
-        for request in requests.iter().take(6) {
+        for request in requests.iter().take(8) {
             let response = client.exchange(request).await;
             assert_eq!(response.status, 200, "{request:?} {}", response.text());
         }
@@ -287,5 +289,37 @@ fn informational_responses_can_not_be_endless() {
         };
         assert!(hints <= 32, "{hints}");
         assert_eq!((last.status, last.code().as_str()), (502, "upstream_malformed"));
+    });
+}
+
+#[test]
+fn options_of_the_server_as_a_whole_are_answered_here() {
+    run(async {
+        let origin = Origin::ok().await;
+        let gateway = Spec::to(&origin).start().await;
+        let mut client = gateway.client().await;
+        let response = client.exchange("OPTIONS * HTTP/1.1\r\nHost: a.example\r\n\r\n").await;
+        assert_eq!((response.status, response.header("content-length")), (204, None));
+        assert_eq!(origin.text(), "");
+        // The control: those of a resource are its service's.
+        assert_eq!(client.exchange("OPTIONS /a HTTP/1.1\r\nHost: a.example\r\n\r\n").await.status, 200);
+        assert!(origin.text().starts_with("OPTIONS /a HTTP/1.1\r\n"));
+    });
+}
+
+#[test]
+fn a_response_may_have_as_many_fields_as_the_limit_says() {
+    run(async {
+        let response = |count: usize| {
+            format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n{}\r\nok", "X: y\r\n".repeat(count - 1))
+        };
+        for (count, limit, status) in [(256, 256, 200), (257, 256, 502), (20, 20, 200), (21, 20, 502)] {
+            let origin = Origin::answering(response(count)).await;
+            let mut spec = Spec::to(&origin);
+            spec.limits.response_head.fields_max = limit;
+            let answer = spec.start().await.client().await.exchange(get("/")).await;
+            assert_eq!(answer.status, status, "{count} of {limit}");
+            assert_eq!(answer.headers("x").len(), if status == 200 { count - 1 } else { 0 });
+        }
     });
 }

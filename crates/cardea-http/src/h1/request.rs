@@ -11,13 +11,16 @@ use crate::{HeadError, Method, OtherMethod, RequestError, RequestHead, Version};
 /// Decodes request heads (RFC 9112 §2, §3, §5), one after another.
 ///
 /// What the grammar does not have is refused: LF without CR, folded lines, white space before a colon, more than
-/// one space in the request line, control bytes, empty names, other versions. One empty line before the request
-/// line is skipped (RFC 9112 §2.2).
+/// one space in the request line, control bytes, empty names, other versions. Up to four empty lines before the
+/// request line are skipped (RFC 9112 §2.2).
 #[derive(Debug, Clone)]
 pub struct RequestDecoder {
     limits: HeadLimits,
     scan: HeadScan,
 }
+
+/// The most empty lines before a request: some clients send one or two behind a body that they do not count.
+const EMPTY_LINES_MAX: usize = 4;
 
 /// What a request line has beside its target: the longest method, two spaces, the version, CR.
 const REQUEST_LINE_REST: usize = OtherMethod::LEN_MAX + b"  HTTP/1.1\r".len();
@@ -41,15 +44,17 @@ impl RequestDecoder {
     /// # Errors
     /// [`RequestError`]: the connection is to be answered and closed. Limits apply before a head is complete.
     pub fn decode(&mut self, input: &[u8], head: &mut RequestHead) -> Result<Option<usize>, RequestError> {
-        let (skipped, bytes) = match input {
-            [] | b"\r" => return Ok(None),
-            [b'\r', b'\n', rest @ ..] => (2, rest),
-            _ => (0, input),
-        };
+        let mut bytes = input;
+        while let [b'\r', b'\n', rest @ ..] = bytes {
+            bytes = rest;
+            if input.len() - bytes.len() > EMPTY_LINES_MAX * 2 {
+                return Err(HeadError::EmptyLine.into());
+            }
+        }
+        let skipped = input.len() - bytes.len();
         match bytes {
-            [] => return Ok(None),
+            [] | b"\r" => return Ok(None),
             [b'\n', ..] => return Err(HeadError::BareLf.into()),
-            [b'\r', ..] if skipped > 0 => return Err(HeadError::EmptyLine.into()),
             [b'\r', ..] => return Err(HeadError::BareCr.into()),
             // Something else than HTTP, such as a TLS handshake, need not be waited for.
             [first, ..] if !crate::chars::is(*first, crate::chars::TOKEN) => {

@@ -79,8 +79,7 @@ fn what_is_malformed_or_does_not_fit_the_method_is_refused() {
         (get, b"/%2", E::EscapeInvalid),
         (get, b"/%zz", E::EscapeInvalid),
         (get, b"/%u0041", E::EscapeInvalid),
-        (get, b"/a?%", E::EscapeInvalid),
-        (get, b"/a?%2?", E::EscapeInvalid),
+        (get, b"/a%?b", E::EscapeInvalid),
         (Method::Connect, b"/", E::FormNotAllowed),
         (Method::Connect, b"*", E::FormNotAllowed),
         (Method::Connect, b"h.example", E::AuthorityInvalid),
@@ -91,6 +90,14 @@ fn what_is_malformed_or_does_not_fit_the_method_is_refused() {
     ];
     for &(method, target, expected) in table {
         assert_eq!(parse_target(method, target), Err(expected), "{}", target.escape_ascii());
+    }
+}
+
+#[test]
+fn a_percent_sign_alone_may_stand_in_a_query() {
+    for query in [&b"%"[..], b"a=100%", b"%2?", b"%zz&b=%41", b"%%"] {
+        let target = [b"/a?", query].concat();
+        assert_eq!(parse_target(Method::Get, &target).unwrap().query, Some(query));
     }
 }
 

@@ -154,12 +154,16 @@ pub(crate) struct Limits {
     pub(crate) target_bytes_max: u64,
     /// How many fields the head of a request may have. More get 431. The default is about three times what
     /// browsers behind two proxies send.
-    #[schemars(range(min = 10, max = 1000))]
+    #[schemars(range(min = 10, max = 256))]
     pub(crate) fields_max: u32,
     /// The head of an origin's response. Larger ones are answered with 502.
     #[serde(with = "SizeText")]
     #[schemars(extend("x-minimum" = "1KiB", "x-maximum" = "1MiB"))]
     pub(crate) response_head_bytes_max: u64,
+    /// How many fields the head of an origin's response may have. More are answered with 502. The default is as many as can
+    /// be held.
+    #[schemars(range(min = 10, max = 256))]
+    pub(crate) response_fields_max: u32,
     /// The body of a request, where the route says nothing else. Larger ones get 413. The default suits calls of
     /// programs and small uploads; a route that takes more says so.
     #[serde(with = "SizeText")]
@@ -197,6 +201,7 @@ impl Default for Limits {
             target_bytes_max: 8 << 10,
             fields_max: 100,
             response_head_bytes_max: 64 << 10,
+            response_fields_max: 256,
             body_bytes_max: 16 << 20,
             replay_bytes_max: 64 << 10,
             replay_total_bytes_max: 64 << 20,

@@ -60,6 +60,20 @@ fn one_decoder_takes_one_head_after_another() {
 }
 
 #[test]
+fn some_empty_lines_before_a_request_are_skipped_however_they_come() {
+    let request = b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n";
+    for lines in 0..=4 {
+        let input = [b"\r\n".repeat(lines).as_slice(), request].concat();
+        let (mut decoder, mut head) = (RequestDecoder::new(HeadLimits::default()), RequestHead::default());
+        for end in 0..input.len() {
+            assert_eq!(decoder.decode(&input[..end], &mut head), Ok(None), "{lines} {end}");
+        }
+        assert_eq!(decoder.decode(&input, &mut head), Ok(Some(input.len())));
+        assert_eq!(head.target(), b"/1");
+    }
+}
+
+#[test]
 fn what_the_grammar_does_not_have_is_refused_with_its_reason() {
     use HeadError as H;
     use RequestError as E;
@@ -71,7 +85,9 @@ fn what_the_grammar_does_not_have_is_refused_with_its_reason() {
         (b"GET / HTTP/1.1\r\nHost: a\r\n\n".to_vec(), H::BareLf.into()),
         (b"\nGET / HTTP/1.1\r\n\r\n".to_vec(), H::BareLf.into()),
         (b"\r\n\nGET / HTTP/1.1\r\n\r\n".to_vec(), H::BareLf.into()),
-        (b"\r\n\r\nGET / HTTP/1.1\r\n\r\n".to_vec(), H::EmptyLine.into()),
+        (b"\r\n\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\n\r\n".to_vec(), H::EmptyLine.into()),
+        (b"\r\n\r\n\nGET / HTTP/1.1\r\n\r\n".to_vec(), H::BareLf.into()),
+        (b"\r\n\rGET / HTTP/1.1\r\n\r\n".to_vec(), H::BareCr.into()),
         (b"\rGET / HTTP/1.1\r\n\r\n".to_vec(), H::BareCr.into()),
         (b"GET / HTTP/1.1\r\r\n\r\n".to_vec(), H::BareCr.into()),
         (b"GET /\rHTTP/1.1\r\n\r\n".to_vec(), H::BareCr.into()),

@@ -19,7 +19,11 @@ pub(super) fn limits(config: &Config) -> Limits {
         target_bytes_max: size(config.limits.target_bytes_max),
         fields_max: size(u64::from(config.limits.fields_max)),
     };
-    let response_head = HeadLimits { head_bytes_max: size(config.limits.response_head_bytes_max), ..head };
+    let response_head = HeadLimits {
+        head_bytes_max: size(config.limits.response_head_bytes_max),
+        fields_max: size(u64::from(config.limits.response_fields_max)),
+        ..head
+    };
     Limits {
         head,
         response_head,
