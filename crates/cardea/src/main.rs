@@ -34,6 +34,8 @@ fn main() -> ExitCode {
     let exit = match &command {
         Command::Run(arguments) => run(arguments, &mut output),
         Command::Demo(arguments) => demo::run(arguments, &mut output),
+        Command::Reload(arguments) => commands::running::reload(arguments, &mut output),
+        Command::Status(arguments) => commands::running::status(arguments, &mut output),
         Command::Certificates(arguments) => commands::certificates::run(arguments, &mut output),
         Command::Client(arguments) => commands::client::run(arguments, &mut output),
         Command::Key(arguments) => commands::key::run(arguments, &mut output),

@@ -16,6 +16,6 @@ mod work;
 mod tests;
 
 pub(crate) use self::{
-    state::{Acme, SOURCE_PREFIX, Status, described},
+    state::{Acme, SOURCE_PREFIX, Status},
     work::start,
 };

@@ -394,21 +394,6 @@ impl Known {
     }
 }
 
-/// What the section says, for the question whether it has changed; without secrets.
-pub(crate) fn described(config: &config::Acme) -> String {
-    let external = config.external_account.as_ref().map(|account| &account.key_id);
-    format!(
-        "{} {:?} {} {:?} {:?} {external:?} {:?} {}",
-        config.directory,
-        config.contacts,
-        config.database.display(),
-        config.ca_file,
-        config.challenges,
-        config.key_type,
-        config.renew_before_percent
-    )
-}
-
 /// The hosts of each certificate that a configuration has from the authority.
 fn wanted(config: &Config) -> Vec<Vec<String>> {
     let tls = config.listeners.iter().filter_map(|listener| listener.tls.as_ref());

@@ -43,6 +43,12 @@ const INDEX: &str = "\
 /ready    200 while it should be sent new connections, else 503 with the reasons; and what is degraded
 ";
 
+/// To whoever asks by a name that is not ours.
+const MISDIRECTED: &str = "\
+Host must be this machine's IP address, localhost, or a name that admin.hosts lists.
+If you run this gateway and this name is its own, add it: [admin] hosts = [\"…\"]
+";
+
 type Answer = Response<Full<Bytes>>;
 
 /// Serves until `stop` ends. Then it accepts nothing more, and returns when responses under way are out.
@@ -116,7 +122,7 @@ fn ended(result: Result<(), hyper::Error>) {
 }
 
 async fn answer<B: Body>(request: &Request<B>, bound: Option<IpAddr>, state: Arc<AdminState>) -> Answer {
-    if let Err((status, text)) = admit(request, bound) {
+    if let Err((status, text)) = admit(request, bound, &state) {
         return plain(status, text);
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -155,7 +161,11 @@ async fn answer<B: Body>(request: &Request<B>, bound: Option<IpAddr>, state: Arc
 
 /// Refuses what web pages send: they can lead a name of their own to this address (DNS rebinding), and such a name
 /// is in `Host`; what crosses origins says so in `Origin` or `Sec-Fetch-Site`.
-fn admit<B>(request: &Request<B>, bound: Option<IpAddr>) -> Result<(), (StatusCode, &'static str)> {
+fn admit<B>(
+    request: &Request<B>,
+    bound: Option<IpAddr>,
+    state: &AdminState,
+) -> Result<(), (StatusCode, &'static str)> {
     let (uri, headers) = (request.uri(), request.headers());
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = match (hosts.next(), hosts.next()) {
@@ -164,9 +174,9 @@ fn admit<B>(request: &Request<B>, bound: Option<IpAddr>) -> Result<(), (StatusCo
         (None, _) if request.version() == Version::HTTP_10 => Some(Authority::from_static("localhost")),
         _ => return Err((StatusCode::BAD_REQUEST, "one Host is needed\n")),
     };
-    let is_ours = |authority: &Authority| is_ours(authority, bound);
+    let is_ours = |authority: &Authority| is_ours(authority, bound, &|name| state.is_host(name));
     if !host.as_ref().is_some_and(is_ours) || !uri.authority().is_none_or(is_ours) {
-        return Err((StatusCode::MISDIRECTED_REQUEST, "Host must be this machine's address, or localhost\n"));
+        return Err((StatusCode::MISDIRECTED_REQUEST, MISDIRECTED));
     }
     let site = headers.get("sec-fetch-site").map(header::HeaderValue::as_bytes);
     let crosses = site.is_some_and(|site| site != b"none" && site != b"same-origin");
@@ -177,7 +187,7 @@ fn admit<B>(request: &Request<B>, bound: Option<IpAddr>) -> Result<(), (StatusCo
 }
 
 /// Whether a request for this authority may be meant for us, whatever its port: there may be a forwarded one before us.
-fn is_ours(authority: &Authority, bound: Option<IpAddr>) -> bool {
+fn is_ours(authority: &Authority, bound: Option<IpAddr>, is_listed: &dyn Fn(&str) -> bool) -> bool {
     if authority.as_str().contains('@') {
         return false;
     }
@@ -192,7 +202,7 @@ fn is_ours(authority: &Authority, bound: Option<IpAddr>) -> bool {
         }
         Err(_) => {
             let name = host.strip_suffix('.').unwrap_or(host);
-            name.eq_ignore_ascii_case("localhost")
+            name.eq_ignore_ascii_case("localhost") || is_listed(name)
         }
     }
 }

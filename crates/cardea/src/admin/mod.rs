@@ -26,7 +26,7 @@ pub(crate) use self::{
     state::{AdminState, Ready},
 };
 use self::{
-    protocol::{Certificate, Status},
+    protocol::{Certificate, Reloaded, Status},
     socket::AdminSocket,
 };
 
@@ -45,7 +45,7 @@ pub(crate) trait Control: Send + Sync + 'static {
     fn status(&self) -> ControlFuture<'_, Status>;
 
     /// Reads the configuration again and puts it in force. What is wrong changes nothing and is told.
-    fn reload(&self) -> ControlFuture<'_, Result<()>>;
+    fn reload(&self) -> ControlFuture<'_, Result<Reloaded>>;
 
     /// Begins to drain, and returns at once.
     fn drain(&self) -> ControlFuture<'_, ()>;

@@ -147,7 +147,8 @@ pub(crate) enum Reply {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
     Done,
-    Status(Status),
+    Status(Box<Status>),
+    Reloaded(Reloaded),
     Certificates(Vec<Certificate>),
     Created { client: Client, secret: Sensitive },
     Client(Client),
@@ -226,9 +227,88 @@ impl From<String> for Code {
     }
 }
 
-/// How the server does.
+/// What a reload has done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Reloaded {
+    /// How many configurations were in force, this one included.
+    pub(crate) generation: u64,
+    pub(crate) took_milliseconds: u64,
+    /// In the order of the kinds.
+    pub(crate) changes: Vec<Change>,
+    /// Keys that have kept their values of the start.
+    pub(crate) needs_restart: Vec<String>,
+}
+
+/// A difference between two configurations.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Change {
+    /// `added`, `removed` or `changed`.
+    pub(crate) happened: String,
+    /// `setting`, `route`, `service`, `listener`, `issuer`, `client_authority`, `attribute` or `certificate`.
+    pub(crate) kind: String,
+    /// Of a setting, its key.
+    pub(crate) name: String,
+    /// The keys that differ, where something that has a name was changed.
+    pub(crate) keys: Vec<String>,
+}
+
+/// A listener that serves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ListenerStatus {
+    pub(crate) name: String,
+    /// What it is bound to.
+    pub(crate) address: String,
+    pub(crate) connections: u64,
+}
+
+/// The keys of an issuer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KeySet {
+    pub(crate) issuer: String,
+    pub(crate) keys: usize,
+    /// Whether tokens can be verified.
+    pub(crate) usable: bool,
+    /// How long ago they were fetched.
+    pub(crate) age_seconds: Option<u64>,
+    /// Why the last fetch failed.
+    pub(crate) problem: Option<String>,
+}
+
+/// The certificate that expires next.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Expiry {
+    pub(crate) hosts: Vec<String>,
+    pub(crate) not_after: i64,
+}
+
+/// How the server does.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Status {
+    /// What it was built from; empty where the build was not told.
+    pub(crate) revision: String,
+    /// The file of its configuration.
+    pub(crate) configuration: String,
+    /// When that was loaded.
+    pub(crate) loaded_at: i64,
+    /// Why the last reload failed, where it did.
+    pub(crate) last_reload_error: Option<String>,
+    pub(crate) last_reload_failed_at: Option<i64>,
+    /// Keys that have kept their values of the start.
+    pub(crate) needs_restart: Vec<String>,
+    /// Whether it should be sent new connections, and why not.
+    pub(crate) ready: bool,
+    pub(crate) reasons: Vec<String>,
+    /// What does not work, although it should be sent new connections.
+    pub(crate) degraded: Vec<String>,
+    pub(crate) listeners: Vec<ListenerStatus>,
+    pub(crate) routes: usize,
+    pub(crate) services: usize,
+    pub(crate) endpoints: usize,
+    /// Those that are not ejected.
+    pub(crate) endpoints_healthy: usize,
+    pub(crate) key_sets: Vec<KeySet>,
+    pub(crate) next_certificate_expiry: Option<Expiry>,
     pub(crate) version: String,
     pub(crate) process_id: u32,
     pub(crate) uptime_seconds: u64,

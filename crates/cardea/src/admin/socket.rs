@@ -267,9 +267,9 @@ async fn answer(
     tell: &mpsc::Sender<usize>,
 ) -> Result<Answer, Refusal> {
     match request {
-        Request::Status => Ok(Answer::Status(control.status().await)),
+        Request::Status => Ok(Answer::Status(Box::new(control.status().await))),
         Request::Reload => match control.reload().await {
-            Ok(()) => Ok(Answer::Done),
+            Ok(reloaded) => Ok(Answer::Reloaded(reloaded)),
             Err(error) => Err(Refusal::new(Code::Configuration, format!("{error:#}"))),
         },
         Request::Drain => {

@@ -1,7 +1,7 @@
 //! What the admin listener shows, and whether the server is ready.
 
 use std::sync::{
-    Arc,
+    Arc, PoisonError, RwLock,
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
@@ -25,6 +25,8 @@ pub(crate) struct AdminState {
     registry: Arc<Registry>,
     issuer_usable: AtomicBool,
     wanted: ArcSwap<Readiness>,
+    /// Names by which the listener may be asked, in lower case.
+    hosts: RwLock<Vec<String>>,
 }
 
 /// Whether the server should be sent new connections.
@@ -48,7 +50,24 @@ impl Ready {
 impl AdminState {
     /// Of a gateway whose authorization server works.
     pub(crate) fn new(gateway: Arc<Gateway>, registry: Arc<Registry>) -> Self {
-        Self { gateway, registry, issuer_usable: AtomicBool::new(true), wanted: ArcSwap::default() }
+        Self {
+            gateway,
+            registry,
+            issuer_usable: AtomicBool::new(true),
+            wanted: ArcSwap::default(),
+            hosts: RwLock::default(),
+        }
+    }
+
+    /// Names by which the listener may be asked from now on, in lower case, beside `localhost` and addresses.
+    pub(crate) fn set_hosts(&self, hosts: &[String]) {
+        hosts.clone_into(&mut self.hosts.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Whether the listener may be asked by this name.
+    pub(super) fn is_host(&self, name: &str) -> bool {
+        let hosts = self.hosts.read().unwrap_or_else(PoisonError::into_inner);
+        hosts.iter().any(|host| host.eq_ignore_ascii_case(name))
     }
 
     /// The metrics.

@@ -16,7 +16,10 @@ use cardea_clock::{Clock, ManualClock, Timestamp, Wall};
 use cardea_issuer::AuthorizationServer;
 use tempfile::TempDir;
 
-use super::{Control, ControlFuture, protocol::Status};
+use super::{
+    Control, ControlFuture,
+    protocol::{Reloaded, Status},
+};
 use crate::{
     config::{self, Config},
     server,
@@ -140,11 +143,12 @@ impl Control for Fake {
             phase: "running".into(),
             connections: 9,
             generation: 1,
+            ..Status::default()
         };
         Box::pin(async { status })
     }
 
-    fn reload(&self) -> ControlFuture<'_, Result<()>> {
+    fn reload(&self) -> ControlFuture<'_, Result<Reloaded>> {
         Box::pin(async { bail!("cardea.toml:1:1: unknown key") })
     }
 

@@ -65,6 +65,8 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     Test(TestArgs),
     Demo(DemoArgs),
+    Reload(ReloadArgs),
+    Status(StatusArgs),
     Certificates(CertificatesArgs),
     Client(ClientArgs),
     Key(KeyArgs),
@@ -99,13 +101,13 @@ pub(crate) struct InitArgs {
 
 /// Run the gateway.
 ///
-/// SIGHUP reloads the configuration: a bad one changes nothing and says why. SIGTERM drains: readiness fails,
+/// `cardea reload` and SIGHUP reload the configuration: a bad one changes nothing and says why. SIGTERM drains: readiness fails,
 /// new connections are accepted for `drain.delay`, and what is in flight has until `drain.deadline`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   cardea run --config /etc/cardea/cardea.toml
-  kill -HUP $(pidof cardea)            reload")]
+  cardea reload --config /etc/cardea/cardea.toml")]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
@@ -232,6 +234,36 @@ pub(crate) struct DemoArgs {
     /// line.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Have the running gateway read its configuration again, and wait until it is in force.
+///
+/// Prints what has changed. A configuration that is wrong changes nothing. The configuration reference says of each key
+/// when a change takes effect.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cardea reload --config /etc/cardea/cardea.toml
+  cardea reload --json | jq -r '.changes[] | .happened + \" \" + .kind + \" \" + .name'
+
+Exit codes: 0 in force, 1 no gateway answers, 2 the configuration is wrong and the one before stays in force,
+3 in force but for keys that need a restart.")]
+pub(crate) struct ReloadArgs {
+    #[command(flatten)]
+    pub(crate) common: ManagementArgs,
+}
+
+/// Show what is running: version, configuration, last reload, readiness, listeners, services, keys and certificates.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cardea status
+  cardea status --json | jq .reasons
+
+Exit codes: 0 ready, 1 no gateway answers, 3 not ready.")]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) common: ManagementArgs,
 }
 
 /// Show the certificates of the running gateway: from files, and from an authority by ACME.
@@ -590,6 +622,8 @@ pub(crate) fn run_offline(command: &Command, output: &mut Output) -> Exit {
         | Command::Explain(_)
         | Command::Test(_)
         | Command::Demo(_)
+        | Command::Reload(_)
+        | Command::Status(_)
         | Command::Certificates(_)
         | Command::Client(_)
         | Command::Key(_)

@@ -10,6 +10,7 @@ pub(crate) mod hash;
 mod import;
 mod input;
 pub(crate) mod key;
+pub(crate) mod running;
 mod text;
 pub(crate) mod token;
 

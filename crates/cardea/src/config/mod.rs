@@ -9,7 +9,9 @@
 mod check;
 mod deserialize;
 mod document;
+mod effect;
 mod expand;
+mod fingerprint;
 mod include;
 mod lint;
 mod model;
@@ -31,6 +33,8 @@ use serde::Deserialize;
 
 use self::{check::Checker, document::Document, raw::RawConfig, resolve::Resolver};
 pub(crate) use self::{
+    effect::Effect,
+    fingerprint::{Difference, Fingerprint, Happened},
     model::*,
     problem::{Problem, Problems, Severity},
     reference::markdown,
@@ -73,8 +77,12 @@ impl Draft {
         if is_sound {
             lint::lint(&config, &mut problems);
         }
+        let fingerprint = Fingerprint::of(&root, &shape);
         let problems = problems.located(&sources);
-        Self { config: Some(Config { sources: Arc::new(sources), is_sound, ..config }), problems }
+        Self {
+            config: Some(Config { sources: Arc::new(sources), is_sound, fingerprint, ..config }),
+            problems,
+        }
     }
 
     /// What could be made of it, and the problems so far, sorted by file and line.

@@ -10,6 +10,7 @@ use url::Url;
 use zeroize::Zeroizing;
 
 use super::{
+    fingerprint::Fingerprint,
     problem::Problem,
     rules::{AccessLog, Attribute, AttributeEdits, FieldEdits, FieldTemplate, PolicyRule},
     sections::{
@@ -65,6 +66,8 @@ pub(crate) struct Config {
     pub(crate) routes: Vec<Route>,
     /// The files that it came from.
     pub(crate) sources: Arc<Sources>,
+    /// What a reload compares it with another one by.
+    pub(crate) fingerprint: Fingerprint,
     /// What it probably does not do as its author wants.
     pub(crate) warnings: Vec<Problem>,
     /// Whether it has no error. Where it has, values stand in for what could not be resolved, nothing may be built from
@@ -96,6 +99,8 @@ impl Config {
 pub(crate) struct Admin {
     /// Metrics, health and readiness, read only.
     pub(crate) address: Option<std::net::SocketAddr>,
+    /// The names by which it may be asked beside `localhost`, in lower case.
+    pub(crate) hosts: Vec<String>,
     /// The Unix socket through which things are changed.
     pub(crate) socket: Option<PathBuf>,
     /// Where the section was written.

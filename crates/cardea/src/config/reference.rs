@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::{
+    effect::Effect,
     schema,
     shape::{Kind, Shape, TableShape, Word},
     text::Format,
@@ -29,12 +30,20 @@ pub(crate) fn markdown() -> String {
          `cardea schema` prints the JSON Schema for editors; `cardea init` writes a first file.",
     );
     page.line("");
+    page.line(
+        "`cardea reload` (or SIGHUP) puts a changed file in force, all of it or nothing. Each key says when a change takes \
+         effect: **at once**, for requests that begin afterwards; for **new connections**; or at a **restart**, until which \
+         the old value holds and the rest of the file is put in force. A reload that changes a key on which others rely is \
+         **refused** as a whole and names the key. Files that the configuration names (certificates, authorities, keys, \
+         maps) are read again by each reload.",
+    );
+    page.line("");
     if let Kind::Table(table) = &root.kind {
         page.contents(table);
         page.line("## Top level");
         page.line("");
         let is_section = |shape: &Shape| section_of(shape).is_some();
-        page.keys(table, |shape| !is_section(shape));
+        page.keys(table, "", |shape| !is_section(shape));
         for (name, key) in &table.keys {
             page.section(name, &key.shape, 2);
         }
@@ -76,14 +85,14 @@ impl Page {
         self.line(&format!("{} `{}`", "#".repeat(level), header(path, shape)));
         self.line("");
         self.paragraph(description);
-        self.keys(table, |_| true);
+        self.keys(table, path, |_| true);
         for (name, key) in &table.keys {
             self.section(&format!("{path}.{name}"), &key.shape, (level + 1).min(4));
         }
     }
 
     /// The keys of a table: the name first, then what must be there, then the rest.
-    fn keys(&mut self, table: &TableShape, is_listed: impl Fn(&Shape) -> bool) {
+    fn keys(&mut self, table: &TableShape, path: &str, is_listed: impl Fn(&Shape) -> bool) {
         let mut keys: Vec<_> = table.keys.iter().filter(|(_, key)| is_listed(&key.shape)).collect();
         keys.sort_by_key(|(name, key)| (name.as_str() != "name", !key.required, name.as_str()));
         for (name, key) in keys {
@@ -95,6 +104,8 @@ impl Page {
                 facts.push(format!("default `{default}`"));
             }
             facts.extend(limits_of(&key.shape));
+            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            facts.push(Effect::of(&path).text().to_owned());
             let mut entry = format!("- **`{name}`** ({})", facts.join("; "));
             let description = key.shape.description.replace('\n', "\n  ");
             if !description.is_empty() {

@@ -12,6 +12,7 @@ use super::*;
 mod acme;
 mod arbitrary;
 mod client_certificates;
+mod differences;
 mod errors;
 mod example;
 mod lints;

@@ -3,18 +3,51 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::Result;
-use cardea_clock::Timestamp;
+use cardea_clock::{Timestamp, Wall};
 use cardea_gateway::gateway::Phase;
+use cardea_identity::KeySetStatus;
 use cardea_issuer::AuthorizationServer;
 
-use super::{certificates, issuer::publish_keys, run::Server};
+use super::{certificates, issuer::publish_keys, run::Server, telemetry};
 use crate::{
     acme::SOURCE_PREFIX,
     admin::{
-        Control, ControlFuture,
-        protocol::{Certificate, CertificateState, Status},
+        Control, ControlFuture, Ready,
+        protocol::{Certificate, CertificateState, Expiry, KeySet, ListenerStatus, Reloaded, Status},
     },
 };
+
+impl Server {
+    async fn listener_status(&self) -> Vec<ListenerStatus> {
+        let model = self.gateway.model();
+        let mut found: Vec<_> = self
+            .current
+            .lock()
+            .await
+            .listeners
+            .iter()
+            .map(|(name, listening)| ListenerStatus {
+                name: name.clone(),
+                address: listening.shown.clone(),
+                connections: model.listeners.get(name).map_or(0, |listener| listener.metrics.connections()),
+            })
+            .collect();
+        found.sort_by(|one, other| one.name.cmp(&other.name));
+        found
+    }
+
+    fn key_sets(&self) -> Vec<KeySet> {
+        let sets = self.gateway.model().authenticator.key_sets(self.gateway.clock.precise()).into_iter();
+        let key_set = |set: KeySetStatus| KeySet {
+            issuer: set.issuer.to_string(),
+            keys: set.keys,
+            usable: set.usable,
+            age_seconds: set.age.map(|age| age.as_secs()),
+            problem: set.last_error,
+        };
+        sets.map(key_set).collect()
+    }
+}
 
 impl Control for Server {
     fn now(&self) -> Timestamp {
@@ -27,7 +60,40 @@ impl Control for Server {
 
     fn status(&self) -> ControlFuture<'_, Status> {
         Box::pin(async move {
+            let (reloads, model) = (self.reloads.state(), self.gateway.model());
+            let last_error = reloads.last.and_then(|last| last.error);
+            let Ready { reasons, degraded } = self.admin.readiness();
+            let endpoints = model.services.iter().flat_map(|service| service.state.endpoints());
+            let (endpoints, ejected) = endpoints.fold((0, 0), |(all, ejected), (_, endpoint)| {
+                (all + 1, ejected + usize::from(endpoint.is_ejected()))
+            });
+            let expiry = |certificate: Certificate| {
+                Some(Expiry { not_after: certificate.not_after?, hosts: certificate.hosts })
+            };
             Status {
+                revision: telemetry::REVISION.to_owned(),
+                configuration: self.path.display().to_string(),
+                loaded_at: reloads.loaded_at.unix_seconds(),
+                last_reload_failed_at: reloads
+                    .failed_at
+                    .filter(|_| last_error.is_some())
+                    .map(Wall::unix_seconds),
+                last_reload_error: last_error,
+                needs_restart: self.needs_restart().await,
+                ready: reasons.is_empty(),
+                reasons,
+                degraded,
+                listeners: self.listener_status().await,
+                routes: model.router.len(),
+                services: model.services.len(),
+                endpoints,
+                endpoints_healthy: endpoints - ejected,
+                key_sets: self.key_sets(),
+                next_certificate_expiry: self
+                    .certificates()
+                    .into_iter()
+                    .filter_map(expiry)
+                    .min_by_key(|one| one.not_after),
                 process_id: std::process::id(),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 uptime_seconds: self.uptime().as_secs(),
@@ -38,12 +104,12 @@ impl Control for Server {
                 }
                 .to_owned(),
                 connections: self.gateway.connections() as u64,
-                generation: self.reloads.state().generation,
+                generation: reloads.generation,
             }
         })
     }
 
-    fn reload(&self) -> ControlFuture<'_, Result<()>> {
+    fn reload(&self) -> ControlFuture<'_, Result<Reloaded>> {
         Box::pin(Self::reload(self))
     }
 

@@ -10,6 +10,7 @@ mod issuer;
 mod key_cache;
 mod listen;
 mod panics;
+mod reload;
 mod reloads;
 mod run;
 mod signals;

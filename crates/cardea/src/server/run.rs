@@ -32,7 +32,7 @@ use super::{
     background,
     build::{Built, Foundation, build, hostname},
     certificates, health,
-    issuer::{self, Revoker, publish_keys, settings},
+    issuer::{self, Revoker, publish_keys},
     key_cache::KeyCache,
     listen::{self, Inherited, Sockets, bind},
     panics,
@@ -43,7 +43,7 @@ use super::{
 use crate::{
     acme::{self, Acme},
     admin::{self, AdminState},
-    config::{self, BindAddress, Config, Problem, Problems},
+    config::{self, BindAddress, Config, Fingerprint, Problem, Problems},
     fetch::HttpFetch,
     process,
 };
@@ -60,12 +60,14 @@ pub(crate) struct Server {
     pub(crate) admin: Arc<AdminState>,
     pub(crate) admin_address: Option<SocketAddr>,
     pub(super) reloads: Arc<Reloads>,
-    current: Mutex<Current>,
+    pub(super) current: Mutex<Current>,
     pub(super) workers: Arc<Workers>,
     permits: Arc<Semaphore>,
-    revoker: Arc<Revoker>,
+    pub(super) revoker: Arc<Revoker>,
     /// Where the configuration came from, for reloads.
-    path: PathBuf,
+    pub(super) path: PathBuf,
+    /// What the configuration of the start said.
+    pub(super) started_with: Fingerprint,
     started: Mono,
     /// Somebody asked over the admin socket to drain.
     pub(super) drain_asked: Notify,
@@ -78,24 +80,26 @@ pub(crate) struct Server {
 }
 
 /// What a reload changes.
-struct Current {
-    config: Config,
-    built: Built,
-    listeners: HashMap<String, Listening>,
+pub(super) struct Current {
+    pub(super) config: Config,
+    pub(super) built: Built,
+    pub(super) listeners: HashMap<String, Listening>,
 }
 
 /// A listener whose sockets are there, and which does not serve yet.
-struct Bound {
-    name: String,
+pub(super) struct Bound {
+    pub(super) name: String,
     address: BindAddress,
     /// What it is bound to, where that is TCP.
     local: Option<SocketAddr>,
     sockets: listener::Watched,
 }
 
-struct Listening {
-    address: BindAddress,
-    serving: listener::Serving,
+pub(super) struct Listening {
+    pub(super) address: BindAddress,
+    /// What it is bound to.
+    pub(super) shown: String,
+    pub(super) serving: listener::Serving,
 }
 
 impl Server {
@@ -161,6 +165,8 @@ impl Server {
         let admin = Arc::new(AdminState::new(Arc::clone(&gateway), registry));
         admin.follow(&config.readiness);
         health::register(&admin, foundation.acme.as_ref());
+        admin.set_hosts(&config.admin.hosts);
+        let started_with = config.fingerprint.clone();
         let admin_address = admin_socket.as_ref().and_then(|socket| socket.local_addr().ok());
         let server = Arc::new(Self {
             gateway,
@@ -173,6 +179,7 @@ impl Server {
             permits,
             revoker,
             path,
+            started_with,
             started: clock.precise().mono,
             drain_asked: Notify::new(),
             store_closed: AtomicBool::new(false),
@@ -213,126 +220,19 @@ impl Server {
     }
 
     /// All that can fail before a listener serves.
-    fn watch(&self, wanted: &config::Listener, sockets: Sockets) -> Result<Bound> {
+    pub(super) fn watch(&self, wanted: &config::Listener, sockets: Sockets) -> Result<Bound> {
         let local = sockets.first().and_then(listener::ListenSocket::local_address);
         let sockets = listener::watch(&self.workers, sockets)
             .with_context(|| format!("watching the sockets of listener {}", wanted.name))?;
         Ok(Bound { name: wanted.name.clone(), address: wanted.address.clone(), local, sockets })
     }
 
-    fn listen(&self, current: &mut Current, bound: Bound) {
+    pub(super) fn listen(&self, current: &mut Current, bound: Bound) {
         let Bound { name, address, local, sockets } = bound;
-        tracing::info!(listener = %name, address = %local.map_or_else(|| address.to_string(), |local| local.to_string()), "listening");
+        let shown = local.map_or_else(|| address.to_string(), |local| local.to_string());
+        tracing::info!(listener = %name, address = %shown, "listening");
         let serving = sockets.serve(&self.gateway, &self.workers, &name, &self.permits);
-        current.listeners.insert(name, Listening { address, serving });
-    }
-
-    /// Reads the configuration again and puts it in force. What is wrong changes nothing.
-    pub(crate) async fn reload(&self) -> Result<()> {
-        // One at a time, and its time does not include that of those before.
-        let mut current = self.current.lock().await;
-        let begun = self.gateway.clock.precise();
-        let result = self.replace(&mut current).await;
-        let now = self.gateway.clock.precise();
-        let took = now.mono.saturating_since(begun.mono);
-        match &result {
-            Ok(()) => self.reloads.succeeded(now.wall, took),
-            Err(error) => self.reloads.failed(now.wall, took, format!("{error:#}")),
-        }
-        drop(current);
-        result?;
-        self.admin.registry().prune();
-        // Keys may be long in coming, and nothing else has to wait for them.
-        self.gateway.model().authenticator.maintain(self.gateway.clock.precise()).await;
-        Ok(())
-    }
-
-    /// Replaces what is in force by what the configuration says now.
-    async fn replace(&self, current: &mut Current) -> Result<()> {
-        let path = self.path.clone();
-        let config =
-            tokio::task::spawn_blocking(move || config::load(&path, &|name| std::env::var(name).ok()))
-                .await?
-                .map_err(|problems| anyhow!("{problems}"))?;
-        config.log_warnings();
-        self.check_fixed(&current.config, &config)?;
-        let built = build(&config, &self.foundation, Some(&current.built))
-            .map_err(|problems| anyhow!(listed(problems)))?;
-
-        restore_keys(&self.key_cache, &built, self.gateway.clock.precise()).await;
-
-        // Sockets before anything changes: one that can't be bound or watched must leave all as it is.
-        let mut fresh = Vec::new();
-        for wanted in &config.listeners {
-            let kept = current.listeners.get(&wanted.name).is_some_and(|old| old.address == wanted.address);
-            if !kept {
-                let sockets = listen::bind_one(wanted, &mut Inherited::default(), self.workers.count())?;
-                fresh.push(self.watch(wanted, sockets)?);
-            }
-        }
-        let registry = self.admin.registry();
-        if config.access_log != current.config.access_log {
-            self.gateway.set_access_log(access_log(&config, &self.gateway, registry)?);
-        }
-
-        self.gateway.set_model(Arc::clone(&built.model));
-        self.revoker.follow(&config);
-        self.admin.follow(&config.readiness);
-        if let Some(acme) = &self.foundation.acme {
-            acme.follow(&config);
-        }
-        for (name, service) in &built.services {
-            let old = current.built.services.get(name).map(|old| &*old.state);
-            service.state.activate(old);
-        }
-        for (name, old) in &current.built.services {
-            if !built.services.contains_key(name) {
-                old.state.retire();
-            }
-        }
-        current.config = config;
-        current.built = built;
-        let wanted: Vec<String> =
-            current.config.listeners.iter().map(|listener| listener.name.clone()).collect();
-        current.listeners.retain(|name, listening| {
-            let keep = wanted.contains(name) && !fresh.iter().any(|fresh| fresh.name == *name);
-            if !keep {
-                listening.serving.stop();
-            }
-            keep
-        });
-        for bound in fresh {
-            self.listen(current, bound);
-        }
-        Ok(())
-    }
-
-    /// What can't change while the process runs is said, and what would be wrong to ignore is refused.
-    fn check_fixed(&self, old: &Config, new: &Config) -> Result<()> {
-        let described = |config: &Config| {
-            config
-                .authorization_server
-                .as_ref()
-                .map(|server| format!("{:?} {}", settings(server), server.database.display()))
-        };
-        if described(old) != described(new) {
-            return Err(anyhow!("[authorization_server] has changed; that needs a restart"));
-        }
-        if old.acme.as_ref().map(acme::described) != new.acme.as_ref().map(acme::described) {
-            return Err(anyhow!("[acme] has changed; that needs a restart"));
-        }
-        // Revocations are told under the names that local issuers had when the process started. Another name would know
-        // of none of them, and what was revoked would be good again.
-        if let Some(name) = local_issuers(new).find(|name| !local_issuers(old).any(|old| old == *name)) {
-            return Err(anyhow!("issuer \"{name}\" is local now and was not before; that needs a restart"));
-        }
-        if (&old.admin, &old.process, &old.log) != (&new.admin, &new.process, &new.log) {
-            tracing::warn!("[admin], [log] and [process] keep their old values until a restart");
-        }
-        if old.limits.connections_max != new.limits.connections_max {
-            tracing::warn!("limits.connections_max keeps its old value until a restart");
-        }
-        Ok(())
+        current.listeners.insert(name, Listening { address, shown, serving });
     }
 
     /// Drops idle connections to services that are too old.
@@ -346,6 +246,12 @@ impl Server {
     /// Who vouches for clients, as the configuration in force has it.
     pub(super) async fn client_authorities(&self) -> Vec<Arc<ClientAuthority>> {
         self.current.lock().await.built.client_authorities.values().map(Arc::clone).collect()
+    }
+
+    /// Keys of the configuration in force that have kept their values of the start.
+    pub(super) async fn needs_restart(&self) -> Vec<String> {
+        let current = self.current.lock().await;
+        self.started_with.changed_with(&current.config.fingerprint, config::Effect::Restart)
     }
 
     /// How long this server has run.
@@ -401,22 +307,16 @@ impl Server {
 }
 
 /// Gives issuers that are new the keys that were kept of them.
-async fn restore_keys(cache: &Arc<KeyCache>, built: &Built, now: Timestamp) {
+pub(super) async fn restore_keys(cache: &Arc<KeyCache>, built: &Built, now: Timestamp) {
     let (cache, authenticator) = (Arc::clone(cache), Arc::clone(&built.model.authenticator));
     let _ = tokio::task::spawn_blocking(move || cache.restore(&authenticator, now)).await;
 }
 
-/// The names of the issuers that stand for our own authorization server.
-fn local_issuers(config: &Config) -> impl Iterator<Item = &str> {
-    let local = config.issuers.iter().filter(|issuer| issuer.keys == config::KeySource::Local);
-    local.map(|issuer| issuer.name.as_str())
-}
-
-fn listed(problems: Vec<Problem>) -> String {
+pub(super) fn listed(problems: Vec<Problem>) -> String {
     Problems::from_located(problems).to_string()
 }
 
-fn access_log(
+pub(super) fn access_log(
     config: &Config,
     gateway: &Gateway,
     registry: &Arc<Registry>,

@@ -44,7 +44,7 @@ impl Signals {
                         interactive = self.end() => break interactive,
                     };
                     match reloaded {
-                        Ok(()) => {
+                        Ok(_) => {
                             tracing::info!(generation = server.reloads.state().generation, "configuration reloaded");
                         }
                         Err(error) => tracing::error!(

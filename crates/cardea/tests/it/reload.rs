@@ -93,7 +93,7 @@ fn the_admin_socket_reloads_and_says_what_is_wrong() {
     assert_eq!(ask(&folder, r#"{"command":"status"}"#)["ok"]["status"]["generation"], 1);
 
     folder.configure(&Settings { version: "2".to_owned(), ..Settings::default() });
-    assert_eq!(ask(&folder, r#"{"command":"reload"}"#)["ok"], "done");
+    assert_eq!(ask(&folder, r#"{"command":"reload"}"#)["ok"]["reloaded"]["generation"], 2);
     assert_eq!(connection.get("/version").unwrap().text(), "version 2");
 
     let more = "\n[[route]]\nname = \"bad\"\npath = \"/bad\"\nrespond = {}\n".to_owned();
@@ -145,30 +145,210 @@ fn listeners_come_and_go_and_one_that_cannot_be_bound_changes_nothing() {
 }
 
 #[test]
-fn another_verification_of_secrets_needs_a_restart() {
+fn what_needs_a_restart_is_named_and_the_rest_is_put_in_force() {
     let folder = Folder::new(&Settings::default());
     let server = Server::start(&folder);
-    let change = |version: &str, iterations: u32| {
-        let more = format!("\n[authorization_server.secrets]\niterations = {iterations}\n");
-        folder.configure(&Settings { version: version.to_owned(), more, ..Settings::default() });
-        server.reload()
-    };
-    let (taken, line) = change("2", 20_000);
-    assert!(!taken && line.contains("[authorization_server] has changed; that needs a restart"), "{line}");
-    assert_eq!(server.connect().get("/version").unwrap().text(), "version 1");
-    assert!(change("3", 210_000).0, "the default, written out");
+    let from = server.program.stderr.len();
+    let more = "\n[limits]\nconnections_max = 77\nfields_max = 50\n\n[authorization_server.secrets]\niterations = 20000\n";
+    folder.configure(&Settings {
+        log_level: "debug",
+        version: "2".to_owned(),
+        more: more.to_owned(),
+        ..Settings::default()
+    });
+    let ran = folder.run(&["reload", "--json"]);
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    let expected = ["authorization_server.secrets.iterations", "limits.connections_max", "log.level"];
+    assert_eq!(ran.json()["needs_restart"], serde_json::json!(expected), "{ran:?}");
+    server.program.stderr.wait_for("limits.connections_max, log.level", from);
+    assert_eq!(server.connect().get("/version").unwrap().text(), "version 2");
+    let status = folder.run(&["status", "--json"]);
+    assert_eq!(
+        status.json()["needs_restart"],
+        serde_json::json!(expected),
+        "they are remembered: {status:?}"
+    );
+
+    // As at the start, with a default written out.
+    let more = "\n[authorization_server.secrets]\niterations = 210000\n".to_owned();
+    folder.configure(&Settings { version: "3".to_owned(), more, ..Settings::default() });
+    let ran = folder.run(&["reload"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
     server.stop();
 }
 
 #[test]
-fn what_a_reload_does_not_change_is_said() {
+fn a_reload_that_would_tear_the_configuration_apart_is_refused_by_name() {
     let folder = Folder::new(&Settings::default());
     let server = Server::start(&folder);
-    let from = server.program.stderr.len();
-    let more = "\n[limits]\nconnections_max = 77\n".to_owned();
-    folder.configure(&Settings { log_level: "debug", more, ..Settings::default() });
-    assert!(server.reload().0);
-    server.program.stderr.wait_for("[log]", from);
-    server.program.stderr.wait_for("limits.connections_max", from);
+    let good = folder.read("cardea.toml");
+    for (from, to, named) in [
+        (
+            "[authorization_server]\n",
+            "[authorization_server]\ndatabase = \"sqlite:other.db\"\n",
+            "authorization_server.database",
+        ),
+        (
+            "issuer = \"https://gateway.test\"",
+            "issuer = \"https://other.test\"",
+            "authorization_server.issuer",
+        ),
+    ] {
+        let changed = good.replacen(from, to, 1).replace("body = \"version 1\"", "body = \"version 2\"");
+        assert_ne!(changed, good, "{from}");
+        folder.write("cardea.toml", &changed);
+        let ran = folder.run(&["reload"]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
+        assert!(ran.stderr.contains(named) && ran.stderr.contains("restart"), "{ran:?}");
+        assert_eq!(server.connect().get("/version").unwrap().text(), "version 1", "nothing was put in force");
+    }
+    folder.write("cardea.toml", &good);
+    assert_eq!(folder.run(&["reload"]).code, Some(0), "the control");
+    server.stop();
+}
+
+#[test]
+fn scopes_resources_and_lifetimes_of_the_authorization_server_change_by_a_reload() {
+    let folder = Folder::new(&Settings::default());
+    let server = Server::start(&folder);
+    let refused = folder.run(&["client", "create", "early", "--scope", "audit", "--json"]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+
+    let good = folder.read("cardea.toml");
+    let changed = good.replacen(
+        "scopes = [\"read\", \"write\"]",
+        "scopes = [\"read\", \"audit\"]\nresources = [\"https://more.test\"]\naccess_token_lifetime = \"10m\"",
+        1,
+    );
+    let changed = changed.replace("scopes = [\"write\"]", "scopes = [\"audit\"]");
+    folder.write("cardea.toml", &changed);
+    let ran = folder.run(&["reload"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    for key in ["scopes", "resources", "access_token_lifetime"] {
+        assert!(ran.stdout.contains(&format!("setting authorization_server.{key}\n")), "{ran:?}");
+    }
+    assert!(ran.stdout.contains("changed route write: auth\n"), "{ran:?}");
+
+    let arguments =
+        ["client", "create", "auditor", "--scope", "audit", "--audience", "https://more.test", "--json"];
+    let created = folder.run(&arguments);
+    assert_eq!(created.code, Some(0), "{created:?}");
+    let member = |name: &str| created.json()[name].as_str().unwrap().to_owned();
+    let answer = server.connect().token(&member("client_id"), &member("client_secret")).unwrap();
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let token: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+    assert_eq!((&token["expires_in"], &token["scope"]), (&600.into(), &"audit".into()), "{token}");
+    let metadata = server.connect().get("/.well-known/oauth-authorization-server").unwrap().text();
+    let metadata: serde_json::Value = serde_json::from_str(&metadata).unwrap();
+    assert_eq!(metadata["scopes_supported"], serde_json::json!(["read", "audit"]));
+    server.stop();
+}
+
+#[test]
+fn a_reload_by_command_says_what_has_changed_and_how_it_ended() {
+    let folder = Folder::new(&Settings::default());
+    let absent = folder.run(&["reload"]);
+    assert_eq!(absent.code, Some(1), "{absent:?}");
+    assert!(absent.stderr.contains("no gateway answers at") && absent.stdout.is_empty(), "{absent:?}");
+    assert_eq!(folder.run(&["status"]).code, Some(1));
+
+    let server = Server::start(&folder);
+    let unchanged = folder.run(&["reload"]);
+    assert_eq!(unchanged.code, Some(0), "{unchanged:?}");
+    assert!(unchanged.stdout.ends_with("nothing has changed\n"), "{unchanged:?}");
+
+    let origin = Origin::start();
+    let more =
+        "\n[timeouts]\nrequest = \"17s\"\n\n[[listener]]\nname = \"second\"\naddress = \"127.0.0.1:0\"\n";
+    let settings = Settings {
+        origin: Some(origin.address),
+        version: "2".to_owned(),
+        more: more.to_owned(),
+        ..Settings::default()
+    };
+    folder.configure(&settings);
+    // A line more moves all that follows, which is no change.
+    folder.write("cardea.toml", &format!("# A remark.\n{}", folder.read("cardea.toml")));
+    folder.write_certificate(&folder.issue());
+    let ran = folder.run(&["reload", "--json"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let reloaded = ran.json();
+    assert_eq!(reloaded["generation"], 3);
+    let changes: Vec<(String, String, String)> = reloaded["changes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|change| change["kind"] != "certificate")
+        .map(|change| {
+            let text = |key: &str| change[key].as_str().unwrap().to_owned();
+            (text("happened"), text("kind"), text("name"))
+        })
+        .collect();
+    let expected = [
+        ("changed", "setting", "timeouts.request"),
+        ("added", "listener", "second"),
+        ("added", "route", "origin"),
+        ("changed", "route", "version"),
+        ("added", "service", "origin"),
+    ];
+    let expected = expected.map(|(what, kind, name)| (what.to_owned(), kind.to_owned(), name.to_owned()));
+    assert_eq!(changes, expected, "{ran:?}");
+
+    let status = folder.run(&["status", "--json"]);
+    assert_eq!(status.code, Some(0), "{status:?}");
+    let status = status.json();
+    assert_eq!((&status["generation"], &status["ready"]), (&3.into(), &true.into()), "{status}");
+    assert_eq!(status["listeners"].as_array().unwrap().len(), 2, "{status}");
+    assert_eq!((&status["endpoints"], &status["endpoints_healthy"]), (&1.into(), &1.into()), "{status}");
+    assert_eq!(status["key_sets"][0]["issuer"], "own", "{status}");
+    assert!(status["next_certificate_expiry"]["not_after"].as_i64().unwrap() > 0, "{status}");
+
+    // The gateway is asked though the file is wrong: that is when it matters.
+    folder.write(
+        "cardea.toml",
+        &folder.read("cardea.toml").replace("[timeouts]", "[timeouts]\nconect = \"1s\""),
+    );
+    let ran = folder.run(&["reload"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
+    assert!(ran.stderr.contains("stays in force") && ran.stderr.contains("conect"), "{ran:?}");
+    let status = folder.run(&["status"]);
+    assert_eq!(status.code, Some(0), "{status:?}");
+    for text in ["generation", "3, loaded at", "failed at", "second", "1 of 1 healthy"] {
+        assert!(status.stdout.contains(text), "{text}: {status:?}");
+    }
+    assert_eq!(server.connect().get("/version").unwrap().text(), "version 2");
+    server.stop();
+}
+
+#[test]
+fn the_admin_listener_answers_by_the_names_that_it_is_given() {
+    let folder = Folder::new(&Settings::default());
+    let server = Server::start(&folder);
+    let asked = |host: &str| {
+        let mut admin = crate::support::Connection::plain(server.admin).unwrap();
+        admin.send(format!("GET /health HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).unwrap();
+        admin.answer().unwrap().unwrap()
+    };
+    let answer = asked("gateway-1.test:9443");
+    assert_eq!(answer.status, 421);
+    assert!(answer.text().contains("admin.hosts"), "{answer:?}");
+    assert_eq!(asked("localhost").status, 200, "the control");
+
+    let good = folder.read("cardea.toml");
+    folder.write("cardea.toml", &good.replacen("[admin]\n", "[admin]\nhosts = [\"Gateway-1.test\"]\n", 1));
+    assert_eq!(folder.run(&["reload"]).code, Some(0));
+    for (host, status) in [
+        ("gateway-1.test", 200),
+        ("GATEWAY-1.test.:9443", 200),
+        ("127.0.0.1", 200),
+        ("gateway-2.test", 421),
+        ("gateway-1.test.evil.test", 421),
+        ("x@gateway-1.test", 421),
+    ] {
+        assert_eq!(asked(host).status, status, "{host}");
+    }
+    folder.write("cardea.toml", &good.replacen("[admin]\n", "[admin]\nhosts = [\"gateway:9443\"]\n", 1));
+    let wrong = folder.run(&["check"]);
+    assert!(wrong.code == Some(2) && format!("{wrong:?}").contains("is not a DNS name"), "{wrong:?}");
     server.stop();
 }

@@ -210,10 +210,15 @@ async fn what_web_pages_send_is_refused() {
 
 #[test]
 fn bound_to_all_addresses_any_address_is_ours_but_no_name_is() {
-    let ours = |host: &str, bound: &str| is_ours(&host.parse().unwrap(), Some(bound.parse().unwrap()));
+    let ours = |host: &str, bound: &str| {
+        let listed = |name: &str| name == "gateway-1.test";
+        is_ours(&host.parse().unwrap(), Some(bound.parse().unwrap()), &listed)
+    };
     assert!(ours("192.0.2.1:9443", "0.0.0.0"));
     assert!(ours("[2001:db8::1]", "::"));
     assert!(!ours("gateway.example", "0.0.0.0"));
+    assert!(ours("gateway-1.test:9443", "0.0.0.0"), "a name that is listed");
+    assert!(!ours("x@gateway-1.test", "0.0.0.0"));
     assert!(ours("192.0.2.1", "192.0.2.1"));
     assert!(ours("[::ffff:192.0.2.1]", "192.0.2.1"));
     assert!(!ours("192.0.2.2", "192.0.2.1"));

@@ -94,13 +94,21 @@ pub(super) struct RawAdmin {
     /// Where metrics, health and readiness are read over HTTP; nothing can be changed there. `"off"` closes it.
     /// The default is reachable from this machine alone.
     pub(super) address: String,
+    /// The DNS names by which `address` may be asked, beside `localhost` and IP addresses: those that scrapers and checks of
+    /// health use. Requests for any other name are answered 421, so that no web page can lead a name of its own here (DNS
+    /// rebinding).
+    pub(super) hosts: Vec<String>,
     /// The Unix socket, of mode 0600, through which the command line changes things. `"off"` closes it.
     pub(super) socket: String,
 }
 
 impl Default for RawAdmin {
     fn default() -> Self {
-        Self { address: "127.0.0.1:9443".to_owned(), socket: "/run/cardea/admin.sock".to_owned() }
+        Self {
+            address: "127.0.0.1:9443".to_owned(),
+            hosts: Vec::new(),
+            socket: "/run/cardea/admin.sock".to_owned(),
+        }
     }
 }
 

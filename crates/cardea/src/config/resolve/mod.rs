@@ -15,6 +15,7 @@ use std::{
     collections::{BTreeMap, HashMap, btree_map},
     fs, io,
     io::Read,
+    net::IpAddr,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -25,13 +26,14 @@ use super::{
     Environment,
     check::Dropped,
     document::{Cursor, Node},
+    fingerprint::Fingerprint,
     model::{Acme, Admin, AuthorizationServer, Config, Database, IdentityHeaders, Issuer, Listener, Service},
     problem::Problems,
     raw::{RawAdmin, RawConfig, RawIdentityHeaders},
     rules::Attribute,
     sections::{Drain, ForwardedPolicy, Forwarding, Limits, Readiness, Timeouts},
     source::{Place, Sources},
-    text::{BindAddress, display_duration, display_size, is_token},
+    text::{BindAddress, display_duration, display_size, is_dns_name, is_token},
 };
 
 /// The largest file that a configuration may refer to: certificates, keys, bodies of responses.
@@ -197,6 +199,7 @@ impl<'a> Resolver<'a> {
             services,
             routes,
             sources: Arc::new(Sources::default()),
+            fingerprint: Fingerprint::default(),
             warnings: Vec::new(),
             is_sound: false,
         }
@@ -311,7 +314,21 @@ impl<'a> Resolver<'a> {
                 Some(path)
             }
         };
-        Admin { address, socket, at: at.place() }
+        let mut hosts = Vec::with_capacity(raw.hosts.len());
+        for (index, host) in raw.hosts.iter().enumerate() {
+            let name = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+            if is_dns_name(&name) && name.parse::<IpAddr>().is_err() {
+                hosts.push(name);
+            } else {
+                let at = at.key("hosts").index(index);
+                self.error(
+                    at,
+                    format!("{:?} is not a DNS name", at.shown(host)),
+                    "write a name without a port, as in \"gateway-1.example.com\"; IP addresses need no entry",
+                );
+            }
+        }
+        Admin { address, hosts, socket, at: at.place() }
     }
 
     fn identity_headers(&mut self, raw: RawIdentityHeaders, at: Cursor<'_>) -> IdentityHeaders {

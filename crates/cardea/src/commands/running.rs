@@ -1,0 +1,189 @@
+//! `cardea reload` and `cardea status`: what the running gateway does, and what it is.
+
+use std::path::Path;
+
+use super::{
+    Failure,
+    backend::unexpected,
+    end,
+    text::{Table, facts, printable, time},
+};
+use crate::{
+    admin::{
+        Connection,
+        protocol::{Answer, Change, Code, Reloaded, Reply, Request, Status},
+    },
+    cli::{Exit, Output, ReloadArgs, StatusArgs},
+    config::Draft,
+};
+
+/// Runs `cardea reload`.
+pub(crate) fn reload(arguments: &ReloadArgs, output: &mut Output) -> Exit {
+    let result = carry_out_reload(arguments, output);
+    end(result, output)
+}
+
+/// Runs `cardea status`.
+pub(crate) fn status(arguments: &StatusArgs, output: &mut Output) -> Exit {
+    let result = carry_out_status(arguments, output);
+    end(result, output)
+}
+
+fn carry_out_reload(arguments: &ReloadArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let mut gateway = connect(&arguments.common.config)?;
+    let reloaded = match gateway.call(&Request::Reload)? {
+        Reply::Ok(Answer::Reloaded(reloaded)) => reloaded,
+        Reply::Error(refusal) if refusal.code == Code::Configuration => {
+            let message = printable_lines(&refusal.message);
+            let message = format!("not reloaded, the configuration before stays in force:\n{message}");
+            return Err(Failure::new(Exit::Usage, message));
+        }
+        Reply::Error(refusal) => return Err(refusal.into()),
+        _ => return Err(unexpected()),
+    };
+    if arguments.common.json {
+        output.json(&reloaded)?;
+    } else {
+        output.text(&shown(&reloaded))?;
+    }
+    if reloaded.needs_restart.is_empty() {
+        return Ok(Exit::Success);
+    }
+    output.error(&format!("needs a restart: {}", reloaded.needs_restart.join(", ")));
+    Ok(Exit::Refused)
+}
+
+fn shown(reloaded: &Reloaded) -> String {
+    let mut text =
+        format!("reloaded: generation {}, in {} ms\n", reloaded.generation, reloaded.took_milliseconds);
+    if reloaded.changes.is_empty() {
+        text.push_str("nothing has changed\n");
+    }
+    for Change { happened, kind, name, keys } in &reloaded.changes {
+        let keys = if keys.is_empty() { String::new() } else { format!(": {}", keys.join(", ")) };
+        text.push_str(&printable(&format!("{happened} {kind} {name}{keys}")));
+        text.push('\n');
+    }
+    text
+}
+
+fn carry_out_status(arguments: &StatusArgs, output: &mut Output) -> Result<Exit, Failure> {
+    let mut gateway = connect(&arguments.common.config)?;
+    let status = match gateway.call(&Request::Status)? {
+        Reply::Ok(Answer::Status(status)) => status,
+        Reply::Error(refusal) => return Err(refusal.into()),
+        _ => return Err(unexpected()),
+    };
+    if arguments.common.json {
+        output.json(&status)?;
+    } else {
+        output.text(&described(&status))?;
+    }
+    Ok(if status.ready { Exit::Success } else { Exit::Refused })
+}
+
+fn described(status: &Status) -> String {
+    let version = match status.revision.as_str() {
+        "" => status.version.clone(),
+        revision => format!("{} ({revision})", status.version),
+    };
+    let reload = match (&status.last_reload_error, status.generation) {
+        (Some(error), _) => {
+            let at = status.last_reload_failed_at.map_or_else(String::new, |at| format!(" at {}", time(at)));
+            format!("failed{at}: {}", error.lines().next().unwrap_or_default())
+        }
+        (None, 1) => "none".to_owned(),
+        (None, _) => "succeeded".to_owned(),
+    };
+    let ready = if status.ready { "yes".to_owned() } else { format!("no: {}", status.reasons.join(", ")) };
+    let expiry = match &status.next_certificate_expiry {
+        Some(certificate) => format!("{} of {}", time(certificate.not_after), certificate.hosts.join(", ")),
+        None => "-".to_owned(),
+    };
+    let mut text = facts(&[
+        ("version", version),
+        ("process", status.process_id.to_string()),
+        ("uptime", uptime(status.uptime_seconds)),
+        ("phase", status.phase.clone()),
+        ("ready", ready),
+        ("degraded", or_none(status.degraded.join(", "))),
+        ("configuration", status.configuration.clone()),
+        ("generation", format!("{}, loaded at {}", status.generation, time(status.loaded_at))),
+        ("last reload", reload),
+        ("needs restart", or_none(status.needs_restart.join(", "))),
+        ("connections", status.connections.to_string()),
+        ("routes", status.routes.to_string()),
+        ("services", status.services.to_string()),
+        ("endpoints", format!("{} of {} healthy", status.endpoints_healthy, status.endpoints)),
+        ("certificates", format!("next expiry {expiry}")),
+    ]);
+    let mut listeners = Table::new(&["LISTENER", "ADDRESS", "CONNECTIONS"]);
+    for listener in &status.listeners {
+        listeners.row([listener.name.clone(), listener.address.clone(), listener.connections.to_string()]);
+    }
+    text.push('\n');
+    text.push_str(&listeners.render());
+    if !status.key_sets.is_empty() {
+        let mut keys = Table::new(&["ISSUER", "KEYS", "USABLE", "FETCHED", "PROBLEM"]);
+        for set in &status.key_sets {
+            keys.row([
+                set.issuer.clone(),
+                set.keys.to_string(),
+                if set.usable { "yes" } else { "no" }.to_owned(),
+                set.age_seconds.map_or_else(|| "-".to_owned(), |age| format!("{} ago", uptime(age))),
+                or_none(set.problem.clone().unwrap_or_default()),
+            ]);
+        }
+        text.push('\n');
+        text.push_str(&keys.render());
+    }
+    text
+}
+
+fn or_none(text: String) -> String {
+    if text.is_empty() { "-".to_owned() } else { text }
+}
+
+/// Seconds as people count them.
+fn uptime(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m {}s", seconds % 60),
+        (0, ..) => format!("{hours}h {minutes}m"),
+        _ => format!("{days}d {hours}h"),
+    }
+}
+
+fn printable_lines(text: &str) -> String {
+    text.trim_end().lines().map(printable).collect::<Vec<_>>().join("\n")
+}
+
+/// The gateway that runs by this configuration. Where its admin socket is must be readable, and nothing else: the gateway
+/// is asked just when something is wrong with the file.
+fn connect(path: &Path) -> Result<Connection, Failure> {
+    let (config, problems) = Draft::read(path, &|name| std::env::var(name).ok()).into_parts();
+    let Some(config) = config else {
+        return Err(Failure::new(Exit::Usage, problems.to_string().trim_end()));
+    };
+    let Some(socket) = &config.admin.socket else {
+        return Err(Failure::new(Exit::Usage, "admin.socket is off, so no gateway can be asked"));
+    };
+    Connection::open(socket)?.ok_or_else(|| {
+        let message =
+            format!("no gateway answers at {}; is it running, with this configuration?", socket.display());
+        Failure::new(Exit::Failure, message)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_short() {
+        for (seconds, text) in [(0, "0s"), (59, "59s"), (61, "1m 1s"), (3_700, "1h 1m"), (90_000, "1d 1h")] {
+            assert_eq!(uptime(seconds), text);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Replaces the configuration in force: all of it, or nothing.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Result, anyhow, bail};
+
+use super::{
+    build::build,
+    issuer::settings,
+    listen::{self, Inherited},
+    run::{Current, Server, access_log, listed, restore_keys},
+};
+use crate::{
+    admin::{
+        Control as _,
+        protocol::{Certificate, Change, Reloaded},
+    },
+    config::{self, Config, Effect, Happened},
+};
+
+impl Server {
+    /// Reads the configuration again and puts it in force. What is wrong changes nothing.
+    pub(crate) async fn reload(&self) -> Result<Reloaded> {
+        // One at a time, and its time does not include that of those before.
+        let mut current = self.current.lock().await;
+        let begun = self.gateway.clock.precise();
+        let certificates = self.certificates();
+        let result = self.replace(&mut current).await;
+        let now = self.gateway.clock.precise();
+        let took = now.mono.saturating_since(begun.mono);
+        match &result {
+            Ok(_) => self.reloads.succeeded(now.wall, took),
+            Err(error) => self.reloads.failed(now.wall, took, format!("{error:#}")),
+        }
+        drop(current);
+        let mut reloaded = result?;
+        reloaded.generation = self.reloads.state().generation;
+        reloaded.took_milliseconds = milliseconds(took);
+        reloaded.changes.extend(changed_certificates(&certificates, &self.certificates()));
+        self.admin.registry().prune();
+        // Keys may be long in coming, and nothing else has to wait for them.
+        self.gateway.model().authenticator.maintain(self.gateway.clock.precise()).await;
+        Ok(reloaded)
+    }
+
+    /// Replaces what is in force by what the configuration says now.
+    async fn replace(&self, current: &mut Current) -> Result<Reloaded> {
+        let path = self.path.clone();
+        let config =
+            tokio::task::spawn_blocking(move || config::load(&path, &|name| std::env::var(name).ok()))
+                .await?
+                .map_err(|problems| anyhow!("{problems}"))?;
+        config.log_warnings();
+        check_fixed(&current.config, &config)?;
+        let built = build(&config, &self.foundation, Some(&current.built))
+            .map_err(|problems| anyhow!(listed(problems)))?;
+        restore_keys(&self.key_cache, &built, self.gateway.clock.precise()).await;
+
+        // Sockets before anything changes: one that can't be bound or watched must leave all as it is.
+        let mut fresh = Vec::new();
+        for wanted in &config.listeners {
+            let kept = current.listeners.get(&wanted.name).is_some_and(|old| old.address == wanted.address);
+            if !kept {
+                let sockets = listen::bind_one(wanted, &mut Inherited::default(), self.workers.count())?;
+                fresh.push(self.watch(wanted, sockets)?);
+            }
+        }
+        let log = match config.access_log != current.config.access_log {
+            true => Some(access_log(&config, &self.gateway, self.admin.registry())?),
+            false => None,
+        };
+        if let (Some(issuer), Some(wanted)) = (&self.foundation.issuer, &config.authorization_server) {
+            issuer.reconfigure(settings(wanted))?;
+        }
+        // Nothing fails from here on.
+        if let Some(log) = log {
+            self.gateway.set_access_log(log);
+        }
+        self.gateway.set_model(Arc::clone(&built.model));
+        self.admin.set_hosts(&config.admin.hosts);
+        self.admin.follow(&config.readiness);
+        self.revoker.follow(&config);
+        if let Some(acme) = &self.foundation.acme {
+            acme.follow(&config);
+        }
+        for (name, service) in &built.services {
+            let old = current.built.services.get(name).map(|old| &*old.state);
+            service.state.activate(old);
+        }
+        for (name, old) in &current.built.services {
+            if !built.services.contains_key(name) {
+                old.state.retire();
+            }
+        }
+        let reloaded = Reloaded {
+            generation: 0,
+            took_milliseconds: 0,
+            changes: changes(&current.config, &config),
+            needs_restart: self.started_with.changed_with(&config.fingerprint, Effect::Restart),
+        };
+        if !reloaded.needs_restart.is_empty() {
+            tracing::warn!(
+                "these keep their values of the start until a restart: {}",
+                reloaded.needs_restart.join(", ")
+            );
+        }
+        current.config = config;
+        current.built = built;
+        let wanted: Vec<String> =
+            current.config.listeners.iter().map(|listener| listener.name.clone()).collect();
+        current.listeners.retain(|name, listening| {
+            let keep = wanted.contains(name) && !fresh.iter().any(|fresh| fresh.name == *name);
+            if !keep {
+                listening.serving.stop();
+            }
+            keep
+        });
+        for bound in fresh {
+            self.listen(current, bound);
+        }
+        Ok(reloaded)
+    }
+}
+
+/// Refuses a configuration whose parts would not fit together before a restart.
+fn check_fixed(old: &Config, new: &Config) -> Result<()> {
+    let refused = old.fingerprint.changed_with(&new.fingerprint, Effect::Refused);
+    if !refused.is_empty() {
+        bail!(
+            "a reload can't change {}, on which other keys rely: restart, or undo the change",
+            refused.join(", ")
+        );
+    }
+    // Revocations are told under the names that local issuers had when the process started. Another name would know
+    // of none of them, and what was revoked would be good again.
+    if let Some(name) = local_issuers(new).find(|name| !local_issuers(old).any(|old| old == *name)) {
+        bail!("issuer \"{name}\" is local now and was not before; that needs a restart");
+    }
+    Ok(())
+}
+
+/// The names of the issuers that stand for our own authorization server.
+fn local_issuers(config: &Config) -> impl Iterator<Item = &str> {
+    let local = config.issuers.iter().filter(|issuer| issuer.keys == config::KeySource::Local);
+    local.map(|issuer| issuer.name.as_str())
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn changes(old: &Config, new: &Config) -> Vec<Change> {
+    let differences = old.fingerprint.differences(&new.fingerprint).into_iter();
+    let change = |one: config::Difference| Change {
+        happened: match one.happened {
+            Happened::Added => "added",
+            Happened::Removed => "removed",
+            Happened::Changed => "changed",
+        }
+        .to_owned(),
+        kind: one.kind,
+        name: one.name,
+        keys: one.keys,
+    };
+    differences.map(change).collect()
+}
+
+/// What files say of certificates is no matter of the configuration, but of the reload.
+fn changed_certificates(before: &[Certificate], after: &[Certificate]) -> Vec<Change> {
+    let same =
+        |one: &Certificate, other: &Certificate| (&one.source, &one.hosts) == (&other.source, &other.hosts);
+    let change = |happened: &str, certificate: &Certificate, keys: &[&str]| Change {
+        happened: happened.to_owned(),
+        kind: "certificate".to_owned(),
+        name: format!("{} ({})", certificate.hosts.join(", "), certificate.source),
+        keys: keys.iter().map(|&key| key.to_owned()).collect(),
+    };
+    let mut found = Vec::new();
+    for new in after {
+        match before.iter().find(|old| same(old, new)) {
+            None => found.push(change("added", new, &[])),
+            Some(old) if old.not_after != new.not_after => found.push(change("changed", new, &["not_after"])),
+            Some(old) if old.listeners != new.listeners => found.push(change("changed", new, &["listeners"])),
+            Some(_) => {}
+        }
+    }
+    let gone = before.iter().filter(|old| !after.iter().any(|new| same(old, new)));
+    found.extend(gone.map(|old| change("removed", old, &[])));
+    found
+}
