@@ -49,6 +49,12 @@ pub(crate) const JAVA: Need = Need {
     probe: &["sh", "-c", "javac -version && mvn --version"],
     packages: &["default-jdk-headless", "maven"],
 };
+/// An origin that folds the names of fields, for the attacks on the program. Debian puts it where only root looks.
+pub(crate) const LIGHTTPD: Need = Need {
+    name: "lighttpd",
+    probe: &["sh", "-c", "PATH=$PATH:/usr/sbin lighttpd -v"],
+    packages: &["lighttpd"],
+};
 
 /// The package lists are refreshed once per run.
 static LISTS: Once = Once::new();
