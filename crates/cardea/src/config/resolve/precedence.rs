@@ -6,7 +6,8 @@
 //! - the second has precedence, and its path does not repeat the names in the first one's: it gets there by a parameter, by
 //!   a shorter prefix on a more specific host, not by naming what it opens (`/{lang}/{page}` and the prefix `/admin`);
 //! - the first is for some methods, header fields or a condition alone, and what it passes over falls to the second, again
-//!   by a path that does not repeat the names (`POST /orders` and the prefix `/`).
+//!   by a path that does not repeat the names (`POST /orders` and the prefix `/`), or, where it is for some methods, by a
+//!   path that does, for all methods (`POST /orders` and the prefix `/orders`, which takes `DELETE` too).
 //!
 //! Not reported is what is written as an exception (`/admin/health` below `/admin`), what a third route as strict as the first
 //! takes before, routes that answer by themselves (`redirect`, `respond`, `builtin`), and what the second route names in its
@@ -110,13 +111,23 @@ fn candidates(guard: &Shape<'_>, by_head: &BTreeMap<String, Vec<usize>>) -> Vec<
 
 /// A path that the second route opens, if it opens any.
 fn opened(guard: &Shape<'_>, opening: &Shape<'_>, routes: &[Shape<'_>]) -> Option<String> {
-    if !opening.is_weaker_than(guard) || opening.names(guard) || !opening.shares_listener(guard) {
+    if !opening.is_weaker_than(guard) || !opening.shares_listener(guard) {
+        return None;
+    }
+    let is_exception = opening.names(guard);
+    // What is open names its methods, or is open for those that nobody thought of.
+    if is_exception
+        && (guard.route.methods.is_empty() || guard.is_conditional() || !opening.route.methods.is_empty())
+    {
         return None;
     }
     let path = Path::of_both(guard, opening)?;
     let is_any = guard.route.hosts.is_empty() && opening.route.hosts.is_empty();
     guard.hosts_with(opening).into_iter().find_map(|host| {
         let precedes = opening.rank(&host)? < guard.rank(&host)?;
+        if precedes && is_exception {
+            return None;
+        }
         let mut methods = Methods::of(opening.route);
         if precedes {
             methods = methods.and(&Methods::of(guard.route));

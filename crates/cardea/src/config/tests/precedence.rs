@@ -70,6 +70,14 @@ fn routes_that_open_what_others_guard_are_reported() {
             ],
             "/admin/{…}",
         ),
+        // The same path for all methods: nobody named those that are open.
+        (
+            vec![
+                ("path_prefix = \"/admin\"\nmethods = [\"POST\"]", GUARDED),
+                ("path_prefix = \"/admin\"", PUBLIC),
+            ],
+            "/admin and below",
+        ),
         // A third route that is for a part of it.
         (
             vec![

@@ -13,7 +13,8 @@ auth = "public"
 service = "origin"
 "#;
 
-const HINTS: [&str; 12] = [
+// `Early-Data` is not among them: no intermediary may remove it (RFC 8470 §5.1), and it makes a service more careful only.
+const HINTS: [&str; 11] = [
     "X-Forwarded-Ssl",
     "X-Forwarded-Scheme",
     "X-Forwarded-Protocol",
@@ -24,7 +25,6 @@ const HINTS: [&str; 12] = [
     "True-Client-IP",
     "X-Client-IP",
     "Proxy",
-    "Early-Data",
     "X-Request-Id",
 ];
 
