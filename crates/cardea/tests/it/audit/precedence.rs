@@ -28,7 +28,6 @@ const PUBLIC: &str = "\"public\"";
 fn open_pairs() -> Vec<(String, String)> {
     [
         ("path_prefix = \"/admin\"", "path_pattern = \"/{lang}/{page}\""),
-        ("path_prefix = \"/admin\"", "path_pattern = \"/{lang}/{*rest}\""),
         ("path_prefix = \"/orders\"\nmethods = [\"POST\", \"PUT\"]", "path_prefix = \"/\""),
         ("path = \"/orders\"\nmethods = [\"POST\", \"PUT\"]", "path_prefix = \"/orders\""),
         ("path_prefix = \"/orders\"\nheaders = { \"x-a\" = true }", "path_prefix = \"/\""),
@@ -68,6 +67,8 @@ fn check_says_nothing_of_routes_that_open_nothing() {
             "path_prefix = \"/admin\"\nhosts = [\"localhost\"]",
             route("open", PUBLIC, "path_pattern = \"/{a}/{b}\"\nhosts = [\"127.0.0.1\"]"),
         ),
+        // The prefix has precedence.
+        ("path_prefix = \"/admin\"", route("open", PUBLIC, "path_pattern = \"/{lang}/{*rest}\"")),
         // Written as an exception.
         ("path_prefix = \"/admin\"", route("open", PUBLIC, "path_pattern = \"/admin/{page}\"")),
         ("path_prefix = \"/admin\"", route("open", PUBLIC, "path = \"/admin/login\"")),
