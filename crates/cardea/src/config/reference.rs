@@ -53,6 +53,12 @@ pub(crate) fn markdown() -> String {
     page.0
 }
 
+/// The anchor of a heading, as GitHub makes it: punctuation falls away, and each space becomes a hyphen.
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter(|letter| letter.is_alphanumeric() || matches!(letter, '_' | '-' | ' '));
+    kept.map(|letter| if letter == ' ' { '-' } else { letter.to_ascii_lowercase() }).collect()
+}
+
 struct Page(String);
 
 impl Page {
@@ -72,8 +78,7 @@ impl Page {
         for (name, key) in &table.keys {
             if section_of(&key.shape).is_some() {
                 let header = header(name, &key.shape);
-                // As GitHub makes anchors: punctuation falls away.
-                self.line(&format!("- [`{header}`](#{name})"));
+                self.line(&format!("- [`{header}`](#{})", anchor(&header)));
             }
         }
         self.line("");

@@ -91,6 +91,7 @@ impl<'a> Resolver<'a> {
 
     pub(super) fn config(&mut self, raw: RawConfig, root: &Node) -> Config {
         let at = Cursor::root(root);
+        self.unique_sections(&raw, at);
         self.limits(&raw.limits, at.key("limits"));
         self.timeouts(&raw.timeouts, at.key("timeouts"));
         self.drain(&raw.drain, at.key("drain"));
@@ -116,22 +117,6 @@ impl<'a> Resolver<'a> {
 
         let acme_written = raw.acme.is_some() || at.lost_any(&["acme"]);
         let acme = raw.acme.and_then(|acme| self.acme(acme, at.key("acme")));
-
-        self.unique_names(
-            raw.attribute.iter().map(|raw| raw.name.as_str()),
-            at.key("attribute"),
-            "attribute",
-        );
-        self.unique_names(raw.listener.iter().map(|raw| raw.name.as_str()), at.key("listener"), "listener");
-        self.unique_names(raw.issuer.iter().map(|raw| raw.name.as_str()), at.key("issuer"), "issuer");
-        self.unique_names(raw.service.iter().map(|raw| raw.name.as_str()), at.key("service"), "service");
-        self.unique_names(raw.route.iter().map(|raw| raw.name.as_str()), at.key("route"), "route");
-
-        self.unique_names(
-            raw.client_authority.iter().map(|raw| raw.name.as_str()),
-            at.key("client_authority"),
-            "client_authority",
-        );
 
         let client_authorities = self.client_authorities(raw.client_authority, at.key("client_authority"));
         let authority_names: Vec<&str> = client_authorities.iter().map(|one| one.name.as_str()).collect();
@@ -404,6 +389,25 @@ impl<'a> Resolver<'a> {
             );
         }
         name
+    }
+
+    /// Reports sections of the same name, of those that are referred to by it.
+    fn unique_sections(&mut self, raw: &RawConfig, at: Cursor<'_>) {
+        self.unique_names(
+            raw.attribute.iter().map(|raw| raw.name.as_str()),
+            at.key("attribute"),
+            "attribute",
+        );
+        self.unique_names(raw.listener.iter().map(|raw| raw.name.as_str()), at.key("listener"), "listener");
+        self.unique_names(raw.issuer.iter().map(|raw| raw.name.as_str()), at.key("issuer"), "issuer");
+        self.unique_names(raw.service.iter().map(|raw| raw.name.as_str()), at.key("service"), "service");
+        self.unique_names(raw.route.iter().map(|raw| raw.name.as_str()), at.key("route"), "route");
+
+        self.unique_names(
+            raw.client_authority.iter().map(|raw| raw.name.as_str()),
+            at.key("client_authority"),
+            "client_authority",
+        );
     }
 
     /// Reports names that stand for two things.
