@@ -196,18 +196,7 @@ impl Server {
             }
         }
         if let Some(socket) = admin_socket {
-            socket.set_nonblocking(true)?;
-            let socket = tokio::net::TcpListener::from_std(socket)?;
-            tracing::info!(address = %socket.local_addr()?, "the admin listener is there");
-            let (admin, stopping) = (Arc::clone(&server.admin), Arc::clone(&server.gateway));
-            workers::spawn(async move {
-                // Until the very end: readiness is asked for while the gateway drains.
-                let end = async move {
-                    stopping.stopping().await;
-                    stopping.idle().await;
-                };
-                admin::http::serve(socket, admin, end).await;
-            });
+            server.serve_admin(socket)?;
         }
         background::start(&server);
         if let Some(acme) = &server.foundation.acme {
@@ -217,6 +206,22 @@ impl Server {
             server.acme.lock().await.replace(task);
         }
         Ok(server)
+    }
+
+    fn serve_admin(&self, socket: std::net::TcpListener) -> Result<()> {
+        socket.set_nonblocking(true)?;
+        let socket = tokio::net::TcpListener::from_std(socket)?;
+        tracing::info!(address = %socket.local_addr()?, "the admin listener is there");
+        let (admin, stopping) = (Arc::clone(&self.admin), Arc::clone(&self.gateway));
+        workers::spawn(async move {
+            // Until the very end: readiness is asked for while the gateway drains.
+            let end = async move {
+                stopping.stopping().await;
+                stopping.idle().await;
+            };
+            admin::http::serve(socket, admin, end).await;
+        });
+        Ok(())
     }
 
     /// All that can fail before a listener serves.
