@@ -27,6 +27,7 @@ mod meter;
 mod network;
 mod node;
 mod parser;
+mod reference;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -36,6 +37,7 @@ mod types;
 pub use condition::Condition;
 pub use fault::{Fault, FaultKind};
 pub use meter::Scratch;
+pub use reference::functions_markdown;
 
 use lexer::{Lexer, TokenKind};
 use node::Node;

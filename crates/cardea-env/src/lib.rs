@@ -71,7 +71,7 @@ pub use common_log::{CommonFields, CommonForm, CommonLog};
 pub use custom::Source;
 pub use dictionary::Dictionary;
 pub use escape::Escape;
-pub use expression::{Condition, Expression, ExpressionError, Fault, FaultKind, Scratch};
+pub use expression::{Condition, Expression, ExpressionError, Fault, FaultKind, Scratch, functions_markdown};
 pub use json::{JsonRecord, RecordError};
 pub use lookup::Lookup;
 pub use map_file::{MapFile, MapFileError};

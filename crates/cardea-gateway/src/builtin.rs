@@ -30,14 +30,13 @@ pub(crate) async fn answer(
     client: &mut dyn Downstream,
     timer: &mut Timer,
 ) -> Result<Outcome, Reason> {
+    check_method(which, exchange)?;
     if which == BuiltIn::Health {
-        allow(exchange, &[Method::Get, Method::Head])?;
         return document(200, "text/plain", "ok\n".to_owned(), "no-store");
     }
     let Some(issuer) = &model.issuer else { return Err(Reason::RouteNotFound) };
     match which {
         BuiltIn::Token => {
-            allow(exchange, &[Method::Post])?;
             client.set_body_limit(FORM_BYTES_MAX.min(route.body_bytes_max));
             let body = read_body(route, client, timer).await?;
             let fields = &exchange.head.fields;
@@ -58,7 +57,6 @@ pub(crate) async fn answer(
         }
         BuiltIn::Authorize => respond(issuer.authorize_refusal()),
         BuiltIn::KeySet | BuiltIn::OauthMetadata | BuiltIn::OpenidConfiguration => {
-            allow(exchange, &[Method::Get, Method::Head])?;
             let (kind, text) = match which {
                 BuiltIn::KeySet => ("application/jwk-set+json", issuer.key_set()),
                 BuiltIn::OauthMetadata => ("application/json", issuer.oauth_metadata()),
@@ -71,7 +69,16 @@ pub(crate) async fn answer(
     }
 }
 
-fn allow(exchange: &Exchange, methods: &[Method]) -> Result<(), Reason> {
+/// Whether an endpoint takes the request's method.
+pub(crate) fn check_method(which: BuiltIn, exchange: &Exchange) -> Result<(), Reason> {
+    let methods: &[Method] = match which {
+        BuiltIn::Token => &[Method::Post],
+        BuiltIn::KeySet | BuiltIn::OauthMetadata | BuiltIn::OpenidConfiguration | BuiltIn::Health => {
+            &[Method::Get, Method::Head]
+        }
+        // It refuses whatever comes.
+        BuiltIn::Authorize => return Ok(()),
+    };
     if methods.contains(&exchange.head.method) {
         return Ok(());
     }

@@ -8,11 +8,11 @@ use cardea_env::{Effect, Escape, Policy, Template};
 use cardea_http::{Known, Method, Scheme, Version};
 
 use crate::{
-    client_certificate, conditions,
+    builtin, client_certificate, conditions,
     exchange::{ConnectionFacts, Exchange, PolicyScope},
     fields, forward,
     gateway::{Gateway, ModelRef},
-    model::{Destination, ListenerModel, Route},
+    model::{BuiltIn, Destination, ListenerModel, Route},
     pipeline,
     record::RequestId,
     refusal::Reason,
@@ -123,6 +123,8 @@ pub enum DestinationExplanation {
     Answer {
         /// `redirect`, `respond` or `builtin`.
         kind: &'static str,
+        /// Which of its own endpoints answers, where one does.
+        builtin: Option<&'static str>,
         /// The status, where it is known before it is done.
         status: Option<u16>,
         /// `Location`, of a redirect.
@@ -173,6 +175,7 @@ pub async fn explain(gateway: &Gateway, question: Question) -> Result<Explanatio
         Ok(None) => {
             Ok(pipeline::redirect_to_https(&exchange).map(|response| DestinationExplanation::Answer {
                 kind: "redirect",
+                builtin: None,
                 status: Some(response.head.status),
                 location: response.head.fields.get(Known::Location).map(lossy),
             }))
@@ -296,14 +299,20 @@ fn arrive(
         }
         Destination::Redirect { to, keep_query, status } => DestinationExplanation::Answer {
             kind: "redirect",
+            builtin: None,
             status: Some(*status),
             location: Some(lossy(&pipeline::location(to, *keep_query, exchange))),
         },
         Destination::Static { status, .. } => {
-            DestinationExplanation::Answer { kind: "respond", status: Some(*status), location: None }
+            let status = Some(*status);
+            DestinationExplanation::Answer { kind: "respond", builtin: None, status, location: None }
         }
-        Destination::BuiltIn(_) => {
-            DestinationExplanation::Answer { kind: "builtin", status: None, location: None }
+        Destination::BuiltIn(which) => {
+            builtin::check_method(*which, exchange)?;
+            // What the others answer depends on the body, or is a refusal.
+            let status = (!matches!(which, BuiltIn::Token | BuiltIn::Authorize)).then_some(200);
+            let builtin = Some(which.name());
+            DestinationExplanation::Answer { kind: "builtin", builtin, status, location: None }
         }
     })
 }

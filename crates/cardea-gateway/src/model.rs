@@ -378,6 +378,21 @@ pub enum BuiltIn {
     Health,
 }
 
+impl BuiltIn {
+    /// Its name in the configuration.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Token => "token",
+            Self::KeySet => "jwks",
+            Self::OauthMetadata => "oauth_metadata",
+            Self::OpenidConfiguration => "openid_configuration",
+            Self::Authorize => "authorize",
+            Self::Health => "health",
+        }
+    }
+}
+
 /// A service, as one configuration describes it.
 #[derive(Debug)]
 pub struct Service {

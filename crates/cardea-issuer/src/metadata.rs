@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::Serialize;
+use url::Url;
 
 use crate::{AuthorizationServerConfig, IssuerError};
 
@@ -24,7 +25,13 @@ pub struct Endpoints {
 
 impl Endpoints {
     pub(crate) fn of(config: &AuthorizationServerConfig) -> Self {
-        let path = config.issuer.path().trim_end_matches('/');
+        Self::of_issuer(&config.issuer)
+    }
+
+    /// Those of an authorization server of this identifier.
+    #[must_use]
+    pub fn of_issuer(issuer: &Url) -> Self {
+        let path = issuer.path().trim_end_matches('/');
         Self {
             token: format!("{path}/oauth2/token"),
             jwks: format!("{path}/oauth2/jwks"),

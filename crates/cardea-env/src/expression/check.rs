@@ -15,6 +15,9 @@ use crate::value::{Kind, Owned};
 mod call;
 mod macros;
 
+#[cfg(test)]
+pub(super) use macros::NAMES as MACROS;
+
 /// How many macros may stand within each other.
 const MACROS_MAX: usize = 8;
 

@@ -2,7 +2,7 @@
 
 use super::{CheckArgs, Exit, Output};
 use crate::{
-    config::{self, Config, Draft, Problem, Problems, Severity},
+    config::{self, Config, Draft, KeyFiles, Problem, Problems, Severity},
     server,
 };
 
@@ -29,7 +29,8 @@ pub(super) fn run(arguments: &CheckArgs, environment: config::Environment<'_>, o
 /// What the configuration is, and everything that is wrong with it. What only shows when it is put together
 /// (certificates, expressions, routes that are in each other's way) is looked for whatever else is wrong.
 fn checked(arguments: &CheckArgs, environment: config::Environment<'_>) -> (Option<Config>, Problems) {
-    let (config, mut problems) = Draft::read(&arguments.config.config, environment).into_parts();
+    let key_files = if arguments.without_keys { KeyFiles::Skip } else { KeyFiles::Read };
+    let (config, mut problems) = Draft::read(&arguments.config.config, environment, key_files).into_parts();
     if let Some(config) = &config {
         problems.extend(server::check(config).err().into_iter().flatten());
         problems.extend(server::check_databases(config));

@@ -121,7 +121,7 @@ pub(crate) struct RunArgs {
 #[command(after_help = "\
 Examples:
   cardea check --config /etc/cardea/cardea.toml
-  cardea check --deny-warnings         for continuous integration
+  cardea check --deny-warnings --without-keys    for continuous integration
   cardea check --json | jq -r '.[] | select(.severity == \"error\") | .message'
 
 Exit codes: 0 the configuration is good, 2 it has errors (or warnings, with --deny-warnings).")]
@@ -135,12 +135,17 @@ pub(crate) struct CheckArgs {
     /// Fail where there are warnings, too.
     #[arg(long)]
     pub(crate) deny_warnings: bool,
+    /// Leave out certificates, keys, secrets and databases: for a machine that checks a configuration and must not have
+    /// its keys.
+    #[arg(long)]
+    pub(crate) without_keys: bool,
 }
 
 /// Tell what the gateway would do with a request, without sending any.
 ///
 /// Shows the route, who is calling, each rule of the policies with its value, the attributes that the configuration
-/// adds, and what would be sent where. Nothing is listened on; with --token, keys are fetched as the gateway would.
+/// adds, and what would be sent where. Nothing is listened on. Only with --token are certificates and keys needed and
+/// key sets fetched, as the gateway would.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -189,7 +194,8 @@ pub(crate) struct ExplainArgs {
 
 /// Hold a table of requests and expectations against a configuration.
 ///
-/// Nothing is sent, listened on or fetched. docs/testing.md describes the file.
+/// Nothing is sent, listened on or fetched, and no certificate, key or database is needed. docs/testing.md describes the
+/// file.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -581,6 +587,9 @@ pub(crate) struct SchemaArgs {
     /// Print the page of metrics in Markdown instead: name, type, labels and meaning of each.
     #[arg(long, conflicts_with_all = ["markdown", "attributes"])]
     pub(crate) metrics: bool,
+    /// Print the page of functions in Markdown instead: what expressions can call.
+    #[arg(long, conflicts_with_all = ["markdown", "attributes"])]
+    pub(crate) functions: bool,
 }
 
 /// Print completions for a shell.

@@ -1,4 +1,5 @@
-//! `cardea schema`: the JSON Schema of the configuration, its reference page, and the pages of attributes and metrics.
+//! `cardea schema`: the JSON Schema of the configuration, its reference page, and the pages of attributes, functions and
+//! metrics.
 
 use super::{Exit, Output, SchemaArgs};
 use crate::{config, server};
@@ -10,6 +11,8 @@ pub(super) fn run(arguments: &SchemaArgs, output: &mut Output) -> Exit {
         output.text(&attributes_page())
     } else if arguments.metrics {
         output.text(&server::metrics_page())
+    } else if arguments.functions {
+        output.text(&functions_page())
     } else if arguments.markdown {
         output.text(&config::markdown())
     } else {
@@ -42,6 +45,20 @@ fn attributes_page() -> String {
     )
 }
 
+/// The page of all functions.
+fn functions_page() -> String {
+    format!(
+        "# Functions of expressions\n\n\
+         What [expressions](policies.md#expressions) can call, beside the operators of CEL: `+ - * / %`, `== != < <= > >=`,\n\
+         `&& || !`, `in`, `? :`, `value.member`, `value['member']` and literals. In each line stand what a function takes, and\n\
+         the type of what it gives. What a function can't do with a value (a text that is no number, a place that is not there)\n\
+         is a failure of the expression; [policies.md](policies.md) says what that means where. Calls with constant arguments are\n\
+         made when the configuration is loaded, so that a slip in them is an error then.\n\
+         Generated: `cargo run -p cardea -- schema --functions > docs/functions.md`.\n\n{}",
+        cardea_env::functions_markdown()
+    )
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
@@ -51,6 +68,16 @@ mod tests {
         assert!(
             page == crate::server::metrics_page(),
             "docs/metrics.md is stale; run: cargo run -p cardea -- schema --metrics > docs/metrics.md"
+        );
+    }
+
+    #[test]
+    fn the_page_of_functions_is_current() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/functions.md");
+        let page = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            page == super::functions_page(),
+            "docs/functions.md is stale; run: cargo run -p cardea -- schema --functions > docs/functions.md"
         );
     }
 

@@ -11,8 +11,11 @@ use std::io;
 use serde_json::{Map, Value};
 
 use self::oracle::{Keys, Oracle, Request, TokenOf};
-use super::{Failure, end, load};
-use crate::cli::{Exit, ExplainArgs, Output};
+use super::{Failure, end, load_with};
+use crate::{
+    cli::{Exit, ExplainArgs, Output},
+    config::KeyFiles,
+};
 
 /// Runs `cardea explain`.
 pub(crate) fn run(arguments: &ExplainArgs, output: &mut Output) -> Exit {
@@ -21,7 +24,6 @@ pub(crate) fn run(arguments: &ExplainArgs, output: &mut Output) -> Exit {
 }
 
 fn explain(arguments: &ExplainArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let config = load(&arguments.config.config)?;
     let token = match (&arguments.token, &arguments.claims) {
         (Some(token), _) => {
             let failed =
@@ -32,6 +34,9 @@ fn explain(arguments: &ExplainArgs, output: &mut Output) -> Result<Exit, Failure
         (None, None) => None,
     };
     let keys = if matches!(token, Some(TokenOf::Itself(_))) { Keys::Real } else { Keys::StandIn };
+    // Claims are signed with a key of this run, so that no other is looked at.
+    let key_files = if keys == Keys::Real { KeyFiles::Read } else { KeyFiles::Skip };
+    let config = load_with(&arguments.config.config, key_files)?;
     let headers = arguments.headers.iter().map(|header| {
         let split =
             header.split_once(':').map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()));

@@ -19,7 +19,7 @@ use std::{io, path::Path};
 use crate::{
     admin::protocol::{Code, Refusal},
     cli::{Exit, Output},
-    config::{self, Config},
+    config::{self, Config, KeyFiles},
 };
 
 /// Why a command did not do what it was asked for, and how the program ends for it.
@@ -70,7 +70,12 @@ fn end(result: Result<Exit, Failure>, output: &mut Output) -> Exit {
 
 /// Loads the configuration with the process's environment.
 fn load(path: &Path) -> Result<Config, Failure> {
-    config::load(path, &|name| std::env::var(name).ok())
+    load_with(path, KeyFiles::Read)
+}
+
+/// The same, with or without files of certificates and keys.
+fn load_with(path: &Path, key_files: KeyFiles) -> Result<Config, Failure> {
+    config::load_with(path, &|name| std::env::var(name).ok(), key_files)
         .map_err(|problems| Failure::new(Exit::Usage, problems.to_string().trim_end()))
 }
 

@@ -55,9 +55,18 @@ pub(crate) struct Draft {
     problems: Problems,
 }
 
+/// Whether files of certificates and keys, and secrets, are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyFiles {
+    /// They are, and what is wrong with them is told.
+    Read,
+    /// They need not be there: for a machine that tests a configuration and must not have its keys.
+    Skip,
+}
+
 impl Draft {
     /// Reads, checks and resolves the configuration at `path`, with everything that it includes.
-    pub(crate) fn read(path: &Path, environment: Environment<'_>) -> Self {
+    pub(crate) fn read(path: &Path, environment: Environment<'_>, key_files: KeyFiles) -> Self {
         let mut problems = Problems::default();
         let Document { mut root, sources, incomplete } = include::read(path, environment, &mut problems);
         problems.mute(sources.damaged());
@@ -71,7 +80,7 @@ impl Draft {
                 return Self { config: None, problems: problems.located(&sources) };
             }
         };
-        let mut resolver = Resolver::new(&mut problems, &sources, &dropped, environment);
+        let mut resolver = Resolver::new(&mut problems, &sources, &dropped, environment, key_files);
         let config = resolver.config(raw, &root);
         let is_sound = problems.reported() == 0;
         if is_sound {
@@ -79,10 +88,12 @@ impl Draft {
         }
         let fingerprint = Fingerprint::of(&root, &shape);
         let problems = problems.located(&sources);
-        Self {
-            config: Some(Config { sources: Arc::new(sources), is_sound, fingerprint, ..config }),
-            problems,
-        }
+        let config = Config { sources: Arc::new(sources), is_sound, fingerprint, ..config };
+        let config = match key_files {
+            KeyFiles::Read => config,
+            KeyFiles::Skip => config.without_keys(),
+        };
+        Self { config: Some(config), problems }
     }
 
     /// What could be made of it, and the problems so far, sorted by file and line.
@@ -96,7 +107,19 @@ impl Draft {
 /// # Errors
 /// Every error that could be found, sorted by file and line.
 pub(crate) fn load(path: &Path, environment: Environment<'_>) -> Result<Config, Problems> {
-    match Draft::read(path, environment).into_parts() {
+    load_with(path, environment, KeyFiles::Read)
+}
+
+/// The same, with or without files of certificates and keys.
+///
+/// # Errors
+/// Every error that could be found, sorted by file and line.
+pub(crate) fn load_with(
+    path: &Path,
+    environment: Environment<'_>,
+    key_files: KeyFiles,
+) -> Result<Config, Problems> {
+    match Draft::read(path, environment, key_files).into_parts() {
         (Some(config), problems) if config.is_sound => {
             Ok(Config { warnings: problems.into_warnings(), ..config })
         }

@@ -86,6 +86,26 @@ impl Config {
         Problem::at(&self.sources, at, message, remedy)
     }
 
+    /// The configuration without all that is read from files of certificates and keys. It decides the same of requests:
+    /// only who they come from is left to be said.
+    pub(super) fn without_keys(mut self) -> Self {
+        for listener in &mut self.listeners {
+            listener.is_stripped = listener.tls.take().is_some();
+        }
+        for service in &mut self.services {
+            service.tls = None;
+        }
+        for issuer in &mut self.issuers {
+            issuer.ca_file = None;
+            if matches!(issuer.keys, KeySource::File(_)) {
+                issuer.keys = KeySource::Local;
+            }
+        }
+        self.client_authorities.clear();
+        self.databases.clear();
+        self
+    }
+
     /// Tells the log what the configuration probably does not do as its author wants.
     pub(crate) fn log_warnings(&self) {
         for Problem { file, line, column, message, remedy, .. } in &self.warnings {
@@ -143,6 +163,8 @@ pub(crate) struct Listener {
     pub(crate) proxy_protocol_from: Vec<IpPrefix>,
     pub(crate) http2: bool,
     pub(crate) tls: Option<ListenerTls>,
+    /// It has TLS, whose certificates were not read.
+    pub(crate) is_stripped: bool,
     pub(crate) at: Place,
     /// Whether no error was found in it.
     pub(crate) is_sound: bool,

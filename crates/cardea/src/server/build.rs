@@ -2,6 +2,7 @@
 
 mod client_certificates;
 mod convert;
+mod mount;
 mod rules;
 
 use std::{
@@ -18,10 +19,10 @@ use cardea_gateway::{
     hints::hints,
     metrics::{ListenerMetrics, RouteMetrics, ServiceMetrics},
     model::{
-        AllowEncoded, BuiltIn, ConnectionTimeouts, Destination, Forwarding, HeaderRules, IdentityField,
-        IdentityHeaders, ListenerModel, Model, ProxyProtocol, Rewrite, Route, RouteRules, Service, Timeouts,
+        BuiltIn, ConnectionTimeouts, Destination, Forwarding, HeaderRules, IdentityField, IdentityHeaders,
+        ListenerModel, Model, ProxyProtocol, Rewrite, Route, Service, Timeouts,
     },
-    routing::{HeaderMatch, HostPattern, PathMatch, RouteMatch, Router},
+    routing::{HeaderMatch, PathMatch, RouteMatch, Router},
 };
 use cardea_identity::{Alternative, Authenticator, Demand, Fetch, IssuerConfig, LocalKeys};
 use cardea_issuer::AuthorizationServer;
@@ -484,67 +485,6 @@ impl Builder<'_> {
                 self.problem(at, error, "change one of the routes");
                 None
             }
-        }
-    }
-
-    /// The endpoints of our own authorization server are routes like any other, on the host of its issuer.
-    fn mount_issuer(&mut self, routes: &mut Vec<(RouteMatch, Arc<Route>)>) {
-        let (Some(server), Some(config)) = (&self.foundation.issuer, &self.config.authorization_server)
-        else {
-            return;
-        };
-        if !config.mount {
-            return;
-        }
-        let host = config.issuer.host_str().unwrap_or_default();
-        let hosts: Vec<HostPattern> = match host.parse() {
-            Ok(host) => vec![host],
-            Err(error) => {
-                self.problem(config.at, format!("issuer host \"{host}\": {error}"), "name a host");
-                return;
-            }
-        };
-        let taken: HashSet<(Vec<HostPattern>, String)> = routes
-            .iter()
-            .filter_map(|(matches, _)| match &matches.path {
-                PathMatch::Exact(path) => Some((matches.hosts.clone(), path.clone())),
-                _ => None,
-            })
-            .collect();
-        let endpoints = server.endpoints();
-        let mounted = [
-            ("token", &endpoints.token, BuiltIn::Token),
-            ("jwks", &endpoints.jwks, BuiltIn::KeySet),
-            ("authorize", &endpoints.authorize, BuiltIn::Authorize),
-            ("oauth-metadata", &endpoints.oauth_metadata, BuiltIn::OauthMetadata),
-            ("openid-configuration", &endpoints.openid_configuration, BuiltIn::OpenidConfiguration),
-        ];
-        for (name, path, which) in mounted {
-            // The configuration's own route for that path takes precedence.
-            if taken.contains(&(hosts.clone(), path.clone())) {
-                continue;
-            }
-            let mut matches = RouteMatch::new(PathMatch::Exact(path.clone()));
-            matches.hosts.clone_from(&hosts);
-            let name = format!("authorization-server-{name}");
-            let route = Route {
-                demand: None,
-                client_certificate: None,
-                early_data: false,
-                destination: Destination::BuiltIn(which),
-                timeouts: Timeouts { request: Some(self.config.timeouts.request), ..Timeouts::default() },
-                body_bytes_max: 64 * 1024,
-                allow: AllowEncoded::default(),
-                rewrite: Rewrite::None,
-                forward_authorization: true,
-                request_headers: HeaderRules::default(),
-                response_headers: HeaderRules::default(),
-                is_bound: false,
-                rules: RouteRules::default(),
-                metrics: self.route_metrics(&name),
-                name,
-            };
-            routes.push((matches, Arc::new(route)));
         }
     }
 

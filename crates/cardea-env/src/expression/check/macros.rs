@@ -7,7 +7,7 @@ use super::{Checked, Checker, MACROS_MAX, error};
 use crate::overlay::Overlaid;
 
 /// The names of all macros.
-pub(super) const NAMES: [&str; 6] = ["has", "all", "exists", "exists_one", "map", "filter"];
+pub(in crate::expression) const NAMES: [&str; 6] = ["has", "all", "exists", "exists_one", "map", "filter"];
 
 impl<R: Overlaid> Checker<'_, R> {
     /// The macro, if this is one.

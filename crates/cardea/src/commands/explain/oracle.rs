@@ -32,7 +32,9 @@ use zeroize::Zeroizing;
 use super::super::{Failure, token::built};
 use crate::{
     cli::{Exit, Output},
-    config::{Algorithm, BindAddress, ClientCertificateNeed, Config, EntraVersion, Issuer, KeySource},
+    config::{
+        Algorithm, BindAddress, ClientCertificateNeed, Config, EntraVersion, Issuer, KeySource, Listener,
+    },
     fetch::HttpFetch,
     server::{self, Foundation},
 };
@@ -92,7 +94,8 @@ impl Oracle {
         time: Option<&str>,
         output: &mut Output,
     ) -> Result<Self, Failure> {
-        let secure = config.listeners.iter().map(|listener| listener.tls.is_some()).collect();
+        let is_secure = |listener: &Listener| listener.tls.is_some() || listener.is_stripped;
+        let secure = config.listeners.iter().map(is_secure).collect();
         config.listeners.iter_mut().for_each(|listener| listener.tls = None);
         config.services.iter_mut().for_each(|service| service.tls = None);
         // Nobody shakes hands here, so there is no certificate to be judged.

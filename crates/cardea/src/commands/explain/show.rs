@@ -88,7 +88,8 @@ fn end(request: &Request, explanation: &Explanation) -> String {
             }
             text
         }
-        Some(DestinationExplanation::Answer { kind, status, location }) => {
+        Some(DestinationExplanation::Answer { kind, builtin, status, location }) => {
+            let kind = builtin.map_or_else(|| (*kind).to_owned(), |name| format!("{kind} {name}"));
             let status = status.map_or_else(String::new, |status| format!(" with {status}"));
             let location = location.as_ref().map_or_else(String::new, |to| format!(", location {to}"));
             format!("answered by {kind}{status}{}\n", printable(&location))
@@ -131,8 +132,8 @@ pub(super) fn json(explanation: &Explanation) -> Value {
                 fields.iter().map(|(name, value)| json!({ "name": name, "value": shown(name, value) })).collect();
             json!({ "kind": "service", "service": name, "endpoints": endpoints, "target": target, "headers": fields })
         }
-        DestinationExplanation::Answer { kind, status, location } => {
-            json!({ "kind": kind, "status": status, "location": location })
+        DestinationExplanation::Answer { kind, builtin, status, location } => {
+            json!({ "kind": kind, "builtin": builtin, "status": status, "location": location })
         }
     });
     json!({

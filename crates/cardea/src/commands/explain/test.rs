@@ -1,32 +1,32 @@
 //! `cardea test`: a table of requests with what is expected of them, held against a configuration.
 
-use std::{collections::BTreeMap, fs, net::IpAddr};
+use std::{collections::BTreeMap, fs, net::IpAddr, ops::Range};
 
 use cardea_gateway::explain::{DestinationExplanation, Explanation};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue, ValueDeserializer},
+};
 
 use super::{
-    super::{Failure, end, load, text::printable},
+    super::{Failure, end, load_with, text::printable},
     oracle::{Keys, Oracle, Request, TokenOf},
     show::shown,
 };
-use crate::cli::{Exit, Output, TestArgs};
+use crate::{
+    cli::{Exit, Output, TestArgs},
+    config::KeyFiles,
+};
 
 /// The largest file of tests, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
-    #[serde(default)]
-    test: Vec<Case>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Case {
-    name: String,
+    name: Spanned<String>,
     request: CaseRequest,
     expect: Expectation,
 }
@@ -75,6 +75,8 @@ struct Expectation {
     reason: Option<String>,
     route: Option<String>,
     service: Option<String>,
+    /// Which of the gateway's own endpoints answers.
+    builtin: Option<String>,
     target: Option<String>,
     location: Option<String>,
     headers: BTreeMap<String, String>,
@@ -99,6 +101,10 @@ struct Difference {
 #[derive(Debug, Serialize)]
 struct Outcome {
     name: String,
+    /// Where it is written: the file.
+    file: String,
+    line: usize,
+    column: usize,
     passed: bool,
     differences: Vec<Difference>,
 }
@@ -118,14 +124,22 @@ fn test(arguments: &TestArgs, output: &mut Output) -> Result<Exit, Failure> {
     }
     let text = fs::read_to_string(&arguments.tests)
         .map_err(|error| usage(format!("cannot read {shown}: {error}")))?;
-    let file: File = toml::from_str(&text).map_err(|error| usage(format!("{shown}: {error}")))?;
-    if file.test.is_empty() {
+    let place = |offset: usize| {
+        let (line, column) = position(&text, offset);
+        format!("{shown}:{line}:{column}")
+    };
+    let cases = cases(&text).map_err(|mistakes| {
+        let lines: Vec<String> =
+            mistakes.iter().map(|mistake| format!("{}: {}", place(mistake.at), mistake.message)).collect();
+        usage(lines.join("\n"))
+    })?;
+    if cases.is_empty() {
         return Err(usage(format!("{shown} has no [[test]]")));
     }
-    let config = load(&arguments.config.config)?;
+    let config = load_with(&arguments.config.config, KeyFiles::Skip)?;
     let oracle = Oracle::new(config, Keys::StandIn, arguments.time.as_deref(), output)?;
-    let mut outcomes = Vec::with_capacity(file.test.len());
-    for case in file.test {
+    let mut outcomes = Vec::with_capacity(cases.len());
+    for case in cases {
         let differences = match oracle.ask(&case.request(&case.expect)) {
             Ok(explanation) => differences(&case.expect, &explanation),
             Err(failure) => vec![Difference {
@@ -134,7 +148,15 @@ fn test(arguments: &TestArgs, output: &mut Output) -> Result<Exit, Failure> {
                 found: failure.message,
             }],
         };
-        outcomes.push(Outcome { passed: differences.is_empty(), name: case.name, differences });
+        let (line, column) = position(&text, case.name.span().start);
+        outcomes.push(Outcome {
+            passed: differences.is_empty(),
+            name: case.name.into_inner(),
+            file: shown.to_string(),
+            line,
+            column,
+            differences,
+        });
     }
     let failed = outcomes.iter().filter(|outcome| !outcome.passed).count();
     if arguments.json {
@@ -143,6 +165,57 @@ fn test(arguments: &TestArgs, output: &mut Output) -> Result<Exit, Failure> {
         output.text(&report(&outcomes, failed))?;
     }
     Ok(if failed == 0 { Exit::Success } else { Exit::Refused })
+}
+
+/// What is wrong with a file of tests.
+#[derive(Debug, PartialEq, Eq)]
+struct Mistake {
+    /// Its first octet.
+    at: usize,
+    message: String,
+}
+
+/// The tests of a file, or everything that is wrong with it.
+fn cases(text: &str) -> Result<Vec<Case>, Vec<Mistake>> {
+    let mistake = |span: Option<Range<usize>>, message: &str| Mistake {
+        at: span.map_or(0, |span| span.start),
+        message: message.trim_end().replace('\n', ", "),
+    };
+    let (table, errors) = DeTable::parse_recoverable(text);
+    if !errors.is_empty() {
+        return Err(errors.iter().map(|error| mistake(error.span(), error.message())).collect());
+    }
+    let (mut cases, mut mistakes) = (Vec::new(), Vec::new());
+    for (key, value) in table.into_inner() {
+        let at = key.span();
+        match (key.get_ref().as_ref(), value.into_inner()) {
+            ("test", DeValue::Array(items)) => {
+                for item in items {
+                    match Case::deserialize(ValueDeserializer::from(item)) {
+                        Ok(case) => cases.push(case),
+                        Err(error) => mistakes.push(mistake(error.span(), error.message())),
+                    }
+                }
+            }
+            ("test", _) => {
+                mistakes.push(mistake(Some(at), "write [[test]] with two brackets: there are several"))
+            }
+            (other, _) => {
+                let message = format!("unknown key {other:?}; a file of tests has [[test]] alone");
+                mistakes.push(mistake(Some(at), &message));
+            }
+        }
+    }
+    mistakes.sort_by_key(|mistake| mistake.at);
+    if mistakes.is_empty() { Ok(cases) } else { Err(mistakes) }
+}
+
+/// Line and column of an octet, both from 1, columns in characters.
+fn position(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    (line, column)
 }
 
 impl Case {
@@ -182,14 +255,15 @@ fn differences(expect: &Expectation, explanation: &Explanation) -> Vec<Differenc
         }
     };
     let refusal = explanation.refusal.as_ref();
-    let (mut service, mut target, mut location, mut fields) = (None, None, None, &[][..]);
+    let (mut service, mut builtin, mut target, mut location) = (None, None, None, None);
+    let mut fields = &[][..];
     let mut status = refusal.map(|refusal| refusal.status);
     match &explanation.destination {
         Some(DestinationExplanation::Service { name, target: sent, fields: all, .. }) => {
             (service, target, fields) = (Some(name.as_str()), Some(sent.as_str()), all.as_slice());
         }
-        Some(DestinationExplanation::Answer { status: known, location: to, .. }) => {
-            (status, location) = (status.or(*known), to.as_deref());
+        Some(DestinationExplanation::Answer { builtin: which, status: known, location: to, .. }) => {
+            (builtin, status, location) = (*which, status.or(*known), to.as_deref());
         }
         None => {}
     }
@@ -200,6 +274,7 @@ fn differences(expect: &Expectation, explanation: &Explanation) -> Vec<Differenc
     compare("code", expect.code.as_deref(), refusal.map(|refusal| refusal.code));
     compare("reason", expect.reason.as_deref(), refusal.and_then(|refusal| refusal.reason.as_deref()));
     compare("route", expect.route.as_deref(), explanation.route.as_deref());
+    compare("builtin", expect.builtin.as_deref(), builtin);
     compare("service", expect.service.as_deref(), service);
     compare("target", expect.target.as_deref(), target);
     compare("location", expect.location.as_deref(), location);
@@ -233,8 +308,12 @@ fn differences(expect: &Expectation, explanation: &Explanation) -> Vec<Differenc
 
 fn report(outcomes: &[Outcome], failed: usize) -> String {
     let mut text = String::new();
-    for Outcome { name, passed, differences } in outcomes {
-        text.push_str(&format!("{}  {}\n", if *passed { "ok  " } else { "FAIL" }, printable(name)));
+    for Outcome { name, file, line, column, passed, differences } in outcomes {
+        let name = printable(name);
+        match passed {
+            true => text.push_str(&format!("ok    {name}\n")),
+            false => text.push_str(&format!("FAIL  {name} ({file}:{line}:{column})\n")),
+        }
         for Difference { what, expected, found } in differences {
             text.push_str(&format!("      {}\n", printable(what)));
             text.push_str(&format!("        expected  {}\n", printable(expected)));

@@ -31,31 +31,12 @@ impl Written {
     }
 }
 
-/// The examples in a folder with the files that they name.
+/// The examples as they are shipped: without certificates, keys and databases.
 fn examples() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
-    for name in ["cardea.toml", "tests.toml"] {
-        fs::copy(source.join(name), folder.path().join(name)).unwrap();
-    }
-    for (name, content) in [
-        ("certificates/api.pem", "PEM"),
-        ("certificates/api.key", "PEM"),
-        ("certificates/partners.pem", "PEM"),
-        ("certificates/partners.key", "PEM"),
-        ("certificates/internal-ca.pem", "PEM"),
-        ("certificates/partner-clients-ca.pem", "PEM"),
-        ("certificates/partner-clients.crl", "PEM"),
-        ("partner-keys.json", "{\"keys\":[]}"),
-        ("wrapping.key", "c2VjcmV0"),
-        ("acme-hmac.key", "c2VjcmV0"),
-        ("tickets.secret", "1800000000 ab"),
-        ("tiers.map", "# clients\ngold-app gold\n"),
-        ("maintenance.html", "<p>Back soon.</p>"),
-    ] {
-        let path = folder.path().join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, content).unwrap();
+    for entry in fs::read_dir(source).unwrap().map(Result::unwrap) {
+        fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
     }
     folder
 }
@@ -99,20 +80,86 @@ fn what_does_not_hold_is_told_and_fails() {
     let (exit, out, _) = run(&folder, &["test", &tests]);
     assert_eq!(exit, Exit::Refused);
     assert!(
-        out.contains("FAIL  a\n      route\n        expected  site\n        found     robots\nFAIL  b\n"),
+        out.contains(&format!(
+            "FAIL  a ({tests}:2:8)\n      route\n        expected  site\n        found     robots\nFAIL  b ({tests}:6:8)\n"
+        )),
         "{out}"
     );
+    let (_, json, _) = run(&folder, &["test", &tests, "--json"]);
+    let outcomes: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&outcomes[1]["line"], &outcomes[1]["column"]), (&6.into(), &8.into()), "{outcomes}");
     assert!(out.ends_with("0 passed, 2 failed\n"), "{out}");
     for (text, wanted) in [
         ("", "has no [[test]]"),
-        ("[[test]]\nname = \"a\"\nrequest = { urls = \"x\" }\nexpect = {}\n", "unknown field `urls`"),
-        ("[[test]]\nname = \"a\"\nrequest = { url = \"x\" }\n", "missing field `expect`"),
+        ("[[test]]\nname = \"a\"\nrequest = { urls = \"x\" }\nexpect = {}\n", ":3:13: unknown field `urls`"),
+        ("[[test]]\nname = \"a\"\nrequest = { url = \"x\" }\n", ":1:1: missing field `expect`"),
+        ("[[test]]\nname = \"\u{e9}\" x\n", ":2:12: "),
+        ("[test]\nname = \"a\"\n", ":1:2: write [[test]] with two brackets"),
+        ("tests = []\n", ":1:1: unknown key \"tests\""),
     ] {
         fs::write(&tests, text).unwrap();
         let (exit, _, err) = run(&folder, &["test", &tests]);
         assert_eq!(exit, Exit::Usage);
         assert!(err.contains(wanted), "{err}");
     }
+}
+
+#[test]
+fn a_file_of_tests_is_told_all_that_is_wrong_with_it() {
+    let folder = examples();
+    let tests = folder.path().join("wrong.toml");
+    let text = "[[test]]\nname = 1\nrequest = { url = \"x\" }\nexpect = {}\n\
+        [[test]]\nname = \"b\"\nrequest = { url = \"x\", source = \"here\" }\nexpect = {}\n\
+        [[test]]\nname = \"c\"\nrequest = { url = \"x\" }\nexpect = { allowed = \"yes\" }\n";
+    fs::write(&tests, text).unwrap();
+    let tests = tests.display().to_string();
+    let (exit, _, err) = run(&folder, &["test", &tests]);
+    assert_eq!(exit, Exit::Usage);
+    let lines: Vec<&str> = err.lines().collect();
+    assert_eq!(lines.len(), 3, "{err}");
+    for (line, at) in lines.iter().zip([":2:8: ", ":7:33: ", ":12:22: "]) {
+        assert!(line.starts_with(&format!("{tests}{at}")), "{at} {err}");
+    }
+}
+
+#[test]
+fn endpoints_of_the_gateway_are_routes_like_any_other() {
+    let folder = examples();
+    // Beside a route that takes whatever nothing else does.
+    let config = folder.path().join("cardea.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    let rest = "\n[[route]]\nname = \"all-the-rest\"\nauth = \"public\"\nhosts = [\"api.example.com\"]\n\
+        respond = { status = 404 }\n";
+    fs::write(&config, format!("{text}{rest}")).unwrap();
+    let explained = |method: &str, path: &str| -> serde_json::Value {
+        let url = format!("https://api.example.com{path}");
+        let (_, out, err) = run(&folder, &["explain", method, &url, "--json"]);
+        serde_json::from_str(&out).unwrap_or_else(|_| panic!("{err}"))
+    };
+    for (method, path, builtin, status) in [
+        ("POST", "/oauth2/token", "token", None),
+        ("GET", "/oauth2/jwks", "jwks", Some(200)),
+        ("GET", "/oauth2/authorize", "authorize", None),
+        ("GET", "/.well-known/oauth-authorization-server", "oauth_metadata", Some(200)),
+        ("HEAD", "/.well-known/openid-configuration", "openid_configuration", Some(200)),
+    ] {
+        let found = explained(method, path);
+        assert_ne!(found["route"], "all-the-rest", "{path}: {found}");
+        assert_eq!(found["destination"]["builtin"], builtin, "{path}: {found}");
+        assert_eq!(found["destination"]["status"], serde_json::json!(status), "{path}: {found}");
+        assert_eq!(found["refusal"], serde_json::Value::Null, "{path}: {found}");
+    }
+    // A route of the configuration's own, for hosts that the other one is not for.
+    let asked = ["explain", "GET", "https://shop.example.com/health", "--json"];
+    let health: serde_json::Value = serde_json::from_str(&run(&folder, &asked).1).unwrap();
+    assert_eq!((&health["route"], &health["destination"]["builtin"]), (&"health".into(), &"health".into()));
+    // What they refuse, and what they are not.
+    let refused = explained("GET", "/oauth2/token");
+    assert_eq!(
+        (&refused["refusal"]["status"], &refused["refusal"]["code"]),
+        (&405.into(), &"method_not_allowed".into())
+    );
+    assert_eq!(explained("POST", "/oauth2/tokens")["route"], "all-the-rest");
 }
 
 #[test]

@@ -54,7 +54,7 @@ impl Resolver<'_> {
         }
         let used_for = DatabaseUse::Acme { directory: directory.clone() };
         let (database, wrapping_key) = self.database_with_key(&raw.database, raw.wrapping_key, used_for, at);
-        let ca_file = raw.ca_file.map(|file| self.file(at.key("ca_file"), &file).0);
+        let ca_file = raw.ca_file.map(|file| self.key_file(at.key("ca_file"), &file).0);
         let mut challenges: Vec<ChallengeKind> = Vec::new();
         for (index, kind) in raw.challenges.into_iter().enumerate() {
             if challenges.contains(&kind) {

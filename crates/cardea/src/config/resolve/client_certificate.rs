@@ -21,10 +21,10 @@ impl Resolver<'_> {
         for (index, raw) in raw.into_iter().enumerate() {
             let at = at.index(index);
             let before = self.problems.reported();
-            let (ca_file, _) = self.file(at.key("ca_file"), &raw.ca_file);
+            let (ca_file, _) = self.key_file(at.key("ca_file"), &raw.ca_file);
             let mut crl_files = Vec::with_capacity(raw.crl_files.len());
             for (index, written) in raw.crl_files.iter().enumerate() {
-                crl_files.push(self.file(at.key("crl_files").index(index), written).0);
+                crl_files.push(self.key_file(at.key("crl_files").index(index), written).0);
             }
             let is_sound = self.is_sound_since(before, at);
             authorities.push(ClientAuthority {

@@ -99,6 +99,7 @@ impl Resolver<'_> {
             proxy_protocol_from,
             http2: raw.http2,
             tls,
+            is_stripped: false,
             at: at.place(),
             is_sound: false,
         }
@@ -135,7 +136,7 @@ impl Resolver<'_> {
             };
             let ocsp_staple = raw.ocsp_staple.map(|written| match written.as_str() {
                 "fetch" => OcspStaple::Fetch,
-                path => OcspStaple::File(self.file(at.key("ocsp_staple"), path).0),
+                path => OcspStaple::File(self.key_file(at.key("ocsp_staple"), path).0),
             });
             certificates.push(Certificate {
                 source,
@@ -160,7 +161,7 @@ impl Resolver<'_> {
 
     fn stateless_tickets(&mut self, raw: &RawListenerTls, at: Cursor<'_>) -> Option<StatelessTickets> {
         let secret = raw.ticket_secret.as_ref().map(|written| {
-            let (path, content) = self.file(at.key("ticket_secret"), written);
+            let (path, content) = self.key_file(at.key("ticket_secret"), written);
             drop(content.map(zeroize::Zeroizing::new));
             path
         });
@@ -207,7 +208,7 @@ impl Resolver<'_> {
             return CertificateSource::Acme;
         }
         let file = |this: &mut Self, name: &str, written: Option<&str>| match written {
-            Some(written) => this.file(at.key(name), written),
+            Some(written) => this.key_file(at.key(name), written),
             None => {
                 if !at.lost_any(&[name, "acme"]) {
                     let remedy = format!("name a PEM file: {name} = \"…\"; or write acme = true");

@@ -23,7 +23,7 @@ use std::{
 use cardea_gateway::hints::is_hint;
 
 use super::{
-    Environment,
+    Environment, KeyFiles,
     check::Dropped,
     document::{Cursor, Node},
     fingerprint::Fingerprint,
@@ -47,6 +47,7 @@ pub(super) struct Resolver<'a> {
     sources: &'a Sources,
     dropped: &'a Dropped,
     environment: Environment<'a>,
+    key_files: KeyFiles,
     /// Near misses that are still looked for: each costs a look at every name.
     suggestions_left: usize,
     /// The databases that were named so far.
@@ -77,12 +78,14 @@ impl<'a> Resolver<'a> {
         sources: &'a Sources,
         dropped: &'a Dropped,
         environment: Environment<'a>,
+        key_files: KeyFiles,
     ) -> Self {
         Self {
             problems,
             sources,
             dropped,
             environment,
+            key_files,
             suggestions_left: SUGGESTIONS_MAX,
             databases: Vec::new(),
             lost_trusted_proxies: false,
@@ -439,6 +442,14 @@ impl<'a> Resolver<'a> {
     /// A path, relative to the folder of the file that names it.
     fn path(&self, at: Cursor<'_>, written: &str) -> PathBuf {
         self.sources.folder(at.place()).join(written)
+    }
+
+    /// A path to a file with certificates, keys or a secret, which is read where they are.
+    fn key_file(&mut self, at: Cursor<'_>, written: &str) -> (PathBuf, Option<Vec<u8>>) {
+        if self.key_files == KeyFiles::Skip && !written.is_empty() {
+            return (self.path(at, written), None);
+        }
+        self.file(at, written)
     }
 
     /// A path to a file that can be read; its content is read too, since nothing less tells that it can be.

@@ -81,7 +81,7 @@ impl Resolver<'_> {
                     "write a host name or an IP address",
                 );
             }
-            let ca_file = tls.ca_file.map(|file| self.file(at.key("ca_file"), &file).0);
+            let ca_file = tls.ca_file.map(|file| self.key_file(at.key("ca_file"), &file).0);
             ServiceTls { ca_file, server_name: tls.server_name }
         });
         Service {

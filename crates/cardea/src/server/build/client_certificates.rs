@@ -209,7 +209,7 @@ impl Builder<'_> {
         let loaded = listeners.values().filter(|listener| listener.tls.is_some()).count();
         loaded == self.config.listeners.iter().filter(secure).count()
             && self.client_authorities.len() == self.config.client_authorities.len()
-            && self.config.listeners.iter().all(|listener| listener.is_sound)
+            && self.config.listeners.iter().all(|listener| listener.is_sound && !listener.is_stripped)
     }
 
     fn named(&self, names: &[String]) -> Vec<Arc<ClientAuthority>> {

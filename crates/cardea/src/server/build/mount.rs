@@ -1,0 +1,72 @@
+//! The endpoints of our own authorization server, which are there without routes.
+
+use std::{collections::HashSet, sync::Arc};
+
+use cardea_gateway::{
+    model::{AllowEncoded, BuiltIn, Destination, HeaderRules, Rewrite, Route, RouteRules, Timeouts},
+    routing::{HostPattern, PathMatch, RouteMatch},
+};
+use cardea_issuer::Endpoints;
+
+use super::Builder;
+
+impl Builder<'_> {
+    /// The endpoints of our own authorization server are routes like any other, on the host of its issuer.
+    pub(super) fn mount_issuer(&mut self, routes: &mut Vec<(RouteMatch, Arc<Route>)>) {
+        // By what the configuration says, so that a check and an explanation, which open no registry, have them too.
+        let Some(config) = &self.config.authorization_server else { return };
+        if !config.mount {
+            return;
+        }
+        let host = config.issuer.host_str().unwrap_or_default();
+        let hosts: Vec<HostPattern> = match host.parse() {
+            Ok(host) => vec![host],
+            Err(error) => {
+                self.problem(config.at, format!("issuer host \"{host}\": {error}"), "name a host");
+                return;
+            }
+        };
+        let taken: HashSet<(Vec<HostPattern>, String)> = routes
+            .iter()
+            .filter_map(|(matches, _)| match &matches.path {
+                PathMatch::Exact(path) => Some((matches.hosts.clone(), path.clone())),
+                _ => None,
+            })
+            .collect();
+        let endpoints = Endpoints::of_issuer(&config.issuer);
+        let mounted = [
+            ("token", &endpoints.token, BuiltIn::Token),
+            ("jwks", &endpoints.jwks, BuiltIn::KeySet),
+            ("authorize", &endpoints.authorize, BuiltIn::Authorize),
+            ("oauth-metadata", &endpoints.oauth_metadata, BuiltIn::OauthMetadata),
+            ("openid-configuration", &endpoints.openid_configuration, BuiltIn::OpenidConfiguration),
+        ];
+        for (name, path, which) in mounted {
+            // The configuration's own route for that path takes precedence.
+            if taken.contains(&(hosts.clone(), path.clone())) {
+                continue;
+            }
+            let mut matches = RouteMatch::new(PathMatch::Exact(path.clone()));
+            matches.hosts.clone_from(&hosts);
+            let name = format!("authorization-server-{name}");
+            let route = Route {
+                demand: None,
+                client_certificate: None,
+                early_data: false,
+                destination: Destination::BuiltIn(which),
+                timeouts: Timeouts { request: Some(self.config.timeouts.request), ..Timeouts::default() },
+                body_bytes_max: 64 * 1024,
+                allow: AllowEncoded::default(),
+                rewrite: Rewrite::None,
+                forward_authorization: true,
+                request_headers: HeaderRules::default(),
+                response_headers: HeaderRules::default(),
+                is_bound: false,
+                rules: RouteRules::default(),
+                metrics: self.route_metrics(&name),
+                name,
+            };
+            routes.push((matches, Arc::new(route)));
+        }
+    }
+}
