@@ -347,3 +347,6 @@ macro_rules! malformed {
 }
 
 malformed!(cardea_http::RequestError, cardea_http::TargetError, cardea_http::PathError);
+
+#[cfg(test)]
+mod tests;

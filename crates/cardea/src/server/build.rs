@@ -19,8 +19,8 @@ use cardea_gateway::{
     hints::hints,
     metrics::{ListenerMetrics, RouteMetrics, ServiceMetrics},
     model::{
-        BuiltIn, ConnectionTimeouts, Destination, Forwarding, HeaderRules, IdentityField, IdentityHeaders,
-        ListenerModel, Model, ProxyProtocol, Rewrite, Route, Service, Timeouts,
+        BuiltIn, ConnectionTimeouts, Destination, Forwarding, IdentityField, IdentityHeaders, ListenerModel,
+        Model, ProxyProtocol, Rewrite, Route, Service, Timeouts,
     },
     routing::{HeaderMatch, PathMatch, RouteMatch, Router},
 };
