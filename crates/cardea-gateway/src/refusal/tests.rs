@@ -13,6 +13,7 @@ fn reasons() -> Vec<Reason> {
         Reason::BodyTooLarge,
         Reason::ExpectationFailed,
         Reason::MisdirectedRequest,
+        Reason::ClientCertificateUnasked,
         Reason::RouteNotFound,
         Reason::MethodNotAllowed(String::new()),
         Reason::PathEncodingNotAllowed,

@@ -1,7 +1,7 @@
 //! What a configuration without errors probably does not do as its author wants. A warning is only given where it is
 //! certain that what it is about has no effect, or not the one that is written.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::{
     model::{Alternative, Auth, Config, Destination, HeaderCondition, Issuer, KeySource, PathMatch, Route},
@@ -153,25 +153,35 @@ fn tokens_of_our_own(config: &Config, problems: &mut Problems) {
 /// to, so it takes several: a path_prefix is all used up by its own path, the same with a final slash, and a pattern for
 /// all that is below.
 fn unreachable(config: &Config, problems: &mut Problems) {
+    // By the path alone, or by what stands before `/{*…}`: there may be ten thousand routes.
+    let mut exact: HashMap<&str, Vec<&Route>> = HashMap::new();
+    let mut below: HashMap<&str, Vec<&Route>> = HashMap::new();
+    for route in &config.routes {
+        match &route.path {
+            PathMatch::Exact(path) => exact.entry(path).or_default().push(route),
+            PathMatch::Pattern(pattern) => {
+                if let Some((before, _)) = pattern.split_once("/{*") {
+                    below.entry(before).or_default().push(route);
+                }
+            }
+            PathMatch::Prefix(_) => {}
+        }
+    }
     for route in &config.routes {
         let PathMatch::Prefix(prefix) = &route.path else { continue };
-        let below = prefix.trim_end_matches('/');
-        let is_below = |path: &PathMatch| match path {
-            PathMatch::Pattern(pattern) => {
-                pattern.strip_prefix(below).is_some_and(|rest| rest.starts_with("/{*"))
-            }
-            _ => false,
-        };
-        let is_it = |path: &PathMatch| *path == PathMatch::Exact(prefix.clone());
-        let is_slash = |path: &PathMatch| *path == PathMatch::Exact(format!("{below}/"));
-        let taken = |host: Option<&String>, is: &dyn Fn(&PathMatch) -> bool| {
-            config.routes.iter().find(|other| {
+        let start = prefix.trim_end_matches('/');
+        let slash = format!("{start}/");
+        let all = [exact.get(prefix.as_str()), exact.get(slash.as_str()), below.get(start)];
+        let [Some(same), Some(slash), Some(below)] = all else { continue };
+        let taken = |host: Option<&String>, candidates: &[&Route]| -> Option<String> {
+            let taker = candidates.iter().find(|other| {
                 let hosts = host.map_or(other.hosts.is_empty(), |host| other.hosts.contains(host));
-                hosts && is(&other.path) && takes_all_of(other, route)
-            })
+                hosts && takes_all_of(other, route)
+            })?;
+            Some(format!("{:?}", taker.name))
         };
-        let takers = |host: Option<&String>| -> Option<[&Route; 3]> {
-            Some([taken(host, &is_it)?, taken(host, &is_slash)?, taken(host, &is_below)?])
+        let takers = |host: Option<&String>| -> Option<[String; 3]> {
+            Some([taken(host, same)?, taken(host, slash)?, taken(host, below)?])
         };
         let found = match route.hosts.as_slice() {
             [] => takers(None),
@@ -179,7 +189,7 @@ fn unreachable(config: &Config, problems: &mut Problems) {
             _ => None,
         };
         if let Some(takers) = found {
-            let mut names: Vec<String> = takers.iter().map(|route| format!("{:?}", route.name)).collect();
+            let mut names = takers.to_vec();
             names.dedup();
             problems.warn(
                 route.at,

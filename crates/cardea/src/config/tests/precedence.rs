@@ -1,6 +1,6 @@
 //! Tests of the warnings about routes that open what others guard.
 
-use super::{Draft, Fixture, LEAST};
+use super::{Draft, Fixture, KeyFiles, LEAST};
 
 const ISSUER: &str = "[[issuer]]\nname = \"main\"\nissuer = \"https://i.example\"\naudiences = [\"a\"]\ndiscovery = true\n\
      [[service]]\nname = \"s\"\n[[service.endpoint]]\naddress = \"127.0.0.1:1\"\n";
@@ -14,7 +14,8 @@ fn told(routes: &[(&str, &str)]) -> Vec<String> {
         text.push_str(&format!("[[route]]\nname = \"r{index}\"\n{matches}\n{rest}\n"));
     }
     let fixture = Fixture::new(&text);
-    let (_, problems) = Draft::read(&fixture.folder.path().join("cardea.toml"), &|_| None).into_parts();
+    let path = fixture.folder.path().join("cardea.toml");
+    let (_, problems) = Draft::read(&path, &|_| None, KeyFiles::Read).into_parts();
     let told = problems.iter().map(|problem| problem.to_string());
     told.filter(|line| line.contains("would guard") || line.contains("opens of")).collect()
 }
