@@ -14,7 +14,7 @@ use crate::{
         protocol::{Answer, Change, Code, Reloaded, Reply, Request, Status},
     },
     cli::{Exit, Output, ReloadArgs, StatusArgs},
-    config::Draft,
+    config::{Draft, KeyFiles},
 };
 
 /// Runs `cardea reload`.
@@ -162,7 +162,7 @@ fn printable_lines(text: &str) -> String {
 /// The gateway that runs by this configuration. Where its admin socket is must be readable, and nothing else: the gateway
 /// is asked just when something is wrong with the file.
 fn connect(path: &Path) -> Result<Connection, Failure> {
-    let (config, problems) = Draft::read(path, &|name| std::env::var(name).ok()).into_parts();
+    let (config, problems) = Draft::read(path, &|name| std::env::var(name).ok(), KeyFiles::Skip).into_parts();
     let Some(config) = config else {
         return Err(Failure::new(Exit::Usage, problems.to_string().trim_end()));
     };
