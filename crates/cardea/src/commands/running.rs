@@ -14,7 +14,7 @@ use crate::{
         protocol::{Answer, Change, Code, Reloaded, Reply, Request, Status},
     },
     cli::{Exit, Output, ReloadArgs, StatusArgs},
-    config::{Draft, KeyFiles},
+    config::{Draft, KeyFiles, Severity},
 };
 
 /// Runs `cardea reload`.
@@ -60,7 +60,12 @@ fn shown(reloaded: &Reloaded) -> String {
         text.push_str("nothing has changed\n");
     }
     for Change { happened, kind, name, keys } in &reloaded.changes {
-        let keys = if keys.is_empty() { String::new() } else { format!(": {}", keys.join(", ")) };
+        let waits = kind == "setting" && reloaded.needs_restart.contains(name);
+        let keys = match keys.as_slice() {
+            _ if waits => "; it needs a restart".to_owned(),
+            [] => String::new(),
+            keys => format!(": {}", keys.join(", ")),
+        };
         text.push_str(&printable(&format!("{happened} {kind} {name}{keys}")));
         text.push('\n');
     }
@@ -97,8 +102,8 @@ fn described(status: &Status) -> String {
     };
     let ready = if status.ready { "yes".to_owned() } else { format!("no: {}", status.reasons.join(", ")) };
     let expiry = match &status.next_certificate_expiry {
-        Some(certificate) => format!("{} of {}", time(certificate.not_after), certificate.hosts.join(", ")),
-        None => "-".to_owned(),
+        Some(certificate) => format!("{} ({})", time(certificate.not_after), certificate.hosts.join(", ")),
+        None => "none".to_owned(),
     };
     let mut text = facts(&[
         ("version", version),
@@ -115,7 +120,7 @@ fn described(status: &Status) -> String {
         ("routes", status.routes.to_string()),
         ("services", status.services.to_string()),
         ("endpoints", format!("{} of {} healthy", status.endpoints_healthy, status.endpoints)),
-        ("certificates", format!("next expiry {expiry}")),
+        ("next expiry", expiry),
     ]);
     let mut listeners = Table::new(&["LISTENER", "ADDRESS", "CONNECTIONS"]);
     for listener in &status.listeners {
@@ -169,9 +174,20 @@ fn connect(path: &Path) -> Result<Connection, Failure> {
     let Some(socket) = &config.admin.socket else {
         return Err(Failure::new(Exit::Usage, "admin.socket is off, so no gateway can be asked"));
     };
+    // Nothing is known of a file that is not there, and the gateway at the default socket may be another one.
+    if std::fs::metadata(path).is_err() {
+        return Err(Failure::new(Exit::Usage, problems.to_string().trim_end()));
+    }
     Connection::open(socket)?.ok_or_else(|| {
-        let message =
-            format!("no gateway answers at {}; is it running, with this configuration?", socket.display());
+        let mut message = format!(
+            "no gateway answers at {}; is it running, and was it started with this admin.socket?",
+            socket.display()
+        );
+        if problems.count(Severity::Error) > 0 {
+            let problems = printable_lines(&problems.into_errors().to_string());
+            message =
+                format!("{message}\nthe configuration has errors, which may concern the socket:\n{problems}");
+        }
         Failure::new(Exit::Failure, message)
     })
 }
@@ -179,6 +195,25 @@ fn connect(path: &Path) -> Result<Connection, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn changes_that_wait_for_a_restart_are_marked() {
+        let change = |name: &str| Change {
+            happened: "changed".to_owned(),
+            kind: "setting".to_owned(),
+            name: name.to_owned(),
+            keys: Vec::new(),
+        };
+        let reloaded = Reloaded {
+            generation: 2,
+            took_milliseconds: 1,
+            changes: vec![change("limits.connections_max"), change("timeouts.request")],
+            needs_restart: vec!["limits.connections_max".to_owned(), "log.level".to_owned()],
+        };
+        let expected = "reloaded: generation 2, in 1 ms\nchanged setting limits.connections_max; it needs a restart\n\
+                        changed setting timeouts.request\n";
+        assert_eq!(shown(&reloaded), expected);
+    }
 
     #[test]
     fn durations_are_short() {

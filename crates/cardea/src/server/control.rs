@@ -62,6 +62,7 @@ impl Control for Server {
         Box::pin(async move {
             let (reloads, model) = (self.reloads.state(), self.gateway.model());
             let last_error = reloads.last.and_then(|last| last.error);
+            let path = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
             let Ready { reasons, degraded } = self.admin.readiness();
             let endpoints = model.services.iter().flat_map(|service| service.state.endpoints());
             let (endpoints, ejected) = endpoints.fold((0, 0), |(all, ejected), (_, endpoint)| {
@@ -72,7 +73,7 @@ impl Control for Server {
             };
             Status {
                 revision: telemetry::REVISION.to_owned(),
-                configuration: self.path.display().to_string(),
+                configuration: path.display().to_string(),
                 loaded_at: reloads.loaded_at.unix_seconds(),
                 last_reload_failed_at: reloads
                     .failed_at
@@ -84,7 +85,7 @@ impl Control for Server {
                 reasons,
                 degraded,
                 listeners: self.listener_status().await,
-                routes: model.router.len(),
+                routes: self.current.lock().await.config.routes.len(),
                 services: model.services.len(),
                 endpoints,
                 endpoints_healthy: endpoints - ejected,

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
-use crate::support::{Folder, Origin, Server, folder::Settings, server::ask};
+use crate::support::{Folder, Origin, Server, folder::Settings, program::run, server::ask};
 
 /// The configuration that is in force after the good reload number `version`.
 fn settings(origin: &Origin, version: usize) -> Settings {
@@ -251,6 +251,19 @@ fn a_reload_by_command_says_what_has_changed_and_how_it_ended() {
     assert_eq!(absent.code, Some(1), "{absent:?}");
     assert!(absent.stderr.contains("no gateway answers at") && absent.stdout.is_empty(), "{absent:?}");
     assert_eq!(folder.run(&["status"]).code, Some(1));
+    // Whatever answers at the default socket is not meant by a file that is not there.
+    let mistaken = run(folder.path(), &["reload", "--config", "cardae.toml"]);
+    assert_eq!(mistaken.code, Some(2), "{mistaken:?}");
+    assert!(mistaken.stderr.contains("cardae.toml"), "{mistaken:?}");
+    let good = folder.read("cardea.toml");
+    folder.write("cardea.toml", &good.replace("\"admin.sock\"", "\"moved.sock\"\nadress = \"off\""));
+    let hidden = folder.run(&["reload"]);
+    assert_eq!(hidden.code, Some(1), "{hidden:?}");
+    assert!(
+        hidden.stderr.contains("no gateway answers at") && hidden.stderr.contains("adress"),
+        "{hidden:?}"
+    );
+    folder.write("cardea.toml", &good);
 
     let server = Server::start(&folder);
     let unchanged = folder.run(&["reload"]);
@@ -298,6 +311,8 @@ fn a_reload_by_command_says_what_has_changed_and_how_it_ended() {
     assert_eq!(status.code, Some(0), "{status:?}");
     let status = status.json();
     assert_eq!((&status["generation"], &status["ready"]), (&3.into(), &true.into()), "{status}");
+    assert_eq!(status["routes"], folder.read("cardea.toml").matches("[[route]]").count(), "{status}");
+    assert!(status["configuration"].as_str().unwrap().starts_with('/'), "{status}");
     assert_eq!(status["listeners"].as_array().unwrap().len(), 2, "{status}");
     assert_eq!((&status["endpoints"], &status["endpoints_healthy"]), (&1.into(), &1.into()), "{status}");
     assert_eq!(status["key_sets"][0]["issuer"], "own", "{status}");
