@@ -42,9 +42,8 @@ fn ten_thousand_routes_resolve() {
     println!("loaded in {elapsed:?}");
     assert_eq!((config.services.len(), config.routes.len()), (1000, 10_000));
     assert_eq!(config.routes[9_999].destination, Destination::Service { index: 999 });
-    // The promise is a second in a release build; tests are built without optimisation and share their machine.
-    let seconds_max = if cfg!(debug_assertions) { 20 } else { 1 };
-    assert!(elapsed.as_secs() < seconds_max, "{elapsed:?}");
+    // The promise is a second in a release build. Without optimisation, on a shared machine, a time says nothing.
+    assert!(cfg!(debug_assertions) || elapsed.as_secs() < 1, "{elapsed:?}");
 }
 
 #[test]
