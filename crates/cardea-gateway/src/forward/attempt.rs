@@ -355,10 +355,11 @@ impl Attempt {
         }
         self.framing = framing;
         self.keep_alive = wants_keep_alive(head.version, &head.fields) && head.status != 101;
-        self.hold = match (self.method == Method::Head, head.status) {
-            (true, _) => Some(Hold::Always),
-            (false, 204 | 304) => Some(Hold::Sample),
-            (false, _) => None,
+        self.hold = match framing {
+            _ if self.method == Method::Head => Some(Hold::Always),
+            // 204, 304, and a length of 0, behind which a handler may write a body all the same.
+            Framing::None | Framing::Length(0) => Some(Hold::Sample),
+            Framing::Length(_) | Framing::Chunked | Framing::UntilClose => None,
         };
         self.body = BodyReader::new(self.framing);
         if self.sending == Sending::Held {

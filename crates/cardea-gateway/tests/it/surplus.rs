@@ -35,6 +35,8 @@ fn a_body_that_comes_late_after_a_response_without_one_reaches_nobody() {
             ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 45\r\n\r\n"),
             ("GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 45\r\n\r\n"),
             ("DELETE", "HTTP/1.1 204 No Content\r\n\r\n"),
+            ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+            ("GET", "HTTP/1.1 205 Reset Content\r\nContent-Length: 0\r\n\r\n"),
         ] {
             let origin = late(head).await;
             let gateway = Spec::to(&origin).start().await;
@@ -79,7 +81,7 @@ fn a_connection_is_used_again_after_a_response_without_a_body_once_it_was_quiet_
 #[test]
 fn other_responses_hold_no_connection() {
     run(async {
-        for answer in [OK, "HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n"] {
+        for answer in [OK, "HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 2\r\n\r\nok"] {
             let origin = Origin::answering(answer).await;
             let gateway = Spec::to(&origin).start().await;
             let mut client = gateway.client().await;
