@@ -249,10 +249,12 @@ pub(crate) fn choose_route<'m>(model: &'m Model, exchange: &mut Exchange) -> Res
             // A service that drops path parameters must not serve what another route guards, nor what a condition has
             // read under another path.
             let parameters = exchange.path_flags.parameters && !found.route().allow.parameters;
-            if parameters
-                && (view.has_read_path() || model.router.is_disguised(host, &exchange.path, &view, &found))
-            {
-                return Err(Reason::PathEncodingNotAllowed);
+            if parameters {
+                // The search for the other path may be the first to meet a condition, which reads this one.
+                let is_disguised = model.router.is_disguised(host, &exchange.path, &view, &found);
+                if is_disguised || view.has_read_path() || view.has_failed() {
+                    return Err(Reason::PathEncodingNotAllowed);
+                }
             }
             found
         }
@@ -344,7 +346,7 @@ impl RequestView for RequestOf<'_> {
 /// that decides reads the path.
 pub(crate) fn check_path(model: &Model, route: &Route, exchange: &Exchange) -> Result<(), Reason> {
     let flags = exchange.path_flags;
-    let is_read = route.rules.reads_path || model.environment.policy_reads_path;
+    let is_read = route.rules.reads_path || model.environment.reads_path;
     let refused = (flags.parameters && is_read && !route.allow.parameters)
         || (flags.encoded_slash && !route.allow.slash)
         || (flags.encoded_backslash && !route.allow.encoded_backslash)

@@ -14,8 +14,8 @@ pub struct EnvironmentModel {
     pub policy: Option<Policy<Exchange>>,
     /// All attributes, with those that the configuration adds.
     pub names: Option<Names<Exchange>>,
-    /// Whether the policy reads the path.
-    pub policy_reads_path: bool,
+    /// Whether the policy, or a change to headers on all routes, decides by the path.
+    pub reads_path: bool,
     /// How the values of headers are read.
     pub header_encoding: HeaderEncoding,
     /// Changes to the headers of every request to a service, before those of its route.

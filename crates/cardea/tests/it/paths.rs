@@ -42,6 +42,22 @@ auth = "public"
 respond = {}
 
 [[route]]
+name = "export"
+hosts = ["files.test"]
+path_prefix = "/tenants"
+auth = "public"
+when = "request.path.endsWith('/export')"
+policy = [{ deny = "true" }]
+respond = {}
+
+[[route]]
+name = "files"
+hosts = ["files.test"]
+path_prefix = "/"
+auth = "public"
+respond = {}
+
+[[route]]
 name = "parameters"
 path_pattern = "/users/{id}/keys"
 auth = "public"
@@ -156,6 +172,23 @@ fn path_parameters_evade_no_rule() {
         ("/allowing/admin;x", denied),
     ] {
         assert_eq!(ask(target), expected, "{target}");
+    }
+}
+
+/// The condition is met only by the search for the path that a service without parameters sees.
+#[test]
+fn path_parameters_evade_no_condition_of_a_route_that_they_hide() {
+    let (_folder, server) = start();
+    for (target, status) in [
+        ("/tenants/1/export", 403),
+        ("/tenants;x/1/export;y", 400),
+        ("/tenants;x/1/export", 400),
+        ("/tenants/1/list", 200),
+        ("/other;x/1/list", 200),
+    ] {
+        let mut connection = server.connect();
+        let answer = connection.request_at("files.test", "GET", target, "", "").unwrap();
+        assert_eq!(answer.status, status, "{target}");
     }
 }
 

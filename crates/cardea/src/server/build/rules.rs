@@ -60,9 +60,11 @@ impl Builder<'_> {
     pub(super) fn environment(&mut self) -> EnvironmentModel {
         let config = self.config;
         let policy = self.policy(&config.policy);
-        let request_headers = self.header_rules(&config.request_headers).into();
-        let response_headers = self.header_rules(&config.response_headers).into();
-        let policy_reads_path = self.policy_reads_path(policy.as_ref());
+        let request_headers = self.header_rules(&config.request_headers);
+        let response_headers = self.header_rules(&config.response_headers);
+        let reads_path = self.policy_reads_path(policy.as_ref())
+            || self.headers_read_path(&request_headers)
+            || self.headers_read_path(&response_headers);
         let names = std::mem::replace(&mut self.names, fixed_names());
         let header_encoding = match config.header_encoding {
             config::HeaderEncoding::Utf8 => HeaderEncoding::Utf8,
@@ -73,9 +75,9 @@ impl Builder<'_> {
             policy,
             names: Some(names),
             header_encoding,
-            request_headers,
-            response_headers,
-            policy_reads_path,
+            request_headers: request_headers.into(),
+            response_headers: response_headers.into(),
+            reads_path,
         }
     }
 
