@@ -21,6 +21,9 @@ use crate::{
 /// How long the rest of a body is taken in that nobody wants.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// So many chunks are taken in ahead. Beyond it they stay in the codec, which bounds how many small ones may wait there.
+const AHEAD_CHUNKS_MAX: usize = 1024;
+
 /// A request's body, and the way to answer.
 pub(super) struct RequestBody {
     stream: RecvStream,
@@ -29,6 +32,8 @@ pub(super) struct RequestBody {
     chunk: Bytes,
     /// What came while nobody took it, in order. Taken out of the codec so that it is counted.
     ahead: VecDeque<Bytes>,
+    /// The memory of `ahead`.
+    ahead_bytes: usize,
     held: Held,
     found: u64,
     limit: u64,
@@ -54,6 +59,7 @@ impl RequestBody {
             framing,
             chunk: Bytes::new(),
             ahead: VecDeque::new(),
+            ahead_bytes: 0,
             held: Held::default(),
             found: 0,
             limit: u64::MAX,
@@ -78,6 +84,7 @@ impl RequestBody {
         }
         self.chunk = Bytes::new();
         self.ahead.clear();
+        self.ahead_bytes = 0;
         self.held.set(0);
         let until = timer.now().saturating_add(LINGER);
         let rest = poll_fn(|cx| {
@@ -103,7 +110,10 @@ impl Downstream for RequestBody {
                 return Poll::Ready(Ok(false));
             }
             let data = match self.ahead.pop_front() {
-                Some(chunk) => Poll::Ready(Some(Ok(chunk))),
+                Some(chunk) => {
+                    self.ahead_bytes = self.ahead_bytes.saturating_sub(memory_of(&chunk));
+                    Poll::Ready(Some(Ok(chunk)))
+                }
                 None => self.stream.poll_data(cx),
             };
             if data.is_pending() && std::mem::take(&mut self.expects_continue) {
@@ -158,7 +168,7 @@ impl Downstream for RequestBody {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.ahead.iter().map(Bytes::len).sum::<usize>() + self.chunk.len()
+        self.ahead_bytes + self.chunk.len()
     }
 
     fn trailers(&self) -> Option<&Fields> {
@@ -174,11 +184,18 @@ impl Downstream for RequestBody {
     fn poll_background(&mut self, cx: &mut Context<'_>) -> Poll<Aborted> {
         // As far as the window reaches, the client sends on. What it sends must be counted while it waits here.
         while !self.ended
+            && self.ahead.len() < AHEAD_CHUNKS_MAX
             && let Poll::Ready(Some(Ok(chunk))) = self.stream.poll_data(cx)
         {
+            self.ahead_bytes += memory_of(&chunk);
             self.ahead.push_back(chunk);
         }
         self.held.set(self.memory_bytes());
         self.respond.poll_reset(cx).map(|_| Aborted)
     }
+}
+
+/// A chunk with its place in the queue: many small ones are more than their bytes.
+const fn memory_of(chunk: &Bytes) -> usize {
+    chunk.len() + size_of::<Bytes>()
 }

@@ -127,14 +127,14 @@ impl Policy {
 }
 
 /// Whether the first certificate that can be used may be the default one. It must not be in the place of one that can't be
-/// used and belongs to another trust domain, or asks clients otherwise; nor where nobody knows which hosts such a one is
+/// used, or has yet to come, and belongs to another trust domain, or asks clients otherwise; nor where nobody knows which hosts such a one is
 /// for.
 fn may_be_default(settings: &ServerTlsConfig, slots: &[Slot], first: Option<&Certificate>) -> bool {
     if slots.iter().any(|slot| slot.is_unusable && slot.hosts.is_none()) {
         return false;
     }
     match (settings.certificates.first(), slots.first(), first) {
-        (Some(wanted), Some(slot), Some(first)) if slot.is_unusable => {
+        (Some(wanted), Some(slot), Some(first)) if slot.certificate.is_none() => {
             wanted.trust_domain == first.info.trust_domain && wanted.client_auth == first.client_auth
         }
         _ => true,
