@@ -84,7 +84,7 @@ impl Registry {
         let iterations = 10_000;
         let settings = Settings {
             listen: any,
-            admin: any,
+            admin: free_address()?,
             origin: any,
             registry: &registry,
             iterations,
