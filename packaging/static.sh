@@ -5,8 +5,17 @@
 #   packaging/static.sh gnu      for glibc, linked statically: the same, with glibc's allocator and resolver
 #
 # Needs a C compiler; for musl also rustup and the package musl-tools (musl-gcc). Prints the binary's path.
+#
+# What the program says it was built from (`cardea status`, the metric cardea_build_info) is $CARDEA_REVISION; where that is not
+# set, the commit that is checked out.
 set -eu
 cd "$(dirname "$0")/.."
+
+# An archive of the sources may lie in a repository of something else.
+if [ -z "${CARDEA_REVISION+set}" ] && [ "$(git rev-parse --show-toplevel 2>/dev/null)" = "$(pwd -P)" ]; then
+    CARDEA_REVISION=$(git describe --always --dirty --abbrev=12 --exclude='*')
+fi
+export CARDEA_REVISION="${CARDEA_REVISION:-}"
 
 architecture=$(uname -m)
 case "${1:-musl}" in

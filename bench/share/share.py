@@ -30,8 +30,8 @@ CONFIGURATION = pathlib.Path(__file__).parent.parent / "peers" / "authenticated-
 AUTHENTICATION = [
     "cardea_identity::bearer::bearer_credentials",
     "cardea_identity::authenticator::Authenticator::recall",
-    "cardea_identity::remembered::TokenSlot::put_back",
-    "cardea_gateway::pipeline::authorize",
+    "cardea_identity::remembered::ConnectionTokenCache::put_back",
+    "cardea_gateway::decision::identify::meets_demand",
 ]
 
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::ValueEnum;
 
-use crate::process::{Stopwatch, cargo, pass, pass_lines};
+use crate::process::{Stopwatch, cargo, pass, pass_lines, target_directory};
 use crate::{authority, bench, clients, needs, tidy};
 
 /// What `cargo xtask test` accepts.
@@ -35,6 +35,8 @@ enum Step {
     Docs,
     /// `cargo xtask tidy`.
     Tidy,
+    /// Whether the fuzz targets compile.
+    Fuzz,
     /// `cargo xtask bench --smoke`.
     Bench,
     /// `cargo xtask clients`.
@@ -53,6 +55,7 @@ impl Step {
             Self::Tests => "tests",
             Self::Docs => "docs",
             Self::Tidy => "tidy",
+            Self::Fuzz => "fuzz",
             Self::Bench => "bench",
             Self::Clients => "clients",
             Self::Authority => "authority",
@@ -103,7 +106,10 @@ fn choose(options: &Options) -> Vec<Step> {
         ([], false) => all.iter().copied().filter(|step| *step != Step::Miri).collect(),
         ([], true) => {
             let slow = |step: &Step| {
-                matches!(step, Step::Docs | Step::Bench | Step::Clients | Step::Authority | Step::Miri)
+                matches!(
+                    step,
+                    Step::Docs | Step::Fuzz | Step::Bench | Step::Clients | Step::Authority | Step::Miri
+                )
             };
             all.iter().copied().filter(|step| !slow(step)).collect()
         }
@@ -138,6 +144,16 @@ fn carry_out(step: Step, root: &Path) -> Result<Counts> {
             Ok(Counts::one(pass(&mut command)?))
         }
         Step::Tidy => Ok(Counts::one(tidy::run(root)? == 0)),
+        Step::Fuzz => {
+            needs::provide(&[needs::C_COMPILER])?;
+            // With the compiler of the workspace, and in its folder: only to run them takes another compiler.
+            let mut command = cargo(root);
+            command
+                .args(["check", "--locked", "--bins", "--manifest-path"])
+                .arg(root.join("fuzz/Cargo.toml"));
+            command.arg("--target-dir").arg(target_directory(root)?.join("fuzz"));
+            Ok(Counts::one(pass(&mut command)?))
+        }
         Step::Bench => Ok(Counts::one(bench::run(root, &bench::Options::smoke())?)),
         Step::Clients => real_clients(root),
         Step::Authority => real_authority(root),
@@ -170,7 +186,7 @@ fn miri(root: &Path) -> Result<Counts> {
     let mut command = rustup(root);
     command.args(["cargo", "miri", "test", "--package", "cardea-kdf", "--lib", "--", "miri"]);
     // Its own folder: another compiler's would be built anew each time.
-    command.env("CARGO_TARGET_DIR", crate::process::target_directory(root)?.join("miri"));
+    command.env("CARGO_TARGET_DIR", target_directory(root)?.join("miri"));
     let success = pass_lines(&mut command, |line| sum.read(line))?;
     Ok(sum.counts(success))
 }
@@ -321,7 +337,7 @@ mod tests {
     fn fast_leaves_out_documentation_benches_and_clients() {
         let options = |fast, steps: &[Step]| Options { steps: steps.to_vec(), fast, keep_going: false };
         let all = choose(&options(false, &[]));
-        assert!(all.len() == 8 && !all.contains(&Step::Miri), "{all:?}");
+        assert!(all.len() == 9 && !all.contains(&Step::Miri), "{all:?}");
         assert_eq!(choose(&options(true, &[])), [Step::Fmt, Step::Clippy, Step::Tests, Step::Tidy]);
         assert_eq!(choose(&options(false, &[Step::Docs])), [Step::Docs]);
     }

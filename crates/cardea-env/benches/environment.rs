@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use bench_measure::{Case, Suite};
 use cardea_env::{
-    Attribute, Condition, Family, Key, Kind, Lookup as _, Map, MapOf, Names, Overlaid, Overlay, Owned, Table,
-    Value, json_object,
+    Attribute, AttributeOverrides, Condition, Family, HasOverrides, Key, Kind, Lookup as _, Map, MapOf,
+    Names, Owned, Table, Value, json_object,
 };
 use serde_json::json;
 
@@ -22,12 +22,12 @@ struct Request {
     headers: Vec<(Vec<u8>, Vec<u8>)>,
     port: i64,
     claims: serde_json::Map<String, serde_json::Value>,
-    overlay: Overlay,
+    overrides: AttributeOverrides,
 }
 
-impl Overlaid for Request {
-    fn overlay(&self) -> &Overlay {
-        &self.overlay
+impl HasOverrides for Request {
+    fn overrides(&self) -> &AttributeOverrides {
+        &self.overrides
     }
 }
 
@@ -158,7 +158,7 @@ fn benches(suite: &mut Suite) {
         each(
             case,
             move |_, request| {
-                request.overlay.remove(&path).expect("it is a name");
+                request.overrides.remove(&path).expect("it is a name");
                 usize::from(path.read(request).is_absent())
             },
             |dictionary, _| usize::from(dictionary.remove("request.path").is_some()),
@@ -169,7 +169,7 @@ fn benches(suite: &mut Suite) {
         each(
             case,
             |names, request| {
-                request.overlay.clear();
+                request.overrides.clear();
                 usize::from(names.dictionary(request).contains("request.path"))
             },
             |dictionary, _| {
@@ -203,7 +203,7 @@ fn each(
     let names = Names::new(&TABLE);
     let mut request = request();
     case.counted("cardea", || {
-        request.overlay = Overlay::new();
+        request.overrides = AttributeOverrides::new();
         ours(black_box(&names), black_box(&mut request))
     });
     case.counted("dictionary-per-request", || {
@@ -283,6 +283,6 @@ fn request() -> Request {
         headers: (0..12).map(header).collect(),
         port: 443,
         claims: claims.as_object().cloned().expect("an object"),
-        overlay: Overlay::new(),
+        overrides: AttributeOverrides::new(),
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bench_measure::Suite;
 use cardea_env::{
-    Attribute, CommonFields, CommonForm, CommonLog, Escape, Family, Inline, JsonRecord, Key, Kind, Overlaid,
-    Table, Template, Value,
+    Attribute, CommonFields, CommonForm, CommonLog, Escape, Family, HasOverrides, Inline, JsonRecord, Key,
+    Kind, Table, Template, Value,
 };
 
 struct Request {
@@ -22,7 +22,7 @@ struct Request {
     status: i64,
 }
 
-impl Overlaid for Request {}
+impl HasOverrides for Request {}
 
 static TABLE: Table<Request> = Table::new(
     &[

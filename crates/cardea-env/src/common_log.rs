@@ -13,7 +13,7 @@ use std::fmt;
 use crate::escape::Escape;
 use crate::json::RecordError;
 use crate::lookup::Lookup;
-use crate::overlay::Overlaid;
+use crate::overrides::HasOverrides;
 use crate::redaction::Hide;
 use crate::reference::Reference;
 use crate::value::{Value, format};
@@ -91,7 +91,7 @@ pub struct CommonLog<R: 'static> {
     last: Option<[Reference<R>; 2]>,
 }
 
-impl<R: Overlaid> CommonLog<R> {
+impl<R: HasOverrides> CommonLog<R> {
     /// Compiles a line. What must not be shown is written as `[redacted]`.
     ///
     /// # Errors
@@ -171,7 +171,7 @@ impl<R: Overlaid> CommonLog<R> {
 }
 
 /// A field without quotes: what is empty would be no field.
-fn bare<R: Overlaid>(reference: &Reference<R>, request: &R, out: &mut Vec<u8>) {
+fn bare<R: HasOverrides>(reference: &Reference<R>, request: &R, out: &mut Vec<u8>) {
     let start = out.len();
     push(reference, request, Escape::ApacheBare, out);
     if out.len() == start {
@@ -179,7 +179,7 @@ fn bare<R: Overlaid>(reference: &Reference<R>, request: &R, out: &mut Vec<u8>) {
     }
 }
 
-fn push<R: Overlaid>(reference: &Reference<R>, request: &R, escape: Escape, out: &mut Vec<u8>) {
+fn push<R: HasOverrides>(reference: &Reference<R>, request: &R, escape: Escape, out: &mut Vec<u8>) {
     let hide: Option<&Hide> = reference.hide.as_ref();
     if push_text(reference.read(request), hide, escape, out) == Written::Nothing {
         out.push(b'-');

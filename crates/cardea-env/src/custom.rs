@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::escape::Escape;
 use crate::expression::{Expression, FaultKind, Scratch};
 use crate::map_file::MapFile;
-use crate::overlay::{Answer, Overlaid};
+use crate::overrides::{Answer, HasOverrides};
 use crate::redaction::Hide;
 use crate::reference::Reference;
 use crate::template::Template;
@@ -94,7 +94,7 @@ impl<R> Custom<R> {
     }
 }
 
-impl<R: Overlaid> Custom<R> {
+impl<R: HasOverrides> Custom<R> {
     /// The value; computed for a request when it is first read, and then kept.
     pub(crate) fn read<'a>(&'a self, request: &'a R) -> Value<'a> {
         match &self.source {
@@ -103,14 +103,14 @@ impl<R: Overlaid> Custom<R> {
             source => {
                 let count = self.registry.count.load(std::sync::atomic::Ordering::Relaxed);
                 let slot = usize::from(self.slot);
-                request.overlay().memo(self.registry.id, count, slot, || compute(source, request))
+                request.overrides().memo(self.registry.id, count, slot, || compute(source, request))
             }
         }
     }
 }
 
 #[cold]
-fn compute<R: Overlaid>(source: &Source<R>, request: &R) -> Answer {
+fn compute<R: HasOverrides>(source: &Source<R>, request: &R) -> Answer {
     let value = match source {
         Source::Nothing | Source::Attribute(_) => None,
         Source::Template(template) => match template.text(request) {

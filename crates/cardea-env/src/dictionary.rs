@@ -8,7 +8,7 @@ use std::fmt;
 
 use crate::lookup::split;
 use crate::names::{Entry, Names};
-use crate::overlay::{Id, Overlaid};
+use crate::overrides::{HasOverrides, Id};
 use crate::value::{Owned, Value};
 
 #[cfg(test)]
@@ -21,7 +21,7 @@ pub struct Dictionary<'r, R: 'static> {
     request: &'r R,
 }
 
-impl<'r, R: Overlaid> Dictionary<'r, R> {
+impl<'r, R: HasOverrides> Dictionary<'r, R> {
     pub(crate) fn new(names: &'r Names<R>, request: &'r R) -> Self {
         Self { names, request }
     }
@@ -53,9 +53,9 @@ impl<'r, R: Overlaid> Dictionary<'r, R> {
                 .fold(self.family(id).member(key.as_bytes()), |value, key| value.member(key.as_bytes()));
         }
         let Ok(key) = (family.prepare)(key) else { return Value::Absent };
-        let overlay = self.request.overlay();
+        let overrides = self.request.overrides();
         let changed =
-            if overlay.is_untouched() { None } else { overlay.changed_member(id as u16, &key.text) };
+            if overrides.is_untouched() { None } else { overrides.changed_member(id as u16, &key.text) };
         changed.unwrap_or_else(|| (family.read)(self.request, &key))
     }
 
@@ -95,31 +95,32 @@ impl<'r, R: Overlaid> Dictionary<'r, R> {
     }
 
     fn attribute(&self, slot: usize) -> Value<'r> {
-        let overlay = self.request.overlay();
+        let overrides = self.request.overrides();
         let changed =
-            if overlay.is_untouched() { None } else { overlay.changed(&Id::Attribute(slot as u16)) };
+            if overrides.is_untouched() { None } else { overrides.changed(&Id::Attribute(slot as u16)) };
         changed.unwrap_or_else(|| (self.names.table().attributes[slot].read)(self.request))
     }
 
     fn family(&self, id: usize) -> Value<'r> {
         let family = &self.names.table().families[id];
         let Some(read) = family.map else { return Value::Absent };
-        let overlay = self.request.overlay();
-        if overlay.is_untouched() {
+        let overrides = self.request.overrides();
+        if overrides.is_untouched() {
             return read(self.request);
         }
-        overlay.family(id as u16, family.folds_case(), || read(self.request))
+        overrides.family(id as u16, family.folds_case(), || read(self.request))
     }
 
     fn custom(&self, slot: usize) -> Value<'r> {
-        let overlay = self.request.overlay();
-        let changed = if overlay.is_untouched() { None } else { overlay.changed(&Id::Custom(slot as u16)) };
+        let overrides = self.request.overrides();
+        let changed =
+            if overrides.is_untouched() { None } else { overrides.changed(&Id::Custom(slot as u16)) };
         changed.unwrap_or_else(|| self.names.custom_attributes()[slot].read(self.request))
     }
 }
 
 /// The names of the entries, and nothing of what they hold.
-impl<R: Overlaid> fmt::Debug for Dictionary<'_, R> {
+impl<R: HasOverrides> fmt::Debug for Dictionary<'_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.iter().map(|(name, _)| name)).finish()
     }

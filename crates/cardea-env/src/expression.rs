@@ -8,7 +8,7 @@
 use std::fmt;
 
 use crate::lookup::{Lookup, View};
-use crate::overlay::Overlaid;
+use crate::overrides::HasOverrides;
 use crate::redaction::Hide;
 use crate::reference::Reference;
 use crate::value::{Kind, Value};
@@ -58,7 +58,7 @@ pub struct Expression<R: 'static> {
     show: bool,
 }
 
-impl<R: Overlaid> Expression<R> {
+impl<R: HasOverrides> Expression<R> {
     /// Compiles an expression of at most 16 KiB.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ fn split(data: &[u8]) -> Option<(&str, Request)> {
     let names = names();
     let mut set = |name: &str, value: Owned| {
         if let Ok(reference) = names.resolve(name) {
-            let _ = request.overlay.set(&reference, value);
+            let _ = request.overrides.set(&reference, value);
         }
     };
     for name in ["request.path", "request.headers.x-tenant", "token.claims.level"] {
@@ -152,16 +152,16 @@ pub fn attribute(data: &[u8]) {
     let before = Owned::of(reference.read(&request));
     assert_eq!(before, Owned::of(names.dictionary(&request).get(name)), "{name:?}");
     let count = names.dictionary(&request).len();
-    if request.overlay.remove(&reference).is_err() {
+    if request.overrides.remove(&reference).is_err() {
         return;
     }
     assert!(reference.read(&request).is_absent());
     assert!(!names.dictionary(&request).contains(name));
     assert!(names.dictionary(&request).len() <= count);
     let set = Owned::text("set");
-    assert_eq!(request.overlay.set(&reference, set.clone()), Ok(()));
+    assert_eq!(request.overrides.set(&reference, set.clone()), Ok(()));
     assert_eq!(Owned::of(reference.read(&request)), Some(set.clone()));
     assert_eq!(Owned::of(names.dictionary(&request).get(name)), Some(set));
-    request.overlay.clear();
+    request.overrides.clear();
     assert!(reference.read(&request).is_absent() && names.dictionary(&request).is_empty());
 }

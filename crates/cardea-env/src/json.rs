@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::escape::push_json;
 use crate::lookup::Lookup;
-use crate::overlay::Overlaid;
+use crate::overrides::HasOverrides;
 use crate::reference::Reference;
 use crate::table::{ResolveError, shortened};
 use crate::value::format::Unit;
@@ -33,7 +33,7 @@ struct Field<R: 'static> {
     reference: Reference<R>,
 }
 
-impl<R: Overlaid> JsonRecord<R> {
+impl<R: HasOverrides> JsonRecord<R> {
     /// Compiles a record of at most 128 fields, each a JSON key and the attribute whose value it gets.
     ///
     /// # Errors

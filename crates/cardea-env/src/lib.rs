@@ -6,7 +6,7 @@
 //! the configuration is loaded, and give [`Reference`]s; a read is a call through a function pointer, and
 //! allocates nothing.
 //!
-//! A request may change its environment: set a name, remove one, clear all. That is noted in its [`Overlay`],
+//! A request may change its environment: set a name, remove one, clear all. That is noted in its [`AttributeOverrides`],
 //! which every read asks first, and which holds nothing until then.
 //!
 //! What is compiled:
@@ -17,14 +17,14 @@
 //! A configuration may declare [`Names`] of its own, and says what of a request must not be shown ([`Redaction`]).
 //!
 //! ```
-//! use cardea_env::{Attribute, Escape, Kind, Overlaid, Table, Template, Value};
+//! use cardea_env::{Attribute, Escape, Kind, HasOverrides, Table, Template, Value};
 //!
 //! struct Request {
 //!     path: String,
 //! }
 //!
-//! // No changes: the type would hold an `Overlay` else.
-//! impl Overlaid for Request {}
+//! // No changes: the type would hold an `AttributeOverrides` else.
+//! impl HasOverrides for Request {}
 //!
 //! static TABLE: Table<Request> = Table::new(
 //!     &[Attribute {
@@ -55,7 +55,7 @@ mod json;
 mod lookup;
 mod map_file;
 mod names;
-mod overlay;
+mod overrides;
 mod policy;
 mod redaction;
 mod reference;
@@ -76,7 +76,7 @@ pub use json::{JsonRecord, RecordError};
 pub use lookup::Lookup;
 pub use map_file::{MapFile, MapFileError};
 pub use names::{DeclareError, Names};
-pub use overlay::{NotAKey, Overlaid, Overlay};
+pub use overrides::{AttributeOverrides, HasOverrides, NotAKey};
 pub use policy::{Decision, Effect, Policy, Rule};
 pub use redaction::{Redaction, SECRET_HEADERS, SECRET_PARAMETERS};
 pub use reference::Reference;

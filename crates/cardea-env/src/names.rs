@@ -10,10 +10,11 @@ use foldhash::fast::FixedState;
 use crate::custom::{Custom, Registry, Source};
 use crate::dictionary::Dictionary;
 use crate::lookup::{Lookup, View, sealed};
-use crate::overlay::Overlaid;
+use crate::overrides::HasOverrides;
 use crate::redaction::Redaction;
 use crate::reference::{Base, Reference};
 use crate::table::{Table, shortened};
+use crate::template::Template;
 use crate::value::Kind;
 
 #[cfg(test)]
@@ -39,7 +40,7 @@ pub struct Names<R: 'static> {
     index: HashMap<&'static str, Entry, FixedState>,
 }
 
-impl<R: Overlaid> Names<R> {
+impl<R: HasOverrides> Names<R> {
     /// The names of a table.
     #[must_use]
     pub fn new(table: &'static Table<R>) -> Self {
@@ -112,9 +113,38 @@ impl<R: Overlaid> Names<R> {
     /// and the custom attributes among these which only a change gives a value.
     #[must_use]
     pub fn sources(&self, reference: &Reference<R>) -> BTreeSet<String> {
+        self.sources_of(vec![reference])
+    }
+
+    /// What the text of a template is computed from, rather than what it shows: what its expressions read, and what the
+    /// expressions and the keys of maps read that make the custom attributes in it.
+    #[must_use]
+    pub fn computed_from(&self, template: &Template<R>) -> BTreeSet<String> {
+        let mut computed = Vec::new();
+        let mut seen = BTreeSet::new();
+        let mut shown = Vec::new();
+        template.split(&mut computed, &mut shown);
+        while let Some(reference) = shown.pop() {
+            let Base::Custom(custom) = &reference.base else { continue };
+            if !seen.insert(custom.slot()) {
+                continue;
+            }
+            match custom.source() {
+                Source::Nothing => {}
+                Source::Attribute(reference) => shown.push(reference),
+                Source::Template(template) => template.split(&mut computed, &mut shown),
+                Source::Map { key, .. } => computed.extend(key.references()),
+                Source::Expression(expression) => {
+                    computed.extend(expression.references().map(|(_, one)| one));
+                }
+            }
+        }
+        self.sources_of(computed)
+    }
+
+    fn sources_of(&self, mut rest: Vec<&Reference<R>>) -> BTreeSet<String> {
         let mut sources = BTreeSet::new();
         let mut seen = BTreeSet::new();
-        let mut rest = vec![reference];
         while let Some(reference) = rest.pop() {
             let family = |id: u16| self.table.families.get(usize::from(id));
             let custom = match &reference.base {

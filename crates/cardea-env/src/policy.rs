@@ -6,7 +6,7 @@
 use std::fmt;
 
 use crate::expression::{Condition, Fault};
-use crate::overlay::Overlaid;
+use crate::overrides::HasOverrides;
 
 #[cfg(test)]
 mod tests;
@@ -65,7 +65,7 @@ impl Decision {
     }
 }
 
-impl<R: Overlaid> Policy<R> {
+impl<R: HasOverrides> Policy<R> {
     /// A policy of these rules. Without any, everything is allowed.
     #[must_use]
     pub fn new(rules: Vec<Rule<R>>) -> Self {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::custom::Custom;
-use crate::overlay::{FamilyId, Id, Overlaid, Overlay};
+use crate::overrides::{AttributeOverrides, FamilyId, HasOverrides, Id};
 use crate::redaction::Hide;
 use crate::table::Key;
 use crate::value::{Kind, Value};
@@ -29,7 +29,7 @@ pub(crate) enum Base<R: 'static> {
     Custom(Arc<Custom<R>>),
 }
 
-impl<R: Overlaid> Reference<R> {
+impl<R: HasOverrides> Reference<R> {
     /// Reads the value, as the request has changed it. Allocates nothing, unless the table's function does, or
     /// a custom attribute is computed for the first time.
     ///
@@ -37,11 +37,11 @@ impl<R: Overlaid> Reference<R> {
     #[inline]
     #[must_use]
     pub fn read<'a>(&'a self, request: &'a R) -> Value<'a> {
-        let overlay = request.overlay();
-        let value = if overlay.is_untouched() {
+        let overrides = request.overrides();
+        let value = if overrides.is_untouched() {
             self.base.read(request)
         } else {
-            self.base.read_changed(request, overlay)
+            self.base.read_changed(request, overrides)
         };
         if self.path.is_empty() { value } else { self.follow(value) }
     }
@@ -81,7 +81,7 @@ impl<R: 'static> Base<R> {
     }
 }
 
-impl<R: Overlaid> Base<R> {
+impl<R: HasOverrides> Base<R> {
     #[inline]
     fn read<'a>(&'a self, request: &'a R) -> Value<'a> {
         match self {
@@ -92,17 +92,17 @@ impl<R: Overlaid> Base<R> {
     }
 
     #[cold]
-    fn read_changed<'a>(&'a self, request: &'a R, overlay: &'a Overlay) -> Value<'a> {
+    fn read_changed<'a>(&'a self, request: &'a R, overrides: &'a AttributeOverrides) -> Value<'a> {
         match self {
             Base::Attribute { slot, read } => {
-                overlay.changed(&Id::Attribute(*slot)).unwrap_or_else(|| read(request))
+                overrides.changed(&Id::Attribute(*slot)).unwrap_or_else(|| read(request))
             }
             Base::Member { family, key, read } => {
-                overlay.changed_member(*family, &key.text).unwrap_or_else(|| read(request, key))
+                overrides.changed_member(*family, &key.text).unwrap_or_else(|| read(request, key))
             }
-            Base::Family { family, read, fold } => overlay.family(*family, *fold, || read(request)),
+            Base::Family { family, read, fold } => overrides.family(*family, *fold, || read(request)),
             Base::Custom(custom) => {
-                overlay.changed(&Id::Custom(custom.slot())).unwrap_or_else(|| custom.read(request))
+                overrides.changed(&Id::Custom(custom.slot())).unwrap_or_else(|| custom.read(request))
             }
         }
     }

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use crate::lookup::Lookup as _;
-use crate::overlay::Overlaid;
+use crate::overrides::HasOverrides;
 use crate::reference::Reference;
 use crate::value::{Kind, Value};
 
@@ -120,7 +120,7 @@ impl<R> Table<R> {
     #[must_use]
     pub fn read<'a>(&self, reference: &'a Reference<R>, request: &'a R) -> Value<'a>
     where
-        R: Overlaid,
+        R: HasOverrides,
     {
         reference.read(request)
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::escape::Escape;
 use crate::expression::{Expression, ExpressionError, Scratch, closing_brace};
 use crate::lookup::{Lookup, View};
-use crate::overlay::Overlaid;
+use crate::overrides::HasOverrides;
 use crate::reference::Reference;
 use crate::table::ResolveError;
 use crate::value::{Kind, Owned, Value};
@@ -34,7 +34,7 @@ enum Part<R: 'static> {
     Expression(Arc<Expression<R>>),
 }
 
-impl<R: Overlaid> Template<R> {
+impl<R: HasOverrides> Template<R> {
     /// Compiles a template of at most 8 KiB. What must not be shown ([`Redaction`](crate::Redaction)) is written as
     /// `[redacted]`.
     ///
@@ -197,13 +197,21 @@ impl<R> Template<R> {
         self.raw && self.references().any(Reference::is_secret)
     }
 
-    /// What the template's expressions read: what its text depends on, rather than what is in it.
-    pub fn computed_from(&self) -> impl Iterator<Item = &Reference<R>> {
-        let expressions = self.parts.iter().filter_map(|part| match part {
-            Part::Expression(expression) => Some(expression),
-            Part::Literal(_) | Part::Reference { .. } => None,
-        });
-        expressions.flat_map(|expression| expression.references().map(|(_, reference)| reference))
+    /// Splits what the template reads into what its expressions read, and what it shows as it is.
+    pub(crate) fn split<'t>(
+        &'t self,
+        computed: &mut Vec<&'t Reference<R>>,
+        shown: &mut Vec<&'t Reference<R>>,
+    ) {
+        for part in &self.parts {
+            match part {
+                Part::Literal(_) => {}
+                Part::Reference { reference, .. } => shown.push(reference),
+                Part::Expression(expression) => {
+                    computed.extend(expression.references().map(|(_, reference)| reference));
+                }
+            }
+        }
     }
 
     /// What the template reads, in its order.
@@ -312,7 +320,7 @@ fn compile_reference<R>(
 }
 
 /// What stands behind a brace at `brace` and an equals sign: an expression.
-fn compile_expression<R: Overlaid>(
+fn compile_expression<R: HasOverrides>(
     rest: &str,
     brace: usize,
     names: &View<'_, R>,

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::table::{Attribute, Family, Key, Table};
 use crate::value::{Inline, Kind, Map, MapOf, Value, json_object};
-use crate::{Names, Overlaid, Overlay, Redaction};
+use crate::{AttributeOverrides, HasOverrides, Names, Redaction};
 
 pub(crate) struct Request {
     pub(crate) method: &'static str,
@@ -18,12 +18,12 @@ pub(crate) struct Request {
     pub(crate) claims: Option<serde_json::Map<String, serde_json::Value>>,
     pub(crate) status: i64,
     pub(crate) time: i64,
-    pub(crate) overlay: Overlay,
+    pub(crate) overrides: AttributeOverrides,
 }
 
-impl Overlaid for Request {
-    fn overlay(&self) -> &Overlay {
-        &self.overlay
+impl HasOverrides for Request {
+    fn overrides(&self) -> &AttributeOverrides {
+        &self.overrides
     }
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn request() -> Request {
         status: 200,
         // 2024-02-29T13:14:15.678Z, a Thursday.
         time: 1_709_212_455_678_000_000,
-        overlay: Overlay::new(),
+        overrides: AttributeOverrides::new(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use cardea_env::{
-    Attribute, Escape, Family, Inline, JsonRecord, Key, Kind, Overlaid, Table, Template, Value,
+    Attribute, Escape, Family, HasOverrides, Inline, JsonRecord, Key, Kind, Table, Template, Value,
 };
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ struct Request {
     address: Option<IpAddr>,
 }
 
-impl Overlaid for Request {}
+impl HasOverrides for Request {}
 
 static TABLE: Table<Request> = Table::new(
     &[

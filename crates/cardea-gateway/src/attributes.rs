@@ -98,7 +98,7 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
         Int,
         "The port that the client connected from; absent where only a proxy's is known.",
         |x| {
-            let client = x.connection.as_ref().and_then(|connection| connection.client);
+            let client = x.connection.as_ref().and_then(|connection| connection.client());
             let known = client.filter(|client| Some(client.ip()) == x.source);
             Value::unsigned(known.map(|client| u64::from(client.port())))
         }

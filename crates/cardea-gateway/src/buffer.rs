@@ -205,11 +205,6 @@ impl Buffer {
         }
     }
 
-    /// How much memory it holds, in bytes.
-    pub(crate) const fn memory_bytes(&self) -> usize {
-        self.memory.len()
-    }
-
     /// Gives the memory back if nothing is left to consume.
     pub(crate) fn release(&mut self) {
         if self.is_empty() {
@@ -303,14 +298,14 @@ mod tests {
         buffer.space()[..1].copy_from_slice(b"f");
         buffer.received(1);
         buffer.consume(1);
-        assert_eq!((buffer.filled(), buffer.memory_bytes()), (&b"def"[..], BUFFER_BYTES));
+        assert_eq!((buffer.filled(), buffer.memory.len()), (&b"def"[..], BUFFER_BYTES));
         buffer.space();
         buffer.received(PARKED_BYTES_MAX);
         buffer.park();
-        assert_eq!(buffer.memory_bytes(), BUFFER_BYTES, "it is more than half full");
+        assert_eq!(buffer.memory.len(), BUFFER_BYTES, "it is more than half full");
         buffer.consume(usize::MAX);
         buffer.park();
-        assert_eq!(buffer.memory_bytes(), 0);
+        assert_eq!(buffer.memory.len(), 0);
     }
 
     #[test]

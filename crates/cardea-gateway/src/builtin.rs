@@ -1,84 +1,136 @@
-//! Endpoints of the gateway itself: destinations like a service, behind the same guards.
+//! Destinations inside the program: they answer requests themselves, behind the same checks as services.
 
-use std::{future::poll_fn, sync::Arc, task::Poll};
+use std::{
+    fmt,
+    future::{Future, poll_fn},
+    net::IpAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
 
-use cardea_http::{Known, Method, ResponseHead};
-use cardea_issuer::{Reply, Source, TokenRequest};
+use cardea_clock::{Clock, Mono};
+use cardea_http::{Method, RequestHead, ResponseHead};
 
 use crate::{
-    downstream::{BodyError, Downstream},
+    downstream::Downstream,
     exchange::Exchange,
-    forward::request_deadline,
-    gateway::Gateway,
-    model::{BuiltIn, Model, Route},
+    forward::{client_fault, request_deadline},
+    gateway::{Gateway, Phase},
+    memory::{self, Held},
+    model::Route,
     pipeline::Outcome,
     refusal::Reason,
     response::{Response, ResponseBody},
+    streams::StreamWatch,
     timer::Timer,
 };
 
-/// The largest token request, in bytes: two assertions and a list of scopes fit many times.
-const FORM_BYTES_MAX: u64 = 64 * 1024;
+/// A destination inside the program.
+pub trait BuiltIn: Send + Sync + fmt::Debug {
+    /// Its name in the configuration and in explanations.
+    fn name(&self) -> &'static str;
 
-/// Answers a request for `which`.
+    /// The methods that it answers; others are refused. `None`: it answers all.
+    fn methods(&self) -> Option<&'static [Method]>;
+
+    /// The largest request body that is read for it, in bytes. `None`: none is read.
+    fn body_bytes_max(&self) -> Option<u64> {
+        None
+    }
+
+    /// The status of its answers, if that depends on nothing but the method.
+    fn status(&self) -> Option<u16>;
+
+    /// How its callers expect errors, whoever refuses a request.
+    fn error_format(&self) -> ErrorFormat {
+        ErrorFormat::Problem
+    }
+
+    /// Answers a request that has passed all checks.
+    ///
+    /// # Errors
+    /// Why it can't.
+    fn answer<'a>(&'a self, request: BuiltInRequest<'a>) -> BuiltInFuture<'a>;
+}
+
+/// What [`BuiltIn::answer`] returns.
+pub type BuiltInFuture<'a> = Pin<Box<dyn Future<Output = Result<BuiltInResponse, Reason>> + Send + 'a>>;
+
+/// The shape of an error in a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ErrorFormat {
+    /// A problem document (RFC 9457).
+    #[default]
+    Problem,
+    /// The JSON of a token endpoint (RFC 6749 §5.2).
+    Oauth,
+}
+
+/// A request to a destination inside the program.
+#[derive(Debug)]
+pub struct BuiltInRequest<'a> {
+    /// The head.
+    pub head: &'a RequestHead,
+    /// The query without `?`; `None` if there is no `?`.
+    pub query: Option<&'a [u8]>,
+    /// The body, if it was to be read.
+    pub body: &'a [u8],
+    /// Whether the gateway is on its way out: it serves on, and load balancers are to notice.
+    pub is_draining: bool,
+    /// The client's address.
+    pub source: Option<IpAddr>,
+    /// When the request's time is over.
+    pub deadline: Option<Mono>,
+    /// The time.
+    pub clock: &'a Clock,
+}
+
+/// The answer of a destination inside the program.
+#[derive(Debug)]
+pub struct BuiltInResponse {
+    /// The head, without fields that frame the message.
+    pub head: ResponseHead,
+    /// The body.
+    pub body: Arc<[u8]>,
+    /// Why the request was refused, for the log and the metrics and not for the client.
+    pub reason: Option<&'static str>,
+}
+
+/// Has a request answered.
 pub(crate) async fn answer(
     gateway: &Gateway,
-    model: &Model,
     route: &Route,
-    which: BuiltIn,
+    destination: &dyn BuiltIn,
     exchange: &mut Exchange,
     client: &mut dyn Downstream,
     timer: &mut Timer,
 ) -> Result<Outcome, Reason> {
-    check_method(which, exchange)?;
-    if which == BuiltIn::Health {
-        return document(200, "text/plain", "ok\n".to_owned(), "no-store");
-    }
-    let Some(issuer) = &model.issuer else { return Err(Reason::RouteNotFound) };
-    match which {
-        BuiltIn::Token => {
-            client.set_body_limit(FORM_BYTES_MAX.min(route.body_bytes_max));
-            let body = read_body(route, client, timer).await?;
-            let fields = &exchange.head.fields;
-            let authorization: Vec<&[u8]> = fields.get_all(Known::Authorization).collect();
-            let request = TokenRequest {
-                authorization: &authorization,
-                content_type: fields.get(Known::ContentType),
-                query_present: exchange.query.is_some(),
-                body: &body,
-            };
-            let source = Source {
-                address: exchange.source,
-                deadline: route.timeouts.request.map(|_| request_deadline(route, exchange)),
-            };
-            let reply = issuer.token_from(request, source, gateway.clock.precise()).await;
-            exchange.response.reason = reply.reason;
-            respond(reply)
+    check_method(destination, exchange)?;
+    let body = match destination.body_bytes_max() {
+        Some(max) => {
+            client.set_body_limit(max.min(route.body_bytes_max));
+            read_body(gateway, route, exchange, client, timer).await?
         }
-        BuiltIn::Authorize => respond(issuer.authorize_refusal()),
-        BuiltIn::KeySet | BuiltIn::OauthMetadata | BuiltIn::OpenidConfiguration => {
-            let (kind, text) = match which {
-                BuiltIn::KeySet => ("application/jwk-set+json", issuer.key_set()),
-                BuiltIn::OauthMetadata => ("application/json", issuer.oauth_metadata()),
-                _ => ("application/json", issuer.openid_configuration()),
-            };
-            let cache = format!("public, max-age={}", issuer.key_set_max_age().as_secs());
-            document(200, kind, text.to_string(), &cache)
-        }
-        BuiltIn::Health => Err(Reason::RouteNotFound),
-    }
+        None => WholeBody::default(),
+    };
+    let request = BuiltInRequest {
+        head: &exchange.head,
+        query: exchange.query.as_deref(),
+        body: &body.bytes,
+        is_draining: gateway.phase() >= Phase::Draining,
+        source: exchange.source,
+        deadline: route.timeouts.request.map(|_| request_deadline(route, exchange)),
+        clock: &gateway.clock,
+    };
+    let response = destination.answer(request).await?;
+    exchange.response.reason = response.reason;
+    Ok(Outcome::Respond(Response::new(response.head, ResponseBody::bytes(response.body))))
 }
 
-/// Whether an endpoint takes the request's method.
-pub(crate) fn check_method(which: BuiltIn, exchange: &Exchange) -> Result<(), Reason> {
-    let methods: &[Method] = match which {
-        BuiltIn::Token => &[Method::Post],
-        BuiltIn::KeySet | BuiltIn::OauthMetadata | BuiltIn::OpenidConfiguration | BuiltIn::Health => {
-            &[Method::Get, Method::Head]
-        }
-        // It refuses whatever comes.
-        BuiltIn::Authorize => return Ok(()),
-    };
+/// Checks that a destination answers the request's method.
+pub(crate) fn check_method(destination: &dyn BuiltIn, exchange: &Exchange) -> Result<(), Reason> {
+    let Some(methods) = destination.methods() else { return Ok(()) };
     if methods.contains(&exchange.head.method) {
         return Ok(());
     }
@@ -86,45 +138,59 @@ pub(crate) fn check_method(which: BuiltIn, exchange: &Exchange) -> Result<(), Re
     Err(Reason::MethodNotAllowed(names.join(", ")))
 }
 
-/// The whole request body, which the limit keeps small.
-async fn read_body(route: &Route, client: &mut dyn Downstream, timer: &mut Timer) -> Result<Vec<u8>, Reason> {
-    let mut body = Vec::new();
+/// A request body that was read whole. Its memory counts as held for as long as this lives.
+#[derive(Default)]
+struct WholeBody {
+    bytes: Vec<u8>,
+    held: Held,
+}
+
+/// Reads the whole request body, which the limit keeps small. Ends early where memory is short: many clients may each send
+/// most of a body and then stop.
+async fn read_body(
+    gateway: &Gateway,
+    route: &Route,
+    exchange: &Exchange,
+    client: &mut dyn Downstream,
+    timer: &mut Timer,
+) -> Result<WholeBody, Reason> {
+    if memory::is_exhausted() {
+        return Err(Reason::Overloaded);
+    }
+    let mut body = WholeBody::default();
+    let mut watch = StreamWatch::new(gateway);
+    let mut noted = 0;
     let deadline = timer.now().saturating_add(route.timeouts.request_body_idle);
-    let read = poll_fn(|cx| {
+    poll_fn(|cx| {
+        let polled = body.poll_read(cx, client);
+        if polled.is_ready() {
+            return polled;
+        }
+        if let Poll::Ready(end) = watch.poll(cx, exchange) {
+            return Poll::Ready(Err(Reason::StreamEnded(end)));
+        }
+        let moved = body.bytes.len() != noted;
+        noted = body.bytes.len();
+        watch.note(0, true, moved, timer.now());
+        timer.poll_until(cx, deadline).map(|_| Err(Reason::RequestBodyTimeout))
+    })
+    .await?;
+    Ok(body)
+}
+
+impl WholeBody {
+    /// Ready once the body has ended.
+    fn poll_read(&mut self, cx: &mut Context<'_>, client: &mut dyn Downstream) -> Poll<Result<(), Reason>> {
         loop {
-            match std::task::ready!(client.poll_data(cx)) {
-                Ok(true) => {
+            match ready!(client.poll_data(cx)).map_err(client_fault)? {
+                true => {
                     let count = client.chunk().len();
-                    body.extend_from_slice(client.chunk());
+                    self.bytes.extend_from_slice(client.chunk());
+                    self.held.set(self.bytes.capacity());
                     client.consume(count);
                 }
-                Ok(false) => return Poll::Ready(Ok(())),
-                Err(error) => return Poll::Ready(Err(error)),
+                false => return Poll::Ready(Ok(())),
             }
         }
-    });
-    match timer.until(deadline, read).await {
-        Ok(Ok(())) => Ok(body),
-        Ok(Err(BodyError::Aborted)) => Err(Reason::ClientAborted),
-        Ok(Err(BodyError::Malformed(code))) => Err(Reason::Malformed { code, status: 400 }),
-        Ok(Err(BodyError::TooLarge)) => Err(Reason::BodyTooLarge),
-        Err(_) => Err(Reason::RequestBodyTimeout),
     }
-}
-
-fn respond(reply: Reply) -> Result<Outcome, Reason> {
-    let mut head = ResponseHead::new(reply.status);
-    for (name, value) in &reply.headers {
-        head.fields.append(name.as_bytes(), value.as_bytes()).map_err(|_| Reason::IssuerFailed)?;
-    }
-    Ok(Outcome::Respond(Response::new(head, ResponseBody::text(reply.body))))
-}
-
-fn document(status: u16, kind: &str, text: String, cache: &str) -> Result<Outcome, Reason> {
-    let mut head = ResponseHead::new(status);
-    for (known, value) in [(Known::ContentType, kind), (Known::CacheControl, cache)] {
-        head.fields.set_known(known, value.as_bytes()).map_err(|_| Reason::IssuerFailed)?;
-    }
-    let bytes: Arc<[u8]> = text.into_bytes().into();
-    Ok(Outcome::Respond(Response::new(head, ResponseBody::bytes(bytes))))
 }

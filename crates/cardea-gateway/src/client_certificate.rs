@@ -1,5 +1,6 @@
 //! What a route makes of the client's certificate: lets in, sends to where it is asked for, tells the service.
 
+use cardea_clock::Wall;
 use cardea_http::{HeaderNameSet, Known, Method, ResponseHead};
 use cardea_tls::{Arrival, ClientCertificate, ClientDemand, ClientMismatch, RequirementUnmet};
 
@@ -59,8 +60,8 @@ impl Servable {
     }
 }
 
-/// Whether the connection has shown what the host of the request requires, whatever listener it came by.
-pub(crate) fn meets_host(model: &Model, exchange: &Exchange) -> Result<Servable, Reason> {
+/// Whether the connection has shown what the host of the request requires `at` this time, whatever listener it came by.
+pub(crate) fn meets_host(model: &Model, exchange: &Exchange, at: Wall) -> Result<Servable, Reason> {
     let (Some(requirements), Some(connection)) = (&model.requirements, &exchange.connection) else {
         return Ok(Servable::Everywhere);
     };
@@ -70,7 +71,7 @@ pub(crate) fn meets_host(model: &Model, exchange: &Exchange) -> Result<Servable,
         certificate: shown(exchange),
     };
     let host = exchange.authority.as_ref().map_or("", cardea_http::Authority::host);
-    match requirements.check(host, &arrival, exchange.started.wall) {
+    match requirements.check(host, &arrival, at) {
         Ok(()) => Ok(Servable::Everywhere),
         Err(RequirementUnmet::CertificateUnaskedByDefault) => Ok(Servable::WhereBound),
         Err(RequirementUnmet::OtherTrustDomain) => Err(Reason::MisdirectedRequest),
@@ -79,10 +80,14 @@ pub(crate) fn meets_host(model: &Model, exchange: &Exchange) -> Result<Servable,
     }
 }
 
-/// Whether the client may enter by its certificate; a response where it has to go elsewhere for that.
-pub(crate) fn admit(rule: &ClientCertificateRule, exchange: &Exchange) -> Result<Option<Response>, Reason> {
+/// Whether the client may enter by its certificate `at` this time; a response where it has to go elsewhere for that.
+pub(crate) fn admit(
+    rule: &ClientCertificateRule,
+    exchange: &Exchange,
+    at: Wall,
+) -> Result<Option<Response>, Reason> {
     if let Some(certificate) = shown(exchange) {
-        let checked = rule.demand.check(certificate, exchange.started.wall);
+        let checked = rule.demand.check(certificate, at);
         return match checked {
             Ok(()) => Ok(None),
             Err(ClientMismatch::NotVouchedFor) => Err(Reason::ClientCertificateInvalid),
@@ -130,7 +135,7 @@ pub fn own_headers<'n>(
 }
 
 /// The certificate of the connection, whether it holds or not.
-fn shown(exchange: &Exchange) -> Option<&ClientCertificate> {
+pub(crate) fn shown(exchange: &Exchange) -> Option<&ClientCertificate> {
     exchange.connection.as_ref()?.tls.as_ref()?.client_certificate.as_deref()
 }
 

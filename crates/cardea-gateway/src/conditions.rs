@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use cardea_env::{Condition, Decision, Fault, Policy, Value};
+use cardea_env::{Condition, Decision, Effect, Fault, Policy, Value};
 
 use crate::{
     exchange::{Exchange, PolicyFacts, PolicyScope},
@@ -65,7 +65,7 @@ pub(crate) fn change_attributes(rules: &[AttributeRule], exchange: &mut Exchange
                     note(condition, fault, exchange);
                 }
                 // Whether it should read as something else is not known: what reads it must not go by the old value.
-                let _ = exchange.overlay.remove(name);
+                let _ = exchange.overrides.remove(name);
                 continue;
             }
         }
@@ -74,12 +74,12 @@ pub(crate) fn change_attributes(rules: &[AttributeRule], exchange: &mut Exchange
                 let (text, rendered) = template.text(exchange);
                 // What is made of nothing is nothing.
                 if rendered.absent && text.value() == Value::Bytes(b"") {
-                    exchange.overlay.remove(name)
+                    exchange.overrides.remove(name)
                 } else {
-                    exchange.overlay.set(name, text)
+                    exchange.overrides.set(name, text)
                 }
             }
-            AttributeChange::Remove => exchange.overlay.remove(name),
+            AttributeChange::Remove => exchange.overrides.remove(name),
         };
         // Checked when the configuration was loaded.
         debug_assert!(changed.is_ok());
@@ -97,10 +97,16 @@ pub(crate) fn check(model: &Model, route: &Route, exchange: &mut Exchange) -> Re
     }
 }
 
-/// Whether the same policies would let a request in that is under way. Its headers are by now those that the service got.
-pub(crate) fn allow_still(model: &Model, route: &Route, exchange: &Exchange) -> bool {
-    let mut policies = model.environment.policy.iter().chain(&route.rules.policy);
-    policies.all(|policy| matches!(policy.decide(exchange), Decision::Allowed))
+/// The expressions of the rules that deny the request, of the gateway's policy and the route's.
+pub(crate) fn denials<'m>(
+    model: &'m Model,
+    route: &'m Route,
+    exchange: &'m Exchange,
+) -> impl Iterator<Item = &'m str> {
+    let policies = model.environment.policy.iter().chain(&route.rules.policy);
+    let rules = policies.flat_map(|policy| policy.explain(exchange));
+    let denies = rules.filter(|(rule, holds)| rule.effect == Effect::Deny && *holds == Ok(true));
+    denies.map(|(rule, _)| rule.condition.source())
 }
 
 fn decide(policy: &Policy<Exchange>, scope: PolicyScope, exchange: &mut Exchange) -> Result<(), Reason> {

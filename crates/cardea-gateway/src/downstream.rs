@@ -46,9 +46,6 @@ pub(crate) trait Downstream: Send {
     /// How many octets of the body were found so far.
     fn body_bytes(&self) -> u64;
 
-    /// How much memory is held for what came of the body and was not consumed, in bytes.
-    fn memory_bytes(&self) -> usize;
-
     /// The trailer section, once the body has ended.
     fn trailers(&self) -> Option<&Fields>;
 

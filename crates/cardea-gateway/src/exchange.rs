@@ -7,20 +7,23 @@ use std::{
     time::Duration,
 };
 
-use cardea_clock::Timestamp;
-use cardea_env::{Overlaid, Overlay, Rule, Value};
-use cardea_http::{Authority, PathFlags, RequestHead, ResponseHead, Scheme};
-use cardea_identity::{TokenSlot, VerdictRef};
+use cardea_clock::{Timestamp, Wall};
+use cardea_env::{AttributeOverrides, HasOverrides, Rule, Value};
+use cardea_http::{Authority, ConnectionNames, PathFlags, RequestHead, ResponseHead, Scheme};
+use cardea_identity::{ConnectionTokenCache, VerdictRef};
 use cardea_tls::{ClientCertificate, HandshakeFacts};
 use cardea_upstream::{Endpoint, EndpointIndex};
 use smallvec::SmallVec;
 
 use crate::{
     attributes::parse::Derived,
+    builtin::ErrorFormat,
+    client_certificate,
     connections::Activity,
     forward::Pooled,
     gateway::ModelRef,
-    model::{BuiltIn, Destination, HeaderEncoding, ListenerModel, Route, Service},
+    memory::Held,
+    model::{Destination, HeaderEncoding, ListenerModel, Route, Service},
     pool::Pool,
     record::RequestId,
     routing::Parameters,
@@ -35,14 +38,37 @@ pub struct ConnectionFacts {
     pub peer: Option<SocketAddr>,
     /// Our end of the socket, or what the PROXY protocol says of it.
     pub local: Option<SocketAddr>,
-    /// Who connected, by the PROXY protocol where that is believed, else the peer.
-    pub client: Option<SocketAddr>,
+    /// Whom the peer stands for.
+    pub origin: Origin,
     /// Facts of the TLS handshake, where there was one.
     pub tls: Option<HandshakeFacts>,
     /// The last token that was verified here, where requests run side by side; see [`Exchange::token`].
-    pub token: Mutex<TokenSlot>,
+    pub token: Mutex<ConnectionTokenCache>,
     /// Whether it carries something.
     pub(crate) activity: Arc<Activity>,
+}
+
+/// Whom the peer of a connection stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// For itself, as far as is known.
+    Peer,
+    /// For this client, by the PROXY protocol.
+    Client(SocketAddr),
+    /// The PROXY protocol does not say (`UNKNOWN`, `LOCAL`, a Unix socket): whatever the peer is trusted with, nobody vouches
+    /// for what comes by this connection.
+    Unattributed,
+}
+
+impl ConnectionFacts {
+    /// Who connected, by the PROXY protocol where that is believed and says so, else the peer.
+    #[must_use]
+    pub const fn client(&self) -> Option<SocketAddr> {
+        match self.origin {
+            Origin::Client(client) => Some(client),
+            Origin::Peer | Origin::Unattributed => self.peer,
+        }
+    }
 }
 
 /// What is known of the service's side.
@@ -108,6 +134,8 @@ pub struct Exchange {
     pub ended: Timestamp,
     /// The head, as received; while it is forwarded, as sent.
     pub head: RequestHead,
+    /// The fields of its head that `Connection` named, which concern the connection alone.
+    pub(crate) connection_names: ConnectionNames,
     /// `https` if it came over TLS.
     pub scheme: Scheme,
     /// The normalised authority.
@@ -120,6 +148,8 @@ pub struct Exchange {
     pub query: Option<Vec<u8>>,
     /// The rightmost address that isn't a trusted proxy's.
     pub source: Option<IpAddr>,
+    /// Whether it is known who has sent it, and its head has lost what counts for nothing.
+    pub(crate) is_settled: bool,
     /// Whether the connection's client certificate holds now; false where there is none.
     pub(crate) certificate_holds: bool,
     /// Whether the one who connected is a trusted proxy.
@@ -137,25 +167,29 @@ pub struct Exchange {
     /// The place of the route that was chosen.
     pub(crate) route: Option<usize>,
     /// What its connection remembers of the last token. The connection lends it, and takes it back at the end.
-    pub token: TokenSlot,
+    pub token: ConnectionTokenCache,
     /// Who is calling, where the route asks.
     pub verdict: Option<VerdictRef>,
     /// What the policies decided, where there are any.
     pub policy: Option<PolicyFacts>,
     /// What was changed of its attributes.
-    pub overlay: Overlay,
+    pub overrides: AttributeOverrides,
     /// The service's side.
     pub upstream: UpstreamFacts,
     /// The response.
     pub response: ResponseFacts,
     /// The response's head, the service's and then ours; reused memory.
     pub(crate) response_head: ResponseHead,
+    /// The fields of the service's response that its `Connection` named.
+    pub(crate) response_connection_names: ConnectionNames,
     /// What attributes worked out.
     pub(crate) derived: Derived,
     /// How many expressions could not be evaluated.
     pub(crate) faults: AtomicU32,
     /// Memory for messages to send.
     pub(crate) scratch: Vec<u8>,
+    /// Its memory, as counted last.
+    held: Held,
 }
 
 /// What a thread keeps of exchanges for its next requests, in bytes: two thousand of the usual size.
@@ -193,16 +227,25 @@ impl Exchange {
             + self.scratch.capacity()
     }
 
+    /// Counts its memory among what is held for messages under way, until it is recycled.
+    pub(crate) fn count_memory(&mut self) {
+        self.held.set(self.memory_bytes());
+    }
+
     fn clear(&mut self) {
+        self.held.set(0);
         self.given_id.clear();
         self.head.clear();
         self.response_head.clear();
+        self.connection_names.clear();
+        self.response_connection_names.clear();
         self.scratch.clear();
         self.path.clear();
         self.path_flags = PathFlags::default();
         self.authority = None;
         self.query = None;
         self.source = None;
+        self.is_settled = false;
         self.certificate_holds = false;
         self.peer_trusted = false;
         self.early_data = false;
@@ -211,18 +254,44 @@ impl Exchange {
         self.connection = None;
         self.model = None;
         self.route = None;
-        self.token = TokenSlot::new();
+        self.token = ConnectionTokenCache::new();
         self.verdict = None;
         self.policy = None;
-        self.overlay.reset();
+        self.overrides.reset();
         self.upstream = UpstreamFacts::default();
         self.response = ResponseFacts::default();
         self.derived.clear();
         *self.faults.get_mut() = 0;
     }
 
+    /// The same request as if it came `at` another time: with the head as it is now, and with nothing that was decided since.
+    /// `certificate_at` is the time at which the client's certificate is judged.
+    pub(crate) fn anew(&self, model: &ModelRef, at: Timestamp, certificate_at: Wall) -> Box<Self> {
+        let mut anew = Self::take();
+        anew.id = self.id;
+        anew.given_id.clone_from(&self.given_id);
+        anew.started = at;
+        anew.head.clone_from(&self.head);
+        anew.scheme = self.scheme;
+        anew.authority.clone_from(&self.authority);
+        anew.path.clone_from(&self.path);
+        anew.path_flags = self.path_flags;
+        anew.query.clone_from(&self.query);
+        anew.source = self.source;
+        anew.is_settled = true;
+        anew.peer_trusted = self.peer_trusted;
+        anew.early_data = self.early_data;
+        anew.upgrade = self.upgrade;
+        anew.connection.clone_from(&self.connection);
+        anew.model = Some(model.clone());
+        anew.verdict.clone_from(&self.verdict);
+        anew.certificate_holds =
+            client_certificate::shown(self).is_some_and(|certificate| certificate.holds(certificate_at));
+        anew
+    }
+
     /// Gives back what its connection remembers, with the verdict of its own token.
-    pub(crate) fn take_token(&mut self) -> TokenSlot {
+    pub(crate) fn take_token(&mut self) -> ConnectionTokenCache {
         if let Some(verdict) = self.verdict.take() {
             self.token.put_back(verdict);
         }
@@ -238,9 +307,12 @@ impl Exchange {
         }
     }
 
-    /// Whether this is for the token endpoint, whose callers read errors in a shape of their own.
-    pub(crate) fn is_token_request(&self) -> bool {
-        self.route().is_some_and(|route| matches!(route.destination, Destination::BuiltIn(BuiltIn::Token)))
+    /// How the caller expects errors.
+    pub(crate) fn error_format(&self) -> ErrorFormat {
+        match self.route().map(|route| &route.destination) {
+            Some(Destination::BuiltIn(destination)) => destination.error_format(),
+            _ => ErrorFormat::Problem,
+        }
     }
 
     /// The certificate of the client, where it holds.
@@ -309,9 +381,9 @@ impl Exchange {
     }
 }
 
-impl Overlaid for Exchange {
-    fn overlay(&self) -> &Overlay {
-        &self.overlay
+impl HasOverrides for Exchange {
+    fn overrides(&self) -> &AttributeOverrides {
+        &self.overrides
     }
 }
 
@@ -323,12 +395,14 @@ impl Default for Exchange {
             started: Timestamp::default(),
             ended: Timestamp::default(),
             head: RequestHead::default(),
+            connection_names: ConnectionNames::default(),
             scheme: Scheme::Http,
             authority: None,
             path: Vec::new(),
             path_flags: PathFlags::default(),
             query: None,
             source: None,
+            is_settled: false,
             certificate_holds: false,
             peer_trusted: false,
             early_data: false,
@@ -337,16 +411,18 @@ impl Default for Exchange {
             connection: None,
             model: None,
             route: None,
-            token: TokenSlot::new(),
+            token: ConnectionTokenCache::new(),
             verdict: None,
             policy: None,
-            overlay: Overlay::new(),
+            overrides: AttributeOverrides::new(),
             upstream: UpstreamFacts::default(),
             response: ResponseFacts::default(),
             response_head: ResponseHead::default(),
+            response_connection_names: ConnectionNames::default(),
             derived: Derived::default(),
             faults: AtomicU32::new(0),
             scratch: Vec::new(),
+            held: Held::default(),
         }
     }
 }

@@ -1,21 +1,27 @@
 //! What the gateway would do with a request, told step by step and without sending any.
 //!
-//! It goes the way of the pipeline with the pipeline's own functions, so that what is told is what would happen.
+//! It is decided on by the function that decides on every request, so that what is told is what would happen.
 
 use std::{net::SocketAddr, sync::Arc};
 
+use cardea_clock::Wall;
 use cardea_env::{Effect, Escape, Policy, Template};
 use cardea_http::{Known, Method, Scheme, Version};
+use cardea_identity::AccessRequirement;
 
 use crate::{
-    builtin, client_certificate, conditions,
-    exchange::{ConnectionFacts, Exchange, PolicyScope},
+    builtin,
+    client_certificate::ClientCertificateRule,
+    conditions,
+    decision::{self, Circumstances, Decision},
+    exchange::{ConnectionFacts, Exchange, Origin, PolicyScope},
     fields, forward,
     gateway::{Gateway, ModelRef},
-    model::{BuiltIn, Destination, ListenerModel, Route},
+    model::{Destination, ListenerModel, Model, Route},
     pipeline,
     record::RequestId,
     refusal::Reason,
+    response::Response,
 };
 
 /// A request that is only asked about.
@@ -25,7 +31,7 @@ pub struct Question {
     pub method: Method,
     /// Whether it came over TLS.
     pub scheme: Scheme,
-    /// The target, in origin form.
+    /// The target, in origin form or `*`.
     pub target: Vec<u8>,
     /// Fields in their order, `Host` and credentials included.
     pub fields: Vec<(String, Vec<u8>)>,
@@ -147,7 +153,7 @@ pub async fn explain(gateway: &Gateway, question: Question) -> Result<Explanatio
         listener: question.listener,
         peer: question.client,
         local: question.local,
-        client: question.client,
+        origin: Origin::Peer,
         tls: None,
         token: std::sync::Mutex::default(),
         activity: Arc::default(),
@@ -171,19 +177,12 @@ pub async fn explain(gateway: &Gateway, question: Question) -> Result<Explanatio
         explanation.attributes.push((name, value));
     }
     let arrived = match walked {
-        Ok(Some(route)) => arrive(&model, route, &mut exchange).map(Some),
-        Ok(None) => {
-            Ok(pipeline::redirect_to_https(&exchange).map(|response| DestinationExplanation::Answer {
-                kind: "redirect",
-                builtin: None,
-                status: Some(response.head.status),
-                location: response.head.fields.get(Known::Location).map(lossy),
-            }))
-        }
+        Ok(Walked::To(route)) => arrive(&model, route, &mut exchange),
+        Ok(Walked::Answered(destination)) => Ok(destination),
         Err(reason) => Err(reason),
     };
     match arrived {
-        Ok(destination) => explanation.destination = destination,
+        Ok(destination) => explanation.destination = Some(destination),
         Err(reason) => {
             explanation.refusal = Some(Refusal {
                 status: reason.status(),
@@ -196,61 +195,129 @@ pub async fn explain(gateway: &Gateway, question: Question) -> Result<Explanatio
     Ok(explanation)
 }
 
-/// The way up to the destination; no route where the listener redirects everything.
+/// How far a request would come.
+enum Walked<'m> {
+    /// To the destination of this route.
+    To(&'m Route),
+    /// To an answer of the gateway's own.
+    Answered(DestinationExplanation),
+}
+
+/// The way up to the destination.
 async fn walk<'m>(
     gateway: &Gateway,
     model: &'m ModelRef,
     exchange: &mut Exchange,
     explanation: &mut Explanation,
-) -> Result<Option<&'m Route>, Reason> {
-    pipeline::normalise(model, exchange)?;
+) -> Result<Walked<'m>, Reason> {
+    decision::normalise(model, exchange)?;
     explanation.host = exchange.authority.as_ref().map(|authority| authority.as_str().to_owned());
     explanation.path = lossy(&exchange.path);
     explanation.source = exchange.source.map(|source| source.to_string());
-    if pipeline::redirect_to_https(exchange).is_some() {
-        return Ok(None);
+    if let Some(response) = pipeline::answer_without_route(exchange) {
+        return Ok(Walked::Answered(answered(&response)));
     }
-    let servable = client_certificate::meets_host(model, exchange)?;
-    let route = pipeline::choose_route(model, exchange)?;
-    servable.by(route)?;
-    fields::settle_for(model, route, exchange);
-    explanation.route = Some(route.name.clone());
-    explanation.demand = route.demand.as_ref().map(|demand| {
-        let all = demand.alternatives.iter().map(|wanted| {
-            let mut text = format!("issuer {}, audience {}", wanted.issuer, wanted.audiences.join(" or "));
-            if !wanted.scopes.is_empty() {
-                text.push_str(&format!(", scopes {}", wanted.scopes.join(" and ")));
+    match decision::decide(model, exchange, &mut Asked { gateway, explanation }).await? {
+        Decision::Authorized(authorized) => Ok(Walked::To(authorized.route())),
+        Decision::Elsewhere(response) => Ok(Walked::Answered(answered(&response))),
+    }
+}
+
+fn answered(response: &Response) -> DestinationExplanation {
+    let location = response.head.fields.get(Known::Location).map(lossy);
+    DestinationExplanation::Answer {
+        kind: if location.is_some() { "redirect" } else { "respond" },
+        builtin: None,
+        status: Some(response.head.status),
+        location,
+    }
+}
+
+/// A request that is only asked about: notes what is decided on it.
+struct Asked<'a> {
+    gateway: &'a Gateway,
+    explanation: &'a mut Explanation,
+}
+
+impl Circumstances for Asked<'_> {
+    async fn routed(
+        &mut self,
+        model: &ModelRef,
+        route: &Route,
+        exchange: &mut Exchange,
+    ) -> Result<(), Reason> {
+        fields::settle_for(model, route, exchange);
+        self.explanation.route = Some(route.name.clone());
+        self.explanation.demand = route.demand.as_ref().map(describe);
+        Ok(())
+    }
+
+    /// Nobody has shown a certificate or withheld one.
+    fn admit(
+        &mut self,
+        _: &ClientCertificateRule,
+        _: &Exchange,
+        _: Wall,
+    ) -> Result<Option<Response>, Reason> {
+        Ok(None)
+    }
+
+    /// There is none.
+    fn check_body(&mut self, _: &Route, _: &Exchange) -> Result<(), Reason> {
+        Ok(())
+    }
+
+    async fn identify(
+        &mut self,
+        model: &ModelRef,
+        route: &Route,
+        exchange: &mut Exchange,
+    ) -> Result<(), Reason> {
+        let identified = decision::identify(self.gateway, model, route, exchange).await;
+        self.explanation.caller = exchange.verdict.as_ref().map(|verdict| {
+            let caller = &verdict.caller;
+            CallerExplanation {
+                issuer: caller.issuer_name.to_string(),
+                subject: caller.subject.clone(),
+                client_id: caller.client_id.clone(),
+                scopes: caller.scopes.clone(),
+                roles: caller.roles.clone(),
             }
-            if !wanted.roles.is_empty() {
-                text.push_str(&format!(", role {}", wanted.roles.join(" or ")));
-            }
-            text
         });
-        all.collect::<Vec<_>>().join("; or ")
-    });
-    pipeline::check_path(model, route, exchange)?;
-    let identified = pipeline::identify(gateway, model, route, exchange).await;
-    explanation.caller = exchange.verdict.as_ref().map(|verdict| {
-        let caller = &verdict.caller;
-        CallerExplanation {
-            issuer: caller.issuer_name.to_string(),
-            subject: caller.subject.clone(),
-            client_id: caller.client_id.clone(),
-            scopes: caller.scopes.clone(),
-            roles: caller.roles.clone(),
-        }
-    });
-    identified?;
-    conditions::change_attributes(&route.rules.attributes, exchange);
-    let policies = [
-        (PolicyScope::Gateway, model.environment.policy.as_ref()),
-        (PolicyScope::Route, route.rules.policy.as_ref()),
-    ];
-    for (scope, policy) in policies {
-        explanation.policies.extend(policy.into_iter().flat_map(|policy| rules(scope, policy, exchange)));
+        identified
     }
-    pipeline::authorize(model, route, exchange)?;
-    Ok(Some(route))
+
+    fn check_policies(
+        &mut self,
+        model: &Model,
+        route: &Route,
+        exchange: &mut Exchange,
+    ) -> Result<(), Reason> {
+        let policies = [
+            (PolicyScope::Gateway, model.environment.policy.as_ref()),
+            (PolicyScope::Route, route.rules.policy.as_ref()),
+        ];
+        for (scope, policy) in policies {
+            let told = policy.into_iter().flat_map(|policy| rules(scope, policy, exchange));
+            self.explanation.policies.extend(told);
+        }
+        conditions::check(model, route, exchange)
+    }
+}
+
+/// What a route demands of a token, for people.
+fn describe(demand: &AccessRequirement) -> String {
+    let all = demand.alternatives.iter().map(|wanted| {
+        let mut text = format!("issuer {}, audience {}", wanted.issuer, wanted.audiences.join(" or "));
+        if !wanted.scopes.is_empty() {
+            text.push_str(&format!(", scopes {}", wanted.scopes.join(" and ")));
+        }
+        if !wanted.roles.is_empty() {
+            text.push_str(&format!(", role {}", wanted.roles.join(" or ")));
+        }
+        text
+    });
+    all.collect::<Vec<_>>().join("; or ")
 }
 
 fn rules(scope: PolicyScope, policy: &Policy<Exchange>, exchange: &Exchange) -> Vec<RuleExplanation> {
@@ -307,12 +374,14 @@ fn arrive(
             let status = Some(*status);
             DestinationExplanation::Answer { kind: "respond", builtin: None, status, location: None }
         }
-        Destination::BuiltIn(which) => {
-            builtin::check_method(*which, exchange)?;
-            // What the others answer depends on the body, or is a refusal.
-            let status = (!matches!(which, BuiltIn::Token | BuiltIn::Authorize)).then_some(200);
-            let builtin = Some(which.name());
-            DestinationExplanation::Answer { kind: "builtin", builtin, status, location: None }
+        Destination::BuiltIn(destination) => {
+            builtin::check_method(&**destination, exchange)?;
+            DestinationExplanation::Answer {
+                kind: "builtin",
+                builtin: Some(destination.name()),
+                status: destination.status(),
+                location: None,
+            }
         }
     })
 }

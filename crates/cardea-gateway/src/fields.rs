@@ -2,8 +2,8 @@
 //! routes, rules, templates and logs read what arrives.
 
 use cardea_http::{
-    ForwardedPolicy, Known, ResponseHead, strip_forwarded, strip_hop_by_hop, strip_lookalikes,
-    strip_lookalikes_of, strip_named, upgrade_websocket,
+    ConnectionNames, ForwardedPolicy, Known, ResponseHead, fold_alike, strip_forwarded, strip_hop_by_hop,
+    strip_lookalikes, strip_lookalikes_of, strip_named, upgrade_websocket,
 };
 
 use crate::{
@@ -15,16 +15,12 @@ use crate::{
 /// Removes what is never forwarded: what concerns the connection alone, with all that `Connection` names; what only the
 /// gateway says; what only a trusted proxy may say; and other spellings of what is decided by. To be called once it is
 /// known whether the peer is trusted.
+///
+/// A head that is refused for what `Connection` names loses all the rest of it too.
 pub(crate) fn settle(model: &Model, exchange: &mut Exchange) -> Result<(), Reason> {
     exchange.upgrade = upgrade_websocket(&exchange.head);
+    let stripped = strip_connection(exchange);
     let fields = &mut exchange.head.fields;
-    strip_hop_by_hop(fields).map_err(Reason::from)?;
-    if exchange.upgrade {
-        // The one upgrade that is let through is asked for again, and rules may ask whether it is.
-        let full = |_| Reason::Malformed { code: "too_many_fields", status: 431 };
-        fields.append(b"connection", b"upgrade").map_err(full)?;
-        fields.append(b"upgrade", b"websocket").map_err(full)?;
-    }
     strip_lookalikes(fields);
     let removed =
         if exchange.peer_trusted { &model.identity_headers.names } else { &model.forwarding.strangers };
@@ -32,6 +28,19 @@ pub(crate) fn settle(model: &Model, exchange: &mut Exchange) -> Result<(), Reaso
     take_id(exchange);
     let fields = &mut exchange.head.fields;
     strip_forwarded(fields, forwarded_policy(model, exchange.peer_trusted), model.forwarding.header);
+    stripped
+}
+
+/// Removes what concerns the connection alone.
+fn strip_connection(exchange: &mut Exchange) -> Result<(), Reason> {
+    let fields = &mut exchange.head.fields;
+    exchange.connection_names = strip_hop_by_hop(fields).map_err(Reason::from)?;
+    if exchange.upgrade {
+        // The one upgrade that is let through is asked for again, and rules may ask whether it is.
+        let full = |_| Reason::Malformed { code: "too_many_fields", status: 431 };
+        fields.append(b"connection", b"upgrade").map_err(full)?;
+        fields.append(b"upgrade", b"websocket").map_err(full)?;
+    }
     Ok(())
 }
 
@@ -98,14 +107,44 @@ pub(crate) fn forwarded_policy(model: &Model, peer_trusted: bool) -> ForwardedPo
     }
 }
 
-/// The trailers of a request as its service gets them: they are no way around what is done to fields.
+/// The names of the fields of a request's head, and those that its `Connection` named, against which its trailers are held.
+#[derive(Debug, Default)]
+pub(crate) struct HeadNames {
+    /// Each with a line feed behind it, which is part of no name.
+    text: Box<[u8]>,
+    connection: ConnectionNames,
+}
+
+impl HeadNames {
+    /// The names of a head as it is sent.
+    pub(crate) fn of(exchange: &Exchange) -> Self {
+        let mut text = Vec::with_capacity(512);
+        for field in exchange.head.fields.iter() {
+            text.extend_from_slice(field.name);
+            text.push(b'\n');
+        }
+        Self { text: text.into(), connection: exchange.connection_names.clone() }
+    }
+
+    fn contains(&self, name: &[u8]) -> bool {
+        self.text.split(|byte| *byte == b'\n').any(|known| fold_alike(known, name))
+            || self.connection.contains(name)
+    }
+}
+
+/// The trailers of a request as its service gets them. The service may merge them into the head (RFC 9110 §6.5.1), so they
+/// are no way around what is done to fields, they add nothing to a field of the head, and they are none of the fields that
+/// rules read, whose absence may have decided.
 pub(crate) fn clean_request_trailers(
     model: &Model,
     route: Option<&Route>,
+    head: &HeadNames,
     trailers: &cardea_http::Fields,
 ) -> cardea_http::Fields {
     let mut trailers = trailers.clone();
     cardea_http::filter_trailers(&mut trailers);
+    let read = &model.environment.headers_read;
+    trailers.retain(|field| !(read.all || read.names.contains(field.name) || head.contains(field.name)));
     strip_named(&mut trailers, &model.forwarding.strangers);
     strip_named(&mut trailers, &model.identity_headers.names);
     strip_named(&mut trailers, model.environment.request_headers.names());
@@ -122,6 +161,7 @@ pub(crate) fn clean_response_trailers(
 ) -> cardea_http::Fields {
     let mut trailers = trailers.clone();
     cardea_http::filter_trailers(&mut trailers);
+    trailers.retain(|field| !exchange.response_connection_names.contains(field.name));
     if let Some(model) = &exchange.model {
         strip_named(&mut trailers, model.environment.response_headers.names());
     }

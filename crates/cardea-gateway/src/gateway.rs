@@ -8,28 +8,31 @@ use std::sync::{
     atomic::{AtomicU8, AtomicU64, Ordering::SeqCst},
 };
 use std::task::Waker;
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use cardea_cache::LimitsError;
 use cardea_clock::Clock;
+use cardea_guard::{ConnectionPermits, ConnectionRates, Handshakes, PrefixCounts};
 use tokio::sync::Notify;
 
 use crate::{
     challenge::Challenges,
     conditions,
-    connection_rate::ConnectionRates,
-    connections::{Activity, Connections, Place},
+    connections::{Activity, Connections, Entry, Place},
     exchange::Exchange,
     forward::ReplayBudget,
-    handshakes::Handshakes,
-    memory,
+    memory::{self, Ending},
     metrics::GatewayMetrics,
     model::{ConnectionTimeouts, Destination, LogFormat, Model},
-    prefix::PrefixCounts,
     record::{AccessLog, Registry},
     shortage::{Shortage, Warned},
-    streams::{StreamEnd, Streams},
+    streams::{Streams, TerminationReason},
+    workers,
 };
+
+/// What a TLS handshake may take where there is no connection left: a few round trips.
+const HANDSHAKE_SPARED: Duration = Duration::from_secs(1);
 
 /// How many idle connections are closed at once where something is short.
 const CLOSED_AT_ONCE: usize = 16;
@@ -120,10 +123,12 @@ pub struct Gateway {
     /// Told when the phase changes and when the last connection of a stopping gateway is gone.
     changed: Notify,
     connections: Connections,
+    pub(crate) connection_permits: Arc<ConnectionPermits>,
     pub(crate) connection_rates: ConnectionRates,
     /// The open connections of each address prefix.
     pub(crate) connection_shares: Arc<PrefixCounts>,
     shortage_warned: Warned,
+    buffers_warned: Warned,
     pub(crate) handshakes: Arc<Handshakes>,
     /// What is under way for longer.
     pub(crate) streams: Streams,
@@ -135,7 +140,8 @@ impl Gateway {
     /// # Errors
     /// If there is no memory for what it remembers of those who connect.
     pub fn new(model: Arc<Model>, clock: Clock, registry: Arc<Registry>) -> Result<Arc<Self>, LimitsError> {
-        memory::set_max(model.limits.buffered_bytes_max);
+        memory::set_max(model.limits.buffered_bytes_max, workers::default_count());
+        let connection_permits = ConnectionPermits::new(model.limits.connections_max);
         Ok(Arc::new(Self {
             generation: AtomicU64::new(next_generation()),
             model: ArcSwap::new(model),
@@ -148,9 +154,11 @@ impl Gateway {
             phase: AtomicU8::new(Phase::Running as u8),
             changed: Notify::new(),
             connections: Connections::default(),
+            connection_permits,
             connection_rates: ConnectionRates::new()?,
             connection_shares: Arc::default(),
             shortage_warned: Warned::default(),
+            buffers_warned: Warned::default(),
             handshakes: Handshakes::new(),
             streams: Streams::default(),
         }))
@@ -199,7 +207,8 @@ impl Gateway {
 
     /// Puts another configuration in force; requests in flight keep theirs.
     pub fn set_model(&self, model: Arc<Model>) {
-        memory::set_max(model.limits.buffered_bytes_max);
+        memory::set_max(model.limits.buffered_bytes_max, workers::default_count());
+        self.connection_permits.set_max(model.limits.connections_max);
         self.model.store(model);
         self.generation.store(next_generation(), SeqCst);
     }
@@ -285,6 +294,12 @@ impl Gateway {
         self.connections.count()
     }
 
+    /// Connections that carry nothing; a gauge. Looks at all connections.
+    #[must_use]
+    pub fn idle_connections(&self) -> usize {
+        self.connections.idle()
+    }
+
     /// Requests, responses and tunnels that are under way for longer; a gauge.
     #[must_use]
     pub fn streams(&self) -> usize {
@@ -303,21 +318,44 @@ impl Gateway {
         ConnectionGuard { gateway: Arc::clone(self), place }
     }
 
-    /// Makes room for one more connection of a client: the one that has been idle for the longest is closed.
+    /// Makes room for one more connection of a client: the one that has been idle for the longest is closed, and where none
+    /// is idle, the one that has been shaking hands for the longest.
     pub(crate) fn make_room(&self) {
-        let closed = self.connections.give_way(1);
+        let now = self.clock.mono();
+        let closed = self.connections.evict(1, now);
         self.metrics.idle_closed[0].add(closed as u64);
+        if closed == 0 {
+            self.handshakes.evict_oldest(HANDSHAKE_SPARED, now);
+        }
     }
 
     /// Something could not be done for want of `shortage`: counts it, tells the operator, and closes idle connections, those
     /// to services first. Whether to try again is worth it.
+    ///
+    /// Where local ports are short, nothing is closed: a connection that is closed from here keeps its port for a minute
+    /// (TIME-WAIT, RFC 9293 §3.6.1), and connections to elsewhere have nothing to do with it.
     pub(crate) fn fall_short(&self, shortage: Shortage, operation: &'static str) -> bool {
         self.metrics.fell_short(shortage);
+        let now = self.clock.mono();
+        if shortage == Shortage::Ports {
+            self.shortage_warned.tell(shortage, operation, 0, now);
+            return false;
+        }
         let of_services = self.close_idle_of_services();
-        let of_clients = self.connections.give_way(CLOSED_AT_ONCE - of_services);
+        let of_clients = self.connections.evict(CLOSED_AT_ONCE - of_services, now);
         self.metrics.idle_closed[1].add(of_clients as u64);
-        self.shortage_warned.tell(shortage, operation, of_services + of_clients, self.clock.mono());
+        self.shortage_warned.tell(shortage, operation, of_services + of_clients, now);
         of_services > 0
+    }
+
+    /// The connections of clients that make the process hold something.
+    pub(crate) fn connections_that_hold(&self) -> Vec<Arc<Entry>> {
+        self.connections.holders()
+    }
+
+    /// Tells the operator that more is held for messages under way than may be.
+    pub(crate) fn warn_of_buffers(&self, held: usize, ended: usize) {
+        self.buffers_warned.tell_of_buffers(held, ended, self.clock.mono());
     }
 
     /// Closes up to [`CLOSED_AT_ONCE`] idle connections to services, the oldest of each endpoint in turn.
@@ -395,6 +433,7 @@ pub(crate) struct Recording<'g> {
 impl<'g> Recording<'g> {
     pub(crate) fn new(gateway: &'g Gateway, exchange: &'g mut Exchange) -> Self {
         gateway.metrics.active.increment();
+        exchange.count_memory();
         Self { gateway, exchange, noted: false }
     }
 
@@ -410,9 +449,13 @@ impl Drop for Recording<'_> {
         self.gateway.metrics.active.decrement();
         if !self.noted {
             self.exchange.response.complete = false;
-            let draining = StreamEnd::Draining.code();
-            self.exchange.response.reason =
-                Some(if std::thread::panicking() { "internal_error" } else { draining });
+            let ending = self.exchange.connection.as_ref().map(|facts| facts.activity.account().ending());
+            let reason = match ending {
+                _ if std::thread::panicking() => "internal_error",
+                Some(Ending::Connection) => TerminationReason::BuffersExhausted.code(),
+                _ => TerminationReason::Draining.code(),
+            };
+            self.exchange.response.reason = Some(reason);
             self.gateway.record(self.exchange);
         }
     }

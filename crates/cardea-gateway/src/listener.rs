@@ -3,7 +3,6 @@
 use std::{
     fmt, io,
     net::{IpAddr, SocketAddr},
-    pin::Pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicI64, Ordering::Relaxed},
@@ -13,6 +12,7 @@ use std::{
 };
 
 use cardea_clock::{Mono, Wall};
+use cardea_guard::{AddressPrefix, ConnectionPermit};
 use cardea_http::proxy_protocol::{self, ProxyHeader};
 use cardea_tls::{HandshakeFacts, ServerTls};
 use rustls::server::ClientHello;
@@ -25,9 +25,10 @@ use tokio::{
 use crate::{
     buffer::Buffer,
     connections::Activity,
-    exchange::ConnectionFacts,
+    exchange::{ConnectionFacts, Origin},
     gateway::Gateway,
     h1, h2,
+    memory::charged,
     model::{ListenerModel, ProxyProtocol},
     shortage::Shortage,
     streams,
@@ -38,6 +39,9 @@ use crate::{
 
 /// How long accepting pauses when there are no descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Connections of one worker's sockets that have no permit yet. Beyond them, new ones wait in the kernel's queue.
+const WAITING_MAX: usize = 256;
 
 /// Refused peers are reported no more often than this; a metric counts all of them.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
@@ -152,15 +156,9 @@ pub fn watch(workers: &Workers, sockets: Vec<ListenSocket>) -> io::Result<Watche
 }
 
 impl Watched {
-    /// Accepts connections for the listener called `name` until the gateway stops. `permits` bounds the connections of all
-    /// listeners: where there is none, new connections wait in the kernel's queue, but for one for each socket.
-    pub fn serve(
-        self,
-        gateway: &Arc<Gateway>,
-        workers: &Arc<Workers>,
-        name: &str,
-        permits: &Arc<Semaphore>,
-    ) -> Serving {
+    /// Accepts connections for the listener called `name` until the gateway stops. Where all listeners together have as many
+    /// as they may have, 256 new connections of each socket wait, and others in the kernel's queue.
+    pub fn serve(self, gateway: &Arc<Gateway>, workers: &Arc<Workers>, name: &str) -> Serving {
         workers.runtime(0).spawn(workers::vital(streams::watch(Arc::downgrade(gateway))));
         let spawn = |(worker, socket)| {
             let acceptor = Acceptor {
@@ -168,7 +166,7 @@ impl Watched {
                 workers: Arc::clone(workers),
                 worker,
                 name: name.to_owned(),
-                permits: Arc::clone(permits),
+                waiting: Arc::new(Semaphore::new(WAITING_MAX)),
             };
             workers.runtime(worker).spawn(workers::vital(async move {
                 tokio::select! {
@@ -187,7 +185,8 @@ struct Acceptor {
     workers: Arc<Workers>,
     worker: usize,
     name: String,
-    permits: Arc<Semaphore>,
+    /// For connections that were accepted and are not served yet.
+    waiting: Arc<Semaphore>,
 }
 
 impl Acceptor {
@@ -200,9 +199,8 @@ impl Acceptor {
                     continue;
                 }
             };
-            // Not before: a permit that waits here for a connection may be what another worker's client needs.
-            let Some(permit) = self.permit().await else { return };
-            self.begin(Accepted { socket, peer, worker: self.worker }, permit);
+            let Ok(waiting) = Arc::clone(&self.waiting).acquire_owned().await else { return };
+            self.begin(Accepted { socket, peer, worker: self.worker }, waiting);
         }
     }
 
@@ -215,37 +213,47 @@ impl Acceptor {
         tokio::time::sleep(ACCEPT_PAUSE).await;
     }
 
-    /// The right to serve one more connection. Where there is none, the connection that has been idle for the longest is
-    /// closed; where none is idle, this waits.
-    async fn permit(&self) -> Option<OwnedSemaphorePermit> {
-        loop {
-            if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
-                return Some(permit);
-            }
-            self.gateway.make_room();
-            let waiting = tokio::time::timeout(ACCEPT_PAUSE, Arc::clone(&self.permits).acquire_owned());
-            if let Ok(permit) = waiting.await {
-                return permit.ok();
-            }
-        }
-    }
-
-    fn begin(&self, accepted: Accepted, permit: OwnedSemaphorePermit) {
+    fn begin(&self, accepted: Accepted, waiting: OwnedSemaphorePermit) {
         self.gateway.metrics.connection_attempts.increment();
         // A reload may have changed or removed the listener's model.
         let Some(listener) = self.gateway.model().listeners.get(&self.name).cloned() else { return };
         let gateway = Arc::clone(&self.gateway);
         let place = self.workers.place(self.worker);
+        let entry = Box::new((accepted, Waiting(waiting)));
         place.runtime().spawn(async move {
             let activity = Arc::<Activity>::default();
             let guard = std::future::poll_fn(|cx| {
                 Poll::Ready(gateway.enter(cx.waker().clone(), Arc::clone(&activity)))
             })
             .await;
-            connect(Arc::clone(&gateway), listener, accepted, activity).await;
+            let account = Arc::clone(activity.account());
+            charged(account, connect(Arc::clone(&gateway), listener, entry, activity)).await;
             drop(guard);
-            drop((permit, place));
+            drop(place);
         });
+    }
+}
+
+/// The place of a connection that waits for the right to be served.
+struct Waiting(#[expect(dead_code, reason = "it counts as long as it lives")] OwnedSemaphorePermit);
+
+impl Waiting {
+    /// The right to be served. Where there is none, the connection that has been idle for the longest is closed; where none
+    /// is idle, this waits. To be asked only for a connection that may come in: what it may not would cost others theirs.
+    async fn permit(self, gateway: &Gateway) -> Option<ConnectionPermit> {
+        let permits = &gateway.connection_permits;
+        loop {
+            if let Some(permit) = permits.try_take() {
+                return Some(permit);
+            }
+            if gateway.is_stopping() {
+                return None;
+            }
+            gateway.make_room();
+            if let Ok(permit) = tokio::time::timeout(ACCEPT_PAUSE, permits.take()).await {
+                return permit;
+            }
+        }
     }
 }
 
@@ -275,9 +283,10 @@ fn note_failure(gateway: &Gateway, listener: &str, error: &io::Error) {
 async fn connect(
     gateway: Arc<Gateway>,
     listener: Arc<ListenerModel>,
-    accepted: Accepted,
+    entry: Box<(Accepted, Waiting)>,
     activity: Arc<Activity>,
 ) {
+    let (accepted, waiting) = *entry;
     let mut timer = Timer::new(gateway.clock.clone());
     let deadline = timer.now().saturating_add(gateway.model().timeouts.tls_handshake);
     let peer = accepted.peer;
@@ -292,7 +301,7 @@ async fn connect(
             Socket::Tcp(tcp) => tcp.local_addr().ok(),
             Socket::Unix(_) => None,
         },
-        client: peer,
+        origin: Origin::Peer,
         tls: None,
         token: Mutex::default(),
         activity,
@@ -317,32 +326,40 @@ async fn connect(
     }
     let model = gateway.model();
     let (excess, metrics) = (&gateway.metrics.excess, Arc::clone(&listener.metrics));
-    // Who stands before many others is known as such, or says by the PROXY protocol whom it stands for.
+    // Who stands before many others is known as such, or says by the PROXY protocol whom it stands for. Where it does not,
+    // it may be its health check, which nobody else's connections may use up the room of.
     let is_proxy = |address: IpAddr| model.trusted_proxies.iter().any(|prefix| prefix.contains(address));
-    let from = facts.client.map(|client| client.ip()).filter(|address| !is_proxy(*address));
-    if gateway.connection_rates.admit(from, &model.limits, timer.now()).is_err() {
+    let from = facts.client().map(|client| client.ip()).filter(|address| !is_proxy(*address));
+    if gateway.connection_rates.admit(from, model.limits.new_connections_per_second_max, timer.now()).is_err()
+    {
         return excess.new_connections_per_second.increment();
     }
-    let max = model.limits.connections_per_prefix_max;
+    let max = model.limits.connections_per_prefix();
     // Held to the end of the connection.
     let Ok(_share) = gateway.connection_shares.enter(from, max) else {
         return excess.connections_per_prefix.increment();
     };
+    if let Some(from) = from {
+        facts.activity.account().set_prefix(AddressPrefix::of(from));
+    }
+    // Boxed, since it is over at once for nearly all.
+    let Some(_permit) = Box::pin(waiting.permit(&gateway)).await else { return };
     let Some(tls) = &listener.tls else {
         drop(model);
         let transport = socket.into_plain();
         let _open = metrics.http1.enter(gateway.metrics.registry());
         return h1::serve(gateway, transport, inbound, Arc::new(facts)).await;
     };
-    let Ok(mut handshake) = gateway.handshakes.begin(from, &model.limits) else {
+    let (max, per_prefix_max) = (model.limits.handshakes_max, model.limits.handshakes_per_prefix_max);
+    let Ok(mut handshake) = gateway.handshakes.begin(from, max, per_prefix_max, timer.now()) else {
         return excess.handshakes_per_prefix.increment();
     };
     drop(model);
     let shaking_hands = metrics.handshaking.enter(gateway.metrics.registry());
     // Boxed, since a connection is idle for longer than it shakes hands.
     let mut shaking = Box::pin(shake_hands(&gateway, socket, tls, inbound, &mut facts.tls));
-    let either = std::future::poll_fn(|cx| match Pin::new(&mut handshake.given_way).poll(cx) {
-        Poll::Ready(_) => {
+    let either = std::future::poll_fn(|cx| match handshake.poll_evicted(cx) {
+        Poll::Ready(()) => {
             excess.handshakes.increment();
             Poll::Ready(Err(io::ErrorKind::QuotaExceeded.into()))
         }
@@ -463,9 +480,13 @@ async fn read_proxy_header(
 }
 
 fn apply(header: &ProxyHeader, facts: &mut ConnectionFacts) {
-    if let ProxyHeader::Proxied { source, destination } = header {
-        facts.client = Some(*source);
-        facts.local = Some(*destination);
+    match header {
+        ProxyHeader::Proxied { source, destination } => {
+            facts.origin = Origin::Client(*source);
+            facts.local = Some(*destination);
+        }
+        // A health check, or somebody whose address the proxy does not tell.
+        ProxyHeader::Local | ProxyHeader::Unix => facts.origin = Origin::Unattributed,
     }
 }
 
@@ -477,7 +498,7 @@ mod tests {
     #[test]
     fn a_connections_future_is_small() {
         fn size<F: Future>(
-            _: impl FnOnce(Arc<Gateway>, Arc<ListenerModel>, Accepted, Arc<Activity>) -> F,
+            _: impl FnOnce(Arc<Gateway>, Arc<ListenerModel>, Box<(Accepted, Waiting)>, Arc<Activity>) -> F,
         ) -> usize {
             size_of::<F>()
         }

@@ -16,7 +16,7 @@ use crate::{
         },
     },
     shortage::Shortage,
-    streams::StreamEnd,
+    streams::TerminationReason,
 };
 
 static ACCEPT_FAILURES: CounterDef<0> =
@@ -172,8 +172,8 @@ pub struct GatewayMetrics {
     pub expression_faults: Counter,
     /// Verdicts on tokens.
     verdicts: Verdicts,
-    /// In the order of [`StreamEnd::ALL`].
-    streams_ended: [Counter; StreamEnd::ALL.len()],
+    /// In the order of [`TerminationReason::ALL`].
+    streams_ended: [Counter; TerminationReason::ALL.len()],
     /// Requests that are being served.
     pub(crate) active: UpDown,
     /// Requests without a route.
@@ -227,7 +227,7 @@ impl GatewayMetrics {
                 cache: verdicts(VerdictSource::Cache),
                 verification: verdicts(VerdictSource::Verification),
             },
-            streams_ended: StreamEnd::ALL.map(|end| registry.counter(&STREAMS_ENDED, [end.code()])),
+            streams_ended: TerminationReason::ALL.map(|end| registry.counter(&STREAMS_ENDED, [end.code()])),
             active: registry.up_down(&ACTIVE, []),
             unrouted: RouteMetrics::new(""),
             registry,
@@ -267,8 +267,8 @@ impl GatewayMetrics {
     }
 
     /// Counts a stream that the gateway ends.
-    pub(crate) fn stream_ended(&self, end: StreamEnd) {
-        let counters = self.streams_ended.iter().zip(StreamEnd::ALL);
+    pub(crate) fn stream_ended(&self, end: TerminationReason) {
+        let counters = self.streams_ended.iter().zip(TerminationReason::ALL);
         counters.filter(|(_, other)| *other == end).for_each(|(counter, _)| counter.increment());
     }
 

@@ -3,22 +3,22 @@
 //! A reload builds a whole new [`Model`] and swaps the pointer; requests in flight keep the one that they began
 //! with. What lives longer (endpoints' health, pools, key sets, counters) is in objects that the models share.
 
-use std::{collections::HashMap, net::IpAddr, num::NonZeroU32, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, net::IpAddr, num::NonZeroU32, sync::Arc, time::Duration};
 
 use cardea_env::Template;
 use cardea_http::{ForwardedHeader, ForwardedPolicy, HeaderNameSet, h1::HeadLimits};
-use cardea_identity::{Authenticator, Demand};
-use cardea_issuer::AuthorizationServer;
+use cardea_identity::{AccessRequirement, Authenticator};
 use cardea_tls::{HostRequirements, ServerTls};
 use cardea_upstream::ServiceState;
 
 mod rules;
 
 pub use self::rules::{
-    AttributeChange, AttributeRule, EnvironmentModel, HeaderEncoding, HeaderRule, HeaderRules, LogFormat,
-    LogModel, RouteRules,
+    AttributeChange, AttributeRule, EnvironmentModel, HeaderEncoding, HeaderRule, HeaderRules, HeadersRead,
+    LogFormat, LogModel, RouteRules,
 };
 use crate::{
+    builtin::BuiltIn,
     client_certificate::ClientCertificateRule,
     exchange::Exchange,
     forward::Pooled,
@@ -33,8 +33,6 @@ pub struct Model {
     pub router: Router<Arc<Route>>,
     /// The issuers that are trusted.
     pub authenticator: Arc<Authenticator>,
-    /// Our own authorization server, where there is one.
-    pub issuer: Option<Arc<AuthorizationServer>>,
     /// The services, by name.
     pub services: Vec<Arc<Service>>,
     /// Listeners by their name.
@@ -77,7 +75,7 @@ pub struct ListenerModel {
 }
 
 /// PROXY protocol on a listener.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProxyProtocol {
     /// Peers that must begin with a header. Others are closed; those of a Unix socket are trusted.
     pub trusted: Vec<Prefix>,
@@ -88,7 +86,7 @@ pub struct ProxyProtocol {
 }
 
 /// Bounds of the process and of a message.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Of request heads.
     pub head: HeadLimits,
@@ -98,14 +96,14 @@ pub struct Limits {
     pub replay_bytes_max: usize,
     /// All kept request bodies together, in bytes.
     pub replay_total_bytes_max: usize,
-    /// What is held for messages under way, in bytes; beyond it what has stood still for the longest is given up.
+    /// What is held for messages under way, in bytes; beyond it connections end that hold the most for the longest.
     pub buffered_bytes_max: usize,
     /// Concurrent streams of an HTTP/2 connection.
     pub http2_streams_max: u32,
     /// Concurrent connections of all listeners.
     pub connections_max: usize,
-    /// The same of one IPv4 address or /64 of IPv6; beyond it new ones are closed.
-    pub connections_per_prefix_max: u32,
+    /// The same of one IPv4 address or /64 of IPv6; beyond it new ones are closed. Half of `connections_max` where `None`.
+    pub connections_per_prefix_max: Option<u32>,
     /// TLS handshakes under way; beyond it the oldest gives way.
     pub handshakes_max: usize,
     /// The same of one IPv4 address or /64 of IPv6; beyond it new ones are closed.
@@ -118,22 +116,31 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             head: HeadLimits::default(),
-            response_head: HeadLimits { head_bytes_max: 64 * 1024, fields_max: 256, ..HeadLimits::default() },
-            replay_bytes_max: 64 * 1024,
-            replay_total_bytes_max: 64 * 1024 * 1024,
-            buffered_bytes_max: usize::MAX,
-            http2_streams_max: 128,
-            connections_max: 100_000,
-            connections_per_prefix_max: 50_000,
-            handshakes_max: 10_000,
-            handshakes_per_prefix_max: 10_000,
+            response_head: HeadLimits { head_bytes_max: 64 << 10, fields_max: 256, ..HeadLimits::default() },
+            replay_bytes_max: 64 << 10,
+            replay_total_bytes_max: 64 << 20,
+            buffered_bytes_max: 512 << 20,
+            http2_streams_max: 100,
+            connections_max: 20_000,
+            connections_per_prefix_max: None,
+            handshakes_max: 5_000,
+            handshakes_per_prefix_max: 2_500,
             new_connections_per_second_max: None,
         }
     }
 }
 
+impl Limits {
+    /// Concurrent connections of one IPv4 address or /64 of IPv6.
+    #[must_use]
+    pub fn connections_per_prefix(&self) -> u32 {
+        let half = u32::try_from(self.connections_max / 2).unwrap_or(u32::MAX);
+        self.connections_per_prefix_max.unwrap_or(half).max(1)
+    }
+}
+
 /// Time limits of a client's connection.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionTimeouts {
     /// From accept to the end of the TLS handshake.
     pub tls_handshake: Duration,
@@ -157,7 +164,7 @@ impl Default for ConnectionTimeouts {
 pub(crate) const RESPONSE_BODY_IDLE: Duration = Duration::from_secs(60);
 
 /// Time limits of an exchange.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timeouts {
     /// Between two parts of the request's body.
     pub request_body_idle: Duration,
@@ -177,10 +184,10 @@ impl Default for Timeouts {
     fn default() -> Self {
         Self {
             request_body_idle: Duration::from_secs(30),
-            connect: Duration::from_secs(5),
-            response_head: Duration::from_secs(60),
+            connect: Duration::from_secs(3),
+            response_head: Duration::from_secs(30),
             response_body_idle: RESPONSE_BODY_IDLE,
-            request: None,
+            request: Some(Duration::from_secs(300)),
             token_expiry_grace: Duration::ZERO,
         }
     }
@@ -201,7 +208,7 @@ pub struct Forwarding {
 }
 
 /// The headers that carry the caller's identity to services.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct IdentityHeaders {
     /// All names, of [`own_headers`](crate::client_certificate::own_headers): stripped from every request on every route,
     /// whatever its spelling, before anything reads it.
@@ -250,6 +257,12 @@ impl Prefix {
     }
 }
 
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
 fn same_bits(a: u128, b: u128, width: u8, bits: u8) -> bool {
     let shift = u32::from(width.saturating_sub(bits));
     shift >= 128 || (a ^ b) >> shift == 0
@@ -261,7 +274,7 @@ pub struct Route {
     /// Its name in the configuration.
     pub name: String,
     /// What the caller must show; `None` for `auth = "public"`.
-    pub demand: Option<Demand>,
+    pub demand: Option<AccessRequirement>,
     /// What is made of the client's certificate; nothing where `None`.
     pub client_certificate: Option<ClientCertificateRule>,
     /// Whether safe requests are carried before the TLS handshake is done, by whoever has recorded them perhaps (RFC 8470).
@@ -291,7 +304,7 @@ pub struct Route {
 }
 
 /// Encodings that most services read in more than one way, and that a route may allow nevertheless.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AllowEncoded {
     /// `%2F`.
     pub slash: bool,
@@ -299,8 +312,6 @@ pub struct AllowEncoded {
     pub encoded_backslash: bool,
     /// `\`.
     pub backslash: bool,
-    /// `%00`.
-    pub nul: bool,
     /// Path parameters (`;`, `%3B`) where they hide a path which belongs to another route, or where something that decides
     /// reads the path.
     pub parameters: bool,
@@ -314,13 +325,6 @@ pub enum Rewrite {
     None,
     /// Without this prefix.
     StripPrefix(String),
-    /// With this prefix in place of that one.
-    ReplacePrefix {
-        /// What goes.
-        prefix: String,
-        /// What comes.
-        with: String,
-    },
     /// Another path, made of these parts.
     Path(Vec<PathPart>),
 }
@@ -339,8 +343,8 @@ pub enum PathPart {
 pub enum Destination {
     /// To a service.
     Service(Arc<Service>),
-    /// To an endpoint of the gateway itself.
-    BuiltIn(BuiltIn),
+    /// To one inside the program.
+    BuiltIn(Arc<dyn BuiltIn>),
     /// Elsewhere, by a redirect.
     Redirect {
         /// The `Location`.
@@ -359,38 +363,6 @@ pub enum Destination {
         /// Its body.
         body: Arc<[u8]>,
     },
-}
-
-/// Endpoints of the gateway itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BuiltIn {
-    /// The token endpoint (RFC 6749 §3.2).
-    Token,
-    /// The key set (RFC 7517 §5).
-    KeySet,
-    /// Authorization server metadata (RFC 8414).
-    OauthMetadata,
-    /// OpenID discovery.
-    OpenidConfiguration,
-    /// The authorization endpoint, which refuses.
-    Authorize,
-    /// 200 while the process lives.
-    Health,
-}
-
-impl BuiltIn {
-    /// Its name in the configuration.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Token => "token",
-            Self::KeySet => "jwks",
-            Self::OauthMetadata => "oauth_metadata",
-            Self::OpenidConfiguration => "openid_configuration",
-            Self::Authorize => "authorize",
-            Self::Health => "health",
-        }
-    }
 }
 
 /// A service, as one configuration describes it.

@@ -9,10 +9,11 @@ use cardea_http::{Known, ResponseHead};
 use cardea_identity::TokenError;
 
 use crate::{
+    builtin::ErrorFormat,
     exchange::Exchange,
     response::{Response, ResponseBody},
     shortage::Shortage,
-    streams::StreamEnd,
+    streams::TerminationReason,
 };
 
 /// Why the gateway answers in place of a service.
@@ -95,7 +96,7 @@ pub enum Reason {
     /// The gateway is going away.
     Draining,
     /// The right to this request ended while it was under way.
-    StreamEnded(StreamEnd),
+    StreamEnded(TerminationReason),
 }
 
 impl Reason {
@@ -164,10 +165,12 @@ impl Reason {
             Self::ExpectationFailed => 417,
             Self::MisdirectedRequest | Self::ClientCertificateUnasked => 421,
             Self::StreamEnded(end) => match end {
-                StreamEnd::TokenExpired | StreamEnd::TokenRevoked | StreamEnd::IssuerChanged => 401,
-                StreamEnd::DemandUnmet => 403,
-                StreamEnd::RouteRemoved => 404,
-                StreamEnd::Draining | StreamEnd::BuffersExhausted => 503,
+                TerminationReason::TokenExpired
+                | TerminationReason::TokenRevoked
+                | TerminationReason::IssuerChanged => 401,
+                TerminationReason::DemandUnmet | TerminationReason::CertificateInvalid => 403,
+                TerminationReason::RouteRemoved => 404,
+                TerminationReason::Draining | TerminationReason::BuffersExhausted => 503,
             },
             // Not a code of the RFCs: what nginx logs for this, and never sent.
             Self::ClientAborted => 499,
@@ -222,10 +225,10 @@ impl Reason {
             Self::RequestTimeout => "The exchange took too long.",
             Self::ClientAborted => "The client gave up.",
             Self::IssuerFailed => "The authorization server failed.",
-            Self::FellShort(_) | Self::Overloaded | Self::StreamEnded(StreamEnd::BuffersExhausted) => {
-                "The gateway is at its limit."
-            }
-            Self::Draining | Self::StreamEnded(StreamEnd::Draining) => "The gateway is going away.",
+            Self::FellShort(_)
+            | Self::Overloaded
+            | Self::StreamEnded(TerminationReason::BuffersExhausted) => "The gateway is at its limit.",
+            Self::Draining | Self::StreamEnded(TerminationReason::Draining) => "The gateway is going away.",
             Self::StreamEnded(_) => "The right to this request has ended.",
         })
     }
@@ -259,7 +262,7 @@ impl Reason {
             | Self::NoEndpoint
             | Self::ConnectionsExhausted
             | Self::FellShort(_)
-            | Self::StreamEnded(StreamEnd::BuffersExhausted)
+            | Self::StreamEnded(TerminationReason::BuffersExhausted)
             | Self::Overloaded => {
                 set(&mut head, Known::RetryAfter, "1");
             }
@@ -267,7 +270,7 @@ impl Reason {
         }
         let id = String::from_utf8_lossy(&exchange.name()).into_owned();
         set(&mut head, Known::XRequestId, &id);
-        let body = if exchange.is_token_request() {
+        let body = if exchange.error_format() == ErrorFormat::Oauth {
             let error = match self.status() {
                 429 | 503 => "temporarily_unavailable",
                 400..=499 => "invalid_request",

@@ -104,15 +104,6 @@ impl ResponseBody {
         }
     }
 
-    /// How much memory is held for what the client has not taken, in bytes.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        match self {
-            // The bytes are the configuration's, or small.
-            Self::Empty | Self::Bytes { .. } => 0,
-            Self::Service(attempt) => attempt.memory_bytes(),
-        }
-    }
-
     pub(crate) fn trailers(&self) -> Option<&Fields> {
         match self {
             Self::Empty | Self::Bytes { .. } => None,

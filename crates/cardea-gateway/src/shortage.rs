@@ -4,6 +4,7 @@
 
 use std::{
     io,
+    net::SocketAddr,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
@@ -57,16 +58,22 @@ impl Shortage {
     pub(crate) fn of(error: &io::Error) -> Option<Self> {
         Some(match Errno::from_raw(error.raw_os_error()?) {
             Errno::EMFILE | Errno::ENFILE => Self::Descriptors,
-            Errno::EADDRNOTAVAIL => Self::Ports,
             Errno::ENOBUFS | Errno::ENOMEM | Errno::ENOSPC => Self::Memory,
             _ => return None,
         })
     }
 
-    /// The shortage behind an error of connect(2) over TCP, which also says `EAGAIN` where there is no port left. Over a
-    /// Unix socket the same word means that the other side does not accept.
-    pub(crate) fn of_tcp_connect(error: &io::Error) -> Option<Self> {
-        if error.raw_os_error() == Some(Errno::EAGAIN as i32) { Some(Self::Ports) } else { Self::of(error) }
+    /// The shortage behind an error of connect(2) over TCP to `address`.
+    ///
+    /// Where no port is left, it says `EADDRNOTAVAIL` or `EAGAIN`; over a Unix socket the latter means that the other side
+    /// does not accept. `EADDRNOTAVAIL` also means that this machine has no address to connect from, as where there is no
+    /// IPv6. Then datagrams can't be sent there either, for which ports are counted apart.
+    pub(crate) fn of_tcp_connect(error: &io::Error, address: SocketAddr) -> Option<Self> {
+        match Errno::from_raw(error.raw_os_error()?) {
+            Errno::EAGAIN => Some(Self::Ports),
+            Errno::EADDRNOTAVAIL => has_address_for(address).then_some(Self::Ports),
+            _ => Self::of(error),
+        }
     }
 
     /// The shortage behind a failed look-up of a name. The resolver may say no more than that it failed, so a
@@ -75,6 +82,15 @@ impl Shortage {
         let socket = || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None);
         Self::of(error).or_else(|| Self::of(&socket().err()?))
     }
+}
+
+/// Whether this machine has an address from which `address` can be reached. Nothing is sent.
+fn has_address_for(address: SocketAddr) -> bool {
+    let connect = || {
+        let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::DGRAM, None)?;
+        socket.connect(&address.into())
+    };
+    connect().is_ok()
 }
 
 /// When the operator was last told.
@@ -90,18 +106,18 @@ impl Warned {
                 operation,
                 closed,
                 remedy = shortage.remedy(),
-                "the gateway has reached a limit of the system; idle connections were closed to make room"
+                "the gateway has reached a limit of the system"
             );
         }
     }
 
     /// Tells that more is held for messages under way than may be.
-    pub(crate) fn tell_of_buffers(&self, held: usize, freed: usize, now: Mono) {
+    pub(crate) fn tell_of_buffers(&self, held: usize, ended: usize, now: Mono) {
         if self.is_due(now) {
             tracing::warn!(
                 held,
-                freed,
-                "limits.buffered_bytes_max is reached; what has stood still for the longest is given up"
+                ended,
+                "limits.buffered_bytes_max is reached; connections end that hold the most for the longest"
             );
         }
     }
@@ -120,7 +136,8 @@ mod tests {
 
     #[test]
     fn what_is_ours_is_told_from_what_is_the_endpoints() {
-        let of = |errno: Errno| Shortage::of_tcp_connect(&io::Error::from_raw_os_error(errno as i32));
+        let here = SocketAddr::from(([127, 0, 0, 1], 9));
+        let of = |errno: Errno| Shortage::of_tcp_connect(&io::Error::from_raw_os_error(errno as i32), here);
         for errno in [Errno::EMFILE, Errno::ENFILE] {
             assert_eq!(of(errno), Some(Shortage::Descriptors));
         }
@@ -135,6 +152,10 @@ mod tests {
         {
             assert_eq!(of(errno), None, "{errno}");
         }
+        let unavailable = io::Error::from_raw_os_error(Errno::EADDRNOTAVAIL as i32);
+        // A link-local address without its link: there is no way there, whatever addresses this machine has.
+        let nowhere: SocketAddr = "[fe80::1]:9".parse().unwrap();
+        assert_eq!(Shortage::of_tcp_connect(&unavailable, nowhere), None, "no address to connect from");
         let busy = io::Error::from_raw_os_error(Errno::EAGAIN as i32);
         assert_eq!(Shortage::of(&busy), None, "of a Unix socket, it is the other side's");
         assert_eq!(Shortage::of_lookup(&io::Error::other("no such name")), None, "there are descriptors");

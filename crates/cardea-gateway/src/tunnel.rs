@@ -10,7 +10,7 @@ use crate::{
     buffer::Buffer,
     exchange::Exchange,
     forward::Tunnel,
-    streams::{StreamEnd, StreamWatch},
+    streams::{StreamWatch, TerminationReason},
     timer::Timer,
     transport::Transport,
     websocket::{Frames, close_frame},
@@ -28,7 +28,7 @@ pub(crate) struct Carried {
     /// Octets to the client.
     pub(crate) bytes: u64,
     /// Why we ended it, if we did.
-    pub(crate) end: Option<StreamEnd>,
+    pub(crate) end: Option<TerminationReason>,
     /// The client has part of a frame: it must not take what it got for the whole.
     pub(crate) torn: bool,
 }
@@ -80,12 +80,8 @@ pub(crate) async fn run(
             moved = up.bytes + down.bytes;
             deadline = timer.now().saturating_add(IDLE);
         }
-        let holds = if from_client.is_empty() && from_service.is_empty() {
-            0
-        } else {
-            from_client.memory_bytes() + from_service.memory_bytes()
-        };
-        watch.note(holds, exchange.memory_bytes(), has_moved, timer.now());
+        let waits = !from_client.is_empty() || !from_service.is_empty();
+        watch.note(preface.capacity(), waits, has_moved, timer.now());
         timer.poll_until(cx, deadline).map(|_| None)
     })
     .await;
@@ -187,7 +183,7 @@ struct Goodbye {
 }
 
 impl Goodbye {
-    fn new(end: StreamEnd, mask: Option<[u8; 4]>) -> Self {
+    fn new(end: TerminationReason, mask: Option<[u8; 4]>) -> Self {
         Self { frame: close_frame(end.close_code(), end.text(), mask), sent: 0 }
     }
 

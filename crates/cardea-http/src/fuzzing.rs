@@ -58,7 +58,7 @@ pub fn request_head(data: &[u8]) {
     }
     if strip_hop_by_hop(&mut head.fields).is_ok() && framing.is_ok() {
         let before = head.fields.len();
-        assert_eq!(strip_hop_by_hop(&mut head.fields), Ok(()));
+        assert!(strip_hop_by_hop(&mut head.fields).is_ok());
         assert_eq!(head.fields.len(), before);
     }
 }

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use crate::chars::{is_token, list_members};
 use crate::h1::{Framing, request_framing};
+use crate::names::fold_alike;
 use crate::{Fields, Known, Method, RequestError, RequestHead, Version};
 
 /// The fields that no proxy forwards, named in `Connection` or not (RFC 9110 §7.6.1, RFC 7540 §3.2.1).
@@ -25,19 +26,36 @@ const HOP_BY_HOP: u128 = Known::Connection.bit()
 /// The most options that `Connection` may have: each costs a look at every field.
 const OPTIONS_MAX: usize = 16;
 
-/// Removes the hop-by-hop fields of a request, and those that `Connection` names. To be called before our own
-/// fields are added, or a client could have them removed.
+/// The fields that `Connection` named beside those that are always hop-by-hop.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ConnectionNames(Vec<SmallVec<[u8; 24]>>);
+
+impl ConnectionNames {
+    /// Whether it named a field of this name, or one that folds to the same.
+    #[must_use]
+    pub fn contains(&self, name: &[u8]) -> bool {
+        self.0.iter().any(|named| fold_alike(named, name))
+    }
+
+    /// Forgets them.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// Removes the hop-by-hop fields of a request, and those that `Connection` names, which it returns: they must not come
+/// back as trailers. To be called before our own fields are added, or a client could have them removed.
 ///
 /// # Errors
 /// [`RequestError::ConnectionNamesEndToEnd`] if `Connection` names a known field that is not hop-by-hop (`Host`,
 /// `Authorization`, `X-Forwarded-For` …), or `Transfer-Encoding`: nobody means that honestly.
 /// [`RequestError::ConnectionInvalid`] for an option that is no token, or more than 16 options. The fields may then
 /// be half done.
-pub fn strip_hop_by_hop(fields: &mut Fields) -> Result<(), RequestError> {
+pub fn strip_hop_by_hop(fields: &mut Fields) -> Result<ConnectionNames, RequestError> {
+    let mut named = ConnectionNames::default();
     if fields.known_set() & HOP_BY_HOP == 0 {
-        return Ok(());
+        return Ok(named);
     }
-    let mut named: SmallVec<[SmallVec<[u8; 24]>; 2]> = SmallVec::new();
     for (index, option) in fields.get_all(Known::Connection).flat_map(list_members).enumerate() {
         if index >= OPTIONS_MAX || !is_token(option) {
             return Err(RequestError::ConnectionInvalid);
@@ -47,27 +65,29 @@ pub fn strip_hop_by_hop(fields: &mut Fields) -> Result<(), RequestError> {
             Some(known) if known.bit() & HOP_BY_HOP != 0 => {}
             Some(_) => return Err(RequestError::ConnectionNamesEndToEnd),
             None if is_plain_option(option) => {}
-            None => named.push(SmallVec::from_slice(option)),
+            None => named.0.push(SmallVec::from_slice(option)),
         }
     }
     strip(fields, &named);
-    Ok(())
+    Ok(named)
 }
 
 /// As [`strip_hop_by_hop`], for responses: what `Connection` may not name is ignored, and so is every option after
 /// the sixteenth.
-pub fn strip_hop_by_hop_response(fields: &mut Fields) {
+pub fn strip_hop_by_hop_response(fields: &mut Fields) -> ConnectionNames {
     if fields.known_set() & HOP_BY_HOP == 0 {
-        return;
+        return ConnectionNames::default();
     }
-    let named: SmallVec<[SmallVec<[u8; 24]>; 2]> = fields
+    let named = fields
         .get_all(Known::Connection)
         .flat_map(list_members)
         .take(OPTIONS_MAX)
         .filter(|option| Known::of(option).is_none() && !is_plain_option(option))
         .map(SmallVec::from_slice)
         .collect();
+    let named = ConnectionNames(named);
     strip(fields, &named);
+    named
 }
 
 /// Whether this is a request for a WebSocket (RFC 6455 §4.1), the one upgrade that is tunnelled: GET in HTTP/1.1
@@ -92,7 +112,7 @@ fn is_plain_option(option: &[u8]) -> bool {
     option.eq_ignore_ascii_case(b"close")
 }
 
-fn strip(fields: &mut Fields, named: &[SmallVec<[u8; 24]>]) {
+fn strip(fields: &mut Fields, ConnectionNames(named): &ConnectionNames) {
     fields.retain(|field| match field.known {
         Some(known) => known.bit() & HOP_BY_HOP == 0,
         None => !named.iter().any(|name| field.name.eq_ignore_ascii_case(name)),

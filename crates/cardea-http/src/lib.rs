@@ -42,7 +42,7 @@ pub use forwarding::{
     ForwardedHeader, ForwardedPolicy, Hop, append_via, client_address, set_forwarded, strip_forwarded,
 };
 pub use head::{RequestHead, ResponseHead};
-pub use hop_by_hop::{strip_hop_by_hop, strip_hop_by_hop_response, upgrade_websocket};
+pub use hop_by_hop::{ConnectionNames, strip_hop_by_hop, strip_hop_by_hop_response, upgrade_websocket};
 pub use method::{Method, MethodError, OtherMethod};
 pub use names::{
     HeaderNameSet, filter_trailers, fold_alike, forbidden_in_trailers, has_lookalike, strip_lookalikes,

@@ -17,8 +17,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bench_measure::Suite;
 use cardea_clock::{Clock, CoarseClock, PERIOD_DEFAULT, Wall};
 use cardea_identity::{
-    Authenticator, BearerCredentials, IssuerConfig, KeySource, LocalKeys, NoFetch, TokenSlot, Verdict,
-    VerdictSource, bearer_credentials,
+    Authenticator, BearerCredentials, ConnectionTokenCache, IssuerConfig, KeySource, LocalKeys, NoFetch,
+    Verdict, VerdictSource, bearer_credentials,
 };
 use nix::time::{ClockId, clock_gettime};
 use serde_json::json;
@@ -102,8 +102,8 @@ fn credentials(field: &str) -> BearerCredentials<'_> {
 }
 
 /// A connection's slot after its first request.
-fn filled(authenticator: &Authenticator, field: &str, clock: &Clock) -> TokenSlot {
-    let mut slot = TokenSlot::new();
+fn filled(authenticator: &Authenticator, field: &str, clock: &Clock) -> ConnectionTokenCache {
+    let mut slot = ConnectionTokenCache::new();
     // The first to ask verifies, all others find.
     assert_ne!(ask(authenticator, field, &mut slot, clock), Some(VerdictSource::Connection));
     assert_eq!(ask(authenticator, field, &mut slot, clock), Some(VerdictSource::Connection));
@@ -114,7 +114,7 @@ fn filled(authenticator: &Authenticator, field: &str, clock: &Clock) -> TokenSlo
 fn ask(
     authenticator: &Authenticator,
     field: &str,
-    slot: &mut TokenSlot,
+    slot: &mut ConnectionTokenCache,
     clock: &Clock,
 ) -> Option<VerdictSource> {
     let identified = at_once(authenticator.identify(credentials(field), slot, clock.now()));
@@ -123,12 +123,17 @@ fn ask(
     Some(source)
 }
 
-fn recall(authenticator: &Authenticator, field: &str, slot: &mut TokenSlot, clock: &Clock) -> bool {
+fn recall(
+    authenticator: &Authenticator,
+    field: &str,
+    slot: &mut ConnectionTokenCache,
+    clock: &Clock,
+) -> bool {
     ask(authenticator, field, slot, clock) == Some(VerdictSource::Connection)
 }
 
 /// With a connection that has seen another one last.
-fn find(authenticator: &Authenticator, field: &str, slot: &mut TokenSlot, clock: &Clock) -> bool {
+fn find(authenticator: &Authenticator, field: &str, slot: &mut ConnectionTokenCache, clock: &Clock) -> bool {
     ask(authenticator, field, slot, clock) == Some(VerdictSource::Cache)
 }
 

@@ -20,7 +20,7 @@ use crate::json;
 use crate::jwk::{Key, next_epoch};
 use crate::jws::{Compact, Header, TOKEN_BYTES_MAX};
 use crate::keyset::Source;
-use crate::remembered::{Failed, Known, Memory, TokenSlot, VerdictRef, VerdictSource};
+use crate::remembered::{ConnectionTokenCache, Failed, Known, Memory, VerdictRef, VerdictSource};
 use crate::remote::{KeyDocument, Remote, Why};
 use crate::revocations::Revocations;
 use crate::verdict::{Lapse, Verdict};
@@ -151,7 +151,7 @@ impl Authenticator {
     fn recall(
         &self,
         credentials: BearerCredentials<'_>,
-        slot: &mut TokenSlot,
+        slot: &mut ConnectionTokenCache,
         now: Timestamp,
     ) -> Option<VerdictRef> {
         slot.take(credentials.unchecked(), |known, configuration| {
@@ -168,7 +168,7 @@ impl Authenticator {
     fn find(
         &self,
         credentials: BearerCredentials<'_>,
-        slot: &mut TokenSlot,
+        slot: &mut ConnectionTokenCache,
         now: Timestamp,
     ) -> Option<VerdictRef> {
         let known = self.memory.find(credentials.unchecked(), now.mono, |known| self.stands(known, now))?;
@@ -183,7 +183,7 @@ impl Authenticator {
     async fn learn(
         &self,
         token: &[u8],
-        slot: &mut TokenSlot,
+        slot: &mut ConnectionTokenCache,
         now: Timestamp,
     ) -> Result<VerdictRef, TokenError> {
         // Until the end of this function nothing is there that a mistake could find.
@@ -198,14 +198,14 @@ impl Authenticator {
     }
 
     /// The verdict of credentials: recalled, found or learnt, and which of the three. It is to be
-    /// [put back](TokenSlot::put_back) into the slot; a failure leaves that empty.
+    /// [put back](ConnectionTokenCache::put_back) into the slot; a failure leaves that empty.
     ///
     /// # Errors
     /// Credentials that hold no token, and whatever [`Authenticator::verify`] says of it.
     pub async fn identify(
         &self,
         credentials: BearerCredentials<'_>,
-        slot: &mut TokenSlot,
+        slot: &mut ConnectionTokenCache,
         now: Timestamp,
     ) -> Result<(VerdictRef, VerdictSource), Unidentified> {
         if let Some(verdict) = self.recall(credentials, slot, now) {

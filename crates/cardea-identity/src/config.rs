@@ -42,7 +42,7 @@ pub struct IssuerConfig {
     pub algorithms: Vec<Algorithm>,
     /// The accepted values of `typ`, without regard to case; the prefix `application/` may be left
     /// out, here and in tokens. An empty string stands for a header without `typ`. Default:
-    /// `at+jwt` (RFC 9068 §2.1) and `jwt` (what most providers still send).
+    /// `at+jwt` (RFC 9068 §2.1) and `JWT` (what most providers still send).
     pub types: Vec<String>,
     /// How far the issuer's clock may differ from ours. Default [`SKEW_DEFAULT`], limit [`SKEW_MAX`].
     pub clock_skew: Duration,
@@ -76,7 +76,7 @@ impl Default for IssuerConfig {
             audiences: Vec::new(),
             keys: KeySource::Discovery,
             algorithms: Algorithm::DEFAULT.to_vec(),
-            types: vec!["at+jwt".to_owned(), "jwt".to_owned()],
+            types: vec!["at+jwt".to_owned(), "JWT".to_owned()],
             clock_skew: SKEW_DEFAULT,
             lifetime_max: None,
             claims: ClaimNames::default(),

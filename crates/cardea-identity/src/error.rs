@@ -159,7 +159,7 @@ pub enum IdentityError {
     Address(&'static str),
     /// A route asks for what no issuer can give.
     #[error("demand: {0}")]
-    Demand(String),
+    AccessRequirement(String),
     /// There is no memory for what is to be remembered.
     #[error("{0}")]
     OutOfMemory(cardea_cache::LimitsError),

@@ -3,7 +3,7 @@
 //! An [`Authenticator`] holds the issuers that the configuration trusts. [`Authenticator::verify`]
 //! turns the bytes of a bearer token into a [`Verdict`]: the token is authentic, from this issuer,
 //! for one of its accepted audiences, within this window of time, and states these claims. What a
-//! *route* asks for is a [`Demand`], compared with the verdict on every request.
+//! *route* asks for is an [`AccessRequirement`], compared with the verdict on every request.
 //!
 //! The crate does no I/O but reading key files while a configuration loads: key sets come through
 //! the [`Fetch`] seam, time is an argument, and nothing here writes a token, a claim or a key to a log.
@@ -21,7 +21,6 @@ mod check;
 mod claims;
 mod config;
 mod decode;
-mod demand;
 mod entra;
 mod error;
 mod fetch;
@@ -35,6 +34,7 @@ mod keyset;
 mod policy;
 mod remembered;
 mod remote;
+mod requirement;
 mod revocations;
 mod verdict;
 
@@ -49,14 +49,14 @@ pub use config::{
     VERDICTS_MAX_DEFAULT, VERDICTS_MAX_LIMIT,
 };
 pub use decode::{Decoded, decode_unverified};
-pub use demand::{Alternative, Demand, DemandError};
 pub use error::{IdentityError, KeySetError, TokenError};
 pub use fetch::{Fetch, FetchError, FetchRequest, NoFetch, is_private_address};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use fuzzing::fuzz_token;
 pub use jws::TOKEN_BYTES_MAX;
 pub use keyset::LocalKeys;
-pub use remembered::{TokenSlot, VerdictRef, VerdictSource};
+pub use remembered::{ConnectionTokenCache, VerdictRef, VerdictSource};
 pub use remote::KeyDocument;
+pub use requirement::{AccessRequirement, AccessRequirementError, Alternative};
 pub use revocations::Revocations;
 pub use verdict::{Caller, CallerKind, ClientAuthentication, Lapse, Verdict};

@@ -87,16 +87,16 @@ impl VerdictSource {
 /// What a connection remembers of its last token. It is asked with the bytes of a token: a request without one is
 /// anonymous whatever came before it.
 ///
-/// A request borrows the verdict and [puts it back](TokenSlot::put_back): where requests follow one another, nothing is
+/// A request borrows the verdict and [puts it back](ConnectionTokenCache::put_back): where requests follow one another, nothing is
 /// counted and nothing locked. Where they run side by side, each has a clone.
 #[derive(Clone, Default)]
-pub struct TokenSlot {
+pub struct ConnectionTokenCache {
     verdict: Option<VerdictRef>,
     /// Of the authenticator whose verdict it is.
     configuration: u64,
 }
 
-impl TokenSlot {
+impl ConnectionTokenCache {
     /// An empty slot.
     #[must_use]
     pub const fn new() -> Self {
@@ -147,9 +147,9 @@ impl TokenSlot {
     }
 }
 
-impl fmt::Debug for TokenSlot {
+impl fmt::Debug for ConnectionTokenCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokenSlot").finish_non_exhaustive()
+        f.debug_struct("ConnectionTokenCache").finish_non_exhaustive()
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 /// A verified token: authentic, from a trusted issuer, for one of its accepted audiences.
 ///
-/// It says nothing about a route: that is a [`Demand`](crate::Demand).
+/// It says nothing about a route: that is an [`AccessRequirement`](crate::AccessRequirement).
 #[derive(Debug, Clone)]
 pub struct Verdict {
     /// The first moment of validity: the later of `nbf` and `iat`, less the skew; [`Wall::MIN`] without either.

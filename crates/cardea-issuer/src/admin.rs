@@ -3,17 +3,13 @@
 use std::time::Duration;
 
 use cardea_clock::{Timestamp, Wall};
+use cardea_store::{ClientRecord, KeyRecord, Revocation, RevocationState, SecretRecord, StoreError};
 
 use crate::{
-    AuthorizationServer, Client, Created, IssuerError, Key, NewClient, Page, RotateWhen, Secret, StoreError,
-    WrappingKey,
-    client::{check_secret_lifetime, invalid},
-    client_auth::{FORMAT_SHA256, SECRETS_MAX, is_live},
-    revocation,
-    rotation::{KEYS_MAX, set_removals},
-    secret::{generate_client_id, generate_secret_id},
-    server::{ATTEMPTS_MAX, Changes, tell_of_new_key},
-    store::{ClientRecord, KeyRecord, Revocation, RevocationState, SecretRecord},
+    AuthorizationServer, Client, Created, IssuerError, Key, NewClient, Page, RotateWhen, Secret, WrappingKey,
+    client::check_secret_lifetime, client::invalid, client_auth::FORMAT_SHA256, client_auth::SECRETS_MAX,
+    client_auth::is_live, revocation, rotation::KEYS_MAX, rotation::set_removals, secret::generate_client_id,
+    secret::generate_secret_id, server::ATTEMPTS_MAX, server::Changes, server::tell_of_new_key,
 };
 
 /// The most clients of a page.
@@ -240,7 +236,7 @@ impl AuthorizationServer {
                 _ => {
                     let activates_at = match when {
                         RotateWhen::Now => now,
-                        RotateWhen::Scheduled => now.saturating_add(self.config().key_publish_ahead),
+                        RotateWhen::Scheduled => self.takes_over_at(now),
                     };
                     keys.push(self.create_key(now, activates_at).await?);
                 }

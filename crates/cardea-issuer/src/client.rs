@@ -3,74 +3,18 @@
 use std::time::Duration;
 
 use cardea_clock::Wall;
+use cardea_store::{BasicEncoding, ClientRecord, GrantType, SecretRecord};
 use serde::Serialize;
 
 use crate::{
     AuthorizationServerConfig, IssuerError, Secret,
     config::{check_lifetime, check_scopes, is_visible_ascii},
-    store::{ClientRecord, SecretRecord},
 };
 
 /// The most bytes a client id may have.
 pub(crate) const CLIENT_ID_BYTES_MAX: usize = 128;
 const NAME_BYTES_MAX: usize = 200;
 const SECRET_LIFETIME_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3_600);
-
-/// A grant of RFC 6749 that a client may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GrantType {
-    /// RFC 6749 §4.4.
-    ClientCredentials,
-}
-
-impl GrantType {
-    /// Its name in requests and metadata.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::ClientCredentials => "client_credentials",
-        }
-    }
-
-    /// The grant of that name.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        (name == Self::ClientCredentials.as_str()).then_some(Self::ClientCredentials)
-    }
-}
-
-/// How a client fills in HTTP Basic. RFC 6749 §2.3.1 wants id and secret form-encoded first; many clients do not.
-/// For ids and secrets of `[A-Za-z0-9_]`, such as we generate, it makes no difference.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum BasicEncoding {
-    /// Both readings are tried. Not for ids with `%`, `+` or `:`, where they differ.
-    #[default]
-    Auto,
-    /// As the RFC says.
-    FormEncoded,
-    /// As RFC 7617 says, and nothing more.
-    Raw,
-}
-
-impl BasicEncoding {
-    /// Its name in the store and on the command line.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::FormEncoded => "form-encoded",
-            Self::Raw => "raw",
-        }
-    }
-
-    /// The encoding of that name.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        [Self::Auto, Self::FormEncoded, Self::Raw].into_iter().find(|encoding| encoding.as_str() == name)
-    }
-}
 
 /// A client to be created.
 #[derive(Clone, Debug)]

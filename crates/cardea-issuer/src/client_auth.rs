@@ -6,16 +6,10 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
 use cardea_clock::Wall;
+use cardea_store::{BasicEncoding, ClientRecord, SecretRecord};
 use zeroize::Zeroizing;
 
-use crate::{
-    BasicEncoding,
-    client::CLIENT_ID_BYTES_MAX,
-    form::{self, Form},
-    grant::Refusal,
-    secret::sha256,
-    store::{ClientRecord, SecretRecord},
-};
+use crate::{client::CLIENT_ID_BYTES_MAX, form, form::Form, grant::Refusal, secret::sha256};
 
 /// The most secrets of a client, expired ones included.
 pub(crate) const SECRETS_MAX: usize = 8;

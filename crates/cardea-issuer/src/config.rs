@@ -1,7 +1,8 @@
 //! What the operator says about the authorization server, and what of it is refused.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
+use cardea_store::SigningAlgorithm;
 use url::{Host, Url};
 
 use crate::IssuerError;
@@ -15,6 +16,15 @@ pub const TOKEN_LIFETIME_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// The most by which a verifier's clock may differ from ours. Whatever must outlive a token outlives it by this.
 pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(300);
 
+/// How long access tokens live unless configured.
+pub const ACCESS_TOKEN_LIFETIME_DEFAULT: Duration = Duration::from_secs(3_600);
+/// How long a key signs unless configured: 90 days.
+pub const KEY_LIFETIME_DEFAULT: Duration = Duration::from_secs(90 * 86_400);
+/// How long a key is published before it signs unless configured: a day.
+pub const KEY_PUBLISH_AHEAD_DEFAULT: Duration = Duration::from_secs(86_400);
+/// How long a key stays published after it last signed unless configured: two days.
+pub const KEY_OVERLAP_DEFAULT: Duration = Duration::from_secs(2 * 86_400);
+
 const TOKEN_LIFETIME_MIN: Duration = Duration::from_secs(60);
 const KEY_TIME_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3_600);
 const PUBLISH_AHEAD_MIN: Duration = Duration::from_secs(60);
@@ -23,50 +33,13 @@ const KEY_SET_AGE_DEFAULT: Duration = Duration::from_secs(300);
 const NAMES_MAX: usize = 1_024;
 const NAME_BYTES_MAX: usize = 512;
 
-/// How access tokens are signed (RFC 7518 §3.1, RFC 8037).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum SigningAlgorithm {
-    /// ECDSA on P-256 with SHA-256: short, quick to sign. The default.
-    #[default]
-    Es256,
-    /// RSA PKCS #1 v1.5 with SHA-256 and 2048-bit keys, for verifiers that know nothing else. It signs on
-    /// threads apart.
-    Rs256,
-    /// Ed25519.
-    EdDsa,
-}
-
-impl SigningAlgorithm {
-    /// Its name in JOSE headers and key sets.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Es256 => "ES256",
-            Self::Rs256 => "RS256",
-            Self::EdDsa => "EdDSA",
-        }
-    }
-
-    /// The algorithm of that name; case matters (RFC 7515 §4.1.1).
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        [Self::Es256, Self::Rs256, Self::EdDsa].into_iter().find(|algorithm| algorithm.as_str() == name)
-    }
-}
-
-impl fmt::Display for SigningAlgorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 /// The authorization server's configuration. [`AuthorizationServerConfig::new`] fills in the defaults.
 #[derive(Clone, Debug)]
 pub struct AuthorizationServerConfig {
     /// The issuer: `https`, or `http` on a loopback host; it may have a path, but no query, fragment or user. The
     /// `iss` of tokens and the `issuer` of the metadata are this URL without a trailing slash.
     pub issuer: Url,
-    /// How long access tokens live, where a client's record says nothing else. Default 1 h; 60 s to 24 h,
+    /// How long access tokens live, where a client's record says nothing else. Default [`ACCESS_TOKEN_LIFETIME_DEFAULT`]; 60 s to 24 h,
     /// whole seconds.
     pub access_token_lifetime: Duration,
     /// How new signing keys sign. A change makes a new key at once, which takes over after `key_publish_ahead`.
@@ -79,17 +52,17 @@ pub struct AuthorizationServerConfig {
     /// The scopes that exist. Where it is empty, clients may be given any scope, and the metadata lists none. At most
     /// 1,024.
     pub scopes: Vec<String>,
-    /// How long a key signs before the next one takes over. Default 30 days; at least twice `key_publish_ahead`, at
+    /// How long a key signs before the next one takes over. Default [`KEY_LIFETIME_DEFAULT`]; at least twice `key_publish_ahead`, at
     /// most 10 years.
     pub key_lifetime: Duration,
     /// How long a key is published before it signs, so that verifiers which cache the key set know it in time.
-    /// Default 24 h, at least 60 s.
+    /// Default [`KEY_PUBLISH_AHEAD_DEFAULT`], at least 60 s.
     pub key_publish_ahead: Duration,
     /// How long others may cache the key set and the metadata. Default: half of `key_publish_ahead`, at most five minutes;
     /// 1 s to half of `key_publish_ahead`, so that whoever fetched the set just before a key was published fetches it again
     /// before the key signs.
     pub key_set_max_age: Option<Duration>,
-    /// How long a key stays published after it stopped signing. Default 25 h; at least `access_token_lifetime` and
+    /// How long a key stays published after it stopped signing. Default [`KEY_OVERLAP_DEFAULT`]; at least `access_token_lifetime` and
     /// five minutes of clock skew. No token lives longer than this allows, whatever a client's record says.
     pub key_overlap: Duration,
     /// How client secrets are verified.
@@ -102,15 +75,15 @@ impl AuthorizationServerConfig {
     pub fn new(issuer: Url, default_audience: impl Into<String>) -> Self {
         Self {
             issuer,
-            access_token_lifetime: Duration::from_secs(3_600),
+            access_token_lifetime: ACCESS_TOKEN_LIFETIME_DEFAULT,
             algorithm: SigningAlgorithm::default(),
             default_audience: default_audience.into(),
             resources: Vec::new(),
             scopes: Vec::new(),
-            key_lifetime: Duration::from_secs(30 * 24 * 3_600),
-            key_publish_ahead: Duration::from_secs(24 * 3_600),
+            key_lifetime: KEY_LIFETIME_DEFAULT,
+            key_publish_ahead: KEY_PUBLISH_AHEAD_DEFAULT,
             key_set_max_age: None,
-            key_overlap: Duration::from_secs(25 * 3_600),
+            key_overlap: KEY_OVERLAP_DEFAULT,
             secrets: SecretConfig::default(),
         }
     }
@@ -355,14 +328,5 @@ mod tests {
         }
         let config = AuthorizationServerConfig { key_overlap: seconds(4_000), ..config() };
         assert_eq!(config.token_lifetime_max(), seconds(3_700));
-    }
-
-    #[test]
-    fn algorithms_go_by_their_exact_names() {
-        for algorithm in [SigningAlgorithm::Es256, SigningAlgorithm::Rs256, SigningAlgorithm::EdDsa] {
-            assert_eq!(SigningAlgorithm::parse(algorithm.as_str()), Some(algorithm));
-        }
-        assert_eq!(SigningAlgorithm::parse("es256"), None);
-        assert_eq!(SigningAlgorithm::parse("none"), None);
     }
 }

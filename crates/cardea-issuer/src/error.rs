@@ -1,6 +1,8 @@
 //! What can go wrong in the authorization server, grouped by whose fault it is.
 
-use crate::{store::StoreError, wrapping::WrappingKeyError};
+use cardea_store::StoreError;
+
+use crate::wrapping::WrappingKeyError;
 
 /// An error of the authorization server. What a client of the token endpoint is told is a [`crate::Reply`] instead.
 #[derive(Debug, thiserror::Error)]

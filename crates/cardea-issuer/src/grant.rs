@@ -3,19 +3,14 @@
 use std::borrow::Cow;
 
 use cardea_clock::{Timestamp, Wall};
+use cardea_store::{ClientRecord, GrantType};
 use serde::Serialize;
 
 use crate::{
-    AuthorizationServerConfig, GrantType, IssuerError, Reply,
-    client::is_audience,
-    client_auth::{self, Method, Presented},
-    config::is_scope_token,
-    error_reply,
-    form::{Form, FormError},
-    jwt::{self, Audience, Claims},
-    server::AuthorizationServer,
-    store::ClientRecord,
-    verification::{Candidate, Rejected, Rejection, Source},
+    AuthorizationServerConfig, IssuerError, Reply, client::is_audience, client_auth, client_auth::Method,
+    client_auth::Presented, config::is_scope_token, error_reply, form::Form, form::FormError, jwt,
+    jwt::Audience, jwt::Claims, server::AuthorizationServer, verification::Candidate, verification::Rejected,
+    verification::Rejection, verification::Source,
 };
 
 /// The most resources of one request.

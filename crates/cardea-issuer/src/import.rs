@@ -4,11 +4,9 @@ use std::collections::HashSet;
 
 use cardea_clock::Timestamp;
 use cardea_kdf::stored::StoredSecret;
+use cardea_store::{ClientRecord, StoreError};
 
-use crate::{
-    AuthorizationServer, IssuerError, NewClient, RefusedClient, StoreError, admin::secret_of,
-    client::invalid, store::ClientRecord,
-};
+use crate::{AuthorizationServer, IssuerError, NewClient, RefusedClient, admin::secret_of, client::invalid};
 
 /// A client to be imported.
 #[derive(Clone)]

@@ -7,7 +7,9 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Serialize;
 use tokio::sync::Semaphore;
 
-use crate::{IssuerError, SigningAlgorithm, signing::SigningKey};
+use cardea_store::SigningAlgorithm;
+
+use crate::{IssuerError, signing::SigningKey};
 
 /// The claims of an access token (RFC 9068 §2.2).
 #[derive(Debug, Serialize)]

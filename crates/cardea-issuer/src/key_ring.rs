@@ -3,14 +3,10 @@
 use std::sync::Arc;
 
 use cardea_clock::Wall;
+use cardea_store::{KeyRecord, KeySetRecord, SigningAlgorithm};
 use serde::Serialize;
 
-use crate::{
-    IssuerError, SigningAlgorithm, WrappingKey,
-    rotation::signing_index,
-    signing::{Jwk, SigningKey},
-    store::{KeyRecord, KeySetRecord},
-};
+use crate::{IssuerError, WrappingKey, rotation::signing_index, signing::Jwk, signing::SigningKey};
 
 /// One state of the key set; a change makes another.
 #[derive(Debug)]

@@ -2,7 +2,8 @@
 //!
 //! [`AuthorizationServer`] answers token requests (RFC 6749 §4.4) with JWT access tokens (RFC 9068), describes
 //! itself (RFC 8414), publishes its key set (RFC 7517) and rotates its keys. It speaks no HTTP: the gateway carries
-//! requests to it and its [`Reply`] back. Everything that must survive is behind [`Store`]; [`sqlite`] is one.
+//! requests to it and its [`Reply`] back. Everything that must survive is behind
+//! [`cardea_store::IssuerStore`].
 //!
 //! Time is passed in; nothing here asks what time it is. Hashing of generated secrets is one SHA-256 and signing with
 //! elliptic curves some twenty microseconds, so both run in place; slow hashes, RSA and the disk have threads of their
@@ -25,13 +26,14 @@ mod rotation;
 mod secret;
 mod server;
 mod signing;
-pub mod store;
 mod verification;
 mod wrapping;
 
-pub use client::{BasicEncoding, Client, ClientSecret, Created, GrantType, NewClient, Page};
+pub use cardea_store::{BasicEncoding, GrantType, SigningAlgorithm};
+pub use client::{Client, ClientSecret, Created, NewClient, Page};
 pub use config::{
-    AuthorizationServerConfig, CLOCK_SKEW_MAX, SecretConfig, SigningAlgorithm, TOKEN_LIFETIME_MAX,
+    ACCESS_TOKEN_LIFETIME_DEFAULT, AuthorizationServerConfig, CLOCK_SKEW_MAX, KEY_LIFETIME_DEFAULT,
+    KEY_OVERLAP_DEFAULT, KEY_PUBLISH_AHEAD_DEFAULT, SecretConfig, TOKEN_LIFETIME_MAX,
 };
 pub use error::{IssuerError, RefusedClient};
 pub use grant::TokenRequest;
@@ -42,7 +44,6 @@ pub use reply::{Reply, error_reply};
 pub use revocation::{REVOCATION_RETENTION, RevocationSink};
 pub use rotation::RotateWhen;
 pub use secret::Secret;
-pub use server::{AuthorizationServer, Maintained};
-pub use store::{Store, StoreError, sqlite};
+pub use server::{AuthorizationServer, Maintained, PendingRevocations};
 pub use verification::{SecretStats, Source};
 pub use wrapping::{WrappingKey, WrappingKeyError};

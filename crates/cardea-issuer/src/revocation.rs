@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use cardea_clock::Wall;
+use cardea_store::{Revocation, RevocationState};
 
-use crate::{
-    config::{CLOCK_SKEW_MAX, TOKEN_LIFETIME_MAX},
-    store::{Revocation, RevocationState},
-};
+use crate::{config::CLOCK_SKEW_MAX, config::TOKEN_LIFETIME_MAX};
 
 /// How long a revocation matters: until the last token that it concerns has expired for every verifier.
 pub const REVOCATION_RETENTION: Duration =

@@ -8,8 +8,9 @@
 use std::time::Duration;
 
 use cardea_clock::Wall;
+use cardea_store::KeyRecord;
 
-use crate::{AuthorizationServerConfig, store::KeyRecord};
+use crate::AuthorizationServerConfig;
 
 /// The most keys that are published at once.
 pub(crate) const KEYS_MAX: usize = 16;
@@ -47,8 +48,14 @@ pub(crate) fn signing_index(activations: impl Iterator<Item = Wall>, now: Wall) 
     signing
 }
 
-/// What the configuration asks for at `now`, given keys in the order in which they take over.
-pub(crate) fn plan(stored: &[KeyRecord], config: &AuthorizationServerConfig, now: Wall) -> Plan {
+/// What the configuration asks for at `now`, given keys in the order in which they take over. A key that is made now takes
+/// over at `takes_over_at`, where it isn't the first.
+pub(crate) fn plan(
+    stored: &[KeyRecord],
+    config: &AuthorizationServerConfig,
+    takes_over_at: Wall,
+    now: Wall,
+) -> Plan {
     let mut keys = stored.to_vec();
     let Some(signing) = signing_index(keys.iter().map(|key| key.activates_at), now) else {
         return Plan { keys, changed: false, create: Some(now) };
@@ -67,7 +74,7 @@ pub(crate) fn plan(stored: &[KeyRecord], config: &AuthorizationServerConfig, now
         let aged = now >= signs_until.saturating_sub(config.key_publish_ahead);
         !pending && (aged || newest.algorithm != config.algorithm)
     });
-    let create = (due && keys.len() < KEYS_MAX).then(|| now.saturating_add(config.key_publish_ahead));
+    let create = (due && keys.len() < KEYS_MAX).then_some(takes_over_at);
     Plan { changed: keys != stored, keys, create }
 }
 

@@ -12,18 +12,16 @@ use std::{
 
 use arc_swap::ArcSwap;
 use cardea_clock::{Timestamp, Wall};
-use tokio::sync::{Mutex, Semaphore};
+use cardea_store::{
+    IssuerStore, KeyRecord, KeySetRecord, Revocation, SigningAlgorithm, StoreError, WriteHealth,
+};
+use tokio::sync::{Mutex, MutexGuard, Semaphore};
 
 use crate::{
-    AuthorizationServerConfig, CLOCK_SKEW_MAX, Endpoints, IssuerError, Reply, RevocationSink,
-    SigningAlgorithm, Store, StoreError, TokenRequest, WrappingKey, error_reply, grant,
-    key_ring::{self, KeyRing, Moment},
-    metadata::Metadata,
-    revocation::{self, REVOCATION_RETENTION},
-    rotation,
-    signing::SigningKey,
-    store::{KeyRecord, KeySetRecord, WriteHealth},
-    verification::{SecretStats, Source, Verifier},
+    AuthorizationServerConfig, CLOCK_SKEW_MAX, Endpoints, IssuerError, Reply, RevocationSink, TokenRequest,
+    WrappingKey, error_reply, grant, key_ring, key_ring::KeyRing, key_ring::Moment, metadata::Metadata,
+    revocation, revocation::REVOCATION_RETENTION, rotation, signing::SigningKey, verification::SecretStats,
+    verification::Source, verification::Verifier,
 };
 
 /// How often a change is tried again that somebody else got ahead of.
@@ -37,7 +35,7 @@ pub struct AuthorizationServer {
     config: ArcSwap<AuthorizationServerConfig>,
     /// The issuer as tokens and metadata spell it, which never changes.
     issuer: Box<str>,
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn IssuerStore>,
     pub(crate) keys: ArcSwap<KeyRing>,
     /// Bounds how many RSA signatures are made at once.
     pub(crate) signing_permits: Arc<Semaphore>,
@@ -48,6 +46,8 @@ pub struct AuthorizationServer {
     pub(crate) changes: Mutex<Changes>,
     /// Until when it is known which keys may sign, in nanoseconds since the Unix epoch.
     trusted_until: AtomicI64,
+    /// Copies of the key set from before the last change of the configuration.
+    copies: RwLock<Copies>,
     wrapping_key: RwLock<WrappingKey>,
     endpoints: Endpoints,
     metadata: ArcSwap<Metadata>,
@@ -75,6 +75,45 @@ pub struct Maintained {
     pub writes: Result<(), IssuerError>,
 }
 
+/// How long others may hold copies of the key set that they cached before the configuration changed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Copies {
+    /// From when on, and for how long.
+    since: Option<Wall>,
+    wait: Duration,
+}
+
+impl Copies {
+    /// Notes that the key set was to be cached for `max_age` until `now`.
+    fn note(&mut self, max_age: Duration, now: Wall) {
+        // Twice as long, as in the lead of a key: whoever caches it may be late.
+        let wait = max_age.saturating_mul(2);
+        if now.saturating_add(wait) >= self.gone_at(now) {
+            (self.since, self.wait) = (Some(now), wait);
+        }
+    }
+
+    /// When there are none any more. A clock that was set back doesn't make it later than if they had been made just now.
+    fn gone_at(self, now: Wall) -> Wall {
+        self.since.map_or(Wall::MIN, |since| since.min(now).saturating_add(self.wait))
+    }
+}
+
+/// Revocations that were read and are to be told.
+#[must_use]
+#[derive(Debug)]
+pub struct PendingRevocations<'a> {
+    found: Vec<Revocation>,
+    _changes: MutexGuard<'a, Changes>,
+}
+
+impl PendingRevocations<'_> {
+    /// Tells them.
+    pub fn tell(self, sink: &dyn RevocationSink) {
+        self.found.iter().for_each(|revocation| revocation::tell(sink, revocation));
+    }
+}
+
 impl AuthorizationServer {
     /// Checks the configuration, loads and unwraps the signing keys, and makes the first one where there is none.
     ///
@@ -84,7 +123,7 @@ impl AuthorizationServer {
     /// [`IssuerError::Store`].
     pub async fn open(
         config: AuthorizationServerConfig,
-        store: Arc<dyn Store>,
+        store: Arc<dyn IssuerStore>,
         wrapping_key: WrappingKey,
         now: Timestamp,
     ) -> Result<Self, IssuerError> {
@@ -110,6 +149,7 @@ impl AuthorizationServer {
                 marked: None,
             }),
             trusted_until: AtomicI64::new(now.wall.unix_nanos()),
+            copies: RwLock::default(),
             wrapping_key: RwLock::new(wrapping_key),
             endpoints,
             metadata: ArcSwap::from_pointee(metadata),
@@ -147,14 +187,6 @@ impl AuthorizationServer {
         error_reply("unsupported_response_type", description, 400).because("authorize_unsupported")
     }
 
-    /// The refusal of any method but `POST` at the token endpoint (RFC 6749 §3.2).
-    #[must_use]
-    pub fn method_refusal(&self) -> Reply {
-        error_reply("invalid_request", "the token endpoint takes POST only", 405)
-            .with_header("allow", "POST")
-            .because("method_not_allowed")
-    }
-
     /// The issuer as tokens and metadata spell it: without a trailing slash.
     #[must_use]
     pub fn issuer(&self) -> &str {
@@ -169,11 +201,12 @@ impl AuthorizationServer {
 
     /// Goes on by another configuration: token requests that begin from now on, and keys with the next
     /// [`Self::maintain`]. Its issuer must be the same; its `secrets` are left as they are, since their threads and
-    /// tables are there for good.
+    /// tables are there for good. Keys that are made from now on sign no earlier than whoever cached the key set until now
+    /// fetches it again.
     ///
     /// # Errors
     /// [`IssuerError::InvalidConfig`], in which case nothing has changed.
-    pub fn reconfigure(&self, mut config: AuthorizationServerConfig) -> Result<(), IssuerError> {
+    pub fn reconfigure(&self, mut config: AuthorizationServerConfig, now: Wall) -> Result<(), IssuerError> {
         config.secrets = self.config.load().secrets.clone();
         config.check()?;
         if config.issuer_text() != self.issuer() {
@@ -181,6 +214,7 @@ impl AuthorizationServer {
             return Err(IssuerError::InvalidConfig { field: "issuer", problem });
         }
         let metadata = Metadata::of(&config, &self.endpoints)?;
+        self.copies.write().unwrap_or_else(PoisonError::into_inner).note(self.key_set_max_age(), now);
         self.config.store(Arc::new(config));
         self.metadata.store(Arc::new(metadata));
         Ok(())
@@ -244,6 +278,17 @@ impl AuthorizationServer {
         }
         changes.told_until = now.wall;
         self.sink.set(sink).map_err(|_| IssuerError::SinkNamed)
+    }
+
+    /// All revocations that matter, for a sink that has to learn of them again. Until they are told or dropped, nothing is
+    /// administered and nothing else is told, so that no change is missed in between.
+    ///
+    /// # Errors
+    /// [`IssuerError::Store`] where they can't be read.
+    pub async fn revocations(&self, now: Timestamp) -> Result<PendingRevocations<'_>, IssuerError> {
+        let changes = self.changes.lock().await;
+        let found = self.store.revocations(now.wall.saturating_sub(REVOCATION_RETENTION)).await?;
+        Ok(PendingRevocations { found, _changes: changes })
     }
 
     /// What is to be done every few seconds by whoever publishes the keys: takes over what other processes changed in the
@@ -355,7 +400,7 @@ impl AuthorizationServer {
     async fn rotate_if_due(&self, now: Wall) -> Result<(), IssuerError> {
         for _ in 0..ATTEMPTS_MAX {
             let (stored, config) = (self.load_keys().await?, self.config());
-            let plan = rotation::plan(&stored.keys, &config, now);
+            let plan = rotation::plan(&stored.keys, &config, self.takes_over_at(now), now);
             if !plan.changed && plan.create.is_none() {
                 return Ok(());
             }
@@ -401,6 +446,12 @@ impl AuthorizationServer {
         }
     }
 
+    /// When a key that is published from `now` on may sign: then, all who cache the key set know it.
+    pub(crate) fn takes_over_at(&self, now: Wall) -> Wall {
+        let copies = *self.copies.read().unwrap_or_else(PoisonError::into_inner);
+        now.saturating_add(self.config.load().key_publish_ahead).max(copies.gone_at(now))
+    }
+
     pub(crate) async fn create_key(&self, now: Wall, activates_at: Wall) -> Result<KeyRecord, IssuerError> {
         let algorithm: SigningAlgorithm = self.config.load().algorithm;
         let wrapping_key = self.wrapping_key();
@@ -425,7 +476,7 @@ pub(crate) fn tell_of_new_key(key: &KeyRecord) {
 }
 
 /// The registry's key for stand-ins, which is made by whoever needs it first.
-async fn stand_in_key(store: &dyn Store) -> Result<[u8; 32], IssuerError> {
+async fn stand_in_key(store: &dyn IssuerStore) -> Result<[u8; 32], IssuerError> {
     let mut candidate = [0; 32];
     aws_lc_rs::rand::fill(&mut candidate).map_err(|_| IssuerError::Crypto("no randomness"))?;
     Ok(store.stand_in_key(candidate).await?)

@@ -14,7 +14,9 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Serialize;
 use zeroize::Zeroizing;
 
-use crate::{IssuerError, SigningAlgorithm, secret::sha256};
+use cardea_store::SigningAlgorithm;
+
+use crate::{IssuerError, secret::sha256};
 
 /// A private key that is ready to sign.
 pub(crate) struct SigningKey {

@@ -14,15 +14,14 @@ use cardea_kdf::{
     Password,
     stored::{StoredSecret, Target, check_secret},
 };
+use cardea_store::{ClientRecord, IssuerStore, SecretMix, SecretRecord, StoreError};
 use zeroize::Zeroizing;
 
 use crate::{
-    IssuerError, SecretConfig, Store, StoreError,
-    client_auth::{FORMAT_SHA256, Reading, is_live, is_permitted},
-    store::{ClientRecord, SecretMix, SecretRecord},
+    IssuerError, SecretConfig, client_auth::FORMAT_SHA256, client_auth::Reading, client_auth::is_live,
+    client_auth::is_permitted,
 };
 
-mod bounded;
 mod calibration;
 mod courtesy;
 mod failures;
@@ -203,7 +202,7 @@ impl Verifier {
     /// [`Rejection`]; then no hash was computed, but one that had begun.
     pub(crate) async fn verify(
         &self,
-        store: &Arc<dyn Store>,
+        store: &Arc<dyn IssuerStore>,
         candidates: &[Candidate<'_>],
         source: Source,
         now: Timestamp,
@@ -410,7 +409,7 @@ impl Verifier {
     /// What a right secret leaves behind: memory of it, and a better hash where its own is weaker than configured.
     fn settle(
         &self,
-        store: &Arc<dyn Store>,
+        store: &Arc<dyn IssuerStore>,
         candidate: &Candidate<'_>,
         comparison: &Comparison,
         now: Timestamp,
@@ -447,7 +446,7 @@ impl fmt::Debug for Verifier {
 struct Rehash {
     pool: Arc<Pool>,
     remembered: Arc<Remembered>,
-    store: Arc<dyn Store>,
+    store: Arc<dyn IssuerStore>,
     target: Target,
     record: ClientRecord,
     secret_id: String,

@@ -12,7 +12,9 @@ use base64::{
 };
 use zeroize::Zeroizing;
 
-use crate::{SigningAlgorithm, secret::sha256};
+use cardea_store::{KeyRecord, SigningAlgorithm};
+
+use crate::secret::sha256;
 
 const KEY_BYTES: usize = 32;
 const TAG_BYTES: usize = 16;
@@ -142,6 +144,29 @@ impl WrappingKey {
         self.open_for(context, other_data(context), stored_id, sealed)
     }
 
+    /// Checks that this key opens a stored signing key.
+    ///
+    /// # Errors
+    /// [`WrappingKeyError::Mismatch`], [`WrappingKeyError::Damaged`].
+    pub fn check(&self, record: &KeyRecord) -> Result<(), WrappingKeyError> {
+        self.unwrap(&record.kid, record.algorithm, &record.wrapping_key_id, &record.wrapped).map(drop)
+    }
+
+    /// Checks that a record, which messages call `name`, was wrapped with this key.
+    ///
+    /// # Errors
+    /// [`WrappingKeyError::Mismatch`].
+    pub fn check_id(&self, name: &str, stored_id: &str) -> Result<(), WrappingKeyError> {
+        if stored_id == self.id {
+            return Ok(());
+        }
+        Err(WrappingKeyError::Mismatch {
+            kid: name.into(),
+            stored: stored_id.into(),
+            configured: self.id.clone(),
+        })
+    }
+
     fn seal_for(&self, associated: Vec<u8>, private: &[u8]) -> Option<Vec<u8>> {
         let mut nonce = [0; NONCE_LEN];
         rand::fill(&mut nonce).ok()?;
@@ -183,13 +208,7 @@ impl WrappingKey {
         stored_id: &str,
         wrapped: &[u8],
     ) -> Result<Zeroizing<Vec<u8>>, WrappingKeyError> {
-        if stored_id != self.id {
-            return Err(WrappingKeyError::Mismatch {
-                kid: kid.into(),
-                stored: stored_id.into(),
-                configured: self.id.clone(),
-            });
-        }
+        self.check_id(kid, stored_id)?;
         let damaged = || WrappingKeyError::Damaged { kid: kid.into() };
         let (nonce, sealed) = wrapped.split_first_chunk::<NONCE_LEN>().ok_or_else(damaged)?;
         let mut opened = Zeroizing::new(sealed.to_vec());

@@ -33,14 +33,27 @@ pub enum AcmeCryptoError {
 }
 
 /// The key of a certificate that is requested.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RequestedKey {
     /// ECDSA over P-256.
+    #[default]
     EcdsaP256,
     /// ECDSA over P-384.
     EcdsaP384,
     /// RSA of 2048 bits. Takes up to a second of the processor to make.
     Rsa2048,
+}
+
+impl RequestedKey {
+    /// Its stable name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::EcdsaP256 => "ecdsa-p256",
+            Self::EcdsaP384 => "ecdsa-p384",
+            Self::Rsa2048 => "rsa-2048",
+        }
+    }
 }
 
 /// A request for a certificate (RFC 2986), with the fresh key that it is for.

@@ -110,7 +110,7 @@ pub struct ServerTlsConfig {
     pub unknown_name: UnknownName,
     /// Sessions remembered for resumption, of at most 4 KiB each on average; below 2^31. In a full store an expired
     /// one goes first, else one that nobody has resumed lately. Hosts that ask clients for certificates, each kind by
-    /// itself, have as many of their own. Default: 10,000. 0: no resumption.
+    /// itself, have as many of their own. Default: 20,000. 0: no resumption.
     pub sessions_max: usize,
     /// How long a session can be resumed, since it began or was last resumed by TLS 1.3. Default: 12 hours. Clients
     /// are told 24 hours, and keep none for longer than 7 days (RFC 8446 §4.6.1). Zero: no resumption.
@@ -134,7 +134,7 @@ impl Default for ServerTlsConfig {
             min_version: MinVersion::default(),
             alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
             unknown_name: UnknownName::default(),
-            sessions_max: 10_000,
+            sessions_max: 20_000,
             session_lifetime: Duration::from_secs(12 * 3_600),
             stateless_tickets: None,
             early_data_bytes_max: 0,

@@ -24,10 +24,6 @@ pub struct ServiceConfig {
     pub pool: PoolConfig,
     /// How many retries there may be for how many requests.
     pub retry: RetryConfig,
-    /// Whatever else decides how a connection is made and what may travel on it, in a form of the caller's:
-    /// server name, trusted roots, client certificate. When it changes in a reload, no connection that was
-    /// made before is used again.
-    pub connection_key: String,
 }
 
 /// One endpoint of a service.
@@ -106,13 +102,7 @@ impl ServiceConfig {
     /// A service with default limits.
     #[must_use]
     pub fn new(name: impl Into<String>, endpoints: Vec<EndpointConfig>) -> Self {
-        Self {
-            name: name.into(),
-            endpoints,
-            pool: PoolConfig::default(),
-            retry: RetryConfig::default(),
-            connection_key: String::new(),
-        }
+        Self { name: name.into(), endpoints, pool: PoolConfig::default(), retry: RetryConfig::default() }
     }
 
     /// Checks the limits.

@@ -32,7 +32,7 @@ pub use config::{ConfigError, ENDPOINTS_MAX, EndpointConfig, PoolConfig, Service
 pub use endpoint::{Endpoint, FailureKind, InFlight};
 pub use health::{BACK_OFF_FIRST, BACK_OFF_MAX};
 pub use permit::ConnectionPermit;
-pub use pool::{HOLD_FOR, Hold, Kept, Pool, PoolPlace, PoolStats, SPARE_AFTER};
+pub use pool::{HOLD_FOR, Hold, IdleConnection, Pool, PoolPlace, PoolStats, SPARE_AFTER};
 pub use retry::{RetryBudget, RetryConfig};
-pub use service::{ATTEMPTS_MAX, EndpointIndex, ServiceState, Tried};
+pub use service::{ATTEMPTS_MAX, AttemptedEndpoints, Connections, EndpointIndex, ServiceState};
 pub use stats::{EndpointStats, ServiceStats};

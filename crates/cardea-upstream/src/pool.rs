@@ -142,7 +142,7 @@ impl<C> fmt::Debug for PoolPlace<C> {
 
 /// A connection that was idle.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Kept<C> {
+pub struct IdleConnection<C> {
     /// The connection.
     pub connection: C,
     /// Another worker used it last: whatever of it belongs to that worker's thread must be moved.
@@ -185,7 +185,12 @@ impl<C> Pool<C> {
     /// accepts; else one that another worker does not use any more.
     ///
     /// `alive` is asked outside the lock, once per connection; what it refuses is dropped.
-    pub fn take(&self, worker: usize, now: Mono, mut alive: impl FnMut(&mut C) -> bool) -> Option<Kept<C>> {
+    pub fn take(
+        &self,
+        worker: usize,
+        now: Mono,
+        mut alive: impl FnMut(&mut C) -> bool,
+    ) -> Option<IdleConnection<C>> {
         let own = self.index(worker);
         if let Some(kept) = self.parts.get(own)?.take(worker, now, Duration::ZERO, &mut alive) {
             return Some(kept);
@@ -314,7 +319,7 @@ impl<C> Part<C> {
         now: Mono,
         spare: Duration,
         alive: &mut impl FnMut(&mut C) -> bool,
-    ) -> Option<Kept<C>> {
+    ) -> Option<IdleConnection<C>> {
         loop {
             let mut state = self.lock();
             // The oldest of another worker's: the newest it is about to use itself.
@@ -333,7 +338,10 @@ impl<C> Part<C> {
                 if was_held {
                     self.framing.note_quiet();
                 }
-                return Some(Kept { connection: found.connection, foreign: found.worker != worker });
+                return Some(IdleConnection {
+                    connection: found.connection,
+                    foreign: found.worker != worker,
+                });
             }
             count(&self.counts.dead, 1);
         }

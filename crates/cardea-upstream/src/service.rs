@@ -25,12 +25,21 @@ const DRAWS_MAX: usize = 6;
 pub struct ServiceState<C> {
     name: String,
     pool: PoolConfig,
-    connection_key: String,
     slots: Vec<Slot<C>>,
     /// In the order in which they first appear in the configuration.
     regions: Vec<Region>,
     retries: Arc<RetryBudget>,
     shared: Arc<Shared>,
+}
+
+/// What becomes of connections that were made under the previous configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Connections {
+    /// They are used further.
+    Kept,
+    /// None is used again: what decides how connections are made, or what may travel on them, has changed (server name,
+    /// trusted roots, client certificate).
+    Dropped,
 }
 
 /// An endpoint as this configuration sees it.
@@ -81,12 +90,12 @@ impl EndpointIndex {
 
 /// The endpoints that a request has tried, at most [`ATTEMPTS_MAX`].
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Tried {
+pub struct AttemptedEndpoints {
     endpoints: [u16; ATTEMPTS_MAX],
     len: usize,
 }
 
-impl Tried {
+impl AttemptedEndpoints {
     /// None yet.
     #[must_use]
     pub fn new() -> Self {
@@ -130,27 +139,29 @@ impl Tried {
 
 impl<C> ServiceState<C> {
     /// The state of a service as configured now. Endpoints whose address `previous` has keep their pool,
-    /// health and counters (the pool only while [`ServiceConfig::connection_key`] stays); so does the retry
-    /// budget while its configuration stays.
+    /// health and counters (the pool only with [`Connections::Kept`]); so does the retry budget while its configuration
+    /// stays.
     ///
     /// `previous` goes on as it was: a reload that fails elsewhere has changed nothing. Once the new state
     /// is in use, call [`ServiceState::activate`].
     ///
     /// # Errors
     /// What [`ServiceConfig::validate`] says.
-    pub fn reconcile(config: &ServiceConfig, previous: Option<&Arc<Self>>) -> Result<Arc<Self>, ConfigError> {
+    pub fn reconcile(
+        config: &ServiceConfig,
+        previous: Option<&Arc<Self>>,
+        connections: Connections,
+    ) -> Result<Arc<Self>, ConfigError> {
         config.validate()?;
         let mut known = HashMap::new();
         for slot in previous.iter().flat_map(|previous| &previous.slots) {
             known.insert(slot.endpoint.address(), &slot.endpoint);
         }
-        let same_connections =
-            previous.is_some_and(|previous| previous.connection_key == config.connection_key);
         let mut slots = Vec::with_capacity(config.endpoints.len());
         let mut regions: Vec<Region> = Vec::new();
         for wanted in &config.endpoints {
             let endpoint = match known.get(&wanted.address) {
-                Some(endpoint) if same_connections => Arc::clone(endpoint),
+                Some(endpoint) if connections == Connections::Kept => Arc::clone(endpoint),
                 Some(endpoint) => Arc::new(endpoint.with_new_pool(&config.pool)),
                 None => Arc::new(Endpoint::new(wanted.address.clone(), &config.pool)),
             };
@@ -178,15 +189,7 @@ impl<C> ServiceState<C> {
             Some(previous) => Arc::clone(&previous.shared),
             None => Arc::new(Shared::new(config.pool.workers)),
         };
-        Ok(Arc::new(Self {
-            name: config.name.clone(),
-            pool: config.pool,
-            connection_key: config.connection_key.clone(),
-            slots,
-            regions,
-            retries,
-            shared,
-        }))
+        Ok(Arc::new(Self { name: config.name.clone(), pool: config.pool, slots, regions, retries, shared }))
     }
 
     /// Makes the limits of this state those of its endpoints' pools, and closes the pools that only
@@ -260,7 +263,7 @@ impl<C> ServiceState<C> {
         now: Mono,
         local_region: Option<&str>,
         affinity: Option<Affinity>,
-        tried: &Tried,
+        tried: &AttemptedEndpoints,
     ) -> Option<(EndpointIndex, &Arc<Endpoint<C>>)> {
         if tried.is_full() {
             return None;
@@ -295,7 +298,7 @@ impl<C> ServiceState<C> {
         region: &Region,
         now: Mono,
         affinity: Option<Affinity>,
-        tried: &Tried,
+        tried: &AttemptedEndpoints,
     ) -> Option<u16> {
         let usable = |at: u16| {
             self.slot(at).is_some_and(|slot| {

@@ -5,7 +5,6 @@ mod acme;
 mod admin;
 mod cli;
 mod commands;
-mod config;
 mod demo;
 mod fetch;
 mod logging;
@@ -14,6 +13,7 @@ mod server;
 
 use std::process::ExitCode;
 
+use cardea_config as config;
 use cli::{Command, Exit, Output};
 
 /// Small allocations dominate what a request costs beyond its system calls, and musl's allocator takes a lock for each.

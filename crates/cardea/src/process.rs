@@ -9,7 +9,7 @@ use nix::{
     unistd::{Gid, Group, Uid, User, setgid, setgroups, setuid},
 };
 
-use crate::config::{Config, Process, Service};
+use crate::config::{Config, Placed, Process, Service};
 
 /// Descriptors that are needed beside connections: standard streams, the database, logs, the admin listener and its socket,
 /// files that are read again.
@@ -36,10 +36,11 @@ pub(crate) fn raise_descriptor_limit(needed: u64) {
 /// How many descriptors `config` may need with so many workers: a client's connection, one to a service for each
 /// request over HTTP/1.1, what the pools of services keep idle, and what is beside these.
 pub(crate) fn descriptors_needed(config: &Config, workers: usize) -> u64 {
-    let connections = u64::from(config.limits.connections_max);
-    let idle = |service: &Service| {
-        let of_endpoint = service.pool.connections_max.unwrap_or(usize::MAX).min(service.pool.idle_max);
-        (of_endpoint as u64).saturating_mul(service.endpoints.len() as u64)
+    let connections = config.general.limits.connections_max as u64;
+    let idle = |service: &Placed<Service>| {
+        let pool = &service.config.pool;
+        let of_endpoint = pool.connections_max.unwrap_or(usize::MAX).min(pool.idle_max);
+        (of_endpoint as u64).saturating_mul(service.config.endpoints.len() as u64)
     };
     let idle = config.services.iter().map(idle).fold(0, u64::saturating_add);
     let per_worker = DESCRIPTORS_PER_WORKER + config.listeners.len() as u64;

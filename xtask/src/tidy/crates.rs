@@ -17,7 +17,7 @@ struct Layer {
     leaf: bool,
 }
 
-const LAYERS: [Layer; 13] = [
+const LAYERS: [Layer; 15] = [
     Layer { name: "cardea-clock", may_use: &[], tests_may_use: &[], leaf: true },
     Layer { name: "cardea-cache", may_use: &["cardea-clock"], tests_may_use: &[], leaf: true },
     Layer { name: "cardea-kdf", may_use: &[], tests_may_use: &[], leaf: true },
@@ -36,9 +36,10 @@ const LAYERS: [Layer; 13] = [
         tests_may_use: &[],
         leaf: false,
     },
+    Layer { name: "cardea-store", may_use: &["cardea-clock"], tests_may_use: &[], leaf: false },
     Layer {
         name: "cardea-issuer",
-        may_use: &["cardea-clock", "cardea-cache", "cardea-kdf", "cardea-guard"],
+        may_use: &["cardea-clock", "cardea-cache", "cardea-kdf", "cardea-guard", "cardea-store"],
         tests_may_use: &[],
         leaf: false,
     },
@@ -53,14 +54,27 @@ const LAYERS: [Layer; 13] = [
         may_use: &[
             "cardea-clock",
             "cardea-cache",
-            "cardea-kdf",
             "cardea-env",
             "cardea-http",
             "cardea-tls",
             "cardea-identity",
             "cardea-guard",
+            "cardea-upstream",
+        ],
+        tests_may_use: &[],
+        leaf: false,
+    },
+    Layer {
+        name: "cardea-config",
+        may_use: &[
+            "cardea-clock",
+            "cardea-env",
+            "cardea-http",
+            "cardea-tls",
+            "cardea-identity",
             "cardea-issuer",
             "cardea-upstream",
+            "cardea-gateway",
         ],
         tests_may_use: &[],
         leaf: false,
@@ -76,9 +90,11 @@ const LAYERS: [Layer; 13] = [
             "cardea-tls",
             "cardea-identity",
             "cardea-guard",
+            "cardea-store",
             "cardea-issuer",
             "cardea-upstream",
             "cardea-gateway",
+            "cardea-config",
         ],
         tests_may_use: &[],
         leaf: false,

@@ -21,7 +21,7 @@ fn line(form: CommonForm, request: &Request) -> String {
 }
 
 fn set(request: &mut Request, name: &str, value: Owned) {
-    request.overlay.set(&names().resolve(name).unwrap(), value).unwrap();
+    request.overrides.set(&names().resolve(name).unwrap(), value).unwrap();
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn what_is_absent_is_a_dash_and_no_bytes_are_too() {
     let expected = "- - - [29/Feb/2024:13:14:15 +0000] \
                     \"GET /api/v1/orders?a=1&access_token=[redacted]&b=2 -\" 200 - \"-\" \"-\"\n";
     assert_eq!(line(CommonForm::Combined, &request), expected);
-    request.overlay.clear();
+    request.overrides.clear();
     assert_eq!(line(CommonForm::Combined, &request), "- - - - \"-\" - - \"-\" \"-\"\n");
 }
 

@@ -83,8 +83,8 @@ fn a_snapshot_that_is_handed_out_is_a_copy() {
 fn a_key_that_is_removed_is_removed_for_this_request_alone() {
     let names = names();
     let (mut one, other) = (request(), request());
-    one.overlay.remove(&names.resolve("request.path").unwrap()).unwrap();
-    one.overlay.remove(&names.resolve("request.headers.host").unwrap()).unwrap();
+    one.overrides.remove(&names.resolve("request.path").unwrap()).unwrap();
+    one.overrides.remove(&names.resolve("request.headers.host").unwrap()).unwrap();
     let dictionary = names.dictionary(&one);
     assert!(!dictionary.contains("request.path") && !dictionary.contains("request.headers.host"));
     assert!(!dictionary.snapshot().contains_key("request.path"));
@@ -97,10 +97,10 @@ fn a_key_that_is_removed_is_removed_for_this_request_alone() {
 fn clearing_empties_this_request_alone() {
     let names = names();
     let (mut one, other) = (request(), request());
-    one.overlay.clear();
+    one.overrides.clear();
     assert!(names.dictionary(&one).is_empty() && names.dictionary(&one).snapshot().is_empty());
     assert!(!names.dictionary(&other).is_empty());
-    one.overlay.set(&names.resolve("request.path").unwrap(), Owned::text("/new")).unwrap();
+    one.overrides.set(&names.resolve("request.path").unwrap(), Owned::text("/new")).unwrap();
     let snapshot = names.dictionary(&one).snapshot();
     assert_eq!(snapshot.into_iter().collect::<Vec<_>>(), [("request.path".to_owned(), Owned::text("/new"))]);
 }

@@ -7,7 +7,7 @@ use super::node::{Node, Terms};
 use super::types::Type;
 use super::{DEPTH_MAX, ExpressionError};
 use crate::lookup::View;
-use crate::overlay::Overlaid;
+use crate::overrides::HasOverrides;
 use crate::reference::{Base, Reference};
 use crate::table::ResolveError;
 use crate::value::{Kind, Owned};
@@ -26,7 +26,7 @@ type Checked<T> = Result<T, ExpressionError>;
 /// A tree, the type of its values, and what it reads.
 type Compiled<R> = (Node<R>, Kind, Vec<(Box<str>, Reference<R>)>);
 
-pub(super) fn compile<R: Overlaid>(ast: &Ast, names: &View<'_, R>, show: bool) -> Checked<Compiled<R>> {
+pub(super) fn compile<R: HasOverrides>(ast: &Ast, names: &View<'_, R>, show: bool) -> Checked<Compiled<R>> {
     let mut checker = Checker { names, show, variables: Vec::new(), reads: Vec::new() };
     let (node, kind) = checker.node(ast)?;
     Ok((node, kind.kind(), checker.reads))
@@ -41,7 +41,7 @@ struct Checker<'n, R: 'static> {
     reads: Vec<(Box<str>, Reference<R>)>,
 }
 
-impl<R: Overlaid> Checker<'_, R> {
+impl<R: HasOverrides> Checker<'_, R> {
     fn node(&mut self, ast: &Ast) -> Checked<(Node<R>, Type)> {
         debug_assert!(ast.depth <= DEPTH_MAX);
         let at = ast.at;

@@ -6,7 +6,7 @@ use super::fault::Fault;
 use super::meter::Scratch;
 use super::{Expression, ExpressionError, evaluate};
 use crate::lookup::Lookup;
-use crate::overlay::Overlaid;
+use crate::overrides::HasOverrides;
 use crate::reference::Reference;
 use crate::value::Kind;
 
@@ -15,7 +15,7 @@ use crate::value::Kind;
 /// What decides about entry is a [`Policy`](crate::Policy), which knows what a fault means there.
 pub struct Condition<R: 'static>(Expression<R>);
 
-impl<R: Overlaid> Condition<R> {
+impl<R: HasOverrides> Condition<R> {
     /// Compiles a condition, as [`Expression::compile`] does.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use super::fault::{Fault, FaultKind};
 use super::functions::ARGUMENTS_MAX;
 use super::meter::{Meter, Scratch};
 use super::node::{Each, Node};
-use crate::overlay::Overlaid;
+use crate::overrides::HasOverrides;
 use crate::redaction::{Hide, REDACTED, shown_query};
 use crate::reference::Reference;
 use crate::value::{List, Map, Owned, Value};
@@ -24,7 +24,7 @@ struct Variable<'l, 'e> {
     outer: Variables<'l, 'e>,
 }
 
-pub(super) fn evaluate<'e, R: Overlaid>(
+pub(super) fn evaluate<'e, R: HasOverrides>(
     node: &'e Node<R>,
     request: &'e R,
     scratch: &'e Scratch,
@@ -34,7 +34,7 @@ pub(super) fn evaluate<'e, R: Overlaid>(
 }
 
 /// As [`evaluate`], for what must be true or false.
-pub(super) fn test<R: Overlaid>(
+pub(super) fn test<R: HasOverrides>(
     node: &Node<R>,
     request: &R,
     scratch: &Scratch,
@@ -49,7 +49,7 @@ struct Run<'e, R> {
     show: bool,
 }
 
-impl<'e, R: Overlaid> Run<'e, R> {
+impl<'e, R: HasOverrides> Run<'e, R> {
     /// What most policies are made of; the rest is elsewhere, so that the frame of this stays small.
     fn node(&self, node: &'e Node<R>, variables: Variables<'_, 'e>) -> Evaluated<'e> {
         match node {

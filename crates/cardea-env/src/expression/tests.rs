@@ -225,9 +225,9 @@ fn attributes_claims_and_headers() {
 fn changes_of_the_request_are_read() {
     let mut request = request();
     let names = names();
-    request.overlay.remove(&names.resolve("request.headers.x-tenant").unwrap()).unwrap();
-    request.overlay.set(&names.resolve("request.path").unwrap(), Owned::text("/new")).unwrap();
-    request.overlay.remove(&names.resolve("token.claims.level").unwrap()).unwrap();
+    request.overrides.remove(&names.resolve("request.headers.x-tenant").unwrap()).unwrap();
+    request.overrides.set(&names.resolve("request.path").unwrap(), Owned::text("/new")).unwrap();
+    request.overrides.remove(&names.resolve("token.claims.level").unwrap()).unwrap();
     for (text, expected) in [
         ("has(request.headers['x-tenant'])", "false"),
         ("request.headers['X-' + 'Tenant']", "!Absent"),
@@ -659,7 +659,7 @@ fn references_are_listed_once() {
 fn text_that_is_not_utf8_is_latin1() {
     let names = names();
     let mut request = request();
-    request.overlay.set(&names.resolve("request.path").unwrap(), Owned::text(b"na\xEFve")).unwrap();
+    request.overrides.set(&names.resolve("request.path").unwrap(), Owned::text(b"na\xEFve")).unwrap();
     for (text, expected) in [
         ("size(request.path)", Value::Int(5)),
         // As it came, and what is made of it in UTF-8.
@@ -723,7 +723,7 @@ fn a_comparison_is_not_passed_by_in_another_encoding() {
             (Owned::text("jõrg"), false),
             (Owned::text("joerg"), false),
         ] {
-            request.overlay.set(&tenant, sent).unwrap();
+            request.overrides.set(&tenant, sent).unwrap();
             let found = condition.test(&request);
             // What is said of some characters alone may hold for other names too.
             if holds || rule.contains("==") && !rule.contains("indexOf") && !rule.contains("size") {
@@ -742,7 +742,7 @@ fn no_byte_hides_a_text_from_a_pattern() {
     for pattern in ["request.path.matches('^/a.*z$')", "request.path.matches('^/a[^/]+z$')"] {
         let condition = Condition::compile(pattern, &names).unwrap();
         for sent in [b"/a-z".as_slice(), "/aéz".as_bytes(), b"/a\xFFz", b"/a\xC3z", b"/a\xC0\x80\xFEz"] {
-            request.overlay.set(&path, Owned::text(sent)).unwrap();
+            request.overrides.set(&path, Owned::text(sent)).unwrap();
             assert_eq!(condition.test(&request), Ok(true), "{pattern} {}", sent.escape_ascii());
         }
     }

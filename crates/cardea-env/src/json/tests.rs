@@ -8,7 +8,7 @@ struct Request {
     user: Option<&'static [u8]>,
 }
 
-impl Overlaid for Request {}
+impl HasOverrides for Request {}
 
 static TABLE: Table<Request> = Table::new(
     &[

@@ -29,8 +29,8 @@ fn each_source_gives_its_value() {
     };
     let mut one = request();
     assert_eq!(show(&one), "- 3 ada@acme gold");
-    one.overlay.set(&names.resolve("app.set").unwrap(), Owned::Bool(true)).unwrap();
-    one.overlay.remove(&names.resolve("app.user").unwrap()).unwrap();
+    one.overrides.set(&names.resolve("app.set").unwrap(), Owned::Bool(true)).unwrap();
+    one.overrides.remove(&names.resolve("app.user").unwrap()).unwrap();
     assert_eq!(show(&one), "true 3  gold");
 
     let mut other = request();
@@ -47,9 +47,9 @@ fn each_source_gives_its_value() {
 #[test]
 fn a_value_is_computed_once_per_request_and_only_if_read() {
     static READS: AtomicUsize = AtomicUsize::new(0);
-    struct Counted(crate::Overlay);
-    impl Overlaid for Counted {
-        fn overlay(&self) -> &crate::Overlay {
+    struct Counted(crate::AttributeOverrides);
+    impl HasOverrides for Counted {
+        fn overrides(&self) -> &crate::AttributeOverrides {
             &self.0
         }
     }
@@ -65,7 +65,7 @@ fn a_value_is_computed_once_per_request_and_only_if_read() {
     let mut names = Names::new(&TABLE);
     names.declare("once", Source::Template(Template::compile("{request.count}", &names).unwrap())).unwrap();
     let once = names.resolve("once").unwrap();
-    let mut request = Counted(crate::Overlay::new());
+    let mut request = Counted(crate::AttributeOverrides::new());
     assert_eq!(READS.load(Ordering::Relaxed), 0);
     for _ in 0..3 {
         assert_eq!(once.read(&request), Value::Bytes(b"0"));
@@ -86,13 +86,13 @@ fn what_was_computed_before_a_change_is_computed_again() {
         ["app.plan", "app.label", "request.headers.x-tenant"].map(|name| names.resolve(name).unwrap());
     let mut request = request();
     assert_eq!(label.read(&request), Value::Bytes(b"<gold>"));
-    request.overlay.set(&tenant, Owned::text("globex")).unwrap();
+    request.overrides.set(&tenant, Owned::text("globex")).unwrap();
     assert_eq!(label.read(&request), Value::Bytes(b"<silver>"));
-    request.overlay.set(&plan, Owned::text("lead")).unwrap();
+    request.overrides.set(&plan, Owned::text("lead")).unwrap();
     assert_eq!(label.read(&request), Value::Bytes(b"<lead>"));
-    request.overlay.clear();
+    request.overrides.clear();
     assert_eq!((plan.read(&request), label.read(&request)), (Value::Absent, Value::Absent));
-    request.overlay.reset();
+    request.overrides.reset();
     assert_eq!(label.read(&request), Value::Bytes(b"<gold>"));
 }
 
@@ -136,7 +136,7 @@ fn what_is_put_together_is_utf8_and_an_alias_is_as_it_came() {
         (Owned::Latin1(b"caf\xE9".as_slice().into()), Value::Latin1(b"caf\xE9"), "écafé", "gold"),
         (Owned::Latin1("café".as_bytes().into()), Value::Latin1("café".as_bytes()), "écafÃ©", "free"),
     ] {
-        request.overlay.set(&tenant, value).unwrap();
+        request.overrides.set(&tenant, value).unwrap();
         assert_eq!(names.resolve("app.same").unwrap().read(&request), same);
         assert_eq!(names.resolve("app.made").unwrap().read(&request), Value::Bytes(made.as_bytes()));
         assert_eq!(names.resolve("app.plan").unwrap().read(&request), Value::Bytes(plan.as_bytes()));

@@ -8,7 +8,7 @@ struct Request {
     headers: Vec<(&'static str, &'static str)>,
 }
 
-impl Overlaid for Request {}
+impl HasOverrides for Request {}
 
 static TABLE: Table<Request> = Table::new(
     &[

@@ -1,4 +1,4 @@
-//! Values that borrow from no request: what is set in an overlay, and what a snapshot holds.
+//! Values that borrow from no request: what is set as an override, and what a snapshot holds.
 
 use std::fmt;
 use std::net::IpAddr;

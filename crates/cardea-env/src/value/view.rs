@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::ops::ControlFlow;
 
 use super::Value;
-use crate::overlay::Members;
+use crate::overrides::Members;
 
 /// Anything of a type that holds no borrow.
 type Subject = dyn Any + 'static;

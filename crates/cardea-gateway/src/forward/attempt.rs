@@ -15,7 +15,7 @@ use super::{lease::Lease, replay::Replay};
 use crate::{
     buffer::{Buffer, Outbound, recycle_outbound},
     downstream::{BodyError, Downstream},
-    fields::clean_request_trailers,
+    fields::{HeadNames, clean_request_trailers},
     gateway::ModelRef,
     h1::body::BodyReader,
     transport::Transport,
@@ -26,6 +26,10 @@ const GATHER_BYTES: usize = 16 * 1024;
 
 /// How many informational responses one request may have: beyond that a service could fill our memory with them.
 const INFORMATIONAL_MAX: u32 = 32;
+
+/// And how much they may be together, in bytes: what a client does not take of them stays with us, and of HTTP/2 no window
+/// holds them back.
+const INFORMATIONAL_BYTES_MAX: usize = 64 * 1024;
 
 /// Whose fault it is that the request could not be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +79,8 @@ pub(crate) struct Outgoing {
     pub(crate) replay: Replay,
     /// The route's place, whose rules hold for trailers too.
     pub(crate) route: Option<usize>,
+    /// The names of its head, where trailers may follow.
+    pub(crate) names: HeadNames,
 }
 
 /// An exchange with an endpoint. Its connection goes back to the pool at the end of the response if it can be used
@@ -98,17 +104,19 @@ pub(crate) struct Attempt {
     /// The response has no body whatever its head says, so bytes that follow it belong to nothing.
     hold: Option<Hold>,
     informational: u32,
+    informational_bytes: usize,
     /// It was the client that ended the exchange early.
     client_failed: bool,
     lease: Lease,
     model: ModelRef,
     route: Option<usize>,
+    names: HeadNames,
 }
 
 impl Attempt {
     /// Begins to send `request` over `transport`.
     pub(crate) fn new(transport: Transport, lease: Lease, request: Outgoing, model: ModelRef) -> Self {
-        let Outgoing { outbound, method, framing, replay, route } = request;
+        let Outgoing { outbound, method, framing, replay, route, names } = request;
         let has_body = !matches!(framing, Framing::None | Framing::Length(0));
         Self {
             transport: Some(transport),
@@ -126,10 +134,12 @@ impl Attempt {
             keep_alive: false,
             hold: None,
             informational: 0,
+            informational_bytes: 0,
             client_failed: false,
             lease,
             model,
             route,
+            names,
         }
     }
 
@@ -275,7 +285,7 @@ impl Attempt {
 
     fn clean_trailers(&self, trailers: &Fields) -> Fields {
         let route = self.route.and_then(|route| self.model.router.get(route));
-        clean_request_trailers(&self.model, route.map(|route| &**route), trailers)
+        clean_request_trailers(&self.model, route.map(|route| &**route), &self.names, trailers)
     }
 
     /// Frames the next part of the body into `outbound`.
@@ -317,7 +327,7 @@ impl Attempt {
                 match self.decoder.decode(self.inbound.filled(), head) {
                     Ok(Some(consumed)) => {
                         self.inbound.consume(consumed);
-                        return Poll::Ready(self.begin_response(head));
+                        return Poll::Ready(self.begin_response(head, consumed));
                     }
                     Ok(None) if self.inbound.is_full() => {
                         self.inbound.grow(self.inbound.len() * 2);
@@ -340,14 +350,17 @@ impl Attempt {
         }
     }
 
-    fn begin_response(&mut self, head: &ResponseHead) -> Result<(), HeadError> {
+    /// `head` is complete, and came as so many bytes.
+    fn begin_response(&mut self, head: &ResponseHead, bytes: usize) -> Result<(), HeadError> {
         self.decoder.reset();
         let malformed = |error: cardea_http::ResponseError| HeadError::Malformed(error.code());
         // Of informational responses too: what follows one that claims a body has two readings.
         let framing = response_framing(head, self.method).map_err(malformed)?;
         if head.status < 200 && head.status != 101 {
             self.informational += 1;
-            return if self.informational > INFORMATIONAL_MAX {
+            self.informational_bytes += bytes;
+            let too_large = self.informational_bytes > INFORMATIONAL_BYTES_MAX;
+            return if too_large || self.informational > INFORMATIONAL_MAX {
                 Err(HeadError::Malformed("informational_responses_too_many"))
             } else {
                 Ok(())
@@ -421,11 +434,6 @@ impl Attempt {
 
     pub(crate) fn chunk(&self) -> &[u8] {
         self.inbound.filled().get(..self.body.available()).unwrap_or_default()
-    }
-
-    /// How much memory is held for what came and was not taken, in bytes.
-    pub(crate) const fn memory_bytes(&self) -> usize {
-        self.inbound.memory_bytes()
     }
 
     /// How much memory is held for what is to be sent, in bytes.

@@ -70,7 +70,7 @@ async fn open(address: &Address) -> Result<Socket, OpenError> {
         }
     };
     match address {
-        Address::Tcp(address) => tcp(*address).await.map(Socket::Tcp).map_err(with(Shortage::of_tcp_connect)),
+        Address::Tcp(address) => tcp(*address).await.map(Socket::Tcp),
         Address::Unix(path) => UnixStream::connect(path).await.map(Socket::Unix).map_err(with(Shortage::of)),
         Address::Name { host, port } => {
             let found = tokio::net::lookup_host((host.as_str(), *port)).await;
@@ -79,7 +79,7 @@ async fn open(address: &Address) -> Result<Socket, OpenError> {
             for address in found.take(ADDRESSES_MAX) {
                 match tcp(address).await {
                     Ok(tcp) => return Ok(Socket::Tcp(tcp)),
-                    Err(error) => last = with(Shortage::of_tcp_connect)(error),
+                    Err(error) => last = error,
                 }
             }
             Err(last)
@@ -87,9 +87,13 @@ async fn open(address: &Address) -> Result<Socket, OpenError> {
     }
 }
 
-async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
-    let tcp = TcpStream::connect(address).await?;
-    tcp.set_nodelay(true)?;
+async fn tcp(address: SocketAddr) -> Result<TcpStream, OpenError> {
+    let failed = |error: io::Error| {
+        let shortage = Shortage::of_tcp_connect(&error, address);
+        (error, shortage)
+    };
+    let tcp = TcpStream::connect(address).await.map_err(failed)?;
+    tcp.set_nodelay(true).map_err(failed)?;
     Ok(tcp)
 }
 

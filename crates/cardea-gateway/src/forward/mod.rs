@@ -20,7 +20,7 @@ use std::{
 
 use cardea_clock::Mono;
 use cardea_http::{Known, append_via, h1::Framing, strip_hop_by_hop_response};
-use cardea_upstream::{Affinity, Endpoint, FailureKind, Tried};
+use cardea_upstream::{Affinity, AttemptedEndpoints, Endpoint, FailureKind};
 
 pub(crate) use attempt::Attempt;
 use attempt::{HeadError, Outgoing, SendError};
@@ -33,12 +33,13 @@ pub use replay::ReplayBudget;
 
 use crate::{
     buffer::{Buffer, take_outbound},
+    decision::Authorized,
     downstream::{BodyError, Downstream},
     early_data,
     exchange::Exchange,
-    fields::name_response,
+    fields::{HeadNames, name_response},
     gateway::{Gateway, ModelRef},
-    memory::{self, Held},
+    memory,
     model::{Model, Route, Service},
     pipeline::Outcome,
     refusal::Reason,
@@ -87,12 +88,13 @@ fn affinity(service: &Service, exchange: &Exchange) -> Option<Affinity> {
 pub(crate) async fn forward(
     gateway: &Gateway,
     model: &ModelRef,
-    route: &Route,
+    authorized: Authorized<'_>,
     service: &Service,
     exchange: &mut Exchange,
     client: &mut dyn Downstream,
     timer: &mut Timer,
 ) -> Result<Outcome, Reason> {
+    let route = authorized.route();
     if memory::is_exhausted() {
         return Err(Reason::Overloaded);
     }
@@ -112,7 +114,7 @@ pub(crate) async fn forward(
             Arc::clone(model.replay_budget()),
         ),
     };
-    let mut tried = Tried::default();
+    let mut tried = AttemptedEndpoints::default();
     service.state.begin();
     let mut fresh = false;
     // Why there was no connection to the last endpoint.
@@ -144,13 +146,15 @@ pub(crate) async fn forward(
         let mut outbound = take_outbound();
         request::encode(exchange, route, framing, &mut outbound);
         let (method, route_index) = (exchange.head.method, exchange.route);
-        let request = Outgoing { outbound, method, framing, replay, route: route_index };
+        let names = if framing == Framing::Chunked { HeadNames::of(exchange) } else { HeadNames::default() };
+        let request = Outgoing { outbound, method, framing, replay, route: route_index, names };
         let mut attempt = Box::new(Attempt::new(transport, lease, request, model.clone()));
         if exchange.head.fields.get(Known::Expect).is_some() {
             attempt.hold_body();
         }
         match converse(gateway, route, attempt, exchange, client, timer).await {
             Ok(attempt) => {
+                exchange.count_memory();
                 endpoint.succeeded();
                 if may_repeat && exchange.early_data && exchange.response_head.status == TOO_EARLY {
                     Box::pin(early_data::wait(gateway, exchange, client, timer)).await?;
@@ -210,7 +214,7 @@ fn respond(
     if switching && !(exchange.upgrade && websocket) {
         return Err(Reason::ServiceMalformed("switching_protocols_unasked"));
     }
-    strip_hop_by_hop_response(&mut head.fields);
+    exchange.response_connection_names = strip_hop_by_hop_response(&mut head.fields);
     let version = head.version;
     // The pseudonym was checked when the configuration was loaded.
     let _ = append_via(&mut head.fields, version, &model.forwarding.via);
@@ -368,8 +372,6 @@ struct Wait<'g> {
     body_bytes: u64,
     sent: bool,
     continue_by: Mono,
-    /// The request's head, for as long as its response is awaited.
-    _head: Held,
 }
 
 impl<'g> Wait<'g> {
@@ -383,7 +385,6 @@ impl<'g> Wait<'g> {
             body_bytes: exchange.request_body_bytes,
             sent: false,
             continue_by: now.saturating_add(CONTINUE_WAIT),
-            _head: Held::new(exchange.memory_bytes()),
         }
     }
 }
@@ -435,14 +436,14 @@ fn poll_conversation(
     if client.poll_background(cx).is_ready() {
         return Poll::Ready(Err((Reason::ClientAborted, false)));
     }
-    if !attempt.is_sent() {
-        if let Poll::Ready(end) = wait.watch.poll(cx, exchange) {
-            return Poll::Ready(Err((Reason::StreamEnded(end), false)));
-        }
-        let holds = if attempt.is_stalled(client) { client.memory_bytes() + 1 } else { 0 };
-        let moved = client.body_bytes() != wait.body_bytes;
-        wait.watch.note(holds, attempt.outbound_bytes(), moved, timer.now());
+    if !attempt.is_sent()
+        && let Poll::Ready(end) = wait.watch.poll(cx, exchange)
+    {
+        return Poll::Ready(Err((Reason::StreamEnded(end), false)));
     }
+    let waits_for_service = !attempt.is_sent() && attempt.is_stalled(client);
+    let moved = client.body_bytes() != wait.body_bytes;
+    wait.watch.note(attempt.outbound_bytes(), waits_for_service, moved, timer.now());
     poll_deadlines(cx, attempt, client, timer, wait)
 }
 
@@ -496,7 +497,8 @@ fn failure_kind(reason: &Reason) -> Option<FailureKind> {
     }
 }
 
-fn client_fault(error: BodyError) -> Reason {
+/// What the client is told whose body did not arrive whole.
+pub(crate) fn client_fault(error: BodyError) -> Reason {
     match error {
         BodyError::Aborted => Reason::ClientAborted,
         BodyError::Malformed(code) => Reason::Malformed { code, status: 400 },

@@ -14,7 +14,7 @@ use cardea_http::{
     Fields, Known, ResponseHead, Scheme, Version,
     h1::{Framing, HeadLimits, RequestDecoder, request_framing, wants_keep_alive, write_response_head},
 };
-use cardea_identity::TokenSlot;
+use cardea_identity::ConnectionTokenCache;
 
 use crate::{
     buffer::Buffer,
@@ -22,10 +22,11 @@ use crate::{
     downstream::{Aborted, BodyError, Downstream},
     exchange::{ConnectionFacts, Exchange},
     gateway::{Gateway, Recording},
+    memory::{Ending, Held},
     pipeline::{self, Outcome},
     record::RequestId,
     refusal::Reason,
-    streams::{StreamEnd, StreamWatch},
+    streams::{StreamWatch, TerminationReason},
     timer::Timer,
     transport::Transport,
     tunnel,
@@ -64,9 +65,11 @@ pub(super) struct Connection {
     takes_trailers: bool,
     version: Version,
     /// What is remembered of the last token, while no request has it.
-    token: TokenSlot,
+    token: ConnectionTokenCache,
     /// Informational responses on their way.
     informational: Vec<u8>,
+    /// Their memory.
+    informational_held: Held,
     /// Part of a response was sent and the rest was not, or the client is gone: closing must be abortive.
     within_response: bool,
 }
@@ -124,8 +127,9 @@ impl Connection {
             is_last: false,
             takes_trailers: false,
             version: Version::Http11,
-            token: TokenSlot::new(),
+            token: ConnectionTokenCache::new(),
             informational: Vec::new(),
+            informational_held: Held::default(),
             within_response: false,
         }
     }
@@ -170,21 +174,20 @@ impl Connection {
             return Next::End;
         }
         let deadline = timer.now().saturating_add(gateway.connection_timeouts().request_head);
-        let mut watch = StreamWatch::new(gateway);
         // While more of a head is awaited, it has nothing but what came of it.
         let mut exchange = None;
         let read = std::future::poll_fn(|cx| {
             let polled = self.poll_head(cx, exchange.get_or_insert_with(Exchange::take), timer, deadline);
             if polled.is_pending() {
                 exchange.take().into_iter().for_each(Exchange::recycle);
-                let head = watch.poll_head(cx);
-                watch.note(self.inbound.memory_bytes(), 0, true, timer.now());
-                return head.map(|end| Err(Reason::StreamEnded(end)));
+                // Nothing was decided on it yet, so all that can end it is a lack of memory.
+                if facts.activity.account().ending() == Ending::Connection {
+                    return Poll::Ready(Err(Reason::StreamEnded(TerminationReason::BuffersExhausted)));
+                }
             }
             polled
         })
         .await;
-        drop(watch);
         let mut exchange = exchange.unwrap_or_else(Exchange::take);
         exchange.id = RequestId::generate(gateway.clock.wall());
         exchange.connection = Some(Arc::clone(facts));
@@ -230,7 +233,7 @@ impl Connection {
             if !rests {
                 rests = true;
                 activity.rest(timer.now());
-            } else if activity.gives_way() {
+            } else if activity.is_evicted() {
                 // Nobody is in the middle of anything: it need not be waited for that the client ends its side.
                 self.is_last = true;
                 return Poll::Ready(false);
@@ -319,7 +322,7 @@ impl Connection {
             }
             Outcome::Tunnel(head, upstream) => {
                 exchange.response.status = head.status;
-                let mut out = std::mem::take(&mut self.informational);
+                let mut out = self.take_informational();
                 write_response_head(&mut out, head.status, &head.fields);
                 out.truncate(out.len().saturating_sub(2));
                 out.extend_from_slice(b"connection: upgrade\r\nupgrade: websocket\r\n\r\n");
@@ -332,7 +335,7 @@ impl Connection {
                 let carried =
                     Box::pin(tunnel::run(client, inbound, out, *upstream, &exchange, watch, timer)).await;
                 self.within_response = carried.torn;
-                exchange.response.reason = carried.end.map(StreamEnd::code);
+                exchange.response.reason = carried.end.map(TerminationReason::code);
                 exchange.response.body_bytes = carried.bytes;
                 exchange.response.complete = carried.end.is_none();
                 exchange.response_head = head;
@@ -439,10 +442,6 @@ impl Downstream for Connection {
         self.body.found()
     }
 
-    fn memory_bytes(&self) -> usize {
-        self.inbound.memory_bytes()
-    }
-
     fn trailers(&self) -> Option<&Fields> {
         self.body.trailers()
     }
@@ -451,6 +450,7 @@ impl Downstream for Connection {
         // A client of HTTP/1.0 knows no such responses (RFC 9110 §15.2).
         if self.version >= Version::Http11 {
             write_response_head(&mut self.informational, head.status, &head.fields);
+            self.informational_held.set(self.informational.capacity());
         }
     }
 
@@ -478,6 +478,12 @@ impl Downstream for Connection {
 }
 
 impl Connection {
+    /// What is queued, for whoever sends it with more.
+    fn take_informational(&mut self) -> Vec<u8> {
+        self.informational_held.set(0);
+        std::mem::take(&mut self.informational)
+    }
+
     /// Sends what is queued, as far as the client takes it.
     fn poll_informational(&mut self, cx: &mut Context<'_>) -> Result<(), Aborted> {
         while !self.informational.is_empty() {
@@ -489,6 +495,7 @@ impl Connection {
                 Poll::Pending => return Ok(()),
             }
         }
+        drop(self.take_informational());
         match self.transport.poll_flush(cx) {
             Poll::Ready(Err(_)) => Err(Aborted),
             _ => Ok(()),

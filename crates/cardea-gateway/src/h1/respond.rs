@@ -21,7 +21,7 @@ use crate::{
     forward::request_deadline,
     gateway::Gateway,
     response::{Response, ResponseBody, has_body, set_length},
-    streams::{StreamEnd, StreamWatch},
+    streams::{StreamWatch, TerminationReason},
     timer::Timer,
 };
 
@@ -48,7 +48,7 @@ enum Cut {
     Client,
     Service,
     Stalled,
-    Ended(StreamEnd),
+    Ended(TerminationReason),
 }
 
 /// Sends the response; `true` if the connection can be used again.
@@ -80,7 +80,7 @@ pub(super) async fn respond(
 
     let mut outbound = std::mem::take(&mut exchange.scratch);
     outbound.clear();
-    outbound.append(&mut connection.informational);
+    outbound.append(&mut connection.take_informational());
     encode_head(&mut outbound, connection.version, &response, gateway, chunked, keep_alive);
     // Its memory serves the next response.
     exchange.response_head = std::mem::take(&mut response.head);
@@ -167,22 +167,16 @@ async fn write(
             progress = now;
             deadline = timer.now().saturating_add(idle).min(whole);
         }
-        let (holds, uncounted) = writer.holds(exchange);
-        watch.note(holds, uncounted, moved, timer.now());
+        watch.note(writer.outbound.memory_bytes(), writer.waits_for_client(), moved, timer.now());
         timer.poll_until(cx, deadline).map(|_| Err(Cut::Stalled))
     })
     .await
 }
 
 impl Writer {
-    /// What is held for a client that takes no more, in bytes, and how much of it is not counted by its buffers.
-    fn holds(&self, exchange: &Exchange) -> (usize, usize) {
-        let uncounted = self.outbound.memory_bytes() + exchange.memory_bytes();
-        if self.outbound.unsent().is_empty() && self.body.chunk().is_empty() {
-            (0, uncounted)
-        } else {
-            (self.body.memory_bytes() + 1, uncounted)
-        }
+    /// Whether something is held that the client does not take.
+    fn waits_for_client(&self) -> bool {
+        !self.outbound.unsent().is_empty() || !self.body.chunk().is_empty()
     }
 
     fn poll(

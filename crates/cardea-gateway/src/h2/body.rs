@@ -70,6 +70,10 @@ impl RequestBody {
         }
     }
 
+    fn memory_bytes(&self) -> usize {
+        self.ahead_bytes + self.chunk.len()
+    }
+
     pub(super) const fn found(&self) -> u64 {
         self.found
     }
@@ -165,10 +169,6 @@ impl Downstream for RequestBody {
 
     fn body_bytes(&self) -> u64 {
         self.found
-    }
-
-    fn memory_bytes(&self) -> usize {
-        self.ahead_bytes + self.chunk.len()
     }
 
     fn trailers(&self) -> Option<&Fields> {

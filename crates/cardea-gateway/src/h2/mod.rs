@@ -22,13 +22,14 @@ use cardea_http::{
     Known, RequestHead,
     h1::{Framing, request_framing},
 };
-use cardea_identity::TokenSlot;
+use cardea_identity::ConnectionTokenCache;
 use h2::{RecvStream, server::SendResponse};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     exchange::{ConnectionFacts, Exchange},
     gateway::{Gateway, Recording},
+    memory::charged,
     pipeline,
     record::RequestId,
     refusal::Reason,
@@ -73,16 +74,20 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, transport: Transport, facts: Ar
     let Ok(Ok(mut connection)) = timeout(begin, builder.handshake::<_, Bytes>(transport)).await else {
         return;
     };
+    let account = facts.activity.account();
+    account.set_multiplexed();
     let streams = UnderWay::new(&facts, &gateway);
     let mut stopping = false;
     // Both stand for as long as the connection does: to wait for either anew takes locks, one of them all workers' own.
     let mut stop = pin!(gateway.stopping());
     let mut quiet = pin!(sleep(idle));
     let mut last = Instant::now();
+    // What was held when the connection was last found to be quiet.
+    let mut queued = 0;
     loop {
         let next = tokio::select! {
             next = connection.accept() => next,
-            () = poll_fn(|_| if facts.activity.gives_way() { Poll::Ready(()) } else { Poll::Pending }) => {
+            () = poll_fn(|_| if facts.activity.is_evicted() { Poll::Ready(()) } else { Poll::Pending }) => {
                 // What comes meanwhile is not carried, which the client learns (RFC 9113 §6.8).
                 connection.abrupt_shutdown(h2::Reason::NO_ERROR);
                 let _ = timeout(GOODBYE, poll_fn(|cx| connection.poll_closed(cx))).await;
@@ -96,9 +101,12 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, transport: Transport, facts: Ar
             }
             () = &mut quiet => {
                 let now = Instant::now();
-                // Nothing begun for a while: if nothing is in flight either, the connection has served.
+                // Nothing begun for a while: if nothing is in flight either, the connection has served. The client may
+                // still read what is queued, as long as it takes some of it.
                 if now >= last + idle {
-                    if streams.count() == 0 {
+                    let reads = account.held() > 0 && account.held() != queued;
+                    queued = account.held();
+                    if streams.count() == 0 && !reads {
                         connection.graceful_shutdown();
                         let _ = timeout(GOODBYE, poll_fn(|cx| connection.poll_closed(cx))).await;
                         return;
@@ -112,10 +120,10 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, transport: Transport, facts: Ar
         last = Instant::now();
         let Some(Ok((request, respond))) = next else { return };
         let (gateway, facts, counted) = (Arc::clone(&gateway), Arc::clone(&facts), streams.begin());
-        workers::spawn(async move {
+        workers::spawn(charged(Arc::clone(account), async move {
             stream(&gateway, facts, request, respond).await;
             drop(counted);
-        });
+        }));
     }
 }
 
@@ -179,8 +187,13 @@ async fn stream(
     let limits = gateway.model().limits.head;
     let mut recording = Recording::new(gateway, &mut exchange);
     let read = head::read(&parts, &limits, &mut recording)
+        // A part of the fields says nothing: what a proxy has added may be in the rest.
+        .inspect_err(|_| recording.head.fields.clear())
         .and_then(|()| request_framing(&recording.head).map_err(Reason::from))
         .and_then(|stated| head::framing(stated, &body));
+    // The head is held once, and counted.
+    drop(parts);
+    recording.count_memory();
     let framing = *read.as_ref().unwrap_or(&Framing::None);
     let mut body = RequestBody::new(body, respond, framing, expects_continue(&recording.head));
     let outcome = match read {
@@ -196,13 +209,13 @@ async fn stream(
 }
 
 /// Lets the streams to come know what this one has learnt.
-fn remember(facts: &ConnectionFacts, token: TokenSlot) {
+fn remember(facts: &ConnectionFacts, token: ConnectionTokenCache) {
     let mut shared = lock(&facts.token);
     let before = if shared.is(&token) { token } else { std::mem::replace(&mut *shared, token) };
     drop(shared);
     drop(before);
 }
 
-fn lock(token: &Mutex<TokenSlot>) -> MutexGuard<'_, TokenSlot> {
+fn lock(token: &Mutex<ConnectionTokenCache>) -> MutexGuard<'_, ConnectionTokenCache> {
     token.lock().unwrap_or_else(PoisonError::into_inner)
 }

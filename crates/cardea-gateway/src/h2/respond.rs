@@ -16,11 +16,11 @@ use crate::{
     fields::clean_response_trailers,
     forward::request_deadline,
     gateway::Gateway,
-    memory::Part,
+    memory::{Ending, Part},
     model::RESPONSE_BODY_IDLE,
     pipeline::Outcome,
     response::{Response, ResponseBody, has_body, set_length},
-    streams::{StreamEnd, StreamWatch},
+    streams::{StreamWatch, TerminationReason},
     timer::Timer,
 };
 
@@ -72,13 +72,16 @@ pub(super) async fn respond(
         Ok(()) => {}
         // A stream that is reset can't be taken for whole.
         Err(Cut::Failed(reason)) => {
-            exchange.response.reason = Some(reason);
+            let made_room = exchange.connection.as_ref().map(|facts| facts.activity.account().ending())
+                == Some(Ending::Connection);
+            exchange.response.reason =
+                Some(if made_room { TerminationReason::BuffersExhausted.code() } else { reason });
             writer.stream.send_reset(ResetReason::INTERNAL_ERROR);
         }
         Err(Cut::Ended(end)) => {
             exchange.response.reason = Some(end.code());
             // What is queued for the stream stays as long as trailers wait behind it.
-            let told = end != StreamEnd::BuffersExhausted && is_grpc(exchange);
+            let told = end != TerminationReason::BuffersExhausted && is_grpc(exchange);
             if !told || writer.stream.send_trailers(grpc_status(end)).is_err() {
                 writer.stream.send_reset(ResetReason::CANCEL);
             }
@@ -89,7 +92,7 @@ pub(super) async fn respond(
 /// Why a response was cut short.
 enum Cut {
     Failed(&'static str),
-    Ended(StreamEnd),
+    Ended(TerminationReason),
 }
 
 /// Whether a call of gRPC is answered, whose status comes in trailers.
@@ -99,7 +102,7 @@ fn is_grpc(exchange: &Exchange) -> bool {
 }
 
 /// The trailers that end a call of gRPC. Nobody takes a call with such a status for whole.
-fn grpc_status(end: StreamEnd) -> HeaderMap {
+fn grpc_status(end: TerminationReason) -> HeaderMap {
     let mut trailers = HeaderMap::with_capacity(2);
     trailers.insert("grpc-status", HeaderValue::from_static(end.grpc_status()));
     trailers.insert("grpc-message", HeaderValue::from_static(end.text()));
@@ -136,8 +139,7 @@ async fn write(
             progress = writer.sent;
             deadline = timer.now().saturating_add(idle).min(whole);
         }
-        let holds = if writer.source.chunk().is_empty() { 0 } else { writer.source.memory_bytes() + 1 };
-        watch.note(holds, exchange.memory_bytes(), moved, timer.now());
+        watch.note(0, !writer.source.chunk().is_empty(), moved, timer.now());
         timer.poll_until(cx, deadline).map(|_| Err(Cut::Failed("response_timeout")))
     })
     .await

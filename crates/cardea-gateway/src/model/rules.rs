@@ -16,12 +16,26 @@ pub struct EnvironmentModel {
     pub names: Option<Names<Exchange>>,
     /// Whether the policy, or a change to headers on all routes, decides by the path.
     pub reads_path: bool,
+    /// Whether the policy, or the `when` of any route, reads the time.
+    pub reads_time: bool,
+    /// The headers of requests that rules read, on any route.
+    pub headers_read: HeadersRead,
     /// How the values of headers are read.
     pub header_encoding: HeaderEncoding,
     /// Changes to the headers of every request to a service, before those of its route.
     pub request_headers: HeaderRules,
     /// Changes to the headers of every response, refusals included, before those of its route.
     pub response_headers: HeaderRules,
+}
+
+/// The headers of requests that something reads which decides: conditions and policies, matches of routes, templates of
+/// headers, attributes, redirects and hash policies.
+#[derive(Debug, Default)]
+pub struct HeadersRead {
+    /// Their names.
+    pub names: HeaderNameSet,
+    /// Any header may be read: the name is computed, or all of them are looked at.
+    pub all: bool,
 }
 
 /// How bytes in the values of headers are read that are not ASCII; they are forwarded and written as they came.
@@ -49,6 +63,8 @@ pub struct RouteRules {
     /// Whether anything else that decides does: the policy, changes to attributes, conditions and expressions of changes to
     /// headers. Services that drop path parameters would serve another path than the one that was decided on.
     pub reads_path: bool,
+    /// Whether the policy, or a change to attributes, reads the time: what it lets in may have to end.
+    pub reads_time: bool,
 }
 
 /// A change to an attribute.

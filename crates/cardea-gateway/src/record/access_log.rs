@@ -58,7 +58,7 @@ pub enum Sink {
 }
 
 /// How an access log is written.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessLogConfig {
     /// Where lines go.
     pub sink: Sink,

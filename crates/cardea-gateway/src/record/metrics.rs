@@ -120,7 +120,11 @@ impl Registry {
         // A cell for each bound, one for what lies above all of them, and one for the sum.
         let cells = || Cells::new(def.bounds.len() + 2, super::shard::count());
         Histogram {
-            bounds: def.bounds,
+            bounds: def
+                .bounds
+                .iter()
+                .map(|bound| u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX))
+                .collect(),
             cells: self.series(def.name, def.help, kind, &def.labels, &values, cells),
         }
     }

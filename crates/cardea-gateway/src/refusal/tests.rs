@@ -43,7 +43,7 @@ fn reasons() -> Vec<Reason> {
         Reason::Overloaded,
         Reason::Draining,
     ];
-    all.extend(StreamEnd::ALL.map(Reason::StreamEnded));
+    all.extend(TerminationReason::ALL.map(Reason::StreamEnded));
     all
 }
 
@@ -113,7 +113,7 @@ fn every_code_is_on_the_page_and_the_page_has_no_other() {
     let mut codes: BTreeSet<String> = BTreeSet::new();
     for path in [
         "crates/cardea-gateway/src/refusal.rs",
-        "crates/cardea-gateway/src/streams.rs",
+        "crates/cardea-gateway/src/streams/mod.rs",
         "crates/cardea-http/src/error.rs",
         "crates/cardea-http/src/authority.rs",
         "crates/cardea-http/src/fields.rs",
@@ -122,7 +122,7 @@ fn every_code_is_on_the_page_and_the_page_has_no_other() {
         "crates/cardea-http/src/path.rs",
         "crates/cardea-http/src/h1/chunked.rs",
         "crates/cardea-identity/src/error.rs",
-        "crates/cardea-identity/src/demand.rs",
+        "crates/cardea-identity/src/requirement.rs",
         "crates/cardea-issuer/src/verification/stats.rs",
     ] {
         let source = source(path);
@@ -134,6 +134,7 @@ fn every_code_is_on_the_page_and_the_page_has_no_other() {
     }
     for path in [
         "crates/cardea-gateway/src/pipeline.rs",
+        "crates/cardea-gateway/src/decision/normalise.rs",
         "crates/cardea-gateway/src/h2/head.rs",
         "crates/cardea-gateway/src/forward/request.rs",
     ] {

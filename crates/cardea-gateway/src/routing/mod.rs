@@ -87,7 +87,7 @@ impl RouteMatch {
 }
 
 /// What a route asks of one header field.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HeaderMatch {
     /// It is there, with whatever value, once or more often.
     Present,

@@ -86,7 +86,7 @@ impl fmt::Display for HostPattern {
 
 /// The paths that a route serves. Case matters. Paths are written as they are after normalisation
 /// (RFC 3986 §6.2.2): no `.` or `..`, no `//`, escapes for reserved characters only.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PathMatch {
     /// This path alone: `/a` is not `/a/`.
     Exact(String),

@@ -21,7 +21,7 @@ use tokio::{
 pub(crate) use accept::accept_by_greeting;
 pub(crate) use tls::{Socket, TlsTransport};
 
-use crate::buffer::Buffer;
+use crate::{buffer::Buffer, memory};
 
 /// A connected byte stream.
 #[derive(Debug)]
@@ -50,11 +50,15 @@ impl Transport {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self {
+        let sent = match self {
             Self::Tcp(tcp) => poll_send_plain(tcp, cx, slices),
             Self::Unix(unix) => poll_send_plain(unix, cx, slices),
             Self::Tls(tls) => tls.poll_send(cx, slices),
+        };
+        if let Poll::Ready(Ok(count)) = sent {
+            memory::passed_on(count);
         }
+        sent
     }
 
     /// Ready once nothing is kept back in this process.

@@ -181,7 +181,7 @@ impl Bench {
         Arc::new(config)
     }
 
-    async fn tls(
+    pub(crate) async fn tls(
         &self,
         gateway: &Harness,
         sni: &str,

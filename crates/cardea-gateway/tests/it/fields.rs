@@ -3,12 +3,12 @@
 
 use std::net::Ipv4Addr;
 
-use cardea_env::{Condition, Effect, Template};
+use cardea_env::{Condition, Effect, JsonRecord, Template};
 use cardea_gateway::{
     attributes::TABLE,
     exchange::Exchange,
     hints,
-    model::{EnvironmentModel, HeaderRule, Prefix, RouteRules},
+    model::{EnvironmentModel, HeaderRule, LogFormat, Prefix, RouteRules},
 };
 use cardea_http::ForwardedPolicy;
 
@@ -508,6 +508,56 @@ fn changes_for_all_routes_come_before_those_of_a_route_and_hold_for_refusals() {
             assert_eq!(response.status, status, "{request}");
             assert_eq!(response.header("strict-transport-security"), Some("max-age=1"), "{request}");
             assert_eq!(response.header("x-all"), Some(status.to_string().as_str()), "{request}");
+        }
+    });
+}
+
+/// What a log shows of who has sent a request, and of what it may not say.
+const SHOWN: [(&str, &str); 5] = [
+    ("source", "source.address"),
+    ("subject", "request.first_header.x-auth-subject"),
+    ("forwarded", "request.first_header.x-forwarded-proto"),
+    ("lookalike", "request.first_header.user.agent"),
+    ("id", "request.id"),
+];
+
+#[test]
+fn refusals_are_logged_with_their_source_and_without_what_counts_for_nothing() {
+    run(async {
+        let fields = "X-Forwarded-For: 198.51.100.7\r\nX-Forwarded-Proto: https\r\nX-Auth-Subject: forged\r\n\
+            User.Agent: forged\r\nX-Request-Id: given\r\n";
+        let refused = [
+            format!("GET /a%zz HTTP/1.1\r\nHost: a.example\r\n{fields}\r\n"),
+            format!("GET http://b.example/ HTTP/1.1\r\nHost: a.example\r\n{fields}\r\n"),
+            format!("GET / HTTP/1.1\r\nHost: a b\r\n{fields}\r\n"),
+            format!("GET / HTTP/1.1\r\n{fields}\r\n"),
+            format!("CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n{fields}\r\n"),
+            format!("GET / HTTP/1.1\r\nHost: a.example\r\nConnection: host\r\n{fields}\r\n"),
+            format!(
+                "POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n{fields}\r\n"
+            ),
+            format!("POST / HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: gzip\r\n{fields}\r\n"),
+        ];
+        for trusted in [false, true] {
+            let origin = Origin::ok().await;
+            let here = Prefix { address: Ipv4Addr::LOCALHOST.into(), bits: 8 };
+            let mut spec = Spec { trusted_proxies: vec![here; usize::from(trusted)], ..Spec::to(&origin) };
+            spec.log = || LogFormat::Json(JsonRecord::compile(SHOWN, &TABLE).unwrap()).into();
+            let gateway = spec.start().await;
+            let mut statuses = Vec::new();
+            for request in &refused {
+                statuses.push(gateway.client().await.exchange(request).await.status);
+            }
+            assert!(statuses.iter().all(|status| *status >= 400), "{statuses:?}");
+            for (request, line) in refused.iter().zip(gateway.log(refused.len()).await) {
+                // What was not read says nothing; the connection does.
+                let source = line["source"].as_str().unwrap_or_default();
+                let expected = if trusted { "198.51.100.7" } else { "127.0.0.1" };
+                assert_eq!(source, expected, "{request}: {line}");
+                assert!(line["subject"].is_null() && line["lookalike"].is_null(), "{request}: {line}");
+                assert!(line["forwarded"].is_null(), "{request}: {line}");
+                assert_eq!(line["id"] == "given", trusted, "{request}: {line}");
+            }
         }
     });
 }

@@ -44,6 +44,29 @@ fn a_full_gateway_closes_the_connection_that_has_been_idle_for_the_longest() {
 }
 
 #[test]
+fn a_connection_beyond_its_prefixs_share_costs_nobody_else_a_connection() {
+    run(async {
+        let origin = Origin::ok().await;
+        let mut spec = Spec::to(&origin);
+        spec.limits.connections_max = 2;
+        spec.limits.connections_per_prefix_max = Some(1);
+        let gateway = spec.start().await;
+        let mut victim = from(&gateway, [127, 0, 0, 2]).await;
+        assert_eq!(victim.exchange(get("/")).await.status, 200);
+        let mut greedy = from(&gateway, [127, 0, 0, 3]).await;
+        assert_eq!(greedy.exchange(get("/")).await.status, 200);
+        for _ in 0..20 {
+            from(&gateway, [127, 0, 0, 3]).await.ended().await;
+        }
+        assert_eq!(victim.exchange(get("/")).await.status, 200);
+        assert_eq!(greedy.exchange(get("/")).await.status, 200);
+        // The control: one that may come in takes the place of the one that has been idle for longer.
+        assert_eq!(from(&gateway, [127, 0, 0, 4]).await.exchange(get("/")).await.status, 200);
+        victim.ended().await;
+    });
+}
+
+#[test]
 fn those_who_connect_and_say_nothing_take_no_place_from_who_does() {
     run(async {
         let origin = Origin::ok().await;
@@ -81,7 +104,7 @@ fn a_connection_in_use_does_not_give_way() {
         waiting.send(get("/")).await;
         head.send("GET / HTTP/1.1\r\n").await;
         origin.until(|received| received.contains("\r\n\r\n")).await;
-        until("the head is begun", || gateway.gateway.streams() == 1).await;
+        until("the head is begun", || gateway.gateway.idle_connections() == 0).await;
         let mut third = gateway.client().await;
         third.send(get("/")).await;
         let begun = gateway.gateway.clock.mono();
@@ -89,7 +112,7 @@ fn a_connection_in_use_does_not_give_way() {
             gateway.gateway.clock.mono().saturating_since(begun) > std::time::Duration::from_millis(200)
         })
         .await;
-        assert_eq!(gateway.gateway.connections(), 2);
+        assert_eq!(gateway.gateway.connections(), 3, "the third waits");
         release.add_permits(3);
         assert_eq!(waiting.response().await.status, 200);
         // Idle now: it gives way to the one that waits.
@@ -105,7 +128,7 @@ fn one_prefix_has_no_more_connections_than_its_share() {
     run(async {
         let origin = Origin::ok().await;
         let mut spec = Spec::to(&origin);
-        spec.limits.connections_per_prefix_max = 3;
+        spec.limits.connections_per_prefix_max = Some(3);
         let gateway = spec.start().await;
         let mut greedy = Vec::new();
         for _ in 0..3 {
@@ -137,7 +160,7 @@ fn trusted_proxies_have_no_share() {
     run(async {
         let origin = Origin::ok().await;
         let mut spec = Spec::to(&origin);
-        spec.limits.connections_per_prefix_max = 3;
+        spec.limits.connections_per_prefix_max = Some(3);
         spec.trusted_proxies = vec![Prefix { address: IpAddr::from([127, 0, 0, 2]), bits: 32 }];
         let gateway = spec.start().await;
         let mut clients = Vec::new();

@@ -10,6 +10,7 @@
 )]
 
 mod body;
+mod builtin;
 mod challenge;
 mod client_certificates;
 mod clock;
@@ -28,6 +29,7 @@ mod limits;
 mod paths;
 mod policies;
 mod pool;
+mod stream_certificates;
 mod streams;
 mod stress;
 mod strictness;

@@ -293,6 +293,27 @@ fn informational_responses_can_not_be_endless() {
 }
 
 #[test]
+fn informational_responses_can_not_be_large_together() {
+    run(async {
+        let answer = async |count: usize| {
+            let hint = format!("HTTP/1.1 103 Early Hints\r\nLink: <{}>\r\n\r\n", "a".repeat(10 * 1024));
+            let response = format!("{}HTTP/1.1 204 No Content\r\n\r\n", hint.repeat(count));
+            let origin = Origin::answering(response).await;
+            let gateway = Spec::to(&origin).start().await;
+            let mut client = gateway.client().await;
+            client.send(get("/")).await;
+            loop {
+                let response = client.response().await;
+                if response.status != 103 {
+                    return response.status;
+                }
+            }
+        };
+        assert_eq!((answer(6).await, answer(7).await), (204, 502));
+    });
+}
+
+#[test]
 fn options_of_the_server_as_a_whole_are_answered_here() {
     run(async {
         let origin = Origin::ok().await;

@@ -438,6 +438,24 @@ fn who_connects_and_says_nothing_keeps_nobody_out() {
 }
 
 #[test]
+fn silent_handshakes_give_way_where_no_connection_is_left() {
+    run(async {
+        let certificates = Certificates::new();
+        let origin = Origin::ok().await;
+        let mut spec = Spec { tls: Some(certificates.server()), ..Spec::to(&origin) };
+        spec.limits.connections_max = 5;
+        // They are not to end for another reason.
+        spec.timeouts.tls_handshake = crate::support::TEST_TIME_MAX;
+        let gateway = spec.start().await;
+        let held = silent(&gateway, 5).await;
+        until("all shake hands", || gateway.gateway.handshakes_under_way() == 5).await;
+        let mut client = client(&gateway, &certificates, "a.example").await;
+        assert_eq!(client.exchange(to_host("a.example")).await.status, 200);
+        drop(held);
+    });
+}
+
+#[test]
 fn one_prefix_has_no_more_handshakes_than_it_may() {
     run(async {
         let certificates = Certificates::new();

@@ -1,7 +1,7 @@
 //! Attacks on the token format, each beside a control that passes (RFC 8725 §2).
 
 use aws_lc_rs::hmac;
-use cardea_identity::{Algorithm, Alternative, Demand, DemandError, TokenError};
+use cardea_identity::{AccessRequirement, AccessRequirementError, Algorithm, Alternative, TokenError};
 use serde_json::{Value, json};
 
 use crate::support::{Fixture, ISSUER, Signer, base64url, claims, claims_with, jwks};
@@ -401,7 +401,7 @@ fn a_token_bound_to_a_sender_that_cannot_be_checked() {
 fn a_token_admitted_on_one_route_tried_on_another() {
     let fixture = Fixture::new();
     let verdict = fixture.judge(&claims()).unwrap();
-    let demand = |audience: &str, scope: &str| Demand {
+    let demand = |audience: &str, scope: &str| AccessRequirement {
         alternatives: vec![Alternative {
             issuer: "main".to_owned(),
             audiences: vec![audience.to_owned()],
@@ -410,9 +410,9 @@ fn a_token_admitted_on_one_route_tried_on_another() {
         }],
     };
     assert_eq!(demand("api", "read").check(&verdict), Ok(()));
-    assert_eq!(demand("api2", "read").check(&verdict), Err(DemandError::Audience));
+    assert_eq!(demand("api2", "read").check(&verdict), Err(AccessRequirementError::Audience));
     let needed = "admin".to_owned();
-    assert_eq!(demand("api", "admin").check(&verdict), Err(DemandError::Scope { needed }));
+    assert_eq!(demand("api", "admin").check(&verdict), Err(AccessRequirementError::Scope { needed }));
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Microsoft Entra ID by preset.
 
 use cardea_identity::{
-    Algorithm, Alternative, Authenticator, CallerKind, ClientAuthentication, Demand, DemandError,
-    IssuerConfig, KeySource, LocalKeys, Preset, TokenError, Verdict,
+    AccessRequirement, AccessRequirementError, Algorithm, Alternative, Authenticator, CallerKind,
+    ClientAuthentication, IssuerConfig, KeySource, LocalKeys, Preset, TokenError, Verdict,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -117,7 +117,7 @@ fn a_key_of_another_tenant_does_not_sign() {
 #[test]
 fn groups_overage_fails_closed_where_groups_are_asked_for() {
     let entra = Entra::new(Preset::EntraV2 { tenants: vec![TENANT.to_owned()] });
-    let demand = |roles: &[&str]| Demand {
+    let demand = |roles: &[&str]| AccessRequirement {
         alternatives: vec![Alternative {
             issuer: "entra".to_owned(),
             audiences: vec!["app".to_owned()],
@@ -134,7 +134,7 @@ fn groups_overage_fails_closed_where_groups_are_asked_for() {
         let mut over = claims.clone();
         over[name] = value;
         let verdict = entra.verify(&over).unwrap();
-        assert_eq!(demand(&["admins"]).check(&verdict), Err(DemandError::GroupsOverage));
+        assert_eq!(demand(&["admins"]).check(&verdict), Err(AccessRequirementError::GroupsOverage));
         assert_eq!(demand(&[]).check(&verdict), Ok(()));
     }
 }

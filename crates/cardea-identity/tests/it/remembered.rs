@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use cardea_clock::{Mono, Timestamp, Wall};
 use cardea_identity::{
-    Algorithm, Authenticator, IssuerConfig, KeySource, LocalKeys, TokenError, TokenSlot, Unidentified,
-    VerdictRef, VerdictSource, bearer_credentials,
+    Algorithm, Authenticator, ConnectionTokenCache, IssuerConfig, KeySource, LocalKeys, TokenError,
+    Unidentified, VerdictRef, VerdictSource, bearer_credentials,
 };
 use serde_json::json;
 
@@ -21,7 +21,7 @@ type Answer = Result<VerdictSource, &'static str>;
 
 /// A connection's, whose requests follow one another.
 #[derive(Default)]
-struct Slot(RefCell<TokenSlot>);
+struct Slot(RefCell<ConnectionTokenCache>);
 
 async fn identify(
     authenticator: &Authenticator,

@@ -3,7 +3,7 @@
 use base64::engine::general_purpose::STANDARD;
 
 use super::*;
-use crate::GrantType;
+use cardea_store::GrantType;
 
 const NOW: Wall = Wall::from_unix_seconds(1_000);
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::SigningAlgorithm;
+use cardea_store::SigningAlgorithm;
 
 const HOUR: u64 = 3_600;
 
@@ -15,6 +15,11 @@ fn config() -> AuthorizationServerConfig {
         key_overlap: Duration::from_secs(5 * HOUR),
         ..AuthorizationServerConfig::new(issuer, "api")
     }
+}
+
+/// The plan where nothing but the configuration says how long a key is published before it signs.
+fn plan(stored: &[KeyRecord], config: &AuthorizationServerConfig, now: Wall) -> Plan {
+    super::plan(stored, config, now.saturating_add(config.key_publish_ahead), now)
 }
 
 fn at(hours: u64) -> Wall {

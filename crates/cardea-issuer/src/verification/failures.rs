@@ -8,7 +8,7 @@
 
 use std::{
     fmt,
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -17,8 +17,9 @@ use std::{
 };
 
 use cardea_clock::Mono;
+use cardea_guard::{AddressPrefix, Bounded, FailureCounts, FailureKey as Key};
 
-use super::{Class, bounded::Bounded, keyed::Keyed, proven::Proven, remembered::Fingerprint};
+use super::{Class, keyed::Keyed, proven::Proven, remembered::Fingerprint};
 
 /// The most entries of each table. One takes 60 bytes.
 const ENTRIES_MAX: usize = 65_536;
@@ -32,9 +33,7 @@ const FEW: u32 = 2;
 /// More failures of a prefix than these are not counted, so that they end soon after the guessing does.
 const PREFIX_MAX: u32 = 4;
 
-type Key = [u8; 16];
-
-/// Failures as virtual scheduling sees them (GCRA, ITU-T I.371): when the last one will be forgiven.
+/// The budgets of failures, and what was right before.
 pub(super) struct Failures {
     keyed: Keyed,
     failures_max: u32,
@@ -56,12 +55,11 @@ pub(super) struct ProvenSecret {
     fingerprint: Fingerprint,
 }
 
-/// When all failures of a key are forgiven, in nanoseconds of the monotonic clock. Each kind has a table of its own: who
-/// makes up clients makes nobody forget a prefix.
+/// Each kind has a table of its own: attempts with made-up clients evict no prefix.
 struct Counts {
-    pairs: Bounded<Key, u64>,
-    clients: Bounded<Key, u64>,
-    prefixes: Bounded<Key, u64>,
+    pairs: FailureCounts,
+    clients: FailureCounts,
+    prefixes: FailureCounts,
 }
 
 /// What an attempt is counted under.
@@ -132,26 +130,24 @@ impl Drop for Charge<'_> {
         };
         let mut counts = self.failures.counts();
         if narrow {
-            forgive(&mut counts.pairs, &self.pairs);
-            forgive(&mut counts.clients, &self.clients);
+            take_back(&mut counts.pairs, &self.pairs);
+            take_back(&mut counts.clients, &self.clients);
         }
         if prefix {
-            forgive(&mut counts.prefixes, &self.prefix);
+            take_back(&mut counts.prefixes, &self.prefix);
         }
     }
 }
 
-fn forgive<'a>(table: &mut Bounded<Key, u64>, added: impl IntoIterator<Item = &'a (Key, u64)>) {
+fn take_back<'a>(counts: &mut FailureCounts, added: impl IntoIterator<Item = &'a (Key, u64)>) {
     for (key, added) in added {
-        if let Some(at) = table.value_mut(key) {
-            *at = at.saturating_sub(*added);
-        }
+        counts.take_back(key, *added);
     }
 }
 
 impl Failures {
     pub(super) fn new(key: &[u8; 32], failures_max: u32, forgiven_every: Duration) -> Self {
-        let table = || Bounded::new(ENTRIES_MAX);
+        let table = || FailureCounts::new(ENTRIES_MAX);
         Self {
             keyed: Keyed::new(key),
             failures_max,
@@ -170,7 +166,7 @@ impl Failures {
         address: Option<IpAddr>,
         now: Mono,
     ) -> Option<ProvenSecret> {
-        let (client, pair) = (self.client(id), self.pair(id, &prefix(address?)));
+        let (client, pair) = (self.client(id), self.pair(id, AddressPrefix::of(address?)));
         self.proven.holds(&client, &pair, fingerprint, now).then(|| ProvenSecret {
             client,
             budget: self.keyed.short(&[b"proven", &pair, fingerprint.bytes()]),
@@ -202,12 +198,8 @@ impl Failures {
         let Units { one, lasting, pair_max, client_max } = self.units();
         let counts = &mut *self.counts();
         let class = self.class(counts, &keys, is_familiar, now)?;
-        // Bounded, so that an excess ends soon after the guessing does.
-        let add = |table: &mut Bounded<Key, u64>, key: Key, one: u64, most: u64| {
-            let had = ahead(table, &key, now);
-            let added = one.min(most.saturating_sub(had));
-            table.insert(key, now.nanos().saturating_add(had).saturating_add(added));
-            (key, added)
+        let add = |counts: &mut FailureCounts, key: Key, one: u64, most: u64| {
+            (key, counts.add(key, one, most, now))
         };
         let prefix_max = lasting.saturating_mul(PREFIX_MAX.into());
         Ok(Charge {
@@ -242,16 +234,16 @@ impl Failures {
     }
 
     fn keys(&self, ids: &[&str], address: Option<IpAddr>) -> Keys {
-        let prefix = address.map(prefix);
+        let prefix = address.map(AddressPrefix::of);
         Keys {
-            pairs: prefix.iter().flat_map(|prefix| ids.iter().map(|id| self.pair(id, prefix))).collect(),
+            pairs: prefix.iter().flat_map(|prefix| ids.iter().map(|id| self.pair(id, *prefix))).collect(),
             clients: ids.iter().map(|id| self.client(id)).collect(),
-            prefix: prefix.map(|prefix| self.keyed.short(&[b"prefix", &prefix])),
+            prefix: prefix.map(|prefix| self.keyed.short(&[b"prefix", &prefix.to_bytes()])),
         }
     }
 
-    fn pair(&self, id: &str, prefix: &[u8]) -> Key {
-        self.keyed.short(&[b"pair", id.as_bytes(), prefix])
+    fn pair(&self, id: &str, prefix: AddressPrefix) -> Key {
+        self.keyed.short(&[b"pair", id.as_bytes(), &prefix.to_bytes()])
     }
 
     fn client(&self, id: &str) -> Key {
@@ -272,15 +264,14 @@ impl Failures {
     fn class(&self, counts: &Counts, keys: &Keys, is_familiar: bool, now: Mono) -> Result<Class, Duration> {
         let Units { one, lasting, pair_max, client_max } = self.units();
         for key in &keys.pairs {
-            let had = ahead(&counts.pairs, key, now);
+            let had = counts.pairs.debt(key, now);
             if had > pair_max - one {
                 return Err(Duration::from_nanos(had - (pair_max - one)));
             }
         }
-        let guessed_at = keys.clients.iter().any(|key| ahead(&counts.clients, key, now) > client_max - one);
+        let guessed_at = keys.clients.iter().any(|key| counts.clients.debt(key, now) > client_max - one);
         // Of an address that isn't known, nothing good is.
-        let failed =
-            keys.prefix.as_ref().map_or(1, |key| ahead(&counts.prefixes, key, now).div_ceil(lasting));
+        let failed = keys.prefix.as_ref().map_or(1, |key| counts.prefixes.debt(key, now).div_ceil(lasting));
         Ok(match failed {
             _ if is_familiar => Class::Familiar,
             0 if guessed_at => Class::Doubtful,
@@ -299,7 +290,7 @@ impl Failures {
         now: Mono,
     ) {
         let Some(address) = address else { return };
-        let pair = self.pair(id, &prefix(address));
+        let pair = self.pair(id, AddressPrefix::of(address));
         self.familiar.lock().unwrap_or_else(PoisonError::into_inner).insert(pair, ());
         if let Some(fingerprint) = fingerprint {
             self.proven.learn(self.client(id), pair, fingerprint, now);
@@ -329,21 +320,8 @@ impl fmt::Debug for Failures {
     }
 }
 
-/// How far from now all failures of a key are forgiven, in nanoseconds.
-fn ahead(table: &Bounded<Key, u64>, key: &Key, now: Mono) -> u64 {
-    table.value(key).map_or(0, |at| at.saturating_sub(now.nanos()))
-}
-
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// What one party has for itself: an IPv4 address, or 64 bits of an IPv6 one.
-fn prefix(address: IpAddr) -> Vec<u8> {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.octets().to_vec(),
-        IpAddr::V6(address) => Ipv6Addr::octets(&address)[..8].to_vec(),
-    }
 }
 
 #[cfg(test)]
@@ -399,18 +377,6 @@ mod tests {
         let failures = failures();
         for _ in 0..50 {
             assert_eq!(class(&failures, &["a"], "192.0.2.1", Outcome::Right), Some(Class::Usual));
-        }
-    }
-
-    #[test]
-    fn a_prefix_is_64_bits_and_an_ipv4_address() {
-        for (one, other, same) in [
-            ("2001:db8::1", "2001:db8::ffff:1", true),
-            ("2001:db8::1", "2001:db8:0:1::1", false),
-            ("192.0.2.1", "::ffff:192.0.2.1", true),
-            ("192.0.2.1", "192.0.2.2", false),
-        ] {
-            assert_eq!(prefix(one.parse().unwrap()) == prefix(other.parse().unwrap()), same, "{one} {other}");
         }
     }
 

@@ -11,8 +11,9 @@ use std::{
 };
 
 use cardea_clock::Mono;
+use cardea_guard::Bounded;
 
-use super::{bounded::Bounded, keyed::Keyed};
+use super::keyed::Keyed;
 
 /// How long it is known. A secret that another process generates meanwhile for a client that had none is answered 503 for so
 /// long at the most, and only while there is no place in the queue for whoever presents it.

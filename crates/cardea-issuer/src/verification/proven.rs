@@ -11,8 +11,9 @@ use std::{
 };
 
 use cardea_clock::Mono;
+use cardea_guard::Bounded;
 
-use super::{bounded::Bounded, remembered::Fingerprint};
+use super::remembered::Fingerprint;
 
 /// How long it is known after it was last right: longer than any token lives, so that who asks for a token whenever the
 /// last one expires is known all the time.

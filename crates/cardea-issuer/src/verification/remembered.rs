@@ -7,8 +7,9 @@ use std::{
 };
 
 use cardea_clock::{Mono, Timestamp, Wall};
+use cardea_guard::Bounded;
 
-use super::{bounded::Bounded, keyed::Keyed};
+use super::keyed::Keyed;
 
 /// What stands for a client and a secret. Only a process that has the key can make one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -8,8 +8,9 @@ use std::fmt;
 use arc_swap::ArcSwap;
 use aws_lc_rs::hmac;
 use cardea_kdf::stored::StoredSecret;
+use cardea_store::SecretMix;
 
-use crate::{client_auth::FORMAT_SHA256, store::SecretMix};
+use crate::client_auth::FORMAT_SHA256;
 
 pub(super) struct StandIns {
     key: hmac::Key,

@@ -6,21 +6,19 @@ use std::sync::{
 };
 
 use cardea_clock::Wall;
-use cardea_issuer::{
-    Store,
-    store::{
-        BoxFuture, ClientRecord, KeyRecord, KeySetRecord, Revocation, SecretMix, StoreFuture, WriteHealth,
-    },
+use cardea_store::{
+    BoxFuture, ClientRecord, Database, IssuerStore, KeyRecord, KeySetRecord, Revocation, SecretMix,
+    StoreFuture, WriteHealth,
 };
 
 #[derive(Debug)]
 pub(crate) struct CountingStore {
-    inner: Arc<dyn Store>,
+    inner: Arc<dyn IssuerStore>,
     reads: AtomicUsize,
 }
 
 impl CountingStore {
-    pub(crate) fn new(inner: Arc<dyn Store>) -> Self {
+    pub(crate) fn new(inner: Arc<dyn IssuerStore>) -> Self {
         Self { inner, reads: AtomicUsize::new(0) }
     }
 
@@ -29,7 +27,7 @@ impl CountingStore {
     }
 }
 
-impl Store for CountingStore {
+impl IssuerStore for CountingStore {
     fn client<'a>(&'a self, id: &'a str) -> StoreFuture<'a, Option<ClientRecord>> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.inner.client(id)
@@ -90,7 +88,9 @@ impl Store for CountingStore {
     fn mark_published(&self, now: Wall) -> StoreFuture<'_, ()> {
         self.inner.mark_published(now)
     }
+}
 
+impl Database for CountingStore {
     fn probe(&self) -> StoreFuture<'_, ()> {
         self.inner.probe()
     }

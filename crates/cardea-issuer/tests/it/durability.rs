@@ -1,4 +1,4 @@
-//! Killed at any moment, the server has kept what it acknowledged.
+//! A server keeps what it acknowledged: when it is killed at any moment, opened again, or shares its database.
 
 use std::{
     env,
@@ -9,9 +9,10 @@ use std::{
 };
 
 use cardea_clock::{Mono, Timestamp};
-use cardea_issuer::{AuthorizationServer, NewClient, Store, TokenRequest, sqlite::SqliteStore};
+use cardea_issuer::{AuthorizationServer, NewClient, TokenRequest};
+use cardea_store::{IssuerStore, sqlite::SqliteStore};
 
-use crate::support::{FORM, GRANT, START, basic, config, wrapping_key};
+use crate::support::{FORM, Fixture, GRANT, START, basic, basic_of, config, wrapping_key};
 
 const DATABASE: &str = "CARDEA_ISSUER_TEST_DATABASE";
 const ROUNDS: usize = 6;
@@ -22,7 +23,7 @@ fn now() -> Timestamp {
 }
 
 async fn open(path: &Path) -> AuthorizationServer {
-    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(path).await.unwrap());
+    let store: Arc<dyn IssuerStore> = Arc::new(SqliteStore::open(path).await.unwrap());
     AuthorizationServer::open(config(), store, wrapping_key(), now()).await.unwrap()
 }
 
@@ -114,5 +115,50 @@ async fn every_acknowledged_client_authenticates_after_kill_9() {
         };
         assert_eq!(server.token(request, now()).await.status, 200, "{id}");
     }
+    server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_stores_on_one_new_file_both_write_and_both_see_everything() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cardea.db");
+    let (one, two) = tokio::join!(SqliteStore::open(&path), SqliteStore::open(&path));
+    let (one, two): (Arc<dyn IssuerStore>, Arc<dyn IssuerStore>) =
+        (Arc::new(one.unwrap()), Arc::new(two.unwrap()));
+    let open = |store: &Arc<dyn IssuerStore>| {
+        AuthorizationServer::open(config(), store.clone(), wrapping_key(), now())
+    };
+    let (first, second) = tokio::join!(open(&one), open(&two));
+    let servers = [Arc::new(first.unwrap()), Arc::new(second.unwrap())];
+    assert_eq!(servers[0].key_set(), servers[1].key_set(), "they agreed on the first key");
+    let tasks: Vec<_> = (0..40)
+        .map(|index| {
+            let server = Arc::clone(&servers[index % 2]);
+            tokio::spawn(async move { server.create_client(NewClient::default(), now()).await.unwrap() })
+        })
+        .collect();
+    for task in tasks {
+        let id = task.await.unwrap().client.client_id;
+        for server in &servers {
+            server.show_client(&id).await.unwrap();
+        }
+    }
+    one.close().await;
+    two.close().await;
+}
+
+#[tokio::test]
+async fn a_server_opens_again_with_all_that_it_had() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cardea.db");
+    let memory = Fixture::new().await;
+    let server = open(&path).await;
+    let client = server.create_client(NewClient::default(), memory.now()).await.unwrap();
+    let key_set = server.key_set();
+    server.close().await;
+    let server = open(&path).await;
+    assert_eq!(server.key_set(), key_set);
+    let reply = memory.post_as(&server, &[&basic_of(&client)], GRANT).await;
+    assert_eq!(reply.status, 200);
     server.close().await;
 }

@@ -1,10 +1,12 @@
 //! Signing keys over time: published ahead, taking over, staying, going; wrapped, and wrapped anew.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use cardea_issuer::{
-    AuthorizationServer, IssuerError, RotateWhen, SigningAlgorithm, WrappingKey, WrappingKeyError,
+    AuthorizationServer, AuthorizationServerConfig, IssuerError, Key, RotateWhen, WrappingKey,
+    WrappingKeyError,
 };
+use cardea_store::SigningAlgorithm;
 use serde_json::Value;
 
 use crate::support::{Fixture, GRANT, basic_of, config, json, verify, wrapping_key};
@@ -58,6 +60,46 @@ async fn maintenance_with_nothing_due_changes_nothing() {
     fixture.advance(HOUR);
     fixture.server.maintain(fixture.now()).await.unwrap();
     assert!(Arc::ptr_eq(&before, &fixture.server.key_set()));
+}
+
+#[tokio::test]
+async fn a_shorter_lead_does_not_cut_the_time_for_which_the_key_set_was_cached() {
+    let with = |ahead, max_age: Option<u64>| AuthorizationServerConfig {
+        key_publish_ahead: Duration::from_secs(ahead),
+        key_set_max_age: max_age.map(Duration::from_secs),
+        ..config()
+    };
+    // Who fetched the set just before the change may hold it for four hours.
+    let fixture = Fixture::with(with(24 * HOUR, Some(4 * HOUR))).await;
+    let shorter = with(60, None);
+    fixture.server.reconfigure(shorter.clone(), fixture.now().wall).unwrap();
+    assert_eq!(fixture.server.key_set_max_age(), Duration::from_secs(30));
+    let changed_at = fixture.now().wall.unix_seconds();
+    let takes_over = |key: &Key| u64::try_from(key.activates_at - changed_at).unwrap();
+    // A reload in between changes nothing about these copies.
+    fixture.advance(30 * 60);
+    fixture.server.reconfigure(shorter.clone(), fixture.now().wall).unwrap();
+    let keys = fixture.server.rotate_key(RotateWhen::Scheduled, fixture.now()).await.unwrap();
+    assert_eq!(takes_over(&keys[1]), 8 * HOUR);
+
+    // The same of a key that comes by itself.
+    let fixture = Fixture::with(with(24 * HOUR, Some(4 * HOUR))).await;
+    let changed_at = fixture.now().wall.unix_seconds();
+    let takes_over = |key: &Key| u64::try_from(key.activates_at - changed_at).unwrap();
+    let other = AuthorizationServerConfig { algorithm: SigningAlgorithm::EdDsa, ..shorter };
+    fixture.server.reconfigure(other, fixture.now().wall).unwrap();
+    fixture.server.maintain(fixture.now()).await.unwrap().writes.unwrap();
+    let keys = fixture.server.list_keys(fixture.now()).await.unwrap();
+    assert_eq!(takes_over(&keys[1]), 8 * HOUR);
+
+    // Once those copies are gone, the new lead is all that counts.
+    let fixture = Fixture::with(with(24 * HOUR, Some(4 * HOUR))).await;
+    let changed_at = fixture.now().wall.unix_seconds();
+    let takes_over = |key: &Key| u64::try_from(key.activates_at - changed_at).unwrap();
+    fixture.server.reconfigure(with(60, None), fixture.now().wall).unwrap();
+    fixture.advance(8 * HOUR);
+    let keys = fixture.server.rotate_key(RotateWhen::Scheduled, fixture.now()).await.unwrap();
+    assert_eq!(takes_over(&keys[1]), 8 * HOUR + 60);
 }
 
 #[tokio::test]

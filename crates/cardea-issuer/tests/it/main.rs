@@ -1,7 +1,5 @@
-//! The authorization server from outside: the store's conformance, the token endpoint, management, keys, durability.
+//! The authorization server from outside: the token endpoint, management, keys, durability.
 
-#[cfg(test)]
-mod conformance;
 #[cfg(test)]
 mod counting;
 #[cfg(test)]
@@ -12,8 +10,6 @@ mod keys;
 mod management;
 #[cfg(test)]
 mod secrets;
-#[cfg(test)]
-mod sqlite;
 #[cfg(test)]
 mod support;
 #[cfg(test)]

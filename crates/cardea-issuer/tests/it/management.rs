@@ -2,7 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cardea_issuer::{AuthorizationServer, BasicEncoding, IssuerError, NewClient, Secret};
+use cardea_issuer::{AuthorizationServer, IssuerError, NewClient, Secret};
+use cardea_store::BasicEncoding;
 
 use crate::support::{Fixture, GRANT, START, Said, Told, basic, basic_of, config, wrapping_key};
 

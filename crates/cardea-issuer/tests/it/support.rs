@@ -14,9 +14,10 @@ use base64::{
 };
 use cardea_clock::{ManualClock, Timestamp, Wall};
 use cardea_issuer::{
-    AuthorizationServer, AuthorizationServerConfig, Created, NewClient, Reply, RevocationSink, Store,
-    TokenRequest, WrappingKey, sqlite::SqliteStore,
+    AuthorizationServer, AuthorizationServerConfig, Created, NewClient, Reply, RevocationSink, TokenRequest,
+    WrappingKey,
 };
+use cardea_store::{IssuerStore, sqlite::SqliteStore};
 use serde_json::Value;
 use url::Url;
 
@@ -28,6 +29,9 @@ pub(crate) fn config() -> AuthorizationServerConfig {
     AuthorizationServerConfig {
         resources: vec!["https://api.example.com/orders".into(), "https://api.example.com/users".into()],
         scopes: ["orders:read", "orders:write", "users:read"].map(str::to_owned).to_vec(),
+        // Shorter than the defaults, so that a year has many rotations.
+        key_lifetime: Duration::from_secs(30 * 86_400),
+        key_overlap: Duration::from_secs(25 * 3_600),
         ..AuthorizationServerConfig::new(
             Url::parse("https://id.example.com").unwrap(),
             "https://api.example.com",
@@ -42,7 +46,7 @@ pub(crate) fn wrapping_key() -> WrappingKey {
 pub(crate) struct Fixture {
     pub(crate) server: Arc<AuthorizationServer>,
     pub(crate) clock: ManualClock,
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn IssuerStore>,
 }
 
 impl Fixture {
@@ -51,7 +55,7 @@ impl Fixture {
     }
 
     pub(crate) async fn with(config: AuthorizationServerConfig) -> Self {
-        let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().await.unwrap());
+        let store: Arc<dyn IssuerStore> = Arc::new(SqliteStore::in_memory().await.unwrap());
         let clock = ManualClock::new(START);
         let server =
             AuthorizationServer::open(config, Arc::clone(&store), wrapping_key(), clock.clock().now());

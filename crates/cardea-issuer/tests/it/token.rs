@@ -3,9 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use cardea_issuer::{
-    AuthorizationServer, AuthorizationServerConfig, BasicEncoding, NewClient, SigningAlgorithm,
-    TOKEN_LIFETIME_MAX, TokenRequest,
+    AuthorizationServer, AuthorizationServerConfig, NewClient, TOKEN_LIFETIME_MAX, TokenRequest,
 };
+use cardea_store::{BasicEncoding, SigningAlgorithm};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -50,7 +50,6 @@ async fn every_answer_is_json_that_nobody_may_keep() {
         fixture.post(&[], GRANT).await,
         fixture.post(&[&basic_of(&client)], "").await,
         fixture.server.authorize_refusal(),
-        fixture.server.method_refusal(),
     ] {
         assert_eq!(header(&reply, "content-type"), Some("application/json"));
         assert_eq!(header(&reply, "cache-control"), Some("no-store"));

@@ -49,7 +49,17 @@ struct Watched {
     reported: Option<CertificateError>,
 }
 
+/// How often files were read again, of any authority.
+static CHANGES: AtomicU64 = AtomicU64::new(0);
+
 impl ClientAuthority {
+    /// A number that changes whenever any authority believes something else than before: a certificate that held may hold
+    /// no longer.
+    #[must_use]
+    pub fn changes() -> u64 {
+        CHANGES.load(Ordering::Acquire)
+    }
+
     /// Reads the files.
     ///
     /// # Errors
@@ -84,6 +94,7 @@ impl ClientAuthority {
         match Loaded::read(&self.config) {
             Ok(loaded) => {
                 self.loaded.store(Arc::new(loaded));
+                CHANGES.fetch_add(1, Ordering::Release);
                 *watched = Watched { stamps, reported: None };
                 Ok(true)
             }

@@ -113,8 +113,7 @@ impl ClientCertificate {
     /// Whether this one does.
     #[must_use]
     pub fn is_vouched_for_by(&self, authority: &ClientAuthority, now: Wall) -> bool {
-        // The last second is part of the validity (RFC 5280 §4.1.2.5).
-        if now < self.not_before || now.unix_seconds() > self.not_after.unix_seconds() {
+        if now < self.not_before || now >= self.end() {
             return false;
         }
         let generation = authority.generation();
@@ -168,6 +167,12 @@ impl ClientCertificate {
     #[must_use]
     pub const fn not_after(&self) -> Wall {
         self.not_after
+    }
+
+    /// The first moment at which it has expired: the last second is part of the validity (RFC 5280 §4.1.2.5).
+    #[must_use]
+    pub fn end(&self) -> Wall {
+        Wall::from_unix_seconds(self.not_after.unix_seconds().saturating_add(1))
     }
 
     /// Its subject alternative names.

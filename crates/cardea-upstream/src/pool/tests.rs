@@ -22,7 +22,7 @@ fn pool<C>(idle_max: usize, idle_seconds: u64) -> Pool<C> {
 }
 
 /// What is taken, by the worker that put it.
-fn own<C>(kept: Option<Kept<C>>) -> Option<C> {
+fn own<C>(kept: Option<IdleConnection<C>>) -> Option<C> {
     kept.map(|kept| {
         assert!(!kept.foreign);
         kept.connection
@@ -162,7 +162,9 @@ fn threads_never_get_the_same_connection() {
             let (pool, uses) = (Arc::clone(&pool), Arc::clone(&uses));
             thread::spawn(move || {
                 for _ in 0..10_000 {
-                    let Some(Kept { connection, .. }) = pool.take(worker, at(9), all) else { continue };
+                    let Some(IdleConnection { connection, .. }) = pool.take(worker, at(9), all) else {
+                        continue;
+                    };
                     let counter = &uses[connection as usize];
                     assert_eq!(counter.fetch_add(1, Ordering::SeqCst), 0);
                     counter.fetch_sub(1, Ordering::SeqCst);
@@ -188,7 +190,7 @@ fn a_worker_takes_its_own_and_of_others_only_what_they_no_longer_use() {
     assert_eq!(pool.take(1, at(0), all), None, "the other may need it at once");
     assert_eq!(own(pool.take(0, at(0), all)), Some(2));
     assert_eq!(pool.place(0).put(2, at(1)), None);
-    assert_eq!(pool.take(1, at(1), all), Some(Kept { connection: 1, foreign: true }), "the oldest");
+    assert_eq!(pool.take(1, at(1), all), Some(IdleConnection { connection: 1, foreign: true }), "the oldest");
     assert_eq!(pool.take(1, at(1), all), None);
     assert_eq!(pool.place(1).put(1, at(1)), None);
     assert_eq!(own(pool.take(1, at(1), all)), Some(1), "it has moved");
@@ -209,7 +211,7 @@ fn workers_share_out_what_may_be_idle() {
         (None, Some(20)),
         "one for all three"
     );
-    assert_eq!(one.take(0, at(0), all), Some(Kept { connection: 10, foreign: true }));
+    assert_eq!(one.take(0, at(0), all), Some(IdleConnection { connection: 10, foreign: true }));
 }
 
 #[test]

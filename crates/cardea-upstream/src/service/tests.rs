@@ -29,20 +29,20 @@ fn config(endpoints: &[(u16, &str, u32)]) -> ServiceConfig {
 }
 
 fn state(endpoints: &[(u16, &str, u32)]) -> Arc<State> {
-    State::reconcile(&config(endpoints), None).unwrap()
+    State::reconcile(&config(endpoints), None, Connections::Kept).unwrap()
 }
 
 fn fail(state: &State, endpoint: usize, now: Mono) {
     state.slots[endpoint].endpoint.failed(now, FailureKind::Connect);
 }
 
-fn chosen(state: &State, now: Mono, region: &str, tried: &Tried) -> Option<usize> {
+fn chosen(state: &State, now: Mono, region: &str, tried: &AttemptedEndpoints) -> Option<usize> {
     state.choose(0, now, Some(region), None, tried).map(|(index, _)| index.get())
 }
 
 /// All endpoints in the order in which one request would try them.
 fn order(state: &State, region: &str) -> Vec<usize> {
-    let mut tried = Tried::new();
+    let mut tried = AttemptedEndpoints::new();
     std::iter::from_fn(|| {
         let (index, _) = state.choose(0, at(0), Some(region), None, &tried)?;
         tried.insert(index);
@@ -57,19 +57,22 @@ fn the_local_region_comes_first_then_the_others_in_order() {
     assert_eq!(order(&state, "a"), [1, 0, 2, 4]);
     assert_eq!(order(&state, "c"), [4, 0, 1, 2]);
     assert_eq!(order(&state, "nowhere"), [0, 1, 2, 4]);
-    assert_eq!(state.choose(0, at(0), None, None, &Tried::new()).map(|(index, _)| index.get()), Some(0));
+    assert_eq!(
+        state.choose(0, at(0), None, None, &AttemptedEndpoints::new()).map(|(index, _)| index.get()),
+        Some(0)
+    );
 }
 
 #[test]
 fn an_ejected_region_gives_way_until_its_trial_succeeds() {
     let state = state(&[(1, "a", 1), (2, "b", 1)]);
     fail(&state, 0, at(0));
-    assert_eq!(chosen(&state, at(999), "a", &Tried::new()), Some(1));
+    assert_eq!(chosen(&state, at(999), "a", &AttemptedEndpoints::new()), Some(1));
     let due = at(0).saturating_add(BACK_OFF_FIRST);
-    assert_eq!(chosen(&state, due, "a", &Tried::new()), Some(0), "the trial");
-    assert_eq!(chosen(&state, due, "a", &Tried::new()), Some(1), "one at a time");
+    assert_eq!(chosen(&state, due, "a", &AttemptedEndpoints::new()), Some(0), "the trial");
+    assert_eq!(chosen(&state, due, "a", &AttemptedEndpoints::new()), Some(1), "one at a time");
     state.slots[0].endpoint.connected();
-    assert_eq!(chosen(&state, due, "a", &Tried::new()), Some(0));
+    assert_eq!(chosen(&state, due, "a", &AttemptedEndpoints::new()), Some(0));
 }
 
 #[test]
@@ -87,13 +90,13 @@ fn a_request_makes_few_attempts() {
     let many: Vec<_> = (1..=20).map(|port| (port, "", 1)).collect();
     let tried = order(&state(&many), "");
     assert_eq!(tried.len(), ATTEMPTS_MAX);
-    let mut full = Tried::new();
+    let mut full = AttemptedEndpoints::new();
     (0..20).for_each(|index| full.insert(EndpointIndex(index)));
     assert!(full.is_full() && full.len() == ATTEMPTS_MAX && !full.is_empty());
 }
 
 /// How often each endpoint is chosen in `rounds`, with nothing in flight.
-fn shares(state: &State, rounds: usize, tried: &Tried) -> Vec<usize> {
+fn shares(state: &State, rounds: usize, tried: &AttemptedEndpoints) -> Vec<usize> {
     let mut counts = vec![0; state.slots.len()];
     for _ in 0..rounds {
         counts[chosen(state, at(0), "", tried).unwrap()] += 1;
@@ -104,7 +107,7 @@ fn shares(state: &State, rounds: usize, tried: &Tried) -> Vec<usize> {
 #[test]
 fn idle_endpoints_get_requests_by_weight() {
     let state = state(&[(1, "", 1), (2, "", 2), (3, "", 0), (4, "", 5)]);
-    let counts = shares(&state, 80_000, &Tried::new());
+    let counts = shares(&state, 80_000, &AttemptedEndpoints::new());
     for (count, wanted) in counts.iter().zip([10_000_usize, 20_000, 0, 50_000]) {
         assert!(count.abs_diff(wanted) <= wanted / 20, "{counts:?}");
     }
@@ -117,7 +120,7 @@ fn shares_stay_right_among_those_that_are_left() {
         (0..200).map(|at| (at + 1, "", if at < 3 { 1 + u32::from(at) } else { 100 })).collect();
     let state = state(&many);
     (3..200).for_each(|endpoint| fail(&state, endpoint, at(0)));
-    let counts = shares(&state, 60_000, &Tried::new());
+    let counts = shares(&state, 60_000, &AttemptedEndpoints::new());
     for (count, wanted) in counts.iter().zip([10_000_usize, 20_000, 30_000]) {
         assert!(count.abs_diff(wanted) <= wanted / 20, "{:?}", &counts[..3]);
     }
@@ -131,11 +134,11 @@ fn the_busier_of_two_is_avoided_for_its_weight() {
         (0..count).map(|_| state.slots[endpoint].endpoint.begin(0)).collect()
     };
     let (light, heavy) = (hold(0, 2), hold(1, 5));
-    assert_eq!(shares(&state, 100, &Tried::new()), [0, 100]);
+    assert_eq!(shares(&state, 100, &AttemptedEndpoints::new()), [0, 100]);
     let more = hold(1, 2);
-    assert_eq!(shares(&state, 100, &Tried::new()), [100, 0]);
+    assert_eq!(shares(&state, 100, &AttemptedEndpoints::new()), [100, 0]);
     drop((light, heavy, more));
-    assert!(shares(&state, 100, &Tried::new()).iter().all(|count| *count > 0));
+    assert!(shares(&state, 100, &AttemptedEndpoints::new()).iter().all(|count| *count > 0));
 }
 
 #[test]
@@ -143,7 +146,7 @@ fn load_spreads_by_weight_when_requests_last() {
     let state = state(&[(1, "", 1), (2, "", 1), (3, "", 2)]);
     let mut held = Vec::new();
     for _ in 0..400 {
-        let (_, endpoint) = state.choose(0, at(0), None, None, &Tried::new()).unwrap();
+        let (_, endpoint) = state.choose(0, at(0), None, None, &AttemptedEndpoints::new()).unwrap();
         held.push(endpoint.begin(0));
     }
     let loads: Vec<_> = state.endpoints().map(|(_, endpoint)| endpoint.in_flight()).collect();
@@ -163,7 +166,7 @@ fn a_reload_keeps_what_stays_and_forgets_what_goes() {
     assert!(old.retry(at(0)));
     let mut wanted = config(&[(4, "b", 1), (2, "b", 7), (1, "a", 1)]);
     wanted.pool.idle_max = 1;
-    let new = State::reconcile(&wanted, Some(&old)).unwrap();
+    let new = State::reconcile(&wanted, Some(&old), Connections::Kept).unwrap();
     // The old one goes on as it was until the new one is activated.
     assert_eq!(old.slots[2].endpoint.pool().len(), 1);
     let two = &new.stats().endpoints[1];
@@ -181,17 +184,16 @@ fn a_reload_keeps_what_stays_and_forgets_what_goes() {
 
 #[test]
 fn connections_made_differently_are_never_reused() {
-    let before = ServiceConfig { connection_key: "one".into(), ..config(&[(1, "", 1)]) };
+    let before = config(&[(1, "", 1)]);
     let before = ServiceConfig { pool: PoolConfig { connections_max: Some(1), ..before.pool }, ..before };
-    let old = State::reconcile(&before, None).unwrap();
+    let old = State::reconcile(&before, None, Connections::Kept).unwrap();
     let permit = old.slots[0].endpoint.permit();
     assert!(permit.is_some());
     assert_eq!(old.slots[0].endpoint.pool().place(0).put(1, at(0)), None);
     fail(&old, 0, at(0));
-    let same = State::reconcile(&before, Some(&old)).unwrap();
+    let same = State::reconcile(&before, Some(&old), Connections::Kept).unwrap();
     assert_eq!(same.slots[0].endpoint.pool().len(), 1, "a control");
-    let after = ServiceConfig { connection_key: "two".into(), ..before };
-    let new = State::reconcile(&after, Some(&old)).unwrap();
+    let new = State::reconcile(&before, Some(&old), Connections::Dropped).unwrap();
     new.activate(Some(&old));
     assert_eq!(new.slots[0].endpoint.pool().take(0, at(0), |_| true), None);
     // A request that began before the reload gives its connection back where it took it.
@@ -208,15 +210,15 @@ fn a_new_retry_configuration_starts_a_new_budget() {
         retry: RetryConfig { capacity: 1, ..RetryConfig::default() },
         ..config(&[(1, "", 1)])
     };
-    let old = State::reconcile(&wanted, None).unwrap();
+    let old = State::reconcile(&wanted, None, Connections::Kept).unwrap();
     old.begin();
     assert!(old.retry(at(0)) && !old.retry(at(0)));
-    let same = State::reconcile(&wanted, Some(&old)).unwrap();
+    let same = State::reconcile(&wanted, Some(&old), Connections::Kept).unwrap();
     assert!(!same.retry(at(0)));
     let stats = same.stats();
     assert_eq!((stats.retries, stats.retries_refused, stats.retry_balance), (1, 2, 0));
     let new = ServiceConfig { retry: RetryConfig::default(), ..wanted };
-    let new = State::reconcile(&new, Some(&old)).unwrap();
+    let new = State::reconcile(&new, Some(&old), Connections::Kept).unwrap();
     assert!(new.retry(at(0)));
     assert_eq!(new.stats().retries, 2, "what was counted stays");
 }
@@ -236,9 +238,12 @@ fn a_service_that_leaves_keeps_no_connection() {
 
 #[test]
 fn a_bad_configuration_is_refused() {
-    assert_eq!(State::reconcile(&config(&[]), None).map(|_| ()), Err(ConfigError::NoEndpoints));
+    assert_eq!(
+        State::reconcile(&config(&[]), None, Connections::Kept).map(|_| ()),
+        Err(ConfigError::NoEndpoints)
+    );
     let idle = state(&[(1, "", 0)]);
-    assert!(idle.choose(0, at(0), None, None, &Tried::new()).is_none());
+    assert!(idle.choose(0, at(0), None, None, &AttemptedEndpoints::new()).is_none());
 }
 
 proptest! {
@@ -257,7 +262,7 @@ proptest! {
         let mut now = 3000;
         for (wait, attempts) in rounds {
             now += wait;
-            let mut tried = Tried::new();
+            let mut tried = AttemptedEndpoints::new();
             for _ in 0..attempts {
                 let left = |index: usize| endpoints[index].2 > 0 && !tried.contains(EndpointIndex(index as u16));
                 let available = |index: usize| left(index) && state.slots[index].endpoint.shared.health.is_available(at(now));
@@ -279,7 +284,8 @@ proptest! {
 
 fn led_to(state: &State, now: Mono, key: u32) -> usize {
     let affinity = Some(Affinity::of(&key.to_be_bytes()));
-    let (index, _) = state.choose(key as usize, now, Some("a"), affinity, &Tried::new()).unwrap();
+    let (index, _) =
+        state.choose(key as usize, now, Some("a"), affinity, &AttemptedEndpoints::new()).unwrap();
     index.get()
 }
 
@@ -338,7 +344,7 @@ fn keys_of_an_endpoint_that_is_away_are_shared_out_and_come_back() {
     state.slots[1].endpoint.connected();
     assert!((0..KEYS).map(|key| led_to(&state, at(2), key)).eq(before));
     // What was tried is passed by, and behind the last of the region comes the next region.
-    let mut tried = Tried::new();
+    let mut tried = AttemptedEndpoints::new();
     let affinity = Some(Affinity::of(b"key"));
     let order = std::iter::from_fn(|| {
         let (index, _) = state.choose(0, at(2), Some("a"), affinity, &tried)?;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use cardea_issuer::{StoreError, WrappingKeyError, store::acme::ChallengeRecord};
+use cardea_issuer::WrappingKeyError;
+use cardea_store::{ChallengeRecord, StoreError};
 use cardea_tls::TlsError;
 use instant_acme::{
     Account, AuthorizationStatus, CertificateIdentifier, ChallengeHandle, ChallengeType, Error, Identifier,
@@ -11,7 +12,9 @@ use instant_acme::{
 use zeroize::Zeroizing;
 
 use super::{http, schedule::Reason};
-use crate::config::{CertificateKey, ChallengeKind};
+use cardea_tls::acme::RequestedKey;
+
+use crate::config::ChallengeKind;
 
 /// How long the authority may take to look at the answers, and to issue.
 const PATIENCE: RetryPolicy = RetryPolicy::new()
@@ -255,7 +258,7 @@ fn answer(challenge: &ChallengeHandle<'_>, kind: ChallengeKind, host: &str) -> R
 
 impl Placed {
     /// Lets the authority look, and gets the certificate. The answers must be there.
-    pub(super) async fn finish(mut self, hosts: &[String], key: CertificateKey) -> Result<Ordered, Failed> {
+    pub(super) async fn finish(mut self, hosts: &[String], key: RequestedKey) -> Result<Ordered, Failed> {
         let mut objection = None;
         let mut authorizations = self.order.authorizations();
         while let Some(authorization) = authorizations.next().await {
@@ -283,8 +286,7 @@ impl Placed {
         }
         // Making a key of RSA takes its time.
         let names = hosts.to_vec();
-        let made =
-            tokio::task::spawn_blocking(move || cardea_tls::acme::request(&names, key.requested())).await;
+        let made = tokio::task::spawn_blocking(move || cardea_tls::acme::request(&names, key)).await;
         let made = made
             .map_err(|error| error.to_string())
             .and_then(|made| made.map_err(|error| error.to_string()))

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use cardea_clock::Wall;
-use cardea_issuer::store::acme::{AcmeStore as _, CertificateRecord};
+use cardea_store::CertificateRecord;
 use instant_acme::{Account, CertificateIdentifier, Error};
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 
@@ -31,7 +31,7 @@ impl Acme {
     /// Asks about each certificate, and keeps what is said. Where nothing can be had, what was said before holds, else the
     /// lifetime decides.
     pub(super) async fn ask_renewals(&self, records: Vec<CertificateRecord>) -> Result<(), Failed> {
-        let client = Client::new(self.settings.ca_file.clone(), self.clock.clone(), Said::default()).await?;
+        let client = Client::new(self.ca_file(), self.clock.clone(), Said::default()).await?;
         let mut account = match self.known_account(&client).await {
             Ok(account) => account,
             Err(failed) => {

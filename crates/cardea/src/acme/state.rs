@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -12,15 +13,14 @@ use anyhow::{Context as _, Result};
 use aws_lc_rs::{digest, rand};
 use cardea_clock::{Clock, Wall};
 use cardea_gateway::{challenge::ChallengeAnswers, gateway::Gateway};
-use cardea_issuer::{
-    Store as _, StoreError, WrappingKey,
-    sqlite::SqliteStore,
-    store::{
-        WriteHealth,
-        acme::{AcmeStore, CertificateRecord, IssuedRecord},
-    },
+use cardea_issuer::WrappingKey;
+use cardea_store::{
+    AcmeStore, CertificateRecord, IssuedRecord, StoreError, WriteHealth, sqlite::SqliteStore,
 };
-use cardea_tls::{ManagedCertificate, acme::challenge_config};
+use cardea_tls::{
+    ManagedCertificate,
+    acme::{RequestedKey, challenge_config},
+};
 use instant_acme::ExternalAccountKey;
 use tokio::sync::Notify;
 use zeroize::Zeroizing;
@@ -29,7 +29,7 @@ use super::{
     order::Failed,
     schedule::{self, Reason},
 };
-use crate::config::{self, CertificateKey, CertificateSource, ChallengeKind, Config};
+use crate::config::{self, CertificateSource, ChallengeKind, Config};
 
 /// What messages call a certificate from the authority, before its hosts.
 pub(crate) const SOURCE_PREFIX: &str = "acme:";
@@ -38,10 +38,9 @@ pub(crate) const SOURCE_PREFIX: &str = "acme:";
 pub(super) struct Settings {
     pub(super) directory: String,
     pub(super) contacts: Vec<String>,
-    pub(super) ca_file: Option<std::path::PathBuf>,
     pub(super) challenges: Vec<ChallengeKind>,
     external_account: Option<(String, Zeroizing<Vec<u8>>)>,
-    pub(super) key_type: CertificateKey,
+    pub(super) key_type: RequestedKey,
     renew_before_percent: u32,
 }
 
@@ -59,7 +58,9 @@ impl Settings {
 /// Certificates from the authority.
 pub(crate) struct Acme {
     pub(super) settings: Settings,
-    pub(super) store: SqliteStore,
+    /// Who vouches for the directory beside the system's authorities.
+    ca_file: Mutex<Option<PathBuf>>,
+    pub(super) store: Arc<dyn AcmeStore>,
     pub(super) key: WrappingKey,
     pub(super) clock: Clock,
     /// Who holds the lease when this gateway does.
@@ -68,6 +69,8 @@ pub(crate) struct Acme {
     pub(super) wake: Notify,
     /// By their hosts, sorted.
     known: Mutex<BTreeMap<Vec<String>, Known>>,
+    /// What the database could not take, by hosts: what came of attempts that must not be made again for that.
+    unstored: Mutex<BTreeMap<Vec<String>, CertificateRecord>>,
     /// The version of the database that was taken over.
     seen: Mutex<Option<u64>>,
     issued: AtomicU64,
@@ -107,7 +110,7 @@ impl Acme {
         let store = SqliteStore::open(&config.database)
             .await
             .with_context(|| format!("acme.database {}", config.database.display()))?;
-        let this = Self::new(config, store, key, clock)?;
+        let this = Self::new(config, Arc::new(store), key, clock)?;
         // A key that can't be opened shows at the start, not when the certificate is missed.
         this.take_over(None).await.map_err(|failed| anyhow::anyhow!("{failed}"))?;
         Ok(this)
@@ -120,7 +123,7 @@ impl Acme {
 
     pub(super) fn new(
         config: &config::Acme,
-        store: SqliteStore,
+        store: Arc<dyn AcmeStore>,
         key: WrappingKey,
         clock: Clock,
     ) -> Result<Arc<Self>> {
@@ -131,7 +134,6 @@ impl Acme {
             settings: Settings {
                 directory: config.directory.as_str().to_owned(),
                 contacts: config.contacts.clone(),
-                ca_file: config.ca_file.clone(),
                 challenges: config.challenges.clone(),
                 external_account: external.map(|account| {
                     (account.key_id.clone(), Zeroizing::new(account.hmac_key.expose().to_vec()))
@@ -139,12 +141,14 @@ impl Acme {
                 key_type: config.key_type,
                 renew_before_percent: config.renew_before_percent,
             },
+            ca_file: Mutex::new(config.ca_file.clone()),
             store,
             key,
             clock,
             holder: holder.iter().map(|byte| format!("{byte:02x}")).collect(),
             wake: Notify::new(),
             known: Mutex::default(),
+            unstored: Mutex::default(),
             seen: Mutex::default(),
             issued: AtomicU64::new(0),
             failed: Default::default(),
@@ -161,6 +165,9 @@ impl Acme {
 
     /// Goes on for the certificates of this configuration.
     pub(crate) fn follow(&self, config: &Config) {
+        if let Some(settings) = &config.acme {
+            self.lock_ca_file().clone_from(&settings.ca_file);
+        }
         let wanted = wanted(config);
         let mut known = self.known();
         for (hosts, entry) in known.iter_mut() {
@@ -231,6 +238,7 @@ impl Acme {
         // Before any time there is: due, and in the order of the others.
         (record.failures, record.next_attempt_at) = (0, Some(Wall::from_unix_seconds(0)));
         self.store.put_acme_certificate(&record).await?;
+        self.lock_unstored().remove(&hosts);
         self.wake.notify_one();
         Ok(true)
     }
@@ -318,8 +326,50 @@ impl Acme {
         Ok(changed)
     }
 
+    /// Keeps what the database could not take, and goes by it.
+    pub(super) fn keep_unstored(&self, record: CertificateRecord, now: Wall) -> Result<(), Failed> {
+        self.lock_unstored().insert(sorted(&record.hosts), record.clone());
+        self.take_over_certificate(record, now).map(drop)
+    }
+
+    /// Whether there is something that the database could not take.
+    pub(super) fn has_unstored(&self) -> bool {
+        !self.lock_unstored().is_empty()
+    }
+
+    /// Tries again to store what the database could not take.
+    pub(super) async fn store_unstored(&self) -> Result<(), Failed> {
+        loop {
+            let next =
+                self.lock_unstored().first_key_value().map(|(hosts, record)| (hosts.clone(), record.clone()));
+            let Some((hosts, record)) = next else { return Ok(()) };
+            self.store.put_acme_certificate(&record).await?;
+            self.lock_unstored().remove(&hosts);
+        }
+    }
+
+    fn lock_unstored(&self) -> MutexGuard<'_, BTreeMap<Vec<String>, CertificateRecord>> {
+        self.unstored.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is newer: the record of the database, or the one that it could not take.
+    fn newest(&self, hosts: &[String], record: CertificateRecord) -> CertificateRecord {
+        let issued_at = |record: &CertificateRecord| record.issued.as_ref().map(|issued| issued.issued_at);
+        let mut unstored = self.lock_unstored();
+        match unstored.get(hosts) {
+            Some(own) if issued_at(own) >= issued_at(&record) => own.clone(),
+            Some(_) => {
+                // Another gateway was issued one meanwhile.
+                unstored.remove(hosts);
+                record
+            }
+            None => record,
+        }
+    }
+
     fn take_over_certificate(&self, record: CertificateRecord, now: Wall) -> Result<bool, Failed> {
         let hosts = sorted(&record.hosts);
+        let record = self.newest(&hosts, record);
         let issued = {
             let mut known = self.known();
             let entry = known.entry(hosts).or_insert_with_key(|hosts| Known::new(hosts, None));
@@ -376,6 +426,15 @@ impl Acme {
     /// Finishes what is under way, and closes the database.
     pub(crate) async fn close(&self) {
         self.store.close().await;
+    }
+
+    /// The file of those who vouch for the directory beside the system's authorities.
+    pub(super) fn ca_file(&self) -> Option<PathBuf> {
+        self.lock_ca_file().clone()
+    }
+
+    fn lock_ca_file(&self) -> MutexGuard<'_, Option<PathBuf>> {
+        self.ca_file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<Vec<String>, Known>> {

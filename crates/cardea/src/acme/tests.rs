@@ -3,11 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use cardea_clock::{ManualClock, Wall};
-use cardea_issuer::{
-    WrappingKey,
-    sqlite::SqliteStore,
-    store::acme::{AcmeStore as _, CertificateRecord},
-};
+use cardea_issuer::WrappingKey;
+use cardea_store::{AcmeStore, CertificateRecord, sqlite::SqliteStore};
 use cardea_tls::authority::{Authority, Issued};
 use rustls::pki_types::{PrivateKeyDer, pem::PemObject as _};
 
@@ -38,7 +35,7 @@ hosts = ["b.test"]
 
 struct Bench {
     config: Config,
-    store: SqliteStore,
+    store: Arc<dyn AcmeStore>,
     clock: ManualClock,
     authority: Authority,
 }
@@ -51,7 +48,7 @@ impl Bench {
         let config = config::load(&folder.path().join("cardea.toml"), &|_| None);
         Self {
             config: config.unwrap_or_else(|problems| panic!("{problems}")),
-            store: SqliteStore::in_memory().await.unwrap(),
+            store: Arc::new(SqliteStore::in_memory().await.unwrap()),
             clock: ManualClock::new(NOW),
             authority: Authority::new("test", NOW.saturating_sub(900 * DAY), NOW.saturating_add(900 * DAY))
                 .unwrap(),
@@ -227,4 +224,38 @@ async fn what_the_configuration_has_no_more_is_neither_ordered_nor_told() {
     acme.follow(&bench.config);
     assert_eq!(bench.due(&acme).unwrap(), ["b.test"]);
     assert_eq!(acme.status().len(), 1);
+}
+
+#[tokio::test]
+async fn what_the_database_cannot_take_is_served_and_not_ordered_again() {
+    let bench = Bench::new().await;
+    let (acme, other) = (bench.acme(7), bench.acme(7));
+    let hosts = ["a.test".to_owned(), "www.a.test".to_owned()];
+    // What was issued, of another database: this one has not taken it.
+    let elsewhere = Bench { store: Arc::new(SqliteStore::in_memory().await.unwrap()), ..Bench::new().await };
+    let record = elsewhere.keep(&acme, &["a.test", "www.a.test"], 90 * DAY).await;
+    acme.keep_unstored(record, NOW).unwrap();
+    assert!(acme.has_unstored());
+    assert_eq!(acme.place(&hosts).validity().unwrap().not_after, NOW.saturating_add(90 * DAY));
+    assert_eq!(bench.due(&acme).unwrap(), ["b.test"]);
+    // The database moves on, with an attempt that failed before.
+    let mut old = acme.empty(&hosts);
+    (old.failures, old.next_attempt_at) = (1, Some(NOW));
+    bench.store.put_acme_certificate(&old).await.unwrap();
+    acme.take_over(None).await.unwrap();
+    assert_eq!(bench.due(&acme).unwrap(), ["b.test"], "what is issued is not due again");
+    acme.store_unstored().await.unwrap();
+    assert!(!acme.has_unstored());
+    other.take_over(None).await.unwrap();
+    assert_eq!(other.place(&hosts).validity().unwrap().not_after, NOW.saturating_add(90 * DAY));
+
+    // A failure, too: its wait holds.
+    let mut failed = acme.empty(&["b.test".to_owned()]);
+    (failed.failures, failed.next_attempt_at) = (2, Some(NOW.saturating_add(DAY)));
+    acme.keep_unstored(failed.clone(), NOW).unwrap();
+    assert_eq!(bench.due(&acme), None);
+    // What another gateway was issued meanwhile is newer.
+    bench.keep(&other, &["b.test"], 30 * DAY).await;
+    acme.take_over(None).await.unwrap();
+    assert!(!acme.has_unstored() && acme.place(&["b.test".to_owned()]).validity().is_some());
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use cardea_clock::Wall;
 use cardea_gateway::{gateway::Gateway, workers};
-use cardea_issuer::store::acme::{AccountRecord, AcmeStore as _, CertificateRecord, IssuedRecord};
+use cardea_store::{AccountRecord, CertificateRecord, IssuedRecord};
 use cardea_tls::ManagedCertificate;
 use instant_acme::{Account, NewAccount};
 use rustls::pki_types::PrivatePkcs8KeyDer;
@@ -77,7 +77,7 @@ impl Acme {
     async fn step(&self, gateway: &Gateway) -> Result<(), Failed> {
         self.show(gateway).await?;
         let now = self.clock.precise().wall;
-        let idle = self.due(now).is_none() && self.to_ask(now).is_empty();
+        let idle = self.due(now).is_none() && self.to_ask(now).is_empty() && !self.has_unstored();
         if idle || !self.lease(now).await? {
             return Ok(());
         }
@@ -90,6 +90,8 @@ impl Acme {
     async fn work(&self, gateway: &Gateway, now: Wall) -> Result<(), Failed> {
         // Another gateway may just have done it.
         self.show(gateway).await?;
+        // Before anything is ordered of which the outcome could not be stored either.
+        self.store_unstored().await?;
         let asked_about = self.to_ask(now);
         if !asked_about.is_empty() {
             tokio::select! {
@@ -150,7 +152,8 @@ impl Acme {
             // What is in the database is the other's now.
             lost = self.hold() => return Err(lost),
         };
-        self.store.replace_acme_challenges(&[]).await?;
+        // An error of the database is told once the outcome is kept.
+        let cleared = self.store.replace_acme_challenges(&[]).await;
         let now = self.clock.precise().wall;
         match ordered {
             Ok(issued) => {
@@ -183,7 +186,12 @@ impl Acme {
                 record.problem = Some((failed.reason.as_str().to_owned(), failed.message));
             }
         }
-        self.store.put_acme_certificate(&record).await?;
+        if let Err(error) = self.store.put_acme_certificate(&record).await {
+            // Not to be ordered again because of that: authorities count.
+            self.keep_unstored(record, now)?;
+            return Err(error.into());
+        }
+        cleared?;
         self.store.forget_acme_certificates(now.saturating_sub(KEPT)).await?;
         self.show(gateway).await
     }
@@ -194,7 +202,7 @@ impl Acme {
         record: &CertificateRecord,
         said: &Said,
     ) -> Result<IssuedRecord, Failed> {
-        let client = Client::new(self.settings.ca_file.clone(), self.clock.clone(), said.clone()).await?;
+        let client = Client::new(self.ca_file(), self.clock.clone(), said.clone()).await?;
         // Where one kind did not do, the next attempt begins with the next.
         let mut kinds = self.settings.challenges.clone();
         let turn = usize::try_from(record.failures).unwrap_or(0) % kinds.len().max(1);

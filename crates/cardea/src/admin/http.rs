@@ -1,6 +1,6 @@
 //! The TCP admin listener: metrics, health and readiness. It only reads, and answers no web page.
 
-use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
+use std::{collections::VecDeque, convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use cardea_gateway::record::metrics;
@@ -10,13 +10,14 @@ use hyper::{body::Body, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, watch},
-    task::JoinSet,
+    sync::watch,
+    task::{AbortHandle, JoinSet},
 };
 
 use super::{AdminState, Ready};
 
-/// The most connections at once; others wait in the kernel's queue.
+/// The most connections at once. For one more, the oldest is closed: an answer takes a moment, and whoever connects and says
+/// nothing must not hide readiness.
 const CONNECTIONS_MAX: usize = 64;
 
 /// The largest head of a request, in bytes.
@@ -54,27 +55,33 @@ type Answer = Response<Full<Bytes>>;
 /// Serves until `stop` ends. Then it accepts nothing more, and returns when responses under way are out.
 pub(crate) async fn serve(listener: TcpListener, state: Arc<AdminState>, stop: impl Future<Output = ()>) {
     let bound = listener.local_addr().map(|address| address.ip()).ok();
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let (stopping, stopped) = watch::channel(false);
     let mut connections = JoinSet::new();
+    // In the order in which they began.
+    let mut open: VecDeque<AbortHandle> = VecDeque::new();
     let mut stop = std::pin::pin!(stop);
     loop {
-        let accept = async {
-            let permit = Arc::clone(&permits).acquire_owned().await;
-            (permit, listener.accept().await)
-        };
-        let (permit, accepted) = tokio::select! {
+        let accepted = tokio::select! {
             () = &mut stop => break,
-            accepted = accept => accepted,
-            Some(_) = connections.join_next() => continue,
+            accepted = listener.accept() => accepted,
+            Some(_) = connections.join_next() => {
+                open.retain(|connection| !connection.is_finished());
+                continue;
+            }
         };
         match accepted {
             Ok((tcp, _)) => {
-                let (state, stopped) = (Arc::clone(&state), stopped.clone());
-                connections.spawn(async move {
-                    connection(tcp, bound, state, stopped).await;
-                    drop(permit);
-                });
+                if open.len() >= CONNECTIONS_MAX
+                    && let Some(oldest) = open.pop_front()
+                {
+                    oldest.abort();
+                }
+                open.push_back(connections.spawn(connection(
+                    tcp,
+                    bound,
+                    Arc::clone(&state),
+                    stopped.clone(),
+                )));
             }
             Err(error) => {
                 tracing::warn!(%error, "the admin listener can't accept; pausing");

@@ -5,9 +5,9 @@ use std::time::Duration;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use cardea_clock::Timestamp;
 use cardea_issuer::{
-    AuthorizationServer, BasicEncoding, Created, IssuerError, Key, NewClient, RefusedClient, RotateWhen,
-    Secret, WrappingKey,
+    AuthorizationServer, Created, IssuerError, Key, NewClient, RefusedClient, RotateWhen, Secret, WrappingKey,
 };
+use cardea_store::BasicEncoding;
 use zeroize::Zeroizing;
 
 use super::{

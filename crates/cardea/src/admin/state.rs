@@ -11,7 +11,8 @@ use cardea_gateway::{
     record::Registry,
 };
 use cardea_identity::KeySetStatus;
-use cardea_issuer::store::WriteHealth;
+use cardea_issuer::AuthorizationServer;
+use cardea_store::WriteHealth;
 
 use super::protocol::CertificateState;
 use crate::{
@@ -23,6 +24,7 @@ use crate::{
 pub(crate) struct AdminState {
     gateway: Arc<Gateway>,
     registry: Arc<Registry>,
+    issuer: Option<Arc<AuthorizationServer>>,
     issuer_usable: AtomicBool,
     wanted: ArcSwap<Readiness>,
     /// Names by which the listener may be asked, in lower case.
@@ -49,10 +51,15 @@ impl Ready {
 
 impl AdminState {
     /// Of a gateway whose authorization server works.
-    pub(crate) fn new(gateway: Arc<Gateway>, registry: Arc<Registry>) -> Self {
+    pub(crate) fn new(
+        gateway: Arc<Gateway>,
+        registry: Arc<Registry>,
+        issuer: Option<Arc<AuthorizationServer>>,
+    ) -> Self {
         Self {
             gateway,
             registry,
+            issuer,
             issuer_usable: AtomicBool::new(true),
             wanted: ArcSwap::default(),
             hosts: RwLock::default(),
@@ -87,7 +94,7 @@ impl AdminState {
 
     /// How the authorization server's database takes changes; nothing where there is none.
     pub(crate) fn issuer_write_health(&self) -> Option<WriteHealth> {
-        self.gateway.model().issuer.as_ref().map(|issuer| issuer.write_health())
+        self.issuer.as_ref().map(|issuer| issuer.write_health())
     }
 
     /// Whether the server should be sent new connections, and what doesn't work.
@@ -105,7 +112,7 @@ impl AdminState {
             ready.note(Need::Required, "clock_stale");
         }
         let model = self.gateway.model();
-        if let Some(issuer) = &model.issuer {
+        if let Some(issuer) = &self.issuer {
             if !self.issuer_usable.load(Relaxed) {
                 ready.note(Need::Required, "authorization_server_unusable");
             }

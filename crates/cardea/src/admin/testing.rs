@@ -114,6 +114,8 @@ impl Fixture {
 pub(crate) struct Fake {
     pub(crate) clock: Clock,
     pub(crate) issuer: Option<Arc<AuthorizationServer>>,
+    /// The file of its configuration.
+    configuration: PathBuf,
     /// How often keys were published.
     pub(crate) published: AtomicUsize,
     /// How often it was told to drain.
@@ -122,7 +124,17 @@ pub(crate) struct Fake {
 
 impl Fake {
     pub(crate) fn new(clock: Clock, issuer: Option<Arc<AuthorizationServer>>) -> Arc<Self> {
-        Arc::new(Self { clock, issuer, published: AtomicUsize::new(0), drained: AtomicUsize::new(0) })
+        Self::of(PathBuf::new(), clock, issuer)
+    }
+
+    /// One that runs by this configuration.
+    pub(crate) fn of(
+        configuration: PathBuf,
+        clock: Clock,
+        issuer: Option<Arc<AuthorizationServer>>,
+    ) -> Arc<Self> {
+        let (published, drained) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Arc::new(Self { clock, issuer, configuration, published, drained })
     }
 }
 
@@ -143,6 +155,7 @@ impl Control for Fake {
             phase: "running".into(),
             connections: 9,
             generation: 1,
+            configuration: self.configuration.display().to_string(),
             ..Status::default()
         };
         Box::pin(async { status })

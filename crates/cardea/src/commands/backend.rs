@@ -1,6 +1,6 @@
 //! Where commands on clients and keys are carried out: in the running server, or on its database where none runs.
 
-use std::{iter::Peekable, pin::pin, time::Duration, vec};
+use std::{iter::Peekable, path::Path, pin::pin, time::Duration, vec};
 
 use anyhow::Context as _;
 use cardea_clock::{CoarseClock, PERIOD_DEFAULT};
@@ -10,7 +10,7 @@ use tokio::{
     sync::mpsc,
 };
 
-use super::Failure;
+use super::{Failure, gateway_of};
 use crate::{
     admin::{
         Connection, ConnectionError, ImportClient, execute, imported,
@@ -45,18 +45,18 @@ pub(super) struct Store {
 }
 
 impl Backend {
-    /// The running server where its admin socket answers, else the database that the configuration names.
-    pub(super) fn open(config: &Config, output: &mut Output) -> Result<Self, Failure> {
+    /// The running server where its admin socket answers, else the database that the configuration at `path` names.
+    pub(super) fn open(path: &Path, config: &Config, output: &mut Output) -> Result<Self, Failure> {
         let Some(settings) = &config.authorization_server else {
             let message = "the configuration has no [authorization_server], so there are no clients and no keys; see docs";
             return Err(Failure::new(Exit::Usage, message));
         };
         match &config.admin.socket {
-            Some(path) => match Connection::open(path)? {
+            Some(socket) => match gateway_of(path, socket)? {
                 Some(connection) => return Ok(Self::Server(connection)),
                 None => output.error(&format!(
                     "note: no gateway answers at {}; working on {} itself",
-                    path.display(),
+                    socket.display(),
                     settings.database.display()
                 )),
             },

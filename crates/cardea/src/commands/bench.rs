@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     cli::{BenchArgs, BenchCommand, BenchKdfArgs, Exit, Output},
-    config::{HashThreads, display_duration},
+    config::display_duration,
 };
 
 /// How long a round takes at least, so that the clock's own cost doesn't count.
@@ -116,7 +116,7 @@ pub(crate) fn run(arguments: &BenchArgs, output: &mut Output) -> Exit {
 fn kdf(arguments: &BenchKdfArgs, output: &mut Output) -> Result<Exit, Failure> {
     let (configured, threads) = match &arguments.config {
         Some(path) => configured(path)?,
-        None => (default_target()?, HashThreads::Auto),
+        None => (default_target()?, 0),
     };
     let iterations = arguments.iterations.unwrap_or(configured).iterations();
     let clock = CoarseClock::start(PERIOD_DEFAULT).context("starting the clock")?;
@@ -142,9 +142,12 @@ fn kdf(arguments: &BenchKdfArgs, output: &mut Output) -> Result<Exit, Failure> {
 }
 
 /// The iterations and the hash threads of a configuration.
-fn configured(path: &Path) -> Result<(Target, HashThreads), Failure> {
+fn configured(path: &Path) -> Result<(Target, usize), Failure> {
     match load(path)?.authorization_server {
-        Some(server) => Ok((target(server.secrets.iterations)?, server.secrets.hash_threads)),
+        Some(server) => {
+            let secrets = server.settings.secrets;
+            Ok((target(secrets.iterations)?, secrets.hash_threads))
+        }
         None => {
             let message = "the configuration has no [authorization_server], so no secrets are hashed";
             Err(Failure::new(Exit::Usage, message))
@@ -153,10 +156,10 @@ fn configured(path: &Path) -> Result<(Target, HashThreads), Failure> {
 }
 
 /// As the authorization server counts: half of the processors, rounded up, where nothing is said.
-fn count(threads: HashThreads) -> usize {
+fn count(threads: usize) -> usize {
     match threads {
-        HashThreads::Auto => thread::available_parallelism().map_or(1, usize::from).div_ceil(2),
-        HashThreads::Count(count) => usize::try_from(count.get()).unwrap_or(usize::MAX),
+        0 => thread::available_parallelism().map_or(1, usize::from).div_ceil(2),
+        count => count,
     }
 }
 

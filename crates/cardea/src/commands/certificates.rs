@@ -1,9 +1,11 @@
 //! `cardea certificates`: what the running gateway serves, and when what comes from an authority is renewed.
 
+use std::path::Path;
+
 use super::{
     Failure,
     backend::unexpected,
-    end, load,
+    end, gateway_of, load,
     text::{Table, time},
 };
 use crate::{
@@ -23,7 +25,7 @@ pub(crate) fn run(arguments: &CertificatesArgs, output: &mut Output) -> Exit {
 
 fn carry_out(arguments: &CertificatesArgs, output: &mut Output) -> Result<Exit, Failure> {
     let config = load(&arguments.common.config)?;
-    let mut gateway = connect(&config)?;
+    let mut gateway = connect(&arguments.common.config, &config)?;
     let mut call = |request| match gateway.call(&request)? {
         Reply::Ok(answer) => Ok::<_, Failure>(answer),
         Reply::Error(refusal) => Err(refusal.into()),
@@ -53,13 +55,13 @@ fn carry_out(arguments: &CertificatesArgs, output: &mut Output) -> Result<Exit, 
     Ok(Exit::Success)
 }
 
-fn connect(config: &Config) -> Result<Connection, Failure> {
-    let Some(path) = &config.admin.socket else {
+fn connect(path: &Path, config: &Config) -> Result<Connection, Failure> {
+    let Some(socket) = &config.admin.socket else {
         let message = "admin.socket is off, so no gateway can be asked; see the metrics instead";
         return Err(Failure::new(Exit::Usage, message));
     };
-    Connection::open(path)?.ok_or_else(|| {
-        let message = format!("no gateway answers at {}; start it first", path.display());
+    gateway_of(path, socket)?.ok_or_else(|| {
+        let message = format!("no gateway answers at {}; start it first", socket.display());
         Failure::new(Exit::Failure, message)
     })
 }

@@ -43,7 +43,7 @@ fn carry_out(arguments: &ClientArgs, output: &mut Output) -> Result<Exit, Failur
         ClientCommand::Import(import) => Clients::read(import)?,
         _ => Clients::default(),
     };
-    let mut backend = Backend::open(&config, output)?;
+    let mut backend = Backend::open(&arguments.common.config, &config, output)?;
     let json = arguments.common.json;
     match &arguments.command {
         ClientCommand::Create(new) => {

@@ -47,6 +47,7 @@ fn explain(arguments: &ExplainArgs, output: &mut Output) -> Result<Exit, Failure
     let request = Request {
         method: arguments.method.clone(),
         url: arguments.url.clone(),
+        request_target: arguments.request_target.clone(),
         source: arguments.source,
         listener: arguments.listener.clone(),
         headers: headers.collect::<Result<_, _>>()?,

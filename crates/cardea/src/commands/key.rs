@@ -40,7 +40,7 @@ fn carry_out(arguments: &KeyArgs, output: &mut Output) -> Result<Exit, Failure> 
             (Request::KeyRewrap { new_key }, Some(place))
         }
     };
-    let mut backend = Backend::open(&config, output)?;
+    let mut backend = Backend::open(&arguments.common.config, &config, output)?;
     let Answer::Keys(keys) = backend.call(request)? else { return Err(unexpected()) };
     if arguments.common.json {
         output.json(&keys)?;

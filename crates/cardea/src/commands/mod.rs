@@ -14,10 +14,16 @@ pub(crate) mod running;
 mod text;
 pub(crate) mod token;
 
-use std::{io, path::Path};
+use std::{
+    io,
+    path::{self, Path, PathBuf},
+};
 
 use crate::{
-    admin::protocol::{Code, Refusal},
+    admin::{
+        Connection,
+        protocol::{Answer, Code, Refusal, Reply, Request},
+    },
     cli::{Exit, Output},
     config::{self, Config, KeyFiles},
 };
@@ -58,6 +64,38 @@ impl From<Refusal> for Failure {
         };
         Self::new(exit, refusal.message)
     }
+}
+
+/// Connects to the gateway that runs by the configuration at `path`; `None` where none answers at its admin socket.
+///
+/// # Errors
+/// One answers that runs by another configuration: what is meant for the one must not be done to the other.
+fn gateway_of(path: &Path, socket: &Path) -> Result<Option<Connection>, Failure> {
+    let Some(mut connection) = Connection::open(socket)? else { return Ok(None) };
+    let status = match connection.call(&Request::Status)? {
+        Reply::Ok(Answer::Status(status)) => status,
+        Reply::Error(refusal) => return Err(refusal.into()),
+        _ => return Err(backend::unexpected()),
+    };
+    if is_same_file(path, Path::new(&status.configuration)) {
+        return Ok(Some(connection));
+    }
+    let message = format!(
+        "the gateway that answers at {} runs by {}, not by {}: name its configuration with --config, or give each gateway an \
+         admin.socket of its own",
+        socket.display(),
+        text::printable(&status.configuration),
+        path::absolute(path).unwrap_or_else(|_| path.to_owned()).display()
+    );
+    Err(Failure::new(Exit::Usage, message))
+}
+
+/// Whether two paths name one file: in the same words, or through links.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let same = |(one, other): (io::Result<PathBuf>, io::Result<PathBuf>)| {
+        one.is_ok_and(|one| other.is_ok_and(|other| one == other))
+    };
+    same((path::absolute(one), path::absolute(other))) || same((one.canonicalize(), other.canonicalize()))
 }
 
 /// Tells how a command ended.

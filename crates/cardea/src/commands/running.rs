@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{
     Failure,
     backend::unexpected,
-    end,
+    end, gateway_of,
     text::{Table, facts, printable, time},
 };
 use crate::{
@@ -178,7 +178,7 @@ fn connect(path: &Path) -> Result<Connection, Failure> {
     if std::fs::metadata(path).is_err() {
         return Err(Failure::new(Exit::Usage, problems.to_string().trim_end()));
     }
-    Connection::open(socket)?.ok_or_else(|| {
+    gateway_of(path, socket)?.ok_or_else(|| {
         let mut message = format!(
             "no gateway answers at {}; is it running, and was it started with this admin.socket?",
             socket.display()

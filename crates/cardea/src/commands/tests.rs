@@ -2,9 +2,9 @@
 
 use std::{
     cell::RefCell,
+    fs,
     io::Write,
     os::unix::net::UnixListener,
-    path::PathBuf,
     rc::Rc,
     sync::{Arc, mpsc},
     thread,
@@ -53,17 +53,26 @@ impl Ran {
 
 /// Runs a command on the configuration of a fixture.
 fn cardea(fixture: &Fixture, arguments: &[&str]) -> Ran {
+    if arguments[..2] == ["token", "decode"] {
+        return run_with(arguments);
+    }
     let config = fixture.path("cardea.toml");
+    run_with(&[arguments, &["--config", config.to_str().unwrap()]].concat())
+}
+
+/// Runs a command.
+fn run_with(arguments: &[&str]) -> Ran {
     let line = ["cardea"].into_iter().chain(arguments.iter().copied());
-    let needs_config = arguments[..2] != ["token", "decode"];
-    let config = needs_config.then_some(["--config", config.to_str().unwrap()]);
-    let cli = Cli::try_parse_from(line.chain(config.into_iter().flatten())).unwrap();
+    let cli = Cli::try_parse_from(line).unwrap();
     let (out, err) = (Captured::default(), Captured::default());
     let mut output = Output::new(Box::new(out.clone()), Box::new(err.clone()));
     let exit = match &cli.command {
         Command::Client(arguments) => client::run(arguments, &mut output),
         Command::Key(arguments) => key::run(arguments, &mut output),
         Command::Token(arguments) => token::run(arguments, &mut output),
+        Command::Reload(arguments) => running::reload(arguments, &mut output),
+        Command::Status(arguments) => running::status(arguments, &mut output),
+        Command::Certificates(arguments) => certificates::run(arguments, &mut output),
         command => panic!("{command:?}"),
     };
     let text = |captured: Captured| String::from_utf8(captured.0.take()).unwrap();
@@ -199,17 +208,18 @@ struct Running {
 
 impl Running {
     fn start(
-        config: &Config,
+        fixture: &Fixture,
         issuer: impl Future<Output = Arc<AuthorizationServer>> + Send + 'static,
         clock: Clock,
     ) -> Self {
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let (ready, is_ready) = mpsc::channel();
-        let path: Option<PathBuf> = config.admin.socket.clone();
+        let path = fixture.config().admin.socket;
+        let configuration = fixture.path("cardea.toml");
         let thread = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let control = Fake::new(clock, Some(issuer.await));
+                let control = Fake::of(configuration, clock, Some(issuer.await));
                 let socket = admin::bind_socket(path.as_deref()).unwrap();
                 let running = socket.map(|socket| admin::serve_socket(socket, &control));
                 ready.send(()).unwrap();
@@ -243,7 +253,7 @@ fn a_running_server_does_the_work_and_one_that_does_not_answer_is_not_gone_aroun
     let fixture = Arc::new(Fixture::new());
     let (_coarse, clock, now) = system_clock();
     let opened = Arc::clone(&fixture);
-    let running = Running::start(&fixture.config(), async move { opened.issuer(now).await }, clock);
+    let running = Running::start(&fixture, async move { opened.issuer(now).await }, clock);
     let run = |arguments: &[&str]| cardea(&fixture, arguments);
     let ran = run(&["client", "create", "Billing", "--id", "billing"]);
     assert_eq!(ran.exit, Exit::Success, "{}", ran.err);
@@ -252,6 +262,35 @@ fn a_running_server_does_the_work_and_one_that_does_not_answer_is_not_gone_aroun
     assert!(ran.err.contains("in effect now"), "{}", ran.err);
     assert_eq!(run(&["client", "show", "nobody"]).exit, Exit::Refused);
     assert_eq!(run(&["key", "rotate", "--json"]).json().as_array().unwrap().len(), 2);
+
+    // Another configuration with the same admin socket: what is meant for its gateway is not done to this one.
+    fs::copy(fixture.path("cardea.toml"), fixture.path("other.toml")).unwrap();
+    let (this, other) = (fixture.path("cardea.toml"), fixture.path("other.toml"));
+    let elsewhere = |arguments: &[&str], path: &Path| {
+        let path = path.to_str().unwrap();
+        run_with(&[arguments, &["--config", path]].concat())
+    };
+    for arguments in [
+        &["client", "create", "Second", "--id", "second"][..],
+        &["client", "disable", "billing"],
+        &["key", "rotate"],
+        &["reload"],
+        &["status"],
+        &["certificates"],
+    ] {
+        let ran = elsewhere(arguments, &other);
+        assert_eq!((ran.exit, ran.out.as_str()), (Exit::Usage, ""), "{arguments:?}: {}", ran.err);
+        for path in [&this, &other] {
+            assert!(ran.err.contains(path.to_str().unwrap()), "{arguments:?}: {}", ran.err);
+        }
+    }
+    // Other words for the same file.
+    std::os::unix::fs::symlink(&this, fixture.path("link.toml")).unwrap();
+    let dotted = fixture.path(".").join("cardea.toml");
+    for path in [&fixture.path("link.toml"), &dotted] {
+        assert_eq!(elsewhere(&["client", "show", "billing"], path).exit, Exit::Success, "{path:?}");
+    }
+    assert_eq!(run(&["client", "show", "second"]).exit, Exit::Refused);
     drop(running);
 
     // A server that hangs up: it is there.

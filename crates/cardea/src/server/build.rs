@@ -1,12 +1,11 @@
 //! Builds a [`Model`] from a configuration: everything that can fail at a reload fails here, before anything changes.
 
 mod client_certificates;
-mod convert;
 mod mount;
 mod rules;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     path::PathBuf,
     sync::Arc,
 };
@@ -14,40 +13,26 @@ use std::{
 use cardea_clock::{Clock, CoarseClock, PERIOD_DEFAULT};
 use cardea_env::Names;
 use cardea_gateway::{
-    client_certificate::own_headers,
     exchange::Exchange,
-    hints::hints,
     metrics::{ListenerMetrics, RouteMetrics, ServiceMetrics},
-    model::{
-        BuiltIn, ConnectionTimeouts, Destination, Forwarding, IdentityField, IdentityHeaders, ListenerModel,
-        Model, ProxyProtocol, Rewrite, Route, Service, Timeouts,
-    },
-    routing::{HeaderMatch, PathMatch, RouteMatch, Router},
+    model::{Destination, ListenerModel, Model, Route, Service, ServiceTls},
+    routing::Router,
 };
-use cardea_identity::{Alternative, Authenticator, Demand, Fetch, IssuerConfig, LocalKeys};
+use cardea_identity::{AccessRequirement, Authenticator, Fetch, IssuerConfig, KeySource, LocalKeys};
 use cardea_issuer::AuthorizationServer;
 use cardea_tls::{
-    CertificateConfig, CertificateError, ClientAuthority, ManagedCertificate, MinVersion, OcspConfig,
-    ServerTls, ServerTlsConfig, TlsError,
+    CertificateConfig, CertificateError, ClientAuthority, ClientTlsConfig, ManagedCertificate, OcspConfig,
+    ServerTls, ServerTlsConfig, TlsError, client_config,
 };
-use cardea_upstream::{PoolConfig, RetryConfig, ServiceConfig, ServiceState};
+use cardea_upstream::{Connections, PoolConfig, ServiceConfig, ServiceState};
 
-pub(super) use self::rules::hostname;
-use self::{
-    convert::{
-        allow, endpoint, forwarding, issuer_config, limits, path_parts, prefixes, regions, service_tls,
-        stateless_tickets,
-    },
-    rules::fixed_names,
-};
+use self::rules::fixed_names;
+use super::builtins;
 use crate::{
     acme::Acme,
-    config::{self, Config, Place, Problem},
+    config::{self, Config, Place, Placed, Problem},
     fetch::HttpFetch,
 };
-
-/// What a client may send before its handshake is done: a request's head of usual size, and what one record holds.
-const EARLY_DATA_BYTES_MAX: u32 = 16 << 10;
 
 /// What every model is built upon and shares with the others.
 pub(crate) struct Foundation {
@@ -74,6 +59,8 @@ pub(crate) struct Built {
     pub(crate) warnings: Vec<Problem>,
     /// The settings that each listener's TLS was loaded by, by name.
     tls: HashMap<String, ServerTlsConfig>,
+    /// The settings that connections to each service are made by, by name.
+    service_tls: HashMap<String, Option<config::ServiceTls>>,
     /// What is counted for each route, by name.
     route_metrics: HashMap<String, Arc<RouteMetrics>>,
 }
@@ -102,8 +89,12 @@ pub(crate) fn build(
         warnings: Vec::new(),
         client_authorities: HashMap::new(),
         tls: HashMap::new(),
+        service_tls: HashMap::new(),
         route_metrics: HashMap::new(),
         names,
+        headers_read: BTreeSet::new(),
+        any_header_read: false,
+        time_chooses: false,
     };
     builder.client_authorities();
     builder.declare();
@@ -111,14 +102,15 @@ pub(crate) fn build(
     let (issuers, authenticator) = builder.identity();
     let mut services = builder.services();
     let router = builder.router(&issuers, &services);
-    let identity_headers = builder.identity_headers();
-    let forwarding = builder.forwarding(&identity_headers);
     let access_log = builder.access_log();
     builder.check_client_certificates(&listeners);
     builder.check_something_is_served(&listeners);
     let requirements = builder.requirements(&listeners);
     builder.check_certificates_of_routes(&listeners);
     let environment = builder.environment();
+    if let Some(router) = &router {
+        builder.check_allowed_paths(router, environment.reads_path);
+    }
     builder.problems.sort_by(|one, other| {
         (&one.file, one.line, one.column).cmp(&(&other.file, other.line, other.column))
     });
@@ -130,19 +122,14 @@ pub(crate) fn build(
     let model = Model {
         router,
         authenticator,
-        issuer: foundation.issuer.clone(),
         services: services.clone(),
         listeners,
         requirements,
-        limits: limits(config),
-        timeouts: ConnectionTimeouts {
-            tls_handshake: config.timeouts.tls_handshake,
-            request_head: config.timeouts.request_head,
-            keep_alive_idle: config.timeouts.keep_alive_idle,
-        },
-        trusted_proxies: prefixes(&config.trusted_proxies.prefixes),
-        forwarding,
-        identity_headers,
+        limits: config.general.limits.clone(),
+        timeouts: config.general.connections,
+        trusted_proxies: config.trusted_proxies.clone(),
+        forwarding: config.forwarding.clone(),
+        identity_headers: config.identity_headers.clone(),
         region: config.region.clone(),
         access_log,
         environment,
@@ -154,6 +141,7 @@ pub(crate) fn build(
         client_authorities: builder.client_authorities,
         warnings: builder.warnings,
         tls: builder.tls,
+        service_tls: builder.service_tls,
         route_metrics: builder.route_metrics,
     })
 }
@@ -190,8 +178,14 @@ struct Builder<'a> {
     warnings: Vec<Problem>,
     client_authorities: HashMap<String, Arc<ClientAuthority>>,
     tls: HashMap<String, ServerTlsConfig>,
+    service_tls: HashMap<String, Option<config::ServiceTls>>,
     route_metrics: HashMap<String, Arc<RouteMetrics>>,
     names: Names<Exchange>,
+    /// The headers of requests that are read by what was compiled.
+    headers_read: BTreeSet<String>,
+    any_header_read: bool,
+    /// The `when` of a route reads the time.
+    time_chooses: bool,
 }
 
 impl Builder<'_> {
@@ -219,13 +213,6 @@ impl Builder<'_> {
                     None => continue,
                 },
             };
-            let (v1, v2) = match listener.proxy_protocol {
-                config::ProxyProtocol::Off => (false, false),
-                config::ProxyProtocol::V1 => (true, false),
-                config::ProxyProtocol::V2 => (false, true),
-                config::ProxyProtocol::Any => (true, true),
-            };
-            let trusted = prefixes(&listener.proxy_protocol_from);
             let known = self.previous.and_then(|built| built.model.listeners.get(&listener.name));
             let metrics = known.map_or_else(
                 || Arc::new(ListenerMetrics::new(&listener.name)),
@@ -234,7 +221,7 @@ impl Builder<'_> {
             let model = ListenerModel {
                 name: listener.name.clone(),
                 tls,
-                proxy_protocol: (v1 || v2).then_some(ProxyProtocol { trusted, v1, v2 }),
+                proxy_protocol: listener.proxy_protocol.clone(),
                 redirect_to_https: listener.redirect_to_https,
                 http2: listener.http2,
                 metrics,
@@ -269,10 +256,10 @@ impl Builder<'_> {
     /// TLS of a listener. One whose settings are the same goes on, with its sessions.
     fn server_tls(
         &mut self,
-        listener: &config::Listener,
+        listener: &Placed<config::Listener>,
         tls: &config::ListenerTls,
     ) -> Option<Arc<ServerTls>> {
-        let certificate = |certificate: &config::Certificate| {
+        let certificate = |certificate: &Placed<config::Certificate>| {
             let settings = match &certificate.source {
                 config::CertificateSource::Files { chain, key } => CertificateConfig {
                     chain: chain.clone(),
@@ -283,6 +270,7 @@ impl Builder<'_> {
                     client_auth: None,
                     ocsp: None,
                 },
+                config::CertificateSource::Memory(place) => place.config(&certificate.trust_domain),
                 config::CertificateSource::Acme => {
                     let hosts = &certificate.hosts;
                     let place = self.foundation.acme.as_ref().map(|acme| acme.place(hosts));
@@ -291,30 +279,13 @@ impl Builder<'_> {
                     place.config(&certificate.trust_domain)
                 }
             };
-            let ocsp = certificate.ocsp_staple.as_ref().map(|staple| match staple {
-                config::OcspStaple::Fetch => OcspConfig::Fetch,
-                config::OcspStaple::File(path) => OcspConfig::File(path.clone()),
-            });
+            let ocsp = certificate.ocsp.clone();
             CertificateConfig { client_auth: self.client_auth(certificate), ocsp, ..settings }
         };
-        let mut settings = ServerTlsConfig {
+        let settings = ServerTlsConfig {
             certificates: tls.certificates.iter().filter(|one| one.is_sound).map(certificate).collect(),
-            min_version: match tls.min_version {
-                config::TlsVersion::Tls12 => MinVersion::Tls12,
-                config::TlsVersion::Tls13 => MinVersion::Tls13,
-            },
-            sessions_max: usize::try_from(tls.sessions_max).unwrap_or(usize::MAX),
-            session_lifetime: tls.session_lifetime,
-            early_data_bytes_max: if tls.early_data { EARLY_DATA_BYTES_MAX } else { 0 },
-            stateless_tickets: tls
-                .stateless_tickets
-                .as_ref()
-                .map(|tickets| stateless_tickets(tickets, &listener.name)),
-            ..ServerTlsConfig::default()
+            ..tls.settings.clone()
         };
-        if !listener.http2 {
-            settings.alpn = vec![b"http/1.1".to_vec()];
-        }
         if settings.certificates.is_empty() && !tls.certificates.is_empty() {
             // None of them is sound, which was reported.
             return None;
@@ -353,14 +324,14 @@ impl Builder<'_> {
     /// A problem of a certificate, at the certificate's own place.
     fn certificate_problem(
         &mut self,
-        listener: &config::Listener,
+        listener: &Placed<config::Listener>,
         tls: &config::ListenerTls,
         error: &CertificateError,
     ) {
-        let names_it = |certificate: &&config::Certificate| {
-            let staple = match &certificate.ocsp_staple {
-                Some(config::OcspStaple::File(path)) => Some(path),
-                Some(config::OcspStaple::Fetch) | None => None,
+        let names_it = |certificate: &&Placed<config::Certificate>| {
+            let staple = match &certificate.ocsp {
+                Some(OcspConfig::File(path)) => Some(path),
+                Some(OcspConfig::Fetch) | None => None,
             };
             let config::CertificateSource::Files { chain, key } = &certificate.source else { return false };
             [Some(chain), Some(key), staple].contains(&Some(&error.path))
@@ -375,15 +346,15 @@ impl Builder<'_> {
             .issuers
             .iter()
             .filter(|issuer| issuer.is_sound)
-            .map(|issuer| issuer_config(issuer, &self.foundation.local_keys))
+            .map(|issuer| with_keys(&issuer.value, &self.foundation.local_keys))
             .collect();
         let old = self.previous.map(|built| &*built.model.authenticator);
         // Disabling a client reaches its tokens only where the issuer is known to be our own.
         if let Some(server) = &self.config.authorization_server {
-            let ours = server.issuer.as_str().trim_end_matches('/');
+            let ours = server.settings.issuer_text();
             let config = self.config;
-            let foreign = |issuer: &&config::Issuer| {
-                issuer.keys != config::KeySource::Local && issuer.issuer.trim_end_matches('/') == ours
+            let foreign = |issuer: &&Placed<IssuerConfig>| {
+                !matches!(issuer.keys, KeySource::Local(_)) && issuer.issuer.trim_end_matches('/') == ours
             };
             for issuer in config.issuers.iter().filter(foreign) {
                 let message = format!("issuer \"{}\" is our own authorization server", issuer.name);
@@ -412,7 +383,7 @@ impl Builder<'_> {
     fn services(&mut self) -> Vec<Arc<Service>> {
         let mut services = Vec::with_capacity(self.config.services.len());
         // Clients of the same settings share one configuration, which holds the roots.
-        let mut shared: HashMap<Option<PathBuf>, Arc<rustls::ClientConfig>> = HashMap::new();
+        let mut shared: Vec<(ClientTlsConfig, Arc<rustls::ClientConfig>)> = Vec::new();
         for service in &self.config.services {
             let hash_policy = service.hash_policy.as_ref().and_then(|written| self.hash_policy(written));
             if !service.is_sound {
@@ -428,31 +399,26 @@ impl Builder<'_> {
                     }
                 },
             };
+            let name = &service.config.name;
             let settings = ServiceConfig {
-                name: service.name.clone(),
-                endpoints: service.endpoints.iter().map(endpoint).collect(),
-                pool: PoolConfig {
-                    idle_max: service.pool.idle_max,
-                    idle_timeout: service.pool.idle_timeout,
-                    connections_max: service.pool.connections_max,
-                    workers: self.foundation.workers,
-                },
-                retry: RetryConfig::default(),
-                connection_key: format!("{:?}", service.tls),
+                pool: PoolConfig { workers: self.foundation.workers, ..service.config.pool },
+                ..service.config.clone()
             };
-            let old = self.previous.and_then(|built| built.services.get(&service.name));
-            match ServiceState::reconcile(&settings, old.map(|old| &old.state)) {
+            let old = self.previous.and_then(|built| built.services.get(name));
+            let old_tls = self.previous.and_then(|built| built.service_tls.get(name));
+            let connections =
+                if old_tls == Some(&service.tls) { Connections::Kept } else { Connections::Dropped };
+            self.service_tls.insert(name.clone(), service.tls.clone());
+            match ServiceState::reconcile(&settings, old.map(|old| &old.state), connections) {
                 Ok(state) => services.push(Arc::new(Service {
-                    name: service.name.clone(),
+                    name: name.clone(),
                     state,
                     tls,
                     connect_timeout: Some(service.connect_timeout),
                     hash_policy,
-                    regions: regions(service),
-                    metrics: old.map_or_else(
-                        || Arc::new(ServiceMetrics::new(&service.name)),
-                        |old| Arc::clone(&old.metrics),
-                    ),
+                    regions: regions(&settings),
+                    metrics: old
+                        .map_or_else(|| Arc::new(ServiceMetrics::new(name)), |old| Arc::clone(&old.metrics)),
                 })),
                 Err(error) => self.problem(service.at, error, "see [[service]] in docs/configuration.md"),
             }
@@ -470,8 +436,8 @@ impl Builder<'_> {
             if !route.is_sound {
                 continue;
             }
-            let (Some(model), Some(matches)) = (model, self.route_match(route)) else { continue };
-            routes.push((matches, Arc::new(model)));
+            let Some(model) = model else { continue };
+            routes.push((route.matches.clone(), Arc::new(model)));
             places.push(route);
         }
         self.mount_issuer(&mut routes);
@@ -490,7 +456,7 @@ impl Builder<'_> {
 
     fn route(
         &mut self,
-        route: &config::Route,
+        route: &Placed<config::Route>,
         issuers: &[IssuerConfig],
         services: &HashMap<&str, &Arc<Service>>,
     ) -> Option<Route> {
@@ -509,14 +475,8 @@ impl Builder<'_> {
         }
         let demand = match &route.auth {
             config::Auth::Public => None,
-            config::Auth::Demand(alternatives) => {
-                let alternatives = alternatives.iter().map(|alternative| Alternative {
-                    issuer: alternative.issuer.clone(),
-                    audiences: alternative.audiences.clone(),
-                    scopes: alternative.scopes.clone(),
-                    roles: alternative.roles.clone(),
-                });
-                match Demand::resolve(alternatives.collect(), issuers) {
+            config::Auth::AccessRequirement(alternatives) => {
+                match AccessRequirement::resolve(alternatives.clone(), issuers) {
                     Ok(demand) => Some(demand),
                     Err(error) => {
                         self.problem(route.at, error, "see auth in docs/configuration.md");
@@ -528,7 +488,7 @@ impl Builder<'_> {
         let destination = match &route.destination {
             // A service that could not be built has its own problem reported already.
             config::Destination::Service { index } => {
-                let name = self.config.services.get(*index)?.name.as_str();
+                let name = self.config.services.get(*index)?.config.name.as_str();
                 Destination::Service(services.get(name).map(|service| Arc::clone(service))?)
             }
             config::Destination::Redirect { keep_query, status, .. } => {
@@ -541,19 +501,9 @@ impl Builder<'_> {
                 content_type: content_type.clone(),
                 body: Arc::clone(body),
             },
-            config::Destination::Builtin(which) => Destination::BuiltIn(match which {
-                config::Builtin::Token => BuiltIn::Token,
-                config::Builtin::Jwks => BuiltIn::KeySet,
-                config::Builtin::OauthMetadata => BuiltIn::OauthMetadata,
-                config::Builtin::OpenidConfiguration => BuiltIn::OpenidConfiguration,
-                config::Builtin::Authorize => BuiltIn::Authorize,
-                config::Builtin::Health => BuiltIn::Health,
-            }),
-        };
-        let rewrite = match (&route.rewrite_path, &route.path, route.strip_prefix) {
-            (Some(path), ..) => Rewrite::Path(path_parts(&path.text)),
-            (None, config::PathMatch::Prefix(prefix), true) => Rewrite::StripPrefix(prefix.clone()),
-            _ => Rewrite::None,
+            config::Destination::BuiltIn(which) => {
+                Destination::BuiltIn(builtins::builtin(*which, self.foundation))
+            }
         };
         Some(Route {
             name: route.name.clone(),
@@ -561,95 +511,48 @@ impl Builder<'_> {
             client_certificate: route.client_certificate.as_ref().map(|rule| self.client_certificate(rule)),
             early_data: route.early_data,
             destination,
-            timeouts: Timeouts {
-                request_body_idle: route.timeouts.request_body_idle,
-                connect: self.config.timeouts.connect,
-                response_head: route.timeouts.response_head,
-                response_body_idle: route.timeouts.response_body_idle,
-                request: (!route.timeouts.request.is_zero()).then_some(route.timeouts.request),
-                token_expiry_grace: route.timeouts.token_expiry_grace,
-            },
+            timeouts: route.timeouts.clone(),
             body_bytes_max: route.body_bytes_max,
-            allow: allow(&route.allow_encoded),
-            rewrite,
+            allow: route.allow_encoded,
+            rewrite: route.rewrite.clone(),
             forward_authorization: route.forward_authorization,
             request_headers: request_headers.into(),
             response_headers: response_headers.into(),
-            is_bound: !route.listeners.is_empty(),
+            is_bound: !route.matches.listeners.is_empty(),
             rules,
             metrics: self.route_metrics(&route.name),
         })
     }
+}
 
-    fn route_match(&mut self, route: &config::Route) -> Option<RouteMatch> {
-        let mut hosts = Vec::with_capacity(route.hosts.len());
-        for host in &route.hosts {
-            match host.parse() {
-                Ok(host) => hosts.push(host),
-                // Never to be left out: a route without hosts takes every host.
-                Err(error) => {
-                    self.problem(
-                        route.at,
-                        format!("host \"{host}\": {error}"),
-                        "name a host, or \"*.\" and a domain",
-                    );
-                    return None;
-                }
-            }
-        }
-        let header = |(name, condition): &(String, config::HeaderCondition)| {
-            let condition = match condition {
-                config::HeaderCondition::Present => HeaderMatch::Present,
-                config::HeaderCondition::Exact(value) => HeaderMatch::Exact(value.clone()),
-            };
-            (name.clone(), condition)
-        };
-        Some(RouteMatch {
-            hosts,
-            path: match &route.path {
-                config::PathMatch::Exact(path) => PathMatch::Exact(path.clone()),
-                config::PathMatch::Prefix(path) => PathMatch::Prefix(path.clone()),
-                config::PathMatch::Pattern(path) => PathMatch::Pattern(path.clone()),
-            },
-            methods: route.methods.clone(),
-            headers: route.headers.iter().map(header).collect(),
-            listeners: route.listeners.clone(),
-            condition: route.when.is_some(),
-        })
+/// An issuer as the authenticator takes it: our own keys are those of this process.
+fn with_keys(issuer: &IssuerConfig, local_keys: &LocalKeys) -> IssuerConfig {
+    let mut issuer = issuer.clone();
+    if let KeySource::Local(keys) = &mut issuer.keys {
+        keys.clone_from(local_keys);
     }
+    issuer
+}
 
-    fn forwarding(&mut self, identity: &IdentityHeaders) -> Forwarding {
-        // Each was looked at when the configuration was resolved.
-        match hints(&self.config.forwarding.keep_client_headers) {
-            Ok(hints) => forwarding(self.config, identity.names.clone().and(&hints)),
-            Err(error) => {
-                self.problem(Place::default(), error, "see keep_client_headers in docs/configuration.md");
-                forwarding(self.config, identity.names.clone())
-            }
-        }
-    }
+/// The regions of a service's endpoints, by the labels that endpoints have in logs.
+fn regions(service: &ServiceConfig) -> Vec<(String, String)> {
+    let endpoints = service.endpoints.iter();
+    endpoints.filter_map(|one| Some((one.address.to_string(), one.region.clone()?))).collect()
+}
 
-    fn identity_headers(&mut self) -> IdentityHeaders {
-        let config = &self.config.identity_headers;
-        let mut fields = vec![
-            (config.issuer.clone(), IdentityField::Issuer),
-            (config.subject.clone(), IdentityField::Subject),
-            (config.client_id.clone(), IdentityField::ClientId),
-            (config.scopes.clone(), IdentityField::Scopes),
-            (config.roles.clone(), IdentityField::Roles),
-        ];
-        for (name, claim) in &config.extra {
-            let path = claim.split('.').map(str::to_owned).collect();
-            fields.push((name.clone(), IdentityField::Claim(path)));
+/// TLS to a service, with the roots of others that have the same settings.
+fn service_tls(
+    tls: &config::ServiceTls,
+    shared: &mut Vec<(ClientTlsConfig, Arc<rustls::ClientConfig>)>,
+) -> Result<ServiceTls, TlsError> {
+    let known = shared.iter().find(|(settings, _)| *settings == tls.client);
+    let config = match known {
+        Some((_, config)) => Arc::clone(config),
+        None => {
+            let config = client_config(&tls.client)?;
+            shared.push((tls.client.clone(), Arc::clone(&config)));
+            config
         }
-        match own_headers(config.names()) {
-            Ok(names) => IdentityHeaders { names, fields },
-            Err(error) => {
-                if self.config.is_sound {
-                    self.problem(Place::default(), error, "see [identity_headers] in docs/configuration.md");
-                }
-                IdentityHeaders::default()
-            }
-        }
-    }
+    };
+    Ok(ServiceTls { config, server_name: tls.server_name.clone() })
 }

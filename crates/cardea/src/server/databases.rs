@@ -1,10 +1,8 @@
 //! Looks whether databases and their wrapping keys can be used, without changing anything: for `cardea check`.
 
 use cardea_clock::{CoarseClock, PERIOD_DEFAULT};
-use cardea_issuer::{
-    WrappingKey,
-    sqlite::{InspectError, PrivateKeys, inspect},
-};
+use cardea_issuer::WrappingKey;
+use cardea_store::sqlite::{inspect_acme_keys, inspect_signing_keys};
 
 use crate::config::{Config, Database, DatabaseUse, Place, Problem};
 
@@ -50,22 +48,28 @@ async fn look(database: &Database, clock: &CoarseClock, report: &mut impl FnMut(
         None => None,
     };
     let Some(path) = &database.path else { return };
-    let directory;
-    let private_keys = match &database.used_for {
-        DatabaseUse::AuthorizationServer => PrivateKeys::Signing,
-        DatabaseUse::Acme { directory: written } => {
-            directory = written.as_ref().map_or("", |url| url.as_str());
-            PrivateKeys::Acme { directory, now: clock.clock().precise().wall }
+    let checked = match &database.used_for {
+        DatabaseUse::AuthorizationServer => inspect_signing_keys(path)
+            .await
+            .map(|records| records.iter().find_map(|record| key.as_ref()?.check(record).err())),
+        DatabaseUse::Acme { directory } => {
+            let directory = directory.as_ref().map_or("", |url| url.as_str());
+            let now = clock.clock().precise().wall;
+            inspect_acme_keys(path, directory, now).await.map(|records| {
+                records
+                    .iter()
+                    .find_map(|record| key.as_ref()?.check_id(&record.name, &record.wrapping_key_id).err())
+            })
         }
     };
-    match inspect(path, key.as_ref(), private_keys).await {
-        Ok(()) => {}
-        Err(InspectError::Store(error)) => report(
+    match checked {
+        Ok(None) => {}
+        Err(error) => report(
             database.at,
             error.to_string(),
             "name the database that the clients and keys are in, and let the user that runs the program read it",
         ),
-        Err(InspectError::WrappingKey(error)) => report(
+        Ok(Some(error)) => report(
             database.wrapping_key_at,
             format!("the wrapping key does not open {}: {error}", path.display()),
             "name the file or the variable with the key that the database was used with before",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cardea_gateway::record::metrics::{CounterDef, Definition, GaugeDef, Samples};
-use cardea_issuer::store::WriteHealth;
+use cardea_store::WriteHealth;
 
 use crate::{acme::Acme, admin::AdminState};
 

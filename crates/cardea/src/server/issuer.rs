@@ -6,11 +6,9 @@ use anyhow::{Context as _, Result};
 use arc_swap::ArcSwap;
 use cardea_clock::{Timestamp, Wall};
 use cardea_gateway::gateway::Gateway;
-use cardea_identity::{LocalKeys, Revocations};
-use cardea_issuer::{
-    AuthorizationServer, AuthorizationServerConfig, REVOCATION_RETENTION, RevocationSink, SecretConfig,
-    SigningAlgorithm, WrappingKey, sqlite::SqliteStore,
-};
+use cardea_identity::{KeySource, LocalKeys, Revocations};
+use cardea_issuer::{AuthorizationServer, REVOCATION_RETENTION, RevocationSink, WrappingKey};
+use cardea_store::sqlite::SqliteStore;
 
 use crate::config::{self, Config};
 
@@ -28,43 +26,7 @@ pub(crate) async fn open(
     let store = SqliteStore::open(&config.database)
         .await
         .with_context(|| format!("authorization_server.database {}", config.database.display()))?;
-    let settings = settings(config);
-    Ok(AuthorizationServer::open(settings, Arc::new(store), key, now).await?)
-}
-
-/// What the authorization server is to do.
-pub(crate) fn settings(config: &config::AuthorizationServer) -> AuthorizationServerConfig {
-    let mut settings = AuthorizationServerConfig::new(config.issuer.clone(), config.default_audience.clone());
-    settings.access_token_lifetime = config.access_token_lifetime;
-    settings.algorithm = match config.algorithm {
-        config::SigningAlgorithm::Es256 => SigningAlgorithm::Es256,
-        config::SigningAlgorithm::Rs256 => SigningAlgorithm::Rs256,
-        config::SigningAlgorithm::EdDsa => SigningAlgorithm::EdDsa,
-    };
-    settings.resources.clone_from(&config.resources);
-    settings.scopes.clone_from(&config.scopes);
-    settings.key_lifetime = config.key_lifetime;
-    settings.key_publish_ahead = config.key_publish_ahead;
-    settings.key_set_max_age = config.key_set_max_age;
-    settings.key_overlap = config.key_overlap;
-    settings.secrets = secrets(&config.secrets);
-    settings
-}
-
-fn secrets(config: &config::ClientSecrets) -> SecretConfig {
-    SecretConfig {
-        hash_threads: match config.hash_threads {
-            config::HashThreads::Auto => 0,
-            config::HashThreads::Count(count) => usize::try_from(count.get()).unwrap_or(usize::MAX),
-        },
-        hash_queue_max: config.hash_queue_max,
-        hash_wait_max: config.hash_wait_max,
-        iterations: config.iterations,
-        remember_for: config.remember_for,
-        remembered_max: config.remembered_max,
-        failures_max: config.failures_max,
-        failure_forgiven_every: config.failure_forgiven_every,
-    }
+    Ok(AuthorizationServer::open(config.settings.clone(), Arc::new(store), key, now).await?)
 }
 
 /// Tells the authenticator in force which of our own tokens are no longer good, for every issuer of the configuration
@@ -83,7 +45,7 @@ impl Revoker {
 
     /// Goes on for the issuers of another configuration. The revocations themselves survive a reload.
     pub(crate) fn follow(&self, config: &Config) {
-        let local = config.issuers.iter().filter(|issuer| issuer.keys == config::KeySource::Local);
+        let local = config.issuers.iter().filter(|issuer| matches!(issuer.keys, KeySource::Local(_)));
         self.issuers.store(Arc::new(local.map(|issuer| issuer.name.clone()).collect()));
     }
 
@@ -128,6 +90,8 @@ pub(crate) fn publish_keys(server: &AuthorizationServer, keys: &LocalKeys) -> Re
 
 #[cfg(test)]
 mod tests {
+    use cardea_issuer::{AuthorizationServerConfig, SecretConfig};
+
     use super::*;
     use crate::admin::testing::Fixture;
 
@@ -136,7 +100,7 @@ mod tests {
         let fixture = Fixture::new();
         fixture.edit("[[issuer]]", &format!("[authorization_server.secrets]\n{line}\n\n[[issuer]]"));
         let config = config::load(&fixture.path("cardea.toml"), &|_| None).map_err(|e| e.to_string())?;
-        Ok(settings(&config.authorization_server.unwrap()))
+        Ok(config.authorization_server.unwrap().settings)
     }
 
     #[test]

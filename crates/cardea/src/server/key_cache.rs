@@ -1,24 +1,22 @@
 //! Key sets of issuers on disk, so that a restart doesn't depend on each issuer being reachable.
 //!
 //! Whoever can write there can sign tokens. So the folder and its files are made for the gateway's user alone, and are
-//! believed only where they belong to it (or to root) and nobody else may write to them.
+//! believed and written only where they belong to it (or to root) and nobody else may write to them.
+
+mod folder;
 
 use std::{
     collections::HashMap,
-    fs::{self, DirBuilder, File, Metadata, OpenOptions},
-    io::{self, ErrorKind, Read as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
+    io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
 use cardea_clock::{Mono, Timestamp, Wall};
 use cardea_identity::{Authenticator, KeyDocument};
-use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
-/// The largest file that is read: a key set of 1 MiB, and what escaping adds.
-const BYTES_MAX: u64 = 4 << 20;
+use self::folder::Folder;
 
 /// Keeps key sets in a folder.
 pub(super) struct KeyCache {
@@ -47,8 +45,8 @@ impl KeyCache {
     pub(super) fn restore(&self, authenticator: &Authenticator, now: Timestamp) {
         let Some(folder) = &self.folder else { return };
         for issuer in authenticator.issuers_without_keys() {
-            let path = place(folder, &issuer);
-            let restored = match read(folder, &path) {
+            let name = file_name(&issuer);
+            let restored = match read(folder, &name) {
                 Ok(None) => continue,
                 Ok(Some(kept)) if kept.issuer != *issuer => Err("it is another issuer's".to_owned()),
                 Ok(Some(kept)) => {
@@ -67,6 +65,7 @@ impl KeyCache {
                     "the issuer's keys are those that were kept, until they are fetched again"
                 ),
                 Err(error) => {
+                    let path = folder.join(&name);
                     tracing::warn!(%issuer, path = %path.display(), %error, "the keys that were kept are not used");
                 }
             }
@@ -94,7 +93,7 @@ impl KeyCache {
 }
 
 /// The file of an issuer. Of names that may be more than a file name, what may not be in one is escaped.
-fn place(folder: &Path, issuer: &str) -> PathBuf {
+fn file_name(issuer: &str) -> String {
     let mut name = String::with_capacity(issuer.len() + 5);
     for byte in issuer.bytes() {
         match byte {
@@ -103,36 +102,18 @@ fn place(folder: &Path, issuer: &str) -> PathBuf {
         }
     }
     name.push_str(".json");
-    folder.join(name)
+    name
 }
 
 /// What was kept; nothing where nothing was.
-fn read(folder: &Path, path: &Path) -> io::Result<Option<Kept>> {
-    let found = |path: &Path| match fs::symlink_metadata(path) {
-        Ok(metadata) => Ok(Some(metadata)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    };
-    let (Some(folder), Some(file)) = (found(folder)?, found(path)?) else { return Ok(None) };
-    if !folder.is_dir() || !file.is_file() {
-        return Err(io::Error::other("it is not a file in a folder"));
-    }
-    if !is_private(&folder) || !is_private(&file) {
-        return Err(io::Error::other(
-            "others may write to it or to its folder, or it belongs to somebody else; remove it",
-        ));
-    }
-    let mut text = String::new();
-    File::open(path)?.take(BYTES_MAX).read_to_string(&mut text)?;
-    Ok(Some(serde_json::from_str(&text)?))
+fn read(folder: &Path, name: &str) -> io::Result<Option<Kept>> {
+    let Some(folder) = Folder::open(folder)? else { return Ok(None) };
+    let text = folder.read(name)?;
+    Ok(text.map(|text| serde_json::from_str(&text)).transpose()?)
 }
 
-fn is_private(metadata: &Metadata) -> bool {
-    let owner = metadata.uid();
-    (owner == geteuid().as_raw() || owner == 0) && metadata.mode() & 0o022 == 0
-}
-
-/// Whole or not at all.
+/// Keeps a document. Where that fails, an older one with other keys goes: keys that the issuer has taken back must not be
+/// believed after a restart.
 fn write(folder: &Path, document: &KeyDocument) -> io::Result<()> {
     let Ok(keys) = std::str::from_utf8(&document.bytes) else { return Ok(()) };
     let kept = Kept {
@@ -141,23 +122,19 @@ fn write(folder: &Path, document: &KeyDocument) -> io::Result<()> {
         fetched_at: document.fetched_at.unix_seconds(),
         keys: keys.to_owned(),
     };
-    match DirBuilder::new().mode(0o700).create(folder) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
+    let (folder, name) = (Folder::make(folder)?, file_name(&document.issuer));
+    let Err(error) = folder.write(&name, &serde_json::to_vec(&kept)?) else { return Ok(()) };
+    let is_same = |text: &str| serde_json::from_str(text).is_ok_and(|old: Kept| old.keys == kept.keys);
+    if folder.read(&name).is_ok_and(|old| old.as_deref().is_some_and(is_same)) {
+        return Err(error);
     }
-    let path = place(folder, &document.issuer);
-    let fresh = path.with_extension(format!("{}.fresh", std::process::id()));
-    let put = || {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-        file.write_all(&serde_json::to_vec(&kept)?)?;
-        file.sync_all()?;
-        fs::rename(&fresh, &path)
-    };
-    let done = put();
-    if done.is_err() {
-        let _ = fs::remove_file(&fresh);
+    match folder.remove(&name) {
+        Ok(()) => Err(error),
+        Err(also) => {
+            let message = format!("{error}; older keys are there still, and can't be removed: {also}");
+            Err(io::Error::new(error.kind(), message))
+        }
     }
-    done
 }
 
 #[cfg(test)]

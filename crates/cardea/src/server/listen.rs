@@ -14,6 +14,7 @@ use anyhow::{Context as _, Result, bail};
 use cardea_gateway::listener::ListenSocket;
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::socket_file::SocketFile;
 use crate::config::{BindAddress, Config, Listener};
 
 /// How many connections wait to be accepted; the kernel caps it at `net.core.somaxconn`.
@@ -70,7 +71,11 @@ impl Inherited {
 
 /// The sockets of a listener, which share its address: one for each worker where the kernel can spread connections
 /// over them, else one.
-pub(crate) type Sockets = Vec<ListenSocket>;
+pub(crate) struct Sockets {
+    pub(super) sockets: Vec<ListenSocket>,
+    /// The file of a Unix socket that was bound here. That of an inherited one belongs to whoever passed it on.
+    pub(super) file: Option<SocketFile>,
+}
 
 /// Binds every listener of `config` for so many `workers`, taking over what was inherited.
 pub(crate) fn bind(
@@ -88,19 +93,19 @@ pub(crate) fn bind(
 /// Binds one listener.
 pub(crate) fn bind_one(listener: &Listener, inherited: &mut Inherited, workers: usize) -> Result<Sockets> {
     if let Some(socket) = inherited.take(&listener.address) {
-        return Ok(vec![socket]);
+        return Ok(Sockets { sockets: vec![socket], file: None });
     }
     match &listener.address {
         BindAddress::Tcp(address) => {
             let sockets =
                 spread(*address, workers).map_err(|error| explain(error, &listener.name, *address))?;
-            Ok(sockets.into_iter().map(ListenSocket::Tcp).collect())
+            Ok(Sockets { sockets: sockets.into_iter().map(ListenSocket::Tcp).collect(), file: None })
         }
         BindAddress::Unix(path) => {
-            let socket = unix(path, listener.mode).with_context(|| {
+            let (socket, file) = unix(path, listener.mode).with_context(|| {
                 format!("listener \"{}\" can't listen on unix:{}", listener.name, path.display())
             })?;
-            Ok(vec![ListenSocket::Unix(socket)])
+            Ok(Sockets { sockets: vec![ListenSocket::Unix(socket)], file: Some(file) })
         }
     }
 }
@@ -157,7 +162,7 @@ fn explain(error: io::Error, name: &str, address: SocketAddr) -> anyhow::Error {
     anyhow::Error::new(error).context(format!("listener \"{name}\" can't listen on {address}; {remedy}"))
 }
 
-fn unix(path: &Path, mode: u32) -> io::Result<UnixListener> {
+fn unix(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => {
             let message = "a file is there that is no socket; move it away, or name another path";
@@ -178,8 +183,9 @@ fn unix(path: &Path, mode: u32) -> io::Result<UnixListener> {
     remove(&staging)?;
     let listener = UnixListener::bind(&staging)?;
     std::fs::set_permissions(&staging, std::fs::Permissions::from_mode(mode))?;
+    let file = SocketFile::new(&staging, path, mode)?;
     std::fs::rename(&staging, path)?;
-    Ok(listener)
+    Ok((listener, file))
 }
 
 fn remove(path: &Path) -> io::Result<()> {

@@ -2,6 +2,7 @@
 
 mod background;
 mod build;
+mod builtins;
 mod certificates;
 mod control;
 mod databases;
@@ -14,6 +15,7 @@ mod reload;
 mod reloads;
 mod run;
 mod signals;
+mod socket_file;
 mod telemetry;
 
 pub(crate) use build::{Built, Foundation, build, check};

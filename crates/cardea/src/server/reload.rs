@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
+use cardea_identity::KeySource;
 
 use super::{
     build::build,
-    issuer::settings,
     listen::{self, Inherited},
     run::{Current, Server, access_log, listed, restore_keys},
 };
@@ -15,17 +15,30 @@ use crate::{
         Control as _,
         protocol::{Certificate, Change, Reloaded},
     },
-    config::{self, Config, Effect, Happened},
+    config::{self, Config, Effect, Happened, Place},
+    logging, process,
 };
 
 impl Server {
     /// Reads the configuration again and puts it in force. What is wrong changes nothing.
     pub(crate) async fn reload(&self) -> Result<Reloaded> {
+        let path = self.path.clone();
+        let read = move || config::load(&path, &|name| std::env::var(name).ok());
+        let file =
+            async { tokio::task::spawn_blocking(read).await?.map_err(|problems| anyhow!("{problems}")) };
+        self.apply(file).await
+    }
+
+    /// Puts a configuration in force, wherever it comes from, and reports what that changed. What is wrong changes nothing.
+    pub(crate) async fn apply(&self, config: impl Future<Output = Result<Config>>) -> Result<Reloaded> {
         // One at a time, and its time does not include that of those before.
         let mut current = self.current.lock().await;
         let begun = self.gateway.clock.precise();
         let certificates = self.certificates();
-        let result = self.replace(&mut current).await;
+        let result = match config.await {
+            Ok(config) => self.replace(&mut current, config).await,
+            Err(error) => Err(error),
+        };
         let now = self.gateway.clock.precise();
         let took = now.mono.saturating_since(begun.mono);
         match &result {
@@ -43,13 +56,8 @@ impl Server {
         Ok(reloaded)
     }
 
-    /// Replaces what is in force by what the configuration says now.
-    async fn replace(&self, current: &mut Current) -> Result<Reloaded> {
-        let path = self.path.clone();
-        let config =
-            tokio::task::spawn_blocking(move || config::load(&path, &|name| std::env::var(name).ok()))
-                .await?
-                .map_err(|problems| anyhow!("{problems}"))?;
+    /// Replaces what is in force.
+    async fn replace(&self, current: &mut Current, config: Config) -> Result<Reloaded> {
         config.log_warnings();
         check_fixed(&current.config, &config)?;
         let built = build(&config, &self.foundation, Some(&current.built))
@@ -69,17 +77,32 @@ impl Server {
             true => Some(access_log(&config, &self.gateway, self.admin.registry())?),
             false => None,
         };
-        if let (Some(issuer), Some(wanted)) = (&self.foundation.issuer, &config.authorization_server) {
-            issuer.reconfigure(settings(wanted))?;
+        let now = self.gateway.clock.precise();
+        let issuer = self.foundation.issuer.as_ref();
+        // Of issuers that become local, nothing is known of what was revoked before.
+        let revocations = match issuer.filter(|_| has_other_local_issuers(&current.config, &config)) {
+            Some(issuer) => Some(issuer.revocations(now).await?),
+            None => None,
+        };
+        if let (Some(issuer), Some(wanted)) = (issuer, &config.authorization_server) {
+            issuer.reconfigure(wanted.settings.clone(), now.wall)?;
         }
         // Nothing fails from here on.
+        self.revoker.follow(&config);
+        if let Some(revocations) = revocations {
+            revocations.tell(&*self.revoker);
+        }
+        logging::set_level(config.log.level);
+        let limits = |config: &Config| config.general.limits.connections_max;
+        if limits(&config) > limits(&current.config) {
+            process::raise_descriptor_limit(process::descriptors_needed(&config, self.workers.count()));
+        }
         if let Some(log) = log {
             self.gateway.set_access_log(log);
         }
         self.gateway.set_model(Arc::clone(&built.model));
         self.admin.set_hosts(&config.admin.hosts);
         self.admin.follow(&config.readiness);
-        self.revoker.follow(&config);
         if let Some(acme) = &self.foundation.acme {
             acme.follow(&config);
         }
@@ -92,18 +115,7 @@ impl Server {
                 old.state.retire();
             }
         }
-        let reloaded = Reloaded {
-            generation: 0,
-            took_milliseconds: 0,
-            changes: changes(&current.config, &config),
-            needs_restart: self.started_with.changed_with(&config.fingerprint, Effect::Restart),
-        };
-        if !reloaded.needs_restart.is_empty() {
-            tracing::warn!(
-                "these keep their values of the start until a restart: {}",
-                reloaded.needs_restart.join(", ")
-            );
-        }
+        let changes = changes(&current.config, &config);
         current.config = config;
         current.built = built;
         let wanted: Vec<String> =
@@ -118,30 +130,36 @@ impl Server {
         for bound in fresh {
             self.listen(current, bound);
         }
-        Ok(reloaded)
+        current.set_modes();
+        let needs_restart = self.not_in_effect(current);
+        if !needs_restart.is_empty() {
+            tracing::warn!("these take effect at the next start: {}", needs_restart.join(", "));
+        }
+        Ok(Reloaded { generation: 0, took_milliseconds: 0, changes, needs_restart })
     }
 }
 
 /// Refuses a configuration whose parts would not fit together before a restart.
 fn check_fixed(old: &Config, new: &Config) -> Result<()> {
-    let refused = old.fingerprint.changed_with(&new.fingerprint, Effect::Refused);
-    if !refused.is_empty() {
-        bail!(
-            "a reload can't change {}, on which other keys rely: restart, or undo the change",
-            refused.join(", ")
-        );
+    let refused = old.fingerprint.changed_at(&new.fingerprint, Effect::Refused);
+    let problem = |(key, at): &(String, Place)| {
+        let message = format!("a reload can't change {key}, on which other keys rely");
+        new.problem(*at, message, "restart the gateway, or undo the change")
+    };
+    match refused.as_slice() {
+        [] => Ok(()),
+        refused => Err(anyhow!(listed(refused.iter().map(problem).collect()))),
     }
-    // Revocations are told under the names that local issuers had when the process started. Another name would know
-    // of none of them, and what was revoked would be good again.
-    if let Some(name) = local_issuers(new).find(|name| !local_issuers(old).any(|old| old == *name)) {
-        bail!("issuer \"{name}\" is local now and was not before; that needs a restart");
-    }
-    Ok(())
+}
+
+/// Whether an issuer stands for our own authorization server that did not before.
+fn has_other_local_issuers(old: &Config, new: &Config) -> bool {
+    local_issuers(new).any(|name| local_issuers(old).all(|old| old != name))
 }
 
 /// The names of the issuers that stand for our own authorization server.
 fn local_issuers(config: &Config) -> impl Iterator<Item = &str> {
-    let local = config.issuers.iter().filter(|issuer| issuer.keys == config::KeySource::Local);
+    let local = config.issuers.iter().filter(|issuer| matches!(issuer.keys, KeySource::Local(_)));
     local.map(|issuer| issuer.name.as_str())
 }
 
@@ -188,3 +206,6 @@ fn changed_certificates(before: &[Certificate], after: &[Certificate]) -> Vec<Ch
     found.extend(gone.map(|old| change("removed", old, &[])));
     found
 }
+
+#[cfg(test)]
+mod tests;

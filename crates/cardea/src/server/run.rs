@@ -16,21 +16,21 @@ use cardea_clock::{CoarseClock, Mono, Timestamp};
 use cardea_gateway::{
     gateway::{Gateway, Phase},
     listener,
-    record::{AccessLog, AccessLogConfig, Registry, Sink, SyslogConfig, SyslogServer, metrics},
+    record::{AccessLog, Registry, metrics},
     workers::{self, Workers},
 };
 use cardea_identity::LocalKeys;
 use cardea_issuer::RevocationSink;
 use cardea_tls::ClientAuthority;
 use tokio::{
-    sync::{Mutex, Notify, Semaphore},
+    sync::{Mutex, Notify},
     task::JoinHandle,
     time::timeout,
 };
 
 use super::{
     background,
-    build::{Built, Foundation, build, hostname},
+    build::{Built, Foundation, build},
     certificates, health,
     issuer::{self, Revoker, publish_keys},
     key_cache::KeyCache,
@@ -38,6 +38,7 @@ use super::{
     panics,
     reloads::Reloads,
     signals::Signals,
+    socket_file::SocketFile,
     telemetry,
 };
 use crate::{
@@ -62,7 +63,6 @@ pub(crate) struct Server {
     pub(super) reloads: Arc<Reloads>,
     pub(super) current: Mutex<Current>,
     pub(super) workers: Arc<Workers>,
-    permits: Arc<Semaphore>,
     pub(super) revoker: Arc<Revoker>,
     /// Where the configuration came from, for reloads.
     pub(super) path: PathBuf,
@@ -86,12 +86,46 @@ pub(super) struct Current {
     pub(super) listeners: HashMap<String, Listening>,
 }
 
+impl Current {
+    /// The Unix sockets whose permissions are not those of the configuration, with the permissions that they should have.
+    fn other_modes(&mut self) -> impl Iterator<Item = (&str, &mut SocketFile, u32)> {
+        let (config, listeners) = (&self.config, &mut self.listeners);
+        listeners.iter_mut().filter_map(|(name, listening)| {
+            let wanted = config.listeners.iter().find(|wanted| wanted.name == *name)?.mode;
+            let file = listening.file.as_mut().filter(|file| file.mode() != wanted)?;
+            Some((name.as_str(), file, wanted))
+        })
+    }
+
+    fn has_all_modes(&self) -> bool {
+        let has_mode = |wanted: &config::Placed<config::Listener>| {
+            let file = self.listeners.get(&wanted.name).and_then(|listening| listening.file.as_ref());
+            file.is_none_or(|file| file.mode() == wanted.mode)
+        };
+        self.config.listeners.iter().all(has_mode)
+    }
+
+    /// Gives Unix sockets the permissions of the configuration. What can't be changed stays as it is until the next start.
+    pub(super) fn set_modes(&mut self) {
+        for (listener, file, mode) in self.other_modes() {
+            let shown = format!("{mode:o}");
+            match file.set_mode(mode) {
+                Ok(()) => tracing::info!(listener, mode = shown, "the socket has other permissions"),
+                Err(error) => {
+                    tracing::warn!(listener, mode = shown, %error, "the socket's permissions can't be changed");
+                }
+            }
+        }
+    }
+}
+
 /// A listener whose sockets are there, and which does not serve yet.
 pub(super) struct Bound {
     pub(super) name: String,
     address: BindAddress,
     /// What it is bound to, where that is TCP.
     local: Option<SocketAddr>,
+    file: Option<SocketFile>,
     sockets: listener::Watched,
 }
 
@@ -99,6 +133,8 @@ pub(super) struct Listening {
     pub(super) address: BindAddress,
     /// What it is bound to.
     pub(super) shown: String,
+    /// The file of a Unix socket that was bound by this process.
+    file: Option<SocketFile>,
     pub(super) serving: listener::Serving,
 }
 
@@ -145,7 +181,7 @@ impl Server {
         let gateway = Gateway::new(Arc::clone(&built.model), clock.clone(), Arc::clone(&registry))
             .context("starting the gateway")?;
         gateway.set_access_log(access_log(&config, &gateway, &registry)?);
-        telemetry::register(&registry, &gateway);
+        telemetry::register(&registry, &gateway, foundation.issuer.as_ref());
         let reloads = Arc::new(Reloads::new(clock.precise().wall));
         reloads.register(&registry);
         certificates::register(&registry, &gateway);
@@ -160,9 +196,7 @@ impl Server {
         restore_keys(&key_cache, &built, clock.precise()).await;
         built.model.authenticator.maintain(clock.precise()).await;
 
-        let permits =
-            Arc::new(Semaphore::new(built.model.limits.connections_max.min(Semaphore::MAX_PERMITS)));
-        let admin = Arc::new(AdminState::new(Arc::clone(&gateway), registry));
+        let admin = Arc::new(AdminState::new(Arc::clone(&gateway), registry, foundation.issuer.clone()));
         admin.follow(&config.readiness);
         health::register(&admin, foundation.acme.as_ref());
         admin.set_hosts(&config.admin.hosts);
@@ -176,7 +210,6 @@ impl Server {
             reloads,
             current: Mutex::new(Current { config, built, listeners: HashMap::new() }),
             workers,
-            permits,
             revoker,
             path,
             started_with,
@@ -226,18 +259,19 @@ impl Server {
 
     /// All that can fail before a listener serves.
     pub(super) fn watch(&self, wanted: &config::Listener, sockets: Sockets) -> Result<Bound> {
+        let Sockets { sockets, file } = sockets;
         let local = sockets.first().and_then(listener::ListenSocket::local_address);
         let sockets = listener::watch(&self.workers, sockets)
             .with_context(|| format!("watching the sockets of listener {}", wanted.name))?;
-        Ok(Bound { name: wanted.name.clone(), address: wanted.address.clone(), local, sockets })
+        Ok(Bound { name: wanted.name.clone(), address: wanted.address.clone(), local, file, sockets })
     }
 
     pub(super) fn listen(&self, current: &mut Current, bound: Bound) {
-        let Bound { name, address, local, sockets } = bound;
+        let Bound { name, address, local, file, sockets } = bound;
         let shown = local.map_or_else(|| address.to_string(), |local| local.to_string());
         tracing::info!(listener = %name, address = %shown, "listening");
-        let serving = sockets.serve(&self.gateway, &self.workers, &name, &self.permits);
-        current.listeners.insert(name, Listening { address, shown, serving });
+        let serving = sockets.serve(&self.gateway, &self.workers, &name);
+        current.listeners.insert(name, Listening { address, shown, file, serving });
     }
 
     /// Drops idle connections to services that are too old.
@@ -253,10 +287,19 @@ impl Server {
         self.current.lock().await.built.client_authorities.values().map(Arc::clone).collect()
     }
 
-    /// Keys of the configuration in force that have kept their values of the start.
+    /// Keys of the configuration in force that have not taken effect.
     pub(super) async fn needs_restart(&self) -> Vec<String> {
-        let current = self.current.lock().await;
-        self.started_with.changed_with(&current.config.fingerprint, config::Effect::Restart)
+        self.not_in_effect(&*self.current.lock().await)
+    }
+
+    /// The same: keys that have kept their values of the start, and permissions that could not be changed.
+    pub(super) fn not_in_effect(&self, current: &Current) -> Vec<String> {
+        let mut keys = self.started_with.changed_with(&current.config.fingerprint, config::Effect::Restart);
+        if !current.has_all_modes() {
+            keys.push("listener.mode".to_owned());
+            keys.sort_unstable();
+        }
+        keys
     }
 
     /// How long this server has run.
@@ -330,41 +373,10 @@ pub(super) fn access_log(
     if !settings.enabled {
         return Ok(None);
     }
-    let syslog = |server| {
-        let facility = facility(settings.syslog_facility);
-        Sink::Syslog(SyslogConfig { server, facility, hostname: hostname() })
-    };
-    let sink = match &settings.path {
-        config::AccessLogPath::Stdout => Sink::Stdout,
-        config::AccessLogPath::File(path) => Sink::File(path.clone()),
-        config::AccessLogPath::SyslogUnix(path) => syslog(SyslogServer::Unix(path.clone())),
-        config::AccessLogPath::SyslogUdp(address) => syslog(SyslogServer::Udp(*address)),
-    };
-    let log_config = AccessLogConfig {
-        sink,
-        queue_bytes_max: usize::try_from(settings.queue_bytes_max).unwrap_or(usize::MAX),
-        ..AccessLogConfig::default()
-    };
-    let log =
-        AccessLog::start(log_config, gateway.clock.clone()).context("the access log can't be opened")?;
+    let log = AccessLog::start(settings.log.clone(), gateway.clock.clone())
+        .context("the access log can't be opened")?;
     log.register(registry);
     Ok(Some(Arc::new(log)))
-}
-
-/// The numbers of RFC 5424 §6.2.1.
-fn facility(facility: config::SyslogFacility) -> u8 {
-    match facility {
-        config::SyslogFacility::User => 1,
-        config::SyslogFacility::Daemon => 3,
-        config::SyslogFacility::Local0 => 16,
-        config::SyslogFacility::Local1 => 17,
-        config::SyslogFacility::Local2 => 18,
-        config::SyslogFacility::Local3 => 19,
-        config::SyslogFacility::Local4 => 20,
-        config::SyslogFacility::Local5 => 21,
-        config::SyslogFacility::Local6 => 22,
-        config::SyslogFacility::Local7 => 23,
-    }
 }
 
 /// Runs the server of the configuration at `path` until it is told to go.
@@ -372,8 +384,8 @@ pub(crate) fn run(config: Config, path: PathBuf) -> Result<()> {
     panics::watch();
     let mut inherited = Inherited::from_environment()?;
     let count = match config.process.workers {
-        config::Workers::Auto => workers::default_count(),
-        config::Workers::Count(count) => usize::try_from(count.get()).unwrap_or(1),
+        0 => workers::default_count(),
+        count => count,
     };
     let sockets = bind(&config, &mut inherited, count)?;
     let admin_socket = match config.admin.address {

@@ -1,8 +1,8 @@
 //! Metrics of what others count: read when somebody asks for them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use cardea_clock::Wall;
+use cardea_clock::{Clock, Wall};
 use cardea_gateway::{
     gateway::Gateway,
     model::Model,
@@ -11,7 +11,7 @@ use cardea_gateway::{
         metrics::{CounterDef, Definition, GaugeDef, Samples},
     },
 };
-use cardea_issuer::SecretStats;
+use cardea_issuer::{AuthorizationServer, SecretStats};
 use cardea_tls::SessionStats;
 
 use crate::acme::{Acme, Status};
@@ -158,7 +158,11 @@ static ACME: &[Definition] = &[
 ];
 
 /// Enters all of it. What is read is that of the model in force.
-pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
+pub(super) fn register(
+    registry: &Registry,
+    gateway: &Arc<Gateway>,
+    issuer: Option<&Arc<AuthorizationServer>>,
+) {
     let clock = gateway.clock.clone();
     registry
         .collect_counter(&LATE_REFRESHES, move |samples| samples.push(&[], clock.late_refreshes() as f64));
@@ -197,7 +201,7 @@ pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
         &SESSION_EVICTIONS,
         of_listeners(gateway, |listener, stats, samples| samples.push(&[listener], stats.evicted as f64)),
     );
-    register_secrets(registry, gateway);
+    register_secrets(registry, &gateway.clock, issuer);
     key_sets::register(registry, gateway);
     upstream::register(registry, gateway);
     registry.collect_gauge(&BUILD_INFO, |samples| samples.push(&[env!("CARGO_PKG_VERSION"), REVISION], 1.0));
@@ -255,10 +259,12 @@ pub(super) fn register_acme(registry: &Registry, acme: &Arc<Acme>) {
 }
 
 /// Enters what the authorization server says of the verification of client secrets.
-fn register_secrets(registry: &Registry, gateway: &Arc<Gateway>) {
+fn register_secrets(registry: &Registry, clock: &Clock, issuer: Option<&Arc<AuthorizationServer>>) {
+    // The authorization server tells the gateway of revocations, and the gateway holds the registry.
+    let secrets = (clock.clone(), issuer.map_or_else(Weak::new, Arc::downgrade));
     let gauge = |def: &'static GaugeDef<0>, read: fn(&SecretStats) -> f64| {
         registry
-            .collect_gauge(def, of_secrets(gateway, move |stats, samples| samples.push(&[], read(stats))));
+            .collect_gauge(def, of_secrets(&secrets, move |stats, samples| samples.push(&[], read(stats))));
     };
     gauge(&SECRET_QUEUE, |stats| stats.queue_size as f64);
     gauge(&SECRET_QUEUE_AGE, |stats| stats.queue_age.as_secs_f64());
@@ -267,7 +273,7 @@ fn register_secrets(registry: &Registry, gateway: &Arc<Gateway>) {
     let counter = |def: &'static CounterDef<0>, read: fn(&SecretStats) -> u64| {
         registry.collect_counter(
             def,
-            of_secrets(gateway, move |stats, samples| samples.push(&[], read(stats) as f64)),
+            of_secrets(&secrets, move |stats, samples| samples.push(&[], read(stats) as f64)),
         );
     };
     counter(&SECRET_HASHES_STORED, |stats| stats.hashes_made);
@@ -276,7 +282,7 @@ fn register_secrets(registry: &Registry, gateway: &Arc<Gateway>) {
     counter(&SECRET_REMEMBERED_HITS, |stats| stats.remembered_hits);
     registry.collect_counter(
         &SECRET_LANES,
-        of_secrets(gateway, |stats, samples| {
+        of_secrets(&secrets, |stats, samples| {
             samples.push(&["true"], stats.lanes_filled as f64);
             samples.push(&["false"], stats.lanes_run.saturating_sub(stats.lanes_filled) as f64);
         }),
@@ -284,7 +290,7 @@ fn register_secrets(registry: &Registry, gateway: &Arc<Gateway>) {
     let labelled = |def: &'static CounterDef<1>, read: fn(&SecretStats) -> &[(&'static str, u64)]| {
         registry.collect_counter(
             def,
-            of_secrets(gateway, move |stats, samples| {
+            of_secrets(&secrets, move |stats, samples| {
                 for (label, count) in read(stats) {
                     samples.push(&[label], *count as f64);
                 }
@@ -324,13 +330,13 @@ fn of_listeners(
 
 /// Reads the verification of client secrets, where there is an authorization server.
 fn of_secrets(
-    gateway: &Arc<Gateway>,
+    (clock, issuer): &(Clock, Weak<AuthorizationServer>),
     read: impl Fn(&SecretStats, &mut Samples<'_>) + Send + Sync + 'static,
 ) -> impl Fn(&mut Samples<'_>) + Send + Sync + 'static {
-    let clock = gateway.clock.clone();
-    of(gateway, move |model, samples| {
-        if let Some(issuer) = &model.issuer {
+    let (clock, issuer) = (clock.clone(), issuer.clone());
+    move |samples| {
+        if let Some(issuer) = issuer.upgrade() {
             read(&issuer.secret_stats(clock.precise()), samples);
         }
-    })
+    }
 }

@@ -4,11 +4,7 @@
 
 use std::sync::Arc;
 
-use cardea_issuer::{
-    Store as _,
-    sqlite::SqliteStore,
-    store::acme::{AcmeStore as _, CertificateRecord},
-};
+use cardea_store::{AcmeStore as _, CertificateRecord, Database as _, sqlite::SqliteStore};
 use rustls::{
     ClientConfig,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},

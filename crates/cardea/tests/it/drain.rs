@@ -15,12 +15,15 @@ fn what_is_in_flight_is_finished() {
         origin: Some(origin.address),
         drain_delay: "3s",
         drain_deadline: "50s",
+        more: "[[route]]\nname = \"health\"\npath = \"/health\"\nauth = \"public\"\nbuiltin = \"health\"\n"
+            .to_owned(),
         ..Settings::default()
     };
     let folder = Folder::new(&settings);
     let mut server = Server::start(&folder);
     let mut idle = server.connect();
     assert_eq!(idle.get("/version").unwrap().status, 200);
+    assert_eq!(idle.get("/health").unwrap().status, 200);
     let mut slow = server.connect();
     slow.send(b"GET /origin/slow HTTP/1.1\r\nHost: gateway.test\r\n\r\n").unwrap();
     origin.wait_for("/slow", 1);
@@ -32,6 +35,7 @@ fn what_is_in_flight_is_finished() {
     let mut fresh = server.connect();
     assert_eq!(fresh.get("/version").unwrap().status, 200);
     assert_eq!(idle.get("/version").unwrap().status, 200);
+    assert_eq!(idle.get("/health").unwrap().status, 503, "so that they notice");
 
     assert!(idle.is_closed().unwrap(), "an idle connection is closed");
     assert!(fresh.is_closed().unwrap(), "an idle connection is closed");

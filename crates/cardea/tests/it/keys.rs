@@ -2,7 +2,7 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-use crate::support::{Connection, Folder, Server, folder::Settings};
+use crate::support::{Connection, Folder, Server, folder::Settings, until};
 
 fn token(connection: &mut Connection, client: &(String, String)) -> String {
     connection.token(&client.0, &client.1).unwrap().member("access_token").unwrap()
@@ -82,5 +82,54 @@ fn keys_under_another_wrapping_key_open_with_that_one_alone() {
         assert_eq!(connection.get_with_token("/private", &token).unwrap().status, 200);
     }
     token(&mut connection, &client);
+    server.stop();
+}
+
+#[test]
+fn keys_of_an_issuer_that_is_down_outlast_a_restart() {
+    let more =
+        "\n[[route]]\nname = \"keys\"\npath = \"/keys\"\nauth = \"public\"\nbuiltin = \"jwks\"\n".to_owned();
+    let issuer_folder = Folder::new(&Settings { more, ..Settings::default() });
+    let issuer = Server::start(&issuer_folder);
+    let client = issuer_folder.create_client("billing");
+    let token = token(&mut issuer.connect(), &client);
+
+    let more = format!(
+        r#"
+[[issuer]]
+name = "partner"
+issuer = "https://gateway.test"
+audiences = ["https://api.test"]
+jwks_url = "https://{}/keys"
+ca_file = "{}"
+allow_private_addresses = true
+
+[[route]]
+name = "partner"
+path = "/partner"
+auth = {{ issuer = "partner", scopes = ["read"] }}
+respond = {{ body = "come in" }}
+"#,
+        issuer.address,
+        issuer_folder.file("ca.pem").display()
+    );
+    let folder = Folder::new(&Settings { more, ..Settings::default() });
+    // Its own authorization server is another one.
+    let text = folder.read("cardea.toml");
+    let own = "[authorization_server]\nissuer = \"https://gateway.test\"";
+    assert!(text.contains(own));
+    folder.write("cardea.toml", &text.replace(own, &own.replace("gateway.test", "other.test")));
+    let server = Server::start(&folder);
+    assert_eq!(server.connect().get_with_token("/partner", &token).unwrap().status, 200);
+    until("the keys are kept", || folder.file("issuer-keys/partner.json").exists().then_some(()));
+    server.stop();
+    issuer.stop();
+
+    let server = Server::start(&folder);
+    assert_eq!(server.connect().get_with_token("/partner", &token).unwrap().status, 200);
+    let status = folder.run(&["status", "--json"]).json();
+    let kept = status["key_sets"].as_array().unwrap().iter().find(|set| set["issuer"] == "partner").unwrap();
+    assert_eq!(kept["usable"], true, "{status}");
+    assert!(kept["problem"].is_string(), "it is down: {status}");
     server.stop();
 }

@@ -27,5 +27,6 @@ mod start;
 mod support;
 mod tls_clients;
 mod tls_files;
+mod token_bodies;
 mod trust;
 mod upgrade;

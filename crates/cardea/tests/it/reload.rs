@@ -1,8 +1,12 @@
 //! A reload under load: no request notices it but by what it finds afterwards.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use crate::support::{Folder, Origin, Server, folder::Settings, program::run, server::ask};
@@ -149,18 +153,13 @@ fn what_needs_a_restart_is_named_and_the_rest_is_put_in_force() {
     let folder = Folder::new(&Settings::default());
     let server = Server::start(&folder);
     let from = server.program.stderr.len();
-    let more = "\n[limits]\nconnections_max = 77\nfields_max = 50\n\n[authorization_server.secrets]\niterations = 20000\n";
-    folder.configure(&Settings {
-        log_level: "debug",
-        version: "2".to_owned(),
-        more: more.to_owned(),
-        ..Settings::default()
-    });
+    let more = "\n[limits]\nfields_max = 50\n\n[process]\nworkers = 3\n\n[authorization_server.secrets]\niterations = 20000\n";
+    folder.configure(&Settings { version: "2".to_owned(), more: more.to_owned(), ..Settings::default() });
     let ran = folder.run(&["reload", "--json"]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
-    let expected = ["authorization_server.secrets.iterations", "limits.connections_max", "log.level"];
+    let expected = ["authorization_server.secrets.iterations", "process.workers"];
     assert_eq!(ran.json()["needs_restart"], serde_json::json!(expected), "{ran:?}");
-    server.program.stderr.wait_for("limits.connections_max, log.level", from);
+    server.program.stderr.wait_for("authorization_server.secrets.iterations, process.workers", from);
     assert_eq!(server.connect().get("/version").unwrap().text(), "version 2");
     let status = folder.run(&["status", "--json"]);
     assert_eq!(
@@ -178,14 +177,109 @@ fn what_needs_a_restart_is_named_and_the_rest_is_put_in_force() {
 }
 
 #[test]
+fn the_level_of_the_log_changes_at_once() {
+    let folder = Folder::new(&Settings::default());
+    let server = Server::start(&folder);
+    // The handshakes that were logged up to the end of another reload.
+    let handshakes = |level: &'static str, version: &str| {
+        folder.configure(&Settings { log_level: level, version: version.to_owned(), ..Settings::default() });
+        let ran = folder.run(&["reload"]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let from = server.program.stderr.len();
+        assert_eq!(server.connect().get("/version").unwrap().text(), format!("version {version}"));
+        assert!(server.reload().0);
+        let text = server.program.stderr.text();
+        text.lines().skip(from).filter(|line| line.contains("TLS handshake done")).count()
+    };
+    assert_eq!(handshakes("debug", "2"), 1);
+    assert_eq!(handshakes("info", "3"), 0);
+    assert_eq!(handshakes("trace", "4"), 1);
+    server.stop();
+}
+
+#[test]
+fn the_number_of_connections_changes_at_once() {
+    let folder = Folder::new(&Settings::default());
+    let server = Server::start(&folder);
+    let limit = |max: usize| {
+        let more = format!("\n[limits]\nconnections_max = {max}\nconnections_per_prefix_max = 100\n");
+        folder.configure(&Settings { more, ..Settings::default() });
+        let ran = folder.run(&["reload"]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    };
+    let mut idle = [server.connect(), server.connect()];
+    for connection in &mut idle {
+        assert_eq!(connection.get("/version").unwrap().status, 200);
+    }
+    limit(1);
+    let mut another = server.connect();
+    assert_eq!(another.get("/version").unwrap().status, 200);
+    assert!(idle.iter_mut().all(|connection| connection.is_closed().unwrap()), "those idle give way");
+    limit(2);
+    assert_eq!(server.connect().get("/version").unwrap().status, 200);
+    assert_eq!(another.get("/version").unwrap().status, 200, "there is room for both");
+    server.stop();
+}
+
+#[test]
+fn the_permissions_of_a_unix_socket_change_at_once() {
+    let settings = |mode: &str| Settings {
+        more: format!(
+            "\n[[listener]]\nname = \"local\"\naddress = \"unix:{{folder}}/http.sock\"\nmode = \"{mode}\"\n"
+        ),
+        ..Settings::default()
+    };
+    let folder = Folder::new(&settings("0600"));
+    let server = Server::start(&folder);
+    let mode = |name: &str| fs::metadata(folder.file(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode("http.sock"), 0o600);
+    folder.configure(&settings("0660"));
+    let ran = folder.run(&["reload"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.stdout.contains("changed listener local: mode\n"), "{ran:?}");
+    assert_eq!(mode("http.sock"), 0o660);
+
+    // Whatever somebody put in its place is left alone, and what is reported is what has become of it.
+    fs::rename(folder.file("http.sock"), folder.file("moved.sock")).unwrap();
+    folder.write("other", "");
+    symlink(folder.file("other"), folder.file("http.sock")).unwrap();
+    folder.configure(&settings("0666"));
+    let ran = folder.run(&["reload", "--json"]);
+    assert_eq!((ran.code, &ran.json()["needs_restart"]), (Some(3), &serde_json::json!(["listener.mode"])));
+    assert_eq!((mode("other"), mode("moved.sock")), (0o600, 0o660));
+    let status = folder.run(&["status", "--json"]).json();
+    assert_eq!(status["needs_restart"], serde_json::json!(["listener.mode"]), "{status}");
+    // It is tried again by the next reload.
+    fs::rename(folder.file("moved.sock"), folder.file("http.sock")).unwrap();
+    assert_eq!(folder.run(&["reload"]).code, Some(0));
+    assert_eq!(mode("http.sock"), 0o666);
+    server.stop();
+}
+
+#[test]
+fn a_file_that_the_configuration_names_is_a_change_where_only_its_content_differs() {
+    let more = "\n[[route]]\nname = \"page\"\npath = \"/page\"\nauth = \"public\"\nrespond = { file = \"page.txt\" }\n";
+    let folder = Folder::new(&Settings::default());
+    folder.write("page.txt", "one");
+    folder.configure(&Settings { more: more.to_owned(), ..Settings::default() });
+    let server = Server::start(&folder);
+    assert!(folder.run(&["reload"]).stdout.ends_with("nothing has changed\n"), "the control");
+    folder.write("page.txt", "two");
+    let ran = folder.run(&["reload"]);
+    assert!(ran.stdout.ends_with("changed route page: respond.file\n"), "{ran:?}");
+    assert_eq!(server.connect().get("/page").unwrap().text(), "two");
+    server.stop();
+}
+
+#[test]
 fn a_reload_that_would_tear_the_configuration_apart_is_refused_by_name() {
     let folder = Folder::new(&Settings::default());
     let server = Server::start(&folder);
     let good = folder.read("cardea.toml");
     for (from, to, named) in [
         (
-            "[authorization_server]\n",
-            "[authorization_server]\ndatabase = \"sqlite:other.db\"\n",
+            "[authorization_server]",
+            "[authorization_server]\ndatabase = \"sqlite:other.db\"",
             "authorization_server.database",
         ),
         (
@@ -199,9 +293,18 @@ fn a_reload_that_would_tear_the_configuration_apart_is_refused_by_name() {
         folder.write("cardea.toml", &changed);
         let ran = folder.run(&["reload"]);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
-        assert!(ran.stderr.contains(named) && ran.stderr.contains("restart"), "{ran:?}");
+        let line = 1 + changed.lines().position(|line| to.ends_with(line) && !line.is_empty()).unwrap();
+        let place = format!("cardea.toml:{line}:1: a reload can't change {named}");
+        assert!(ran.stderr.contains(&place) && ran.stderr.contains("restart"), "{place}: {ran:?}");
         assert_eq!(server.connect().get("/version").unwrap().text(), "version 1", "nothing was put in force");
     }
+    // Of a section that is new, the section alone.
+    let acme = "[acme]\ndirectory = \"https://acme.test/d\"\nterms_of_service_agreed = true\n\
+                wrapping_key = { file = \"wrapping.key\" }\n";
+    folder.write("cardea.toml", &format!("{acme}{good}"));
+    let ran = folder.run(&["reload"]);
+    assert_eq!(ran.stderr.matches("can't change").count(), 1, "{ran:?}");
+    assert!(ran.stderr.contains("cardea.toml:1:2: a reload can't change acme,"), "{ran:?}");
     folder.write("cardea.toml", &good);
     assert_eq!(folder.run(&["reload"]).code, Some(0), "the control");
     server.stop();
@@ -299,6 +402,8 @@ fn a_reload_by_command_says_what_has_changed_and_how_it_ended() {
         .collect();
     let expected = [
         ("changed", "setting", "timeouts.request"),
+        // Its certificate is another file.
+        ("changed", "listener", "https"),
         ("added", "listener", "second"),
         ("added", "route", "origin"),
         ("changed", "route", "version"),

@@ -6,14 +6,14 @@ use super::super::meter::{Meter, Scratch};
 use super::super::node::Node;
 use super::super::types::Type;
 use super::{Checked, Checker, ExpressionError, error, macros};
-use crate::overlay::Overlaid;
+use crate::overrides::HasOverrides;
 use crate::suggest::nearest;
 use crate::value::{Owned, Value};
 
 /// How much memory a compiled pattern may take, in bytes.
 const PATTERN_BYTES_MAX: usize = 512 * 1024;
 
-impl<R: Overlaid> Checker<'_, R> {
+impl<R: HasOverrides> Checker<'_, R> {
     pub(super) fn call(
         &mut self,
         target: Option<&Ast>,

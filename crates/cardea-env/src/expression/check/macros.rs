@@ -4,12 +4,12 @@ use super::super::ast::{Ast, AstKind, Literal};
 use super::super::node::{Each, Node};
 use super::super::types::Type;
 use super::{Checked, Checker, MACROS_MAX, error};
-use crate::overlay::Overlaid;
+use crate::overrides::HasOverrides;
 
 /// The names of all macros.
 pub(in crate::expression) const NAMES: [&str; 6] = ["has", "all", "exists", "exists_one", "map", "filter"];
 
-impl<R: Overlaid> Checker<'_, R> {
+impl<R: HasOverrides> Checker<'_, R> {
     /// The macro, if this is one.
     pub(super) fn expand(
         &mut self,

@@ -134,7 +134,8 @@ impl Drop for InFlight<'_> {
 /// A handle of a histogram of durations.
 #[derive(Clone)]
 pub struct Histogram {
-    pub(super) bounds: &'static [Duration],
+    /// Of its buckets, in nanoseconds.
+    pub(super) bounds: Arc<[u64]>,
     pub(super) cells: Arc<Cells>,
 }
 
@@ -142,10 +143,10 @@ impl Histogram {
     /// Counts a duration, with a precision of nanoseconds.
     #[inline]
     pub fn observe(&self, duration: Duration) {
-        let bucket = self.bounds.partition_point(|bound| *bound < duration);
-        self.cells.add(bucket, 1);
         // 584 years in all before the sum wraps.
-        self.cells.add(self.bounds.len() + 1, u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        self.cells.add(self.bounds.partition_point(|bound| *bound < nanos), 1);
+        self.cells.add(self.bounds.len() + 1, nanos);
     }
 
     /// How many were counted.

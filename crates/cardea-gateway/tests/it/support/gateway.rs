@@ -13,6 +13,7 @@ use cardea_clock::{Clock, CoarseClock};
 use cardea_env::{JsonRecord, Template};
 use cardea_gateway::{
     attributes::{LOG_FIELDS, TABLE},
+    builtin::BuiltIn,
     client_certificate::{ClientCertificateRule, own_headers},
     gateway::Gateway,
     hints::hints,
@@ -28,11 +29,10 @@ use cardea_gateway::{
     workers::Workers,
 };
 use cardea_http::{ForwardedHeader, ForwardedPolicy};
-use cardea_identity::{Alternative, Demand, IssuerConfig};
+use cardea_identity::{AccessRequirement, Alternative, IssuerConfig};
 use cardea_tls::{HostRequirements, ServerTls};
-use cardea_upstream::{Address, EndpointConfig, PoolConfig, ServiceConfig, ServiceState};
+use cardea_upstream::{Address, Connections, EndpointConfig, PoolConfig, ServiceConfig, ServiceState};
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 
 use super::{Client, Origin, tokens::Issuer};
 
@@ -50,6 +50,8 @@ pub(crate) struct RouteSpec {
     /// Scopes and audiences; public where there is none.
     pub(crate) demand: Option<(Vec<&'static str>, Vec<&'static str>)>,
     pub(crate) service: &'static str,
+    /// In place of the service.
+    pub(crate) builtin: Option<Arc<dyn BuiltIn>>,
     pub(crate) timeouts: Timeouts,
     pub(crate) body_bytes_max: u64,
     pub(crate) allow: AllowEncoded,
@@ -71,6 +73,7 @@ impl RouteSpec {
             matches: RouteMatch::new(PathMatch::Prefix(prefix.into())),
             demand: None,
             service: "main",
+            builtin: None,
             timeouts: Timeouts::default(),
             body_bytes_max: u64::MAX,
             allow: AllowEncoded::default(),
@@ -86,7 +89,7 @@ impl RouteSpec {
     }
 
     fn build(&self, services: &HashMap<&str, Arc<Service>>) -> Arc<Route> {
-        let demand = self.demand.as_ref().map(|(scopes, audiences)| Demand {
+        let demand = self.demand.as_ref().map(|(scopes, audiences)| AccessRequirement {
             alternatives: vec![Alternative {
                 issuer: "main".into(),
                 audiences: audiences.iter().map(|text| (*text).to_owned()).collect(),
@@ -109,7 +112,10 @@ impl RouteSpec {
             demand,
             client_certificate: self.client_certificate.clone(),
             early_data: self.early_data,
-            destination: Destination::Service(Arc::clone(&services[self.service])),
+            destination: match &self.builtin {
+                Some(builtin) => Destination::BuiltIn(Arc::clone(builtin)),
+                None => Destination::Service(Arc::clone(&services[self.service])),
+            },
             timeouts: self.timeouts.clone(),
             body_bytes_max: self.body_bytes_max,
             allow: self.allow,
@@ -172,7 +178,8 @@ impl Spec {
                 guarded("admin", "/admin", vec!["admin"], vec!["api"]),
                 guarded("other", "/other", vec![], vec!["api2"]),
             ],
-            limits: Limits::default(),
+            // All clients of a test have the same address.
+            limits: Limits { connections_per_prefix_max: Some(u32::MAX), ..Limits::default() },
             timeouts: ConnectionTimeouts::default(),
             trusted_proxies: Vec::new(),
             policy: ForwardedPolicy::Set,
@@ -223,7 +230,7 @@ impl Spec {
         let services = self.services.iter().map(|spec| {
             let endpoints = spec.endpoints.iter().cloned().map(EndpointConfig::new).collect();
             let config = ServiceConfig { pool: spec.pool, ..ServiceConfig::new(spec.name, endpoints) };
-            let state = ServiceState::reconcile(&config, None).unwrap();
+            let state = ServiceState::reconcile(&config, None, Connections::Kept).unwrap();
             let regions = spec.endpoints.iter().map(|address| (address.to_string(), "eu-west".to_owned()));
             let service = Service {
                 name: spec.name.into(),
@@ -246,7 +253,6 @@ impl Spec {
         Arc::new(Model {
             router: Router::new(routes).unwrap(),
             authenticator: Arc::clone(&issuer.authenticator),
-            issuer: None,
             services: services.values().map(Arc::clone).collect(),
             listeners: self.listeners(),
             requirements: HostRequirements::new(self.secure_listeners()),
@@ -308,8 +314,7 @@ impl Spec {
         let log_path = folder.path().join("access.log");
         let config = AccessLogConfig { sink: Sink::File(log_path.clone()), ..AccessLogConfig::default() };
         gateway.set_access_log(Some(Arc::new(AccessLog::start(config, coarse.clock()).unwrap())));
-        let permits = Arc::new(Semaphore::new(self.limits.connections_max.min(10_000)));
-        let serving = watch(workers, vec![socket]).unwrap().serve(&gateway, workers, "test", &permits);
+        let serving = watch(workers, vec![socket]).unwrap().serve(&gateway, workers, "test");
         let workers = Arc::clone(workers);
         Harness {
             gateway,
@@ -359,9 +364,8 @@ impl Harness {
     pub(crate) fn listen(&mut self, name: &str) -> SocketAddr {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
-        let permits = Arc::new(Semaphore::new(100));
         let watched = watch(&self.workers, vec![ListenSocket::Tcp(socket)]).unwrap();
-        self.more_serving.push(watched.serve(&self.gateway, &self.workers, name, &permits));
+        self.more_serving.push(watched.serve(&self.gateway, &self.workers, name));
         address
     }
 
@@ -369,9 +373,8 @@ impl Harness {
     pub(crate) fn listen_unix(&mut self, name: &str) -> PathBuf {
         let path = self.log_path.with_file_name(format!("{name}.sock"));
         let socket = UnixListener::bind(&path).unwrap();
-        let permits = Arc::new(Semaphore::new(100));
         let watched = watch(&self.workers, vec![ListenSocket::Unix(socket)]).unwrap();
-        self.more_serving.push(watched.serve(&self.gateway, &self.workers, name, &permits));
+        self.more_serving.push(watched.serve(&self.gateway, &self.workers, name));
         path
     }
 

@@ -55,7 +55,7 @@ impl Listener {
         let Ok(built) = build(&fixture.config(), &foundation, None) else { panic!("the configuration") };
         let registry = Arc::new(Registry::new());
         let gateway = Gateway::new(Arc::clone(&built.model), clock, Arc::clone(&registry)).unwrap();
-        let state = Arc::new(AdminState::new(Arc::clone(&gateway), registry));
+        let state = Arc::new(AdminState::new(Arc::clone(&gateway), registry, foundation.issuer.clone()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
@@ -152,7 +152,7 @@ async fn an_issuer_whose_keys_were_never_loaded_is_a_reason() {
     let Ok(built) = build(&fixture.config(), &foundation, None) else { panic!("the configuration") };
     let registry = Arc::new(Registry::new());
     let gateway = Gateway::new(built.model, manual.clock(), Arc::clone(&registry)).unwrap();
-    let state = AdminState::new(gateway, registry);
+    let state = AdminState::new(gateway, registry, None);
     let missing = || vec!["key_set_missing:own".to_owned()];
     assert_eq!(state.readiness(), Ready { reasons: missing(), degraded: vec![] });
     let with = |issuers: &[&str]| {
@@ -254,6 +254,21 @@ async fn a_head_that_does_not_come_and_a_connection_that_stays_are_ended() {
         let mut answer = Vec::new();
         tcp.read_to_end(&mut answer).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn who_connects_and_says_nothing_hides_no_readiness() {
+    let listener = Listener::start().await;
+    let mut slow = Vec::new();
+    for _ in 0..2 * CONNECTIONS_MAX {
+        let mut tcp = TcpStream::connect(listener.address).await.unwrap();
+        tcp.write_all(b"GET /rea").await.unwrap();
+        slow.push(tcp);
+    }
+    assert_eq!(status(&listener.get("/ready").await), "200");
+    let mut nothing = Vec::new();
+    let ended = slow[0].read_to_end(&mut nothing).await;
+    assert!(nothing.is_empty(), "the oldest gave way: {ended:?}");
 }
 
 #[tokio::test]

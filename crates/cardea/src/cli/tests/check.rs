@@ -157,7 +157,7 @@ redirect = { to = "https://a{request.pth}" }            # wrong
 name = "not-a-table"
 path = "/6"
 auth = { issuer = "main", scopes = "a" }                # wrong
-rewrite_path = "/{request.pth}"
+rewrite_path = "/{request.pth}"                        # wrong
 builtin = "token"                                       # wrong
 "#;
 
@@ -425,5 +425,39 @@ fn what_is_no_database_is_told() {
         let problems = fixture.problems();
         assert_eq!(problems.len(), 1, "{problems:#?}");
         assert!(problems[0]["message"].as_str().unwrap().contains("there was one"), "{problems:#?}");
+    }
+}
+
+#[test]
+fn a_route_that_lets_slashes_pass_where_the_path_is_read_is_told() {
+    let text = |gateway: &str, route: &str| {
+        format!(
+            "[[listener]]\nname = \"l\"\naddress = \"127.0.0.1:0\"\n{gateway}\n[[route]]\nname = \"r\"\nauth = \"public\"\n\
+             respond = {{ status = 204 }}\n{route}\n"
+        )
+    };
+    let reads = "policy = [{ deny = \"request.path.startsWith('/admin')\" }]\n";
+    let allows = "allow_encoded = [\"%2F\", \";\"]\n";
+    let global = "[[policy]]\ndeny = \"request.path == '/admin'\"\n";
+    for (gateway, route, is_told) in [
+        ("", format!("{reads}{allows}"), true),
+        (global, allows.to_owned(), true),
+        ("", format!("when = \"request.path != '/admin'\"\n{allows}"), true),
+        ("", format!("{reads}allow_encoded = [\"%5C\"]\n"), true),
+        ("", format!("{reads}allow_encoded = [\"\\\\\"]\n"), true),
+        // The controls: nothing reads it, nothing is allowed, or what only serves this purpose is.
+        ("", allows.to_owned(), false),
+        ("", reads.to_owned(), false),
+        ("", format!("{reads}allow_encoded = [\";\"]\n"), false),
+        ("", format!("policy = [{{ deny = \"request.method == 'PUT'\" }}]\n{allows}"), false),
+    ] {
+        let fixture = Fixture::new(&text(gateway, &route));
+        let problems = fixture.problems();
+        let told = problems.iter().any(|problem| {
+            problem["severity"] == "warning"
+                && problem["message"].as_str().unwrap().contains("\"r\" lets")
+                && problem["line"] == if gateway.is_empty() { 5 } else { 7 }
+        });
+        assert_eq!(told, is_told, "{gateway}{route}: {problems:#?}");
     }
 }

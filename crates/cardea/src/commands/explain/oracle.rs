@@ -23,7 +23,7 @@ use cardea_gateway::{
     record::Registry,
 };
 use cardea_http::{Method, Scheme};
-use cardea_identity::LocalKeys;
+use cardea_identity::{Algorithm, IssuerConfig, KeySource, LocalKeys, Preset};
 use serde_json::{Map, Value, json};
 use tokio::runtime::{Builder, Runtime};
 use url::Url;
@@ -32,9 +32,7 @@ use zeroize::Zeroizing;
 use super::super::{Failure, token::built};
 use crate::{
     cli::{Exit, Output},
-    config::{
-        Algorithm, BindAddress, ClientCertificateNeed, Config, EntraVersion, Issuer, KeySource, Listener,
-    },
+    config::{BindAddress, Config, Listener, Placed},
     fetch::HttpFetch,
     server::{self, Foundation},
 };
@@ -65,6 +63,8 @@ pub(super) enum TokenOf {
 pub(super) struct Request {
     pub(super) method: String,
     pub(super) url: String,
+    /// The target as it is sent, in place of the path and the query of the URL.
+    pub(super) request_target: Option<String>,
     pub(super) source: Option<IpAddr>,
     pub(super) listener: Option<String>,
     pub(super) headers: Vec<(String, String)>,
@@ -94,15 +94,14 @@ impl Oracle {
         time: Option<&str>,
         output: &mut Output,
     ) -> Result<Self, Failure> {
-        let is_secure = |listener: &Listener| listener.tls.is_some() || listener.is_stripped;
+        let is_secure = |listener: &Placed<Listener>| listener.tls.is_some() || listener.is_stripped;
         let secure = config.listeners.iter().map(is_secure).collect();
         config.listeners.iter_mut().for_each(|listener| listener.tls = None);
         config.services.iter_mut().for_each(|service| service.tls = None);
         // Nobody shakes hands here, so there is no certificate to be judged.
         let certificates = config.routes.iter_mut().filter_map(|route| {
             let rule = route.client_certificate.take()?;
-            let required = rule.need == ClientCertificateNeed::Required;
-            Some((route.name.clone(), if required { "required" } else { "optional" }))
+            Some((route.name.clone(), if rule.required { "required" } else { "optional" }))
         });
         let certificates = certificates.collect();
         config.client_authorities.clear();
@@ -148,7 +147,7 @@ impl Oracle {
         let question = Question {
             method,
             scheme,
-            target: target(&request.url).into_bytes(),
+            target: request.request_target.clone().unwrap_or_else(|| target(&request.url)).into_bytes(),
             fields,
             client: Some(SocketAddr::new(request.source.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), 50_000)),
             local,
@@ -208,7 +207,7 @@ impl Oracle {
     }
 
     /// Whose token the claims stand for: the issuer that is named, or whose `iss` they have, or the only one.
-    fn issuer(&self, claims: &Map<String, Value>, name: Option<&str>) -> Result<&Issuer, Failure> {
+    fn issuer(&self, claims: &Map<String, Value>, name: Option<&str>) -> Result<&IssuerConfig, Failure> {
         let issuers = &self.config.issuers;
         let iss = claims.get("iss").and_then(Value::as_str);
         let found = match (name, iss, issuers.as_slice()) {
@@ -217,7 +216,7 @@ impl Oracle {
             (None, None, [only]) => Some(only),
             (None, None, _) => None,
         };
-        found.ok_or_else(|| {
+        found.map(|issuer| &issuer.value).ok_or_else(|| {
             let names: Vec<&str> = issuers.iter().map(|issuer| issuer.name.as_str()).collect();
             let message =
                 format!("say which issuer the claims are of; the issuers are: {}", names.join(", "));
@@ -239,7 +238,7 @@ fn stand_in(config: &mut Config, clock: &Clock) -> Result<(server::Built, EcdsaK
     let local_keys = LocalKeys::new();
     local_keys.publish(keys.to_string().as_bytes()).context("the key of this run")?;
     for issuer in &mut config.issuers {
-        issuer.keys = KeySource::Local;
+        issuer.keys = KeySource::Local(LocalKeys::new());
         issuer.algorithms = vec![Algorithm::Es256];
     }
     let fetch = Arc::new(HttpFetch::new());
@@ -262,19 +261,23 @@ fn stand_in(config: &mut Config, clock: &Clock) -> Result<(server::Built, EcdsaK
 /// A token with the claims, and with what every token of the issuer must have.
 fn sign(
     pair: &EcdsaKeyPair,
-    issuer: &Issuer,
+    issuer: &IssuerConfig,
     claims: &Map<String, Value>,
     now: i64,
 ) -> Result<Zeroizing<String>, Failure> {
     let mut all = Map::new();
     all.insert("iss".to_owned(), issuer.issuer.as_str().into());
-    if let Some(preset) = &issuer.preset {
-        let tenant = claims.get("tid").and_then(Value::as_str).or(preset.tenants.first().map(String::as_str));
+    let entra = match &issuer.preset {
+        Some(Preset::EntraV1 { tenants }) => Some((tenants, "https://sts.windows.net/", "/", "1.0")),
+        Some(Preset::EntraV2 { tenants }) => {
+            Some((tenants, "https://login.microsoftonline.com/", "/v2.0", "2.0"))
+        }
+        _ => None,
+    };
+    if let Some((tenants, before, behind, version)) = entra {
+        let tenant = claims.get("tid").and_then(Value::as_str).or(tenants.first().map(String::as_str));
         let tenant = tenant.unwrap_or_default();
-        let (iss, version) = match preset.version {
-            EntraVersion::V1 => (format!("https://sts.windows.net/{tenant}/"), "1.0"),
-            EntraVersion::V2 => (format!("https://login.microsoftonline.com/{tenant}/v2.0"), "2.0"),
-        };
+        let iss = format!("{before}{tenant}{behind}");
         all.insert("iss".to_owned(), iss.into());
         all.insert("tid".to_owned(), tenant.into());
         all.insert("ver".to_owned(), version.into());

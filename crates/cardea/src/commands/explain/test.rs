@@ -38,6 +38,8 @@ struct CaseRequest {
     method: String,
     url: String,
     #[serde(default)]
+    request_target: Option<String>,
+    #[serde(default)]
     source: Option<IpAddr>,
     #[serde(default)]
     listener: Option<String>,
@@ -231,6 +233,7 @@ impl Case {
         Request {
             method: request.method.clone(),
             url: request.url.clone(),
+            request_target: request.request_target.clone(),
             source: request.source,
             listener: request.listener.clone(),
             headers: headers.collect(),

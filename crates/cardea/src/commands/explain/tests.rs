@@ -195,6 +195,30 @@ fn an_explanation_shows_each_rule_with_its_value_and_no_secret() {
 }
 
 #[test]
+fn options_of_the_gateway_itself_are_answered_by_it() {
+    let folder = examples();
+    let asked = ["explain", "OPTIONS", "https://api.example.com/orders", "--request-target", "*", "--json"];
+    let (exit, out, err) = run(&folder, &asked);
+    assert_eq!(exit, Exit::Success, "{err}");
+    let document: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (&document["destination"]["status"], &document["route"]),
+        (&204.into(), &serde_json::Value::Null),
+        "{out}"
+    );
+    // Of another method it is no target.
+    let (exit, out, _) =
+        run(&folder, &["explain", "GET", "https://api.example.com/", "--request-target", "*"]);
+    assert_eq!(exit, Exit::Refused, "{out}");
+    let tests = folder.path().join("options.toml");
+    let text = "[[test]]\nname = \"a\"\nexpect = { status = 204, allowed = true }\n\
+        request = { method = \"OPTIONS\", url = \"https://api.example.com/\", request_target = \"*\" }\n";
+    fs::write(&tests, text).unwrap();
+    let (exit, out, err) = run(&folder, &["test", &tests.display().to_string()]);
+    assert_eq!(exit, Exit::Success, "{out}{err}");
+}
+
+#[test]
 fn what_can_not_be_asked_is_told() {
     let folder = examples();
     let url = "https://api.example.com/";

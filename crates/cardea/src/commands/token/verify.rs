@@ -5,7 +5,8 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use cardea_clock::{Clock, CoarseClock, PERIOD_DEFAULT, Wall};
 use cardea_identity::{
-    Alternative, Authenticator, Check, Demand, IssuerConfig, LocalKeys, TokenError, Verdict,
+    AccessRequirement, Alternative, Authenticator, Check, IssuerConfig, KeySource, LocalKeys, TokenError,
+    Verdict,
 };
 use cardea_issuer::{AuthorizationServer, RevocationSink};
 use serde::Serialize;
@@ -18,7 +19,7 @@ use super::{
 };
 use crate::{
     cli::{Exit, Output, TokenVerifyArgs},
-    config::{Auth, Config, KeySource, Route},
+    config::{Auth, Config, Route},
     fetch::HttpFetch,
     server::{self, Built, Foundation},
 };
@@ -75,7 +76,7 @@ pub(super) fn verify(arguments: &TokenVerifyArgs, output: &mut Output) -> Result
 }
 
 fn route<'c>(config: &'c Config, name: &str) -> Result<&'c Route, Failure> {
-    config.routes.iter().find(|route| route.name == name).ok_or_else(|| {
+    config.routes.iter().map(|route| &route.value).find(|route| route.name == name).ok_or_else(|| {
         let names: Vec<&str> = config.routes.iter().map(|route| route.name.as_str()).take(20).collect();
         let message = format!("there is no route {name:?}; the routes are: {}", names.join(", "));
         Failure::new(Exit::Usage, message)
@@ -100,7 +101,7 @@ pub(in super::super) async fn built(
 ) -> Result<Built, Failure> {
     let local_keys = LocalKeys::new();
     let mut issuer = None;
-    let is_used = config.issuers.iter().any(|issuer| issuer.keys == KeySource::Local);
+    let is_used = config.issuers.iter().any(|issuer| matches!(issuer.keys, KeySource::Local(_)));
     if let (Some(settings), true) = (&config.authorization_server, is_used) {
         if settings.database.exists() {
             let server = server::open_issuer(settings, clock.precise()).await?;
@@ -138,7 +139,7 @@ async fn tell_revocations(
     authenticator: &Arc<Authenticator>,
     clock: &Clock,
 ) -> Result<(), Failure> {
-    let local = config.issuers.iter().filter(|issuer| issuer.keys == KeySource::Local);
+    let local = config.issuers.iter().filter(|issuer| matches!(issuer.keys, KeySource::Local(_)));
     let issuers = local.map(|issuer| issuer.name.clone()).collect();
     let revoked = Revoked { authenticator: Arc::clone(authenticator), issuers };
     server.set_revocation_sink(Arc::new(revoked), clock.precise()).await.context("reading revocations")?;
@@ -156,7 +157,7 @@ fn tell_keys(authenticator: &Authenticator, clock: &Clock, output: &mut Output) 
 }
 
 fn demanded(config: &Config, route: &Route, verdict: &Verdict) -> Result<Line, Failure> {
-    let Auth::Demand(alternatives) = &route.auth else {
+    let Auth::AccessRequirement(alternatives) = &route.auth else {
         let expected = format!("nothing: route {:?} is public", route.name);
         return Ok(Line {
             name: "route",
@@ -165,19 +166,8 @@ fn demanded(config: &Config, route: &Route, verdict: &Verdict) -> Result<Line, F
             found: "a token that is not needed".into(),
         });
     };
-    let alternative = |alternative: &crate::config::Alternative| Alternative {
-        issuer: alternative.issuer.clone(),
-        audiences: alternative.audiences.clone(),
-        scopes: alternative.scopes.clone(),
-        roles: alternative.roles.clone(),
-    };
-    let issuer = |issuer: &crate::config::Issuer| IssuerConfig {
-        name: issuer.name.clone(),
-        audiences: issuer.audiences.clone(),
-        ..IssuerConfig::default()
-    };
-    let issuers: Vec<IssuerConfig> = config.issuers.iter().map(issuer).collect();
-    let demand = Demand::resolve(alternatives.iter().map(alternative).collect(), &issuers)
+    let issuers: Vec<IssuerConfig> = config.issuers.iter().map(|issuer| issuer.value.clone()).collect();
+    let demand = AccessRequirement::resolve(alternatives.clone(), &issuers)
         .with_context(|| format!("route {:?}", route.name))?;
     let result = demand.check(verdict);
     let expected: Vec<String> = demand.alternatives.iter().map(wanted).collect();

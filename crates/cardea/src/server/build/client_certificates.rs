@@ -2,13 +2,8 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use cardea_gateway::{
-    client_certificate::{ClientCertificateForward, ClientCertificateRule},
-    model::ListenerModel,
-};
-use cardea_tls::{
-    ClientAuthConfig, ClientAuthMode, ClientAuthority, ClientAuthorityConfig, ClientDemand, HostRequirements,
-};
+use cardea_gateway::{client_certificate::ClientCertificateRule, model::ListenerModel};
+use cardea_tls::{ClientAuthConfig, ClientAuthority, ClientDemand, HostRequirements};
 
 use super::Builder;
 use crate::config;
@@ -17,15 +12,11 @@ impl Builder<'_> {
     /// Loads all of them. One whose settings are the same goes on.
     pub(super) fn client_authorities(&mut self) {
         for authority in self.config.client_authorities.iter().filter(|one| one.is_sound) {
-            let settings = ClientAuthorityConfig {
-                name: authority.name.clone(),
-                roots: authority.ca_file.clone(),
-                crls: authority.crl_files.clone(),
-            };
+            let settings = &authority.value;
             let old = self.previous.and_then(|built| built.client_authorities.get(&authority.name));
-            let loaded = match old.filter(|old| *old.config() == settings) {
+            let loaded = match old.filter(|old| old.config() == settings) {
                 Some(old) => old.reload_if_changed().map(|_| Arc::clone(old)),
-                None => ClientAuthority::load(&settings),
+                None => ClientAuthority::load(settings),
             };
             match loaded {
                 Ok(loaded) => {
@@ -38,17 +29,13 @@ impl Builder<'_> {
 
     /// How the hosts of a certificate ask. An authority that could not be loaded has its own problem reported already.
     pub(super) fn client_auth(&self, certificate: &config::Certificate) -> Option<ClientAuthConfig> {
-        let mode = match certificate.client_certificate {
-            config::ClientCertificateMode::Off => return None,
-            config::ClientCertificateMode::Request => ClientAuthMode::Request,
-            config::ClientCertificateMode::Require => ClientAuthMode::Require,
-        };
+        let mode = certificate.client_certificate?;
         Some(ClientAuthConfig { mode, authorities: self.named(&certificate.client_authorities) })
     }
 
     pub(super) fn client_certificate(&self, rule: &config::ClientCertificateRule) -> ClientCertificateRule {
         ClientCertificateRule {
-            required: rule.need == config::ClientCertificateNeed::Required,
+            required: rule.required,
             demand: ClientDemand {
                 authorities: self.named(&rule.authorities),
                 names: rule.names.clone(),
@@ -58,11 +45,7 @@ impl Builder<'_> {
                 None => step_up.host.clone(),
                 Some(port) => format!("{}:{port}", step_up.host),
             }),
-            forward: match rule.forward {
-                config::ClientCertificateForward::None => ClientCertificateForward::Nothing,
-                config::ClientCertificateForward::Leaf => ClientCertificateForward::Leaf,
-                config::ClientCertificateForward::Chain => ClientCertificateForward::Chain,
-            },
+            forward: rule.forward,
         }
     }
 
@@ -77,7 +60,8 @@ impl Builder<'_> {
                 rule.authorities.is_empty()
                     || asked.authorities.iter().any(|one| rule.authorities.contains(&one.config().name))
             };
-            let bound = |name: &String| route.listeners.is_empty() || route.listeners.contains(name);
+            let bound =
+                |name: &String| route.matches.listeners.is_empty() || route.matches.listeners.contains(name);
             let bound = listeners.iter().filter(|(name, _)| bound(name));
             let tls: Vec<_> = bound.filter_map(|(_, listener)| listener.tls.as_ref()).collect();
             if !tls.iter().any(|tls| tls.client_auths().iter().any(fits)) {
@@ -130,10 +114,10 @@ impl Builder<'_> {
             );
         }
         for route in config.routes.iter().filter(|route| route.is_sound) {
-            for host in &route.hosts {
-                let Some(asking) = requirements.listeners_that_ask(host) else { continue };
-                let is_bound = |name: &str| route.listeners.iter().any(|bound| bound == name);
-                if !route.listeners.is_empty() && !asking.iter().any(|name| is_bound(name)) {
+            for host in &route.matches.hosts {
+                let Some(asking) = requirements.listeners_that_ask(&host.to_string()) else { continue };
+                let is_bound = |name: &str| route.matches.listeners.iter().any(|bound| bound == name);
+                if !route.matches.listeners.is_empty() && !asking.iter().any(|name| is_bound(name)) {
                     let message = format!(
                         "the host {host} requires client certificates, and no listener of the route \"{}\" asks for them, \
                          so that every request is refused",
@@ -155,7 +139,8 @@ impl Builder<'_> {
         }
         let config = self.config;
         for route in config.routes.iter().filter(|route| route.is_sound) {
-            let bound = |name: &String| route.listeners.is_empty() || route.listeners.contains(name);
+            let bound =
+                |name: &String| route.matches.listeners.is_empty() || route.matches.listeners.contains(name);
             let secure: Vec<_> = listeners
                 .iter()
                 .filter(|(name, _)| bound(name))
@@ -164,8 +149,8 @@ impl Builder<'_> {
             if secure.is_empty() {
                 continue;
             }
-            for host in &route.hosts {
-                if !secure.iter().any(|tls| tls.has_certificate_for(host)) {
+            for host in &route.matches.hosts {
+                if !secure.iter().any(|tls| tls.has_certificate_for(&host.to_string())) {
                     let message = format!(
                         "no certificate of the route's listeners names {host}, so that its clients get the default certificate \
                          and are required what that one requires"
@@ -192,7 +177,7 @@ impl Builder<'_> {
         let served = listeners.get(listener).and_then(|listener| listener.tls.as_ref());
         let served = served.map(|tls| tls.certificates()).unwrap_or_default();
         let of_host = served.iter().find(|info| info.hosts.iter().any(|name| name == host));
-        let is_meant = |certificate: &&config::Certificate| {
+        let is_meant = |certificate: &&config::Placed<config::Certificate>| {
             let is_file = matches!(
                 &certificate.source,
                 config::CertificateSource::Files { chain, .. } if of_host.is_some_and(|info| info.path == *chain)
@@ -205,7 +190,7 @@ impl Builder<'_> {
 
     /// Whether the TLS of all listeners could be loaded; what could not is reported.
     fn has_all(&self, listeners: &HashMap<String, Arc<ListenerModel>>) -> bool {
-        let secure = |listener: &&config::Listener| listener.tls.is_some();
+        let secure = |listener: &&config::Placed<config::Listener>| listener.tls.is_some();
         let loaded = listeners.values().filter(|listener| listener.tls.is_some()).count();
         loaded == self.config.listeners.iter().filter(secure).count()
             && self.client_authorities.len() == self.config.client_authorities.len()

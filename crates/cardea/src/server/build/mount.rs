@@ -3,12 +3,13 @@
 use std::{collections::HashSet, sync::Arc};
 
 use cardea_gateway::{
-    model::{AllowEncoded, BuiltIn, Destination, HeaderRules, Rewrite, Route, RouteRules, Timeouts},
+    model::{AllowEncoded, Destination, HeaderRules, Rewrite, Route, RouteRules},
     routing::{HostPattern, PathMatch, RouteMatch},
 };
 use cardea_issuer::Endpoints;
 
-use super::Builder;
+use super::{super::builtins, Builder};
+use crate::config::BuiltIn;
 
 impl Builder<'_> {
     /// The endpoints of our own authorization server are routes like any other, on the host of its issuer.
@@ -18,7 +19,7 @@ impl Builder<'_> {
         if !config.mount {
             return;
         }
-        let host = config.issuer.host_str().unwrap_or_default();
+        let host = config.settings.issuer.host_str().unwrap_or_default();
         let hosts: Vec<HostPattern> = match host.parse() {
             Ok(host) => vec![host],
             Err(error) => {
@@ -33,7 +34,7 @@ impl Builder<'_> {
                 _ => None,
             })
             .collect();
-        let endpoints = Endpoints::of_issuer(&config.issuer);
+        let endpoints = Endpoints::of_issuer(&config.settings.issuer);
         let mounted = [
             ("token", &endpoints.token, BuiltIn::Token),
             ("jwks", &endpoints.jwks, BuiltIn::KeySet),
@@ -53,8 +54,8 @@ impl Builder<'_> {
                 demand: None,
                 client_certificate: None,
                 early_data: false,
-                destination: Destination::BuiltIn(which),
-                timeouts: Timeouts { request: Some(self.config.timeouts.request), ..Timeouts::default() },
+                destination: Destination::BuiltIn(builtins::builtin(which, self.foundation)),
+                timeouts: self.config.general.exchanges.clone(),
                 body_bytes_max: 64 * 1024,
                 allow: AllowEncoded::default(),
                 rewrite: Rewrite::None,

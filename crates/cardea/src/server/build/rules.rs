@@ -1,6 +1,6 @@
 //! Compiles the expressions and templates of a configuration: attributes, policies, changes to headers, the access log.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use cardea_env::{
     CommonFields, CommonForm, CommonLog, Condition, Effect, Expression, ExpressionError, JsonRecord,
@@ -10,10 +10,12 @@ use cardea_gateway::{
     attributes,
     exchange::Exchange,
     model::{
-        AttributeChange, AttributeRule, EnvironmentModel, HeaderEncoding, HeaderRule, LogFormat, LogModel,
-        RouteRules,
+        AttributeChange, AttributeRule, EnvironmentModel, HeaderRule, HeadersRead, LogFormat, LogModel,
+        Route, RouteRules,
     },
+    routing::Router,
 };
+use cardea_http::HeaderNameSet;
 
 use super::Builder;
 use crate::config::{self, AttributeSource, FieldTemplate};
@@ -26,6 +28,9 @@ const KNOWN_BEFORE_ROUTE: [&str; 5] = ["request.", "source.", "destination.", "c
 
 /// What of these is known only at the end.
 const KNOWN_AT_THE_END: [&str; 2] = ["request.size", "request.duration"];
+
+/// The families of headers of requests.
+const HEADERS: [&str; 2] = ["request.headers", "request.first_header"];
 
 /// The family of what a route's pattern matched.
 const PATH_PARAMETERS: &str = "route.parameters";
@@ -62,22 +67,22 @@ impl Builder<'_> {
         let policy = self.policy(&config.policy);
         let request_headers = self.header_rules(&config.request_headers);
         let response_headers = self.header_rules(&config.response_headers);
-        let reads_path = self.policy_reads_path(policy.as_ref())
+        let reads_path = self.policy_reads(policy.as_ref(), is_path)
             || self.headers_read_path(&request_headers)
             || self.headers_read_path(&response_headers);
+        let reads_time = self.policy_reads(policy.as_ref(), is_time) || self.time_chooses;
+        let headers_read = self.headers_read();
         let names = std::mem::replace(&mut self.names, fixed_names());
-        let header_encoding = match config.header_encoding {
-            config::HeaderEncoding::Utf8 => HeaderEncoding::Utf8,
-            config::HeaderEncoding::Latin1 => HeaderEncoding::Latin1,
-        };
         EnvironmentModel {
-            hostname: hostname(),
+            hostname: config::hostname(),
             policy,
             names: Some(names),
-            header_encoding,
+            headers_read,
+            header_encoding: config.header_encoding,
             request_headers: request_headers.into(),
             response_headers: response_headers.into(),
             reads_path,
+            reads_time,
         }
     }
 
@@ -119,43 +124,80 @@ impl Builder<'_> {
         for edits in &route.attributes {
             self.attribute_edits(edits, &mut rules.attributes);
         }
-        rules.when_reads_path = rules.when.as_ref().is_some_and(|when| self.condition_reads_path(when));
-        rules.reads_path = self.policy_reads_path(rules.policy.as_ref())
-            || rules.attributes.iter().any(|rule| {
-                rule.when.as_ref().is_some_and(|when| self.condition_reads_path(when))
-                    || matches!(&rule.change, AttributeChange::Set(template)
-                        if template.references().any(|reference| self.is_of_path(reference)))
-            });
-        rules
+        let when_reads = |is: Is| rules.when.as_ref().is_some_and(|when| self.condition_reads(when, is));
+        let decision_reads = |is: Is| {
+            self.policy_reads(rules.policy.as_ref(), is)
+                || rules.attributes.iter().any(|rule| self.attribute_rule_reads(rule, is))
+        };
+        let (when_reads_path, when_reads_time) = (when_reads(is_path), when_reads(is_time));
+        let (reads_path, reads_time) = (decision_reads(is_path), decision_reads(is_time));
+        self.time_chooses |= when_reads_time;
+        RouteRules { when_reads_path, reads_path, reads_time, ..rules }
     }
 
-    fn policy_reads_path(&self, policy: Option<&Policy<Exchange>>) -> bool {
-        policy.is_some_and(|policy| {
-            policy.rules().iter().any(|rule| self.condition_reads_path(&rule.condition))
-        })
+    fn policy_reads(&self, policy: Option<&Policy<Exchange>>, is: Is) -> bool {
+        policy
+            .is_some_and(|policy| policy.rules().iter().any(|rule| self.condition_reads(&rule.condition, is)))
     }
 
-    fn condition_reads_path(&self, condition: &Condition<Exchange>) -> bool {
-        condition.references().any(|(_, reference)| self.is_of_path(reference))
+    fn attribute_rule_reads(&self, rule: &AttributeRule, is: Is) -> bool {
+        rule.when.as_ref().is_some_and(|when| self.condition_reads(when, is))
+            || matches!(&rule.change, AttributeChange::Set(template)
+                if template.references().any(|reference| self.reads(reference, is)))
+    }
+
+    fn condition_reads(&self, condition: &Condition<Exchange>, is: Is) -> bool {
+        condition.references().any(|(_, reference)| self.reads(reference, is))
+    }
+
+    /// Whether it is what is asked for, also by way of attributes of the configuration.
+    fn reads(&self, reference: &Reference<Exchange>, is: Is) -> bool {
+        self.names.sources(reference).iter().any(|source| is(source))
     }
 
     /// Whether changes to headers depend on the path. One that merely shows it does not.
     pub(super) fn headers_read_path(&self, rules: &[HeaderRule]) -> bool {
         rules.iter().any(|rule| match rule {
             HeaderRule::Set(_, template) | HeaderRule::Add(_, template) => {
-                template.computed_from().any(|reference| self.is_of_path(reference))
+                self.names.computed_from(template).iter().any(|source| is_path(source))
             }
             HeaderRule::When(condition, rules) => {
-                self.condition_reads_path(condition) || self.headers_read_path(rules)
+                self.condition_reads(condition, is_path) || self.headers_read_path(rules)
             }
             HeaderRule::Remove(_) | HeaderRule::Rename(..) => false,
         })
     }
 
-    /// Whether it is the path or a part of it, also by way of attributes of the configuration.
-    fn is_of_path(&self, reference: &Reference<Exchange>) -> bool {
-        let of_path = |source: &String| source == "request.path" || source.starts_with(PATH_PARAMETERS);
-        self.names.sources(reference).iter().any(of_path)
+    /// Warns of routes that let slashes and backslashes pass in a form that services read in two ways, while their rules read
+    /// the path. Path parameters are allowed for no other reason, by whoever knows that the service keeps them.
+    pub(super) fn check_allowed_paths(&mut self, router: &Router<Arc<Route>>, always_read: bool) {
+        let config = self.config;
+        let reading: HashSet<&str> = router
+            .values()
+            .filter(|route| always_read || route.rules.reads_path || route.rules.when_reads_path)
+            .map(|route| route.name.as_str())
+            .collect();
+        for route in config.routes.iter().filter(|route| reading.contains(route.name.as_str())) {
+            let allow = &route.allow_encoded;
+            let spellings: Vec<&str> =
+                [(allow.slash, "%2F"), (allow.encoded_backslash, "%5C"), (allow.backslash, "\\")]
+                    .into_iter()
+                    .filter(|(is_allowed, _)| *is_allowed)
+                    .map(|(_, spelling)| spelling)
+                    .collect();
+            if spellings.is_empty() {
+                continue;
+            }
+            let message = format!(
+                "the route {:?} lets {} pass in paths, and a policy or a condition reads the path: a service that \
+                 reads it as a slash serves another path than the one that was judged",
+                route.name,
+                spellings.join(", ")
+            );
+            let remedy = "remove it from allow_encoded, or give the paths that need it a route whose rules do not read them";
+            let problem = config.problem(route.at, message, remedy);
+            self.warnings.push(config::Problem { severity: config::Severity::Warning, ..problem });
+        }
     }
 
     /// Whether a template of the redirect reads the query, and so says what becomes of it.
@@ -219,7 +261,10 @@ impl Builder<'_> {
 
     pub(super) fn condition(&mut self, written: &FieldTemplate) -> Option<Condition<Exchange>> {
         match Condition::compile(&written.text, &self.names) {
-            Ok(condition) => Some(condition),
+            Ok(condition) => {
+                self.note_headers(condition.references().map(|(_, reference)| reference));
+                Some(condition)
+            }
             Err(error) => self.expression_problem(written, error),
         }
     }
@@ -227,7 +272,7 @@ impl Builder<'_> {
     /// A template for headers and attributes.
     pub(super) fn template(&mut self, written: &FieldTemplate) -> Option<Template<Exchange>> {
         match Template::compile(&written.text, &self.names) {
-            Ok(template) => Some(template),
+            Ok(template) => Some(self.noted(template)),
             Err(error) => self.template_problem(written, error),
         }
     }
@@ -235,9 +280,40 @@ impl Builder<'_> {
     /// A template of what is no place to show something in: a redirect goes back to whoever sent the secrets.
     pub(super) fn raw_template(&mut self, written: &FieldTemplate) -> Option<Template<Exchange>> {
         match Template::compile_raw(&written.text, &self.names) {
-            Ok(template) => Some(template),
+            Ok(template) => Some(self.noted(template)),
             Err(error) => self.template_problem(written, error),
         }
+    }
+
+    fn noted(&mut self, template: Template<Exchange>) -> Template<Exchange> {
+        self.note_headers(template.references());
+        template
+    }
+
+    /// Notes which headers of requests are read, also by way of attributes of the configuration.
+    fn note_headers<'r>(&mut self, references: impl Iterator<Item = &'r Reference<Exchange>>) {
+        for reference in references {
+            for source in self.names.sources(reference) {
+                let name = HEADERS
+                    .iter()
+                    .find_map(|family| source.strip_prefix(family))
+                    .map(|name| name.strip_prefix('.'));
+                match name {
+                    None => {}
+                    Some(Some(name)) => drop(self.headers_read.insert(name.to_owned())),
+                    Some(None) => self.any_header_read = true,
+                }
+            }
+        }
+    }
+
+    /// The headers of requests that what was compiled so far reads, and those that routes match.
+    fn headers_read(&self) -> HeadersRead {
+        let matched =
+            self.config.routes.iter().flat_map(|route| &route.matches.headers).map(|(name, _)| name);
+        // What is no token names no field that could come.
+        let names = self.headers_read.iter().chain(matched).filter(|name| HeaderNameSet::new([name]).is_ok());
+        HeadersRead { names: HeaderNameSet::new(names).unwrap_or_default(), all: self.any_header_read }
     }
 
     /// A template of a key, which nobody sees.
@@ -379,6 +455,19 @@ impl Builder<'_> {
     }
 }
 
+/// Whether this is the name of the path, or of a part of it.
+fn is_path(source: &str) -> bool {
+    source == "request.path" || source.starts_with(PATH_PARAMETERS)
+}
+
+/// Whether this is the name of the time.
+fn is_time(source: &str) -> bool {
+    source == "request.time"
+}
+
+/// Tells whether a name of the table is what is asked for.
+type Is = fn(&str) -> bool;
+
 type SourceError<'a> = (&'a FieldTemplate, usize, String, Option<String>);
 
 /// Where an attribute comes from, in terms of the names before it.
@@ -409,11 +498,4 @@ fn source<'a>(
             default: default.as_ref().map(|text| Owned::text(text.as_bytes())),
         },
     })
-}
-
-/// The name of this machine.
-pub(crate) fn hostname() -> Option<String> {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
-    let name = name.trim();
-    (!name.is_empty()).then(|| name.to_owned())
 }

@@ -1,7 +1,8 @@
 //! A restart while an issuer can't be reached.
 
 use std::{
-    os::unix::fs::PermissionsExt as _,
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
     sync::atomic::{AtomicBool, Ordering::SeqCst},
     time::Duration,
 };
@@ -84,7 +85,7 @@ impl Fixture {
     }
 
     fn file(&self) -> PathBuf {
-        place(&self.folder.path().join("issuer-keys"), "main/1")
+        self.folder.path().join("issuer-keys").join(file_name("main/1"))
     }
 
     async fn restart(&self, seconds: u64) -> (usize, bool) {
@@ -125,7 +126,7 @@ async fn keys_are_private_and_those_that_others_may_write_are_not_believed() {
     let kept = fs::read(&file).unwrap();
     let aside = fixture.folder.path().join("aside");
     fs::rename(&file, &aside).unwrap();
-    std::os::unix::fs::symlink(&aside, &file).unwrap();
+    symlink(&aside, &file).unwrap();
     assert_eq!(fixture.restart(60).await, (0, false), "a link");
     fs::remove_file(&file).unwrap();
     for (what, content) in [("nothing", &b""[..]), ("cut", &kept[..kept.len() / 2]), ("no key set", b"{}")] {
@@ -149,4 +150,54 @@ async fn keys_of_other_settings_and_of_the_future_are_not_used() {
     let authenticator = Authenticator::new(vec![config()], None, network).unwrap();
     fixture.cache().restore(&authenticator, before);
     assert_eq!(authenticator.key_sets(before)[0].keys, 0);
+}
+
+fn document(keys: &str, seconds: u64) -> KeyDocument {
+    KeyDocument {
+        issuer: "main/1".into(),
+        source: "https://id.example/keys".to_owned(),
+        bytes: keys.as_bytes().into(),
+        fetched: at(seconds).mono,
+        fetched_at: at(seconds).wall,
+    }
+}
+
+#[tokio::test]
+async fn where_keys_cannot_be_kept_older_ones_do_not_come_back() {
+    let fixture = Fixture::new().await;
+    let folder = fixture.folder.path().join("issuer-keys");
+    // Something that is in the way of the new file.
+    let fresh = format!("{}.{}.fresh", file_name("main/1"), std::process::id());
+    fs::create_dir_all(folder.join(&fresh).join("full")).unwrap();
+    write(&folder, &document(KEYS, 60)).unwrap_err();
+    assert_eq!(fixture.restart(90).await, (1, true), "the same keys are no older ones");
+    write(&folder, &document(r#"{"keys":[]}"#, 60)).unwrap_err();
+    assert!(!fixture.file().exists());
+    assert_eq!(fixture.restart(90).await, (0, false));
+}
+
+#[tokio::test]
+async fn nothing_is_written_where_others_may_write_or_through_links() {
+    let fixture = Fixture::new().await;
+    let folder = fixture.folder.path().join("issuer-keys");
+    let other = r#"{"keys":[]}"#;
+    let before = fs::read(fixture.file()).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+    let error = write(&folder, &document(other, 60)).unwrap_err().to_string();
+    assert!(error.contains("others may write"), "{error}");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    let link = fixture.folder.path().join("link");
+    symlink(&folder, &link).unwrap();
+    write(&link, &document(other, 60)).unwrap_err();
+    assert_eq!(fs::read(fixture.file()).unwrap(), before);
+
+    // What a process of the same number left, or somebody who was here before put in the way.
+    let victim = fixture.folder.path().join("victim");
+    fs::write(&victim, "untouched").unwrap();
+    let fresh = folder.join(format!("{}.{}.fresh", file_name("main/1"), std::process::id()));
+    symlink(&victim, &fresh).unwrap();
+    write(&folder, &document(other, 60)).unwrap();
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "untouched");
+    assert!(!fresh.exists() && fs::symlink_metadata(fixture.file()).unwrap().is_file());
+    assert_eq!(fs::metadata(fixture.file()).unwrap().permissions().mode() & 0o777, 0o600);
 }

@@ -16,3 +16,4 @@ mod path_parameters;
 mod precedence;
 mod proxy_protocol;
 mod surplus_bytes;
+mod trailers;

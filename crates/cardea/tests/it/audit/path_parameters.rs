@@ -85,6 +85,52 @@ allow_encoded = [";"]
 service = "origin"
 "#;
 
+/// Nothing but changes to headers reads the path.
+const COMPUTED: &str = r#"
+[[attribute]]
+name = "copy"
+template = "{request.path}"
+
+[[attribute]]
+name = "computed_area"
+expression = "request.path.startsWith('/computed/admin') ? 'admin' : 'public'"
+
+[[attribute]]
+name = "copied_area"
+template = "{custom.computed_area}"
+
+[[attribute]]
+name = "zone"
+map = { file = "zones.json", key = "{custom.copy}", default = "outer" }
+
+[[route]]
+name = "root"
+path_prefix = "/"
+auth = "public"
+service = "origin"
+
+[[route]]
+name = "computed"
+path_prefix = "/computed"
+auth = "public"
+request_headers = { set = { "x-area" = "{custom.copied_area}" } }
+service = "origin"
+
+[[route]]
+name = "mapped"
+path_prefix = "/mapped"
+auth = "public"
+request_headers = { set = { "x-zone" = "{custom.zone}" } }
+service = "origin"
+
+[[route]]
+name = "shown"
+path_prefix = "/shown"
+auth = "public"
+request_headers = { set = { "x-path" = "{custom.copy}" } }
+service = "origin"
+"#;
+
 /// Spellings of `/AREA/admin` and of what is below it.
 const SPELLINGS: [&str; 26] = [
     "/AREA/admin",
@@ -182,6 +228,30 @@ fn parameters_of_a_pattern_and_conditions_hold_for_every_spelling() {
                 assert!(record.only().values("x-admin").is_empty(), "{way:?} {target}");
             }
         }
+    }
+    lab.finish("/users");
+}
+
+#[test]
+fn headers_that_are_computed_from_the_path_hold_for_every_spelling() {
+    let lab = Lab::new(COMPUTED);
+    for way in Way::BOTH {
+        for (area, header, value) in [("computed", "x-area", "public"), ("mapped", "x-zone", "outer")] {
+            let record = lab.reach(way, &Request::get(HOST, &format!("/{area}/users"))).expect("the control");
+            assert_eq!(record.only().values(header), [value], "{way:?}");
+            for spelling in SPELLINGS {
+                let target = spelling.replace("AREA", area);
+                if area == "mapped" && servlet_path(&target) != "/mapped/admin" {
+                    continue;
+                }
+                if let Some(record) = lab.reach(way, &Request::get(HOST, &target)) {
+                    assert_ne!(record.only().values(header), [value], "{way:?} {target}");
+                }
+            }
+        }
+        // What merely shows the path decides nothing.
+        let record = lab.reach(way, &Request::get(HOST, "/shown/items;color=red")).expect("the control");
+        assert_eq!(record.only().values("x-path"), ["/shown/items;color=red"]);
     }
     lab.finish("/users");
 }

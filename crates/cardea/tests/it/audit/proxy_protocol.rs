@@ -98,3 +98,48 @@ fn what_is_no_header_is_refused() {
     }
     lab.finish("/");
 }
+
+/// What a proxy sends that does not say whom it stands for.
+fn unattributed() -> [(&'static str, Vec<u8>); 5] {
+    let v2 = |command: u8, family: u8, rest: usize| {
+        let mut header = b"\r\n\r\n\0\r\nQUIT\n".to_vec();
+        header.extend([command, family]);
+        header.extend(u16::try_from(rest).unwrap().to_be_bytes());
+        header.resize(16 + rest, 0);
+        header
+    };
+    [
+        ("v1 UNKNOWN", b"PROXY UNKNOWN\r\n".to_vec()),
+        ("v1 UNKNOWN with more", b"PROXY UNKNOWN 198.51.100.7 127.0.0.1 1 2\r\n".to_vec()),
+        ("v2 LOCAL", v2(0x20, 0x00, 0)),
+        ("v2 PROXY without a family", v2(0x21, 0x00, 0)),
+        ("v2 PROXY of a Unix socket", v2(0x21, 0x31, 216)),
+    ]
+}
+
+#[test]
+fn nobody_vouches_for_whom_a_proxy_does_not_name() {
+    // The balancer is trusted with more than the PROXY protocol.
+    let trusting = format!("[trusted_proxies]\nprefixes = [\"127.0.0.1/32\"]\n{ROUTES}");
+    let lab = Lab::new(&trusting);
+    let fields = "X-Forwarded-For: 198.51.100.7\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Ssl: on\r\nX-Request-Id: forged\r\n";
+    let request = format!("GET / HTTP/1.1\r\nHost: {HOST}\r\n{fields}\r\n");
+    let send = |way: Way, header: &[u8]| {
+        let mut wire = lab.connect_from(Ipv4Addr::LOCALHOST, way, false, Hello::to(HOST)).unwrap();
+        lab.arrived(&wire.raw(&[header, request.as_bytes()].concat(), false)).expect("it is served")
+    };
+    // The controls: it is trusted where it comes itself, and its clients where they are trusted.
+    assert_eq!(send(Way::Plain, b"").only().values("x-source"), ["198.51.100.7"]);
+    let known = send(Way::Proxy, b"PROXY TCP4 127.0.0.1 127.0.0.1 4711 80\r\n");
+    assert_eq!(known.only().values("x-source"), ["198.51.100.7"]);
+    for (what, header) in unattributed() {
+        let record = send(Way::Proxy, &header);
+        let seen = record.only();
+        assert_eq!(seen.values("x-source"), ["127.0.0.1"], "{what}");
+        assert_eq!(seen.values("x-forwarded-for"), ["127.0.0.1"], "{what}");
+        assert_eq!(seen.values("x-forwarded-proto"), ["http"], "{what}");
+        assert!(seen.values("x-forwarded-ssl").is_empty(), "{what}");
+        assert_ne!(seen.values("x-request-id"), ["forged"], "{what}");
+    }
+    lab.finish("/");
+}

@@ -181,7 +181,7 @@ impl Lab {
         let issued = web.issue(&["*.partners.test"], FROM, TO).unwrap();
         folder.write("partners.pem", &issued.chain_pem);
         folder.write("partners.key", &issued.key_pem);
-        folder.write("zones.json", "{\"admin.test\": \"inner\"}");
+        folder.write("zones.json", "{\"admin.test\": \"inner\", \"/mapped/admin\": \"inner\"}");
         let clients = tls::Clients::new(&staff.issue_client("erp", &[], FROM, TO).unwrap());
         let text = configuration(&folder, origin.address, certificates, sections);
         folder.write("cardea.toml", &text);

@@ -1,0 +1,320 @@
+//! What a configuration says, in a form that another one is compared with: a hash of each value, defaults included, so
+//! that a default that is written out is no change, and no secret is kept. The value of a key that names a file includes
+//! the file's content.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::{BuildHasher as _, RandomState},
+    sync::LazyLock,
+};
+
+use super::{
+    document::{Node, Table, Value},
+    effect::Effect,
+    shape::{Kind, Shape, TableShape},
+    source::Place,
+    text::{Format, parse_duration, parse_size},
+};
+
+/// Fingerprints are compared within one process. With a key that only the process knows, no hash tells anything about a
+/// secret.
+static HASH: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+/// Hashes of the contents of files that were read, by the place of the value that names the file.
+#[derive(Debug, Default)]
+pub(super) struct Contents(BTreeMap<Place, u64>);
+
+impl Contents {
+    /// Notes what was read of the file that is named at `at`.
+    pub(super) fn note(&mut self, at: Place, content: &[u8]) {
+        self.0.insert(at, HASH.hash_one(content));
+    }
+}
+
+/// A key: what it belongs to, where that has a name, and its path without that name.
+type Key = (Option<Subject>, String);
+
+/// A route, a service and so on.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Subject {
+    /// The key of its list: `route`.
+    kind: String,
+    name: String,
+}
+
+/// The values of a configuration.
+#[derive(Debug, Clone, Default)]
+pub struct Fingerprint(BTreeMap<Key, Entry>);
+
+/// One value.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    hash: u64,
+    /// Where it is written; of a default, where its table is.
+    at: Place,
+}
+
+/// What has become of a part of a configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Happened {
+    /// It was not there before.
+    Added,
+    /// It is not there any more.
+    Removed,
+    /// Its value is another one.
+    Changed,
+}
+
+/// One difference.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// What has become of it.
+    pub happened: Happened,
+    /// `route`, `service` and so on, or `setting`.
+    pub kind: String,
+    /// Its name; of a setting, its key.
+    pub name: String,
+    /// The keys that differ, where something with a name has changed.
+    pub keys: Vec<String>,
+}
+
+impl Fingerprint {
+    pub(super) fn of(root: &Node, shape: &Shape, contents: &Contents) -> Self {
+        let mut reader = Reader { contents, found: BTreeMap::new() };
+        if let (Value::Table(table), Kind::Table(shape)) = (&root.value, &shape.kind) {
+            reader.table(Some(table), shape, "", None, root.at);
+        }
+        Self(reader.found)
+    }
+
+    /// The keys whose values differ.
+    fn changed<'a>(&'a self, new: &'a Self) -> BTreeSet<&'a Key> {
+        let keys = self.0.keys().chain(new.0.keys());
+        let hash = |found: Option<&Entry>| found.map(|entry| entry.hash);
+        keys.filter(|key| hash(self.0.get(key)) != hash(new.0.get(key))).collect()
+    }
+
+    /// The keys with this effect whose values differ in `new`, in order.
+    pub fn changed_with(&self, new: &Self, effect: Effect) -> Vec<String> {
+        let changed = self.changed(new);
+        let paths = changed.iter().map(|(_, path)| path).filter(|path| Effect::of(path) == effect);
+        paths.cloned().collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// The keys with this effect whose values differ in `new`, and where each is written there. Of a section that was
+    /// added or removed, only the section.
+    pub fn changed_at(&self, new: &Self, effect: Effect) -> Vec<(String, Place)> {
+        let changed = self.changed(new);
+        let mut found: Vec<(String, Place)> = Vec::new();
+        // In order: a section comes before what is in it.
+        for key in changed.iter().filter(|(_, path)| Effect::of(path) == effect) {
+            let is_within = |section: &str| {
+                key.1.strip_prefix(section).is_some_and(|rest| rest.starts_with('.'))
+                    && self.0.contains_key(&(key.0.clone(), section.to_owned()))
+                        != new.0.contains_key(&(key.0.clone(), section.to_owned()))
+            };
+            if !found.iter().any(|(section, _)| section == &key.1 || is_within(section)) {
+                found.push((key.1.clone(), new.place(key)));
+            }
+        }
+        found
+    }
+
+    /// Where a key is written, or else the closest section around it: the beginning of the configuration where there is
+    /// none.
+    fn place(&self, (subject, path): &Key) -> Place {
+        let mut path = path.as_str();
+        loop {
+            if let Some(entry) = self.0.get(&(subject.clone(), path.to_owned())) {
+                return entry.at;
+            }
+            match path.rsplit_once('.') {
+                Some((section, _)) => path = section,
+                None => return Place::default(),
+            }
+        }
+    }
+
+    /// What is different in `new`: settings first, then what has a name, in order.
+    pub fn differences(&self, new: &Self) -> Vec<Difference> {
+        let mut found: Vec<Difference> = Vec::new();
+        for (subject, path) in self.changed(new) {
+            let key = (subject.clone(), path.clone());
+            let Some(subject) = subject else {
+                found.push(Difference {
+                    happened: happened(self.0.contains_key(&key), new.0.contains_key(&key)),
+                    kind: "setting".to_owned(),
+                    name: path.clone(),
+                    keys: Vec::new(),
+                });
+                continue;
+            };
+            // Its list's path is that it is there.
+            let there = (Some(subject.clone()), subject.kind.clone());
+            let happened = happened(self.0.contains_key(&there), new.0.contains_key(&there));
+            let same = |one: &&mut Difference| one.kind == subject.kind && one.name == subject.name;
+            // They are in order, and what belongs to one comes together.
+            let difference = match found.last_mut().filter(same) {
+                Some(difference) => difference,
+                None => {
+                    let (kind, name) = (subject.kind.clone(), subject.name.clone());
+                    found.push(Difference { happened, kind, name, keys: Vec::new() });
+                    match found.last_mut() {
+                        Some(last) => last,
+                        None => continue,
+                    }
+                }
+            };
+            if happened == Happened::Changed
+                && let Some(key) = path.strip_prefix(&format!("{}.", subject.kind))
+            {
+                difference.keys.push(key.to_owned());
+            }
+        }
+        found
+    }
+}
+
+/// Collects the values of a configuration.
+struct Reader<'a> {
+    contents: &'a Contents,
+    found: BTreeMap<Key, Entry>,
+}
+
+impl Reader<'_> {
+    fn table(
+        &mut self,
+        table: Option<&Table>,
+        shape: &TableShape,
+        path: &str,
+        subject: Option<&Subject>,
+        at: Place,
+    ) {
+        for (name, key) in &shape.keys {
+            let entry = table.and_then(|table| table.entries.get(name));
+            let (node, key_at) = (entry.map(|entry| &entry.node), entry.map_or(at, |entry| entry.key_at));
+            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            match (&key.shape.kind, node.map(|node| &node.value)) {
+                (Kind::List { item, .. }, Some(Value::Array(items)))
+                    if subject.is_none() && is_named(item) =>
+                {
+                    items.iter().for_each(|node| self.item(node, item, name, &path));
+                }
+                (Kind::Table(inner), Some(Value::Table(table))) => {
+                    if key.shape.default.is_none() {
+                        // That it is there may be all that there is to say.
+                        self.enter(subject, path.clone(), "", key_at);
+                    }
+                    self.table(Some(table), inner, &path, subject, key_at);
+                }
+                // There may be very many routes. Defaults of what has a name are left out, so that this costs no more than
+                // what is written.
+                (_, None) if subject.is_some() => {}
+                (Kind::Table(inner), None) if key.shape.default.is_some() => {
+                    self.table(None, inner, &path, subject, at);
+                }
+                (_, Some(_)) => {
+                    let Some(node) = node else { continue };
+                    let (value, default) = (self.written(node, &key.shape), key.shape.default.as_ref());
+                    let is_default = || default.is_some_and(|it| default_of(it, &key.shape) == value);
+                    if subject.is_none() || !is_default() {
+                        self.enter(subject, path, &value, key_at);
+                    }
+                }
+                (_, None) => {
+                    if let Some(default) = &key.shape.default {
+                        self.enter(subject, path, &default_of(default, &key.shape), at);
+                    }
+                }
+            }
+        }
+    }
+
+    fn item(&mut self, node: &Node, shape: &Shape, kind: &str, path: &str) {
+        let (Value::Table(table), Kind::Table(shape)) = (&node.value, &shape.kind) else { return };
+        let Some(Value::String(name)) = table.entries.get("name").map(|entry| &entry.node.value) else {
+            return;
+        };
+        let subject = Subject { kind: kind.to_owned(), name: name.value.clone() };
+        self.enter(Some(&subject), path.to_owned(), "", node.at);
+        self.table(Some(table), shape, path, Some(&subject), node.at);
+    }
+
+    fn enter(&mut self, subject: Option<&Subject>, path: String, value: &str, at: Place) {
+        self.found.insert((subject.cloned(), path), Entry { hash: HASH.hash_one(value), at });
+    }
+
+    /// A value as text, with the content of the file that it names.
+    fn written(&self, node: &Node, shape: &Shape) -> String {
+        let item = item_of(shape);
+        let mut value = match &node.value {
+            Value::String(string) => text(&string.value, shape),
+            Value::Integer(number) => number.to_string(),
+            Value::Boolean(truth) => truth.to_string(),
+            Value::Array(items) => {
+                items.iter().map(|node| format!("{},", self.written(node, item))).collect()
+            }
+            Value::Table(table) => {
+                let entries = table.entries.iter();
+                entries.map(|(key, entry)| format!("{key:?}={},", self.written(&entry.node, item))).collect()
+            }
+            Value::Float | Value::Datetime | Value::Unknown => node.value.kind().to_owned(),
+        };
+        if let Some(content) = self.contents.0.get(&node.at) {
+            value.push_str(&format!(" containing {content:x}"));
+        }
+        value
+    }
+}
+
+fn happened(before: bool, after: bool) -> Happened {
+    match (before, after) {
+        (false, _) => Happened::Added,
+        (true, false) => Happened::Removed,
+        (true, true) => Happened::Changed,
+    }
+}
+
+/// Whether these are tables that have names.
+fn is_named(item: &Shape) -> bool {
+    matches!(&item.kind, Kind::Table(table) if table.keys.contains_key("name"))
+}
+
+/// The format of a text, by which `60s` and `1m` are the same.
+fn format_of(shape: &Shape) -> Option<Format> {
+    match &shape.kind {
+        Kind::String { format, .. } => *format,
+        Kind::Any(alternatives) => alternatives.iter().find_map(format_of),
+        _ => None,
+    }
+}
+
+fn text(value: &str, shape: &Shape) -> String {
+    let meant = match format_of(shape) {
+        Some(Format::Duration) => parse_duration(value).ok().map(|duration| format!("{duration:?}")),
+        Some(Format::Size) => parse_size(value).ok().map(|size| size.to_string()),
+        _ => None,
+    };
+    meant.unwrap_or_else(|| format!("{value:?}"))
+}
+
+fn item_of(shape: &Shape) -> &Shape {
+    match &shape.kind {
+        Kind::List { item, .. } | Kind::Map(item) => item,
+        _ => shape,
+    }
+}
+
+fn default_of(value: &serde_json::Value, shape: &Shape) -> String {
+    match value {
+        serde_json::Value::String(string) => text(string, shape),
+        serde_json::Value::Array(items) => {
+            items.iter().map(|item| format!("{},", default_of(item, item_of(shape)))).collect()
+        }
+        serde_json::Value::Object(entries) => entries
+            .iter()
+            .map(|(key, value)| format!("{key:?}={},", default_of(value, item_of(shape))))
+            .collect(),
+        other => other.to_string(),
+    }
+}

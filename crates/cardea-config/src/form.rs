@@ -1,0 +1,358 @@
+//! How values are written whose types are the libraries': as text in a syntax of its own, or as one of several words.
+//!
+//! A field of the written form has the type that the program uses, and says how it is written:
+//! `#[serde(with = "As::<Size>")]`. The schema follows from that.
+
+use std::{marker::PhantomData, num::NonZeroU32, time::Duration};
+
+use cardea_gateway::{
+    client_certificate::ClientCertificateForward,
+    model::{HeaderEncoding, Prefix},
+};
+use cardea_http::{ForwardedHeader, ForwardedPolicy};
+use cardea_identity::{Algorithm, ClaimPath};
+use cardea_issuer::SigningAlgorithm;
+use cardea_tls::{MinVersion, acme::RequestedKey};
+use cardea_upstream::Address;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde_json::{Map, Value};
+
+use super::{
+    model::BuiltIn,
+    text::{
+        BindAddress, TextError, display_duration, display_size, parse_address, parse_duration,
+        parse_file_mode, parse_prefix, parse_size,
+    },
+};
+
+/// How a value is written.
+pub(crate) trait Form {
+    /// What the program has of it.
+    type Value;
+
+    /// Writes it, for defaults.
+    fn write<S: Serializer>(value: &Self::Value, serializer: S) -> Result<S::Ok, S::Error>;
+    /// Reads it.
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self::Value, D::Error>;
+    /// What files are checked against.
+    fn schema() -> Schema;
+}
+
+/// For `#[serde(with = "As::<…>")]`.
+pub(crate) struct As<F>(PhantomData<F>);
+
+impl<F: Form> As<F> {
+    pub(crate) fn serialize<S: Serializer>(value: &F::Value, serializer: S) -> Result<S::Ok, S::Error> {
+        F::write(value, serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<F::Value, D::Error> {
+        F::read(deserializer)
+    }
+}
+
+impl<F: Form> JsonSchema for As<F> {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        std::any::type_name::<F>().into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        F::schema()
+    }
+}
+
+/// A value in a list or an option of such, borrowed to be written or read to be kept.
+struct Item<F: Form, V>(V, PhantomData<F>);
+
+impl<F: Form> Serialize for Item<F, &F::Value> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        F::write(self.0, serializer)
+    }
+}
+
+impl<'de, F: Form> Deserialize<'de> for Item<F, F::Value> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        F::read(deserializer).map(|value| Self(value, PhantomData))
+    }
+}
+
+/// A key that may be left out.
+impl<F: Form> Form for Option<F> {
+    type Value = Option<F::Value>;
+
+    fn write<S: Serializer>(value: &Self::Value, serializer: S) -> Result<S::Ok, S::Error> {
+        value.as_ref().map(|value| Item::<F, _>(value, PhantomData)).serialize(serializer)
+    }
+
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self::Value, D::Error> {
+        F::read(deserializer).map(Some)
+    }
+
+    fn schema() -> Schema {
+        F::schema()
+    }
+}
+
+impl<F: Form> Form for Vec<F> {
+    type Value = Vec<F::Value>;
+
+    fn write<S: Serializer>(value: &Self::Value, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(value.iter().map(|value| Item::<F, _>(value, PhantomData)))
+    }
+
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self::Value, D::Error> {
+        let items = Vec::<Item<F, F::Value>>::deserialize(deserializer)?;
+        Ok(items.into_iter().map(|item| item.0).collect())
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "type": "array", "items": F::schema() })
+    }
+}
+
+/// Forms that are text: how the schema calls them, how they are read and written.
+macro_rules! text_forms {
+    ($($(#[$doc:meta])* $form:ty: $value:ty, $format:literal, $pattern:literal; $read:expr, $write:expr;)*) => {
+        $(
+            $(#[$doc])*
+            impl Form for $form {
+                type Value = $value;
+
+                fn write<S: Serializer>(value: &$value, serializer: S) -> Result<S::Ok, S::Error> {
+                    serializer.serialize_str(&$write(value))
+                }
+
+                fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<$value, D::Error> {
+                    let text = String::deserialize(deserializer)?;
+                    $read(&text).map_err(|error: TextError| D::Error::custom(error.message))
+                }
+
+                fn schema() -> Schema {
+                    text_schema($format, $pattern)
+                }
+            }
+        )*
+    };
+}
+
+/// A size in octets, as `T` has it.
+pub(crate) struct Size<T>(PhantomData<T>);
+/// Permissions in octal.
+pub(crate) struct FileMode;
+
+text_forms! {
+    Duration: Self, "cardea-duration", "^[0-9]+(ms|s|m|h|d)$";
+        parse_duration, |value: &Self| display_duration(*value);
+    Size<u64>: u64, "cardea-size", "^[0-9]+([KMGT]i?)?B$"; parse_size, |value: &u64| display_size(*value);
+    Size<usize>: usize, "cardea-size", "^[0-9]+([KMGT]i?)?B$";
+        |text: &str| parse_size(text).map(|size| usize::try_from(size).unwrap_or(usize::MAX)),
+        |value: &usize| display_size(*value as u64);
+    FileMode: u32, "cardea-file-mode", "^[0-7]{3,4}$"; parse_file_mode, |mode: &u32| format!("{mode:04o}");
+    Prefix: Self, "cardea-prefix", ""; parse_prefix, ToString::to_string;
+    BindAddress: Self, "cardea-bind-address", ""; str::parse::<Self>, ToString::to_string;
+    Address: Self, "cardea-address", ""; parse_address, ToString::to_string;
+    ClaimPath: Self, "", ""; |path: &str| Ok(Self::from(path)), ToString::to_string;
+}
+
+fn text_schema(format: &str, pattern: &str) -> Schema {
+    let mut schema = json_schema!({ "type": "string" });
+    for (key, value) in [("format", format), ("pattern", pattern)] {
+        if !value.is_empty() {
+            schema.insert(key.to_owned(), value.into());
+        }
+    }
+    schema
+}
+
+/// A number of which 0 stands for no limit.
+pub(crate) struct ZeroForNone;
+
+impl Form for ZeroForNone {
+    type Value = Option<NonZeroU32>;
+
+    fn write<S: Serializer>(value: &Self::Value, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u32(value.map_or(0, NonZeroU32::get))
+    }
+
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self::Value, D::Error> {
+        u32::deserialize(deserializer).map(NonZeroU32::new)
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "type": "integer" })
+    }
+}
+
+/// A number of threads: `"auto"`, which the program has as 0, or a number of at most `MAX`, beyond which it is a mistake
+/// rather than a machine.
+pub(crate) struct Threads<const MAX: usize>;
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum ThreadsText {
+    Count(usize),
+    Word(String),
+}
+
+impl<const MAX: usize> Form for Threads<MAX> {
+    type Value = usize;
+
+    fn write<S: Serializer>(value: &usize, serializer: S) -> Result<S::Ok, S::Error> {
+        match value {
+            0 => serializer.serialize_str("auto"),
+            count => count.serialize(serializer),
+        }
+    }
+
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+        match ThreadsText::deserialize(deserializer)? {
+            ThreadsText::Word(word) if word == "auto" => Ok(0),
+            ThreadsText::Count(count) if (1..=MAX).contains(&count) => Ok(count),
+            _ => Err(D::Error::custom("neither \"auto\" nor a number")),
+        }
+    }
+
+    fn schema() -> Schema {
+        json_schema!({
+            "anyOf": [
+                { "type": "string", "enum": ["auto"] },
+                { "type": "integer", "minimum": 1, "maximum": MAX },
+            ]
+        })
+    }
+}
+
+/// The words of a choice: the text, the value that it stands for, and what the reference says of it. `@opens` marks a word
+/// that lets in more callers than the others do, and is therefore no remedy for anything.
+macro_rules! words {
+    ($($form:ty { $($(#[doc = $doc:literal])* $(@$opens:ident)? $word:literal => $value:path,)* })*) => {
+        $(
+            impl Form for $form {
+                type Value = Self;
+
+                fn write<S: Serializer>(value: &Self, serializer: S) -> Result<S::Ok, S::Error> {
+                    serializer.serialize_str(match value { $($value => $word,)* })
+                }
+
+                fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                    match String::deserialize(deserializer)?.as_str() {
+                        $($word => Ok($value),)*
+                        other => Err(D::Error::custom(format!("{other:?} is none of the words"))),
+                    }
+                }
+
+                fn schema() -> Schema {
+                    choice(&[$(($word, &[$($doc),*], !stringify!($($opens)?).is_empty())),*])
+                }
+            }
+        )*
+    };
+}
+
+/// The schema of a choice: a list of words, or each with its description.
+fn choice(words: &[(&str, &[&str], bool)]) -> Schema {
+    if words.iter().all(|(_, lines, opens)| lines.is_empty() && !opens) {
+        let words: Vec<&str> = words.iter().map(|(word, ..)| *word).collect();
+        return json_schema!({ "type": "string", "enum": words });
+    }
+    let described = words.iter().map(|(word, lines, opens)| {
+        let lines: Vec<&str> = lines.iter().map(|line| line.trim()).collect();
+        let mut schema = Map::new();
+        schema.insert("description".to_owned(), Value::from(lines.join("\n")));
+        schema.insert("type".to_owned(), Value::from("string"));
+        schema.insert("const".to_owned(), Value::from(*word));
+        if *opens {
+            schema.insert("x-opens".to_owned(), Value::from(true));
+        }
+        Value::Object(schema)
+    });
+    json_schema!({ "oneOf": described.collect::<Vec<_>>() })
+}
+
+words! {
+    ForwardedPolicy {
+        /// Replaced by what the gateway knows: right for the outermost proxy.
+        "set" => ForwardedPolicy::Set,
+        /// The peer's address is appended to the addresses that came, whoever sent them: for origins that know which
+        /// of them to believe.
+        "append" => ForwardedPolicy::Append,
+        /// Kept as they came, and what is missing is set: only where nobody but `trusted_proxies` that set them all
+        /// can connect.
+        @opens "trust" => ForwardedPolicy::Trust,
+        /// Removed, and none are set.
+        "off" => ForwardedPolicy::Off,
+    }
+    ForwardedHeader {
+        /// `X-Forwarded-For`, `-Proto` and `-Host`, which most origins read.
+        "x-forwarded" => ForwardedHeader::XForwarded,
+        /// `Forwarded` (RFC 7239).
+        "forwarded" => ForwardedHeader::Forwarded,
+    }
+    HeaderEncoding {
+        /// As UTF-8, and as Latin-1 where they are not UTF-8.
+        "utf-8" => HeaderEncoding::Utf8,
+        /// As Latin-1, each byte a character.
+        "latin-1" => HeaderEncoding::Latin1,
+    }
+    MinVersion {
+        /// TLS 1.2, with forward secrecy and authenticated encryption only.
+        "1.2" => MinVersion::Tls12,
+        /// TLS 1.3.
+        "1.3" => MinVersion::Tls13,
+    }
+    Algorithm {
+        "RS256" => Algorithm::Rs256,
+        "RS384" => Algorithm::Rs384,
+        "RS512" => Algorithm::Rs512,
+        "PS256" => Algorithm::Ps256,
+        "PS384" => Algorithm::Ps384,
+        "PS512" => Algorithm::Ps512,
+        "ES256" => Algorithm::Es256,
+        "ES384" => Algorithm::Es384,
+        "ES512" => Algorithm::Es512,
+        "EdDSA" => Algorithm::EdDsa,
+    }
+    SigningAlgorithm {
+        /// ECDSA on P-256: small and fast, and every client knows it.
+        "ES256" => SigningAlgorithm::Es256,
+        /// RSA of 2048 bits, for clients that know nothing else.
+        "RS256" => SigningAlgorithm::Rs256,
+        /// Ed25519.
+        "EdDSA" => SigningAlgorithm::EdDsa,
+    }
+    RequestedKey {
+        /// ECDSA over P-256: small and fast, and every client knows it.
+        "ecdsa-p256" => RequestedKey::EcdsaP256,
+        /// ECDSA over P-384.
+        "ecdsa-p384" => RequestedKey::EcdsaP384,
+        /// RSA of 2048 bits, for clients that know nothing else.
+        "rsa-2048" => RequestedKey::Rsa2048,
+    }
+    BuiltIn {
+        /// The authorization server's token endpoint.
+        "token" => BuiltIn::Token,
+        /// Its key set.
+        "jwks" => BuiltIn::KeySet,
+        /// Its metadata (RFC 8414).
+        "oauth_metadata" => BuiltIn::OauthMetadata,
+        /// The same metadata where OpenID Connect clients look for it.
+        "openid_configuration" => BuiltIn::OpenidConfiguration,
+        /// Its authorization endpoint, which refuses.
+        "authorize" => BuiltIn::Authorize,
+        /// Answers 200 while the process is up, 503 while it drains.
+        "health" => BuiltIn::Health,
+    }
+    ClientCertificateForward {
+        /// Nothing.
+        "none" => ClientCertificateForward::Nothing,
+        /// The client's own, in `Client-Cert`.
+        "leaf" => ClientCertificateForward::Leaf,
+        /// And what the client sent behind it, in `Client-Cert-Chain`.
+        "chain" => ClientCertificateForward::Chain,
+    }
+}

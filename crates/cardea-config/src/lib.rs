@@ -1,0 +1,160 @@
+//! The configuration in its two forms: as written (`raw`, `sections`) and as resolved ([`Config`]).
+//!
+//! A file is read with what it includes into one tree of values that know their places (`include`). The tree is checked
+//! against the JSON Schema of the written form, and what does not fit is taken out (`check`). The rest is deserialised and
+//! resolved (`resolve`) into the libraries' own types, from which the gateway is built. Each step adds its problems to one
+//! list, so that a single run reports every error.
+//!
+//! To add a key: declare it in the written form, with its documentation, form and limits; add the field with its default to
+//! the settings of the library that uses it; use it there. In a `section!` the declaration names the field, elsewhere one line
+//! in `resolve` sets it. The reference page and the schema are generated.
+#![forbid(unsafe_code)]
+
+mod check;
+mod deserialize;
+mod document;
+mod effect;
+mod expand;
+mod fingerprint;
+mod form;
+mod include;
+mod lint;
+mod model;
+mod problem;
+mod raw;
+mod reference;
+mod resolve;
+mod rules;
+mod schema;
+mod section;
+mod sections;
+mod shape;
+mod source;
+mod suggest;
+mod text;
+
+use std::{path::Path, sync::Arc};
+
+use serde::Deserialize;
+
+use self::{check::Checker, document::Document, raw::RawConfig, resolve::Resolver};
+pub use self::{
+    effect::Effect,
+    fingerprint::{Difference, Fingerprint, Happened},
+    model::*,
+    problem::{Problem, Problems, Severity},
+    reference::markdown,
+    resolve::hostname,
+    rules::*,
+    schema::json_schema,
+    sections::*,
+    source::Place,
+    text::{BindAddress, display_duration, parse_duration},
+};
+
+/// Where `${NAME}` and `{ env = "NAME" }` are looked up; the process's environment but in tests.
+pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// What was read of a configuration that may be wrong: for finding more that is wrong with it, and nothing else.
+pub struct Draft {
+    /// Whatever could be made of it. Where `is_sound` is false, values stand in for those that could not.
+    config: Option<Config>,
+    problems: Problems,
+}
+
+/// Whether files of certificates and keys, and secrets, are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyFiles {
+    /// They are, and what is wrong with them is told.
+    Read,
+    /// They need not be there: for a machine that tests a configuration and must not have its keys.
+    Skip,
+}
+
+impl Draft {
+    /// Reads, checks and resolves the configuration at `path`, with everything that it includes.
+    pub fn read(path: &Path, environment: Environment<'_>, key_files: KeyFiles) -> Self {
+        let mut problems = Problems::default();
+        let document = include::read(path, environment, &mut problems);
+        Self::of(document, problems, environment, key_files)
+    }
+
+    /// The same for a text that is in memory; relative paths in it start from the folder of `path`, by which messages name it.
+    pub fn parse(text: String, path: &Path, environment: Environment<'_>, key_files: KeyFiles) -> Self {
+        let mut problems = Problems::default();
+        let document = include::parse(text, path, environment, &mut problems);
+        Self::of(document, problems, environment, key_files)
+    }
+
+    fn of(
+        document: Document,
+        mut problems: Problems,
+        environment: Environment<'_>,
+        key_files: KeyFiles,
+    ) -> Self {
+        let Document { mut root, sources, incomplete } = document;
+        problems.mute(sources.damaged());
+
+        let shape = schema::shape();
+        let dropped = Checker::new(&mut problems, incomplete).check(&mut root, &shape);
+        let raw = match RawConfig::deserialize(&root) {
+            Ok(raw) => raw,
+            Err(unfit) => {
+                problems.add(root.at, unfit.to_string(), "see the reference of the configuration");
+                return Self { config: None, problems: problems.located(&sources) };
+            }
+        };
+        let mut resolver = Resolver::new(&mut problems, &sources, &dropped, environment, key_files);
+        let config = resolver.config(raw, &root);
+        let contents = resolver.into_contents();
+        let is_sound = problems.reported() == 0;
+        if is_sound {
+            lint::lint(&config, &mut problems);
+        }
+        let fingerprint = Fingerprint::of(&root, &shape, &contents);
+        let problems = problems.located(&sources);
+        let config = Config { sources: Arc::new(sources), is_sound, fingerprint, ..config };
+        let config = match key_files {
+            KeyFiles::Read => config,
+            KeyFiles::Skip => config.without_keys(),
+        };
+        Self { config: Some(config), problems }
+    }
+
+    /// What could be made of it, and the problems so far, sorted by file and line.
+    pub fn into_parts(self) -> (Option<Config>, Problems) {
+        (self.config, self.problems)
+    }
+
+    /// The configuration, where it has no error.
+    ///
+    /// # Errors
+    /// Every error that could be found, sorted by file and line.
+    pub fn into_config(self) -> Result<Config, Problems> {
+        match self.into_parts() {
+            (Some(config), problems) if config.is_sound => {
+                Ok(Config { warnings: problems.into_warnings(), ..config })
+            }
+            (_, problems) => Err(problems.into_errors()),
+        }
+    }
+}
+
+/// Reads, checks and resolves the configuration at `path`, with everything that it includes.
+///
+/// # Errors
+/// Every error that could be found, sorted by file and line.
+pub fn load(path: &Path, environment: Environment<'_>) -> Result<Config, Problems> {
+    load_with(path, environment, KeyFiles::Read)
+}
+
+/// The same, with or without files of certificates and keys.
+///
+/// # Errors
+/// Every error that could be found, sorted by file and line.
+pub fn load_with(path: &Path, environment: Environment<'_>, key_files: KeyFiles) -> Result<Config, Problems> {
+    Draft::read(path, environment, key_files).into_config()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! What a configuration without errors probably does not do as its author wants. A warning is only given where it is
+//! certain that what it is about has no effect, or not the one that is written.
+
+use std::collections::{HashMap, HashSet};
+
+use cardea_gateway::routing::{HeaderMatch, HostPattern, PathMatch};
+use cardea_identity::{Alternative, IssuerConfig, KeySource};
+use cardea_upstream::Address;
+
+use super::{
+    model::{Auth, Config, Destination, Listener, Placed, Route},
+    problem::Problems,
+};
+
+/// The port of HTTP over TLS.
+const HTTPS: u16 = 443;
+
+/// Adds the warnings about a configuration.
+pub(super) fn lint(config: &Config, problems: &mut Problems) {
+    unused(config, problems);
+    clear_text(config, problems);
+    redirecting_listeners(config, problems);
+    tokens_of_our_own(config, problems);
+    unreachable(config, problems);
+}
+
+fn demands(config: &Config) -> impl Iterator<Item = (&Placed<Route>, &Alternative)> {
+    config.routes.iter().flat_map(|route| {
+        let alternatives = match &route.auth {
+            Auth::Public => &[],
+            Auth::AccessRequirement(alternatives) => alternatives.as_slice(),
+        };
+        alternatives.iter().map(move |alternative| (route, alternative))
+    })
+}
+
+/// Services, issuers and client authorities that nothing names.
+fn unused(config: &Config, problems: &mut Problems) {
+    let services: HashSet<usize> = config
+        .routes
+        .iter()
+        .filter_map(|route| match route.destination {
+            Destination::Service { index } => Some(index),
+            _ => None,
+        })
+        .collect();
+    for (_, service) in config.services.iter().enumerate().filter(|(index, _)| !services.contains(index)) {
+        problems.warn(
+            service.at,
+            format!("no route leads to the service {:?}", service.config.name),
+            format!("add a route with service = {:?}, or remove the service", service.config.name),
+        );
+    }
+    let issuers: HashSet<&str> = demands(config).map(|(_, one)| one.issuer.as_str()).collect();
+    for issuer in config.issuers.iter().filter(|issuer| !issuers.contains(issuer.name.as_str())) {
+        problems.warn(
+            issuer.at,
+            format!("no route asks for tokens of the issuer {:?}", issuer.name),
+            format!("name it in the auth of a route, {{ issuer = {:?} }}, or remove it", issuer.name),
+        );
+    }
+    let tls = config.listeners.iter().filter_map(|listener| listener.tls.as_ref());
+    let authorities: HashSet<&str> = tls
+        .flat_map(|tls| &tls.certificates)
+        .flat_map(|certificate| &certificate.client_authorities)
+        .map(String::as_str)
+        .collect();
+    for authority in &config.client_authorities {
+        if !authorities.contains(authority.name.as_str()) {
+            problems.warn(
+                authority.at,
+                format!("no listener asks for certificates of the client authority {:?}", authority.name),
+                "name it in client_authorities of [listener.tls] or of a certificate, or remove it",
+            );
+        }
+    }
+}
+
+/// Requests in clear text to the port where TLS is spoken.
+fn clear_text(config: &Config, problems: &mut Problems) {
+    for service in config.services.iter().filter(|service| service.tls.is_none()) {
+        let port = |address: &Address| match address {
+            Address::Tcp(address) => Some(address.port()),
+            Address::Name { port, .. } => Some(*port),
+            Address::Unix(_) => None,
+        };
+        if let Some(endpoint) = service.config.endpoints.iter().find(|one| port(&one.address) == Some(HTTPS))
+        {
+            problems.warn(
+                service.at,
+                format!(
+                    "requests travel in clear text to {}, where TLS is usually spoken: the service {:?} has no tls",
+                    endpoint.address, service.config.name
+                ),
+                "add tls = {} to the service",
+            );
+        }
+    }
+}
+
+fn redirecting_listeners(config: &Config, problems: &mut Problems) {
+    let redirects = |listener: &Placed<Listener>| listener.redirect_to_https.is_some();
+    if let (Some(first), false) = (config.listeners.first(), config.routes.is_empty())
+        && config.listeners.iter().all(redirects)
+    {
+        problems.warn(
+            first.at,
+            "every listener redirects to https, so that no route is ever used",
+            "add a listener with [listener.tls]",
+        );
+    }
+}
+
+/// What our own authorization server never puts into a token.
+fn tokens_of_our_own(config: &Config, problems: &mut Problems) {
+    let Some(server) = config.authorization_server.as_ref().map(|server| &server.settings) else { return };
+    let local = |name: &str| -> Option<&IssuerConfig> {
+        let is_local = |issuer: &IssuerConfig| matches!(issuer.keys, KeySource::Local(_));
+        config.issuers.iter().map(|issuer| &issuer.value).find(|one| is_local(one) && one.name == name)
+    };
+    let is_issued =
+        |audience: &String| *audience == server.default_audience || server.resources.contains(audience);
+    for (route, alternative) in demands(config) {
+        let Some(issuer) = local(&alternative.issuer) else { continue };
+        // Where no scopes are listed, clients can be given any.
+        let unknown = |scope: &&String| !server.scopes.is_empty() && !server.scopes.contains(scope);
+        for scope in alternative.scopes.iter().filter(unknown) {
+            problems.warn(
+                route.at,
+                format!(
+                    "the route {:?} asks for the scope {scope:?}, which the authorization server gives to no client",
+                    route.name
+                ),
+                "add it to authorization_server.scopes, or correct it here",
+            );
+        }
+        let audiences = match alternative.audiences.as_slice() {
+            [] => issuer.audiences.get(..1).unwrap_or_default(),
+            written => written,
+        };
+        if !audiences.iter().any(is_issued) {
+            problems.warn(
+                route.at,
+                format!(
+                    "the route {:?} asks for an audience that the authorization server issues no token for",
+                    route.name
+                ),
+                format!(
+                    "add {:?} to authorization_server.resources, or correct the audience",
+                    audiences.first().map_or("", String::as_str)
+                ),
+            );
+        }
+    }
+}
+
+/// Routes of which others that are preferred take every request. A preferred route is narrower than what it is preferred
+/// to, so it takes several: a path_prefix is all used up by its own path, the same with a final slash, and a pattern for
+/// all that is below.
+fn unreachable(config: &Config, problems: &mut Problems) {
+    // By the path alone, or by what stands before `/{*…}`: there may be ten thousand routes.
+    let mut exact: HashMap<&str, Vec<&Placed<Route>>> = HashMap::new();
+    let mut below: HashMap<&str, Vec<&Placed<Route>>> = HashMap::new();
+    for route in &config.routes {
+        match &route.matches.path {
+            PathMatch::Exact(path) => exact.entry(path).or_default().push(route),
+            PathMatch::Pattern(pattern) => {
+                if let Some((before, _)) = pattern.split_once("/{*") {
+                    below.entry(before).or_default().push(route);
+                }
+            }
+            PathMatch::Prefix(_) => {}
+        }
+    }
+    for route in &config.routes {
+        let PathMatch::Prefix(prefix) = &route.matches.path else { continue };
+        let start = prefix.trim_end_matches('/');
+        let slash = format!("{start}/");
+        let all = [exact.get(prefix.as_str()), exact.get(slash.as_str()), below.get(start)];
+        let [Some(same), Some(slash), Some(below)] = all else { continue };
+        let taken = |host: Option<&HostPattern>, candidates: &[&Placed<Route>]| -> Option<String> {
+            let taker = candidates.iter().find(|other| {
+                let hosts =
+                    host.map_or(other.matches.hosts.is_empty(), |host| other.matches.hosts.contains(host));
+                hosts && takes_all_of(other, route)
+            })?;
+            Some(format!("{:?}", taker.name))
+        };
+        let takers = |host: Option<&HostPattern>| -> Option<[String; 3]> {
+            Some([taken(host, same)?, taken(host, slash)?, taken(host, below)?])
+        };
+        let found = match route.matches.hosts.as_slice() {
+            [] => takers(None),
+            [first, rest @ ..] if rest.iter().all(|host| takers(Some(host)).is_some()) => takers(Some(first)),
+            _ => None,
+        };
+        if let Some(takers) = found {
+            let mut names = takers.to_vec();
+            names.dedup();
+            problems.warn(
+                route.at,
+                format!("no request reaches the route {:?}: preferred ones take them all", route.name),
+                format!("remove it, or one of {}", names.join(", ")),
+            );
+        }
+    }
+}
+
+/// Whether a route asks for nothing but its path that another one doesn't ask for, too.
+fn takes_all_of(route: &Route, other: &Route) -> bool {
+    let methods = route.matches.methods.is_empty()
+        || (!other.matches.methods.is_empty()
+            && other.matches.methods.iter().all(|method| route.matches.methods.contains(method)));
+    let headers = route.matches.headers.iter().all(|(name, wanted)| {
+        other
+            .matches
+            .headers
+            .iter()
+            .any(|(field, value)| name == field && (wanted == value || *wanted == HeaderMatch::Present))
+    });
+    let listeners = route.matches.listeners.is_empty()
+        || (!other.matches.listeners.is_empty()
+            && other.matches.listeners.iter().all(|name| route.matches.listeners.contains(name)));
+    methods && headers && listeners && route.when.is_none()
+}

@@ -1,0 +1,574 @@
+//! From what was written to what is used: references, addresses, files, and whatever concerns more than one key.
+
+mod acme;
+mod client_certificate;
+mod identity;
+mod listener;
+mod overlap;
+mod path;
+mod precedence;
+mod route;
+mod rules;
+mod service;
+
+use std::{
+    collections::{BTreeMap, HashMap, btree_map},
+    fs, io,
+    io::Read,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use cardea_gateway::{
+    client_certificate::own_headers,
+    hints::{hints, is_hint},
+    model::{Forwarding, IdentityField, IdentityHeaders, Timeouts},
+};
+use cardea_http::{ForwardedPolicy, HeaderNameSet};
+use cardea_identity::IssuerConfig;
+
+pub use self::rules::hostname;
+use super::{
+    Environment, KeyFiles,
+    check::Dropped,
+    document::{Cursor, Node},
+    fingerprint::{Contents, Fingerprint},
+    model::{Acme, Admin, AuthorizationServer, Config, Database, General, Listener, Placed, Service},
+    problem::Problems,
+    raw::{RawAdmin, RawConfig, RawIdentityHeaders},
+    rules::Attribute,
+    sections::{Drain, ForwardingText, Readiness},
+    source::{Place, Sources},
+    text::{BindAddress, display_duration, display_size, is_dns_name, is_token},
+};
+
+/// The largest file that a configuration may refer to: certificates, keys, bodies of responses.
+const REFERENCED_BYTES_MAX: u64 = 1 << 20;
+/// How many unknown names get a near miss; whoever has more has another problem.
+const SUGGESTIONS_MAX: usize = 100;
+
+/// Resolves one configuration.
+pub(super) struct Resolver<'a> {
+    problems: &'a mut Problems,
+    sources: &'a Sources,
+    dropped: &'a Dropped,
+    environment: Environment<'a>,
+    key_files: KeyFiles,
+    /// Near misses that are still looked for: each costs a look at every name.
+    suggestions_left: usize,
+    /// The databases that were named so far.
+    databases: Vec<Database>,
+    /// The trusted proxies that were written did not fit.
+    lost_trusted_proxies: bool,
+    /// What was read of files that the configuration names.
+    contents: Contents,
+}
+
+/// What routes refer to.
+struct Names<'a> {
+    services: &'a [Placed<Service>],
+    service_indices: HashMap<&'a str, usize>,
+    issuers: HashMap<&'a str, &'a Placed<IssuerConfig>>,
+    has_authorization_server: bool,
+    identity_headers: &'a IdentityHeaders,
+    client_authorities: &'a [&'a str],
+    listeners: &'a [Placed<Listener>],
+    attributes: &'a [Placed<Attribute>],
+    general: &'a General,
+    /// Where a route asks for a token and says nothing else.
+    forwards_authorization: bool,
+}
+
+impl<'a> Resolver<'a> {
+    pub(super) fn new(
+        problems: &'a mut Problems,
+        sources: &'a Sources,
+        dropped: &'a Dropped,
+        environment: Environment<'a>,
+        key_files: KeyFiles,
+    ) -> Self {
+        Self {
+            problems,
+            sources,
+            dropped,
+            environment,
+            key_files,
+            suggestions_left: SUGGESTIONS_MAX,
+            databases: Vec::new(),
+            lost_trusted_proxies: false,
+            contents: Contents::default(),
+        }
+    }
+
+    /// What was read of files that the configuration names.
+    pub(super) fn into_contents(self) -> Contents {
+        self.contents
+    }
+
+    pub(super) fn config(&mut self, raw: RawConfig, root: &Node) -> Config {
+        let at = Cursor::root(root);
+        self.unique_sections(&raw, at);
+        let mut general = General::default();
+        raw.limits.apply(&mut general);
+        raw.timeouts.apply(&mut general);
+        self.limits(&general, at.key("limits"));
+        self.timeouts(&general, at.key("timeouts"));
+        self.drain(&raw.drain, at.key("drain"));
+        self.lost_trusted_proxies =
+            at.lost_any(&["trusted_proxies"]) || at.key("trusted_proxies").lost_any(&["prefixes"]);
+        let trusts_nobody = raw.trusted_proxies.prefixes.is_empty() && !self.lost_trusted_proxies;
+        if raw.forwarding.forwarded == ForwardedPolicy::Trust && trusts_nobody {
+            self.error(
+                at.key("forwarding").key("forwarded"),
+                "the word of proxies is trusted, but no proxy is",
+                "name them in trusted_proxies.prefixes, or write \"set\"",
+            );
+        }
+
+        let access_log = self.access_log(raw.access_log, at.key("access_log"));
+        let admin = self.admin(&raw.admin, at.key("admin"));
+        let identity_headers = self.identity_headers(raw.identity_headers, at.key("identity_headers"));
+        let server_written = raw.authorization_server.is_some() || at.lost_any(&["authorization_server"]);
+        let authorization_server = raw
+            .authorization_server
+            .and_then(|server| self.authorization_server(server, at.key("authorization_server")));
+        let server_issuer =
+            authorization_server.as_ref().map(|server| server.settings.issuer.as_str().to_owned());
+
+        let acme_written = raw.acme.is_some() || at.lost_any(&["acme"]);
+        let acme = raw.acme.and_then(|acme| self.acme(acme, at.key("acme")));
+
+        let client_authorities = self.client_authorities(raw.client_authority, at.key("client_authority"));
+        let authority_names: Vec<&str> = client_authorities.iter().map(|one| one.name.as_str()).collect();
+        let listeners = self.listeners(raw.listener, &authority_names, &raw.trusted_proxies.prefixes, at);
+        self.overlaps(&listeners, &admin, at);
+        let attributes = self.attributes(raw.attribute, at.key("attribute"));
+        let policy = self.policy(raw.policy, at.key("policy"));
+        let (request_headers, response_headers) = (raw.request_headers, raw.response_headers);
+        let request_headers =
+            self.field_edits(request_headers, &identity_headers, true, at.key("request_headers"));
+        let response_headers =
+            self.field_edits(response_headers, &identity_headers, false, at.key("response_headers"));
+        let forwards_authorization = raw.forwarding.authorization;
+        let forwarding = self.forwarding(raw.forwarding, &identity_headers, at.key("forwarding"));
+        let issuers = self.issuers(raw.issuer, server_issuer.as_deref(), server_written, at.key("issuer"));
+        let key_cache = self.key_cache(raw.key_cache, authorization_server.as_ref(), acme.as_ref(), at);
+        let services = self.services(raw.service, &general, at.key("service"));
+        let names = Names {
+            services: &services,
+            service_indices: services
+                .iter()
+                .enumerate()
+                .map(|(index, service)| (service.config.name.as_str(), index))
+                .collect(),
+            issuers: issuers.iter().map(|issuer| (issuer.name.as_str(), issuer)).collect(),
+            has_authorization_server: server_written,
+            identity_headers: &identity_headers,
+            client_authorities: &authority_names,
+            listeners: &listeners,
+            attributes: &attributes,
+            general: &general,
+            forwards_authorization,
+        };
+        self.readiness(&raw.readiness, &names, at.key("readiness"));
+        let routes = self.routes(raw.route, &names, at.key("route"));
+        self.route_precedence(&routes, at.key("route"));
+        self.early_data_of_routes(&routes, &listeners);
+        self.acme_certificates(&listeners, acme.as_ref(), acme_written);
+        Config {
+            region: raw.region,
+            header_encoding: raw.header_encoding,
+            process: raw.process,
+            log: raw.log,
+            access_log,
+            admin,
+            general,
+            drain: raw.drain,
+            readiness: raw.readiness,
+            forwarding,
+            trusted_proxies: raw.trusted_proxies.prefixes,
+            identity_headers,
+            authorization_server,
+            acme,
+            databases: std::mem::take(&mut self.databases),
+            client_authorities,
+            lost_attributes: self.dropped.any("attribute") || attributes.iter().any(|one| !one.is_sound),
+            attributes,
+            policy,
+            request_headers,
+            response_headers,
+            listeners,
+            issuers,
+            key_cache,
+            services,
+            routes,
+            sources: Arc::new(Sources::default()),
+            fingerprint: Fingerprint::default(),
+            warnings: Vec::new(),
+            is_sound: false,
+        }
+    }
+
+    fn limits(&mut self, general: &General, at: Cursor<'_>) {
+        let limits = &general.limits;
+        if limits.head.target_bytes_max > limits.head.head_bytes_max
+            && !at.lost_any(&["target_bytes_max", "head_bytes_max"])
+        {
+            self.error(
+                at.key("target_bytes_max"),
+                format!(
+                    "target_bytes_max ({}) is above head_bytes_max ({}), which holds the target too",
+                    display_size(limits.head.target_bytes_max as u64),
+                    display_size(limits.head.head_bytes_max as u64)
+                ),
+                "lower the one or raise the other",
+            );
+        }
+        if limits.replay_bytes_max > limits.replay_total_bytes_max
+            && !at.lost_any(&["replay_bytes_max", "replay_total_bytes_max"])
+        {
+            self.error(
+                at.key("replay_bytes_max"),
+                "replay_bytes_max of one request is above replay_total_bytes_max of all",
+                "lower the one or raise the other",
+            );
+        }
+    }
+
+    fn timeouts(&mut self, general: &General, at: Cursor<'_>) {
+        let (connect, request) = (general.exchanges.connect, request_timeout(&general.exchanges));
+        if connect >= request && !at.lost_any(&["connect", "request"]) {
+            self.error(
+                at.key("connect"),
+                format!(
+                    "connect ({}) is not below request ({})",
+                    display_duration(connect),
+                    display_duration(request)
+                ),
+                "lower connect, so that there is time left for another endpoint",
+            );
+        }
+    }
+
+    fn drain(&mut self, drain: &Drain, at: Cursor<'_>) {
+        if drain.delay >= drain.deadline && !at.lost_any(&["delay", "deadline"]) {
+            self.error(
+                at.key("deadline"),
+                format!(
+                    "deadline ({}) is not above delay ({}); nothing could finish in between",
+                    display_duration(drain.deadline),
+                    display_duration(drain.delay)
+                ),
+                "raise deadline or lower delay",
+            );
+        }
+    }
+
+    /// Where keys of issuers are kept: beside the database unless it is written otherwise.
+    fn key_cache(
+        &self,
+        written: Option<String>,
+        server: Option<&AuthorizationServer>,
+        acme: Option<&Acme>,
+        at: Cursor<'_>,
+    ) -> Option<PathBuf> {
+        let database = server.map(|server| &server.database).or(acme.map(|acme| &acme.database));
+        let database = database.map(PathBuf::as_path);
+        match (written.as_deref(), database.and_then(Path::parent)) {
+            (Some("off"), _) => None,
+            (Some(written), _) => Some(self.path(at.key("key_cache"), written)),
+            (None, Some(folder)) => Some(folder.join("issuer-keys")),
+            (None, None) => Some(self.path(at, "issuer-keys")),
+        }
+    }
+
+    fn readiness(&mut self, readiness: &Readiness, names: &Names<'_>, at: Cursor<'_>) {
+        for (index, name) in readiness.issuers.iter().flatten().enumerate() {
+            if !names.issuers.contains_key(name.as_str()) {
+                let at = at.key("issuers").index(index);
+                self.unknown("issuer", name, names.issuers.keys().copied(), at);
+            }
+        }
+    }
+
+    fn admin(&mut self, raw: &RawAdmin, at: Cursor<'_>) -> Admin {
+        let address = match (raw.address.as_str(), raw.address.parse()) {
+            ("off", _) => None,
+            (_, Ok(BindAddress::Tcp(address))) => Some(address),
+            (written, _) => {
+                let shown = at.key("address").shown(written).to_owned();
+                self.error(
+                    at.key("address"),
+                    format!("{shown:?} is not an address to listen on"),
+                    "write an IP address and a port, as in \"127.0.0.1:9443\", or \"off\"",
+                );
+                None
+            }
+        };
+        let socket = match raw.socket.as_str() {
+            "off" => None,
+            written => {
+                let path = self.path(at.key("socket"), written.strip_prefix("unix:").unwrap_or(written));
+                let name_of_file = !written.is_empty() && !written.ends_with('/');
+                if !name_of_file || path.as_os_str().len() > 107 {
+                    self.error(
+                        at.key("socket"),
+                        format!("{:?} is not the path of a Unix socket", at.key("socket").shown(written)),
+                        "write a path of at most 107 octets, or \"off\"",
+                    );
+                }
+                Some(path)
+            }
+        };
+        let mut hosts = Vec::with_capacity(raw.hosts.len());
+        for (index, host) in raw.hosts.iter().enumerate() {
+            let name = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+            if is_dns_name(&name) && name.parse::<IpAddr>().is_err() {
+                hosts.push(name);
+            } else {
+                let at = at.key("hosts").index(index);
+                self.error(
+                    at,
+                    format!("{:?} is not a DNS name", at.shown(host)),
+                    "write a name without a port, as in \"gateway-1.example.com\"; IP addresses need no entry",
+                );
+            }
+        }
+        Admin { address, hosts, socket, at: at.place() }
+    }
+
+    fn identity_headers(&mut self, raw: RawIdentityHeaders, at: Cursor<'_>) -> IdentityHeaders {
+        let mut seen: BTreeMap<String, String> = BTreeMap::new();
+        let mut field = |this: &mut Self, key: Cursor<'_>, place: Place, label: &str, name: String| {
+            let name = this.settable_field_name(place, key.shown(&name).to_owned(), name);
+            // Origins that map fields to variables read all punctuation as one, so the two are one name.
+            match seen.entry(folded(&name)) {
+                btree_map::Entry::Vacant(vacant) => {
+                    vacant.insert(label.to_owned());
+                }
+                btree_map::Entry::Occupied(first) => this.problems.add(
+                    place,
+                    format!("{name:?} already carries the {}", first.get()),
+                    "give each its own field",
+                ),
+            }
+            name
+        };
+        let mut fields = Vec::with_capacity(5 + raw.extra.len());
+        for (key, name, carried) in [
+            ("issuer", raw.issuer, IdentityField::Issuer),
+            ("subject", raw.subject, IdentityField::Subject),
+            ("client_id", raw.client_id, IdentityField::ClientId),
+            ("scopes", raw.scopes, IdentityField::Scopes),
+            ("roles", raw.roles, IdentityField::Roles),
+        ] {
+            let place = at.key(key).place();
+            fields.push((field(self, at.key(key), place, key, name), carried));
+        }
+        for (name, claim) in raw.extra {
+            let entry = at.key("extra").key(&name);
+            if claim.is_empty() {
+                self.error(entry, format!("{name:?} names no claim"), "write the claim that it carries");
+            }
+            let label = format!("claim {claim}");
+            let name = field(self, Cursor::nowhere(entry.key_place()), entry.key_place(), &label, name);
+            fields.push((name, IdentityField::Claim(claim.split('.').map(str::to_owned).collect())));
+        }
+        // What is no field name was reported.
+        let names = own_headers(fields.iter().map(|(name, _)| name.as_str())).unwrap_or_default();
+        IdentityHeaders { names, fields }
+    }
+
+    /// Fields of clients may pass although they are hints. One that is none would be a misunderstanding.
+    fn forwarding(
+        &mut self,
+        forwarding: ForwardingText,
+        identity: &IdentityHeaders,
+        at: Cursor<'_>,
+    ) -> Forwarding {
+        for (index, name) in forwarding.keep_client_headers.iter().enumerate() {
+            let at = at.key("keep_client_headers").index(index);
+            if !is_token(name) || !is_hint(name) {
+                self.error(
+                    at,
+                    format!("{:?} is not one of the fields that are removed", at.shown(name)),
+                    "leave it out; docs/headers.md lists the fields that are removed",
+                );
+            } else if carries_identity(identity, name) {
+                self.error(
+                    at,
+                    format!("{name} carries the caller's identity, which only the gateway sets"),
+                    "leave it out, or change [identity_headers]",
+                );
+            }
+        }
+        let removed = hints(&forwarding.keep_client_headers).unwrap_or_else(|_| HeaderNameSet::default());
+        Forwarding {
+            via: forwarding.via,
+            policy: forwarding.forwarded,
+            header: forwarding.header,
+            strangers: identity.names.clone().and(&removed),
+        }
+    }
+
+    /// A field name that the gateway may set or remove, in lower case.
+    fn settable_field_name(&mut self, place: Place, shown: String, name: String) -> String {
+        let name = name.to_ascii_lowercase();
+        if !is_token(&name) {
+            self.problems.add(
+                place,
+                format!("{shown:?} is not a field name"),
+                "use letters, digits and -, as in \"x-request-id\" (RFC 9110 §5.1)",
+            );
+        } else if RESERVED_FIELDS.contains(&folded(&name).as_str()) {
+            self.problems.add(
+                place,
+                format!("{name:?} belongs to the protocol, and the gateway takes care of it"),
+                "choose another field",
+            );
+        }
+        name
+    }
+
+    /// Reports sections of the same name, of those that are referred to by it.
+    fn unique_sections(&mut self, raw: &RawConfig, at: Cursor<'_>) {
+        self.unique_names(
+            raw.attribute.iter().map(|raw| raw.name.as_str()),
+            at.key("attribute"),
+            "attribute",
+        );
+        self.unique_names(raw.listener.iter().map(|raw| raw.name.as_str()), at.key("listener"), "listener");
+        self.unique_names(raw.issuer.iter().map(|raw| raw.name.as_str()), at.key("issuer"), "issuer");
+        self.unique_names(raw.service.iter().map(|raw| raw.name.as_str()), at.key("service"), "service");
+        self.unique_names(raw.route.iter().map(|raw| raw.name.as_str()), at.key("route"), "route");
+
+        self.unique_names(
+            raw.client_authority.iter().map(|raw| raw.name.as_str()),
+            at.key("client_authority"),
+            "client_authority",
+        );
+    }
+
+    /// Reports names that stand for two things.
+    fn unique_names<'n>(&mut self, names: impl Iterator<Item = &'n str>, at: Cursor<'_>, what: &str) {
+        let mut seen: HashMap<&str, usize> = HashMap::new();
+        for (index, name) in names.enumerate() {
+            if let Some(&first) = seen.get(name) {
+                let first = self.sources.position(at.index(first).key("name").place());
+                self.error(
+                    at.index(index).key("name"),
+                    format!("a second {what} is called {name:?}; the first is at {first}"),
+                    "give each its own name",
+                );
+            } else {
+                seen.insert(name, index);
+            }
+        }
+    }
+
+    /// Whether no error was reported since there were `before` of them, and all that was written at `at` fits.
+    fn is_sound_since(&self, before: usize, at: Cursor<'_>) -> bool {
+        self.problems.reported() == before && at.is_sound()
+    }
+
+    /// What was resolved at `at`, since there were `before` errors.
+    fn placed<T>(&self, value: T, before: usize, at: Cursor<'_>) -> Placed<T> {
+        Placed { value, at: at.place(), is_sound: self.is_sound_since(before, at) }
+    }
+
+    fn error(&mut self, at: Cursor<'_>, message: impl Into<String>, remedy: impl Into<String>) {
+        self.problems.add(at.place(), message, remedy);
+    }
+
+    /// A path, relative to the folder of the file that names it.
+    fn path(&self, at: Cursor<'_>, written: &str) -> PathBuf {
+        self.sources.folder(at.place()).join(written)
+    }
+
+    /// A path to a file with certificates, keys or a secret, which is read where they are.
+    fn key_file(&mut self, at: Cursor<'_>, written: &str) -> (PathBuf, Option<Vec<u8>>) {
+        if self.key_files == KeyFiles::Skip && !written.is_empty() {
+            return (self.path(at, written), None);
+        }
+        self.file(at, written)
+    }
+
+    /// A path to a file that can be read; its content is read too, since nothing less tells that it can be.
+    fn file(&mut self, at: Cursor<'_>, written: &str) -> (PathBuf, Option<Vec<u8>>) {
+        let path = self.path(at, written);
+        if written.is_empty() {
+            self.error(at, "the file's name is empty", "name a file");
+            return (path, None);
+        }
+        match read_bounded(&path) {
+            Ok(content) => {
+                self.contents.note(at.place(), &content);
+                (path, Some(content))
+            }
+            Err(error) => {
+                let remedy = match error.kind() {
+                    io::ErrorKind::NotFound => {
+                        "correct the name; relative paths start from this file's folder"
+                    }
+                    io::ErrorKind::PermissionDenied => "let the user that runs the program read it",
+                    _ => "name a readable file of at most 1 MiB",
+                };
+                self.error(at, format!("cannot read {}: {error}", path.display()), remedy);
+                (path, None)
+            }
+        }
+    }
+}
+
+fn read_bounded(path: &std::path::Path) -> io::Result<Vec<u8>> {
+    // Before it is opened: opening a pipe would wait for its writer.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    let file = fs::File::open(path)?;
+    let mut content = Vec::new();
+    file.take(REFERENCED_BYTES_MAX + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > REFERENCED_BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "more than 1 MiB"));
+    }
+    Ok(content)
+}
+
+/// Whether a field is one that only the gateway sets. Origins may read all punctuation as one, and so the two as one name.
+fn carries_identity(identity: &IdentityHeaders, name: &str) -> bool {
+    identity.fields.iter().any(|(field, _)| folded(field) == folded(name))
+}
+
+/// How long a whole request may take.
+fn request_timeout(timeouts: &Timeouts) -> Duration {
+    timeouts.request.unwrap_or(Duration::MAX)
+}
+
+/// A field name as services read it that make a variable of it: in lower case, with all punctuation as `-`.
+fn folded(name: &str) -> String {
+    let fold = |byte: char| if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { '-' };
+    name.chars().map(fold).collect()
+}
+
+/// Fields that carry the protocol itself, or credentials: no configuration may set them.
+const RESERVED_FIELDS: &[&str] = &[
+    "authorization",
+    "client-cert",
+    "client-cert-chain",
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "via",
+];

@@ -1,0 +1,597 @@
+//! Routes.
+
+use std::{
+    collections::{BTreeMap, HashMap, hash_map},
+    sync::Arc,
+};
+
+use cardea_gateway::{
+    model::{AllowEncoded, PathPart, Rewrite},
+    routing::{HeaderMatch, HostPattern, PathMatch, RouteMatch},
+};
+use cardea_identity::Alternative;
+
+use super::{
+    super::{
+        document::Cursor,
+        model::{Auth, BuiltIn, Destination, Placed, Route},
+        raw::{RawAuth, RawDemand, RawHeaderCondition, RawRedirect, RawRespond, RawRoute},
+        rules::FieldTemplate,
+        sections::EncodedPathByte,
+        suggest,
+        text::{display_duration, is_token},
+    },
+    Names, Resolver,
+    path::{check_path, check_pattern},
+    request_timeout,
+    rules::is_field_value,
+};
+
+/// What a route is for, taken apart so that two routes for the same are equal here.
+type MatchKey<'r> =
+    (Option<&'r HostPattern>, &'r PathMatch, &'r str, &'r [(String, HeaderMatch)], bool, &'r str);
+
+impl Resolver<'_> {
+    pub(super) fn routes(
+        &mut self,
+        raw: Vec<RawRoute>,
+        names: &Names<'_>,
+        at: Cursor<'_>,
+    ) -> Vec<Placed<Route>> {
+        let mut routes: Vec<Placed<Route>> = Vec::with_capacity(raw.len());
+        for (index, raw) in raw.into_iter().enumerate() {
+            let at = at.index(index);
+            let before = self.problems.reported();
+            let (value, is_resolved) = self.route(raw, names, at);
+            let mut route = self.placed(value, before, at);
+            route.is_sound &= is_resolved;
+            routes.push(route);
+        }
+        self.unique_matches(&routes);
+        routes
+    }
+
+    /// Two routes for the same requests: nothing would say which one is meant.
+    fn unique_matches(&mut self, routes: &[Placed<Route>]) {
+        let mut seen: HashMap<MatchKey<'_>, usize> = HashMap::new();
+        let any = [String::new()];
+        for (index, route) in routes.iter().enumerate().filter(|(_, route)| route.is_sound) {
+            let RouteMatch { hosts, path, methods, headers, listeners, condition } = &route.matches;
+            let hosts = if hosts.is_empty() { vec![None] } else { hosts.iter().map(Some).collect() };
+            let methods = if methods.is_empty() { &any[..] } else { methods };
+            let listeners = if listeners.is_empty() { &any[..] } else { listeners };
+            let mut same = None;
+            for host in hosts {
+                for (method, listener) in
+                    methods.iter().flat_map(|method| listeners.iter().map(move |listener| (method, listener)))
+                {
+                    let key =
+                        (host, path, method.as_str(), headers.as_slice(), *condition, listener.as_str());
+                    match seen.entry(key) {
+                        hash_map::Entry::Vacant(vacant) => {
+                            vacant.insert(index);
+                        }
+                        hash_map::Entry::Occupied(first) => same = Some(*first.get()),
+                    }
+                }
+            }
+            if let Some(first) = same.and_then(|first| routes.get(first))
+                && first.at != route.at
+            {
+                let position = self.sources.position(first.at);
+                self.problems.add(
+                    route.at,
+                    format!(
+                        "the route {:?} is for the same requests as {:?} at {position}",
+                        route.name, first.name
+                    ),
+                    "let them differ in host, path, method, header, listener, or in whether they have a condition",
+                );
+            }
+        }
+    }
+
+    /// A route, and whether what it refers to is known.
+    fn route(&mut self, raw: RawRoute, names: &Names<'_>, at: Cursor<'_>) -> (Route, bool) {
+        let hosts = self.host_patterns(raw.hosts, at.key("hosts"));
+        let listeners = self.bound_listeners(raw.listeners.unwrap_or_default(), names, at.key("listeners"));
+        let (path, parameters) = self.path_match(raw.path, raw.path_prefix, raw.path_pattern, at);
+        let methods = self.methods(raw.methods, at.key("methods"));
+        let headers = self.header_conditions(raw.headers, at.key("headers"));
+        let auth = self.auth(raw.auth, names, at.key("auth"));
+        let client_certificate = raw.client_certificate.map(|raw| {
+            self.client_certificate(raw, &hosts, names.client_authorities, at.key("client_certificate"))
+        });
+
+        if raw.strip_prefix && !matches!(path, PathMatch::Prefix(_)) && !at.lost_any(&["path_prefix"]) {
+            self.error(
+                at.key("strip_prefix"),
+                "strip_prefix needs a path_prefix that it could take away",
+                "use path_prefix, or rewrite_path",
+            );
+        }
+        if raw.strip_prefix && raw.rewrite_path.is_some() {
+            self.error(
+                at.key("rewrite_path"),
+                "a path is stripped or rewritten, not both",
+                "keep one of them",
+            );
+        }
+        let rewrite = match (raw.rewrite_path, &path) {
+            (Some(written), _) => {
+                if !at.lost_any(&["path_pattern"]) {
+                    self.rewrite_path(&written, &parameters, at.key("rewrite_path"));
+                }
+                Rewrite::Path(path_parts(&written))
+            }
+            (None, PathMatch::Prefix(prefix)) if raw.strip_prefix => Rewrite::StripPrefix(prefix.clone()),
+            (None, _) => Rewrite::None,
+        };
+
+        let mut timeouts = names.general.exchanges.clone();
+        raw.timeouts.apply(&mut timeouts);
+        let destination =
+            self.destination((raw.service, raw.redirect, raw.respond, raw.builtin), &raw.name, names, at);
+        if let Some(Destination::Service { index }) = &destination
+            && let Some(service) = names.services.get(*index)
+            && service.is_sound
+            && raw.timeouts.request.is_some()
+            && service.connect_timeout >= request_timeout(&timeouts)
+        {
+            self.error(
+                at.key("timeouts").key("request"),
+                format!(
+                    "request ({}) is not above the connect timeout ({}) of the service {:?}",
+                    display_duration(request_timeout(&timeouts)),
+                    display_duration(service.connect_timeout),
+                    service.config.name
+                ),
+                "raise it, or lower the service's connect_timeout",
+            );
+        }
+        let identity = names.identity_headers;
+        let request_headers =
+            self.field_edits(raw.request_headers, identity, true, at.key("request_headers"));
+        let response_headers =
+            self.field_edits(raw.response_headers, identity, false, at.key("response_headers"));
+        let forward_authorization =
+            raw.forward_authorization.unwrap_or(auth == Auth::Public || names.forwards_authorization);
+        let when = self.expression(raw.when, at.key("when"));
+        let is_resolved = destination.is_some() && self.is_resolved(&auth, names);
+        let route = Route {
+            name: raw.name,
+            matches: RouteMatch { hosts, path, methods, headers, listeners, condition: when.is_some() },
+            auth,
+            client_certificate,
+            early_data: raw.early_data,
+            destination: destination.unwrap_or_else(Destination::unresolved),
+            rewrite,
+            allow_encoded: allow_encoded(&raw.allow_encoded),
+            timeouts,
+            body_bytes_max: raw.body_bytes_max.unwrap_or(names.general.body_bytes_max),
+            forward_authorization,
+            request_headers,
+            response_headers,
+            when,
+            opens: raw.opens,
+            policy: self.policy(raw.policy, at.key("policy")),
+            attributes: self.attribute_edits(raw.attributes, names.attributes, at.key("attributes")),
+        };
+        (route, is_resolved)
+    }
+
+    /// The hosts that a route is for.
+    fn host_patterns(&mut self, raw: Vec<String>, at: Cursor<'_>) -> Vec<HostPattern> {
+        let mut patterns = Vec::with_capacity(raw.len());
+        for host in self.hosts(raw, at) {
+            match host.parse() {
+                Ok(pattern) => patterns.push(pattern),
+                // Never left out without a word: a route without hosts takes every host.
+                Err(error) => {
+                    self.error(
+                        at,
+                        format!("host \"{host}\": {error}"),
+                        "name a host, or \"*.\" and a domain",
+                    );
+                }
+            }
+        }
+        patterns
+    }
+
+    /// Whether whom a route asks for is known.
+    fn is_resolved(&self, auth: &Auth, names: &Names<'_>) -> bool {
+        match auth {
+            Auth::Public => true,
+            Auth::AccessRequirement(alternatives) => alternatives
+                .iter()
+                .all(|one| names.issuers.get(one.issuer.as_str()).is_some_and(|issuer| issuer.is_sound)),
+        }
+    }
+
+    fn bound_listeners(&mut self, raw: Vec<String>, names: &Names<'_>, at: Cursor<'_>) -> Vec<String> {
+        let known = || names.listeners.iter().map(|listener| listener.name.as_str());
+        for (index, name) in raw.iter().enumerate() {
+            let at = at.index(index);
+            if !known().any(|known| known == name) {
+                self.unknown("listener", name, known(), at);
+            } else if raw.iter().take(index).any(|earlier| earlier == name) {
+                self.error(at, format!("{:?} is there twice", at.shown(name)), "remove one of them");
+            }
+        }
+        let mut listeners = raw;
+        listeners.sort();
+        listeners.dedup();
+        listeners
+    }
+
+    fn path_match(
+        &mut self,
+        exact: Option<String>,
+        prefix: Option<String>,
+        pattern: Option<String>,
+        at: Cursor<'_>,
+    ) -> (PathMatch, Vec<String>) {
+        let written = [("path", &exact), ("path_prefix", &prefix), ("path_pattern", &pattern)];
+        let mut keys = written.iter().filter(|(_, value)| value.is_some()).map(|(key, _)| *key);
+        if let (Some(first), Some(second)) = (keys.next(), keys.next()) {
+            self.error(
+                at.key(second),
+                format!("a route has one of path, path_prefix and path_pattern; {first} is there too"),
+                "keep one, and write further routes for the others",
+            );
+        }
+        let wrong = |this: &mut Self, key: &str, written: &str, remedy: String| {
+            let at = at.key(key);
+            this.error(
+                at,
+                format!("{:?} is not a path that a request could have", at.shown(written)),
+                remedy,
+            );
+        };
+        for (key, written) in [("path", &exact), ("path_prefix", &prefix)] {
+            if let Some(written) = written.as_ref().filter(|written| written.contains('*')) {
+                let at = at.key(key);
+                self.problems.warn(
+                    at.place(),
+                    format!("{:?} has a *, which stands for itself alone", at.shown(written)),
+                    "a path_prefix takes everything below it without one; for one segment write path_pattern = \"/users/{id}\"",
+                );
+            }
+        }
+        match (exact, prefix, pattern) {
+            (Some(path), ..) => {
+                if let Err(remedy) = check_path(&path) {
+                    wrong(self, "path", &path, remedy);
+                }
+                (PathMatch::Exact(path), Vec::new())
+            }
+            (None, Some(prefix), _) => {
+                if let Err(remedy) = check_path(&prefix) {
+                    wrong(self, "path_prefix", &prefix, remedy);
+                }
+                // Prefixes end at segments, so a final slash says nothing.
+                let prefix = match prefix.strip_suffix('/') {
+                    Some(shorter) if !shorter.is_empty() => shorter.to_owned(),
+                    _ => prefix,
+                };
+                (PathMatch::Prefix(prefix), Vec::new())
+            }
+            (None, None, Some(pattern)) => {
+                let parameters = check_pattern(&pattern).unwrap_or_else(|remedy| {
+                    wrong(self, "path_pattern", &pattern, remedy);
+                    Default::default()
+                });
+                (PathMatch::Pattern(pattern), parameters.into_iter().collect())
+            }
+            (None, None, None) => (PathMatch::Prefix("/".to_owned()), Vec::new()),
+        }
+    }
+
+    fn methods(&mut self, raw: Vec<String>, at: Cursor<'_>) -> Vec<String> {
+        for (index, method) in raw.iter().enumerate() {
+            let at = at.index(index);
+            if !is_token(method) {
+                self.error(at, format!("{:?} is not a method", at.shown(method)), "write it as in \"GET\"");
+            } else if method.bytes().any(|byte| byte.is_ascii_lowercase()) {
+                let remedy =
+                    format!("write {:?}: methods are case-sensitive (RFC 9110 §9.1)", method.to_uppercase());
+                self.error(at, format!("{:?} is in lower case", at.shown(method)), at.remedy(remedy));
+            } else if method == "CONNECT" {
+                self.error(at, "CONNECT asks for a forward proxy, which this is not", "remove it");
+            }
+        }
+        let mut methods = raw;
+        methods.sort();
+        methods.dedup();
+        methods
+    }
+
+    fn header_conditions(
+        &mut self,
+        raw: BTreeMap<String, RawHeaderCondition>,
+        at: Cursor<'_>,
+    ) -> Vec<(String, HeaderMatch)> {
+        let mut conditions: BTreeMap<String, HeaderMatch> = BTreeMap::new();
+        for (name, condition) in raw {
+            let entry = at.key(&name);
+            let lower = name.to_ascii_lowercase();
+            if !is_token(&lower) {
+                self.problems.add(
+                    entry.key_place(),
+                    format!("{name:?} is not a field name"),
+                    "use letters, digits and - (RFC 9110 §5.1)",
+                );
+            }
+            let condition = match condition {
+                RawHeaderCondition::Present(true) => HeaderMatch::Present,
+                RawHeaderCondition::Present(false) => {
+                    self.error(
+                        entry,
+                        "a condition cannot ask for a field to be absent",
+                        "write true for a field that must be there, or its value; the route without the condition takes the rest",
+                    );
+                    HeaderMatch::Present
+                }
+                RawHeaderCondition::Exact(value) => HeaderMatch::Exact(value),
+            };
+            if conditions.insert(lower, condition).is_some() {
+                self.problems.add(entry.key_place(), format!("{name:?} is there twice"), "keep one of them");
+            }
+        }
+        conditions.into_iter().collect()
+    }
+
+    fn auth(&mut self, raw: RawAuth, names: &Names<'_>, at: Cursor<'_>) -> Auth {
+        match raw {
+            RawAuth::Public(_) => Auth::Public,
+            RawAuth::AccessRequirement(demand) => {
+                Auth::AccessRequirement(vec![self.demand(demand, names, at)])
+            }
+            RawAuth::Alternatives(demands) => {
+                if demands.is_empty() {
+                    self.error(
+                        at,
+                        "nobody could make this request: auth has no alternative",
+                        "add one: { issuer = \"…\" }",
+                    );
+                }
+                let demands = demands.into_iter().enumerate();
+                Auth::AccessRequirement(
+                    demands.map(|(index, demand)| self.demand(demand, names, at.index(index))).collect(),
+                )
+            }
+        }
+    }
+
+    fn demand(&mut self, raw: RawDemand, names: &Names<'_>, at: Cursor<'_>) -> Alternative {
+        match names.issuers.get(raw.issuer.as_str()) {
+            Some(issuer) if !issuer.is_sound => {}
+            Some(issuer) => {
+                for (index, audience) in raw.audiences.iter().enumerate() {
+                    if !issuer.audiences.contains(audience) {
+                        let at = at.key("audiences").index(index);
+                        self.error(
+                            at,
+                            format!(
+                                "{:?} is not among the audiences of the issuer {:?}",
+                                at.shown(audience),
+                                raw.issuer
+                            ),
+                            "add it to the issuer's audiences; as it is, no token could ever fit",
+                        );
+                    }
+                }
+            }
+            None => self.unknown("issuer", &raw.issuer, names.issuers.keys().copied(), at.key("issuer")),
+        }
+        for (index, scope) in raw.scopes.iter().enumerate() {
+            self.scope(scope, at.key("scopes").index(index));
+        }
+        for (index, role) in raw.roles.iter().enumerate() {
+            if role.trim().is_empty() {
+                self.error(at.key("roles").index(index), "a role is empty", "write its name");
+            }
+        }
+        Alternative { issuer: raw.issuer, audiences: raw.audiences, scopes: raw.scopes, roles: raw.roles }
+    }
+
+    /// A reference to something that does not exist.
+    pub(super) fn unknown<'n>(
+        &mut self,
+        what: &str,
+        name: &str,
+        known: impl Iterator<Item = &'n str>,
+        at: Cursor<'_>,
+    ) {
+        if self.dropped.any(what) {
+            return;
+        }
+        let mut known: Vec<&str> = known.collect();
+        known.sort_unstable();
+        let near = match self.suggestions_left.checked_sub(1) {
+            Some(left) => {
+                self.suggestions_left = left;
+                suggest::nearest(name, known.iter().copied())
+            }
+            None => None,
+        };
+        let remedy = match near {
+            Some(near) => format!("did you mean {near:?}?"),
+            None if (1..=8).contains(&known.len()) => format!("there are: {}", known.join(", ")),
+            None => format!("add a table [[{what}]] with this name"),
+        };
+        self.error(at, format!("there is no {what} called {:?}", at.shown(name)), remedy);
+    }
+
+    fn destination(
+        &mut self,
+        (service, redirect, respond, builtin): (
+            Option<String>,
+            Option<RawRedirect>,
+            Option<RawRespond>,
+            Option<BuiltIn>,
+        ),
+        name: &str,
+        names: &Names<'_>,
+        at: Cursor<'_>,
+    ) -> Option<Destination> {
+        const DESTINATIONS: [&str; 4] = ["service", "redirect", "respond", "builtin"];
+        let written = [service.is_some(), redirect.is_some(), respond.is_some(), builtin.is_some()];
+        let mut keys = DESTINATIONS.iter().zip(written).filter(|(_, is)| *is).map(|(key, _)| *key);
+        match (keys.next(), keys.next()) {
+            (None, _) if !at.lost_any(&DESTINATIONS) => self.error(
+                at,
+                format!("the route {name:?} does not say where requests go"),
+                "add service = \"…\", redirect, respond or builtin",
+            ),
+            (Some(first), Some(second)) => self.error(
+                at.key(second),
+                format!("a route has one destination; {first} is there too"),
+                "keep one of them",
+            ),
+            _ => {}
+        }
+        if let Some(service) = service {
+            return match names.service_indices.get(service.as_str()) {
+                Some(&index) => Some(Destination::Service { index }),
+                None => {
+                    self.unknown(
+                        "service",
+                        &service,
+                        names.service_indices.keys().copied(),
+                        at.key("service"),
+                    );
+                    None
+                }
+            };
+        }
+        if let Some(redirect) = redirect {
+            return Some(self.redirect(redirect, at.key("redirect")));
+        }
+        if let Some(respond) = respond {
+            return Some(self.respond(respond, at.key("respond")));
+        }
+        let builtin = builtin?;
+        if builtin != BuiltIn::Health && !names.has_authorization_server {
+            self.error(
+                at.key("builtin"),
+                "this built-in service is a part of the authorization server, which is not configured",
+                "add the section [authorization_server]",
+            );
+        }
+        Some(Destination::BuiltIn(builtin))
+    }
+
+    fn redirect(&mut self, raw: RawRedirect, at: Cursor<'_>) -> Destination {
+        if !matches!(raw.status, 301 | 302 | 303 | 307 | 308) {
+            self.error(
+                at.key("status"),
+                format!("{} is not the status of a redirect", raw.status),
+                "write 301, 302, 303, 307 or 308 (RFC 9110 §15.4)",
+            );
+        }
+        let is_absolute = raw.to.starts_with("https://") || raw.to.starts_with("http://");
+        // `//host` would be another host's root (RFC 3986 §4.2).
+        let is_path = raw.to.starts_with('/') && !raw.to.starts_with("//");
+        let is_clean = raw.to.bytes().all(|byte| byte.is_ascii_graphic());
+        if !is_clean || !(is_absolute || is_path) {
+            let to = at.key("to");
+            self.error(
+                to,
+                format!("{:?} is not a place to redirect to", to.shown(&raw.to)),
+                "write a URL, or a path that begins with one slash",
+            );
+        }
+        let to = FieldTemplate { text: raw.to, at: at.key("to").place() };
+        Destination::Redirect { to, keep_query: raw.keep_query, status: raw.status }
+    }
+
+    fn respond(&mut self, raw: RawRespond, at: Cursor<'_>) -> Destination {
+        let body: Arc<[u8]> = match (raw.body, raw.file) {
+            (Some(_), Some(_)) => {
+                self.error(at.key("file"), "a response has one body", "keep body or file");
+                Arc::default()
+            }
+            (Some(body), None) => body.into_bytes().into(),
+            (None, Some(file)) => self.file(at.key("file"), &file).1.unwrap_or_default().into(),
+            (None, None) => Arc::default(),
+        };
+        // RFC 9110 §15.3.5 and §15.4.5: these have no content.
+        if matches!(raw.status, 204 | 205 | 304) && !body.is_empty() {
+            self.error(
+                at.key("status"),
+                format!("a response with {} has no body", raw.status),
+                "remove the body",
+            );
+        }
+        if !is_field_value(&raw.content_type) || !raw.content_type.contains('/') {
+            let content_type = at.key("content_type");
+            self.error(
+                content_type,
+                format!("{:?} is not a media type", content_type.shown(&raw.content_type)),
+                "write it as in \"text/html; charset=utf-8\"",
+            );
+        }
+        Destination::Respond { status: raw.status, content_type: raw.content_type, body }
+    }
+
+    fn rewrite_path(&mut self, written: &str, parameters: &[String], at: Cursor<'_>) {
+        let is_clean = written.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#'));
+        if !written.starts_with('/') || !is_clean {
+            self.error(
+                at,
+                format!("{:?} is not a path", at.shown(written)),
+                "begin with a slash, and leave query and fragment away",
+            );
+        }
+        let mut rest = written;
+        while let Some((_, after)) = rest.split_once('{') {
+            let Some((name, after)) = after.split_once('}') else {
+                self.error(at, format!("{:?} has a brace that is not closed", at.shown(written)), "close it");
+                return;
+            };
+            if !parameters.iter().any(|parameter| parameter == name) {
+                let remedy = match suggest::nearest(name, parameters.iter().map(String::as_str)) {
+                    Some(near) => format!("did you mean {near:?}?"),
+                    None => {
+                        "use the parameters of path_pattern; attributes are not filled in here".to_owned()
+                    }
+                };
+                self.error(
+                    at,
+                    format!("{:?} names a parameter that the route does not have", at.shown(written)),
+                    remedy,
+                );
+            }
+            rest = after;
+        }
+    }
+}
+
+/// Splits `/v2/{id}/x` into what stands and what is filled in.
+fn path_parts(text: &str) -> Vec<PathPart> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while let Some((literal, tail)) = rest.split_once('{') {
+        let Some((name, after)) = tail.split_once('}') else { break };
+        if !literal.is_empty() {
+            parts.push(PathPart::Literal(literal.to_owned()));
+        }
+        parts.push(PathPart::Parameter(name.trim_start_matches('*').to_owned()));
+        rest = after;
+    }
+    if !rest.is_empty() {
+        parts.push(PathPart::Literal(rest.to_owned()));
+    }
+    parts
+}
+
+fn allow_encoded(written: &[EncodedPathByte]) -> AllowEncoded {
+    AllowEncoded {
+        slash: written.contains(&EncodedPathByte::Slash),
+        encoded_backslash: written.contains(&EncodedPathByte::EncodedBackslash),
+        backslash: written.contains(&EncodedPathByte::Backslash),
+        parameters: written.contains(&EncodedPathByte::Parameters),
+    }
+}

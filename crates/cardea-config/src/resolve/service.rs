@@ -1,0 +1,109 @@
+//! Services.
+
+use std::collections::HashSet;
+
+use cardea_tls::{ClientTlsConfig, Roots, server_name};
+use cardea_upstream::{Address, EndpointConfig, PoolConfig, ServiceConfig};
+
+use super::{
+    super::{
+        document::Cursor,
+        model::{General, Placed, Service, ServiceTls},
+        raw::RawService,
+        rules::FieldTemplate,
+        text::display_duration,
+    },
+    Resolver, request_timeout,
+};
+
+impl Resolver<'_> {
+    pub(super) fn services(
+        &mut self,
+        raw: Vec<RawService>,
+        general: &General,
+        at: Cursor<'_>,
+    ) -> Vec<Placed<Service>> {
+        let mut services = Vec::with_capacity(raw.len());
+        for (index, raw) in raw.into_iter().enumerate() {
+            let at = at.index(index);
+            let before = self.problems.reported();
+            let value = self.service(raw, general, at);
+            services.push(self.placed(value, before, at));
+        }
+        services
+    }
+
+    fn service(&mut self, raw: RawService, general: &General, at: Cursor<'_>) -> Service {
+        let request = request_timeout(&general.exchanges);
+        if let Some(connect) = raw.connect_timeout
+            && connect >= request
+        {
+            self.error(
+                at.key("connect_timeout"),
+                format!(
+                    "connect_timeout ({}) is not below timeouts.request ({})",
+                    display_duration(connect),
+                    display_duration(request)
+                ),
+                "lower it, so that there is time left for another endpoint",
+            );
+        }
+        let mut addresses = HashSet::new();
+        for (index, endpoint) in raw.endpoint.iter().enumerate() {
+            let at = at.key("endpoint").index(index).key("address");
+            if !addresses.insert(&endpoint.address) {
+                self.error(
+                    at,
+                    format!("{} is there twice", endpoint.address),
+                    "remove one, and give the other more weight if it should get more",
+                );
+            }
+            let nameless = matches!(endpoint.address, Address::Unix(_));
+            if nameless && raw.tls.as_ref().is_some_and(|tls| tls.server_name.is_none()) {
+                self.error(
+                    at,
+                    "TLS to a Unix socket has no name to verify",
+                    "add server_name to the service's tls table",
+                );
+            }
+        }
+        let tls = raw.tls.map(|tls| {
+            let at = at.key("tls");
+            let name = tls.server_name.and_then(|name| {
+                let found = server_name(&name);
+                if found.is_err() {
+                    let at = at.key("server_name");
+                    self.error(
+                        at,
+                        format!("{:?} is not a name that a certificate can have", at.shown(&name)),
+                        "write a host name or an IP address",
+                    );
+                }
+                found.ok()
+            });
+            let roots = tls.ca_file.map(|file| Roots::File(self.key_file(at.key("ca_file"), &file).0));
+            let client = ClientTlsConfig { roots: roots.unwrap_or_default(), ..ClientTlsConfig::default() };
+            ServiceTls { client, server_name: name }
+        });
+        let endpoints = raw.endpoint.into_iter();
+        let endpoints = endpoints.map(|raw| EndpointConfig {
+            address: raw.address,
+            region: raw.region,
+            weight: raw.weight,
+        });
+        let pool = PoolConfig {
+            idle_max: raw.pool.idle_max,
+            connections_max: raw.pool.connections_max,
+            idle_timeout: raw.pool.idle_timeout.unwrap_or(general.pool.idle_timeout),
+            ..general.pool
+        };
+        Service {
+            config: ServiceConfig { pool, ..ServiceConfig::new(raw.name, endpoints.collect()) },
+            connect_timeout: raw.connect_timeout.unwrap_or(general.exchanges.connect),
+            hash_policy: raw
+                .hash_policy
+                .map(|text| FieldTemplate { text, at: at.key("hash_policy").place() }),
+            tls,
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The decision on a request: one order of checks for requests that come, for streams that are judged again and for requests
+//! that are only asked about.
+//!
+//! [`decide`] is the order. Where the three differ, a [`Circumstances`] says how. What a request may reach, it reaches by an
+//! [`Authorized`], which nothing else makes.
+
+mod identify;
+mod normalise;
+mod route;
+
+use cardea_clock::Wall;
+
+pub(crate) use identify::identify;
+pub(crate) use normalise::{normalise, settle};
+pub(crate) use route::choose_route;
+
+use crate::{
+    client_certificate::{self, ClientCertificateRule},
+    conditions,
+    exchange::Exchange,
+    gateway::ModelRef,
+    model::{Model, Route},
+    refusal::Reason,
+    response::Response,
+};
+
+/// What was decided on a request that was not refused.
+pub(crate) enum Decision<'m> {
+    /// It may reach the destination of its route.
+    Authorized(Authorized<'m>),
+    /// The client has to go elsewhere first.
+    Elsewhere(Response),
+}
+
+/// The proof that a request has passed every check of its route.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Authorized<'m> {
+    route: &'m Route,
+}
+
+impl<'m> Authorized<'m> {
+    /// The route that carries the request.
+    pub(crate) const fn route(&self) -> &'m Route {
+        self.route
+    }
+}
+
+/// In which way a request is decided on. What a method leaves out is done as for a request that has just come.
+pub(crate) trait Circumstances {
+    /// The time at which certificates are judged.
+    fn certificate_time(&self, exchange: &Exchange) -> Wall {
+        exchange.started.wall
+    }
+
+    /// The route that carries the request; notes it in the exchange.
+    fn choose_route<'m>(&mut self, model: &'m Model, exchange: &mut Exchange) -> Result<&'m Route, Reason> {
+        choose_route(model, exchange)
+    }
+
+    /// The route is chosen, and serves the host as the client came.
+    async fn routed(
+        &mut self,
+        model: &ModelRef,
+        route: &Route,
+        exchange: &mut Exchange,
+    ) -> Result<(), Reason>;
+
+    /// Whether the client may enter by its certificate; a response where it has to go elsewhere for that.
+    fn admit(
+        &mut self,
+        rule: &ClientCertificateRule,
+        exchange: &Exchange,
+        at: Wall,
+    ) -> Result<Option<Response>, Reason> {
+        client_certificate::admit(rule, exchange, at)
+    }
+
+    /// Whether the route takes the body.
+    fn check_body(&mut self, route: &Route, exchange: &Exchange) -> Result<(), Reason>;
+
+    /// Finds out who is calling, where the route asks.
+    async fn identify(
+        &mut self,
+        model: &ModelRef,
+        route: &Route,
+        exchange: &mut Exchange,
+    ) -> Result<(), Reason>;
+
+    /// Whether the policies let the request in.
+    fn check_policies(
+        &mut self,
+        model: &Model,
+        route: &Route,
+        exchange: &mut Exchange,
+    ) -> Result<(), Reason> {
+        conditions::check(model, route, exchange)
+    }
+}
+
+/// Decides on a request that is [normalised](normalise).
+///
+/// # Errors
+/// Why it is refused.
+pub(crate) async fn decide<'m, C: Circumstances>(
+    model: &'m ModelRef,
+    exchange: &mut Exchange,
+    circumstances: &mut C,
+) -> Result<Decision<'m>, Reason> {
+    let at = circumstances.certificate_time(exchange);
+    let servable = client_certificate::meets_host(model, exchange, at)?;
+    let route = circumstances.choose_route(model, exchange)?;
+    servable.by(route)?;
+    circumstances.routed(model, route, exchange).await?;
+    route::check_path(model, route, exchange)?;
+    if let Some(rule) = &route.client_certificate
+        && let Some(response) = circumstances.admit(rule, exchange, at)?
+    {
+        return Ok(Decision::Elsewhere(response));
+    }
+    circumstances.check_body(route, exchange)?;
+    circumstances.identify(model, route, exchange).await?;
+    identify::meets_demand(route, exchange)?;
+    conditions::change_attributes(&route.rules.attributes, exchange);
+    circumstances.check_policies(model, route, exchange)?;
+    Ok(Decision::Authorized(Authorized { route }))
+}

@@ -1,0 +1,213 @@
+//! The memory that the process holds for messages under way, in bytes: counted per thread, compared with one bound.
+//!
+//! Counted are the buffers that clients and services make the process hold: data that was received and not passed on,
+//! heads, and what HTTP/2 queues. Each thread counts for itself and publishes its count once it differs by
+//! a grain ([`GRAIN_MAX`]) from what it last published, so requests that come and go write nothing that threads share.
+//!
+//! Every counted byte is also charged to the [`Account`] of the client's connection whose task is being polled. Where
+//! the bound is passed, [`relief`] ends connections by what their accounts hold.
+
+mod account;
+pub(crate) mod relief;
+
+use std::{
+    cell::Cell,
+    sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering::Relaxed},
+};
+
+use tokio::sync::Notify;
+
+pub(crate) use account::{Account, Ending, charged};
+
+/// How far a thread's count may be from what it published, in bytes, where the bound allows it: seven receive buffers.
+const GRAIN_MAX: usize = 256 * 1024;
+
+/// The counts that threads have not published stay below this part of the bound, all threads together.
+const UNPUBLISHED_PART: usize = 8;
+
+/// The sum of what the threads have published.
+static PUBLISHED: AtomicIsize = AtomicIsize::new(0);
+/// The bound.
+static MAX: AtomicUsize = AtomicUsize::new(usize::MAX);
+/// How far a thread's count may be from what it published.
+static GRAIN: AtomicIsize = AtomicIsize::new(GRAIN_MAX as isize);
+/// Notified when the bound is passed.
+static PASSED: Notify = Notify::const_new();
+/// The bound is passed, and no connection is left whose end would help.
+static EXHAUSTED: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    static UNPUBLISHED: Unpublished = const { Unpublished(Cell::new(0)) };
+}
+
+/// What a thread has counted and not published. Published when the thread ends.
+struct Unpublished(Cell<isize>);
+
+impl Drop for Unpublished {
+    fn drop(&mut self) {
+        publish(self.0.get());
+    }
+}
+
+/// How much is held, short of what threads have not published yet.
+pub(crate) fn used() -> usize {
+    usize::try_from(PUBLISHED.load(Relaxed)).unwrap_or(0)
+}
+
+/// How much more is held than may be.
+pub(crate) fn excess() -> usize {
+    used().saturating_sub(max())
+}
+
+/// The bound, in bytes.
+pub(crate) fn max() -> usize {
+    MAX.load(Relaxed)
+}
+
+/// Sets the bound, in bytes, for a process with so many threads that count. Whether it is passed is found out anew.
+pub(crate) fn set_max(bytes: usize, threads: usize) {
+    MAX.store(bytes, Relaxed);
+    let grain = (bytes / UNPUBLISHED_PART / threads.max(1)).min(GRAIN_MAX);
+    GRAIN.store(isize::try_from(grain).unwrap_or(isize::MAX), Relaxed);
+    set_exhausted(false);
+}
+
+/// Returns when the bound may have been passed.
+pub(crate) async fn passed() {
+    PASSED.notified().await;
+}
+
+/// Notes whether new requests are to be refused, as nothing else is left to do.
+fn set_exhausted(exhausted: bool) {
+    if EXHAUSTED.load(Relaxed) != exhausted {
+        EXHAUSTED.store(exhausted, Relaxed);
+    }
+}
+
+/// Whether new requests are to be refused. One load of a line that is hardly ever written.
+pub(crate) fn is_exhausted() -> bool {
+    EXHAUSTED.load(Relaxed)
+}
+
+/// Counts `bytes` more.
+pub(crate) fn add(bytes: usize) {
+    let bytes = isize::try_from(bytes).unwrap_or(isize::MAX);
+    account::with_current(|account| account.change(bytes));
+    count(bytes);
+}
+
+/// Counts `bytes` fewer.
+pub(crate) fn sub(bytes: usize) {
+    let bytes = isize::try_from(bytes).unwrap_or(isize::MAX);
+    account::with_current(|account| account.change(-bytes));
+    count(-bytes);
+}
+
+/// Notes that `bytes` were passed on for the connection whose task is being polled, to its client or to a service.
+pub(crate) fn passed_on(bytes: usize) {
+    account::with_current(|account| account.passed_on(bytes));
+}
+
+fn count(by: isize) {
+    let counted = UNPUBLISHED.try_with(|Unpublished(unpublished)| {
+        let sum = unpublished.get() + by;
+        if sum.abs() < GRAIN.load(Relaxed) {
+            unpublished.set(sum);
+        } else {
+            unpublished.set(0);
+            publish(sum);
+        }
+    });
+    if counted.is_err() {
+        // At the end of a thread its count is gone.
+        publish(by);
+    }
+}
+
+#[cold]
+fn publish(by: isize) {
+    PUBLISHED.fetch_add(by, Relaxed);
+    if by > 0 && excess() > 0 {
+        PASSED.notify_one();
+    }
+}
+
+/// Bytes that count as held for as long as this lives. Belongs to one connection, whose task alone changes it.
+#[derive(Debug, Default)]
+pub(crate) struct Held(usize);
+
+impl Held {
+    /// Counts `bytes` in place of what this counted before.
+    pub(crate) fn set(&mut self, bytes: usize) {
+        if bytes > self.0 {
+            add(bytes - self.0);
+        } else if bytes < self.0 {
+            sub(self.0 - bytes);
+        }
+        self.0 = bytes;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+/// A part of a message that counts as held until whoever it was handed to drops it.
+pub(crate) struct Part {
+    bytes: Vec<u8>,
+    _held: Held,
+}
+
+impl Part {
+    pub(crate) fn copy_of(bytes: &[u8]) -> bytes::Bytes {
+        let mut held = Held::default();
+        held.set(bytes.len());
+        bytes::Bytes::from_owner(Self { bytes: bytes.to_vec(), _held: held })
+    }
+}
+
+impl AsRef<[u8]> for Part {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The counts are the process's, and other tests run beside this one: so it counts what no other comes near.
+    const LARGE: usize = 1 << 40;
+
+    fn held(bytes: usize) -> Held {
+        let mut held = Held::default();
+        held.set(bytes);
+        held
+    }
+
+    #[test]
+    fn what_threads_hold_adds_up_wherever_it_is_let_go() {
+        let large = std::thread::spawn(|| held(LARGE)).join().unwrap();
+        assert!(used() >= LARGE / 2);
+        let part = Part::copy_of(b"abc");
+        assert_eq!(part.slice(1..), "bc");
+        std::thread::spawn(move || drop((large, part))).join().unwrap();
+        assert!(used() < LARGE / 2);
+    }
+
+    #[test]
+    fn a_thread_keeps_to_itself_what_is_little() {
+        std::thread::spawn(|| {
+            let unpublished = || UNPUBLISHED.with(|unpublished| unpublished.0.get());
+            let held_now: Vec<_> = (0..4).map(|_| held(50_000)).collect();
+            assert_eq!(unpublished(), 200_000);
+            let more = held(100_000);
+            assert_eq!(unpublished(), 0, "now all of it was published");
+            drop((held_now, more));
+        })
+        .join()
+        .unwrap();
+    }
+}

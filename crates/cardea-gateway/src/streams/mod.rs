@@ -1,0 +1,475 @@
+//! Streams: requests, responses and tunnels that outlast a moment, and end when the right that they were granted for does.
+//!
+//! A request is decided on once, and carried by the Model that it began with. What lasts longer is looked at again: when
+//! its token's window ends, when its caller is revoked, when another Model is put in force, when the gateway goes away. One
+//! task looks at the clock and at two numbers ten times a second, whatever streams there are; only when one of
+//! them has moved does it look at the streams, and calls those that may be concerned. Each decides for itself.
+
+mod judge;
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use cardea_clock::{Mono, Timestamp, Wall};
+use cardea_identity::{Lapse, VerdictRef};
+use cardea_tls::ClientAuthority;
+use slab::Slab;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use crate::{
+    client_certificate,
+    exchange::Exchange,
+    gateway::{Gateway, ModelRef},
+    memory::{self, Account, Ending, Held, relief},
+    workers,
+};
+use judge::{depends_on_time, judge};
+
+/// How often the task looks. With the coarse clock's own period, this is how much longer a stream can live than its token.
+const LOOK_EVERY: Duration = relief::TICK;
+
+/// The bound of memory is enforced at most so often: to see what connections hold, all are looked at.
+const RELIEVE_EVERY: Duration = Duration::from_millis(5);
+
+/// A stream is stalled once the other side has taken nothing of it for so long.
+const STALLED_AFTER: Duration = Duration::from_millis(250);
+
+/// What is younger than this is a request in flight, which no reload may drop. It is looked at once it is a stream.
+const STREAM_AGE: Duration = Duration::from_secs(1);
+
+/// How often a stream is looked at whose right depends on more than a moment that is known: on the time of day, by a rule, or
+/// on a client's certificate, which is vouched for by others that expire.
+const RECHECK_EVERY: Duration = Duration::from_secs(10);
+
+/// Why the gateway ended a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TerminationReason {
+    /// The token's window is over, and the grace.
+    TokenExpired,
+    /// The caller was revoked or disabled.
+    TokenRevoked,
+    /// The token's issuer is not trusted any more, or not as it was.
+    IssuerChanged,
+    /// The client's certificate has expired or was revoked, or nobody vouches for it any more.
+    CertificateInvalid,
+    /// No route leads there any more.
+    RouteRemoved,
+    /// The route asks for more than the caller has shown.
+    DemandUnmet,
+    /// The drain's deadline has come.
+    Draining,
+    /// The process holds as much for messages under way as it may, and this connection has held much of it for long.
+    BuffersExhausted,
+}
+
+impl TerminationReason {
+    /// All of them, in the order of their numbers.
+    pub(crate) const ALL: [Self; 8] = [
+        Self::TokenExpired,
+        Self::TokenRevoked,
+        Self::IssuerChanged,
+        Self::CertificateInvalid,
+        Self::RouteRemoved,
+        Self::DemandUnmet,
+        Self::Draining,
+        Self::BuffersExhausted,
+    ];
+
+    /// The stable code, for the access log and metrics.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::TokenExpired => "token_expired",
+            Self::TokenRevoked => "token_revoked",
+            Self::IssuerChanged => "issuer_changed",
+            Self::CertificateInvalid => "client_certificate_invalid",
+            Self::RouteRemoved => "route_removed",
+            Self::DemandUnmet => "demand_unmet",
+            Self::Draining => "drain_deadline",
+            Self::BuffersExhausted => "buffers_exhausted",
+        }
+    }
+
+    /// What the client is told, where its protocol has room for words.
+    pub(crate) const fn text(self) -> &'static str {
+        match self {
+            Self::TokenExpired => "token expired",
+            Self::TokenRevoked => "token revoked",
+            Self::IssuerChanged => "token no longer accepted",
+            Self::CertificateInvalid => "client certificate no longer valid",
+            Self::RouteRemoved => "no longer available",
+            Self::DemandUnmet => "no longer allowed",
+            Self::Draining => "going away",
+            Self::BuffersExhausted => "out of buffers",
+        }
+    }
+
+    /// The status of a WebSocket's close frame (RFC 6455 §7.4.1): going away, try again later (as IANA has it), or against the
+    /// policy.
+    pub(crate) const fn close_code(self) -> u16 {
+        match self {
+            Self::Draining => 1001,
+            Self::BuffersExhausted => 1013,
+            _ => 1008,
+        }
+    }
+
+    /// The status of a gRPC call: `UNAUTHENTICATED`, `PERMISSION_DENIED`, `RESOURCE_EXHAUSTED`, `UNAVAILABLE`.
+    pub(crate) const fn grpc_status(self) -> &'static str {
+        match self {
+            Self::TokenExpired | Self::TokenRevoked | Self::IssuerChanged | Self::CertificateInvalid => "16",
+            Self::RouteRemoved | Self::DemandUnmet => "7",
+            Self::BuffersExhausted => "8",
+            Self::Draining => "14",
+        }
+    }
+}
+
+impl From<Lapse> for TerminationReason {
+    fn from(lapse: Lapse) -> Self {
+        match lapse {
+            Lapse::Expired => Self::TokenExpired,
+            Lapse::Revoked => Self::TokenRevoked,
+            Lapse::IssuerChanged => Self::IssuerChanged,
+        }
+    }
+}
+
+/// One stream's own view: it is entered when it first has to wait, and goes with this.
+pub(crate) struct StreamWatch<'g> {
+    gateway: &'g Gateway,
+    entered: Option<Entered<'g>>,
+    /// What the stream holds that its buffers do not count.
+    held: Held,
+    /// Since when the other side has taken nothing of what is held for it.
+    stalled_since: Option<Mono>,
+}
+
+impl<'g> StreamWatch<'g> {
+    pub(crate) fn new(gateway: &'g Gateway) -> Self {
+        Self { gateway, entered: None, held: Held::default(), stalled_since: None }
+    }
+
+    /// Ready once the stream has to end. To be asked whenever it has to wait.
+    pub(crate) fn poll(&mut self, cx: &Context<'_>, exchange: &Exchange) -> Poll<TerminationReason> {
+        let is_new = self.entered.is_none();
+        let since = match &self.entered {
+            Some(entered) if !entered.called.load(Relaxed) => return Poll::Pending,
+            Some(entered) => {
+                entered.called.store(false, Relaxed);
+                entered.since
+            }
+            // Entered before it is looked at: what changes between the two is seen here or by the task.
+            None => self.entered.insert(self.gateway.streams.enter(cx.waker(), exchange, self.gateway)).since,
+        };
+        if self.has_to_make_room(exchange) {
+            return Poll::Ready(TerminationReason::BuffersExhausted);
+        }
+        let age = self.gateway.clock.mono().saturating_since(since);
+        let Some(end) = judge(self.gateway, exchange, age >= STREAM_AGE, is_new) else {
+            return Poll::Pending;
+        };
+        self.gateway.metrics.stream_ended(end);
+        Poll::Ready(end)
+    }
+
+    /// Whether the stream ends because its connection holds too much: all of them, or those that are stalled.
+    fn has_to_make_room(&self, exchange: &Exchange) -> bool {
+        match exchange.connection.as_ref().map_or(Ending::No, |facts| facts.activity.account().ending()) {
+            Ending::No => false,
+            Ending::Streams => {
+                let now = self.gateway.clock.mono();
+                let stalled =
+                    self.stalled_since.is_some_and(|since| now.saturating_since(since) >= STALLED_AFTER);
+                if stalled {
+                    self.gateway.metrics.stream_ended(TerminationReason::BuffersExhausted);
+                }
+                stalled
+            }
+            // Counted where it was decided.
+            Ending::Connection => true,
+        }
+    }
+
+    /// Notes what a stream that has to wait holds beside its buffers, in bytes, whether its other side does not take what is
+    /// held for it, and whether that has `moved` on since this was last noted.
+    pub(crate) fn note(&mut self, uncounted: usize, waits_for_peer: bool, moved: bool, now: Mono) {
+        self.held.set(uncounted);
+        if !waits_for_peer {
+            self.stalled_since = None;
+        } else if moved || self.stalled_since.is_none() {
+            self.stalled_since = Some(now);
+        }
+    }
+}
+
+fn grace(exchange: &Exchange) -> Duration {
+    exchange.route().map_or(Duration::ZERO, |route| route.timeouts.token_expiry_grace)
+}
+
+/// All streams of a gateway. As many as there are connections and their HTTP/2 streams, at the most.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    count: AtomicUsize,
+    /// A worker uses the one of its number.
+    shards: [Mutex<Shard>; 16],
+    watched: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Shard {
+    places: Slab<Place>,
+    /// Of the model that was in force when the streams were last looked at.
+    generation: u64,
+    /// Of that model's authenticator.
+    epoch: u64,
+    /// Changes of client authorities that were seen.
+    authorities: u64,
+    /// The first moments at which time has something to say to a stream.
+    due: Mono,
+    due_wall: Wall,
+}
+
+impl Default for Shard {
+    fn default() -> Self {
+        Self {
+            places: Slab::new(),
+            generation: 0,
+            epoch: 0,
+            authorities: 0,
+            due: Mono::MAX,
+            due_wall: Wall::MAX,
+        }
+    }
+}
+
+/// What the task knows of a stream.
+#[derive(Debug)]
+struct Place {
+    since: Mono,
+    /// Of the model that the stream was last judged by.
+    generation: u64,
+    /// The end of its token's window, with the grace.
+    deadline: Mono,
+    not_after: Wall,
+    verdict: Option<VerdictRef>,
+    /// Its client has shown a certificate.
+    has_certificate: bool,
+    /// The end of that, with the grace, until it was looked at.
+    certificate_deadline: Mono,
+    certificate_end: Wall,
+    /// When it is looked at in any case.
+    recheck: Mono,
+    /// To look at itself.
+    called: Arc<AtomicBool>,
+    /// Of its connection.
+    account: Option<Arc<Account>>,
+    waker: Waker,
+}
+
+/// A stream that is entered, until this is dropped.
+struct Entered<'g> {
+    streams: &'g Streams,
+    shard: usize,
+    place: usize,
+    since: Mono,
+    called: Arc<AtomicBool>,
+}
+
+impl Streams {
+    /// How many there are; a gauge.
+    pub(crate) fn len(&self) -> usize {
+        self.count.load(Relaxed)
+    }
+
+    fn enter(&self, waker: &Waker, exchange: &Exchange, gateway: &Gateway) -> Entered<'_> {
+        let since = gateway.clock.mono();
+        let called = Arc::<AtomicBool>::default();
+        let grace = grace(exchange);
+        let verdict = exchange.verdict.clone();
+        let certificate = client_certificate::shown(exchange);
+        let certificate_end =
+            certificate.map_or(Wall::MAX, |certificate| certificate.end().saturating_add(grace));
+        let depends = certificate.is_some() || depends_on_time(exchange);
+        let begun = exchange.started;
+        let place = Place {
+            since,
+            generation: exchange.model.as_ref().map_or(0, ModelRef::generation),
+            deadline: verdict.as_ref().map_or(Mono::MAX, |verdict| verdict.deadline.saturating_add(grace)),
+            not_after: verdict.as_ref().map_or(Wall::MAX, |verdict| verdict.not_after.saturating_add(grace)),
+            verdict,
+            has_certificate: certificate.is_some(),
+            certificate_deadline: begun.mono.saturating_add(certificate_end.saturating_since(begun.wall)),
+            certificate_end,
+            recheck: if depends { since.saturating_add(RECHECK_EVERY) } else { Mono::MAX },
+            called: Arc::clone(&called),
+            account: exchange.connection.as_ref().map(|facts| Arc::clone(facts.activity.account())),
+            waker: waker.clone(),
+        };
+        let shard = workers::current() % self.shards.len();
+        let place = lock(&self.shards[shard]).insert(place);
+        self.count.fetch_add(1, Relaxed);
+        Entered { streams: self, shard, place, since, called }
+    }
+
+    /// Calls the streams of a connection, to end if they are stalled.
+    pub(crate) fn call_those_of(&self, account: &Arc<Account>) {
+        let is_of = |place: &&Place| place.account.as_ref().is_some_and(|other| Arc::ptr_eq(other, account));
+        for shard in &self.shards {
+            lock(shard).places.iter().map(|(_, place)| place).filter(is_of).for_each(Place::call);
+        }
+    }
+
+    /// Calls every stream, to be judged.
+    pub(crate) fn call_all(&self) {
+        for shard in &self.shards {
+            lock(shard).places.iter().for_each(|(_, place)| place.call());
+        }
+    }
+
+    /// Calls the streams that may have to end.
+    fn look(&self, gateway: &Gateway) {
+        if self.len() == 0 {
+            return;
+        }
+        let (now, model) = (gateway.clock.now(), gateway.model_ref());
+        let epoch = model.authenticator.epoch(now.mono);
+        for shard in &self.shards {
+            lock(shard).look(&model, epoch, now);
+        }
+    }
+}
+
+/// Looks after the streams of a gateway for as long as there is one; a gateway has one such task, however often this is
+/// called.
+pub(crate) async fn watch(gateway: Weak<Gateway>) {
+    if gateway.upgrade().is_none_or(|gateway| gateway.streams.watched.swap(true, Relaxed)) {
+        return;
+    }
+    let mut every = interval(LOOK_EVERY);
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut was_passed = false;
+    loop {
+        // The bound of memory is looked at each time, and soon when it is passed.
+        let is_due = tokio::select! {
+            _ = every.tick() => true,
+            () = memory::passed() => false,
+        };
+        let Some(gateway) = gateway.upgrade() else { return };
+        if is_due {
+            relief::tick();
+        }
+        relief::relieve(&gateway, is_due && was_passed);
+        if is_due {
+            gateway.streams.look(&gateway);
+            was_passed = memory::excess() > 0;
+        } else {
+            drop(gateway);
+            sleep(RELIEVE_EVERY).await;
+        }
+    }
+}
+
+impl Shard {
+    fn insert(&mut self, place: Place) -> usize {
+        self.due = self.due.min(place.due());
+        self.due_wall = self.due_wall.min(place.due_wall());
+        if place.generation != self.generation {
+            // Either nothing was looked at yet, or there was a reload since its request began.
+            self.due = self.due.min(place.since.saturating_add(STREAM_AGE));
+        }
+        self.places.insert(place)
+    }
+
+    fn look(&mut self, model: &ModelRef, epoch: u64, now: Timestamp) {
+        let authorities = ClientAuthority::changes();
+        let replaced = self.authorities != authorities;
+        let same = self.generation == model.generation() && self.epoch == epoch && !replaced;
+        if same && now.mono < self.due && now.wall < self.due_wall {
+            return;
+        }
+        self.generation = model.generation();
+        self.epoch = epoch;
+        self.authorities = authorities;
+        self.due = Mono::MAX;
+        self.due_wall = Wall::MAX;
+        for (_, place) in &mut self.places {
+            self.due = self.due.min(place.look(model, now, replaced));
+            self.due_wall = self.due_wall.min(place.due_wall());
+        }
+    }
+}
+
+impl Place {
+    /// Calls the stream if it may have to end; when it is to be looked at again. `replaced` says that client authorities
+    /// believe something else than before.
+    fn look(&mut self, model: &ModelRef, now: Timestamp, replaced: bool) -> Mono {
+        let settled = self.since.saturating_add(STREAM_AGE);
+        let is_settled = settled <= now.mono;
+        let lapse = |verdict: &VerdictRef| model.authenticator.lapse(verdict, now, Duration::MAX);
+        let expired = self.deadline <= now.mono || self.not_after <= now.wall;
+        let lapsed = self.verdict.as_ref().and_then(lapse);
+        let reloaded = self.generation != model.generation();
+        let concerned = self.take_due(now) || (replaced && self.has_certificate);
+        if expired
+            || concerned
+            || lapsed == Some(Lapse::Revoked)
+            || (is_settled && (reloaded || lapsed.is_some()))
+        {
+            self.call();
+        }
+        if is_settled {
+            self.generation = model.generation();
+        } else if reloaded || lapsed.is_some() {
+            return self.due().min(settled);
+        }
+        self.due()
+    }
+
+    /// Whether the time has come to look at what may end by time without having to; it comes once.
+    fn take_due(&mut self, now: Timestamp) -> bool {
+        let has_ended = self.certificate_deadline <= now.mono || self.certificate_end <= now.wall;
+        if has_ended {
+            self.certificate_deadline = Mono::MAX;
+            self.certificate_end = Wall::MAX;
+        }
+        let is_due = self.recheck <= now.mono;
+        if is_due {
+            self.recheck = now.mono.saturating_add(RECHECK_EVERY);
+        }
+        has_ended || is_due
+    }
+
+    fn due(&self) -> Mono {
+        self.deadline.min(self.certificate_deadline).min(self.recheck)
+    }
+
+    fn due_wall(&self) -> Wall {
+        self.not_after.min(self.certificate_end)
+    }
+
+    fn call(&self) {
+        self.called.store(true, Relaxed);
+        self.waker.wake_by_ref();
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        let mut shard = lock(&self.streams.shards[self.shard]);
+        let place = shard.places.try_remove(self.place);
+        drop(shard);
+        drop(place);
+        self.streams.count.fetch_sub(1, Relaxed);
+    }
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}

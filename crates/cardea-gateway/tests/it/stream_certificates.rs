@@ -1,0 +1,422 @@
+//! What is under way when the certificate of its client, or the time of day, no longer lets it in.
+
+use std::{fs, path::PathBuf, sync::Arc, time::Duration};
+
+use cardea_clock::{ManualClock, Wall};
+use cardea_env::{Condition, Effect, Names, Policy, Rule, Source};
+use cardea_gateway::{
+    attributes::TABLE,
+    client_certificate::{ClientCertificateForward, ClientCertificateRule},
+    model::{EnvironmentModel, RouteRules},
+};
+use cardea_tls::{
+    ClientAuthConfig, ClientAuthMode, ClientAuthority, ClientAuthorityConfig, ClientDemand, ServerTls,
+    ServerTlsConfig,
+    authority::{Authority, Issued},
+};
+use futures_util::{SinkExt as _, StreamExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+use tokio_tungstenite::{
+    WebSocketStream, accept_async, client_async,
+    tungstenite::{Message, client::IntoClientRequest as _, protocol::CloseFrame},
+};
+
+use crate::client_certificates::Bench;
+use crate::support::{Harness, Origin, RouteSpec, Spec, run};
+
+/// In 2030, at 17:46:40.
+const BEGUN: i64 = 1_900_000_000;
+const FROM: Wall = Wall::from_unix_seconds(0);
+const TO: Wall = Wall::from_unix_seconds(4_000_000_000);
+const HOUR: Duration = Duration::from_secs(3600);
+/// Longer than what is looked at now and then goes unseen.
+const RECHECK: Duration = Duration::from_secs(10);
+
+type Socket = WebSocketStream<TlsStream<TcpStream>>;
+
+/// `request.example` asks for certificates of `people`, `require.example` insists on them.
+struct Setting {
+    bench: Bench,
+    folder: tempfile::TempDir,
+    people: Authority,
+    authority: Arc<ClientAuthority>,
+    clock: ManualClock,
+    tls: Arc<ServerTls>,
+}
+
+impl Setting {
+    fn new() -> Self {
+        let (bench, folder) = (Bench::new(), tempfile::tempdir().unwrap());
+        let people = Authority::new("people", FROM, TO).unwrap();
+        let (roots, crl) = (folder.path().join("people.pem"), folder.path().join("people.crl"));
+        fs::write(&roots, people.certificate_pem()).unwrap();
+        fs::write(&crl, people.revocation_list(&[], FROM, TO).unwrap()).unwrap();
+        let config = ClientAuthorityConfig { name: "people".into(), roots, crls: vec![crl] };
+        let authority = ClientAuthority::load(&config).unwrap();
+        let clock = ManualClock::new(Wall::from_unix_seconds(BEGUN));
+        let certificate = |host, mode| {
+            let authorities = vec![Arc::clone(&authority)];
+            let client_auth = Some(ClientAuthConfig { mode, authorities });
+            cardea_tls::CertificateConfig { client_auth, ..bench.certificate(host, None) }
+        };
+        let certificates = vec![
+            certificate("request.example", ClientAuthMode::Request),
+            certificate("require.example", ClientAuthMode::Require),
+        ];
+        let config = ServerTlsConfig { certificates, ..ServerTlsConfig::default() };
+        let tls = Arc::new(ServerTls::load(&config, &clock.clock()).unwrap());
+        Self { bench, folder, people, authority, clock, tls }
+    }
+
+    fn spec(&self, origin: &Origin) -> Spec {
+        let rule = |required| ClientCertificateRule {
+            required,
+            demand: ClientDemand::default(),
+            step_up: None,
+            forward: ClientCertificateForward::Nothing,
+        };
+        let route = |name, prefix, required| RouteSpec {
+            client_certificate: Some(rule(required)),
+            ..RouteSpec::new(name, prefix)
+        };
+        let mut spec =
+            Spec { tls: Some(Arc::clone(&self.tls)), clock: Some(self.clock.clock()), ..Spec::to(origin) };
+        spec.routes.extend([route("must", "/must", true), route("may", "/may", false)]);
+        spec
+    }
+
+    /// A client whose certificate ends after so long.
+    fn issue(&self, life: Duration) -> Issued {
+        let end = Wall::from_unix_seconds(BEGUN).saturating_add(life);
+        self.people.issue_client("one", &["dns:one.example".parse().unwrap()], FROM, end).unwrap()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Puts another list, or other roots, in place of what is there.
+    fn replace(&self, name: &str, text: &str) {
+        fs::write(self.path("next"), text).unwrap();
+        fs::rename(self.path("next"), self.path(name)).unwrap();
+        assert!(self.authority.reload_if_changed().unwrap());
+    }
+
+    async fn connect(&self, gateway: &Harness, host: &str, path: &str, issued: Option<&Issued>) -> Socket {
+        let stream = self.bench.tls(gateway, host, issued, "http/1.1").await;
+        let request = format!("ws://{host}{path}").into_client_request().unwrap();
+        let (socket, response) = client_async(request, stream).await.unwrap();
+        assert_eq!(response.status(), 101);
+        socket
+    }
+}
+
+async fn echo() -> Origin {
+    Origin::start(|visit| async move {
+        let mut socket = accept_async(visit.into_stream()).await.unwrap();
+        while let Some(Ok(message)) = socket.next().await {
+            drop(socket.send(message).await);
+        }
+        Ok(())
+    })
+    .await
+}
+
+async fn goes_on(socket: &mut Socket) {
+    socket.send(Message::text("still there")).await.unwrap();
+    assert_eq!(socket.next().await.unwrap().unwrap(), Message::text("still there"));
+}
+
+async fn closed(mut socket: Socket) -> (u16, String) {
+    let Some(Ok(Message::Close(Some(CloseFrame { code, reason })))) = socket.next().await else {
+        panic!("no close frame")
+    };
+    (u16::from(code), reason.to_string())
+}
+
+fn invalid() -> (u16, String) {
+    (1008, "client certificate no longer valid".into())
+}
+
+#[test]
+fn a_stream_ends_with_the_certificate_that_its_route_or_its_host_requires() {
+    run(async {
+        let (origin, setting) = (echo().await, Setting::new());
+        let gateway = setting.spec(&origin).start().await;
+        let (brief, long) = (setting.issue(HOUR), setting.issue(10 * HOUR));
+        let mut ending = Vec::new();
+        for (host, path) in [
+            ("request.example", "/must"),
+            ("request.example", "/may"),
+            ("require.example", "/must"),
+            ("require.example", "/chat"),
+        ] {
+            ending.push(setting.connect(&gateway, host, path, Some(&brief)).await);
+        }
+        let mut staying = vec![
+            setting.connect(&gateway, "require.example", "/must", Some(&long)).await,
+            // Nobody asks for it there.
+            setting.connect(&gateway, "request.example", "/chat", Some(&brief)).await,
+            setting.connect(&gateway, "request.example", "/may", None).await,
+        ];
+        // The last second is part of its validity.
+        setting.clock.advance(HOUR);
+        for socket in ending.iter_mut().chain(&mut staying) {
+            goes_on(socket).await;
+        }
+        setting.clock.advance(Duration::from_secs(1));
+        for socket in ending {
+            assert_eq!(closed(socket).await, invalid());
+        }
+        for socket in &mut staying {
+            goes_on(socket).await;
+        }
+        for line in gateway.log(4).await {
+            assert_eq!(line["reason"], "client_certificate_invalid");
+        }
+        assert!(gateway.has_metric("cardea_streams_ended_total{reason=\"client_certificate_invalid\"} 4"));
+    });
+}
+
+#[test]
+fn a_step_of_the_wall_clock_makes_no_certificate_last_longer() {
+    run(async {
+        let (origin, setting) = (echo().await, Setting::new());
+        let gateway = setting.spec(&origin).start().await;
+        let mut socket =
+            setting.connect(&gateway, "request.example", "/must", Some(&setting.issue(HOUR))).await;
+        setting.clock.step_wall_back(10 * HOUR);
+        goes_on(&mut socket).await;
+        setting.clock.advance(HOUR + Duration::from_secs(1));
+        assert_eq!(closed(socket).await, invalid());
+    });
+}
+
+#[test]
+fn the_grace_holds_for_the_end_of_a_certificate_and_not_for_its_revocation() {
+    run(async {
+        let (origin, setting) = (echo().await, Setting::new());
+        let mut spec = setting.spec(&origin);
+        let must = spec.routes.iter_mut().find(|route| route.name == "must").unwrap();
+        must.timeouts.token_expiry_grace = Duration::from_secs(60);
+        let gateway = spec.start().await;
+        let brief = setting.issue(HOUR);
+        let mut graced = setting.connect(&gateway, "request.example", "/must", Some(&brief)).await;
+        let other = setting.issue(HOUR);
+        let mut revoked = setting.connect(&gateway, "request.example", "/must", Some(&other)).await;
+        let control = setting.connect(&gateway, "request.example", "/may", Some(&brief)).await;
+        setting.clock.advance(HOUR + Duration::from_secs(20));
+        assert_eq!(closed(control).await, invalid());
+        goes_on(&mut graced).await;
+        goes_on(&mut revoked).await;
+        setting.replace("people.crl", &setting.people.revocation_list(&[&other.serial], FROM, TO).unwrap());
+        assert_eq!(closed(revoked).await, invalid());
+        goes_on(&mut graced).await;
+        setting.clock.advance(Duration::from_secs(41));
+        assert_eq!(closed(graced).await, invalid());
+    });
+}
+
+#[test]
+fn whom_a_list_revokes_or_nobody_vouches_for_loses_what_is_under_way() {
+    run(async {
+        let (origin, setting) = (echo().await, Setting::new());
+        let gateway = setting.spec(&origin).start().await;
+        let (one, other) = (setting.issue(HOUR), setting.issue(HOUR));
+        let mut ending = Vec::new();
+        for (host, path) in [("request.example", "/must"), ("require.example", "/chat")] {
+            ending.push(setting.connect(&gateway, host, path, Some(&one)).await);
+        }
+        let mut control = setting.connect(&gateway, "request.example", "/must", Some(&other)).await;
+        let mut unasked = setting.connect(&gateway, "request.example", "/chat", Some(&one)).await;
+        setting.replace("people.crl", &setting.people.revocation_list(&[&one.serial], FROM, TO).unwrap());
+        for socket in ending {
+            assert_eq!(closed(socket).await, invalid());
+        }
+        goes_on(&mut control).await;
+        goes_on(&mut unasked).await;
+        // Another authority of the same name.
+        let impostor = Authority::new("people", FROM, TO).unwrap();
+        setting.replace("people.pem", &impostor.certificate_pem());
+        assert_eq!(closed(control).await, invalid());
+        goes_on(&mut unasked).await;
+    });
+}
+
+#[test]
+fn a_list_that_runs_out_ends_what_it_covers() {
+    run(async {
+        let (origin, setting) = (echo().await, Setting::new());
+        let gateway = setting.spec(&origin).start().await;
+        let until = Wall::from_unix_seconds(BEGUN).saturating_add(HOUR);
+        setting.replace("people.crl", &setting.people.revocation_list(&[], FROM, until).unwrap());
+        let mut socket =
+            setting.connect(&gateway, "request.example", "/must", Some(&setting.issue(10 * HOUR))).await;
+        setting.clock.advance(HOUR / 2);
+        goes_on(&mut socket).await;
+        setting.clock.advance(HOUR / 2 + 7 * RECHECK);
+        assert_eq!(closed(socket).await, invalid());
+    });
+}
+
+fn names() -> Names<cardea_gateway::exchange::Exchange> {
+    let mut names = Names::new(&TABLE);
+    let compile = |text: &str| cardea_env::Expression::compile(text, &TABLE).unwrap();
+    let source = Source::Expression(compile("request.time < timestamp('2030-03-17T18:00:00Z')"));
+    names.declare("custom.open", source).unwrap();
+    let source = Source::Expression(compile("has(connection.client_certificate.names)"));
+    names.declare("custom.shown", source).unwrap();
+    names
+}
+
+/// Whatever allows, by way of attributes that are computed once for each request.
+fn allowed_by(text: &str, reads_time: bool) -> RouteRules {
+    let condition = Condition::compile(text, &names()).unwrap();
+    let policy = Policy::new(vec![Rule { effect: Effect::Allow, condition, reason: None, show: false }]);
+    RouteRules { policy: Some(policy), reads_time, ..RouteRules::default() }
+}
+
+#[test]
+fn a_policy_on_time_ends_a_stream() {
+    run(async {
+        let (origin, setting) = (echo().await, Setting::new());
+        let mut spec = setting.spec(&origin);
+        let route = |name, prefix, rules| RouteSpec { rules, ..RouteSpec::new(name, prefix) };
+        spec.routes.extend([
+            route("day", "/day", || allowed_by("request.time < timestamp('2030-03-17T18:00:00Z')", true)),
+            route("open", "/open", || allowed_by("custom.open", true)),
+            route("later", "/later", || allowed_by("request.time < timestamp('2030-03-17T19:00:00Z')", true)),
+        ]);
+        let gateway = spec.start().await;
+        let mut day = setting.connect(&gateway, "request.example", "/day", None).await;
+        let mut open = setting.connect(&gateway, "request.example", "/open", None).await;
+        let mut later = setting.connect(&gateway, "request.example", "/later", None).await;
+        for socket in [&mut day, &mut open, &mut later] {
+            goes_on(socket).await;
+        }
+        // 17:59:10
+        setting.clock.advance(Duration::from_secs(750));
+        for socket in [&mut day, &mut open, &mut later] {
+            goes_on(socket).await;
+        }
+        setting.clock.advance(Duration::from_secs(60));
+        for socket in [day, open] {
+            assert_eq!(closed(socket).await, (1008, "no longer allowed".into()));
+        }
+        goes_on(&mut later).await;
+        // The line tells when the request came.
+        assert_eq!(gateway.log(2).await[0]["reason"], "demand_unmet");
+    });
+}
+
+/// The service gets another head than the one that was decided on, so one rule says nothing any more. The other one does.
+#[test]
+fn a_rule_that_denies_ends_a_stream_though_another_reads_what_was_changed() {
+    run(async {
+        let (origin, setting) = (echo().await, Setting::new());
+        let mut spec = setting.spec(&origin);
+        fn rules(denied: &str) -> RouteRules {
+            let rule = |effect, text| {
+                let condition = Condition::compile(text, &names()).unwrap();
+                Rule { effect, condition, reason: None, show: false }
+            };
+            let of = vec![rule(Effect::Deny, denied), rule(Effect::Allow, "!has(request.headers['x-key'])")];
+            RouteRules { policy: Some(Policy::new(of)), reads_time: true, ..RouteRules::default() }
+        }
+        let request_headers = vec![("x-key", "set")];
+        let early = RouteSpec {
+            rules: || rules("request.time >= timestamp('2030-03-17T18:00:00Z')"),
+            request_headers: request_headers.clone(),
+            ..RouteSpec::new("early", "/early")
+        };
+        let late = RouteSpec {
+            rules: || rules("request.time >= timestamp('2030-03-17T19:00:00Z')"),
+            request_headers,
+            ..RouteSpec::new("late", "/late")
+        };
+        spec.routes.extend([early, late]);
+        let gateway = spec.start().await;
+        let early = setting.connect(&gateway, "request.example", "/early", None).await;
+        let mut late = setting.connect(&gateway, "request.example", "/late", None).await;
+        setting.clock.advance(Duration::from_secs(810));
+        goes_on(&mut late).await;
+        assert_eq!(closed(early).await, (1008, "no longer allowed".into()));
+        goes_on(&mut late).await;
+    });
+}
+
+#[test]
+fn a_policy_on_an_optional_certificate_ends_a_stream_with_it() {
+    run(async {
+        let (origin, setting) = (echo().await, Setting::new());
+        let mut spec = setting.spec(&origin);
+        let route = |name, prefix, rules| RouteSpec { rules, ..RouteSpec::new(name, prefix) };
+        spec.routes.extend([
+            route("shown", "/shown", || allowed_by("has(connection.client_certificate.names)", false)),
+            route("computed", "/computed", || allowed_by("custom.shown", false)),
+        ]);
+        let gateway = spec.start().await;
+        let (brief, long) = (setting.issue(HOUR), setting.issue(10 * HOUR));
+        let mut ending = Vec::new();
+        for path in ["/shown", "/computed"] {
+            ending.push(setting.connect(&gateway, "request.example", path, Some(&brief)).await);
+        }
+        let mut control = setting.connect(&gateway, "request.example", "/computed", Some(&long)).await;
+        for socket in ending.iter_mut().chain([&mut control]) {
+            goes_on(socket).await;
+        }
+        setting.clock.advance(HOUR + Duration::from_secs(1));
+        for socket in ending {
+            assert_eq!(closed(socket).await, (1008, "no longer allowed".into()));
+        }
+        goes_on(&mut control).await;
+    });
+}
+
+#[test]
+fn a_reload_that_changes_nothing_ends_no_stream_whose_policy_reads_computed_attributes() {
+    run(async {
+        let (origin, setting) = (echo().await, Setting::new());
+        let spec = |name: &'static str| {
+            let mut spec = setting.spec(&origin);
+            let rules = || allowed_by("custom.open", true);
+            spec.routes.push(RouteSpec { rules, ..RouteSpec::new(name, "/open") });
+            spec.environment = || EnvironmentModel { names: Some(names()), ..EnvironmentModel::default() };
+            spec
+        };
+        let gateway = spec("open").start().await;
+        let mut socket = setting.connect(&gateway, "request.example", "/open", None).await;
+        goes_on(&mut socket).await;
+        setting.clock.advance(Duration::from_secs(2));
+        gateway.gateway.set_model(spec("opened").model(&gateway.issuer));
+        for _ in 0..3 {
+            setting.clock.advance(RECHECK);
+            goes_on(&mut socket).await;
+        }
+        // The control: it is looked at.
+        setting.clock.advance(HOUR);
+        assert_eq!(closed(socket).await, (1008, "no longer allowed".into()));
+    });
+}
+
+#[test]
+fn a_reload_that_makes_a_path_hide_another_ends_what_it_let_in() {
+    run(async {
+        let (origin, setting) = (echo().await, Setting::new());
+        let gateway = setting.spec(&origin).start().await;
+        let mut socket = setting.connect(&gateway, "request.example", "/chat;x/room", None).await;
+        let mut control = setting.connect(&gateway, "request.example", "/chat/room", None).await;
+        setting.clock.advance(Duration::from_secs(2));
+        let reload = |more: Vec<RouteSpec>| {
+            let mut spec = setting.spec(&origin);
+            spec.routes.extend(more);
+            gateway.gateway.set_model(spec.model(&gateway.issuer));
+        };
+        reload(Vec::new());
+        goes_on(&mut socket).await;
+        reload(vec![RouteSpec::new("room", "/chat/room")]);
+        assert_eq!(closed(socket).await, (1008, "no longer allowed".into()));
+        goes_on(&mut control).await;
+    });
+}

@@ -1,0 +1,20 @@
+//! What enforces limits: how many connections and handshakes there may be, how fast they may come, and how often
+//! somebody may fail.
+//!
+//! Everything here is state in memory. Time is an argument, and limits are arguments too, so that a new configuration
+//! applies at once. Addresses count by their [`AddressPrefix`]; other keys are bytes.
+#![forbid(unsafe_code)]
+
+mod bounded;
+mod connection_permits;
+mod connection_rate;
+mod failures;
+mod handshakes;
+mod prefix;
+
+pub use bounded::Bounded;
+pub use connection_permits::{ConnectionPermit, ConnectionPermits};
+pub use connection_rate::{ConnectionRates, TooFast};
+pub use failures::{FailureCounts, FailureKey};
+pub use handshakes::{Handshake, Handshakes};
+pub use prefix::{AddressPrefix, Counted, PrefixCounts, TooMany};

@@ -1,0 +1,206 @@
+//! The database's file: made private before SQLite sees it, told from a lost one, and watched while it is in use.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, ErrorKind, Write as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use crate::StoreError;
+
+/// The most bytes of a marker that are read.
+const MARKER_BYTES_MAX: u64 = 256;
+/// The hexadecimal digits of a database's id.
+const INSTANCE_DIGITS: usize = 32;
+
+/// Creates the file with mode 0600 where there is none, and none was there before. SQLite gives its log and its shared
+/// memory the mode of the database. Gives the marker, where there is one. Blocks.
+///
+/// # Errors
+/// [`StoreError::Lost`] where a marker or a log says that there was a database; [`StoreError::Unusable`].
+pub(super) fn prepare(path: &Path) -> Result<Option<PathBuf>, StoreError> {
+    let marker = check_not_lost(path)?;
+    let unusable = |problem: String| StoreError::Unusable { path: path.display().to_string(), problem };
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Ok(file) => {
+            // The name is durable before anything that is said to be stored under it.
+            let synced = file.sync_all().and_then(|()| sync_folder(path));
+            synced.map_err(|error| unusable(format!("it can't be created: {error}")))?;
+            Ok(marker)
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(marker),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(unusable(format!("the folder {} does not exist; create it", parent(path).display())))
+        }
+        Err(error) => Err(unusable(format!("it can't be created: {error}"))),
+    }
+}
+
+/// Tells a database that is gone from one that has yet to be made. Gives the marker, where there is one. Blocks.
+///
+/// # Errors
+/// [`StoreError::Lost`] where a marker or a log says that there was a database; [`StoreError::Unusable`].
+pub(super) fn check_not_lost(path: &Path) -> Result<Option<PathBuf>, StoreError> {
+    let unusable = |problem: String| StoreError::Unusable { path: path.display().to_string(), problem };
+    let cannot_read = |error: io::Error| unusable(format!("it can't be read: {error}"));
+    // The marker first: another process may be about to make the database, and marks it when it is there.
+    let (marker, log) = (trace(path, ".id", 0), trace(path, "-wal", 1));
+    let (marker, log) = (marker.map_err(cannot_read)?, log.map_err(cannot_read)?);
+    let found = match fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() => return Err(unusable("it is not a file".into())),
+        Ok(metadata) => Some(metadata.len()),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(cannot_read(error)),
+    };
+    if let (None | Some(0), Some(trace)) = (found, marker.as_ref().or(log.as_ref())) {
+        return Err(StoreError::Lost {
+            path: path.display().to_string(),
+            what: if found.is_some() { "empty" } else { "missing" },
+            trace: trace.display().to_string(),
+        });
+    }
+    Ok(marker)
+}
+
+/// Compares the database's id with that of its marker, `<database>.id`, and makes the marker where there is none. Blocks.
+///
+/// # Errors
+/// [`StoreError::Unusable`] where the marker is another database's, or can't be written.
+pub(super) fn mark(path: &Path, instance: &str) -> Result<(), StoreError> {
+    if is_marked(path, instance)? {
+        return Ok(());
+    }
+    let marker = beside(path, ".id");
+    write_marker(&marker, instance).map_err(|error| StoreError::Unusable {
+        path: path.display().to_string(),
+        problem: format!("its marker {} can't be written: {error}", marker.display()),
+    })
+}
+
+/// Whether the database's marker has its id; not where there is none, or one that was not written to its end. Blocks.
+///
+/// # Errors
+/// [`StoreError::Unusable`] where the marker is another database's, or can't be read.
+pub(super) fn is_marked(path: &Path, instance: &str) -> Result<bool, StoreError> {
+    let marker = beside(path, ".id");
+    let unusable = |problem: String| StoreError::Unusable { path: path.display().to_string(), problem };
+    let marked = read_marker(&marker)
+        .map_err(|error| unusable(format!("its marker {} can't be read: {error}", marker.display())))?;
+    match marked {
+        None => Ok(false),
+        Some(marked) if marked == instance => Ok(true),
+        Some(_) => Err(unusable(format!(
+            "it is another database than the one that {} was written for; restore the right one, or, where this \
+             one is meant, remove that file",
+            marker.display()
+        ))),
+    }
+}
+
+/// Takes group's and others' rights away from the database and what stands beside it. Only once it is known to be ours.
+/// Blocks.
+pub(super) fn make_private(path: &Path) -> Result<(), StoreError> {
+    for suffix in ["", "-wal", "-shm"] {
+        restrict(&beside(path, suffix)).map_err(|error| StoreError::Unusable {
+            path: path.display().to_string(),
+            problem: format!("others may read it, and that can't be changed: {error}"),
+        })?;
+    }
+    Ok(())
+}
+
+/// Which file the database is, so that another one in its place is noticed.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    path: PathBuf,
+    /// Device and inode. The inode is not given to another file while a connection holds it open.
+    file: (u64, u64),
+}
+
+impl Identity {
+    /// Of the file that is there now. Blocks.
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        let metadata = fs::metadata(path)?;
+        Ok(Self { path: path.to_path_buf(), file: (metadata.dev(), metadata.ino()) })
+    }
+
+    /// Whether the same file is still there.
+    ///
+    /// # Errors
+    /// [`StoreError::Replaced`].
+    pub(super) async fn check(&self) -> Result<(), StoreError> {
+        let this = self.clone();
+        let same = tokio::task::spawn_blocking(move || {
+            fs::metadata(&this.path).is_ok_and(|found| (found.dev(), found.ino()) == this.file)
+        })
+        .await;
+        match same {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(StoreError::Replaced { path: self.path.display().to_string() }),
+            Err(error) => Err(StoreError::Failed(Box::new(error))),
+        }
+    }
+}
+
+/// A file beside the database that shows that there was one: its marker, or a log with something in it, which SQLite would
+/// throw away.
+fn trace(path: &Path, suffix: &str, bytes_min: u64) -> io::Result<Option<PathBuf>> {
+    let trace = beside(path, suffix);
+    match fs::metadata(&trace) {
+        Ok(found) => Ok((found.len() >= bytes_min).then_some(trace)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// `None` where there is none, or one that was not written to its end.
+fn read_marker(marker: &Path) -> io::Result<Option<String>> {
+    let file = match File::open(marker) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let text = io::read_to_string(io::Read::take(file, MARKER_BYTES_MAX))?;
+    let instance = text.trim();
+    let whole = instance.len() == INSTANCE_DIGITS && instance.bytes().all(|byte| byte.is_ascii_hexdigit());
+    Ok(whole.then(|| instance.to_owned()))
+}
+
+/// Two processes that open a new database at once write the same.
+fn write_marker(marker: &Path, instance: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(marker)?;
+    file.write_all(format!("{instance}\n").as_bytes())?;
+    file.sync_all()?;
+    sync_folder(marker)
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(parent(path))?.sync_all()
+}
+
+fn restrict(path: &Path) -> io::Result<()> {
+    let mode = match fs::metadata(path) {
+        Ok(metadata) => metadata.permissions().mode(),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    tracing::warn!(path = %path.display(), mode = format!("{:o}", mode & 0o777), "database made private: mode 600");
+    fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o700))
+}

@@ -1,0 +1,330 @@
+//! What becomes of the store when its database fails, at each statement.
+
+use std::{fs, sync::Arc};
+
+use super::*;
+use crate::{BasicEncoding, GrantType, SecretRecord, SigningAlgorithm};
+
+const NOW: Wall = Wall::from_unix_seconds(1_900_000_000);
+
+fn client(id: &str) -> ClientRecord {
+    ClientRecord {
+        id: id.into(),
+        version: 1,
+        name: id.into(),
+        enabled: true,
+        grant_types: vec![GrantType::ClientCredentials],
+        scopes: vec![],
+        audiences: vec![],
+        token_lifetime_seconds: None,
+        basic_encoding: BasicEncoding::Auto,
+        remember_secret: true,
+        created_at: NOW,
+        updated_at: NOW,
+        disabled_at: None,
+        tokens_revoked_through: None,
+        secrets: vec![SecretRecord {
+            id: "1".into(),
+            format: "sha256".into(),
+            provenance: "generated".into(),
+            verifier: vec![7; 32],
+            created_at: NOW,
+            expires_at: None,
+        }],
+    }
+}
+
+fn key(kid: &str) -> KeyRecord {
+    KeyRecord {
+        kid: kid.into(),
+        algorithm: SigningAlgorithm::EdDsa,
+        wrapped: vec![1; 64],
+        wrapping_key_id: "w".into(),
+        created_at: NOW,
+        activates_at: NOW,
+        remove_at: None,
+    }
+}
+
+fn disabled(record: &ClientRecord) -> ClientRecord {
+    ClientRecord { enabled: false, disabled_at: Some(NOW), ..record.clone() }
+}
+
+/// A store in a file, with the clients `kept` and `gone`, a tombstone, and a key.
+struct Fixture {
+    folder: tempfile::TempDir,
+    store: SqliteStore,
+    other: sqlx::SqliteConnection,
+}
+
+impl Fixture {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cardea.db");
+        let store = SqliteStore::open_waiting(&path, Duration::from_millis(20)).await.unwrap();
+        for id in ["kept", "gone", "again"] {
+            store.insert_client(&client(id)).await.unwrap();
+        }
+        store.delete_client("again", NOW).await.unwrap();
+        store.replace_keys(0, &[key("1")]).await.unwrap();
+        let options = SqliteConnectOptions::new().filename(&path);
+        let other = options.connect().await.unwrap();
+        Self { folder, store, other }
+    }
+
+    /// Runs statements on the file as another process would.
+    async fn meddle(&mut self, sql: String) {
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut self.other).await.unwrap();
+    }
+
+    /// All the changes there are; each succeeds once.
+    async fn change(&self, which: usize) -> Result<(), StoreError> {
+        let store = &self.store;
+        match which {
+            0 => store.insert_client(&client("new")).await.map(drop),
+            1 => store.insert_client(&client("again")).await.map(drop),
+            2 => store.insert_clients(&[client("many"), client("more")], &|_| {}).await,
+            3 => store.update_client(&disabled(&client("kept"))).await,
+            4 => store.delete_client("gone", NOW).await.map(drop),
+            5 => store.replace_keys(1, &[key("1"), key("2")]).await,
+            6 => store.stand_in_key([3; 32]).await.map(drop),
+            7 => store.forget_tombstones(Wall::MAX).await,
+            _ => store.probe().await,
+        }
+    }
+
+    async fn everything(&self) -> impl PartialEq + std::fmt::Debug + use<> {
+        let mut revocations = self.store.revocations(Wall::MIN).await.unwrap();
+        revocations.sort_by(|one, other| one.client_id.cmp(&other.client_id));
+        (self.store.clients(None, 100).await.unwrap(), self.store.keys().await.unwrap(), revocations)
+    }
+}
+
+/// The statements of a change: what they do to which table.
+const STATEMENTS: [(usize, &[&str]); 9] = [
+    (0, &["INSERT ON clients", "INSERT ON secrets"]),
+    (1, &["DELETE ON deleted_clients", "INSERT ON clients", "INSERT ON secrets"]),
+    (2, &["INSERT ON clients", "INSERT ON secrets"]),
+    (3, &["UPDATE ON clients", "DELETE ON secrets", "INSERT ON secrets"]),
+    (4, &["DELETE ON clients", "INSERT ON deleted_clients"]),
+    (5, &["UPDATE ON key_set", "DELETE ON signing_keys", "INSERT ON signing_keys"]),
+    (6, &["INSERT ON stand_in"]),
+    (7, &["DELETE ON deleted_clients"]),
+    (8, &["UPDATE ON registry"]),
+];
+
+/// `RAISE(ROLLBACK)` does what SQLite does by itself on a full or a failing disk: the transaction is gone before anybody
+/// undoes it. `RAISE(FAIL)` leaves it open.
+#[tokio::test]
+async fn after_an_error_at_any_statement_nothing_is_half_done_and_the_next_change_works() {
+    for (change, statements) in STATEMENTS {
+        for statement in statements {
+            for how in ["ROLLBACK", "FAIL"] {
+                let what = format!("change {change}, {statement}, {how}");
+                let mut fixture = Fixture::new().await;
+                let before = fixture.everything().await;
+                let trigger = format!(
+                    "CREATE TRIGGER fault BEFORE {statement} BEGIN SELECT RAISE({how}, 'disk full'); END"
+                );
+                fixture.meddle(trigger).await;
+                for _ in 0..3 {
+                    let error = fixture.change(change).await.expect_err(&what).to_string();
+                    assert!(error.contains("disk full"), "{what}: {error}");
+                    assert!(!error.contains("transaction"), "{what}: {error}");
+                }
+                let health = fixture.store.write_health();
+                assert!(health.failing && health.failures == 3, "{what}: {health:?}");
+                assert_eq!(fixture.everything().await, before, "{what}");
+
+                fixture.meddle("DROP TRIGGER fault".into()).await;
+                fixture.store.probe().await.expect(&what);
+                assert!(!fixture.store.write_health().failing, "{what}");
+                fixture.change(change).await.expect(&what);
+            }
+        }
+    }
+}
+
+/// The commit itself fails, and leaves the transaction open.
+#[tokio::test]
+async fn a_commit_that_fails_is_not_acknowledged_and_the_next_one_works() {
+    let mut fixture = Fixture::new().await;
+    fixture
+        .meddle(
+            "CREATE TABLE parent (id INTEGER PRIMARY KEY); \
+             CREATE TABLE child (id INTEGER REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED); \
+             CREATE TRIGGER fault AFTER UPDATE ON clients BEGIN INSERT INTO child VALUES (1); END"
+                .into(),
+        )
+        .await;
+    let before = fixture.everything().await;
+    for _ in 0..2 {
+        let refused = fixture.store.update_client(&disabled(&client("kept"))).await;
+        assert!(matches!(refused, Err(StoreError::Unconfirmed(_))), "{refused:?}");
+    }
+    assert_eq!(fixture.everything().await, before);
+    assert_eq!(fixture.store.write_health().connections_discarded, 2);
+    fixture.store.insert_client(&client("control")).await.unwrap();
+    fixture.meddle("DROP TRIGGER fault".into()).await;
+    fixture.store.update_client(&disabled(&client("kept"))).await.unwrap();
+    assert!(!fixture.store.client("kept").await.unwrap().unwrap().enabled);
+}
+
+#[tokio::test]
+async fn a_database_that_another_process_holds_is_busy_and_then_works() {
+    let mut fixture = Fixture::new().await;
+    fixture.meddle("BEGIN IMMEDIATE".into()).await;
+    for _ in 0..2 {
+        assert!(matches!(fixture.store.probe().await, Err(StoreError::Busy)));
+    }
+    assert!(fixture.store.write_health().failing);
+    assert!(fixture.store.client("kept").await.unwrap().is_some(), "reading goes on");
+    fixture.meddle("ROLLBACK".into()).await;
+    fixture.change(3).await.unwrap();
+    assert!(!fixture.store.write_health().failing);
+}
+
+/// A page more than there may be: SQLite's own SQLITE_FULL, on the connection that writes.
+#[tokio::test]
+async fn a_full_database_takes_changes_again_once_there_is_room() {
+    let fixture = Fixture::new().await;
+    let mut write = fixture.store.writer.begin().await.unwrap();
+    sqlx::query("PRAGMA max_page_count = 1").execute(write.connection().unwrap()).await.unwrap();
+    write.end(Ok(())).await.unwrap();
+    let large = ClientRecord { name: "x".repeat(1 << 20), ..client("large") };
+    let error = fixture.store.insert_client(&large).await.unwrap_err().to_string();
+    assert!(error.contains("full"), "{error}");
+    // The limit is that of the connection, which is gone.
+    fixture.store.insert_client(&large).await.unwrap();
+    fixture.change(3).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_refusal_is_no_failure() {
+    let fixture = Fixture::new().await;
+    let failures = fixture.store.write_health();
+    assert!(matches!(fixture.store.insert_client(&client("kept")).await, Err(StoreError::AlreadyExists)));
+    let old = ClientRecord { version: 9, ..client("kept") };
+    assert!(matches!(fixture.store.update_client(&old).await, Err(StoreError::Changed)));
+    let many = [client("one"), client("kept"), client("two"), client("gone")];
+    let refused = fixture.store.insert_clients(&many, &|_| {}).await;
+    assert!(matches!(refused, Err(StoreError::AlreadyExistAt { indices }) if indices == [1, 3]));
+    assert_eq!(fixture.store.write_health(), failures);
+    assert_eq!(fixture.store.client("one").await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_change_that_is_given_up_is_undone() {
+    let fixture = Fixture::new().await;
+    let before = fixture.everything().await;
+    let mut write = fixture.store.writer.begin().await.unwrap();
+    changes::insert_client(write.connection().unwrap(), &client("new")).await.unwrap();
+    drop(write);
+    fixture.change(3).await.unwrap();
+    assert_eq!(fixture.store.client("new").await.unwrap(), None);
+    assert_ne!(fixture.everything().await, before);
+}
+
+#[tokio::test]
+async fn nothing_is_acknowledged_that_goes_to_a_file_nobody_finds_again() {
+    let mut fixture = Fixture::new().await;
+    let path = fixture.folder.path().join("cardea.db");
+    let aside = fixture.folder.path().join("aside.db");
+    fs::rename(&path, &aside).unwrap();
+    for _ in 0..2 {
+        assert!(matches!(fixture.change(8).await, Err(StoreError::Replaced { .. })), "removed");
+    }
+    fs::write(&path, b"").unwrap();
+    assert!(matches!(fixture.change(8).await, Err(StoreError::Replaced { .. })), "replaced");
+    assert!(fixture.store.write_health().failing);
+    assert_eq!(fs::read(&path).unwrap(), b"", "what is there now is left alone");
+    fs::rename(&aside, &path).unwrap();
+    fixture.change(3).await.unwrap();
+    fixture.meddle("SELECT 1".into()).await;
+}
+
+#[tokio::test]
+async fn a_lost_database_is_told_from_a_first_start() {
+    for (what, lose) in [
+        ("missing", (|path| fs::remove_file(path).unwrap()) as fn(&Path)),
+        ("empty", |path| fs::write(path, b"").unwrap()),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cardea.db");
+        let store = SqliteStore::open(&path).await.unwrap();
+        store.insert_client(&client("kept")).await.unwrap();
+        store.close().await;
+        let backup = fs::read(&path).unwrap();
+        lose(&path);
+
+        let error = SqliteStore::open(&path).await.unwrap_err();
+        assert!(matches!(error, StoreError::Lost { .. }), "{error}");
+        let message = error.to_string();
+        assert!(message.contains(what) && message.contains("backup"), "{message}");
+        assert!(fs::metadata(&path).map_or(true, |found| found.len() == 0), "nothing was made");
+
+        // The remedies: a backup, or saying that a new one is meant.
+        fs::write(&path, &backup).unwrap();
+        let store = SqliteStore::open(&path).await.unwrap();
+        assert!(store.client("kept").await.unwrap().is_some());
+        store.close().await;
+        lose(&path);
+        fs::remove_file(folder.path().join("cardea.db.id")).unwrap();
+        let store = SqliteStore::open(&path).await.unwrap();
+        assert_eq!(store.clients(None, 10).await.unwrap(), []);
+        store.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_lost_database_with_a_log_beside_it_is_noticed_without_a_marker() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cardea.db");
+    fs::write(folder.path().join("cardea.db-wal"), b"frames").unwrap();
+    assert!(matches!(SqliteStore::open(&path).await, Err(StoreError::Lost { .. })));
+    assert!(!path.exists());
+    // Nothing in it: what a clean end may leave.
+    fs::write(folder.path().join("cardea.db-wal"), b"").unwrap();
+    SqliteStore::open(&path).await.unwrap().close().await;
+}
+
+#[tokio::test]
+async fn a_marker_is_made_where_there_is_none_and_must_be_of_the_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cardea.db");
+    let marker = folder.path().join("cardea.db.id");
+    SqliteStore::open(&path).await.unwrap().close().await;
+    let written = fs::read_to_string(&marker).unwrap();
+    for lost in ["", "0123"] {
+        fs::write(&marker, lost).unwrap();
+        SqliteStore::open(&path).await.unwrap().close().await;
+        assert_eq!(fs::read_to_string(&marker).unwrap(), written);
+    }
+    fs::write(&marker, "0".repeat(32)).unwrap();
+    let error = SqliteStore::open(&path).await.unwrap_err().to_string();
+    assert!(error.contains("another database") && error.contains("cardea.db.id"), "{error}");
+}
+
+#[tokio::test]
+async fn connections_flush_every_commit_and_readers_only_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(folder.path().join("cardea.db")).await.unwrap();
+    // 2 is FULL: a commit that was acknowledged survives the loss of power.
+    for (pragma, expected) in [("PRAGMA synchronous", 2_i64), ("PRAGMA foreign_keys", 1)] {
+        assert_eq!(store.reader.scalar(sqlx::query_scalar(pragma)).await.unwrap(), expected);
+        let mut write = store.writer.begin().await.unwrap();
+        let value: i64 = sqlx::query_scalar(pragma).fetch_one(write.connection().unwrap()).await.unwrap();
+        assert_eq!(value, expected);
+    }
+    let mut write = store.writer.begin().await.unwrap();
+    let journal: String =
+        sqlx::query_scalar("PRAGMA journal_mode").fetch_one(write.connection().unwrap()).await.unwrap();
+    assert_eq!(journal, "wal");
+    drop(write);
+    assert!(store.forget_tombstones(NOW).await.is_ok());
+    assert!(store.reader.all(sqlx::query("DELETE FROM deleted_clients")).await.is_err());
+    assert_eq!(store.clients(None, 1).await.unwrap(), [], "and an error leaves readers that work");
+    store.close().await;
+    let closed: Arc<dyn IssuerStore> = Arc::new(store);
+    assert!(closed.probe().await.is_err());
+}

@@ -1,0 +1,160 @@
+//! The arguments of commands that write, check and try configurations.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::super::{ConfigArgs, values::TokenArgument};
+
+/// Write a commented starter configuration.
+///
+/// The file passes `cardea check` as it is. A file that exists is never overwritten.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cardea init                          writes cardea.toml
+  cardea init /etc/cardea/cardea.toml")]
+pub(crate) struct InitArgs {
+    /// The file to write.
+    #[arg(value_name = "PATH", default_value = "cardea.toml")]
+    pub(crate) path: PathBuf,
+}
+
+/// Check a configuration, and report every error and warning at once.
+///
+/// Each one has its file, line and column, and says what to do. Files that the configuration names are read
+/// too, so run it as the user that runs the gateway. Nothing is changed, listened on or fetched.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cardea check --config /etc/cardea/cardea.toml
+  cardea check --deny-warnings --without-keys    for continuous integration
+  cardea check --json | jq -r '.[] | select(.severity == \"error\") | .message'
+
+Exit codes: 0 the configuration is good, 2 it has errors (or warnings, with --deny-warnings).")]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Print errors and warnings as a JSON array of {severity, file, line, column, message, remedy}, where severity is
+    /// "error" or "warning"; empty where there is none.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Fail where there are warnings, too.
+    #[arg(long)]
+    pub(crate) deny_warnings: bool,
+    /// Leave out certificates, keys, secrets and databases: for a machine that checks a configuration and must not have
+    /// its keys.
+    #[arg(long)]
+    pub(crate) without_keys: bool,
+}
+
+/// Tell what the gateway would do with a request, without sending any.
+///
+/// Shows the route, who is calling, each rule of the policies with its value, the attributes that the configuration
+/// adds, and what would be sent where. Nothing is listened on. Only with --token are certificates and keys needed and
+/// key sets fetched, as the gateway would.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cardea explain GET https://api.example.com/orders/1 --source 203.0.113.7
+  cardea explain POST https://api.example.com/orders --issuer own --claims '{\"sub\":\"a\",\"scope\":\"orders.write\"}'
+  cardea explain GET https://api.example.com/orders --token - --json < token
+
+Exit codes: 0 the request would be let in, 3 it would be refused.")]
+pub(crate) struct ExplainArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// The method.
+    #[arg(value_name = "METHOD")]
+    pub(crate) method: String,
+    /// The URL, whose scheme says whether the request comes over TLS.
+    #[arg(value_name = "URL")]
+    pub(crate) url: String,
+    /// A header, as in "x-team: red"; may be repeated.
+    #[arg(short = 'H', long = "header", value_name = "HEADER")]
+    pub(crate) headers: Vec<String>,
+    /// The target as it is sent, in place of the URL's path and query: "*" with OPTIONS.
+    #[arg(long, value_name = "TARGET")]
+    pub(crate) request_target: Option<String>,
+    /// The address that connects. Left out, 127.0.0.1.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) source: Option<std::net::IpAddr>,
+    /// The listener. Left out, the first that serves the URL's scheme.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) listener: Option<String>,
+    /// Claims of a token that is taken for verified, as a JSON object; what every token has is filled in.
+    #[arg(long, value_name = "JSON", conflicts_with = "token")]
+    pub(crate) claims: Option<String>,
+    /// The issuer that the claims are of, by its name. Left out, the one that their iss names, or the only one.
+    #[arg(long, value_name = "NAME", requires = "claims")]
+    pub(crate) issuer: Option<String>,
+    /// A token, which is verified with its issuer's keys; - reads it from standard input.
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: Option<TokenArgument>,
+    /// An attribute to show beside those that the configuration adds; may be repeated.
+    #[arg(long = "attribute", value_name = "NAME")]
+    pub(crate) attributes: Vec<String>,
+    /// The time of the request, as in 2026-11-21T09:00:00Z. Left out, now.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) time: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Hold a table of requests and expectations against a configuration.
+///
+/// Nothing is sent, listened on or fetched, and no certificate, key or database is needed. docs/testing.md describes the
+/// file.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cardea test --config cardea.toml tests.toml
+  cardea test --config cardea.toml tests.toml --json | jq '.[] | select(.passed | not)'
+
+Exit codes: 0 all tests pass, 2 a file is wrong, 3 a test fails.")]
+pub(crate) struct TestArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// The file of tests.
+    #[arg(value_name = "TESTS")]
+    pub(crate) tests: PathBuf,
+    /// The time of all requests, as in 2026-11-21T09:00:00Z. Left out, now.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) time: Option<String>,
+    /// Print an array of {name, passed, differences: [{what, expected, found}]}.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Print the JSON Schema of the configuration, for editors.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cardea schema > cardea.schema.json   then begin cardea.toml with: #:schema ./cardea.schema.json")]
+pub(crate) struct SchemaArgs {
+    /// Print the reference page in Markdown instead.
+    #[arg(long)]
+    pub(crate) markdown: bool,
+    /// Print the page of attributes in Markdown instead: what templates and the access log can read.
+    #[arg(long, conflicts_with = "markdown")]
+    pub(crate) attributes: bool,
+    /// Print the page of metrics in Markdown instead: name, type, labels and meaning of each.
+    #[arg(long, conflicts_with_all = ["markdown", "attributes"])]
+    pub(crate) metrics: bool,
+    /// Print the page of functions in Markdown instead: what expressions can call.
+    #[arg(long, conflicts_with_all = ["markdown", "attributes"])]
+    pub(crate) functions: bool,
+}
+
+/// Print completions for a shell.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cardea completions bash > /etc/bash_completion.d/cardea
+  cardea completions zsh > \"${fpath[1]}/_cardea\"")]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: clap_complete::Shell,
+}

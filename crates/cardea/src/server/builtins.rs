@@ -1,0 +1,190 @@
+//! The destinations inside the program: the authorization server's endpoints, and health.
+
+use std::sync::Arc;
+
+use cardea_gateway::{
+    Reason,
+    builtin::{BuiltIn, BuiltInFuture, BuiltInRequest, BuiltInResponse, ErrorFormat},
+};
+use cardea_http::{Known, Method, ResponseHead};
+use cardea_issuer::{AuthorizationServer, Reply, Source, TokenRequest};
+
+use super::build::Foundation;
+use crate::config;
+
+/// The largest token request, in bytes: two assertions and a list of scopes fit many times.
+const FORM_BYTES_MAX: u64 = 64 * 1024;
+
+const READ: &[Method] = &[Method::Get, Method::Head];
+
+/// The destination that the configuration names.
+pub(super) fn builtin(which: config::BuiltIn, foundation: &Foundation) -> Arc<dyn BuiltIn> {
+    let issuer = Issuer(foundation.issuer.clone());
+    match which {
+        config::BuiltIn::Token => Arc::new(Token(issuer)),
+        config::BuiltIn::Authorize => Arc::new(Authorize(issuer)),
+        config::BuiltIn::KeySet => Arc::new(Document(issuer, DocumentKind::KeySet)),
+        config::BuiltIn::OauthMetadata => Arc::new(Document(issuer, DocumentKind::OauthMetadata)),
+        config::BuiltIn::OpenidConfiguration => Arc::new(Document(issuer, DocumentKind::OpenidConfiguration)),
+        config::BuiltIn::Health => Arc::new(Health),
+    }
+}
+
+/// The authorization server. There is none in checks and explanations, which answer no requests.
+#[derive(Debug)]
+struct Issuer(Option<Arc<AuthorizationServer>>);
+
+impl Issuer {
+    fn server(&self) -> Result<&AuthorizationServer, Reason> {
+        self.0.as_deref().ok_or(Reason::RouteNotFound)
+    }
+}
+
+/// The token endpoint (RFC 6749 §3.2).
+#[derive(Debug)]
+struct Token(Issuer);
+
+impl BuiltIn for Token {
+    fn name(&self) -> &'static str {
+        "token"
+    }
+
+    fn methods(&self) -> Option<&'static [Method]> {
+        Some(&[Method::Post])
+    }
+
+    fn body_bytes_max(&self) -> Option<u64> {
+        Some(FORM_BYTES_MAX)
+    }
+
+    fn status(&self) -> Option<u16> {
+        None
+    }
+
+    fn error_format(&self) -> ErrorFormat {
+        ErrorFormat::Oauth
+    }
+
+    fn answer<'a>(&'a self, request: BuiltInRequest<'a>) -> BuiltInFuture<'a> {
+        Box::pin(async move {
+            let fields = &request.head.fields;
+            let authorization: Vec<&[u8]> = fields.get_all(Known::Authorization).collect();
+            let token_request = TokenRequest {
+                authorization: &authorization,
+                content_type: fields.get(Known::ContentType),
+                query_present: request.query.is_some(),
+                body: request.body,
+            };
+            let source = Source { address: request.source, deadline: request.deadline };
+            let now = request.clock.precise();
+            response_of(self.0.server()?.token_from(token_request, source, now).await)
+        })
+    }
+}
+
+/// The authorization endpoint, which refuses every request.
+#[derive(Debug)]
+struct Authorize(Issuer);
+
+impl BuiltIn for Authorize {
+    fn name(&self) -> &'static str {
+        "authorize"
+    }
+
+    fn methods(&self) -> Option<&'static [Method]> {
+        None
+    }
+
+    fn status(&self) -> Option<u16> {
+        None
+    }
+
+    fn answer<'a>(&'a self, _: BuiltInRequest<'a>) -> BuiltInFuture<'a> {
+        Box::pin(async move { response_of(self.0.server()?.authorize_refusal()) })
+    }
+}
+
+/// A document about the authorization server.
+#[derive(Debug)]
+struct Document(Issuer, DocumentKind);
+
+#[derive(Debug, Clone, Copy)]
+enum DocumentKind {
+    /// RFC 7517 §5.
+    KeySet,
+    /// RFC 8414.
+    OauthMetadata,
+    /// OpenID discovery.
+    OpenidConfiguration,
+}
+
+impl BuiltIn for Document {
+    fn name(&self) -> &'static str {
+        match self.1 {
+            DocumentKind::KeySet => "jwks",
+            DocumentKind::OauthMetadata => "oauth_metadata",
+            DocumentKind::OpenidConfiguration => "openid_configuration",
+        }
+    }
+
+    fn methods(&self) -> Option<&'static [Method]> {
+        Some(READ)
+    }
+
+    fn status(&self) -> Option<u16> {
+        Some(200)
+    }
+
+    fn answer<'a>(&'a self, _: BuiltInRequest<'a>) -> BuiltInFuture<'a> {
+        Box::pin(async move {
+            let server = self.0.server()?;
+            let (content_type, text) = match self.1 {
+                DocumentKind::KeySet => ("application/jwk-set+json", server.key_set()),
+                DocumentKind::OauthMetadata => ("application/json", server.oauth_metadata()),
+                DocumentKind::OpenidConfiguration => ("application/json", server.openid_configuration()),
+            };
+            let cache = format!("public, max-age={}", server.key_set_max_age().as_secs());
+            document(200, content_type, text.as_bytes(), &cache)
+        })
+    }
+}
+
+/// 200 while the process lives, 503 once it drains.
+#[derive(Debug)]
+struct Health;
+
+impl BuiltIn for Health {
+    fn name(&self) -> &'static str {
+        "health"
+    }
+
+    fn methods(&self) -> Option<&'static [Method]> {
+        Some(READ)
+    }
+
+    fn status(&self) -> Option<u16> {
+        None
+    }
+
+    fn answer<'a>(&'a self, request: BuiltInRequest<'a>) -> BuiltInFuture<'a> {
+        let (status, text): (_, &[u8]) =
+            if request.is_draining { (503, b"draining\n") } else { (200, b"ok\n") };
+        Box::pin(async move { document(status, "text/plain", text, "no-store") })
+    }
+}
+
+fn response_of(reply: Reply) -> Result<BuiltInResponse, Reason> {
+    let mut head = ResponseHead::new(reply.status);
+    for (name, value) in &reply.headers {
+        head.fields.append(name.as_bytes(), value.as_bytes()).map_err(|_| Reason::IssuerFailed)?;
+    }
+    Ok(BuiltInResponse { head, body: reply.body.into_bytes().into(), reason: reply.reason })
+}
+
+fn document(status: u16, content_type: &str, body: &[u8], cache: &str) -> Result<BuiltInResponse, Reason> {
+    let mut head = ResponseHead::new(status);
+    for (known, value) in [(Known::ContentType, content_type), (Known::CacheControl, cache)] {
+        head.fields.set_known(known, value.as_bytes()).map_err(|_| Reason::IssuerFailed)?;
+    }
+    Ok(BuiltInResponse { head, body: body.into(), reason: None })
+}

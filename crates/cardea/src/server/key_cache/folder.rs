@@ -1,0 +1,131 @@
+//! The folder of kept key sets: files that only the gateway's user (or root) can have written.
+
+use std::{
+    fs::{DirBuilder, File, Metadata},
+    io::{self, ErrorKind, Read as _, Write as _},
+    os::{
+        fd::OwnedFd,
+        unix::fs::{DirBuilderExt as _, MetadataExt as _},
+    },
+    path::Path,
+};
+
+use nix::{
+    errno::Errno,
+    fcntl::{OFlag, open, openat, renameat},
+    sys::stat::Mode,
+    unistd::{UnlinkatFlags, geteuid, unlinkat},
+};
+
+/// The largest file that is read: a key set of 1 MiB, and what escaping adds.
+const BYTES_MAX: u64 = 4 << 20;
+
+/// The folder, held open: whatever becomes of its path, its files are those that were looked at.
+pub(super) struct Folder(File);
+
+impl Folder {
+    /// The folder at `path`; `None` where there is none.
+    ///
+    /// # Errors
+    /// It is a link or no folder, or somebody else may write there.
+    pub(super) fn open(path: &Path) -> io::Result<Option<Self>> {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let folder = match open(path, flags, Mode::empty()) {
+            Ok(folder) => File::from(folder),
+            Err(Errno::ENOENT) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        check_private(&folder.metadata()?)?;
+        Ok(Some(Self(folder)))
+    }
+
+    /// The same. It is made, for the gateway's user alone, where there is none.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`]; it can't be made.
+    pub(super) fn make(path: &Path) -> io::Result<Self> {
+        match DirBuilder::new().mode(0o700).create(path) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        Self::open(path)?.ok_or_else(|| ErrorKind::NotFound.into())
+    }
+
+    /// The text of a file; `None` where there is none.
+    ///
+    /// # Errors
+    /// It is a link or no file, somebody else may write to it, or it can't be read.
+    pub(super) fn read(&self, name: &str) -> io::Result<Option<String>> {
+        // Without waiting: a pipe would wait for its writer.
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let file = match openat(&self.0, name, flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(Errno::ENOENT) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::other("it is not a file"));
+        }
+        check_private(&metadata)?;
+        let mut text = String::new();
+        file.take(BYTES_MAX).read_to_string(&mut text)?;
+        Ok(Some(text))
+    }
+
+    /// Puts a file there, whole or not at all, and on the disk before this returns.
+    ///
+    /// # Errors
+    /// The file system refuses. What was there before is there still.
+    pub(super) fn write(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        let fresh = format!("{name}.{}.fresh", std::process::id());
+        let put = || {
+            let mut file = File::from(self.create(&fresh)?);
+            file.write_all(content)?;
+            file.sync_all()?;
+            renameat(&self.0, fresh.as_str(), &self.0, name)?;
+            self.0.sync_all()
+        };
+        let done = put();
+        if done.is_err() {
+            let _ = self.remove(&fresh);
+        }
+        done
+    }
+
+    /// A file that was not there, of mode 0600. One that a process of the same number left behind is removed.
+    fn create(&self, name: &str) -> io::Result<OwnedFd> {
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let create = || openat(&self.0, name, flags, Mode::S_IRUSR | Mode::S_IWUSR);
+        match create() {
+            Err(Errno::EEXIST) => {
+                self.remove(name)?;
+                Ok(create()?)
+            }
+            created => Ok(created?),
+        }
+    }
+
+    /// Removes a file, where there is one, for good.
+    ///
+    /// # Errors
+    /// The file system refuses.
+    pub(super) fn remove(&self, name: &str) -> io::Result<()> {
+        match unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir) {
+            Ok(()) => self.0.sync_all(),
+            Err(Errno::ENOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Whether it belongs to the gateway's user or to root, and nobody else may write to it.
+fn check_private(metadata: &Metadata) -> io::Result<()> {
+    let owner = metadata.uid();
+    if (owner == geteuid().as_raw() || owner == 0) && metadata.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(io::Error::other(
+        "others may write to it or to its folder, or it belongs to somebody else; remove it",
+    ))
+}
