@@ -1,15 +1,17 @@
-//! The configuration in its two forms: as written (`raw`, `sections`) and as resolved ([`Config`]).
+//! The configuration in its two forms, as written (`raw`, `sections`) and as resolved ([`Config`]), and the model that the gateway
+//! runs on (`build`).
 //!
 //! A file is read with what it includes into one tree of values that know their places (`include`). The tree is checked
 //! against the JSON Schema of the written form, and what does not fit is taken out (`check`). The rest is deserialised and
-//! resolved (`resolve`) into the libraries' own types, from which the gateway is built. Each step adds its problems to one
-//! list, so that a single run reports every error.
+//! resolved (`resolve`) into the libraries' own types, from which `build` makes a [`Model`](cardea_gateway::model::Model).
+//! Each step adds its problems to one list, so that a single run reports every error.
 //!
 //! To add a key: declare it in the written form, with its documentation, form and limits; add the field with its default to
 //! the settings of the library that uses it; use it there. In a `section!` the declaration names the field, elsewhere one line
 //! in `resolve` sets it. The reference page and the schema are generated.
 #![forbid(unsafe_code)]
 
+mod build;
 mod check;
 mod deserialize;
 mod document;
@@ -37,8 +39,8 @@ use std::{path::Path, sync::Arc};
 
 use serde::Deserialize;
 
-use self::{check::Checker, document::Document, raw::RawConfig, resolve::Resolver};
 pub use self::{
+    build::{Built, Foundation, Provider, build, check},
     effect::Effect,
     fingerprint::{Difference, Fingerprint, Happened},
     model::*,
@@ -51,6 +53,7 @@ pub use self::{
     source::Place,
     text::{BindAddress, display_duration, parse_duration},
 };
+use self::{check::Checker, document::Document, raw::RawConfig, resolve::Resolver};
 
 /// Where `${NAME}` and `{ env = "NAME" }` are looked up; the process's environment but in tests.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;

@@ -1,5 +1,7 @@
 //! `cardea check`: reports every error and warning of a configuration.
 
+use std::sync::Arc;
+
 use super::{CheckArgs, Exit, Output};
 use crate::{
     config::{self, Config, Draft, KeyFiles, Problem, Problems, Severity},
@@ -32,7 +34,8 @@ fn checked(arguments: &CheckArgs, environment: config::Environment<'_>) -> (Opti
     let key_files = if arguments.without_keys { KeyFiles::Skip } else { KeyFiles::Read };
     let (config, mut problems) = Draft::read(&arguments.config.config, environment, key_files).into_parts();
     if let Some(config) = &config {
-        problems.extend(server::check(config).err().into_iter().flatten());
+        problems
+            .extend(config::check(config, Arc::new(server::Provided::default())).err().into_iter().flatten());
         problems.extend(server::check_databases(config));
     }
     (config, problems)

@@ -210,7 +210,7 @@ fn listen(port: u16, option: &str) -> Result<std::net::TcpListener> {
 }
 
 async fn create_client(server: &Server) -> Result<Created> {
-    let issuer = server.foundation.issuer.as_ref().context("the demo has no authorization server")?;
+    let issuer = server.provided.issuer.as_ref().context("the demo has no authorization server")?;
     let new = NewClient {
         name: "demo".to_owned(),
         scopes: vec![setting::SCOPE.to_owned()],

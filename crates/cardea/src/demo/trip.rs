@@ -127,7 +127,7 @@ impl Trip {
             held,
         );
 
-        let issuer = demo.server.foundation.issuer.as_ref().context("no authorization server")?;
+        let issuer = demo.server.provided.issuer.as_ref().context("no authorization server")?;
         issuer.disable_client(subject, demo.server.gateway.clock.precise()).await?;
         let answer = http.get("/api", Some(&token)).await?;
         self.answer("disabled client's token", &answer, 401, Some("token_revoked"));
@@ -140,7 +140,7 @@ impl Trip {
 
 /// A token that was good two hours ago: issued by the same server at that time.
 async fn expired_token(demo: &Demo) -> Result<String> {
-    let issuer = demo.server.foundation.issuer.as_ref().context("no authorization server")?;
+    let issuer = demo.server.provided.issuer.as_ref().context("no authorization server")?;
     let mut then = demo.server.gateway.clock.precise();
     then.wall = then.wall.saturating_sub(Duration::from_secs(2 * 3_600));
     let form = format!(

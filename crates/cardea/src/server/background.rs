@@ -66,7 +66,7 @@ struct Known {
 
 async fn look_after_keys(server: &Server, known: &mut Known) {
     let now = server.gateway.clock.precise();
-    if let Some(issuer) = &server.foundation.issuer {
+    if let Some(issuer) = &server.provided.issuer {
         let maintained = issuer.maintain(now).await;
         if server.is_store_closed() {
             return;

@@ -8,25 +8,40 @@ use cardea_gateway::{
 };
 use cardea_http::{Known, Method, ResponseHead};
 use cardea_issuer::{AuthorizationServer, Reply, Source, TokenRequest};
+use cardea_tls::ManagedCertificate;
 
-use super::build::Foundation;
-use crate::config;
+use crate::{acme::Acme, config};
 
 /// The largest token request, in bytes: two assertions and a list of scopes fit many times.
 const FORM_BYTES_MAX: u64 = 64 * 1024;
 
 const READ: &[Method] = &[Method::Get, Method::Head];
 
-/// The destination that the configuration names.
-pub(super) fn builtin(which: config::BuiltIn, foundation: &Foundation) -> Arc<dyn BuiltIn> {
-    let issuer = Issuer(foundation.issuer.clone());
-    match which {
-        config::BuiltIn::Token => Arc::new(Token(issuer)),
-        config::BuiltIn::Authorize => Arc::new(Authorize(issuer)),
-        config::BuiltIn::KeySet => Arc::new(Document(issuer, DocumentKind::KeySet)),
-        config::BuiltIn::OauthMetadata => Arc::new(Document(issuer, DocumentKind::OauthMetadata)),
-        config::BuiltIn::OpenidConfiguration => Arc::new(Document(issuer, DocumentKind::OpenidConfiguration)),
-        config::BuiltIn::Health => Arc::new(Health),
+/// What this process has opened. Checks and explanations have opened nothing.
+#[derive(Default)]
+pub(crate) struct Provided {
+    pub(crate) issuer: Option<Arc<AuthorizationServer>>,
+    /// Where certificates from an authority come from.
+    pub(crate) acme: Option<Arc<Acme>>,
+}
+
+impl config::Provider for Provided {
+    fn builtin(&self, which: config::BuiltIn) -> Arc<dyn BuiltIn> {
+        let issuer = Issuer(self.issuer.clone());
+        match which {
+            config::BuiltIn::Token => Arc::new(Token(issuer)),
+            config::BuiltIn::Authorize => Arc::new(Authorize(issuer)),
+            config::BuiltIn::KeySet => Arc::new(Document(issuer, DocumentKind::KeySet)),
+            config::BuiltIn::OauthMetadata => Arc::new(Document(issuer, DocumentKind::OauthMetadata)),
+            config::BuiltIn::OpenidConfiguration => {
+                Arc::new(Document(issuer, DocumentKind::OpenidConfiguration))
+            }
+            config::BuiltIn::Health => Arc::new(Health),
+        }
+    }
+
+    fn certificate(&self, hosts: &[String]) -> Option<Arc<ManagedCertificate>> {
+        self.acme.as_ref().map(|acme| acme.place(hosts))
     }
 }
 

@@ -55,7 +55,7 @@ impl Control for Server {
     }
 
     fn issuer(&self) -> Option<Arc<AuthorizationServer>> {
-        self.foundation.issuer.clone()
+        self.provided.issuer.clone()
     }
 
     fn status(&self) -> ControlFuture<'_, Status> {
@@ -148,7 +148,7 @@ impl Control for Server {
                 }
             }
         }
-        for status in self.foundation.acme.iter().flat_map(|acme| acme.status()) {
+        for status in self.provided.acme.iter().flat_map(|acme| acme.status()) {
             let entry =
                 found.entry(("acme".to_owned(), status.hosts.clone())).or_insert_with(|| Certificate {
                     hosts: status.hosts,
@@ -169,7 +169,7 @@ impl Control for Server {
 
     fn renew_certificate<'a>(&'a self, host: &'a str) -> ControlFuture<'a, Result<bool>> {
         Box::pin(async move {
-            match &self.foundation.acme {
+            match &self.provided.acme {
                 Some(acme) => Ok(acme.renew(host).await?),
                 None => Ok(false),
             }
@@ -177,7 +177,7 @@ impl Control for Server {
     }
 
     fn keys_changed(&self) -> Result<()> {
-        match &self.foundation.issuer {
+        match &self.provided.issuer {
             Some(issuer) => publish_keys(issuer, &self.foundation.local_keys),
             None => Ok(()),
         }

@@ -1,7 +1,6 @@
 //! The running server: from a configuration to listening sockets, and what happens to both until the end.
 
 mod background;
-mod build;
 mod builtins;
 mod certificates;
 mod control;
@@ -18,7 +17,7 @@ mod signals;
 mod socket_file;
 mod telemetry;
 
-pub(crate) use build::{Built, Foundation, build, check};
+pub(crate) use builtins::Provided;
 pub(crate) use certificates::standing as certificate_standing;
 pub(crate) use databases::check as check_databases;
 pub(crate) use issuer::open as open_issuer;

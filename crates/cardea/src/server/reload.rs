@@ -6,7 +6,6 @@ use anyhow::{Result, anyhow};
 use cardea_identity::KeySource;
 
 use super::{
-    build::build,
     listen::{self, Inherited},
     run::{Current, Server, access_log, listed, restore_keys},
 };
@@ -15,7 +14,7 @@ use crate::{
         Control as _,
         protocol::{Certificate, Change, Reloaded},
     },
-    config::{self, Config, Effect, Happened, Place},
+    config::{self, Config, Effect, Happened, Place, build},
     logging, process,
 };
 
@@ -78,7 +77,7 @@ impl Server {
             false => None,
         };
         let now = self.gateway.clock.precise();
-        let issuer = self.foundation.issuer.as_ref();
+        let issuer = self.provided.issuer.as_ref();
         // Of issuers that become local, nothing is known of what was revoked before.
         let revocations = match issuer.filter(|_| has_other_local_issuers(&current.config, &config)) {
             Some(issuer) => Some(issuer.revocations(now).await?),
@@ -103,7 +102,7 @@ impl Server {
         self.gateway.set_model(Arc::clone(&built.model));
         self.admin.set_hosts(&config.admin.hosts);
         self.admin.follow(&config.readiness);
-        if let Some(acme) = &self.foundation.acme {
+        if let Some(acme) = &self.provided.acme {
             acme.follow(&config);
         }
         for (name, service) in &built.services {

@@ -30,7 +30,7 @@ use tokio::{
 
 use super::{
     background,
-    build::{Built, Foundation, build},
+    builtins::Provided,
     certificates, health,
     issuer::{self, Revoker, publish_keys},
     key_cache::KeyCache,
@@ -44,7 +44,7 @@ use super::{
 use crate::{
     acme::{self, Acme},
     admin::{self, AdminState},
-    config::{self, BindAddress, Config, Fingerprint, Problem, Problems},
+    config::{self, BindAddress, Built, Config, Fingerprint, Foundation, Problem, Problems, build},
     fetch::HttpFetch,
     process,
 };
@@ -58,6 +58,7 @@ const GIVING_BACK_MAX: Duration = Duration::from_secs(2);
 pub(crate) struct Server {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) foundation: Foundation,
+    pub(crate) provided: Arc<Provided>,
     pub(crate) admin: Arc<AdminState>,
     pub(crate) admin_address: Option<SocketAddr>,
     pub(super) reloads: Arc<Reloads>,
@@ -167,12 +168,12 @@ impl Server {
             None => None,
         };
         let fetch = Arc::new(HttpFetch::new());
+        let provided = Arc::new(Provided { issuer, acme });
         let foundation = Foundation {
             clock: clock.clone(),
             fetch,
             local_keys,
-            issuer,
-            acme,
+            provider: Arc::clone(&provided) as _,
             workers: workers.count(),
             tolerates_certificates: true,
         };
@@ -181,13 +182,13 @@ impl Server {
         let gateway = Gateway::new(Arc::clone(&built.model), clock.clone(), Arc::clone(&registry))
             .context("starting the gateway")?;
         gateway.set_access_log(access_log(&config, &gateway, &registry)?);
-        telemetry::register(&registry, &gateway, foundation.issuer.as_ref());
+        telemetry::register(&registry, &gateway, provided.issuer.as_ref());
         let reloads = Arc::new(Reloads::new(clock.precise().wall));
         reloads.register(&registry);
         certificates::register(&registry, &gateway);
         certificates::tell_of_unusable(&gateway);
         let revoker = Arc::new(Revoker::new(Arc::clone(&gateway), &config));
-        if let Some(issuer) = &foundation.issuer {
+        if let Some(issuer) = &provided.issuer {
             issuer
                 .set_revocation_sink(Arc::clone(&revoker) as Arc<dyn RevocationSink>, clock.precise())
                 .await?;
@@ -196,15 +197,16 @@ impl Server {
         restore_keys(&key_cache, &built, clock.precise()).await;
         built.model.authenticator.maintain(clock.precise()).await;
 
-        let admin = Arc::new(AdminState::new(Arc::clone(&gateway), registry, foundation.issuer.clone()));
+        let admin = Arc::new(AdminState::new(Arc::clone(&gateway), registry, provided.issuer.clone()));
         admin.follow(&config.readiness);
-        health::register(&admin, foundation.acme.as_ref());
+        health::register(&admin, provided.acme.as_ref());
         admin.set_hosts(&config.admin.hosts);
         let started_with = config.fingerprint.clone();
         let admin_address = admin_socket.as_ref().and_then(|socket| socket.local_addr().ok());
         let server = Arc::new(Self {
             gateway,
             foundation,
+            provided,
             admin,
             admin_address,
             reloads,
@@ -232,7 +234,7 @@ impl Server {
             server.serve_admin(socket)?;
         }
         background::start(&server);
-        if let Some(acme) = &server.foundation.acme {
+        if let Some(acme) = &server.provided.acme {
             telemetry::register_acme(server.admin.registry(), acme);
             acme.follow(&server.current.lock().await.config);
             let task = acme::start(acme, &server.gateway);
@@ -341,10 +343,10 @@ impl Server {
             let _ = timeout(ENDING, self.gateway.idle()).await;
         }
         self.store_closed.store(true, Relaxed);
-        if let Some(issuer) = &self.foundation.issuer {
+        if let Some(issuer) = &self.provided.issuer {
             issuer.close().await;
         }
-        if let Some(acme) = &self.foundation.acme {
+        if let Some(acme) = &self.provided.acme {
             if let Some(task) = self.acme.lock().await.take() {
                 // It ends by itself, having given the lease back.
                 let _ = timeout(GIVING_BACK_MAX, task).await;

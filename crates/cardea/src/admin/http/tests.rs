@@ -18,9 +18,9 @@ use tokio::{
 use super::*;
 use crate::{
     admin::testing::{Fixture, NOW},
-    config::Readiness,
+    config::{Foundation, Readiness, build},
     fetch::HttpFetch,
-    server::{Foundation, build},
+    server::Provided,
 };
 
 static ASKED: CounterDef<0> = CounterDef::new("cardea_asked_total", "Asked.", []);
@@ -43,19 +43,19 @@ impl Listener {
         let keys = LocalKeys::new();
         let issuer = fixture.issuer(clock.precise()).await;
         keys.publish(issuer.key_set().as_bytes()).unwrap();
+        let provided = Arc::new(Provided { issuer: Some(issuer), acme: None });
         let foundation = Foundation {
             clock: clock.clone(),
             fetch: Arc::new(HttpFetch::new()),
             local_keys: keys.clone(),
-            issuer: Some(issuer),
-            acme: None,
+            provider: Arc::clone(&provided) as _,
             workers: 1,
             tolerates_certificates: false,
         };
         let Ok(built) = build(&fixture.config(), &foundation, None) else { panic!("the configuration") };
         let registry = Arc::new(Registry::new());
         let gateway = Gateway::new(Arc::clone(&built.model), clock, Arc::clone(&registry)).unwrap();
-        let state = Arc::new(AdminState::new(Arc::clone(&gateway), registry, foundation.issuer.clone()));
+        let state = Arc::new(AdminState::new(Arc::clone(&gateway), registry, provided.issuer.clone()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
@@ -144,8 +144,7 @@ async fn an_issuer_whose_keys_were_never_loaded_is_a_reason() {
         clock: manual.clock(),
         fetch: Arc::new(HttpFetch::new()),
         local_keys: LocalKeys::new(),
-        issuer: None,
-        acme: None,
+        provider: Arc::new(Provided::default()),
         workers: 1,
         tolerates_certificates: false,
     };

@@ -32,9 +32,9 @@ use zeroize::Zeroizing;
 use super::super::{Failure, token::built};
 use crate::{
     cli::{Exit, Output},
-    config::{BindAddress, Config, Listener, Placed},
+    config::{self, BindAddress, Config, Foundation, Listener, Placed},
     fetch::HttpFetch,
-    server::{self, Foundation},
+    server::Provided,
 };
 
 /// How long the tokens of this run last, in seconds.
@@ -226,7 +226,7 @@ impl Oracle {
 }
 
 /// The configuration with one key for all issuers, which this run has made.
-fn stand_in(config: &mut Config, clock: &Clock) -> Result<(server::Built, EcdsaKeyPair), Failure> {
+fn stand_in(config: &mut Config, clock: &Clock) -> Result<(config::Built, EcdsaKeyPair), Failure> {
     let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING)
         .map_err(|_| Failure::new(Exit::Failure, "no key can be made"))?;
     let (x, y) =
@@ -246,12 +246,11 @@ fn stand_in(config: &mut Config, clock: &Clock) -> Result<(server::Built, EcdsaK
         clock: clock.clone(),
         fetch,
         local_keys,
-        issuer: None,
-        acme: None,
+        provider: Arc::new(Provided::default()),
         workers: 1,
         tolerates_certificates: true,
     };
-    let built = server::build(config, &foundation, None).map_err(|problems| {
+    let built = config::build(config, &foundation, None).map_err(|problems| {
         let text: Vec<String> = problems.iter().map(ToString::to_string).collect();
         Failure::new(Exit::Usage, text.join("\n"))
     })?;

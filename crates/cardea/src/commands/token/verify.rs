@@ -19,9 +19,9 @@ use super::{
 };
 use crate::{
     cli::{Exit, Output, TokenVerifyArgs},
-    config::{Auth, Config, Route},
+    config::{self, Auth, Built, Config, Foundation, Route},
     fetch::HttpFetch,
-    server::{self, Built, Foundation},
+    server::{self, Provided},
 };
 
 /// One check, as it is printed.
@@ -118,12 +118,11 @@ pub(in super::super) async fn built(
         clock: clock.clone(),
         fetch,
         local_keys,
-        issuer: issuer.clone(),
-        acme: None,
+        provider: Arc::new(Provided { issuer: issuer.clone(), acme: None }),
         workers: 1,
         tolerates_certificates: true,
     };
-    let built = server::build(config, &foundation, None).map_err(|problems| {
+    let built = config::build(config, &foundation, None).map_err(|problems| {
         let text: Vec<String> = problems.iter().map(ToString::to_string).collect();
         Failure::new(Exit::Usage, text.join("\n"))
     })?;

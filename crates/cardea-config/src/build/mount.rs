@@ -8,8 +8,7 @@ use cardea_gateway::{
 };
 use cardea_issuer::Endpoints;
 
-use super::{super::builtins, Builder};
-use crate::config::BuiltIn;
+use super::{super::model::BuiltIn, Builder};
 
 impl Builder<'_> {
     /// The endpoints of our own authorization server are routes like any other, on the host of its issuer.
@@ -54,7 +53,7 @@ impl Builder<'_> {
                 demand: None,
                 client_certificate: None,
                 early_data: false,
-                destination: Destination::BuiltIn(builtins::builtin(which, self.foundation)),
+                destination: Destination::BuiltIn(self.foundation.provider.builtin(which)),
                 timeouts: self.config.general.exchanges.clone(),
                 body_bytes_max: 64 * 1024,
                 allow: AllowEncoded::default(),

@@ -1,4 +1,4 @@
-//! Builds a [`Model`] from a configuration: everything that can fail at a reload fails here, before anything changes.
+//! Builds a [`Model`] from a configuration: whatever can fail at a reload fails here, before anything changes.
 
 mod client_certificates;
 mod mount;
@@ -13,13 +13,13 @@ use std::{
 use cardea_clock::{Clock, CoarseClock, PERIOD_DEFAULT};
 use cardea_env::Names;
 use cardea_gateway::{
+    builtin::BuiltIn,
     exchange::Exchange,
     metrics::{ListenerMetrics, RouteMetrics, ServiceMetrics},
     model::{Destination, ListenerModel, Model, Route, Service, ServiceTls},
     routing::Router,
 };
-use cardea_identity::{AccessRequirement, Authenticator, Fetch, IssuerConfig, KeySource, LocalKeys};
-use cardea_issuer::AuthorizationServer;
+use cardea_identity::{AccessRequirement, Authenticator, Fetch, IssuerConfig, KeySource, LocalKeys, NoFetch};
 use cardea_tls::{
     CertificateConfig, CertificateError, ClientAuthority, ClientTlsConfig, ManagedCertificate, OcspConfig,
     ServerTls, ServerTlsConfig, TlsError, client_config,
@@ -27,40 +27,52 @@ use cardea_tls::{
 use cardea_upstream::{Connections, PoolConfig, ServiceConfig, ServiceState};
 
 use self::rules::fixed_names;
-use super::builtins;
-use crate::{
-    acme::Acme,
-    config::{self, Config, Place, Placed, Problem},
-    fetch::HttpFetch,
+use super::{
+    model::{self, Config, Placed},
+    problem::Problem,
+    source::Place,
 };
 
-/// What every model is built upon and shares with the others.
-pub(crate) struct Foundation {
-    pub(crate) clock: Clock,
-    pub(crate) fetch: Arc<dyn Fetch>,
-    pub(crate) local_keys: LocalKeys,
-    pub(crate) issuer: Option<Arc<AuthorizationServer>>,
-    /// Where certificates from an authority come from, once it was opened.
-    pub(crate) acme: Option<Arc<Acme>>,
+/// What a configuration only names, and the program has.
+pub trait Provider: Send + Sync {
+    /// The destination inside the program.
+    fn builtin(&self, which: model::BuiltIn) -> Arc<dyn BuiltIn>;
+
+    /// Where the certificate for these hosts is put that an authority issues; `None` where no authority was opened, as in a
+    /// check.
+    fn certificate(&self, hosts: &[String]) -> Option<Arc<ManagedCertificate>>;
+}
+
+/// What all models of a process share.
+pub struct Foundation {
+    /// The time, for what is checked of certificates.
+    pub clock: Clock,
+    /// Fetches key sets.
+    pub fetch: Arc<dyn Fetch>,
+    /// The keys of issuers that are local.
+    pub local_keys: LocalKeys,
+    /// What the program adds.
+    pub provider: Arc<dyn Provider>,
     /// How many workers carry requests.
-    pub(crate) workers: usize,
-    /// What can't be served is left out, so that what can be is: to start. A check tolerates nothing.
-    pub(crate) tolerates_certificates: bool,
+    pub workers: usize,
+    /// Certificates that can't be used are left out, so that the others are served: to start. A check tolerates nothing.
+    pub tolerates_certificates: bool,
 }
 
 /// A model that is ready to be put in force.
-pub(crate) struct Built {
-    pub(crate) model: Arc<Model>,
+pub struct Built {
+    /// The model.
+    pub model: Arc<Model>,
     /// The services, by name.
-    pub(crate) services: HashMap<String, Arc<Service>>,
-    /// Who vouches for clients, by name.
-    pub(crate) client_authorities: HashMap<String, Arc<ClientAuthority>>,
+    pub services: HashMap<String, Arc<Service>>,
+    /// The authorities of client certificates, by name.
+    pub client_authorities: HashMap<String, Arc<ClientAuthority>>,
     /// What its author probably does not want.
-    pub(crate) warnings: Vec<Problem>,
+    pub warnings: Vec<Problem>,
     /// The settings that each listener's TLS was loaded by, by name.
     tls: HashMap<String, ServerTlsConfig>,
     /// The settings that connections to each service are made by, by name.
-    service_tls: HashMap<String, Option<config::ServiceTls>>,
+    service_tls: HashMap<String, Option<model::ServiceTls>>,
     /// What is counted for each route, by name.
     route_metrics: HashMap<String, Arc<RouteMetrics>>,
 }
@@ -75,7 +87,10 @@ impl Built {
 }
 
 /// Builds the model of `config`. What lives longer is taken over from `previous`.
-pub(crate) fn build(
+///
+/// # Errors
+/// Every problem that could be found, sorted by file and line.
+pub fn build(
     config: &Config,
     foundation: &Foundation,
     previous: Option<&Built>,
@@ -146,9 +161,12 @@ pub(crate) fn build(
     })
 }
 
-/// Builds a model and throws it away, for what is wrong with it, warnings included. Nothing is opened, bound or fetched. Of a configuration
-/// that has errors already, all that is sound is judged.
-pub(crate) fn check(config: &Config) -> Result<(), Vec<Problem>> {
+/// Builds a model and throws it away, for what is wrong with it, warnings included. Nothing is opened, bound or fetched. Of a
+/// configuration that has errors already, all that is sound is judged.
+///
+/// # Errors
+/// The problems, or else the warnings.
+pub fn check(config: &Config, provider: Arc<dyn Provider>) -> Result<(), Vec<Problem>> {
     // Read once, by what tells whether certificates hold.
     let clock = CoarseClock::start(PERIOD_DEFAULT).map_err(|error| {
         vec![config.problem(
@@ -159,10 +177,9 @@ pub(crate) fn check(config: &Config) -> Result<(), Vec<Problem>> {
     })?;
     let foundation = Foundation {
         clock: clock.clock(),
-        fetch: Arc::new(HttpFetch::new()),
+        fetch: Arc::new(NoFetch),
         local_keys: LocalKeys::new(),
-        issuer: None,
-        acme: None,
+        provider,
         workers: 1,
         tolerates_certificates: false,
     };
@@ -178,7 +195,7 @@ struct Builder<'a> {
     warnings: Vec<Problem>,
     client_authorities: HashMap<String, Arc<ClientAuthority>>,
     tls: HashMap<String, ServerTlsConfig>,
-    service_tls: HashMap<String, Option<config::ServiceTls>>,
+    service_tls: HashMap<String, Option<model::ServiceTls>>,
     route_metrics: HashMap<String, Arc<RouteMetrics>>,
     names: Names<Exchange>,
     /// The headers of requests that are read by what was compiled.
@@ -256,12 +273,12 @@ impl Builder<'_> {
     /// TLS of a listener. One whose settings are the same goes on, with its sessions.
     fn server_tls(
         &mut self,
-        listener: &Placed<config::Listener>,
-        tls: &config::ListenerTls,
+        listener: &Placed<model::Listener>,
+        tls: &model::ListenerTls,
     ) -> Option<Arc<ServerTls>> {
-        let certificate = |certificate: &Placed<config::Certificate>| {
+        let certificate = |certificate: &Placed<model::Certificate>| {
             let settings = match &certificate.source {
-                config::CertificateSource::Files { chain, key } => CertificateConfig {
+                model::CertificateSource::Files { chain, key } => CertificateConfig {
                     chain: chain.clone(),
                     key: key.clone(),
                     hosts: certificate.hosts.clone(),
@@ -270,11 +287,11 @@ impl Builder<'_> {
                     client_auth: None,
                     ocsp: None,
                 },
-                config::CertificateSource::Memory(place) => place.config(&certificate.trust_domain),
-                config::CertificateSource::Acme => {
+                model::CertificateSource::Memory(place) => place.config(&certificate.trust_domain),
+                model::CertificateSource::Acme => {
                     let hosts = &certificate.hosts;
-                    let place = self.foundation.acme.as_ref().map(|acme| acme.place(hosts));
-                    // A check has none: there, it is as if none had been issued yet.
+                    let place = self.foundation.provider.certificate(hosts);
+                    // In a check it is as if none had been issued yet.
                     let place = place.unwrap_or_else(|| ManagedCertificate::new("acme", hosts.clone()));
                     place.config(&certificate.trust_domain)
                 }
@@ -324,16 +341,16 @@ impl Builder<'_> {
     /// A problem of a certificate, at the certificate's own place.
     fn certificate_problem(
         &mut self,
-        listener: &Placed<config::Listener>,
-        tls: &config::ListenerTls,
+        listener: &Placed<model::Listener>,
+        tls: &model::ListenerTls,
         error: &CertificateError,
     ) {
-        let names_it = |certificate: &&Placed<config::Certificate>| {
+        let names_it = |certificate: &&Placed<model::Certificate>| {
             let staple = match &certificate.ocsp {
                 Some(OcspConfig::File(path)) => Some(path),
                 Some(OcspConfig::Fetch) | None => None,
             };
-            let config::CertificateSource::Files { chain, key } = &certificate.source else { return false };
+            let model::CertificateSource::Files { chain, key } = &certificate.source else { return false };
             [Some(chain), Some(key), staple].contains(&Some(&error.path))
         };
         let at = tls.certificates.iter().find(names_it).map_or(listener.at, |certificate| certificate.at);
@@ -456,7 +473,7 @@ impl Builder<'_> {
 
     fn route(
         &mut self,
-        route: &Placed<config::Route>,
+        route: &Placed<model::Route>,
         issuers: &[IssuerConfig],
         services: &HashMap<&str, &Arc<Service>>,
     ) -> Option<Route> {
@@ -467,15 +484,15 @@ impl Builder<'_> {
         rules.reads_path |=
             self.headers_read_path(&request_headers) || self.headers_read_path(&response_headers);
         let redirect = match &route.destination {
-            config::Destination::Redirect { to, .. } => self.raw_template(to),
+            model::Destination::Redirect { to, .. } => self.raw_template(to),
             _ => None,
         };
         if !route.is_sound {
             return None;
         }
         let demand = match &route.auth {
-            config::Auth::Public => None,
-            config::Auth::AccessRequirement(alternatives) => {
+            model::Auth::Public => None,
+            model::Auth::AccessRequirement(alternatives) => {
                 match AccessRequirement::resolve(alternatives.clone(), issuers) {
                     Ok(demand) => Some(demand),
                     Err(error) => {
@@ -487,22 +504,22 @@ impl Builder<'_> {
         };
         let destination = match &route.destination {
             // A service that could not be built has its own problem reported already.
-            config::Destination::Service { index } => {
+            model::Destination::Service { index } => {
                 let name = self.config.services.get(*index)?.config.name.as_str();
                 Destination::Service(services.get(name).map(|service| Arc::clone(service))?)
             }
-            config::Destination::Redirect { keep_query, status, .. } => {
+            model::Destination::Redirect { keep_query, status, .. } => {
                 let to = redirect?;
                 let keep_query = *keep_query && !self.reads_query(&to);
                 Destination::Redirect { to, keep_query, status: *status }
             }
-            config::Destination::Respond { status, content_type, body } => Destination::Static {
+            model::Destination::Respond { status, content_type, body } => Destination::Static {
                 status: *status,
                 content_type: content_type.clone(),
                 body: Arc::clone(body),
             },
-            config::Destination::BuiltIn(which) => {
-                Destination::BuiltIn(builtins::builtin(*which, self.foundation))
+            model::Destination::BuiltIn(which) => {
+                Destination::BuiltIn(self.foundation.provider.builtin(*which))
             }
         };
         Some(Route {
@@ -542,7 +559,7 @@ fn regions(service: &ServiceConfig) -> Vec<(String, String)> {
 
 /// TLS to a service, with the roots of others that have the same settings.
 fn service_tls(
-    tls: &config::ServiceTls,
+    tls: &model::ServiceTls,
     shared: &mut Vec<(ClientTlsConfig, Arc<rustls::ClientConfig>)>,
 ) -> Result<ServiceTls, TlsError> {
     let known = shared.iter().find(|(settings, _)| *settings == tls.client);

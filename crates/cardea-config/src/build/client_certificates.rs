@@ -5,8 +5,14 @@ use std::{collections::HashMap, sync::Arc};
 use cardea_gateway::{client_certificate::ClientCertificateRule, model::ListenerModel};
 use cardea_tls::{ClientAuthConfig, ClientAuthority, ClientDemand, HostRequirements};
 
-use super::Builder;
-use crate::config;
+use super::{
+    super::{
+        model::{self, Placed},
+        problem::{Problem, Severity},
+        source::Place,
+    },
+    Builder,
+};
 
 impl Builder<'_> {
     /// Loads all of them. One whose settings are the same goes on.
@@ -28,12 +34,12 @@ impl Builder<'_> {
     }
 
     /// How the hosts of a certificate ask. An authority that could not be loaded has its own problem reported already.
-    pub(super) fn client_auth(&self, certificate: &config::Certificate) -> Option<ClientAuthConfig> {
+    pub(super) fn client_auth(&self, certificate: &model::Certificate) -> Option<ClientAuthConfig> {
         let mode = certificate.client_certificate?;
         Some(ClientAuthConfig { mode, authorities: self.named(&certificate.client_authorities) })
     }
 
-    pub(super) fn client_certificate(&self, rule: &config::ClientCertificateRule) -> ClientCertificateRule {
+    pub(super) fn client_certificate(&self, rule: &model::ClientCertificateRule) -> ClientCertificateRule {
         ClientCertificateRule {
             required: rule.required,
             demand: ClientDemand {
@@ -157,7 +163,7 @@ impl Builder<'_> {
                     );
                     let remedy = "name it in a certificate, or bind the route to the listeners that serve it";
                     let problem = config.problem(route.at, message, remedy);
-                    self.warnings.push(config::Problem { severity: config::Severity::Warning, ..problem });
+                    self.warnings.push(Problem { severity: Severity::Warning, ..problem });
                 }
             }
         }
@@ -169,18 +175,18 @@ impl Builder<'_> {
         listeners: &HashMap<String, Arc<ListenerModel>>,
         listener: &str,
         host: &str,
-    ) -> config::Place {
+    ) -> Place {
         let Some(written) = self.config.listeners.iter().find(|one| one.name == listener) else {
-            return config::Place::default();
+            return Place::default();
         };
         // Its names may be known from its file alone.
         let served = listeners.get(listener).and_then(|listener| listener.tls.as_ref());
         let served = served.map(|tls| tls.certificates()).unwrap_or_default();
         let of_host = served.iter().find(|info| info.hosts.iter().any(|name| name == host));
-        let is_meant = |certificate: &&config::Placed<config::Certificate>| {
+        let is_meant = |certificate: &&Placed<model::Certificate>| {
             let is_file = matches!(
                 &certificate.source,
-                config::CertificateSource::Files { chain, .. } if of_host.is_some_and(|info| info.path == *chain)
+                model::CertificateSource::Files { chain, .. } if of_host.is_some_and(|info| info.path == *chain)
             );
             is_file || certificate.hosts.iter().any(|name| name == host)
         };
@@ -190,7 +196,7 @@ impl Builder<'_> {
 
     /// Whether the TLS of all listeners could be loaded; what could not is reported.
     fn has_all(&self, listeners: &HashMap<String, Arc<ListenerModel>>) -> bool {
-        let secure = |listener: &&config::Placed<config::Listener>| listener.tls.is_some();
+        let secure = |listener: &&Placed<model::Listener>| listener.tls.is_some();
         let loaded = listeners.values().filter(|listener| listener.tls.is_some()).count();
         loaded == self.config.listeners.iter().filter(secure).count()
             && self.client_authorities.len() == self.config.client_authorities.len()

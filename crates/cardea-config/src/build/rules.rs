@@ -17,8 +17,15 @@ use cardea_gateway::{
 };
 use cardea_http::HeaderNameSet;
 
-use super::Builder;
-use crate::config::{self, AttributeSource, FieldTemplate};
+use super::{
+    super::{
+        model,
+        problem::{Problem, Severity},
+        resolve::hostname,
+        rules::{self, AttributeSource, FieldTemplate},
+    },
+    Builder,
+};
 
 /// What all remedies end in.
 const ATTRIBUTES: &str = "docs/attributes.md lists all attributes";
@@ -74,7 +81,7 @@ impl Builder<'_> {
         let headers_read = self.headers_read();
         let names = std::mem::replace(&mut self.names, fixed_names());
         EnvironmentModel {
-            hostname: config::hostname(),
+            hostname: hostname(),
             policy,
             names: Some(names),
             headers_read,
@@ -86,7 +93,7 @@ impl Builder<'_> {
         }
     }
 
-    pub(super) fn route_rules(&mut self, route: &config::Route) -> RouteRules {
+    pub(super) fn route_rules(&mut self, route: &model::Route) -> RouteRules {
         let mut rules = RouteRules {
             when: route.when.as_ref().and_then(|when| self.condition(when)),
             policy: self.policy(&route.policy),
@@ -196,7 +203,7 @@ impl Builder<'_> {
             );
             let remedy = "remove it from allow_encoded, or give the paths that need it a route whose rules do not read them";
             let problem = config.problem(route.at, message, remedy);
-            self.warnings.push(config::Problem { severity: config::Severity::Warning, ..problem });
+            self.warnings.push(Problem { severity: Severity::Warning, ..problem });
         }
     }
 
@@ -207,7 +214,7 @@ impl Builder<'_> {
         })
     }
 
-    fn attribute_edits(&mut self, edits: &config::AttributeEdits, rules: &mut Vec<AttributeRule>) {
+    fn attribute_edits(&mut self, edits: &rules::AttributeEdits, rules: &mut Vec<AttributeRule>) {
         let mut changes = Vec::new();
         for name in &edits.remove {
             changes.extend(self.reference(name).map(|name| (name, AttributeChange::Remove)));
@@ -223,7 +230,7 @@ impl Builder<'_> {
         }
     }
 
-    pub(super) fn header_rules(&mut self, edits: &[config::FieldEdits]) -> Vec<HeaderRule> {
+    pub(super) fn header_rules(&mut self, edits: &[rules::FieldEdits]) -> Vec<HeaderRule> {
         let mut all = Vec::new();
         for edits in edits {
             let mut rules: Vec<HeaderRule> = Vec::new();
@@ -246,7 +253,7 @@ impl Builder<'_> {
     }
 
     /// A policy; none where there are no rules. A rule that can't be compiled is a problem, so that nothing is built.
-    fn policy(&mut self, rules: &[config::PolicyRule]) -> Option<Policy<Exchange>> {
+    fn policy(&mut self, rules: &[rules::PolicyRule]) -> Option<Policy<Exchange>> {
         let mut compiled = Vec::with_capacity(rules.len());
         for rule in rules {
             compiled.extend(self.condition(&rule.condition).map(|condition| Rule {
@@ -350,18 +357,18 @@ impl Builder<'_> {
         };
         let (when, sample_always) = (condition(&config.when), condition(&config.sample_always));
         let format = match &config.format {
-            config::AccessLogFormat::Template(text) => {
+            rules::AccessLogFormat::Template(text) => {
                 let written = FieldTemplate { text: text.clone(), at: config.format_at };
                 match Template::compile(text, &self.names) {
                     Ok(template) => LogFormat::Template(template),
                     Err(error) => return self.template_problem(&written, error),
                 }
             }
-            config::AccessLogFormat::Json(fields) => LogFormat::Json(self.json_record(fields)?),
-            config::AccessLogFormat::Common => {
+            rules::AccessLogFormat::Json(fields) => LogFormat::Json(self.json_record(fields)?),
+            rules::AccessLogFormat::Common => {
                 LogFormat::Common(Box::new(self.common_log(CommonForm::Common)?))
             }
-            config::AccessLogFormat::Combined => {
+            rules::AccessLogFormat::Combined => {
                 LogFormat::Common(Box::new(self.common_log(CommonForm::Combined)?))
             }
         };
