@@ -31,6 +31,7 @@ mod pipeline;
 mod pool;
 pub mod record;
 mod refusal;
+mod respond;
 mod response;
 pub mod routing;
 mod shortage;

@@ -308,12 +308,12 @@ impl Connection {
     async fn finish(
         &mut self,
         gateway: &Gateway,
-        outcome: Outcome,
+        mut outcome: Outcome,
         mut exchange: Recording<'_>,
         timer: &mut Timer,
     ) -> bool {
         let again = match outcome {
-            Outcome::Respond(response) => {
+            Outcome::Respond(ref mut response) => {
                 respond::respond(self, gateway, response, &mut exchange, timer).await
             }
             Outcome::Close => {

@@ -1,26 +1,23 @@
-//! Writes a response to a stream, within the peer's flow control.
+//! How a response is written to a stream, within the peer's flow control.
 
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use cardea_clock::Mono;
-use cardea_http::{Known, Version};
+use cardea_http::{Fields, Known, Version};
 use h2::{Reason as ResetReason, SendStream};
 use http::{HeaderMap, HeaderValue};
 
 use super::{body::RequestBody, head};
 use crate::{
     date,
-    downstream::Downstream,
+    downstream::{Aborted, Downstream},
     exchange::Exchange,
-    fields::clean_response_trailers,
-    forward::request_deadline,
     gateway::Gateway,
-    memory::{Ending, Part},
-    model::RESPONSE_BODY_IDLE,
+    memory::Part,
     pipeline::Outcome,
-    response::{Response, ResponseBody, has_body, set_length},
-    streams::{StreamWatch, TerminationReason},
+    respond::{self, Cut, ResponseSink},
+    response::{Response, ResponseBody},
+    streams::TerminationReason,
     timer::Timer,
 };
 
@@ -30,69 +27,19 @@ const CHUNK_BYTES: usize = 16 * 1024;
 /// Sends what the pipeline decided.
 pub(super) async fn respond(
     gateway: &Gateway,
-    outcome: Outcome,
+    mut outcome: Outcome,
     exchange: &mut Exchange,
     body: &mut RequestBody,
     timer: &mut Timer,
 ) {
-    let mut response = match outcome {
+    let response = match &mut outcome {
         Outcome::Respond(response) => response,
         // An upgrade is never asked for over HTTP/2 (RFC 9113 §8.6), so there is no tunnel to carry.
         Outcome::Close | Outcome::Tunnel(..) => return body.respond.send_reset(ResetReason::CANCEL),
     };
-    exchange.response.status = response.head.status;
     debug_assert!(exchange.head.version == Version::Http2);
-    let has_body = has_body(exchange.head.method, response.head.status);
-    if has_body {
-        set_length(&mut response.head, response.body.framing());
-    }
-    if response.head.fields.get(Known::Date).is_none() {
-        let mut text = Vec::with_capacity(32);
-        date::write(gateway.clock.wall(), &mut text);
-        let _ = response.head.fields.append_known(Known::Date, &text);
-    }
-    let Some(written) = head::write(&response.head) else {
-        return body.respond.send_reset(ResetReason::INTERNAL_ERROR);
-    };
-    // For what is recorded; and its memory serves the next response.
-    exchange.response_head = std::mem::take(&mut response.head);
-    let Response { body: source, .. } = response;
-    let source = if has_body { source } else { ResponseBody::Empty };
-    let empty = matches!(source, ResponseBody::Empty);
-    let Ok(stream) = body.respond.send_response(written, empty) else { return };
-    if empty {
-        exchange.response.complete = true;
-        return;
-    }
-    let mut writer = Writer { stream, source, sent: 0 };
-    let result = write(&mut writer, body, exchange, StreamWatch::new(gateway), timer).await;
-    exchange.response.body_bytes = writer.sent;
-    exchange.response.complete = result.is_ok();
-    match result {
-        Ok(()) => {}
-        // A stream that is reset can't be taken for whole.
-        Err(Cut::Failed(reason)) => {
-            let made_room = exchange.connection.as_ref().map(|facts| facts.activity.account().ending())
-                == Some(Ending::Connection);
-            exchange.response.reason =
-                Some(if made_room { TerminationReason::BuffersExhausted.code() } else { reason });
-            writer.stream.send_reset(ResetReason::INTERNAL_ERROR);
-        }
-        Err(Cut::Ended(end)) => {
-            exchange.response.reason = Some(end.code());
-            // What is queued for the stream stays as long as trailers wait behind it.
-            let told = end != TerminationReason::BuffersExhausted && is_grpc(exchange);
-            if !told || writer.stream.send_trailers(grpc_status(end)).is_err() {
-                writer.stream.send_reset(ResetReason::CANCEL);
-            }
-        }
-    }
-}
-
-/// Why a response was cut short.
-enum Cut {
-    Failed(&'static str),
-    Ended(TerminationReason),
+    let mut writer = Writer { gateway, body, stream: None };
+    respond::respond(gateway, response, exchange, &mut writer, timer).await;
 }
 
 /// Whether a call of gRPC is answered, whose status comes in trailers.
@@ -109,78 +56,103 @@ fn grpc_status(end: TerminationReason) -> HeaderMap {
     trailers
 }
 
-struct Writer {
-    stream: SendStream<Bytes>,
-    source: ResponseBody,
-    sent: u64,
+/// A response on its way.
+struct Writer<'a> {
+    gateway: &'a Gateway,
+    body: &'a mut RequestBody,
+    /// There once the head is written.
+    stream: Option<SendStream<Bytes>>,
 }
 
-async fn write(
-    writer: &mut Writer,
-    body: &mut RequestBody,
-    exchange: &Exchange,
-    mut watch: StreamWatch<'_>,
-    timer: &mut Timer,
-) -> Result<(), Cut> {
-    let route = exchange.route();
-    let idle = route.map_or(RESPONSE_BODY_IDLE, |route| route.timeouts.response_body_idle);
-    let whole = route.map_or(Mono::MAX, |route| request_deadline(route, exchange));
-    let mut progress = u64::MAX;
-    let mut deadline = Mono::MAX;
-    std::future::poll_fn(|cx| {
-        if let Poll::Ready(result) = writer.poll(cx, body, exchange) {
-            return Poll::Ready(result.map_err(Cut::Failed));
-        }
-        if let Poll::Ready(end) = watch.poll(cx, exchange) {
-            return Poll::Ready(Err(Cut::Ended(end)));
-        }
-        let moved = writer.sent != progress;
-        if moved {
-            progress = writer.sent;
-            deadline = timer.now().saturating_add(idle).min(whole);
-        }
-        watch.note(0, !writer.source.chunk().is_empty(), moved, timer.now());
-        timer.poll_until(cx, deadline).map(|_| Err(Cut::Failed("response_timeout")))
-    })
-    .await
+impl Writer<'_> {
+    fn stream(&mut self) -> Result<&mut SendStream<Bytes>, Aborted> {
+        self.stream.as_mut().ok_or(Aborted)
+    }
 }
 
-impl Writer {
-    fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-        body: &mut RequestBody,
-        exchange: &Exchange,
-    ) -> Poll<Result<(), &'static str>> {
-        loop {
-            if self.stream.poll_reset(cx).is_ready() {
-                return Poll::Ready(Err("client_aborted"));
-            }
-            let Ok(more) = ready!(self.source.poll_data(cx, body as &mut dyn Downstream)) else {
-                let client = self.source.client_failed();
-                return Poll::Ready(Err(if client { "client_aborted" } else { "upstream_aborted" }));
-            };
-            if !more {
-                let trailers = self.source.trailers();
-                let sent = match trailers.map(|trailers| clean_response_trailers(exchange, trailers)) {
-                    Some(trailers) => self.stream.send_trailers(head::trailers(&trailers)),
-                    None => self.stream.send_data(Bytes::new(), true),
-                };
-                return Poll::Ready(sent.map_err(|_| "client_aborted"));
-            }
-            let wanted = self.source.chunk().len().min(CHUNK_BYTES);
-            self.stream.reserve_capacity(wanted);
-            while self.stream.capacity() == 0 {
-                match ready!(self.stream.poll_capacity(cx)) {
-                    Some(Ok(_)) => {}
-                    _ => return Poll::Ready(Err("client_aborted")),
-                }
-            }
-            let count = wanted.min(self.stream.capacity());
-            let chunk = Part::copy_of(self.source.chunk().get(..count).unwrap_or_default());
-            self.stream.send_data(chunk, false).map_err(|_| "client_aborted")?;
-            self.source.consume(count);
-            self.sent += count as u64;
+impl ResponseSink for Writer<'_> {
+    fn downstream(&mut self) -> &mut dyn Downstream {
+        self.body
+    }
+
+    fn begin(&mut self, response: &mut Response, has_body: bool) -> Result<(), Aborted> {
+        if response.head.fields.get(Known::Date).is_none() {
+            let mut text = Vec::with_capacity(32);
+            date::write(self.gateway.clock.wall(), &mut text);
+            let _ = response.head.fields.append_known(Known::Date, &text);
         }
+        let Some(head) = head::write(&response.head) else {
+            self.body.respond.send_reset(ResetReason::INTERNAL_ERROR);
+            return Err(Aborted);
+        };
+        let is_last = !has_body || matches!(response.body, ResponseBody::Empty);
+        self.stream = Some(self.body.respond.send_response(head, is_last).map_err(|_| Aborted)?);
+        Ok(())
+    }
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Aborted>> {
+        let is_reset = self.stream()?.poll_reset(cx).is_ready();
+        Poll::Ready(if is_reset { Err(Aborted) } else { Ok(()) })
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>, chunk: &[u8]) -> Poll<Result<usize, Aborted>> {
+        let stream = self.stream()?;
+        let wanted = chunk.len().min(CHUNK_BYTES);
+        stream.reserve_capacity(wanted);
+        while stream.capacity() == 0 {
+            match ready!(stream.poll_capacity(cx)) {
+                Some(Ok(_)) => {}
+                _ => return Poll::Ready(Err(Aborted)),
+            }
+        }
+        let count = wanted.min(stream.capacity());
+        let part = Part::copy_of(chunk.get(..count).unwrap_or_default());
+        stream.send_data(part, false).map_err(|_| Aborted)?;
+        Poll::Ready(Ok(count))
+    }
+
+    fn takes_trailers(&self) -> bool {
+        true
+    }
+
+    fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Aborted> {
+        let stream = self.stream()?;
+        let sent = match trailers {
+            Some(trailers) => stream.send_trailers(head::trailers(trailers)),
+            None => stream.send_data(Bytes::new(), true),
+        };
+        sent.map_err(|_| Aborted)
+    }
+
+    /// The connection's task sends what was queued.
+    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Aborted>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_idle(&mut self, _: &mut Context<'_>) -> Poll<Aborted> {
+        Poll::Pending
+    }
+
+    /// A stream that is reset can't be taken for whole.
+    fn cut(&mut self, cut: Cut, exchange: &Exchange) {
+        let Ok(stream) = self.stream() else { return };
+        let Cut::Ended(end) = cut else { return stream.send_reset(ResetReason::INTERNAL_ERROR) };
+        // What is queued for the stream stays as long as trailers wait behind it.
+        let told = end != TerminationReason::BuffersExhausted && is_grpc(exchange);
+        if !told || stream.send_trailers(grpc_status(end)).is_err() {
+            stream.send_reset(ResetReason::CANCEL);
+        }
+    }
+
+    fn sent_bytes(&self) -> u64 {
+        0
+    }
+
+    fn is_stalled(&self) -> bool {
+        false
+    }
+
+    fn held_bytes(&self) -> usize {
+        0
     }
 }
