@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use cardea_clock::{Timestamp, Wall};
+use cardea_clock::{Mono, Timestamp, Wall};
 use cardea_env::{AttributeOverrides, HasOverrides, Rule, Value};
 use cardea_http::{Authority, ConnectionNames, PathFlags, RequestHead, ResponseHead, Scheme};
 use cardea_identity::{ConnectionTokenCache, VerdictRef};
@@ -80,6 +80,8 @@ pub struct UpstreamFacts {
     pub attempts: u32,
     /// Whether the last attempt went over a connection that was kept.
     pub reused: bool,
+    /// When the last attempt had its connection.
+    pub(crate) begun: Mono,
     /// How long connecting took, where it was needed.
     pub connect: Option<Duration>,
     /// From the start of the request to the head of the response.

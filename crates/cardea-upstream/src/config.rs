@@ -6,7 +6,8 @@ use foldhash::{HashSet, HashSetExt};
 use thiserror::Error;
 
 use crate::address::Address;
-use crate::retry::RetryConfig;
+use crate::attempts::ATTEMPTS_MAX;
+use crate::retry::{RetryConfig, StatusSet};
 
 /// How many endpoints a service may have.
 pub const ENDPOINTS_MAX: usize = 1024;
@@ -22,8 +23,68 @@ pub struct ServiceConfig {
     pub endpoints: Vec<EndpointConfig>,
     /// The pool of each endpoint.
     pub pool: PoolConfig,
-    /// How many retries there may be for how many requests.
+    /// How an endpoint of a region is chosen.
+    pub balance: Balance,
+    /// When an endpoint is ejected, and for how long.
+    pub health: HealthConfig,
+    /// What is tried again, and how often.
     pub retry: RetryConfig,
+}
+
+/// How an endpoint is chosen among those of a region. Weights count in each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Balance {
+    /// The better of two that are drawn: by requests in flight, times the response time, which follows peaks at once
+    /// and counts errors as long responses. The default.
+    #[default]
+    PeakEwma,
+    /// The one of two that are drawn that has fewer requests in flight.
+    LeastRequests,
+    /// One after the other.
+    RoundRobin,
+}
+
+/// When an endpoint is ejected by what became of its requests, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HealthConfig {
+    /// So many failures without a success in between eject. Default 5.
+    pub consecutive_failures: Option<u32>,
+    /// If so many percent of the attempts within [`window`](Self::window) fail, the endpoint is ejected. Default 50.
+    pub failure_percent: Option<u32>,
+    /// Below so many attempts within the window their share says nothing. Default 20.
+    pub requests_min: u32,
+    /// Default 10 s.
+    pub window: Duration,
+    /// Statuses that count as failures. Default 502, 503 and 504.
+    pub statuses: StatusSet,
+    /// How long the first ejection lasts; each that follows lasts twice as long. Default 1 s.
+    pub ejection_time: Duration,
+    /// How long an ejection lasts at most, but for the fifth that is added at random. Default 5 s.
+    pub ejection_time_max: Duration,
+    /// How many percent of the endpoints may be ejected for failures that a request can cause: all but those to
+    /// connect. At least one may be, where there are two. Default 50.
+    pub ejected_percent_max: u32,
+    /// If fewer percent of the endpoints are healthy, requests go to all. Default 10.
+    pub panic_percent: u32,
+    /// In which time an endpoint that comes back gets more and more of its share. Default 5 s.
+    pub slow_start: Duration,
+}
+
+impl Default for HealthConfig {
+    fn default() -> Self {
+        Self {
+            consecutive_failures: Some(5),
+            failure_percent: Some(50),
+            requests_min: 20,
+            window: Duration::from_secs(10),
+            statuses: StatusSet::new([502, 503, 504]),
+            ejection_time: Duration::from_secs(1),
+            ejection_time_max: Duration::from_secs(5),
+            ejected_percent_max: 50,
+            panic_percent: 10,
+            slow_start: Duration::from_secs(5),
+        }
+    }
 }
 
 /// One endpoint of a service.
@@ -96,13 +157,29 @@ pub enum ConfigError {
     /// `connections_max` of 0: no request would ever be served.
     #[error("connections_max must be at least 1")]
     NoConnections,
+    /// A number of attempts that is 0 or over [`ATTEMPTS_MAX`].
+    #[error("a request has from 1 to {ATTEMPTS_MAX} attempts, not {0}")]
+    Attempts(u32),
+    /// A share of more than 100 %.
+    #[error("{0} is more than 100 percent")]
+    Percent(u32),
+    /// An ejection that lasts no time, or longer at first than at most.
+    #[error("ejection_time must be more than nothing and at most ejection_time_max")]
+    EjectionTime,
 }
 
 impl ServiceConfig {
     /// A service with default limits.
     #[must_use]
     pub fn new(name: impl Into<String>, endpoints: Vec<EndpointConfig>) -> Self {
-        Self { name: name.into(), endpoints, pool: PoolConfig::default(), retry: RetryConfig::default() }
+        Self {
+            name: name.into(),
+            endpoints,
+            pool: PoolConfig::default(),
+            balance: Balance::default(),
+            health: HealthConfig::default(),
+            retry: RetryConfig::default(),
+        }
     }
 
     /// Checks the limits.
@@ -118,6 +195,22 @@ impl ServiceConfig {
         }
         if self.pool.connections_max == Some(0) {
             return Err(ConfigError::NoConnections);
+        }
+        let HealthConfig { ejection_time, ejection_time_max, .. } = self.health;
+        if ejection_time.is_zero() || ejection_time > ejection_time_max {
+            return Err(ConfigError::EjectionTime);
+        }
+        let percents = [
+            self.health.failure_percent.unwrap_or_default(),
+            self.health.ejected_percent_max,
+            self.health.panic_percent,
+        ];
+        if let Some(percent) = percents.into_iter().find(|percent| *percent > 100) {
+            return Err(ConfigError::Percent(percent));
+        }
+        let attempts = self.retry.attempts_max;
+        if !usize::try_from(attempts).is_ok_and(|attempts| (1..=ATTEMPTS_MAX).contains(&attempts)) {
+            return Err(ConfigError::Attempts(attempts));
         }
         let mut seen = HashSet::new();
         for (endpoint, EndpointConfig { address, weight, .. }) in self.endpoints.iter().enumerate() {
@@ -156,5 +249,16 @@ mod tests {
         assert_eq!(with(vec![heavy]), Err(ConfigError::Weight { endpoint: 0, weight: WEIGHT_MAX + 1 }));
         let pool = PoolConfig { connections_max: Some(0), ..PoolConfig::default() };
         assert_eq!(ServiceConfig { pool, ..valid.clone() }.validate(), Err(ConfigError::NoConnections));
+        for attempts_max in [0, 9] {
+            let retry = RetryConfig { attempts_max, ..RetryConfig::default() };
+            let config = ServiceConfig { retry, ..valid.clone() };
+            assert_eq!(config.validate(), Err(ConfigError::Attempts(attempts_max)));
+        }
+        let with = |health| ServiceConfig { health, ..valid.clone() }.validate();
+        let health = HealthConfig::default();
+        assert_eq!(with(HealthConfig { panic_percent: 101, ..health }), Err(ConfigError::Percent(101)));
+        for ejection_time in [Duration::ZERO, Duration::from_secs(6)] {
+            assert_eq!(with(HealthConfig { ejection_time, ..health }), Err(ConfigError::EjectionTime));
+        }
     }
 }

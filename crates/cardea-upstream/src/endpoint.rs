@@ -1,49 +1,52 @@
 //! One endpoint of a service: its health, its counters and its connections.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cardea_clock::Mono;
 
 use crate::address::Address;
-use crate::config::PoolConfig;
+use crate::config::{HealthConfig, PoolConfig};
 use crate::framing::FramingRecord;
-use crate::health::Health;
+use crate::health::{Ejection, EjectionCause, Failure, Health};
+use crate::load::{Connecting, InFlight, Load};
 use crate::permit::{ConnectionPermit, Permits};
 use crate::pool::{Counts, Pool};
 
 /// What failed at an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// The connection was refused, or the host or its name could not be reached. Ejects the endpoint.
+    /// The connection was refused, or the host or its name could not be reached.
     Connect,
-    /// The connection was not made in time. Ejects the endpoint.
+    /// The connection was not made in time.
     ConnectTimeout,
-    /// The TLS handshake failed. Ejects the endpoint.
+    /// The TLS handshake failed.
     Handshake,
-    /// The connection was closed or reset before the response. Like the two below it is counted only: clients
-    /// can provoke it, and must not be able to eject endpoints.
+    /// The connection was closed or reset before the response.
     Closed,
     /// The response breaks a rule of HTTP.
     Malformed,
     /// The head of the response did not arrive in time.
     ResponseTimeout,
+    /// The response has one of the [`statuses`](HealthConfig::statuses) that count as failures.
+    Status,
 }
 
 impl FailureKind {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Connect,
         Self::ConnectTimeout,
         Self::Handshake,
         Self::Closed,
         Self::Malformed,
         Self::ResponseTimeout,
+        Self::Status,
     ];
 
-    /// Whether it ejects the endpoint.
+    /// Whether there was no connection, so that no request was lost and none can be the cause: one such failure ejects.
     #[must_use]
-    pub fn ejects(self) -> bool {
+    pub fn is_unreachable(self) -> bool {
         matches!(self, Self::Connect | Self::ConnectTimeout | Self::Handshake)
     }
 
@@ -57,6 +60,7 @@ impl FailureKind {
             Self::Closed => "closed",
             Self::Malformed => "malformed",
             Self::ResponseTimeout => "response_timeout",
+            Self::Status => "status",
         }
     }
 }
@@ -75,35 +79,18 @@ pub struct Endpoint<C> {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) health: Health,
-    /// Of each worker. What a request holds of it is counted there too, and nowhere that workers share.
-    loads: Box<[Arc<Load>]>,
+    pub(crate) load: Load,
     pub(crate) connects: AtomicU64,
     /// In the order of [`FailureKind::ALL`].
     failures: [AtomicU64; FailureKind::ALL.len()],
     /// What the pool counts: it goes on where the pool is replaced.
     pool: Counts,
-    pub(crate) ejections: AtomicU64,
+    /// In the order of [`EjectionCause::ALL`].
+    ejections: [AtomicU64; EjectionCause::ALL.len()],
     pub(crate) framing: Arc<FramingRecord>,
 }
 
-/// What a worker counts with each request, on cache lines of its own: two, as processors fetch them in pairs.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Load {
-    in_flight: AtomicUsize,
-    requests: AtomicU64,
-}
-
 impl Shared {
-    fn load(&self, worker: usize) -> &Arc<Load> {
-        // There is at least one.
-        &self.loads[worker % self.loads.len()]
-    }
-
-    pub(crate) fn in_flight(&self) -> usize {
-        self.loads.iter().fold(0, |sum, load| sum.wrapping_add(load.in_flight.load(Ordering::Relaxed)))
-    }
-
     /// How often each kind of failure happened.
     pub(crate) fn failures(&self) -> [(FailureKind, u64); FailureKind::ALL.len()] {
         let mut failures = FailureKind::ALL.map(|kind| (kind, 0));
@@ -113,15 +100,20 @@ impl Shared {
         failures
     }
 
+    /// How often the endpoint was ejected for each cause.
+    pub(crate) fn ejections(&self) -> [(EjectionCause, u64); EjectionCause::ALL.len()] {
+        let mut ejections = EjectionCause::ALL.map(|cause| (cause, 0));
+        for ((_, count), counted) in ejections.iter_mut().zip(&self.ejections) {
+            *count = counted.load(Ordering::Relaxed);
+        }
+        ejections
+    }
+
     fn count(&self, kind: FailureKind) {
         let counted = self.failures.iter().zip(FailureKind::ALL).find(|(_, other)| *other == kind);
         if let Some((counter, _)) = counted {
             counter.fetch_add(1, Ordering::Relaxed);
         }
-    }
-
-    pub(crate) fn requests(&self) -> u64 {
-        self.loads.iter().map(|load| load.requests.load(Ordering::Relaxed)).sum()
     }
 }
 
@@ -130,12 +122,12 @@ impl<C> Endpoint<C> {
         let label: Arc<str> = address.to_string().into();
         let framing = Arc::new(FramingRecord::new(Arc::clone(&label)));
         let shared = Shared {
-            health: Health::new(),
-            loads: (0..pool.workers.max(1)).map(|_| Arc::default()).collect(),
+            health: Health::default(),
+            load: Load::new(pool.workers),
             connects: AtomicU64::new(0),
             failures: Default::default(),
             pool: Counts::new(pool.workers),
-            ejections: AtomicU64::new(0),
+            ejections: Default::default(),
             framing: Arc::clone(&framing),
         };
         let permits = Arc::new(Permits::new(pool.connections_max));
@@ -174,23 +166,21 @@ impl<C> Endpoint<C> {
         &self.pool
     }
 
-    /// Counts a request of `worker` for as long as the guard lives: until its exchange has ended.
+    /// Counts a request of `worker` for as long as the guard lives: from the choice of the endpoint until its exchange
+    /// has ended.
     pub fn begin(&self, worker: usize) -> InFlight {
-        let load = Arc::clone(self.shared.load(worker));
-        load.requests.fetch_add(1, Ordering::Relaxed);
-        load.in_flight.fetch_add(1, Ordering::Relaxed);
-        InFlight { load }
+        self.shared.load.begin(worker)
+    }
+
+    /// Counts a connection that `worker` makes for as long as the guard lives.
+    pub fn connecting(&self, worker: usize) -> Connecting {
+        self.shared.load.connecting(worker)
     }
 
     /// Requests that are there now.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.shared.in_flight()
-    }
-
-    /// Requests of `worker` that are there now.
-    pub(crate) fn in_flight_of(&self, worker: usize) -> usize {
-        self.shared.load(worker).in_flight.load(Ordering::Relaxed)
+        self.shared.load.in_flight()
     }
 
     /// The right to make one more connection; `None` at `connections_max`.
@@ -204,36 +194,48 @@ impl<C> Endpoint<C> {
         self.permits.in_use()
     }
 
-    /// A connection was made, its TLS handshake included: the endpoint is healthy.
-    pub fn connected(&self) {
+    /// A connection was made for an attempt for which the endpoint was `chosen` then.
+    pub(crate) fn connected(&self, chosen: Mono, now: Mono) {
         self.shared.connects.fetch_add(1, Ordering::Relaxed);
-        self.succeeded();
-    }
-
-    /// A response came, on whichever connection: the endpoint is healthy. One load where it was so before.
-    pub fn succeeded(&self) {
-        if self.shared.health.succeeded() {
-            tracing::info!(endpoint = %self.address, "endpoint is healthy again");
+        if self.shared.health.connected(chosen, now) {
+            self.readmitted();
         }
     }
 
-    /// Something failed there. Failures to connect eject the endpoint: it is skipped for a back-off that
-    /// grows from [`BACK_OFF_FIRST`](crate::BACK_OFF_FIRST) to [`BACK_OFF_MAX`](crate::BACK_OFF_MAX).
-    ///
-    /// A reset of a reused connection is no failure: the endpoint may close an idle one at any time.
-    pub fn failed(&self, now: Mono, kind: FailureKind) {
-        self.shared.count(kind);
-        if !kind.ejects() {
+    /// An attempt succeeded.
+    pub(crate) fn succeeded(&self, chosen: Mono, now: Mono) {
+        if self.shared.health.succeeded(chosen, now) {
+            self.readmitted();
+        }
+    }
+
+    fn readmitted(&self) {
+        self.shared.load.forget();
+        tracing::info!(endpoint = %self.address, "endpoint is healthy again");
+    }
+
+    /// An attempt failed.
+    pub(crate) fn failed(&self, failure: Failure, config: &HealthConfig, may_eject: impl FnOnce() -> bool) {
+        let Shared { health, load, .. } = &*self.shared;
+        self.shared.count(failure.kind);
+        let ended = || load.ended_within(failure.now, config.window);
+        let Some(Ejection { cause, lasts }) = health.failed(failure, config, ended, may_eject) else {
             return;
+        };
+        let counted = self.shared.ejections.iter().zip(EjectionCause::ALL).find(|(_, other)| *other == cause);
+        if let Some((counter, _)) = counted {
+            counter.fetch_add(1, Ordering::Relaxed);
         }
-        if let Some(back_off) = self.shared.health.failed(now) {
-            self.shared.ejections.fetch_add(1, Ordering::Relaxed);
-            let seconds = back_off.as_secs();
-            tracing::warn!(endpoint = %self.address, failure = kind.as_str(), seconds, "endpoint is ejected");
-        }
+        tracing::warn!(
+            endpoint = %self.address,
+            failure = failure.kind.as_str(),
+            cause = cause.as_str(),
+            milliseconds = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX),
+            "endpoint is ejected"
+        );
     }
 
-    /// Whether the last that was heard of the endpoint is a failure to connect.
+    /// Whether the endpoint is skipped, but for probes.
     #[must_use]
     pub fn is_ejected(&self) -> bool {
         self.shared.health.is_ejected()
@@ -242,20 +244,6 @@ impl<C> Endpoint<C> {
     pub(crate) fn configure(&self, pool: &PoolConfig) {
         self.pool.configure(pool);
         self.permits.set_limit(pool.connections_max);
-    }
-}
-
-/// A request that is at an endpoint; dropped when its exchange ends.
-#[derive(Debug)]
-#[must_use = "the request counts as long as this lives"]
-pub struct InFlight {
-    /// Whose count it is in, wherever it is dropped.
-    load: Arc<Load>,
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.load.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -275,36 +263,21 @@ mod tests {
         drop(one);
         assert_eq!(endpoint.in_flight(), 1);
         drop(two);
-        assert_eq!((endpoint.in_flight(), endpoint.shared.requests()), (0, 2));
-    }
-
-    #[test]
-    fn only_failures_to_connect_eject() {
-        for kind in [FailureKind::Connect, FailureKind::ConnectTimeout, FailureKind::Handshake] {
-            let endpoint = endpoint();
-            endpoint.failed(Mono::MIN, kind);
-            assert!(endpoint.is_ejected(), "{}", kind.as_str());
-            endpoint.connected();
-            assert!(!endpoint.is_ejected());
-        }
-        let endpoint = endpoint();
-        for kind in [FailureKind::Closed, FailureKind::Malformed, FailureKind::ResponseTimeout] {
-            (0..100).for_each(|_| endpoint.failed(Mono::MIN, kind));
-            assert!(!endpoint.is_ejected(), "{}", kind.as_str());
-        }
+        assert_eq!((endpoint.in_flight(), endpoint.shared.load.requests()), (0, 2));
     }
 
     #[test]
     fn failures_are_counted_by_their_kind_and_outlive_a_pool() {
         let endpoint = endpoint();
         for (times, kind) in (1..).zip(FailureKind::ALL) {
-            (0..times).for_each(|_| endpoint.failed(Mono::MIN, kind));
+            let failure = Failure { kind, chosen: Mono::MIN, now: Mono::MIN, random: 0 };
+            (0..times).for_each(|_| endpoint.failed(failure, &HealthConfig::default(), || false));
         }
         assert!(endpoint.pool().place(0).put((), Mono::MIN).is_none());
         assert!(endpoint.pool().take(0, Mono::MIN, |()| true).is_some());
         let replaced = endpoint.with_new_pool(&PoolConfig::default());
         let counted = replaced.shared.failures().map(|(_, count)| count);
-        assert_eq!(counted, [1, 2, 3, 4, 5, 6]);
+        assert_eq!(counted, [1, 2, 3, 4, 5, 6, 7]);
         assert_eq!((replaced.pool().stats().reused, replaced.pool().stats().idle), (1, 0));
         // What the old pool still counts is not lost.
         assert!(endpoint.pool().place(0).put((), Mono::MIN).is_none());

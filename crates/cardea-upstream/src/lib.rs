@@ -7,32 +7,43 @@
 //! 1. adds to the [`RetryBudget`] ([`ServiceState::begin`]),
 //! 2. asks [`ServiceState::choose`] for an endpoint it hasn't tried, and counts itself there
 //!    ([`Endpoint::begin`]) for as long as the exchange lasts,
-//! 3. takes an idle connection from the [`Pool`] or, with a [`ConnectionPermit`], makes one, and reports
-//!    [`Endpoint::connected`], [`Endpoint::failed`] or [`Endpoint::succeeded`],
+//! 3. takes an idle connection from the [`Pool`] or, with a [`ConnectionPermit`], makes one, and reports what became of
+//!    the attempt ([`ServiceState::connected`], [`responded`](ServiceState::responded),
+//!    [`failed`](ServiceState::failed), [`abandoned`](ServiceState::abandoned)),
 //! 4. gives the connection back to the pool, or tries another endpoint if [`ServiceState::retry`] allows.
+//!
+//! Health and load follow from these reports alone: there are no requests but those of clients.
 //!
 //! What a connection is, and how it is made, is the caller's: here it is a type parameter. Nothing here
 //! waits, reads a clock or knows a runtime; every lock is held for a few moves of memory.
 
 mod address;
 mod affinity;
+mod attempts;
 mod config;
 mod endpoint;
 mod framing;
 mod health;
+mod load;
 mod permit;
 mod pool;
+mod region;
 mod retry;
 mod service;
 mod stats;
+mod window;
 
 pub use address::{Address, AddressError};
 pub use affinity::Affinity;
-pub use config::{ConfigError, ENDPOINTS_MAX, EndpointConfig, PoolConfig, ServiceConfig, WEIGHT_MAX};
-pub use endpoint::{Endpoint, FailureKind, InFlight};
-pub use health::{BACK_OFF_FIRST, BACK_OFF_MAX};
+pub use attempts::{ATTEMPTS_MAX, AttemptedEndpoints, EndpointIndex};
+pub use config::{
+    Balance, ConfigError, ENDPOINTS_MAX, EndpointConfig, HealthConfig, PoolConfig, ServiceConfig, WEIGHT_MAX,
+};
+pub use endpoint::{Endpoint, FailureKind};
+pub use health::EjectionCause;
+pub use load::{Connecting, InFlight};
 pub use permit::ConnectionPermit;
 pub use pool::{HOLD_FOR, Hold, IdleConnection, Pool, PoolPlace, PoolStats, SPARE_AFTER};
-pub use retry::{RetryBudget, RetryConfig};
-pub use service::{ATTEMPTS_MAX, AttemptedEndpoints, Connections, EndpointIndex, ServiceState};
+pub use retry::{BudgetConfig, RetryBudget, RetryCause, RetryConfig, StatusSet};
+pub use service::{Choice, Connections, Selection, ServiceState};
 pub use stats::{EndpointStats, ServiceStats};

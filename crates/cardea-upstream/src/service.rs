@@ -1,23 +1,24 @@
-//! A service's state, and which endpoint serves a request.
+//! A service's state: its endpoints, what became of attempts at them, and its retries.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+mod choice;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use cardea_clock::Mono;
 use foldhash::{HashMap, HashMapExt};
 
 use crate::affinity::{Affinity, mix};
-use crate::config::{ConfigError, PoolConfig, ServiceConfig};
-use crate::endpoint::Endpoint;
-use crate::retry::RetryBudget;
+use crate::attempts::EndpointIndex;
+use crate::config::{Balance, ConfigError, HealthConfig, PoolConfig, ServiceConfig};
+use crate::endpoint::{Endpoint, FailureKind};
+use crate::health::Failure;
+use crate::region::Region;
+use crate::retry::{RetryBudget, RetryCause, RetryConfig};
 use crate::stats::{EndpointStats, ServiceStats};
 
-/// How many endpoints a request tries at most.
-pub const ATTEMPTS_MAX: usize = 8;
-
-/// How often an endpoint is drawn before all are looked at. Draws beside ejected or tried endpoints are
-/// made again, which keeps the shares of the rest exact and costs nothing while most are available.
-const DRAWS_MAX: usize = 6;
+pub use choice::{Choice, Selection};
 
 /// The endpoints of a service and what is known of them. What is configured never changes: a reload makes
 /// another state ([`ServiceState::reconcile`]) that shares what stays.
@@ -25,10 +26,15 @@ const DRAWS_MAX: usize = 6;
 pub struct ServiceState<C> {
     name: String,
     pool: PoolConfig,
+    balance: Balance,
+    health: HealthConfig,
+    retry: RetryConfig,
     slots: Vec<Slot<C>>,
     /// In the order in which they first appear in the configuration.
     regions: Vec<Region>,
-    retries: Arc<RetryBudget>,
+    /// So few endpoints are healthy that all are used.
+    panicking: AtomicBool,
+    budget: Arc<RetryBudget>,
     shared: Arc<Shared>,
 }
 
@@ -52,90 +58,22 @@ struct Slot<C> {
     affinity: Affinity,
 }
 
-#[derive(Debug)]
-struct Region {
-    name: Option<String>,
-    /// Endpoints whose weight isn't 0.
-    members: Vec<u16>,
-    /// The sum of weights up to and with each member.
-    sums: Vec<u64>,
-}
-
 /// What survives every reload beside the endpoints.
 #[derive(Debug)]
 struct Shared {
     /// Draws made by each worker: with a hash over it, the source of randomness.
     draws: Box<[Draws]>,
-    retried: AtomicU64,
-    retries_refused: AtomicU64,
+    /// In the order of [`RetryCause::ALL`]: those that the budget allowed, and those that it refused.
+    retries: [[AtomicU64; 2]; RetryCause::ALL.len()],
     panics: AtomicU64,
+    /// Held from the look at how many endpoints are ejected to the ejection of one more.
+    ejecting: Mutex<()>,
 }
 
 /// A counter on cache lines of its own: two, as processors fetch them in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Draws(AtomicU64);
-
-/// An endpoint of one [`ServiceState`], by its place in the configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct EndpointIndex(u16);
-
-impl EndpointIndex {
-    /// The place in [`ServiceConfig::endpoints`].
-    #[must_use]
-    pub fn get(self) -> usize {
-        usize::from(self.0)
-    }
-}
-
-/// The endpoints that a request has tried, at most [`ATTEMPTS_MAX`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct AttemptedEndpoints {
-    endpoints: [u16; ATTEMPTS_MAX],
-    len: usize,
-}
-
-impl AttemptedEndpoints {
-    /// None yet.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Adds one. Once there are [`ATTEMPTS_MAX`], [`ServiceState::choose`] gives no more.
-    pub fn insert(&mut self, endpoint: EndpointIndex) {
-        if !self.contains(endpoint)
-            && let Some(free) = self.endpoints.get_mut(self.len)
-        {
-            *free = endpoint.0;
-            self.len += 1;
-        }
-    }
-
-    /// Whether it was tried.
-    #[must_use]
-    pub fn contains(&self, endpoint: EndpointIndex) -> bool {
-        self.endpoints.iter().take(self.len).any(|tried| *tried == endpoint.0)
-    }
-
-    /// How many were tried.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether none was tried.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Whether no other may be tried.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
-        self.len == ATTEMPTS_MAX
-    }
-}
 
 impl<C> ServiceState<C> {
     /// The state of a service as configured now. Endpoints whose address `previous` has keep their pool,
@@ -167,11 +105,7 @@ impl<C> ServiceState<C> {
             };
             let region =
                 regions.iter().position(|region| region.name == wanted.region).unwrap_or_else(|| {
-                    regions.push(Region {
-                        name: wanted.region.clone(),
-                        members: Vec::new(),
-                        sums: Vec::new(),
-                    });
+                    regions.push(Region::new(wanted.region.clone()));
                     regions.len() - 1
                 });
             // Validated: there are at most ENDPOINTS_MAX, far below what a u16 holds.
@@ -181,24 +115,45 @@ impl<C> ServiceState<C> {
             let affinity = Affinity::of(endpoint.label().as_bytes());
             slots.push(Slot { endpoint, region, weight: wanted.weight, affinity });
         }
-        let retries = match previous {
-            Some(previous) if *previous.retries.config() == config.retry => Arc::clone(&previous.retries),
-            _ => Arc::new(RetryBudget::new(config.retry)),
+        regions.iter_mut().for_each(Region::settle);
+        let budget = match previous {
+            Some(previous) if *previous.budget.config() == config.retry.budget => {
+                Arc::clone(&previous.budget)
+            }
+            _ => Arc::new(RetryBudget::new(config.retry.budget)),
         };
         let shared = match previous {
             Some(previous) => Arc::clone(&previous.shared),
             None => Arc::new(Shared::new(config.pool.workers)),
         };
-        Ok(Arc::new(Self { name: config.name.clone(), pool: config.pool, slots, regions, retries, shared }))
+        Ok(Arc::new(Self {
+            name: config.name.clone(),
+            pool: config.pool,
+            balance: config.balance,
+            health: config.health,
+            retry: config.retry,
+            slots,
+            regions,
+            panicking: AtomicBool::new(false),
+            budget,
+            shared,
+        }))
     }
 
-    /// Makes the limits of this state those of its endpoints' pools, and closes the pools that only
-    /// `previous` has: connections that are still used there are dropped when they are put back.
+    /// Makes the limits of this state those of its endpoints' pools, closes the pools that only `previous` has, so that
+    /// connections that are still used there are dropped when they are put back, and begins the slow start of endpoints
+    /// that `previous` has not.
     ///
     /// To be called once, after the model with this state has become the current one.
-    pub fn activate(&self, previous: Option<&Self>) {
+    pub fn activate(&self, previous: Option<&Self>, now: Mono) {
+        let has = |state: &Self, endpoint: &Endpoint<C>| {
+            state.slots.iter().any(|slot| slot.endpoint.address() == endpoint.address())
+        };
         for slot in &self.slots {
             slot.endpoint.configure(&self.pool);
+            if previous.is_some_and(|previous| !has(previous, &slot.endpoint)) {
+                slot.endpoint.shared.health.start_slowly(now);
+            }
         }
         for old in previous.iter().flat_map(|previous| &previous.slots) {
             if !self.slots.iter().any(|slot| Arc::ptr_eq(&slot.endpoint, &old.endpoint)) {
@@ -220,6 +175,12 @@ impl<C> ServiceState<C> {
         &self.name
     }
 
+    /// What is tried again, and how often.
+    #[must_use]
+    pub fn retry_config(&self) -> &RetryConfig {
+        &self.retry
+    }
+
     /// All endpoints, in the order configured.
     pub fn endpoints(&self) -> impl Iterator<Item = (EndpointIndex, &Arc<Endpoint<C>>)> {
         self.slots.iter().zip(0..).map(|(slot, index)| (EndpointIndex(index), &slot.endpoint))
@@ -233,132 +194,87 @@ impl<C> ServiceState<C> {
 
     /// Counts a request for the retry budget: once per request, not per attempt.
     pub fn begin(&self) {
-        self.retries.request();
+        self.budget.request();
     }
 
     /// Whether the budget allows one more attempt for a request; takes from it if so.
-    pub fn retry(&self, now: Mono) -> bool {
-        let allowed = self.retries.try_retry(now);
-        let counter = if allowed { &self.shared.retried } else { &self.shared.retries_refused };
-        counter.fetch_add(1, Ordering::Relaxed);
+    pub fn retry(&self, cause: RetryCause, now: Mono) -> bool {
+        let allowed = self.budget.try_retry(now);
+        let counters = self.shared.retries.iter().zip(RetryCause::ALL);
+        if let Some(([granted, refused], _)) = counters.into_iter().find(|(_, other)| *other == cause) {
+            let counter = if allowed { granted } else { refused };
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
         allowed
     }
 
-    /// The endpoint for a request's next attempt, none of those in `tried`.
-    ///
-    /// Regions come in order: the local one, then the others as they first appear in the configuration. In
-    /// the first that has an available endpoint, two are drawn by weight, and the one with fewer requests
-    /// of `worker` in flight for its weight is chosen: of what it sent itself, as all workers draw alike. An endpoint that is due for a trial takes part; being chosen is
-    /// the trial, so report what came of it.
-    ///
-    /// With an `affinity` the choice within a region is that of rendezvous hashing instead: the same endpoint for the
-    /// same key while it is available, whatever it is loaded with. Each endpoint of the region is looked at.
-    ///
-    /// When none is available, what is left is the one that failed least recently (*panic mode*): sending
-    /// a request there can't be worse than refusing it. `None`: all that have a weight were tried, or
-    /// [`ATTEMPTS_MAX`] were.
-    pub fn choose(
-        &self,
-        worker: usize,
-        now: Mono,
-        local_region: Option<&str>,
-        affinity: Option<Affinity>,
-        tried: &AttemptedEndpoints,
-    ) -> Option<(EndpointIndex, &Arc<Endpoint<C>>)> {
-        if tried.is_full() {
-            return None;
-        }
-        let local = local_region
-            .and_then(|local| self.regions.iter().position(|region| region.name.as_deref() == Some(local)));
-        let others = (0..self.regions.len()).filter(|at| Some(*at) != local);
-        for region in local.into_iter().chain(others).filter_map(|at| self.regions.get(at)) {
-            // Another request may take a trial first: then this one looks again, without that endpoint.
-            for _ in 0..=region.members.len() {
-                let Some(chosen) = self.choose_in(worker, region, now, affinity, tried) else { break };
-                let slot = self.slot(chosen)?;
-                if slot.endpoint.shared.health.claim(now) {
-                    return Some((EndpointIndex(chosen), &slot.endpoint));
-                }
-            }
-        }
-        let left = self
-            .slots
-            .iter()
-            .zip(0..)
-            .filter(|(slot, at)| slot.weight > 0 && !tried.contains(EndpointIndex(*at)));
-        let (slot, at) = left.min_by_key(|(slot, _)| slot.endpoint.shared.health.last_failed())?;
-        self.shared.panics.fetch_add(1, Ordering::Relaxed);
-        Some((EndpointIndex(at), &slot.endpoint))
+    /// What a request waits after so many attempts, before the next.
+    pub fn retry_wait(&self, worker: usize, attempts: u32) -> Duration {
+        self.retry.wait(attempts, self.shared.random(worker))
     }
 
-    /// The better of two available endpoints of a region; with an affinity, the one that it leads to.
-    fn choose_in(
-        &self,
-        worker: usize,
-        region: &Region,
-        now: Mono,
-        affinity: Option<Affinity>,
-        tried: &AttemptedEndpoints,
-    ) -> Option<u16> {
-        let usable = |at: u16| {
-            self.slot(at).is_some_and(|slot| {
-                slot.endpoint.shared.health.is_available(now) && !tried.contains(EndpointIndex(at))
-            })
-        };
-        if let [only] = *region.members {
-            return usable(only).then_some(only);
+    /// A connection was made for an attempt, its TLS handshake included.
+    pub fn connected(&self, choice: Choice, now: Mono) {
+        if let Some(endpoint) = self.endpoint(choice.endpoint) {
+            endpoint.connected(choice.at, now);
         }
-        if let Some(affinity) = affinity {
-            let score =
-                |at: u16| self.slot(at).map_or(0.0, |slot| affinity.score(slot.affinity, slot.weight));
-            let scores = region.members.iter().filter(|at| usable(**at)).map(|at| (*at, score(*at)));
-            return scores.max_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(at, _)| at);
-        }
-        let mut first = None;
-        for _ in 0..DRAWS_MAX {
-            let drawn = region.draw(self.shared.random(worker))?;
-            match first {
-                _ if !usable(drawn) => {}
-                None => first = Some(drawn),
-                Some(first) if first == drawn => {}
-                Some(first) => return Some(self.less_loaded(worker, first, drawn)),
-            }
-        }
-        // Most are unavailable, or one has nearly all the weight: look at each.
-        let first = first.or_else(|| self.draw_among(worker, region, None, usable))?;
-        let second = self.draw_among(worker, region, Some(first), usable);
-        Some(second.map_or(first, |second| self.less_loaded(worker, first, second)))
     }
 
-    /// Draws by weight among the usable endpoints of a region, `without` one of them.
-    fn draw_among(
-        &self,
-        worker: usize,
-        region: &Region,
-        without: Option<u16>,
-        usable: impl Fn(u16) -> bool,
-    ) -> Option<u16> {
-        let eligible = || region.members.iter().copied().filter(|at| Some(*at) != without && usable(*at));
-        let mut left = scale(self.shared.random(worker), eligible().map(|at| self.weight(at)).sum());
-        let mut last = None;
-        for at in eligible() {
-            last = Some(at);
-            let Some(rest) = left.checked_sub(self.weight(at)) else { break };
-            left = rest;
+    /// The head of a response came, `latency` after the request was sent; none where it came before that. Statuses that
+    /// the configuration names count as failures.
+    pub fn responded(&self, choice: Choice, now: Mono, status: u16, latency: Option<Duration>) {
+        if self.health.statuses.contains(status) {
+            self.failed(choice, now, FailureKind::Status, latency.unwrap_or_default());
+            return;
         }
-        // Where one became unavailable meanwhile, the last that is left.
-        last
+        let Some(endpoint) = self.endpoint(choice.endpoint) else { return };
+        let load = &endpoint.shared.load;
+        load.ended(choice.worker, now, self.health.window);
+        if let Some(latency) = latency {
+            load.sample(choice.worker, now, latency, false);
+        }
+        endpoint.succeeded(choice.at, now);
     }
 
-    /// The one with fewer requests in flight for its weight; the first if they are equal.
-    fn less_loaded(&self, worker: usize, first: u16, second: u16) -> u16 {
-        let load = |at: u16| self.slot(at).map_or(0, |slot| slot.endpoint.in_flight_of(worker) as u64);
-        // load(first) / weight(first) > load(second) / weight(second), without division.
-        let (one, two) = (
-            load(first).saturating_mul(self.weight(second)),
-            load(second).saturating_mul(self.weight(first)),
-        );
-        if one > two { second } else { first }
+    /// An attempt failed after so long. Shortages of the gateway's own are no failures, nor is what a client does.
+    ///
+    /// A reset of a reused connection is none either: the endpoint may close an idle one at any time.
+    pub fn failed(&self, choice: Choice, now: Mono, kind: FailureKind, latency: Duration) {
+        let Some(endpoint) = self.endpoint(choice.endpoint) else { return };
+        let load = &endpoint.shared.load;
+        load.ended(choice.worker, now, self.health.window);
+        load.sample(choice.worker, now, latency, true);
+        let random = self.shared.random(choice.worker);
+        let failure = Failure { kind, chosen: choice.at, now, random };
+        let _one_at_a_time = self.shared.ejecting.lock().unwrap_or_else(PoisonError::into_inner);
+        endpoint.failed(failure, &self.health, || self.may_eject());
+    }
+
+    /// The client left after so long without a response: no failure, but the endpoint took at least that long.
+    pub fn abandoned(&self, choice: Choice, now: Mono, waited: Duration) {
+        let Some(endpoint) = self.endpoint(choice.endpoint) else { return };
+        let load = &endpoint.shared.load;
+        if load.latency().is_none_or(|latency| latency < waited) {
+            load.sample(choice.worker, now, waited, false);
+        }
+    }
+
+    /// The endpoint asks for fewer requests for so long (`Retry-After`, RFC 9110 §10.2.3).
+    pub fn eased(&self, choice: Choice, now: Mono, lasts: Duration) {
+        if let Some(endpoint) = self.endpoint(choice.endpoint) {
+            endpoint.shared.health.ease(now, lasts);
+        }
+    }
+
+    /// Whether one more endpoint may be ejected for what a request can cause.
+    fn may_eject(&self) -> bool {
+        let used = self.slots.iter().filter(|slot| slot.weight > 0);
+        let (all, ejected) = used.fold((0, 0), |(all, ejected), slot| {
+            (all + 1, ejected + usize::from(slot.endpoint.is_ejected()))
+        });
+        let percent = usize::try_from(self.health.ejected_percent_max).unwrap_or(usize::MAX);
+        let most = if percent == 0 { 0 } else { (all * percent / 100).max(1) };
+        ejected < most && ejected + 1 < all
     }
 
     fn slot(&self, at: u16) -> Option<&Slot<C>> {
@@ -383,27 +299,18 @@ impl<C> ServiceState<C> {
             let region = self.regions.get(slot.region).and_then(|region| region.name.clone());
             EndpointStats::of(&slot.endpoint, region, slot.weight)
         };
+        let mut retries = RetryCause::ALL.map(|cause| (cause, [0; 2]));
+        for ((_, counts), counters) in retries.iter_mut().zip(&self.shared.retries) {
+            *counts = counters.each_ref().map(|counter| counter.load(Ordering::Relaxed));
+        }
         ServiceStats {
             name: self.name.clone(),
             endpoints: self.slots.iter().map(endpoint).collect(),
             panics: self.shared.panics.load(Ordering::Relaxed),
-            retries: self.shared.retried.load(Ordering::Relaxed),
-            retries_refused: self.shared.retries_refused.load(Ordering::Relaxed),
-            retry_balance: self.retries.balance(),
+            panicking: self.panicking.load(Ordering::Relaxed),
+            retries,
+            retry_balance: self.budget.balance(),
         }
-    }
-}
-
-impl Region {
-    fn add(&mut self, endpoint: u16, weight: u32) {
-        self.sums.push(self.sums.last().copied().unwrap_or(0) + u64::from(weight));
-        self.members.push(endpoint);
-    }
-
-    /// A member, drawn by weight.
-    fn draw(&self, random: u64) -> Option<u16> {
-        let point = scale(random, *self.sums.last()?);
-        self.members.get(self.sums.partition_point(|sum| *sum <= point)).copied()
     }
 }
 
@@ -411,27 +318,20 @@ impl Shared {
     fn new(workers: usize) -> Self {
         // Far apart, so that no two workers draw the same.
         let draws = (0..workers.max(1) as u64).map(|worker| Draws(AtomicU64::new(worker << 48))).collect();
-        Self {
-            draws,
-            retried: AtomicU64::new(0),
-            retries_refused: AtomicU64::new(0),
-            panics: AtomicU64::new(0),
-        }
+        Self { draws, retries: Default::default(), panics: AtomicU64::new(0), ejecting: Mutex::new(()) }
+    }
+
+    /// The next number of a worker.
+    fn count(&self, worker: usize) -> u64 {
+        // There is at least one.
+        let Draws(draws) = &self.draws[worker % self.draws.len()];
+        draws.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
     }
 
     /// SplitMix64 over a counter: well spread, cheap. It need not be unpredictable.
     fn random(&self, worker: usize) -> u64 {
-        // There is at least one.
-        let Draws(draws) = &self.draws[worker % self.draws.len()];
-        let count = draws.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        mix(count.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+        mix(self.count(worker).wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
-}
-
-/// A random number below `bound`, from one of 64 bits.
-fn scale(random: u64, bound: u64) -> u64 {
-    let scaled = (u128::from(random) * u128::from(bound)) >> 64;
-    u64::try_from(scaled).unwrap_or(0)
 }
 
 #[cfg(test)]

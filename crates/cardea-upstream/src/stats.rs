@@ -1,10 +1,13 @@
 //! What the program reads for its metrics: gauges and counters of a service at one moment.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::address::Address;
 use crate::endpoint::{Endpoint, FailureKind};
+use crate::health::EjectionCause;
 use crate::pool::PoolStats;
+use crate::retry::RetryCause;
 
 /// A service's counters; they begin with its first configuration and survive reloads.
 #[derive(Clone, Debug)]
@@ -13,12 +16,12 @@ pub struct ServiceStats {
     pub name: String,
     /// Its endpoints, in the order configured.
     pub endpoints: Vec<EndpointStats>,
-    /// Requests sent to an ejected endpoint because none was available.
+    /// Requests sent to an ejected endpoint because too few were healthy, or no other was left for a retry.
     pub panics: u64,
-    /// Retries that the budget allowed.
-    pub retries: u64,
-    /// Retries that the budget refused.
-    pub retries_refused: u64,
+    /// Whether so few endpoints are healthy that all are used.
+    pub panicking: bool,
+    /// Retries by cause: those that the budget allowed, and those that it refused.
+    pub retries: [(RetryCause, [u64; 2]); RetryCause::ALL.len()],
     /// Retries that are left in the budget, time since the last one not counted.
     pub retry_balance: u64,
 }
@@ -32,8 +35,12 @@ pub struct EndpointStats {
     pub region: Option<String>,
     /// Its weight.
     pub weight: u32,
-    /// Requests there now.
+    /// Requests there now, those included that wait for a connection.
     pub in_flight: usize,
+    /// Connections that are being made now.
+    pub connects_pending: usize,
+    /// The response time that endpoints are compared by, errors included; none before the first response.
+    pub latency: Option<Duration>,
     /// Connections there now that hold a permit.
     pub connections: usize,
     /// Its pool.
@@ -46,8 +53,8 @@ pub struct EndpointStats {
     pub failures: [(FailureKind, u64); FailureKind::ALL.len()],
     /// How often it sent bytes that belong to no response.
     pub surplus: u64,
-    /// How often it was ejected, failed trials included.
-    pub ejections: u64,
+    /// How often it was ejected, by cause.
+    pub ejections: [(EjectionCause, u64); EjectionCause::ALL.len()],
     /// Whether it is ejected now.
     pub ejected: bool,
 }
@@ -56,7 +63,7 @@ impl EndpointStats {
     /// How often connecting failed, handshakes included.
     #[must_use]
     pub fn connect_failures(&self) -> u64 {
-        self.failures.iter().filter(|(kind, _)| kind.ejects()).map(|(_, count)| count).sum()
+        self.failures.iter().filter(|(kind, _)| kind.is_unreachable()).map(|(_, count)| count).sum()
     }
 
     pub(crate) fn of<C>(endpoint: &Endpoint<C>, region: Option<String>, weight: u32) -> Self {
@@ -66,13 +73,15 @@ impl EndpointStats {
             region,
             weight,
             in_flight: endpoint.in_flight(),
+            connects_pending: shared.load.connects_pending(),
+            latency: shared.load.latency(),
             connections: endpoint.connections(),
             pool: endpoint.pool().stats(),
-            requests: shared.requests(),
+            requests: shared.load.requests(),
             connects: shared.connects.load(Ordering::Relaxed),
             failures: shared.failures(),
             surplus: shared.framing.surplus(),
-            ejections: shared.ejections.load(Ordering::Relaxed),
+            ejections: shared.ejections(),
             ejected: endpoint.is_ejected(),
         }
     }

@@ -92,6 +92,8 @@ pub(crate) struct Attempt {
     outbound: Outbound,
     /// Nothing that was sent is kept back in the transport.
     flushed: bool,
+    /// Nothing was given to the transport yet.
+    unsent: bool,
     sending: Sending,
     request_framing: Framing,
     replay: Replay,
@@ -117,13 +119,13 @@ impl Attempt {
     /// Begins to send `request` over `transport`.
     pub(crate) fn new(transport: Transport, lease: Lease, request: Outgoing, model: ModelRef) -> Self {
         let Outgoing { outbound, method, framing, replay, route, names } = request;
-        let has_body = !matches!(framing, Framing::None | Framing::Length(0));
-        Self {
+        let mut attempt = Self {
             transport: Some(transport),
             inbound: Buffer::new(),
             outbound: Outbound::new(outbound),
             flushed: false,
-            sending: if has_body { Sending::Body } else { Sending::Ended },
+            unsent: true,
+            sending: Sending::Ended,
             request_framing: framing,
             replay,
             replayed: 0,
@@ -140,7 +142,11 @@ impl Attempt {
             model,
             route,
             names,
+        };
+        if attempt.has_request_body() {
+            attempt.sending = Sending::Body;
         }
+        attempt
     }
 
     /// Keeps the body back until [`Attempt::release_body`], as `Expect: 100-continue` asks (RFC 9110 §10.1.1).
@@ -170,6 +176,16 @@ impl Attempt {
     /// Whether the whole request could be sent once more.
     pub(crate) const fn is_replayable(&self) -> bool {
         self.replay.is_possible()
+    }
+
+    /// Whether the service can have nothing of the request.
+    pub(crate) const fn is_unsent(&self) -> bool {
+        self.unsent
+    }
+
+    /// Whether the request has a body.
+    pub(crate) const fn has_request_body(&self) -> bool {
+        !matches!(self.request_framing, Framing::None | Framing::Length(0))
     }
 
     /// Whether all of the request is sent, or what is left never will be.
@@ -207,12 +223,11 @@ impl Attempt {
                 self.gather(source, client);
                 continue;
             }
-            let Self { transport: Some(transport), outbound, flushed, replay, replayed, sending, .. } = self
-            else {
+            let Self { transport: Some(transport), outbound, flushed, unsent: untouched, .. } = self else {
                 return Poll::Ready(Ok(()));
             };
             let chunk = match source {
-                Source::Replay if !chunked => replay.kept().get(*replayed..).unwrap_or_default(),
+                Source::Replay if !chunked => self.replay.kept().get(self.replayed..).unwrap_or_default(),
                 Source::Client if !chunked => client.chunk(),
                 _ => &[],
             };
@@ -220,7 +235,7 @@ impl Attempt {
                 return match transport.poll_flush(cx) {
                     Poll::Ready(Ok(())) => {
                         *flushed = true;
-                        if !matches!(sending, Sending::Ended | Sending::Failed) {
+                        if !matches!(self.sending, Sending::Ended | Sending::Failed) {
                             return Poll::Pending;
                         }
                         // The next request uses it while this one waits for its response.
@@ -240,6 +255,7 @@ impl Attempt {
             *flushed = false;
             match ready!(sent) {
                 Ok(sent) => {
+                    *untouched &= sent == 0;
                     let of_outbound = sent.min(unsent);
                     outbound.advance(of_outbound);
                     self.took(source, client, sent - of_outbound);
@@ -389,6 +405,17 @@ impl Attempt {
     /// Notes that what came is no response. On a connection that was used before, it may be what was left of another one.
     pub(crate) fn note_surplus(&self) {
         self.lease.note_surplus();
+    }
+
+    /// Gives up a response that another attempt replaces. Where all of it is there, its connection is used again.
+    pub(crate) async fn skip_response(&mut self, client: &mut dyn Downstream) {
+        std::future::poll_fn(|cx| {
+            while let Poll::Ready(Ok(true)) = self.poll_data(cx, client) {
+                self.consume(self.chunk().len());
+            }
+            Poll::Ready(())
+        })
+        .await;
     }
 
     /// How the response's body is delimited.

@@ -36,9 +36,8 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    pub(crate) fn new(endpoint: &Endpoint<Pooled>, permit: ConnectionPermit) -> Self {
-        let worker = workers::current();
-        Self { _in_flight: endpoint.begin(worker), pool: endpoint.pool().place(worker), permit: Some(permit) }
+    pub(crate) fn new(endpoint: &Endpoint<Pooled>, in_flight: InFlight, permit: ConnectionPermit) -> Self {
+        Self { _in_flight: in_flight, pool: endpoint.pool().place(workers::current()), permit: Some(permit) }
     }
 
     /// Keeps the connection for a later exchange, at once or, where `hold` says so, after it has been quiet for a while.

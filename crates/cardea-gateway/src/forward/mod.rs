@@ -1,8 +1,9 @@
 //! Carries a request to a service: a loop over attempts.
 //!
 //! An attempt ends the loop unless it is safe to make another: nothing was sent, or the method is idempotent and all
-//! of the body can be sent again (RFC 9110 §9.2.2). A connection that was kept may have been closed by the service
-//! meanwhile (RFC 9112 §9.3.1), so its failure before any byte of a response buys one attempt over a fresh connection.
+//! of the body can be sent again (RFC 9110 §9.2.2). The next goes to an endpoint that has not failed, where there is
+//! one. A connection that was kept may have been closed by the service meanwhile (RFC 9112 §9.3.1): its failure before any
+//! byte of a response is none of the endpoint's, and the next attempt is made over a fresh connection.
 
 mod attempt;
 mod connect;
@@ -10,6 +11,7 @@ pub(crate) mod headers;
 mod lease;
 mod replay;
 mod request;
+mod retries;
 
 use std::{
     future::Future,
@@ -20,7 +22,7 @@ use std::{
 
 use cardea_clock::Mono;
 use cardea_http::{Known, append_via, h1::Framing, strip_hop_by_hop_response};
-use cardea_upstream::{Affinity, AttemptedEndpoints, Endpoint, FailureKind};
+use cardea_upstream::{Affinity, Choice, Endpoint, FailureKind, RetryCause};
 
 pub(crate) use attempt::Attempt;
 use attempt::{HeadError, Outgoing, SendError};
@@ -30,6 +32,7 @@ use lease::Lease;
 pub use lease::Pooled;
 use replay::Replay;
 pub use replay::ReplayBudget;
+use retries::{Attempts, Chosen, asked_to_wait};
 
 use crate::{
     buffer::{Buffer, take_outbound},
@@ -51,9 +54,6 @@ use crate::{
     workers,
 };
 
-/// How many attempts one request may cost, over all endpoints.
-const ATTEMPTS_MAX: u32 = 3;
-
 /// What a service says that won't carry out what may be a replay (RFC 8470 §5.2).
 const TOO_EARLY: u16 = 425;
 
@@ -69,12 +69,14 @@ pub(crate) struct Tunnel {
     pub(crate) lease: Lease,
 }
 
-/// Why an attempt failed, and whether another may be made.
+/// Why an attempt failed.
 struct Failure {
     reason: Reason,
-    /// Nothing of a response was received.
-    before_response: bool,
-    attempt: Option<Box<Attempt>>,
+    /// As what another attempt may be made; none where nothing can help.
+    retry: Option<RetryCause>,
+    attempt: Box<Attempt>,
+    /// When the service had all of the request.
+    sent: Option<Mono>,
 }
 
 /// What the hash policy of a service makes of a request; nothing where it reads what is not there.
@@ -114,32 +116,25 @@ pub(crate) async fn forward(
             Arc::clone(model.replay_budget()),
         ),
     };
-    let mut tried = AttemptedEndpoints::default();
-    service.state.begin();
+    let mut attempts = Attempts::begin(route, service, model.region.as_deref(), affinity);
+    let now = exchange.started.mono.max(timer.now());
+    let mut next = attempts.choose(exchange, now).ok_or(Reason::NoEndpoint)?;
     let mut fresh = false;
-    // Why there was no connection to the last endpoint.
-    let mut last = None;
     loop {
-        let region = model.region.as_deref();
-        let chosen = service.state.choose(workers::current(), timer.now(), region, affinity, &tried);
-        let Some((index, endpoint)) = chosen else { return Err(last.unwrap_or(Reason::NoEndpoint)) };
-        // Nothing was sent: any request may go elsewhere.
-        if let Some(reason) = last.take()
-            && !may_retry(route, service, exchange, timer)
-        {
-            return Err(reason);
-        }
+        let (choice, _) = next;
         exchange.upstream.attempts += 1;
-        exchange.upstream.endpoint = Some(index);
+        exchange.upstream.endpoint = Some(choice.endpoint);
         let way = Way { gateway, route, service };
-        let (transport, lease) = match acquire(way, endpoint, fresh, exchange, client, timer).await {
+        let (transport, lease) = match acquire(way, next, fresh, exchange, client, timer).await {
             Ok(acquired) => acquired,
             Err(Reason::ClientAborted) => return Err(Reason::ClientAborted),
             // Another endpoint would not help, unless it is the ports to this one that are used up.
             Err(reason @ Reason::FellShort(Shortage::Descriptors | Shortage::Memory)) => return Err(reason),
             Err(reason) => {
-                tried.insert(index);
-                last = Some(reason);
+                // Nothing was sent: any request may go elsewhere.
+                attempts.failed_at(choice);
+                next = attempts.again(RetryCause::Connect, exchange, timer).ok_or(reason)?;
+                attempts.wait(exchange, client, timer).await?;
                 continue;
             }
         };
@@ -152,43 +147,79 @@ pub(crate) async fn forward(
         if exchange.head.fields.get(Known::Expect).is_some() {
             attempt.hold_body();
         }
-        match converse(gateway, route, attempt, exchange, client, timer).await {
-            Ok(attempt) => {
+        match converse(way, attempt, exchange, client, timer).await {
+            Ok((mut attempt, sent)) => {
                 exchange.count_memory();
-                endpoint.succeeded();
-                if may_repeat && exchange.early_data && exchange.response_head.status == TOO_EARLY {
+                let now = timer.precise();
+                let status = exchange.response_head.status;
+                report_response(service, choice, exchange, now, sent);
+                if may_repeat && exchange.early_data && status == TOO_EARLY {
                     Box::pin(early_data::wait(gateway, exchange, client, timer)).await?;
                     exchange.head.fields.remove(Known::EarlyData);
                     replay = attempt.into_replay();
+                    next = attempts.choose(exchange, timer.precise()).ok_or(Reason::NoEndpoint)?;
                     continue;
                 }
-                exchange.upstream.status = exchange.response_head.status;
-                exchange.upstream.response_head =
-                    Some(timer.precise().saturating_since(exchange.started.mono));
+                if service.state.retry_config().statuses.contains(status)
+                    && exchange.head.method.is_idempotent()
+                    && attempt.is_replayable()
+                {
+                    attempts.failed_at(choice);
+                    if let Some(chosen) = attempts.again(RetryCause::Status, exchange, timer) {
+                        attempt.skip_response(client).await;
+                        replay = attempt.into_replay();
+                        next = chosen;
+                        attempts.wait(exchange, client, timer).await?;
+                        continue;
+                    }
+                }
+                exchange.upstream.status = status;
+                exchange.upstream.response_head = Some(now.saturating_since(exchange.started.mono));
                 return respond(model, route, exchange, attempt);
             }
             Err(failure) => {
-                if let Some(kind) = failure_kind(&failure.reason)
-                    && !(kind == FailureKind::Closed && exchange.upstream.reused)
-                {
-                    endpoint.failed(timer.now(), kind);
+                report_failure(service, choice, exchange, timer.precise(), &failure);
+                let Failure { reason, retry, attempt, .. } = failure;
+                let is_safe =
+                    attempt.is_unsent() || exchange.head.method.is_idempotent() && attempt.is_replayable();
+                let Some(cause) = retry.filter(|_| is_safe) else { return Err(reason) };
+                if cause != RetryCause::Stale {
+                    attempts.failed_at(choice);
                 }
-                let Some(attempt) = failure.attempt else { return Err(failure.reason) };
-                if exchange.upstream.reused && matches!(failure.reason, Reason::ServiceMalformed(_)) {
-                    attempt.note_surplus();
-                }
-                let again = failure.before_response
-                    && exchange.upstream.reused
-                    && exchange.head.method.is_idempotent()
-                    && attempt.is_replayable()
-                    && may_retry(route, service, exchange, timer);
-                if !again {
-                    return Err(failure.reason);
-                }
+                next = attempts.again(cause, exchange, timer).ok_or(reason)?;
                 replay = attempt.into_replay();
                 fresh = true;
+                attempts.wait(exchange, client, timer).await?;
             }
         }
+    }
+}
+
+/// Tells the service's state of a response, which took until `now` since all of the request was sent.
+fn report_response(service: &Service, choice: Choice, exchange: &Exchange, now: Mono, sent: Option<Mono>) {
+    let latency = sent.map(|sent| now.saturating_since(sent));
+    service.state.responded(choice, now, exchange.response_head.status, latency);
+    if let Some(wait) = asked_to_wait(exchange) {
+        service.state.eased(choice, now, wait);
+    }
+}
+
+/// Tells the service's state of an attempt that failed. A client that leaves is no failure of the endpoint, and one that
+/// ran out of time before the endpoint did is none either: they show how long it took at least.
+fn report_failure(service: &Service, choice: Choice, exchange: &Exchange, now: Mono, failure: &Failure) {
+    let waited = failure.sent.map(|sent| now.saturating_since(sent));
+    if let Some(kind) = failure_kind(&failure.reason) {
+        // The endpoint may close an idle connection at any time.
+        if failure.retry != Some(RetryCause::Stale) {
+            service.state.failed(choice, now, kind, waited.unwrap_or_default());
+        }
+    } else if matches!(failure.reason, Reason::ClientAborted | Reason::RequestTimeout)
+        && let Some(waited) = waited
+    {
+        service.state.abandoned(choice, now, waited);
+    }
+    if exchange.upstream.reused && matches!(failure.reason, Reason::ServiceMalformed(_)) {
+        failure.attempt.note_surplus();
     }
 }
 
@@ -244,13 +275,6 @@ pub(crate) fn request_deadline(route: &Route, exchange: &Exchange) -> Mono {
     route.timeouts.request.map_or(Mono::MAX, |limit| exchange.started.mono.saturating_add(limit))
 }
 
-/// Whether attempts, time and the service's retry budget allow one more.
-fn may_retry(route: &Route, service: &Service, exchange: &Exchange, timer: &Timer) -> bool {
-    exchange.upstream.attempts < ATTEMPTS_MAX
-        && timer.now() < request_deadline(route, exchange)
-        && service.state.retry(timer.now())
-}
-
 /// Where a request goes, and by what.
 #[derive(Clone, Copy)]
 struct Way<'a> {
@@ -262,15 +286,18 @@ struct Way<'a> {
 /// A connection to the endpoint: a kept one, unless it must be fresh, or a new one.
 async fn acquire(
     Way { gateway, route, service }: Way<'_>,
-    endpoint: &Arc<Endpoint<Pooled>>,
+    (choice, endpoint): Chosen<'_>,
     fresh: bool,
     exchange: &mut Exchange,
     client: &mut dyn Downstream,
     timer: &mut Timer,
 ) -> Result<(Transport, Lease), Reason> {
+    // Counted before there is a connection: who waits for one is load too.
+    let in_flight = endpoint.begin(workers::current());
     if !fresh && let Some(Pooled { transport, permit }) = take_kept(endpoint, timer.now()) {
         exchange.upstream.reused = true;
-        return Ok((transport, Lease::new(endpoint, permit)));
+        exchange.upstream.begun = choice.at();
+        return Ok((transport, Lease::new(endpoint, in_flight, permit)));
     }
     exchange.upstream.reused = false;
     let permit = match endpoint.permit() {
@@ -285,25 +312,34 @@ async fn acquire(
     let deadline = timer.now().saturating_add(limit).min(request_deadline(route, exchange));
     let begun = timer.precise();
     let connected = {
+        let _pending = endpoint.connecting(workers::current());
         // Boxed, since nearly all requests go over a connection that is there.
         let mut connecting = Box::pin(connect(gateway, endpoint, service, timer, deadline));
         std::future::poll_fn(|cx| match connecting.as_mut().poll(cx) {
             Poll::Ready(connected) => Poll::Ready(Ok(connected)),
-            Poll::Pending => client.poll_background(cx).map(|_| Err(Reason::ClientAborted)),
+            Poll::Pending => client.poll_background(cx).map(|_| Err(())),
         })
-        .await?
+        .await
+    };
+    let Ok(connected) = connected else {
+        let now = timer.precise();
+        service.state.abandoned(choice, now, now.saturating_since(begun));
+        return Err(Reason::ClientAborted);
     };
     match connected {
         Ok(transport) => {
-            exchange.upstream.connect = Some(timer.precise().saturating_since(begun));
-            endpoint.connected();
-            Ok((transport, Lease::new(endpoint, permit)))
+            let now = timer.precise();
+            exchange.upstream.connect = Some(now.saturating_since(begun));
+            exchange.upstream.begun = now;
+            service.state.connected(choice, now);
+            Ok((transport, Lease::new(endpoint, in_flight, permit)))
         }
         Err(ConnectError::Own(shortage)) => Err(Reason::FellShort(shortage)),
         Err(ConnectError::Endpoint(kind)) => {
             // A request that was short of time says nothing of the endpoint.
             if kind != FailureKind::ConnectTimeout || timer.now() < request_deadline(route, exchange) {
-                endpoint.failed(timer.now(), kind);
+                let now = timer.precise();
+                service.state.failed(choice, now, kind, now.saturating_since(begun));
             }
             Err(if kind == FailureKind::ConnectTimeout {
                 Reason::ConnectTimeout
@@ -343,20 +379,23 @@ fn take_kept(endpoint: &Endpoint<Pooled>, now: Mono) -> Option<Pooled> {
 
 /// Sends the request and receives the head of the final response.
 async fn converse(
-    gateway: &Gateway,
-    route: &Route,
+    way: Way<'_>,
     mut attempt: Box<Attempt>,
     exchange: &mut Exchange,
     client: &mut dyn Downstream,
     timer: &mut Timer,
-) -> Result<Box<Attempt>, Failure> {
-    let mut wait = Wait::begin(gateway, route, exchange, timer.now());
+) -> Result<(Box<Attempt>, Option<Mono>), Failure> {
+    let mut wait = Wait::begin(way, exchange, timer.now());
+    if !attempt.has_request_body() {
+        wait.sent_at = Some(exchange.upstream.begun);
+    }
     let outcome =
         std::future::poll_fn(|cx| poll_conversation(cx, &mut attempt, exchange, client, timer, &mut wait))
             .await;
+    let sent = wait.sent_at;
     match outcome {
-        Ok(()) => Ok(attempt),
-        Err((reason, before_response)) => Err(Failure { reason, before_response, attempt: Some(attempt) }),
+        Ok(()) => Ok((attempt, sent)),
+        Err((reason, retry)) => Err(Failure { reason, retry, attempt, sent }),
     }
 }
 
@@ -367,29 +406,35 @@ struct Wait<'g> {
     request_deadline: Mono,
     body_idle: Duration,
     response_head: Duration,
+    /// How long this endpoint may take before another is tried.
+    try_timeout: Option<Duration>,
     /// When the body must have moved on, or the response must have begun.
     deadline: Mono,
     body_bytes: u64,
     sent: bool,
+    /// When the service had all of the request: what it takes from then on is its own.
+    sent_at: Option<Mono>,
     continue_by: Mono,
 }
 
 impl<'g> Wait<'g> {
-    fn begin(gateway: &'g Gateway, route: &Route, exchange: &Exchange, now: Mono) -> Self {
+    fn begin(Way { gateway, route, service }: Way<'g>, exchange: &Exchange, now: Mono) -> Self {
         Self {
             watch: StreamWatch::new(gateway),
             request_deadline: request_deadline(route, exchange),
             body_idle: route.timeouts.request_body_idle,
             response_head: route.timeouts.response_head,
+            try_timeout: service.state.retry_config().try_timeout,
             deadline: now.saturating_add(route.timeouts.request_body_idle),
             body_bytes: exchange.request_body_bytes,
             sent: false,
+            sent_at: None,
             continue_by: now.saturating_add(CONTINUE_WAIT),
         }
     }
 }
 
-type Conversation = Result<(), (Reason, bool)>;
+type Conversation = Result<(), (Reason, Option<RetryCause>)>;
 
 fn poll_conversation(
     cx: &mut Context<'_>,
@@ -405,7 +450,7 @@ fn poll_conversation(
                 // A response may be there all the same: a service that refuses a body answers, then closes.
                 Poll::Ready(Ok(()) | Err(SendError::Service)) | Poll::Pending => {}
                 Poll::Ready(Err(SendError::Client(error))) => {
-                    return Poll::Ready(Err((client_fault(error), false)));
+                    return Poll::Ready(Err((client_fault(error), None)));
                 }
             }
         }
@@ -422,24 +467,25 @@ fn poll_conversation(
                 _ => return Poll::Ready(Ok(())),
             },
             Poll::Ready(Err(HeadError::ClosedBefore)) => {
-                return Poll::Ready(Err((Reason::ServiceAborted, true)));
+                let cause = if exchange.upstream.reused { RetryCause::Stale } else { RetryCause::Closed };
+                return Poll::Ready(Err((Reason::ServiceAborted, Some(cause))));
             }
             Poll::Ready(Err(HeadError::ClosedWithin)) => {
-                return Poll::Ready(Err((Reason::ServiceAborted, false)));
+                return Poll::Ready(Err((Reason::ServiceAborted, Some(RetryCause::Closed))));
             }
             Poll::Ready(Err(HeadError::Malformed(code))) => {
-                return Poll::Ready(Err((Reason::ServiceMalformed(code), false)));
+                return Poll::Ready(Err((Reason::ServiceMalformed(code), None)));
             }
             Poll::Pending => break,
         }
     }
     if client.poll_background(cx).is_ready() {
-        return Poll::Ready(Err((Reason::ClientAborted, false)));
+        return Poll::Ready(Err((Reason::ClientAborted, None)));
     }
     if !attempt.is_sent()
         && let Poll::Ready(end) = wait.watch.poll(cx, exchange)
     {
-        return Poll::Ready(Err((Reason::StreamEnded(end), false)));
+        return Poll::Ready(Err((Reason::StreamEnded(end), None)));
     }
     let waits_for_service = !attempt.is_sent() && attempt.is_stalled(client);
     let moved = client.body_bytes() != wait.body_bytes;
@@ -466,7 +512,8 @@ fn poll_deadlines(
     let body_bytes = client.body_bytes();
     if attempt.is_sent() && !wait.sent {
         wait.sent = true;
-        wait.deadline = now.saturating_add(wait.response_head);
+        wait.sent_at = wait.sent_at.or_else(|| Some(timer.precise()));
+        wait.deadline = now.saturating_add(wait.try_timeout.unwrap_or(Duration::MAX).min(wait.response_head));
     } else if !wait.sent && body_bytes != wait.body_bytes {
         wait.body_bytes = body_bytes;
         wait.deadline = now.saturating_add(wait.body_idle);
@@ -474,16 +521,14 @@ fn poll_deadlines(
     if timer.poll_until(cx, wait.deadline.min(wait.request_deadline)).is_pending() {
         return Poll::Pending;
     }
-    Poll::Ready(Err((
-        if wait.request_deadline <= wait.deadline {
-            Reason::RequestTimeout
-        } else if wait.sent || attempt.is_stalled(client) {
-            Reason::ResponseHeadTimeout
-        } else {
-            Reason::RequestBodyTimeout
-        },
-        false,
-    )))
+    let is_try = wait.sent && wait.try_timeout.is_some_and(|limit| limit < wait.response_head);
+    Poll::Ready(Err(if wait.request_deadline <= wait.deadline {
+        (Reason::RequestTimeout, None)
+    } else if wait.sent || attempt.is_stalled(client) {
+        (Reason::ResponseHeadTimeout, is_try.then_some(RetryCause::Timeout))
+    } else {
+        (Reason::RequestBodyTimeout, None)
+    }))
 }
 
 /// What failed at the endpoint, where it is to blame. One that closes a connection that was kept is not: it may close

@@ -20,6 +20,7 @@ mod desync;
 mod early_data;
 mod encodings;
 mod environment;
+mod failover;
 mod fields;
 mod host_requirements;
 mod http2;

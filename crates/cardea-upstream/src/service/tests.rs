@@ -5,10 +5,11 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::Address;
+use crate::attempts::{ATTEMPTS_MAX, AttemptedEndpoints};
 use crate::config::EndpointConfig;
 use crate::endpoint::FailureKind;
-use crate::retry::RetryConfig;
-use crate::{Address, BACK_OFF_FIRST};
+use crate::retry::BudgetConfig;
 
 type State = ServiceState<u32>;
 
@@ -32,21 +33,34 @@ fn state(endpoints: &[(u16, &str, u32)]) -> Arc<State> {
     State::reconcile(&config(endpoints), None, Connections::Kept).unwrap()
 }
 
+fn choice(endpoint: usize, now: Mono) -> Choice {
+    Choice { endpoint: EndpointIndex(u16::try_from(endpoint).unwrap()), worker: 0, at: now }
+}
+
+/// A connection could not be made.
 fn fail(state: &State, endpoint: usize, now: Mono) {
-    state.slots[endpoint].endpoint.failed(now, FailureKind::Connect);
+    state.failed(choice(endpoint, now), now, FailureKind::Connect, Duration::ZERO);
+}
+
+fn answer(state: &State, endpoint: usize, now: Mono, status: u16) {
+    state.responded(choice(endpoint, now), now, status, Some(Duration::from_millis(1)));
+}
+
+fn selection(now: Mono, region: &str) -> Selection<'_> {
+    Selection { now, region: Some(region), ..Selection::default() }
 }
 
 fn chosen(state: &State, now: Mono, region: &str, tried: &AttemptedEndpoints) -> Option<usize> {
-    state.choose(0, now, Some(region), None, tried).map(|(index, _)| index.get())
+    state.choose(&selection(now, region), tried).map(|(choice, _)| choice.endpoint.get())
 }
 
 /// All endpoints in the order in which one request would try them.
 fn order(state: &State, region: &str) -> Vec<usize> {
     let mut tried = AttemptedEndpoints::new();
     std::iter::from_fn(|| {
-        let (index, _) = state.choose(0, at(0), Some(region), None, &tried)?;
-        tried.insert(index);
-        Some(index.get())
+        let (choice, _) = state.choose(&selection(at(0), region), &tried)?;
+        tried.insert(choice.endpoint);
+        Some(choice.endpoint.get())
     })
     .collect()
 }
@@ -57,32 +71,32 @@ fn the_local_region_comes_first_then_the_others_in_order() {
     assert_eq!(order(&state, "a"), [1, 0, 2, 4]);
     assert_eq!(order(&state, "c"), [4, 0, 1, 2]);
     assert_eq!(order(&state, "nowhere"), [0, 1, 2, 4]);
-    assert_eq!(
-        state.choose(0, at(0), None, None, &AttemptedEndpoints::new()).map(|(index, _)| index.get()),
-        Some(0)
-    );
+    let (anywhere, _) = state.choose(&Selection::default(), &AttemptedEndpoints::new()).unwrap();
+    assert_eq!(anywhere.endpoint.get(), 0);
 }
 
 #[test]
-fn an_ejected_region_gives_way_until_its_trial_succeeds() {
+fn an_ejected_region_gives_way_until_its_probe_succeeds() {
     let state = state(&[(1, "a", 1), (2, "b", 1)]);
-    fail(&state, 0, at(0));
-    assert_eq!(chosen(&state, at(999), "a", &AttemptedEndpoints::new()), Some(1));
-    let due = at(0).saturating_add(BACK_OFF_FIRST);
-    assert_eq!(chosen(&state, due, "a", &AttemptedEndpoints::new()), Some(0), "the trial");
-    assert_eq!(chosen(&state, due, "a", &AttemptedEndpoints::new()), Some(1), "one at a time");
-    state.slots[0].endpoint.connected();
-    assert_eq!(chosen(&state, due, "a", &AttemptedEndpoints::new()), Some(0));
+    let none = AttemptedEndpoints::new();
+    fail(&state, 0, at(1));
+    assert_eq!(chosen(&state, at(700), "a", &none), Some(1));
+    assert_eq!(chosen(&state, at(1_300), "a", &none), Some(0), "the probe");
+    assert_eq!(chosen(&state, at(1_400), "a", &none), Some(1), "one at a time");
+    answer(&state, 0, at(1_300), 200);
+    assert_eq!(chosen(&state, at(1_500), "a", &none), Some(0));
 }
 
 #[test]
-fn with_all_ejected_the_least_recently_failed_is_better_than_none() {
+fn with_all_ejected_each_is_better_than_none() {
     let state = state(&[(1, "a", 1), (2, "a", 1), (3, "b", 1), (4, "b", 0)]);
-    for (endpoint, millis) in [(0, 30), (1, 20), (2, 10), (3, 5)] {
-        fail(&state, endpoint, at(millis));
-    }
-    assert_eq!(order(&state, "a"), [2, 1, 0]);
+    (0..4).for_each(|endpoint| fail(&state, endpoint, at(1)));
+    let mut tried = order(&state, "a");
+    assert_eq!(tried[2], 2, "the local region first");
+    tried.sort_unstable();
+    assert_eq!(tried, [0, 1, 2]);
     assert_eq!(state.stats().panics, 3);
+    assert!(state.stats().panicking);
 }
 
 #[test]
@@ -118,8 +132,10 @@ fn shares_stay_right_among_those_that_are_left() {
     // All but three of many are ejected, so that drawing fails and each is looked at.
     let many: Vec<_> =
         (0..200).map(|at| (at + 1, "", if at < 3 { 1 + u32::from(at) } else { 100 })).collect();
-    let state = state(&many);
-    (3..200).for_each(|endpoint| fail(&state, endpoint, at(0)));
+    let mut wanted = config(&many);
+    wanted.health.panic_percent = 0;
+    let state = State::reconcile(&wanted, None, Connections::Kept).unwrap();
+    (3..200).for_each(|endpoint| fail(&state, endpoint, at(1)));
     let counts = shares(&state, 60_000, &AttemptedEndpoints::new());
     for (count, wanted) in counts.iter().zip([10_000_usize, 20_000, 30_000]) {
         assert!(count.abs_diff(wanted) <= wanted / 20, "{:?}", &counts[..3]);
@@ -146,7 +162,7 @@ fn load_spreads_by_weight_when_requests_last() {
     let state = state(&[(1, "", 1), (2, "", 1), (3, "", 2)]);
     let mut held = Vec::new();
     for _ in 0..400 {
-        let (_, endpoint) = state.choose(0, at(0), None, None, &AttemptedEndpoints::new()).unwrap();
+        let (_, endpoint) = state.choose(&Selection::default(), &AttemptedEndpoints::new()).unwrap();
         held.push(endpoint.begin(0));
     }
     let loads: Vec<_> = state.endpoints().map(|(_, endpoint)| endpoint.in_flight()).collect();
@@ -163,7 +179,7 @@ fn a_reload_keeps_what_stays_and_forgets_what_goes() {
     }
     fail(&old, 1, at(0));
     let in_flight = old.slots[1].endpoint.begin(0);
-    assert!(old.retry(at(0)));
+    assert!(old.retry(RetryCause::Closed, at(0)));
     let mut wanted = config(&[(4, "b", 1), (2, "b", 7), (1, "a", 1)]);
     wanted.pool.idle_max = 1;
     let new = State::reconcile(&wanted, Some(&old), Connections::Kept).unwrap();
@@ -172,10 +188,10 @@ fn a_reload_keeps_what_stays_and_forgets_what_goes() {
     let two = &new.stats().endpoints[1];
     assert_eq!((two.in_flight, two.ejected, two.pool.idle, two.weight), (1, true, 1, 7));
     assert_eq!(two.region.as_deref(), Some("b"));
-    assert_eq!(new.stats().retries, 1);
+    assert_eq!(retries(&new), [1, 0]);
     assert_eq!(new.stats().endpoints[0].pool.idle, 0);
     assert!(Arc::ptr_eq(&new.slots[2].endpoint, &old.slots[0].endpoint));
-    new.activate(Some(&old));
+    new.activate(Some(&old), at(0));
     assert_eq!(old.slots[2].endpoint.pool().place(0).put(9, at(0)), Some(9), "its pool is closed");
     assert_eq!(new.slots[1].endpoint.pool().place(0).put(9, at(0)), Some(1), "the new limit holds");
     drop(in_flight);
@@ -194,7 +210,7 @@ fn connections_made_differently_are_never_reused() {
     let same = State::reconcile(&before, Some(&old), Connections::Kept).unwrap();
     assert_eq!(same.slots[0].endpoint.pool().len(), 1, "a control");
     let new = State::reconcile(&before, Some(&old), Connections::Dropped).unwrap();
-    new.activate(Some(&old));
+    new.activate(Some(&old), at(0));
     assert_eq!(new.slots[0].endpoint.pool().take(0, at(0), |_| true), None);
     // A request that began before the reload gives its connection back where it took it.
     assert_eq!(old.slots[0].endpoint.pool().place(0).put(2, at(0)), Some(2));
@@ -204,23 +220,29 @@ fn connections_made_differently_are_never_reused() {
     assert!(new.slots[0].endpoint.permit().is_some());
 }
 
+/// Retries that the budget allowed and refused, for all causes.
+fn retries(state: &State) -> [u64; 2] {
+    let retries = state.stats().retries;
+    [0, 1].map(|at: usize| retries.iter().map(|(_, counts)| counts[at]).sum())
+}
+
 #[test]
-fn a_new_retry_configuration_starts_a_new_budget() {
-    let wanted = ServiceConfig {
-        retry: RetryConfig { capacity: 1, ..RetryConfig::default() },
-        ..config(&[(1, "", 1)])
+fn a_new_budget_configuration_starts_a_new_budget() {
+    let with = |budget| {
+        let retry = RetryConfig { budget, ..RetryConfig::default() };
+        ServiceConfig { retry, ..config(&[(1, "", 1)]) }
     };
+    let wanted = with(BudgetConfig { capacity: 1, ..BudgetConfig::default() });
     let old = State::reconcile(&wanted, None, Connections::Kept).unwrap();
+    let retry = |state: &State| state.retry(RetryCause::Status, at(0));
     old.begin();
-    assert!(old.retry(at(0)) && !old.retry(at(0)));
+    assert!(retry(&old) && !retry(&old));
     let same = State::reconcile(&wanted, Some(&old), Connections::Kept).unwrap();
-    assert!(!same.retry(at(0)));
-    let stats = same.stats();
-    assert_eq!((stats.retries, stats.retries_refused, stats.retry_balance), (1, 2, 0));
-    let new = ServiceConfig { retry: RetryConfig::default(), ..wanted };
-    let new = State::reconcile(&new, Some(&old), Connections::Kept).unwrap();
-    assert!(new.retry(at(0)));
-    assert_eq!(new.stats().retries, 2, "what was counted stays");
+    assert!(!retry(&same));
+    assert_eq!((retries(&same), same.stats().retry_balance), ([1, 2], 0));
+    let new = State::reconcile(&with(BudgetConfig::default()), Some(&old), Connections::Kept).unwrap();
+    assert!(retry(&new));
+    assert_eq!(retries(&new), [2, 2], "what was counted stays");
 }
 
 #[test]
@@ -243,19 +265,25 @@ fn a_bad_configuration_is_refused() {
         Err(ConfigError::NoEndpoints)
     );
     let idle = state(&[(1, "", 0)]);
-    assert!(idle.choose(0, at(0), None, None, &AttemptedEndpoints::new()).is_none());
+    assert!(idle.choose(&Selection::default(), &AttemptedEndpoints::new()).is_none());
 }
 
 proptest! {
     #[test]
-    fn a_choice_is_never_tried_and_only_ejected_when_nothing_else_is_left(
+    fn a_choice_is_never_tried_and_only_ejected_as_a_probe_or_when_nothing_else_is_left(
         endpoints in proptest::collection::vec((0_usize..3, 0_u32..4), 1..12),
-        failed in proptest::collection::vec((0_usize..12, 0_u64..3000), 0..20),
+        failed in proptest::collection::vec((0_usize..12, 1_u64..3000), 0..20),
         rounds in proptest::collection::vec((0_u64..5000, 0_usize..12), 1..20),
+        round_robin in any::<bool>(),
     ) {
         let regions = ["a", "b", ""];
         let endpoints: Vec<_> = endpoints.iter().zip(1..).map(|((region, weight), port)| (port, regions[*region], *weight)).collect();
-        let state = state(&endpoints);
+        let mut wanted = config(&endpoints);
+        wanted.health.panic_percent = 0;
+        if round_robin {
+            wanted.balance = Balance::RoundRobin;
+        }
+        let state = State::reconcile(&wanted, None, Connections::Kept).unwrap();
         for (endpoint, millis) in failed {
             fail(&state, endpoint % endpoints.len(), at(millis));
         }
@@ -264,19 +292,25 @@ proptest! {
             now += wait;
             let mut tried = AttemptedEndpoints::new();
             for _ in 0..attempts {
+                let health = |index: usize| &state.slots[index].endpoint.shared.health;
                 let left = |index: usize| endpoints[index].2 > 0 && !tried.contains(EndpointIndex(index as u16));
-                let available = |index: usize| left(index) && state.slots[index].endpoint.shared.health.is_available(at(now));
-                let before: Vec<_> = (0..endpoints.len()).map(available).collect();
-                let left: Vec<_> = (0..endpoints.len()).filter(|index| left(*index)).collect();
-                let Some((index, _)) = state.choose(0, at(now), Some("a"), None, &tried) else {
+                let is_due = |index: usize| health(index).probe_due().is_none_or(|due| due <= at(now).nanos());
+                let available = |index: usize| left(index) && is_due(index);
+                let healthy = |index: usize| left(index) && !health(index).is_ejected();
+                let count = 0..endpoints.len();
+                let due: Vec<_> = count.clone().map(available).collect();
+                let well: Vec<_> = count.clone().map(healthy).collect();
+                let left: Vec<_> = count.clone().filter(|index| left(*index)).collect();
+                let Some((choice, _)) = state.choose(&selection(at(now), "a"), &tried) else {
                     prop_assert!(left.is_empty() || tried.is_full());
                     break;
                 };
-                prop_assert!(left.contains(&index.get()));
-                prop_assert!(before[index.get()] || before.iter().all(|available| !available));
-                let local = |index: usize| endpoints[index].1 == "a" && before[index];
-                prop_assert!(local(index.get()) || !(0..endpoints.len()).any(local));
-                tried.insert(index);
+                let index = choice.endpoint.get();
+                prop_assert!(left.contains(&index));
+                prop_assert!(due[index] || !well.contains(&true));
+                let is_local = |index: usize| endpoints[index].1 == "a";
+                prop_assert!(is_local(index) || !count.clone().any(|index| is_local(index) && well[index]));
+                tried.insert(choice.endpoint);
             }
         }
     }
@@ -284,9 +318,8 @@ proptest! {
 
 fn led_to(state: &State, now: Mono, key: u32) -> usize {
     let affinity = Some(Affinity::of(&key.to_be_bytes()));
-    let (index, _) =
-        state.choose(key as usize, now, Some("a"), affinity, &AttemptedEndpoints::new()).unwrap();
-    index.get()
+    let selection = Selection { worker: key as usize, affinity, ..selection(now, "a") };
+    state.choose(&selection, &AttemptedEndpoints::new()).unwrap().0.endpoint.get()
 }
 
 const KEYS: u32 = 20_000;
@@ -330,10 +363,10 @@ fn an_endpoint_that_comes_goes_or_gets_more_weight_moves_no_other_keys() {
 fn keys_of_an_endpoint_that_is_away_are_shared_out_and_come_back() {
     let state = state(&[(1, "a", 1), (2, "a", 1), (3, "a", 1), (4, "b", 1)]);
     let before: Vec<usize> = (0..KEYS).map(|key| led_to(&state, at(0), key)).collect();
-    fail(&state, 1, at(0));
+    fail(&state, 1, at(1));
     let mut moved = [0_u32; 4];
     for (key, index) in (0..KEYS).zip(&before) {
-        let now = led_to(&state, at(1), key);
+        let now = led_to(&state, at(2), key);
         if *index == 1 {
             moved[now] += 1;
         } else {
@@ -341,16 +374,38 @@ fn keys_of_an_endpoint_that_is_away_are_shared_out_and_come_back() {
         }
     }
     assert!(moved[0].abs_diff(moved[2]) < KEYS / 50 && moved[1] + moved[3] == 0, "{moved:?}");
-    state.slots[1].endpoint.connected();
-    assert!((0..KEYS).map(|key| led_to(&state, at(2), key)).eq(before));
+    // A key that leads elsewhere is no probe; the first that leads there is.
+    let moved_key = before.iter().position(|index| *index == 1).unwrap();
+    let kept_key = before.iter().position(|index| *index == 0).unwrap();
+    let [moved_key, kept_key] = [moved_key, kept_key].map(|key| u32::try_from(key).unwrap());
+    assert_eq!(led_to(&state, at(2_000), kept_key), 0);
+    assert_eq!(led_to(&state, at(2_000), moved_key), 1);
+    answer(&state, 1, at(2_000), 200);
+    assert!((0..KEYS).map(|key| led_to(&state, at(2_000), key)).eq(before));
     // What was tried is passed by, and behind the last of the region comes the next region.
     let mut tried = AttemptedEndpoints::new();
     let affinity = Some(Affinity::of(b"key"));
     let order = std::iter::from_fn(|| {
-        let (index, _) = state.choose(0, at(2), Some("a"), affinity, &tried)?;
-        tried.insert(index);
-        Some(index.get())
+        let (choice, _) = state.choose(&Selection { affinity, ..selection(at(2_000), "a") }, &tried)?;
+        tried.insert(choice.endpoint);
+        Some(choice.endpoint.get())
     });
     let order: Vec<usize> = order.collect();
     assert_eq!((order.len(), order[3]), (4, 3));
+}
+
+#[test]
+fn a_key_moves_on_from_an_endpoint_with_more_than_its_share_of_the_load() {
+    let state = state(&[(1, "a", 1), (2, "a", 1), (3, "a", 1)]);
+    let home = led_to(&state, at(1), 7);
+    let endpoint = &state.slots[home].endpoint;
+    let mut held: Vec<_> = (0..7).map(|_| endpoint.begin(0)).collect();
+    assert_eq!(led_to(&state, at(100), 7), home, "a few requests are no load");
+    held.extend((0..20).map(|_| endpoint.begin(0)));
+    let away = led_to(&state, at(200), 7);
+    assert_ne!(away, home);
+    assert_eq!(led_to(&state, at(200), 7), away, "to the same for all its requests");
+    let others = state.slots.iter().filter(|slot| !Arc::ptr_eq(&slot.endpoint, endpoint));
+    held.extend(others.flat_map(|slot| (0..27).map(|_| slot.endpoint.begin(0))).collect::<Vec<_>>());
+    assert_eq!(led_to(&state, at(300), 7), home, "where all have much to do, it is within its share");
 }

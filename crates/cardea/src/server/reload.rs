@@ -107,7 +107,7 @@ impl Server {
         }
         for (name, service) in &built.services {
             let old = current.built.services.get(name).map(|old| &*old.state);
-            service.state.activate(old);
+            service.state.activate(old, now.mono);
         }
         for (name, old) in &current.built.services {
             if !built.services.contains_key(name) {

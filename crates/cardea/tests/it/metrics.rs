@@ -147,7 +147,7 @@ fn a_refusal_says_why_and_a_dead_endpoint_how_it_failed() {
     assert_eq!(of_dead("cardea_upstream_failures_total", ",kind=\"connect\""), Some(1.0));
     assert_eq!(of_dead("cardea_upstream_failures_total", ",kind=\"malformed\""), Some(0.0));
     assert_eq!(of_dead("cardea_upstream_healthy", ""), Some(0.0));
-    assert_eq!(of_dead("cardea_upstream_ejections_total", ""), Some(1.0));
+    assert_eq!(of_dead("cardea_upstream_ejections_total", ",cause=\"connect\""), Some(1.0));
     assert_eq!(of_dead("cardea_upstream_pool_misses_total", ""), Some(1.0));
     assert_eq!(of_dead("cardea_upstream_weight", ",region=\"moon\""), Some(1.0));
     assert_eq!(of_dead("http_client_open_connections", ",http_connection_state=\"active\""), Some(0.0));

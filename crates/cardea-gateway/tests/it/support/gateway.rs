@@ -31,7 +31,10 @@ use cardea_gateway::{
 use cardea_http::{ForwardedHeader, ForwardedPolicy};
 use cardea_identity::{AccessRequirement, Alternative, IssuerConfig};
 use cardea_tls::{HostRequirements, ServerTls};
-use cardea_upstream::{Address, Connections, EndpointConfig, PoolConfig, ServiceConfig, ServiceState};
+use cardea_upstream::{
+    Address, Balance, Connections, EndpointConfig, HealthConfig, PoolConfig, RetryConfig, ServiceConfig,
+    ServiceState,
+};
 use serde_json::{Value, json};
 
 use super::{Client, Origin, tokens::Issuer};
@@ -40,6 +43,9 @@ pub(crate) struct ServiceSpec {
     pub(crate) name: &'static str,
     pub(crate) endpoints: Vec<Address>,
     pub(crate) pool: PoolConfig,
+    pub(crate) balance: Balance,
+    pub(crate) health: HealthConfig,
+    pub(crate) retry: RetryConfig,
     pub(crate) tls: Option<ServiceTls>,
     pub(crate) hash_policy: Option<&'static str>,
 }
@@ -169,6 +175,9 @@ impl Spec {
                 name: "main",
                 endpoints: endpoints.into_iter().collect(),
                 pool: PoolConfig::default(),
+                balance: Balance::default(),
+                health: HealthConfig::default(),
+                retry: RetryConfig::default(),
                 tls: None,
                 hash_policy: None,
             }],
@@ -229,7 +238,13 @@ impl Spec {
     pub(crate) fn model(&self, issuer: &Issuer) -> Arc<Model> {
         let services = self.services.iter().map(|spec| {
             let endpoints = spec.endpoints.iter().cloned().map(EndpointConfig::new).collect();
-            let config = ServiceConfig { pool: spec.pool, ..ServiceConfig::new(spec.name, endpoints) };
+            let config = ServiceConfig {
+                pool: spec.pool,
+                balance: spec.balance,
+                health: spec.health,
+                retry: spec.retry,
+                ..ServiceConfig::new(spec.name, endpoints)
+            };
             let state = ServiceState::reconcile(&config, None, Connections::Kept).unwrap();
             let regions = spec.endpoints.iter().map(|address| (address.to_string(), "eu-west".to_owned()));
             let service = Service {

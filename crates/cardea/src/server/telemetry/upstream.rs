@@ -18,23 +18,41 @@ static REQUESTS: CounterDef<2> = CounterDef::new(
 );
 static ACTIVE: GaugeDef<2> = GaugeDef::new(
     "http_client_active_requests",
-    "Requests that are at an endpoint, WebSockets included.",
+    "Requests that are at an endpoint or wait for a connection to it, WebSockets included.",
     ["service", "endpoint"],
 );
 static FAILURES: CounterDef<3> = CounterDef::new(
     "cardea_upstream_failures_total",
-    "What failed at an endpoint: `connect`, `connect_timeout` and `handshake`, which eject it; `closed` (before a \
-     response), `malformed` (no HTTP, or ambiguous) and `response_timeout`, which don't.",
+    "What failed at an endpoint: `connect`, `connect_timeout` and `handshake`, each of which ejects it; `closed` (before \
+     the head of a response was complete), `malformed` (no HTTP, or ambiguous), `response_timeout` and `status` (one that \
+     counts as a failure), which do together.",
     ["service", "endpoint", "kind"],
 );
 static HEALTHY: GaugeDef<2> = GaugeDef::new(
     "cardea_upstream_healthy",
-    "1 while an endpoint gets its share of requests, 0 while it is ejected.",
+    "1 while an endpoint gets requests, 0 while it is ejected.",
     ["service", "endpoint"],
 );
-static EJECTIONS: CounterDef<2> = CounterDef::new(
+static EJECTIONS: CounterDef<3> = CounterDef::new(
     "cardea_upstream_ejections_total",
-    "How often an endpoint was ejected, failed trials included.",
+    "How often an endpoint was ejected, by cause: `connect`, `consecutive_failures`, `failure_ratio`, and `probe` where \
+     the probe after an ejection failed.",
+    ["service", "endpoint", "cause"],
+);
+static EJECTED: GaugeDef<1> = GaugeDef::new(
+    "cardea_upstream_ejected_endpoints",
+    "Endpoints of a service that are ejected.",
+    ["service"],
+);
+static PENDING: GaugeDef<2> = GaugeDef::new(
+    "cardea_upstream_pending_connects",
+    "Connections to an endpoint that are being made.",
+    ["service", "endpoint"],
+);
+static LATENCY: GaugeDef<2> = GaugeDef::new(
+    "cardea_upstream_latency_ewma_seconds",
+    "The response time by which endpoints are compared: a moving average that follows peaks at once and counts errors as \
+     long responses. Absent before the first response.",
     ["service", "endpoint"],
 );
 static WEIGHT: GaugeDef<3> = GaugeDef::new(
@@ -73,10 +91,11 @@ static SURPLUS: CounterDef<2> = CounterDef::new(
     "How often an endpoint sent bytes that belong to no response; the connection is closed.",
     ["service", "endpoint"],
 );
-static RETRIES: CounterDef<2> = CounterDef::new(
+static RETRIES: CounterDef<3> = CounterDef::new(
     "cardea_upstream_retries_total",
-    "Further attempts that requests asked for, by whether the retry budget allowed them.",
-    ["service", "allowed"],
+    "Further attempts that requests asked for, by cause and by whether the retry budget allowed them. Causes: `connect`, \
+     `stale` (a kept connection was closed before a response), `closed`, `timeout`, `status`.",
+    ["service", "cause", "allowed"],
 );
 static RETRY_BUDGET: GaugeDef<1> = GaugeDef::new(
     "cardea_upstream_retry_budget",
@@ -85,7 +104,12 @@ static RETRY_BUDGET: GaugeDef<1> = GaugeDef::new(
 );
 static PANICS: CounterDef<1> = CounterDef::new(
     "cardea_upstream_panics_total",
-    "Requests that were sent to an ejected endpoint because no other was left.",
+    "Requests that were sent to an ejected endpoint because too few were healthy, or no other was left for a retry.",
+    ["service"],
+);
+static PANICKING: GaugeDef<1> = GaugeDef::new(
+    "cardea_upstream_panicking",
+    "1 while so few endpoints of a service are healthy that all are used.",
     ["service"],
 );
 
@@ -97,10 +121,14 @@ pub(super) static DEFINITIONS: &[Definition] = &[
     RETRIES.definition(),
     RETRY_BUDGET.definition(),
     PANICS.definition(),
+    PANICKING.definition(),
     HEALTHY.definition(),
     EJECTIONS.definition(),
+    EJECTED.definition(),
+    LATENCY.definition(),
     WEIGHT.definition(),
     CONNECTIONS.definition(),
+    PENDING.definition(),
     CONNECTS.definition(),
     POOL_HITS.definition(),
     POOL_MISSES.definition(),
@@ -148,6 +176,11 @@ pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
         });
         *taken.lock() = services;
     });
+    register_endpoints(registry, &snapshot);
+    register_services(registry, &snapshot);
+}
+
+fn register_endpoints(registry: &Registry, snapshot: &Snapshot) {
     let counter = |def: &'static CounterDef<2>, read: fn(&EndpointStats) -> u64| {
         let collect = snapshot.endpoints(move |service, endpoint, stats, samples| {
             samples.push(&[service, endpoint], read(stats) as f64);
@@ -155,7 +188,6 @@ pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
         registry.collect_counter(def, collect);
     };
     counter(&REQUESTS, |stats| stats.requests);
-    counter(&EJECTIONS, |stats| stats.ejections);
     counter(&CONNECTS, |stats| stats.connects);
     counter(&SURPLUS, |stats| stats.surplus);
     counter(&POOL_HITS, |stats| stats.pool.reused);
@@ -167,12 +199,29 @@ pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
         registry.collect_gauge(def, collect);
     };
     gauge(&ACTIVE, |stats| stats.in_flight);
+    gauge(&PENDING, |stats| stats.connects_pending);
     gauge(&HEALTHY, |stats| usize::from(!stats.ejected));
     registry.collect_counter(
         &FAILURES,
         snapshot.endpoints(|service, endpoint, stats, samples| {
             for (kind, count) in stats.failures {
                 samples.push(&[service, endpoint, kind.as_str()], count as f64);
+            }
+        }),
+    );
+    registry.collect_counter(
+        &EJECTIONS,
+        snapshot.endpoints(|service, endpoint, stats, samples| {
+            for (cause, count) in stats.ejections {
+                samples.push(&[service, endpoint, cause.as_str()], count as f64);
+            }
+        }),
+    );
+    registry.collect_gauge(
+        &LATENCY,
+        snapshot.endpoints(|service, endpoint, stats, samples| {
+            if let Some(latency) = stats.latency {
+                samples.push(&[service, endpoint], latency.as_secs_f64());
             }
         }),
     );
@@ -202,16 +251,34 @@ pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
             samples.push(&[service, endpoint, region], f64::from(stats.weight));
         }),
     );
+}
+
+fn register_services(registry: &Registry, snapshot: &Snapshot) {
     registry.collect_counter(
         &RETRIES,
         snapshot.services(|service, samples| {
-            samples.push(&[&service.name, "true"], service.retries as f64);
-            samples.push(&[&service.name, "false"], service.retries_refused as f64);
+            for (cause, [allowed, refused]) in service.retries {
+                samples.push(&[&service.name, cause.as_str(), "true"], allowed as f64);
+                samples.push(&[&service.name, cause.as_str(), "false"], refused as f64);
+            }
         }),
     );
     registry.collect_gauge(
         &RETRY_BUDGET,
         snapshot.services(|service, samples| samples.push(&[&service.name], service.retry_balance as f64)),
+    );
+    registry.collect_gauge(
+        &EJECTED,
+        snapshot.services(|service, samples| {
+            let ejected = service.endpoints.iter().filter(|endpoint| endpoint.ejected).count();
+            samples.push(&[&service.name], ejected as f64);
+        }),
+    );
+    registry.collect_gauge(
+        &PANICKING,
+        snapshot.services(|service, samples| {
+            samples.push(&[&service.name], f64::from(u8::from(service.panicking)));
+        }),
     );
     registry.collect_counter(
         &PANICS,

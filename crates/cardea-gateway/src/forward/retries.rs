@@ -1,0 +1,104 @@
+//! Which endpoint a request goes to next, and whether it may: attempts, time, and the service's retry budget.
+
+use std::sync::Arc;
+
+use cardea_clock::Mono;
+use cardea_http::Known;
+use cardea_upstream::{Affinity, AttemptedEndpoints, Choice, Endpoint, RetryCause, Selection};
+
+use super::{Pooled, request_deadline};
+use crate::{
+    downstream::Downstream,
+    exchange::Exchange,
+    model::{Route, Service},
+    refusal::Reason,
+    timer::Timer,
+    workers,
+};
+
+/// An endpoint that was chosen, with what is reported of the attempt.
+pub(super) type Chosen<'a> = (Choice, &'a Arc<Endpoint<Pooled>>);
+
+/// The attempts at carrying one request to a service.
+pub(super) struct Attempts<'a> {
+    route: &'a Route,
+    service: &'a Service,
+    region: Option<&'a str>,
+    affinity: Option<Affinity>,
+    /// Endpoints that failed.
+    tried: AttemptedEndpoints,
+}
+
+impl<'a> Attempts<'a> {
+    /// None yet.
+    pub(super) fn begin(
+        route: &'a Route,
+        service: &'a Service,
+        region: Option<&'a str>,
+        affinity: Option<Affinity>,
+    ) -> Self {
+        service.state.begin();
+        Self { route, service, region, affinity, tried: AttemptedEndpoints::default() }
+    }
+
+    /// An endpoint that this request has not failed at.
+    pub(super) fn choose(&self, exchange: &Exchange, now: Mono) -> Option<Chosen<'a>> {
+        let selection = Selection {
+            worker: workers::current(),
+            now,
+            region: self.region,
+            affinity: self.affinity,
+            may_be_lost: !exchange.head.method.is_idempotent(),
+        };
+        self.service.state.choose(&selection, &self.tried)
+    }
+
+    /// No further attempt is made there while there is another endpoint.
+    pub(super) fn failed_at(&mut self, choice: Choice) {
+        self.tried.insert(choice.endpoint);
+    }
+
+    /// The endpoint for one more attempt, if it may be made. Takes from the budget.
+    pub(super) fn again(&self, cause: RetryCause, exchange: &Exchange, timer: &Timer) -> Option<Chosen<'a>> {
+        let retry = self.service.state.retry_config();
+        if exchange.upstream.attempts >= retry.attempts_max
+            || timer.now() >= request_deadline(self.route, exchange)
+        {
+            return None;
+        }
+        let chosen = self.choose(exchange, timer.precise())?;
+        self.service.state.retry(cause, timer.now()).then_some(chosen)
+    }
+
+    /// Waits before the next attempt: none before the second, then longer with each, so that endpoints which are in
+    /// trouble together are not asked in the same moment.
+    ///
+    /// # Errors
+    /// If the client leaves meanwhile.
+    pub(super) async fn wait(
+        &self,
+        exchange: &Exchange,
+        client: &mut dyn Downstream,
+        timer: &mut Timer,
+    ) -> Result<(), Reason> {
+        let wait = self.service.state.retry_wait(workers::current(), exchange.upstream.attempts);
+        if wait.is_zero() {
+            return Ok(());
+        }
+        let until = timer.precise().saturating_add(wait).min(request_deadline(self.route, exchange));
+        let gone = timer.until(until, std::future::poll_fn(|cx| client.poll_background(cx))).await;
+        if gone.is_ok() { Err(Reason::ClientAborted) } else { Ok(()) }
+    }
+}
+
+/// For how long the service asks for fewer requests (RFC 9110 §10.2.3), by 429 and 503 alone. A date is no such request:
+/// clocks differ by more than what is believed.
+pub(super) fn asked_to_wait(exchange: &Exchange) -> Option<std::time::Duration> {
+    let head = &exchange.response_head;
+    if !matches!(head.status, 429 | 503) {
+        return None;
+    }
+    let seconds = std::str::from_utf8(head.fields.get(Known::RetryAfter)?).ok()?;
+    let is_number = !seconds.is_empty() && seconds.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| std::time::Duration::from_secs(seconds.parse().unwrap_or(u64::MAX)))
+}

@@ -1,0 +1,317 @@
+//! Endpoints that fail: which requests are tried elsewhere, and who gets no more of them.
+
+use std::time::Duration;
+
+use cardea_gateway::model::Limits;
+use cardea_upstream::{Address, HealthConfig, RetryConfig};
+
+use crate::support::{Harness, Origin, Spec, get, origin::OK, run, until};
+
+const UNAVAILABLE: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nbusy";
+
+/// Accepts, reads a request and closes.
+async fn hanging_up() -> Origin {
+    Origin::start(|mut visit| async move { visit.request().await.map(drop) }).await
+}
+
+fn to(origins: &[&Origin]) -> Spec {
+    Spec::to_addresses(origins.iter().map(|origin| Address::Tcp(origin.address)))
+}
+
+fn requests_at(origin: &Origin) -> usize {
+    origin.text().matches(" HTTP/1.1\r\n").count()
+}
+
+fn stats(gateway: &Harness) -> cardea_upstream::ServiceStats {
+    gateway.gateway.model().services[0].state.stats()
+}
+
+fn ejections(gateway: &Harness, endpoint: usize) -> u64 {
+    stats(gateway).endpoints[endpoint].ejections.iter().map(|(_, count)| count).sum()
+}
+
+fn post() -> String {
+    "POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\nhello".to_owned()
+}
+
+#[test]
+fn an_endpoint_that_reads_and_closes_is_ejected_and_its_requests_are_served_elsewhere() {
+    run(async {
+        let (bad, good) = (hanging_up().await, Origin::ok().await);
+        let gateway = to(&[&bad, &good]).start().await;
+        let mut client = gateway.client().await;
+        for _ in 0..200 {
+            assert_eq!(client.exchange(get("/")).await.status, 200);
+        }
+        assert!(requests_at(&bad) < 20, "{}", requests_at(&bad));
+        assert_eq!(requests_at(&good), 200);
+        // Fewer are drawn than would eject it: each costs it a share of its requests.
+        let retries: u64 = stats(&gateway).retries.iter().map(|(_, [allowed, _])| allowed).sum();
+        assert_eq!(retries, requests_at(&bad) as u64);
+    });
+}
+
+#[test]
+fn instant_errors_attract_no_requests_and_are_not_passed_on() {
+    run(async {
+        let (bad, good) = (Origin::answering(UNAVAILABLE).await, Origin::ok().await);
+        let gateway = to(&[&bad, &good]).start().await;
+        let mut client = gateway.client().await;
+        for _ in 0..200 {
+            assert_eq!(client.exchange(get("/")).await.text(), "ok");
+        }
+        assert!(requests_at(&bad) < 20, "{}", requests_at(&bad));
+        assert_eq!(bad.connections(), 1, "a response that is there whole costs no connection");
+    });
+}
+
+#[test]
+fn five_failures_in_a_row_eject_whatever_the_balance() {
+    run(async {
+        for bad in [hanging_up().await, Origin::answering(UNAVAILABLE).await] {
+            let good = Origin::ok().await;
+            let mut spec = to(&[&bad, &good]);
+            spec.services[0].balance = cardea_upstream::Balance::RoundRobin;
+            let gateway = spec.start().await;
+            let mut client = gateway.client().await;
+            let before_the_probe = 40;
+            for _ in 0..before_the_probe {
+                assert_eq!(client.exchange(get("/")).await.status, 200);
+            }
+            assert_eq!((ejections(&gateway, 0), ejections(&gateway, 1)), (1, 0));
+            assert!(stats(&gateway).endpoints[0].ejected);
+            assert_eq!(requests_at(&bad), 5);
+        }
+    });
+}
+
+#[test]
+fn no_post_arrives_twice_and_its_error_is_passed_on() {
+    run(async {
+        for (bad, status) in [(hanging_up().await, 502), (Origin::answering(UNAVAILABLE).await, 503)] {
+            let good = Origin::ok().await;
+            let gateway = to(&[&bad, &good]).start().await;
+            let mut client = gateway.client().await;
+            let mut answers = [0, 0];
+            for _ in 0..50 {
+                let response = client.exchange(post()).await;
+                answers[usize::from(response.status == status)] += 1;
+                assert!([200, status].contains(&response.status), "{}", response.status);
+            }
+            assert_eq!(requests_at(&bad) + requests_at(&good), 50);
+            assert_eq!([requests_at(&good), requests_at(&bad)], answers);
+        }
+    });
+}
+
+#[test]
+fn a_head_that_is_cut_short_is_no_response_and_is_fetched_elsewhere() {
+    run(async {
+        let cut = Origin::start(|mut visit| async move {
+            visit.request().await?;
+            visit.send("HTTP/1.1 200 OK\r\nContent-Le").await
+        })
+        .await;
+        let good = Origin::ok().await;
+        let gateway = to(&[&cut, &good]).start().await;
+        let mut client = gateway.client().await;
+        for _ in 0..20 {
+            assert_eq!(client.exchange(get("/")).await.text(), "ok");
+        }
+        assert!(requests_at(&cut) > 0);
+    });
+}
+
+#[test]
+fn a_body_is_sent_again_elsewhere_if_all_of_it_was_kept() {
+    run(async {
+        for (bytes, status) in [(5_000, 200), (20_000, 502)] {
+            let (bad, good) = (hanging_up().await, Origin::ok().await);
+            let mut spec = to(&[&bad, &good]);
+            spec.limits = Limits { replay_bytes_max: 10_000, ..spec.limits };
+            let gateway = spec.start().await;
+            let mut client = gateway.client().await;
+            let body = "x".repeat(bytes);
+            let put = format!("PUT / HTTP/1.1\r\nHost: a.example\r\nContent-Length: {bytes}\r\n\r\n{body}");
+            for _ in 0..20 {
+                let response = client.exchange(&put).await;
+                assert!([200, status].contains(&response.status), "{}", response.status);
+                if requests_at(&bad) > 0 {
+                    assert_eq!(response.status, status);
+                    break;
+                }
+            }
+            assert_eq!(requests_at(&bad), 1);
+            assert_eq!(good.text().matches(&body).count(), requests_at(&good));
+            assert_eq!(gateway.gateway.replay_budget.used(), 0);
+        }
+    });
+}
+
+#[test]
+fn requests_do_not_wait_behind_connections_that_are_not_made() {
+    run(async {
+        // A queue that is full: connecting there never ends.
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = socket.local_addr().unwrap();
+        let _listener = socket.listen(1).unwrap();
+        let mut waiting = Vec::new();
+        while let Ok(stream) =
+            tokio::time::timeout(Duration::from_millis(100), tokio::net::TcpStream::connect(address)).await
+        {
+            waiting.push(stream.unwrap());
+        }
+        let good = Origin::ok().await;
+        let spec = Spec::to_addresses([Address::Tcp(address), Address::Tcp(good.address)]);
+        let gateway = spec.timeouts(|timeouts| timeouts.connect = Duration::from_secs(20)).start().await;
+        let mut stalled = Vec::new();
+        for _ in 0..100 {
+            let mut client = gateway.client().await;
+            client.send(get("/")).await;
+            stalled.push(client);
+            let done = || requests_at(&good) + stats(&gateway).endpoints[0].in_flight == stalled.len();
+            until("it was served, or waits", done).await;
+        }
+        let pending = stats(&gateway).endpoints[0].connects_pending;
+        assert!((1..=2).contains(&pending), "{pending} of 100");
+    });
+}
+
+#[test]
+fn an_endpoint_that_recovers_is_used_again_after_one_probe() {
+    run(async {
+        let well = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let says = std::sync::Arc::clone(&well);
+        let sick = Origin::start(move |mut visit| {
+            let says = std::sync::Arc::clone(&says);
+            async move {
+                loop {
+                    visit.request().await?;
+                    let well = says.load(std::sync::atomic::Ordering::Relaxed);
+                    visit.send(if well { OK } else { UNAVAILABLE }).await?;
+                }
+            }
+        })
+        .await;
+        let good = Origin::ok().await;
+        let mut spec = to(&[&sick, &good]);
+        let ejection_time = Duration::from_millis(50);
+        spec.services[0].health =
+            HealthConfig { ejection_time, consecutive_failures: Some(1), ..HealthConfig::default() };
+        let gateway = spec.start().await;
+        let mut client = gateway.client().await;
+        while ejections(&gateway, 0) == 0 {
+            assert_eq!(client.exchange(get("/")).await.status, 200);
+        }
+        well.store(true, std::sync::atomic::Ordering::Relaxed);
+        while stats(&gateway).endpoints[0].ejected {
+            assert_eq!(client.exchange(get("/")).await.status, 200);
+        }
+        assert_eq!(ejections(&gateway, 0), 1, "the first probe has brought it back");
+    });
+}
+
+#[test]
+fn errors_of_clients_and_clients_that_leave_are_no_failures() {
+    run(async {
+        let origin = Origin::start(|mut visit| async move {
+            loop {
+                if visit.request().await?.line().contains("slow") {
+                    visit.closed().await;
+                    return Ok(());
+                }
+                visit.send("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").await?;
+            }
+        })
+        .await;
+        let good = Origin::ok().await;
+        let mut spec = to(&[&origin, &good]);
+        spec.services[0].balance = cardea_upstream::Balance::RoundRobin;
+        let gateway = spec.start().await;
+        let mut client = gateway.client().await;
+        let mut statuses = [0, 0];
+        for _ in 0..40 {
+            statuses[usize::from(client.exchange(get("/")).await.status == 404)] += 1;
+        }
+        assert_eq!(statuses, [20, 20]);
+        for count in 1..=20 {
+            let mut leaving = gateway.client().await;
+            leaving.send(get("/slow")).await;
+            let seen = || requests_at(&origin) + requests_at(&good) >= 40 + count;
+            until("it was sent", seen).await;
+        }
+        let failures = stats(&gateway).endpoints.into_iter().flat_map(|endpoint| endpoint.failures);
+        assert_eq!(failures.map(|(_, count)| count).sum::<u64>(), 0);
+        assert_eq!(ejections(&gateway, 0), 0);
+    });
+}
+
+#[test]
+fn with_one_endpoint_its_errors_are_passed_on_and_it_stays_in_use() {
+    run(async {
+        let bad = Origin::answering(UNAVAILABLE).await;
+        let gateway = to(&[&bad]).start().await;
+        let mut client = gateway.client().await;
+        for _ in 0..20 {
+            let response = client.exchange(get("/")).await;
+            assert_eq!((response.status, response.text().as_str()), (503, "busy"));
+        }
+        assert_eq!((requests_at(&bad), ejections(&gateway, 0)), (20, 0));
+    });
+}
+
+#[test]
+fn where_all_fail_half_stay_in_use() {
+    run(async {
+        let origins = [hanging_up().await, hanging_up().await, hanging_up().await, hanging_up().await];
+        let gateway = to(&origins.each_ref()).start().await;
+        let mut client = gateway.client().await;
+        for _ in 0..60 {
+            assert_eq!(client.exchange(get("/")).await.status, 502);
+        }
+        let stats = stats(&gateway);
+        assert_eq!(stats.endpoints.iter().filter(|endpoint| endpoint.ejected).count(), 2);
+        let attempts: usize = origins.iter().map(requests_at).sum();
+        assert!(attempts <= 60 * 3, "{attempts}");
+    });
+}
+
+#[test]
+fn an_endpoint_that_takes_too_long_gives_way_to_another() {
+    run(async {
+        let (slow, good) = (Origin::silent().await, Origin::ok().await);
+        let mut spec = to(&[&slow, &good]);
+        let try_timeout = Some(Duration::from_millis(50));
+        spec.services[0].retry = RetryConfig { try_timeout, ..RetryConfig::default() };
+        let gateway = spec.start().await;
+        let mut client = gateway.client().await;
+        for _ in 0..30 {
+            assert_eq!(client.exchange(get("/")).await.status, 200);
+        }
+        assert!(requests_at(&slow) > 0 && requests_at(&slow) < 5, "{}", requests_at(&slow));
+        // What may not be sent twice is not, even so.
+        let mut spec = to(&[&slow]);
+        spec.services[0].retry = RetryConfig { try_timeout, ..RetryConfig::default() };
+        let gateway = spec.start().await;
+        let response = gateway.client().await.exchange(post()).await;
+        assert_eq!((response.status, response.code().as_str()), (504, "upstream_response_head_timeout"));
+    });
+}
+
+#[test]
+fn the_budget_bounds_what_is_tried_again() {
+    run(async {
+        let origins = [Origin::answering(UNAVAILABLE).await, Origin::answering(UNAVAILABLE).await];
+        let mut spec = to(&origins.each_ref());
+        spec.services[0].retry.budget =
+            cardea_upstream::BudgetConfig { percent: 10, per_second: 0, capacity: 5 };
+        let gateway = spec.start().await;
+        let mut client = gateway.client().await;
+        for _ in 0..100 {
+            assert_eq!(client.exchange(get("/")).await.status, 503);
+        }
+        let attempts = requests_at(&origins[0]) + requests_at(&origins[1]);
+        assert!((105..=115).contains(&attempts), "{attempts}");
+    });
+}

@@ -1,0 +1,164 @@
+//! The endpoints of a service that stand in one region: a draw by weight, and what is known of them together.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use cardea_clock::Mono;
+
+use crate::health::Health;
+
+/// How old what is known of all endpoints of a region may be. The one request that finds it older looks at each of
+/// them, so that others look at none but those that they draw.
+const SURVEY_EVERY: Duration = Duration::from_millis(20);
+
+/// Endpoints of one region whose weight isn't 0.
+#[derive(Debug)]
+pub(crate) struct Region {
+    pub(crate) name: Option<String>,
+    pub(crate) members: Vec<u16>,
+    /// The sum of weights up to and with each member.
+    sums: Vec<u64>,
+    /// Coprime to the sum of all weights, and far from a small fraction of it: steps of so many visit each unit of
+    /// weight once, and those of an endpoint far from each other.
+    stride: u64,
+    survey: Survey,
+}
+
+/// What a look at all members has found.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Survey {
+    /// In nanoseconds of [`Mono`]; 0: never.
+    at: AtomicU64,
+    healthy: AtomicUsize,
+    /// When the first ejected member is due for a probe, in nanoseconds of [`Mono`].
+    probe_due: AtomicU64,
+}
+
+impl Region {
+    pub(crate) fn new(name: Option<String>) -> Self {
+        Self { name, members: Vec::new(), sums: Vec::new(), stride: 1, survey: Survey::default() }
+    }
+
+    pub(crate) fn add(&mut self, endpoint: u16, weight: u32) {
+        let sum = self.total() + u64::from(weight);
+        self.sums.push(sum);
+        self.members.push(endpoint);
+    }
+
+    /// To be called once all members are there.
+    pub(crate) fn settle(&mut self) {
+        let total = self.total().max(1);
+        // The golden section of a circle: the points of a walk by it are spread as evenly as can be.
+        let mut stride = (total as f64 * 0.618_033_988_75) as u64;
+        while stride > 1 && common_divisor(stride, total) != 1 {
+            stride -= 1;
+        }
+        self.stride = stride.max(1);
+        *self.survey.healthy.get_mut() = self.members.len();
+        self.no_probe_due();
+    }
+
+    /// The sum of all weights.
+    pub(crate) fn total(&self) -> u64 {
+        self.sums.last().copied().unwrap_or(0)
+    }
+
+    /// The mean weight of a member.
+    pub(crate) fn weight_mean(&self) -> f32 {
+        self.total() as f32 / self.members.len().max(1) as f32
+    }
+
+    /// A member, drawn by weight.
+    pub(crate) fn draw(&self, random: u64) -> Option<u16> {
+        self.at(scale(random, self.total()))
+    }
+
+    /// The member whose turn it is at so many turns.
+    pub(crate) fn turn(&self, count: u64) -> Option<u16> {
+        // Below a billion each: no more endpoints nor weight than there may be.
+        let total = self.total();
+        self.at((count % total.max(1)) * self.stride % total.max(1))
+    }
+
+    fn at(&self, point: u64) -> Option<u16> {
+        self.members.get(self.sums.partition_point(|sum| *sum <= point)).copied()
+    }
+
+    /// Looks at all members if nobody has lately; says whether it did.
+    pub(crate) fn survey<'a>(&self, now: Mono, health: impl Fn(u16) -> Option<&'a Health>) -> bool {
+        let at = self.survey.at.load(Relaxed);
+        let is_old = at == 0 || now.saturating_since(Mono::from_nanos(at)) >= SURVEY_EVERY;
+        if !is_old || self.survey.at.compare_exchange(at, now.nanos().max(1), Relaxed, Relaxed).is_err() {
+            return false;
+        }
+        let due = self.members.iter().filter_map(|member| health(*member)?.probe_due());
+        let (ejected, first) = due.fold((0, u64::MAX), |(count, first), due| (count + 1, first.min(due)));
+        self.survey.healthy.store(self.members.len() - ejected, Relaxed);
+        self.survey.probe_due.store(first, Relaxed);
+        true
+    }
+
+    /// How many members were healthy at the last look.
+    pub(crate) fn healthy(&self) -> usize {
+        self.survey.healthy.load(Relaxed)
+    }
+
+    /// Whether a member may be due for a probe.
+    pub(crate) fn is_probe_due(&self, now: Mono) -> bool {
+        self.survey.probe_due.load(Relaxed) <= now.nanos()
+    }
+
+    /// No member is due for a probe, until the next look at all of them.
+    pub(crate) fn no_probe_due(&self) {
+        self.survey.probe_due.store(u64::MAX, Relaxed);
+    }
+}
+
+/// A random number below `bound`, from one of 64 bits.
+pub(crate) fn scale(random: u64, bound: u64) -> u64 {
+    let scaled = (u128::from(random) * u128::from(bound)) >> 64;
+    u64::try_from(scaled).unwrap_or(0)
+}
+
+fn common_divisor(one: u64, other: u64) -> u64 {
+    if other == 0 { one } else { common_divisor(other, one % other) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(weights: &[u32]) -> Region {
+        let mut region = Region::new(None);
+        for (endpoint, weight) in (0..).zip(weights) {
+            region.add(endpoint, *weight);
+        }
+        region.settle();
+        region
+    }
+
+    #[test]
+    fn turns_come_round_by_weight_and_apart_from_each_other() {
+        for weights in [&[1, 1, 1][..], &[5, 1, 1], &[1], &[2, 2], &[7, 3, 90], &[1_000_000, 1]] {
+            let region = region(weights);
+            let total = region.total();
+            let mut counts = vec![0; weights.len()];
+            for count in 0..total {
+                counts[usize::from(region.turn(u64::MAX / 2 + count).unwrap())] += 1;
+            }
+            assert_eq!(counts, weights);
+        }
+        let three = region(&[1, 1, 1]);
+        let turns: Vec<_> = (0..4).filter_map(|count| three.turn(count)).collect();
+        assert!(turns[0] != turns[1] && turns[1] != turns[2] && turns[3] == turns[0], "{turns:?}");
+        let heavy = region(&[5, 1, 1]);
+        let turns: Vec<_> = (0..14).filter_map(|count| heavy.turn(count)).collect();
+        assert!(turns.windows(5).all(|turns| turns.iter().any(|turn| *turn != 0)), "{turns:?}");
+    }
+
+    #[test]
+    fn an_empty_region_has_no_turns() {
+        assert_eq!((region(&[]).turn(7), region(&[]).draw(7)), (None, None));
+    }
+}

@@ -1,0 +1,318 @@
+//! Which endpoint serves a request.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use cardea_clock::Mono;
+
+use super::ServiceState;
+use crate::affinity::{Affinity, mix};
+use crate::attempts::{AttemptedEndpoints, EndpointIndex};
+use crate::config::Balance;
+use crate::endpoint::Endpoint;
+use crate::health::Health;
+use crate::load::Estimate;
+use crate::region::{Region, scale};
+
+/// How often an endpoint is drawn before all are looked at. Draws beside ejected or tried endpoints are
+/// made again, which keeps the shares of the rest exact and costs nothing while most are available.
+const DRAWS_MAX: usize = 8;
+
+/// Of so few endpoints each is looked at before only one is found.
+const FEW: usize = 16;
+
+/// How much response times differ by chance: by so many seconds, and by so many times.
+const LATENCY_NOISE: f32 = 1e-3;
+const LATENCY_RATIO: f32 = 1.5;
+
+/// Requests in flight up to which an endpoint keeps the keys that lead to it, whatever the others have.
+const KEY_LOAD_FREE: f32 = 8.0;
+
+/// How many times its share of a region's requests in flight an endpoint may have before its keys go elsewhere.
+const KEY_LOAD_FACTOR: f32 = 1.5;
+
+/// A request for which an endpoint is to be chosen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Selection<'a> {
+    /// The worker that carries it.
+    pub worker: usize,
+    /// Now.
+    pub now: Mono,
+    /// The gateway's region.
+    pub region: Option<&'a str>,
+    /// What leads it to an endpoint.
+    pub affinity: Option<Affinity>,
+    /// If the attempt fails after it was sent, the request can't be tried again.
+    pub may_be_lost: bool,
+}
+
+/// An endpoint that was chosen for an attempt: what becomes of it is reported with this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The endpoint.
+    pub endpoint: EndpointIndex,
+    /// The worker of the request.
+    pub(super) worker: usize,
+    /// When it was chosen.
+    pub(super) at: Mono,
+}
+
+impl Choice {
+    /// When the endpoint was chosen.
+    #[must_use]
+    pub fn at(&self) -> Mono {
+        self.at
+    }
+}
+
+/// Which endpoints may be drawn.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    selection: &'a Selection<'a>,
+    tried: &'a AttemptedEndpoints,
+    /// Ejected ones too.
+    ejected_too: bool,
+}
+
+impl<C> ServiceState<C> {
+    /// The endpoint for a request's next attempt, none of those in `tried`.
+    ///
+    /// Regions come in order: the local one, then the others as they first appear in the configuration. In
+    /// the first that has a healthy endpoint, one is chosen as [`Balance`] says. An ejected endpoint that is due for a
+    /// probe comes first, for one request.
+    ///
+    /// With an affinity the choice within a region is that of rendezvous hashing instead: the same endpoint for the
+    /// same key while it is available and has no more than its share of the requests in flight. Each endpoint of the
+    /// region is looked at.
+    ///
+    /// Where too few endpoints are healthy, and where only ejected ones are left, these are used like others:
+    /// sending a request there can't be worse than refusing it. `None`: all that have a weight were tried, or
+    /// [`ATTEMPTS_MAX`](crate::ATTEMPTS_MAX) were.
+    pub fn choose(
+        &self,
+        selection: &Selection<'_>,
+        tried: &AttemptedEndpoints,
+    ) -> Option<(Choice, &Arc<Endpoint<C>>)> {
+        if tried.is_full() {
+            return None;
+        }
+        let mut wanted = Wanted { selection, tried, ejected_too: false };
+        self.survey(selection.now);
+        wanted.ejected_too = self.panicking.load(Ordering::Relaxed);
+        let found = self.choose_by_region(wanted).or_else(|| {
+            wanted.ejected_too = true;
+            self.choose_by_region(wanted)
+        })?;
+        let slot = self.slot(found)?;
+        let choice = Choice { endpoint: EndpointIndex(found), worker: selection.worker, at: selection.now };
+        Some((choice, &slot.endpoint))
+    }
+
+    /// Looks at all endpoints from time to time: whether too few are healthy, and which is due for a probe.
+    fn survey(&self, now: Mono) {
+        let health = |at: u16| self.slot(at).map(|slot| &slot.endpoint.shared.health);
+        let looked = self.regions.iter().filter(|region| region.survey(now, health)).count();
+        if looked > 0 {
+            let sum = |count: fn(&Region) -> usize| self.regions.iter().map(count).sum::<usize>();
+            let (all, healthy) = (sum(|region| region.members.len()), sum(Region::healthy));
+            let percent = usize::try_from(self.health.panic_percent).unwrap_or(usize::MAX);
+            self.panicking.store(healthy == 0 || healthy * 100 < all * percent, Ordering::Relaxed);
+        }
+    }
+
+    fn choose_by_region(&self, wanted: Wanted<'_>) -> Option<u16> {
+        let local = wanted.selection.region;
+        let local = local
+            .and_then(|local| self.regions.iter().position(|region| region.name.as_deref() == Some(local)));
+        let others = (0..self.regions.len()).filter(|at| Some(*at) != local);
+        for region in local.into_iter().chain(others).filter_map(|at| self.regions.get(at)) {
+            if region.is_probe_due(wanted.selection.now)
+                && let Some(found) = self.probe(region, wanted)
+            {
+                return Some(found);
+            }
+            if let Some(found) = self.choose_in(region, wanted) {
+                if self.slot(found)?.endpoint.is_ejected() {
+                    self.shared.panics.fetch_add(1, Ordering::Relaxed);
+                }
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    /// An endpoint that gets this request as its probe. A request whose key leads elsewhere is none.
+    fn probe(&self, region: &Region, wanted: Wanted<'_>) -> Option<u16> {
+        let Selection { now, may_be_lost, affinity, .. } = *wanted.selection;
+        let claim = |at: u16| {
+            !wanted.tried.contains(EndpointIndex(at))
+                && self.slot(at).is_some_and(|slot| slot.endpoint.shared.health.claim_probe(now, may_be_lost))
+        };
+        let members = || region.members.iter().copied();
+        if let Some(affinity) = affinity {
+            let healthy = members().filter(|at| self.is_usable(*at, wanted));
+            let keeps = healthy.map(|at| self.score(affinity, at)).max_by(f64::total_cmp);
+            let leads = |at: &u16| keeps.is_none_or(|kept| self.score(affinity, *at) > kept);
+            return members().filter(leads).find(|at| claim(*at));
+        }
+        let found = members().find(|at| claim(*at));
+        // What else is due is found at the next look.
+        region.no_probe_due();
+        found
+    }
+
+    fn choose_in(&self, region: &Region, wanted: Wanted<'_>) -> Option<u16> {
+        if region.healthy() == 0 && !wanted.ejected_too {
+            return None;
+        }
+        if let [only] = *region.members {
+            return self.is_usable(only, wanted).then_some(only);
+        }
+        match (wanted.selection.affinity, self.balance) {
+            (Some(affinity), _) => self.by_affinity(region, affinity, wanted),
+            (None, Balance::RoundRobin) => self.in_turn(region, wanted),
+            (None, Balance::PeakEwma | Balance::LeastRequests) => self.better_of_two(region, wanted),
+        }
+    }
+
+    fn is_usable(&self, at: u16, wanted: Wanted<'_>) -> bool {
+        self.slot(at).is_some_and(|slot| wanted.ejected_too || !slot.endpoint.is_ejected())
+            && !wanted.tried.contains(EndpointIndex(at))
+    }
+
+    /// Whether an endpoint that was drawn gets this request: one in its slow start gets a part of them.
+    fn takes(&self, at: u16, wanted: Wanted<'_>, random: u64) -> bool {
+        let share = self.share(at, wanted);
+        share >= 1.0 || (mix(random ^ SHARE_SALT) >> 40) as f32 / ((1_u32 << 24) as f32) < share
+    }
+
+    /// Whether it gets all of its share.
+    fn is_whole(&self, at: u16, wanted: Wanted<'_>) -> bool {
+        self.share(at, wanted) >= 1.0
+    }
+
+    fn share(&self, at: u16, wanted: Wanted<'_>) -> f32 {
+        let share = |health: &Health| health.share(wanted.selection.now, self.health.slow_start);
+        self.slot(at).map_or(1.0, |slot| share(&slot.endpoint.shared.health))
+    }
+
+    /// Draws by weight; of two that are drawn, the better one.
+    fn better_of_two(&self, region: &Region, wanted: Wanted<'_>) -> Option<u16> {
+        let worker = wanted.selection.worker;
+        let (mut first, mut reluctant) = (None, None);
+        for _ in 0..DRAWS_MAX {
+            let random = self.shared.random(worker);
+            let drawn = region.draw(random)?;
+            if !self.is_usable(drawn, wanted) || first == Some(drawn) {
+                continue;
+            }
+            if !self.takes(drawn, wanted, random) {
+                reluctant = Some(drawn);
+                continue;
+            }
+            match first {
+                None => first = Some(drawn),
+                Some(first) => return Some(self.better(region, first, drawn, wanted.selection)),
+            }
+        }
+        // One of a few may have nearly all the weight, and be drawn each time.
+        if let Some(first) = first
+            && region.members.len() <= FEW
+            && let Some(second) =
+                self.draw_among(region, wanted, |at| at != first && self.is_whole(at, wanted))
+        {
+            return Some(self.better(region, first, second, wanted.selection));
+        }
+        first.or(reluctant).or_else(|| self.draw_among(region, wanted, |_| true))
+    }
+
+    /// The next whose turn it is.
+    fn in_turn(&self, region: &Region, wanted: Wanted<'_>) -> Option<u16> {
+        let mut reluctant = None;
+        for _ in 0..DRAWS_MAX {
+            let count = self.shared.count(wanted.selection.worker);
+            let next = region.turn(count)?;
+            if self.is_usable(next, wanted) {
+                if self.takes(next, wanted, mix(count)) {
+                    return Some(next);
+                }
+                reluctant = Some(next);
+            }
+        }
+        reluctant.or_else(|| self.draw_among(region, wanted, |_| true))
+    }
+
+    /// Draws by weight among usable endpoints, of which it looks at each: for when most are ejected or tried.
+    fn draw_among(&self, region: &Region, wanted: Wanted<'_>, which: impl Fn(u16) -> bool) -> Option<u16> {
+        let usable = || region.members.iter().copied().filter(|at| self.is_usable(*at, wanted) && which(*at));
+        let sum = usable().map(|at| self.weight(at)).sum();
+        let mut left = scale(self.shared.random(wanted.selection.worker), sum);
+        let mut last = None;
+        for at in usable() {
+            last = Some(at);
+            let Some(rest) = left.checked_sub(self.weight(at)) else { break };
+            left = rest;
+        }
+        // Where one became unusable meanwhile, the last that is left.
+        last
+    }
+
+    /// The one that has less to do for its weight, and does it faster; the first if they are equal.
+    fn better(&self, region: &Region, first: u16, second: u16, selection: &Selection<'_>) -> u16 {
+        let (Some(one), Some(other)) = (self.slot(first), self.slot(second)) else { return first };
+        let mean = region.weight_mean();
+        let [one, other] = [one, other].map(|slot| {
+            let mut load = slot.endpoint.shared.load.estimate(selection.worker, selection.now);
+            load.in_flight = load.in_flight * mean / slot.weight as f32 + 1.0;
+            load
+        });
+        if self.balance == Balance::LeastRequests {
+            return if one.in_flight > other.in_flight { second } else { first };
+        }
+        let (latency_one, latency_other) = latencies(one, other);
+        if one.in_flight * latency_one > other.in_flight * latency_other { second } else { first }
+    }
+
+    /// The endpoint that a key leads to among those that have no more than their share of the load.
+    fn by_affinity(&self, region: &Region, affinity: Affinity, wanted: Wanted<'_>) -> Option<u16> {
+        let Selection { worker, now, .. } = *wanted.selection;
+        let usable = || region.members.iter().copied().filter(|at| self.is_usable(*at, wanted));
+        let load = |at: u16| {
+            self.slot(at).map_or(0.0, |slot| slot.endpoint.shared.load.estimate(worker, now).in_flight)
+        };
+        let (loads, weights) =
+            usable().fold((1.0, 0), |(loads, weights), at| (loads + load(at), weights + self.weight(at)));
+        let has_room = |at: u16| {
+            let share = self.weight(at) as f32 / weights as f32;
+            let most = (KEY_LOAD_FACTOR * loads * share).ceil().max(KEY_LOAD_FREE);
+            load(at) + 1.0 <= most
+        };
+        let score = |at: u16| (at, self.score(affinity, at));
+        let higher = |one: &(u16, f64), other: &(u16, f64)| one.1.total_cmp(&other.1);
+        let best = usable().filter(|at| has_room(*at)).map(score).max_by(higher);
+        best.or_else(|| usable().map(score).max_by(higher)).map(|(at, _)| at)
+    }
+
+    fn score(&self, affinity: Affinity, at: u16) -> f64 {
+        self.slot(at).map_or(0.0, |slot| affinity.score(slot.affinity, slot.weight))
+    }
+}
+
+/// The response times by which two endpoints are compared.
+fn latencies(one: Estimate, other: Estimate) -> (f32, f32) {
+    // What is not known of one is taken from the other.
+    let mixed = |of: Estimate, beside: Estimate| {
+        of.confidence * of.latency + (1.0 - of.confidence) * beside.latency + LATENCY_NOISE
+    };
+    let (latency_one, latency_other) = (mixed(one, other), mixed(other, one));
+    let ratio = latency_one / latency_other;
+    if (1.0 / LATENCY_RATIO..=LATENCY_RATIO).contains(&ratio) {
+        // Else the one that is a little faster would get all requests of a quiet service.
+        (1.0, 1.0)
+    } else {
+        (latency_one, latency_other)
+    }
+}
+
+/// Tells the second use of a random number from its first.
+const SHARE_SALT: u64 = 0xA076_1D64_78BD_642F;
