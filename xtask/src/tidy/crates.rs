@@ -61,7 +61,7 @@ const LAYERS: [Layer; 15] = [
             "cardea-guard",
             "cardea-upstream",
         ],
-        tests_may_use: &[],
+        tests_may_use: &["cardea-config"],
         leaf: false,
     },
     Layer {

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use cardea_clock::{Clock, CoarseClock, PERIOD_DEFAULT};
+use cardea_clock::{Clock, CoarseClock, Mono, PERIOD_DEFAULT};
 use cardea_env::Names;
 use cardea_gateway::{
     builtin::BuiltIn,
@@ -78,6 +78,18 @@ pub struct Built {
 }
 
 impl Built {
+    /// Moves the services on from those of `previous`. To be called once, after the model has become the current one.
+    pub fn succeed(&self, previous: &Self, now: Mono) {
+        for (name, service) in &self.services {
+            service.state.activate(previous.services.get(name).map(|old| &*old.state), now);
+        }
+        for (name, old) in &previous.services {
+            if !self.services.contains_key(name) {
+                old.state.retire();
+            }
+        }
+    }
+
     /// The certificates in files that can't be used.
     fn unusable_certificates(&self) -> HashSet<PathBuf> {
         let tls = self.model.listeners.values().filter_map(|listener| listener.tls.as_ref());

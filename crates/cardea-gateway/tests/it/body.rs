@@ -268,7 +268,7 @@ fn a_large_download_arrives_whole() {
 fn a_client_that_sends_on_gets_the_reason_all_the_same() {
     run(async {
         let origin = Origin::ok().await;
-        let gateway = Spec::to(&origin).public(|route| route.body_bytes_max = 10).start().await;
+        let gateway = Spec::to(&origin).public("body_bytes_max = '10B'").start().await;
         for path in ["/", "/api"] {
             let mut client = gateway.client().await;
             let head = format!("PUT {path} HTTP/1.1\r\nHost: a.example\r\nContent-Length: 4000000\r\n\r\n");

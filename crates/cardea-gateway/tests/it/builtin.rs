@@ -43,11 +43,12 @@ impl BuiltIn for Echo {
 }
 
 async fn echo(format: ErrorFormat) -> Harness {
-    let mut spec = Spec::to(&Origin::ok().await);
-    for route in &mut spec.routes {
-        route.builtin = Some(Arc::new(Echo(format)));
-    }
-    spec.start().await
+    let spec = Spec::to(&Origin::ok().await)
+        .without("route", "public")
+        .without("route", "api")
+        .route("public", "builtin = 'token'")
+        .route("api", "path_prefix = '/api'\nauth = { issuer = 'main' }\nbuiltin = 'token'");
+    Spec { builtin: Some(Arc::new(Echo(format))), ..spec }.start().await
 }
 
 fn post(path: &str, body: &str) -> String {

@@ -32,9 +32,10 @@ fn request(method: &str, path: &str, host: &str) -> String {
 fn a_known_token_is_answered_on_its_host_and_nothing_else_is() {
     run(async {
         let origin = Origin::ok().await;
-        for redirect in [None, Some(443)] {
-            let gateway = Spec { redirect_to_https: redirect, ..Spec::to(&origin) }.start().await;
-            let ordinary = if redirect.is_some() { 308 } else { 200 };
+        for redirect in [false, true] {
+            let listener = format!("[[listener]]\nname = 'test'\nredirect_to_https = {redirect}");
+            let gateway = Spec::to(&origin).with(listener).start().await;
+            let ordinary = if redirect { 308 } else { 200 };
             let known = format!("{PATH}known-token");
             let mut client = gateway.client().await;
             assert_eq!(
@@ -89,7 +90,7 @@ fn a_known_token_is_answered_on_its_host_and_nothing_else_is() {
 fn over_tls_there_is_no_answer_to_http_01() {
     run(async {
         let (origin, certificates) = (Origin::ok().await, Certificates::new());
-        let gateway = Spec { tls: Some(certificates.server()), ..Spec::to(&origin) }.start().await;
+        let gateway = Spec::to(&origin).with(certificates.listener()).start().await;
         gateway.gateway.challenges.set(http("known-token", "a.example"));
         let tcp = TcpStream::connect(gateway.address).await.unwrap();
         let mut client = Client::over(certificates.connect(tcp, "a.example", &["http/1.1"]).await);
@@ -110,7 +111,7 @@ async fn refused(gateway: &Harness, certificates: &Certificates, sni: &str, alpn
 fn over_tls_the_answer_is_given_to_who_asks_for_it_alone_and_the_connection_ends() {
     run(async {
         let (origin, certificates) = (Origin::ok().await, Certificates::new());
-        let gateway = Spec { tls: Some(certificates.server()), ..Spec::to(&origin) }.start().await;
+        let gateway = Spec::to(&origin).with(certificates.listener()).start().await;
         // With none and with one of another host: no protocol in common.
         for pending in [false, true] {
             if pending {
@@ -149,7 +150,7 @@ fn over_tls_the_answer_is_given_to_who_asks_for_it_alone_and_the_connection_ends
 fn what_is_no_greeting_is_refused_while_a_challenge_is_pending() {
     run(async {
         let (origin, certificates) = (Origin::ok().await, Certificates::new());
-        let gateway = Spec { tls: Some(certificates.server()), ..Spec::to(&origin) }.start().await;
+        let gateway = Spec::to(&origin).with(certificates.listener()).start().await;
         gateway.gateway.challenges.set(tls("b.example"));
         for bytes in [
             &b"GET / HTTP/1.1\r\nHost: b.example\r\n\r\n"[..],

@@ -1,16 +1,10 @@
 //! Clients that show certificates, clients that are sent to where they are asked, and clients that pretend.
 
-use std::{fs, sync::Arc};
+use std::{fs, path::PathBuf, sync::Arc};
 
-use cardea_clock::{ManualClock, Wall};
-use cardea_gateway::{
-    client_certificate::{ClientCertificateForward, ClientCertificateRule},
-    model::{Prefix, ProxyProtocol},
-    routing::{HeaderMatch, PathMatch, RouteMatch},
-};
+use cardea_clock::Wall;
 use cardea_tls::{
-    CertificateConfig, ClientAuthConfig, ClientAuthMode, ClientAuthority, ClientAuthorityConfig,
-    ClientDemand, ClientName, ServerTls, ServerTlsConfig,
+    ClientName,
     authority::{Authority, Issued},
     provider, server_name,
 };
@@ -26,7 +20,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use crate::support::{Client, Harness, Origin, RouteSpec, Spec, run};
+use crate::support::{Client, Harness, Origin, Spec, run};
 
 const FROM: Wall = Wall::from_unix_seconds(0);
 const TO: Wall = Wall::from_unix_seconds(4_000_000_000);
@@ -36,7 +30,6 @@ pub(crate) struct Bench {
     folder: TempDir,
     web: Authority,
     staff: Authority,
-    authority: Arc<ClientAuthority>,
 }
 
 impl Bench {
@@ -44,98 +37,81 @@ impl Bench {
         let folder = tempfile::tempdir().unwrap();
         let (web, staff) =
             (Authority::new("web", FROM, TO).unwrap(), Authority::new("staff", FROM, TO).unwrap());
-        let roots = folder.path().join("staff.pem");
-        fs::write(&roots, staff.certificate_pem()).unwrap();
-        let config = ClientAuthorityConfig { name: "staff".into(), roots, crls: Vec::new() };
-        let authority = ClientAuthority::load(&config).unwrap();
-        Self { folder, web, staff, authority }
+        fs::write(folder.path().join("staff.pem"), staff.certificate_pem()).unwrap();
+        Self { folder, web, staff }
     }
 
-    pub(crate) fn certificate(&self, host: &str, mode: Option<ClientAuthMode>) -> CertificateConfig {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The table of a certificate for `host`, whose clients are asked for theirs in this mode.
+    pub(crate) fn certificate(&self, host: &str, mode: &str) -> String {
+        self.certificate_of(host, mode, "staff")
+    }
+
+    /// The same for clients of another authority.
+    pub(crate) fn certificate_of(&self, host: &str, mode: &str, authority: &str) -> String {
         let Issued { chain_pem, key_pem, .. } = self.web.issue(&[host], FROM, TO).unwrap();
-        let (chain, key) =
-            (self.folder.path().join(format!("{host}.pem")), self.folder.path().join(format!("{host}.key")));
+        let (chain, key) = (self.path(&format!("{host}.pem")), self.path(&format!("{host}.key")));
         fs::write(&chain, chain_pem).unwrap();
         fs::write(&key, key_pem.as_bytes()).unwrap();
-        let authorities = vec![Arc::clone(&self.authority)];
-        let client_auth = mode.map(|mode| ClientAuthConfig { mode, authorities });
-        CertificateConfig {
-            chain,
-            key,
-            hosts: Vec::new(),
-            managed: None,
-            trust_domain: "default".into(),
-            client_auth,
-            ocsp: None,
-        }
-    }
-
-    pub(crate) fn server(&self) -> Arc<ServerTls> {
-        self.server_of(vec![
-            self.certificate("a.example", None),
-            self.certificate("step.example", Some(ClientAuthMode::Request)),
-            self.certificate("must.example", Some(ClientAuthMode::Require)),
-        ])
-    }
-
-    pub(crate) fn server_of(&self, certificates: Vec<CertificateConfig>) -> Arc<ServerTls> {
-        let config = ServerTlsConfig { certificates, ..ServerTlsConfig::default() };
-        Arc::new(
-            ServerTls::load(&config, &ManualClock::new(Wall::from_unix_seconds(2_000_000_000)).clock())
-                .unwrap(),
+        let authorities = if mode == "off" { String::new() } else { format!("\"{authority}\"") };
+        format!(
+            "[[listener.tls.certificate]]\nchain = {chain:?}\nkey = {key:?}\nclient_certificate = \"{mode}\"\n\
+             client_authorities = [{authorities}]\n"
         )
     }
 
-    fn rule(&self) -> ClientCertificateRule {
-        ClientCertificateRule {
-            required: true,
-            demand: ClientDemand {
-                authorities: vec![Arc::clone(&self.authority)],
-                ..ClientDemand::default()
-            },
-            step_up: Some("step.example".into()),
-            forward: ClientCertificateForward::Leaf,
-        }
+    /// A listener with these certificates.
+    pub(crate) fn listener_of(&self, name: &str, certificates: &[String]) -> String {
+        let roots = self.path("staff.pem");
+        let header = format!(
+            "[[client_authority]]\nname = \"staff\"\nca_file = {roots:?}\n\
+             [[listener]]\nname = \"{name}\"\naddress = \"127.0.0.1:0\"\n"
+        );
+        [header, certificates.concat()].concat()
+    }
+
+    /// The first listener with all three hosts.
+    pub(crate) fn listener(&self) -> String {
+        self.with_all("test")
+    }
+
+    fn with_all(&self, name: &str) -> String {
+        let certificates = [("a.example", "off"), ("step.example", "request"), ("must.example", "require")];
+        self.listener_of(name, &certificates.map(|(host, mode)| self.certificate(host, mode)))
     }
 
     fn spec(&self, origin: &Origin) -> Spec {
-        let mut spec = Spec { tls: Some(self.server()), ..Spec::to(origin) };
-        let route =
-            |name, prefix, rule| RouteSpec { client_certificate: Some(rule), ..RouteSpec::new(name, prefix) };
-        let named = |names: &[&str]| ClientDemand {
-            names: names.iter().map(|name| name.parse().unwrap()).collect(),
-            ..ClientDemand::default()
-        };
-        let rule = self.rule();
-        spec.routes.extend([
-            route("secure", "/secure", rule.clone()),
-            route("bare", "/bare", ClientCertificateRule { step_up: None, ..rule.clone() }),
-            route("optional", "/optional", ClientCertificateRule { required: false, ..rule.clone() }),
-            route(
-                "build",
-                "/build",
-                ClientCertificateRule { demand: named(&["dns:build.example"]), ..rule.clone() },
-            ),
-            route(
-                "other",
-                "/else",
-                ClientCertificateRule { demand: named(&["dns:else.example"]), ..rule.clone() },
-            ),
-            route(
+        self.spec_on("test", origin)
+    }
+
+    /// Clients are asked on this listener.
+    fn spec_on(&self, listener: &str, origin: &Origin) -> Spec {
+        let step_up = "step_up = 'step.example', forward = 'leaf'";
+        let staff = "authorities = ['staff']";
+        let mut spec = Spec::to(origin).with(self.with_all(listener));
+        for (name, path, rule) in [
+            ("secure", "/secure", format!("mode = 'required', {staff}, {step_up}")),
+            ("bare", "/bare", format!("mode = 'required', {staff}, forward = 'leaf'")),
+            ("optional", "/optional", format!("mode = 'optional', {staff}, forward = 'leaf'")),
+            ("build", "/build", format!("mode = 'required', names = ['dns:build.example'], {step_up}")),
+            ("else", "/else", format!("mode = 'required', names = ['dns:else.example'], {step_up}")),
+            (
                 "chain",
                 "/chain",
-                ClientCertificateRule { forward: ClientCertificateForward::Chain, ..rule.clone() },
+                format!("mode = 'required', {staff}, step_up = 'step.example', forward = 'chain'"),
             ),
-            route(
+            (
                 "silent",
                 "/silent",
-                ClientCertificateRule { forward: ClientCertificateForward::Nothing, ..rule },
+                format!("mode = 'required', {staff}, step_up = 'step.example', forward = 'none'"),
             ),
-        ]);
-        let mut matches = RouteMatch::new(PathMatch::Prefix("/forged".into()));
-        matches.headers = vec![("client-cert".into(), HeaderMatch::Present)];
-        spec.routes.push(RouteSpec { matches, ..RouteSpec::new("forged", "/forged") });
-        spec
+        ] {
+            spec = spec.route(name, format!("path_prefix = '{path}'\nclient_certificate = {{ {rule} }}"));
+        }
+        spec.route("forged", "path_prefix = '/forged'\nheaders = { client-cert = true }")
     }
 
     pub(crate) fn issue(&self) -> Issued {
@@ -147,18 +123,12 @@ impl Bench {
         self.staff.issue_client("build", &names, FROM, TO).unwrap()
     }
 
-    /// The roots of those who vouch for `staff`.
-    pub(crate) fn roots(&self) -> std::path::PathBuf {
-        self.folder.path().join("staff.pem")
-    }
-
-    /// Another authority that vouches for clients.
-    pub(crate) fn authority(&self, name: &str) -> (Authority, Arc<ClientAuthority>) {
+    /// Another authority that vouches for clients, and its table.
+    pub(crate) fn authority(&self, name: &str) -> (Authority, String) {
         let authority = Authority::new(name, FROM, TO).unwrap();
-        let roots = self.folder.path().join(format!("{name}.pem"));
+        let roots = self.path(&format!("{name}.pem"));
         fs::write(&roots, authority.certificate_pem()).unwrap();
-        let config = ClientAuthorityConfig { name: name.into(), roots, crls: Vec::new() };
-        (authority, ClientAuthority::load(&config).unwrap())
+        (authority, format!("[[client_authority]]\nname = \"{name}\"\nca_file = {roots:?}\n"))
     }
 
     pub(crate) fn config(&self, issued: Option<&Issued>, alpn: &str) -> Arc<ClientConfig> {
@@ -257,7 +227,7 @@ fn without_tls_the_way_is_the_same() {
     run(async {
         let bench = Bench::new();
         let origin = Origin::ok().await;
-        let gateway = Spec { tls: None, ..bench.spec(&origin) }.start().await;
+        let gateway = bench.spec_on("asking", &origin).start().await;
         let mut client = gateway.client().await;
         for host in ["a.example", "step.example"] {
             let response = client.exchange(ask("GET", host, "/secure", "")).await;
@@ -480,10 +450,9 @@ fn a_hello_in_pieces_behind_a_proxy_header_is_put_together() {
     run(async {
         let bench = Bench::new();
         let origin = Origin::ok().await;
-        let mut spec = bench.spec(&origin);
-        let address = "127.0.0.1".parse().unwrap();
-        spec.proxy_protocol =
-            Some(ProxyProtocol { trusted: vec![Prefix { address, bits: 32 }], v1: true, v2: false });
+        let proxied =
+            "[[listener]]\nname = 'test'\nproxy_protocol = 'v1'\nproxy_protocol_from = ['127.0.0.1']";
+        let spec = bench.spec(&origin).with(proxied);
         let gateway = spec.start().await;
         let target = gateway.address;
         // Between them somebody who sends one byte at a time at first.
@@ -538,7 +507,7 @@ fn authorities_that_change_end_what_a_connection_was_trusted_with() {
         let mut client = bench.client(&gateway, "step.example", Some(&issued)).await;
         assert_eq!(client.exchange(ask("GET", "step.example", "/secure", "")).await.status, 200);
         fs::write(bench.folder.path().join("staff.pem"), bench.web.certificate_pem()).unwrap();
-        assert!(bench.authority.reload_if_changed().unwrap());
+        assert!(gateway.client_authority("staff").reload_if_changed().unwrap());
         for path in ["/secure", "/optional"] {
             let response = client.exchange(ask("GET", "step.example", path, "")).await;
             assert_eq!(

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use cardea_clock::{ManualClock, Wall};
-use cardea_gateway::{gateway::Phase, model::Prefix};
-use cardea_http::ForwardedPolicy;
+use cardea_config::Config;
+use cardea_gateway::gateway::Phase;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::support::{Origin, Spec, get, origin::OK, run, until};
+use crate::support::{Origin, Spec, get, origin::OK, run, unchecked, until};
 
 #[test]
 fn a_connection_is_kept_on_both_sides() {
@@ -65,17 +65,18 @@ fn a_proxy_is_believed_about_addresses_and_a_stranger_is_not() {
     run(async {
         let header = "X-Forwarded-For: 6.6.6.6, 203.0.113.9\r\nX-Forwarded-Proto: https\r\n";
         let request = format!("GET / HTTP/1.1\r\nHost: a.example\r\n{header}\r\n");
-        let prefix = |address: &str| Prefix { address: address.parse().unwrap(), bits: 32 };
         for (trusted, policy, source, sent) in [
-            ("127.0.0.1", ForwardedPolicy::Set, "203.0.113.9", "127.0.0.1"),
-            ("127.0.0.1", ForwardedPolicy::Append, "203.0.113.9", "6.6.6.6, 203.0.113.9, 127.0.0.1"),
-            ("127.0.0.1", ForwardedPolicy::Trust, "203.0.113.9", "6.6.6.6, 203.0.113.9"),
-            ("192.0.2.1", ForwardedPolicy::Set, "127.0.0.1", "127.0.0.1"),
-            ("192.0.2.1", ForwardedPolicy::Append, "127.0.0.1", "127.0.0.1"),
-            ("192.0.2.1", ForwardedPolicy::Trust, "127.0.0.1", "127.0.0.1"),
+            ("127.0.0.1", "set", "203.0.113.9", "127.0.0.1"),
+            ("127.0.0.1", "append", "203.0.113.9", "6.6.6.6, 203.0.113.9, 127.0.0.1"),
+            ("127.0.0.1", "trust", "203.0.113.9", "6.6.6.6, 203.0.113.9"),
+            ("192.0.2.1", "set", "127.0.0.1", "127.0.0.1"),
+            ("192.0.2.1", "append", "127.0.0.1", "127.0.0.1"),
+            ("192.0.2.1", "trust", "127.0.0.1", "127.0.0.1"),
         ] {
             let origin = Origin::ok().await;
-            let spec = Spec { trusted_proxies: vec![prefix(trusted)], policy, ..Spec::to(&origin) };
+            let spec = Spec::to(&origin)
+                .with(format!("trusted_proxies.prefixes = ['{trusted}']"))
+                .with(format!("forwarding.forwarded = '{policy}'"));
             let gateway = spec.start().await;
             assert_eq!(gateway.client().await.exchange(&request).await.status, 200);
             assert_eq!(gateway.log(1).await[0]["client.address"], source, "{trusted} {policy:?}");
@@ -396,14 +397,12 @@ fn a_request_in_flight_keeps_its_model_and_the_next_gets_the_new_one() {
         })
         .await;
         let new = Origin::answering("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nnew").await;
-        let header = |value: &'static str| {
-            move |route: &mut crate::support::RouteSpec| route.response_headers = vec![("x-model", value)]
-        };
+        let header = |value: &str| format!("response_headers.set = {{ x-model = '{value}' }}");
         let gateway = Spec::to(&old).public(header("one")).start().await;
         let mut client = gateway.client().await;
         client.send(format!("{}{}", get("/"), get("/"))).await;
         old.until(|text| text.contains("GET")).await;
-        gateway.gateway.set_model(Spec::to(&new).public(header("two")).model(&gateway.issuer));
+        gateway.reload(Spec::to(&new).public(header("two")));
         release.add_permits(1);
         let first = client.response().await;
         assert_eq!((first.text().as_str(), first.header("x-model")), ("old", Some("one")));
@@ -416,18 +415,22 @@ fn a_request_in_flight_keeps_its_model_and_the_next_gets_the_new_one() {
 fn header_rules_can_not_split_or_frame_a_message() {
     run(async {
         let origin = Origin::ok().await;
+        let edits = "set = { x-echo = '{request.headers.x-in}{request.query}' }\nremove = ['x-gone']";
+        // No configuration may set these.
+        let framing = |config: &mut Config| {
+            let route = config.routes.iter_mut().find(|route| route.name == "public").unwrap();
+            let route = &mut route.value;
+            for (name, value) in
+                [("content-length", "7"), ("transfer-encoding", "chunked"), ("connection", "x-echo")]
+            {
+                for edits in [&mut route.request_headers, &mut route.response_headers] {
+                    edits[0].set.push((name.to_owned(), unchecked(value)));
+                }
+            }
+        };
         let gateway = Spec::to(&origin)
-            .public(|route| {
-                let rules = vec![
-                    ("x-echo", "{request.headers.x-in}{request.query}"),
-                    ("content-length", "7"),
-                    ("transfer-encoding", "chunked"),
-                    ("connection", "x-echo"),
-                    ("x-gone", ""),
-                ];
-                route.request_headers = rules.clone();
-                route.response_headers = rules;
-            })
+            .public(format!("[request_headers]\n{edits}\n[response_headers]\n{edits}"))
+            .resolved(framing)
             .start()
             .await;
         let mut client = gateway.client().await;
@@ -461,9 +464,7 @@ fn header_rules_can_not_split_or_frame_a_message() {
 fn routes_and_methods_that_are_not_served_are_told_apart() {
     run(async {
         let origin = Origin::ok().await;
-        let mut spec = Spec::to(&origin);
-        spec.routes[0].matches.path = cardea_gateway::routing::PathMatch::Prefix("/only".into());
-        spec.routes[0].matches.methods = vec!["GET".into(), "PUT".into()];
+        let spec = Spec::to(&origin).public("path_prefix = '/only'\nmethods = ['GET', 'PUT']");
         let gateway = spec.start().await;
         let mut client = gateway.client().await;
         let missing = client.exchange(get("/else")).await;

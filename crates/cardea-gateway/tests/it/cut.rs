@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use cardea_gateway::model::Timeouts;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::{Origin, Spec, get, run, until};
 
 const SHORT: Duration = Duration::from_millis(150);
-
-type Change = fn(&mut Timeouts);
 
 #[test]
 fn a_response_cut_short_never_looks_whole() {
@@ -129,8 +126,7 @@ fn a_client_that_leaves_ends_the_services_connection() {
 fn heads_that_come_too_slowly_are_given_up() {
     run(async {
         let origin = Origin::ok().await;
-        let mut spec = Spec::to(&origin);
-        spec.timeouts.request_head = SHORT;
+        let spec = Spec::to(&origin).with("timeouts.request_head = '150ms'");
         let gateway = spec.start().await;
         let mut silent = gateway.client().await;
         let mut slow = gateway.client().await;
@@ -161,8 +157,7 @@ fn heads_that_come_too_slowly_are_given_up() {
 fn an_idle_connection_is_closed_in_time() {
     run(async {
         let origin = Origin::ok().await;
-        let mut spec = Spec::to(&origin);
-        spec.timeouts.keep_alive_idle = SHORT;
+        let spec = Spec::to(&origin).with("timeouts.keep_alive_idle = '1s'");
         let gateway = spec.start().await;
         let mut client = gateway.client().await;
         assert_eq!(client.exchange(get("/")).await.status, 200);
@@ -174,7 +169,7 @@ fn an_idle_connection_is_closed_in_time() {
 fn a_body_that_stops_is_given_up() {
     run(async {
         let origin = Origin::silent().await;
-        let gateway = Spec::to(&origin).timeouts(|timeouts| timeouts.request_body_idle = SHORT).start().await;
+        let gateway = Spec::to(&origin).with("timeouts.request_body_idle = '150ms'").start().await;
         for framing in ["Content-Length: 10", "Transfer-Encoding: chunked"] {
             let mut client = gateway.client().await;
             let response =
@@ -195,7 +190,7 @@ fn a_service_that_does_not_take_the_body_is_to_blame() {
             std::future::pending().await
         })
         .await;
-        let gateway = Spec::to(&origin).timeouts(|timeouts| timeouts.request_body_idle = SHORT).start().await;
+        let gateway = Spec::to(&origin).with("timeouts.request_body_idle = '150ms'").start().await;
         let mut client = gateway.client().await;
         client.send("PUT / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 100000000\r\n\r\n").await;
         let crate::support::Client { stream, .. } = client;
@@ -217,11 +212,10 @@ fn a_service_that_does_not_answer_is_given_up() {
             Ok(())
         })
         .await;
-        let by_head = |timeouts: &mut Timeouts| timeouts.response_head = SHORT;
-        let by_whole = |timeouts: &mut Timeouts| timeouts.request = Some(SHORT);
+        let (by_head, by_whole) = ("response_head = '150ms'", "connect = '100ms'\nrequest = '150ms'");
         let post = "POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 2\r\n\r\nhi";
         let held = "POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
-        let cases: [(Change, &str, &str); 5] = [
+        let cases: [(&str, &str, &str); 5] = [
             (by_head, &get("/"), "upstream_response_head_timeout"),
             (by_head, post, "upstream_response_head_timeout"),
             (by_whole, &get("/"), "request_timeout"),
@@ -229,7 +223,7 @@ fn a_service_that_does_not_answer_is_given_up() {
             (by_whole, held, "request_timeout"),
         ];
         for (index, (change, request, code)) in cases.into_iter().enumerate() {
-            let gateway = Spec::to(&origin).timeouts(change).start().await;
+            let gateway = Spec::to(&origin).with(format!("[timeouts]\n{change}")).start().await;
             let mut client = gateway.client().await;
             let response = client.exchange(request).await;
             assert_eq!((response.status, response.code().as_str()), (504, code), "{request}");
@@ -248,11 +242,9 @@ fn a_response_that_stands_still_is_reset() {
             Ok(())
         })
         .await;
-        let by_idle = |timeouts: &mut Timeouts| timeouts.response_body_idle = SHORT;
-        let by_whole = |timeouts: &mut Timeouts| timeouts.request = Some(SHORT);
-        let changes: [Change; 2] = [by_idle, by_whole];
-        for (index, change) in changes.into_iter().enumerate() {
-            let gateway = Spec::to(&origin).timeouts(change).start().await;
+        let (by_idle, by_whole) = ("response_body_idle = '150ms'", "connect = '100ms'\nrequest = '150ms'");
+        for (index, change) in [by_idle, by_whole].into_iter().enumerate() {
+            let gateway = Spec::to(&origin).with(format!("[timeouts]\n{change}")).start().await;
             let mut client = gateway.client().await;
             client.send(get("/")).await;
             assert_eq!(client.head().await.unwrap().status, 200);
@@ -273,8 +265,7 @@ fn a_client_that_does_not_read_is_reset() {
             Ok(())
         })
         .await;
-        let gateway =
-            Spec::to(&origin).timeouts(|timeouts| timeouts.response_body_idle = SHORT).start().await;
+        let gateway = Spec::to(&origin).with("timeouts.response_body_idle = '150ms'").start().await;
         let mut client = gateway.client().await;
         client.send(get("/")).await;
         origin.ended(1).await;
@@ -300,11 +291,7 @@ fn a_response_in_time_is_not_cut_by_the_limits_of_others() {
         })
         .await;
         let gateway = Spec::to(&origin)
-            .timeouts(|timeouts| {
-                timeouts.response_body_idle = Duration::from_secs(2);
-                timeouts.request_body_idle = Duration::from_secs(2);
-                timeouts.response_head = Duration::from_secs(2);
-            })
+            .with("[timeouts]\nresponse_body_idle = '2s'\nrequest_body_idle = '2s'\nresponse_head = '2s'")
             .start()
             .await;
         let mut client = gateway.client().await;

@@ -3,10 +3,9 @@
 use std::{
     io::{Read as _, Write as _},
     sync::Arc,
-    time::Duration,
 };
 
-use cardea_tls::{ServerTlsConfig, server_name};
+use cardea_tls::server_name;
 use rustls::{
     ClientConfig, ClientConnection, NamedGroup,
     client::{
@@ -25,18 +24,18 @@ use crate::support::{Harness, Origin, Spec, certificates::Certificates, get, ori
 /// What a listener here takes.
 const BYTES_MAX: u32 = 2_048;
 
-fn settings() -> ServerTlsConfig {
-    // Tickets enough that a test need not count them.
-    ServerTlsConfig { early_data_bytes_max: BYTES_MAX, tickets: 4, ..ServerTlsConfig::default() }
-}
-
 /// A gateway whose public route allows early data.
 fn spec(origin: &Origin, certificates: &Certificates) -> Spec {
-    let tls = Some(certificates.server_with(settings()));
-    Spec { tls, ..Spec::to(origin) }.public(|route| {
-        route.early_data = true;
-        route.request_headers = vec![("x-early", "{connection.tls.early_data}")];
-    })
+    Spec::to(origin)
+        .with(certificates.listener())
+        .with("[[listener]]\nname = 'test'\ntls.early_data = true")
+        .public("early_data = true\nrequest_headers.set = { x-early = '{connection.tls.early_data}' }")
+        .resolved(|config| {
+            let settings = &mut config.listeners[0].tls.as_mut().unwrap().settings;
+            settings.early_data_bytes_max = BYTES_MAX;
+            // Enough that a test need not count them.
+            settings.tickets = 4;
+        })
 }
 
 fn client(certificates: &Certificates, alpn: &str) -> ClientConfig {
@@ -183,8 +182,7 @@ fn an_early_request_needs_its_token_as_any_other() {
     run(async {
         let certificates = Certificates::new();
         let origin = Origin::ok().await;
-        let mut spec = spec(&origin, &certificates);
-        spec.routes[1].early_data = true;
+        let spec = spec(&origin, &certificates).route("api", "early_data = true");
         let gateway = spec.start().await;
         let config = Arc::new(client(&certificates, "http/1.1"));
         let request =
@@ -244,9 +242,7 @@ fn all_other_requests_wait_for_the_handshake() {
     run(async {
         let certificates = Certificates::new();
         let origin = Origin::ok().await;
-        let mut spec = spec(&origin, &certificates);
-        let other = crate::support::RouteSpec::new("late", "/late");
-        spec.routes.push(other);
+        let spec = spec(&origin, &certificates).route("late", "path_prefix = '/late'");
         let gateway = spec.start().await;
         let config = Arc::new(client(&certificates, "http/1.1"));
         let host = "Host: a.example\r\n";
@@ -307,8 +303,9 @@ fn who_never_ends_the_handshake_is_closed_and_not_carried() {
     run(async {
         let certificates = Certificates::new();
         let origin = Origin::ok().await;
-        let mut spec = spec(&origin, &certificates).public(|route| route.early_data = false);
-        spec.timeouts.tls_handshake = Duration::from_millis(300);
+        let spec = spec(&origin, &certificates)
+            .public("early_data = false")
+            .with("timeouts.tls_handshake = '300ms'");
         let gateway = spec.start().await;
         let config = Arc::new(client(&certificates, "http/1.1"));
         warm(&gateway, &config).await;
@@ -442,9 +439,7 @@ fn hosts_that_ask_for_certificates_take_no_early_data() {
     run(async {
         let certificates = Certificates::new();
         let origin = Origin::ok().await;
-        let settings = ServerTlsConfig { certificates: vec![certificates.asking("d.example")], ..settings() };
-        let mut spec = spec(&origin, &certificates);
-        spec.tls = Some(certificates.server_with(settings));
+        let spec = spec(&origin, &certificates).with(certificates.asking_listener());
         let gateway = spec.start().await;
         let config = Arc::new(client(&certificates, "http/1.1"));
         warm(&gateway, &config).await;

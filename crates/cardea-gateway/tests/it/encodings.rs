@@ -1,46 +1,32 @@
 //! Bytes of headers that are not ASCII: rules see characters, whatever they are sent in; services get what was sent.
 
-use cardea_env::{Condition, Effect, JsonRecord, Policy, Rule, Template};
-use cardea_gateway::{
-    attributes::TABLE,
-    model::{EnvironmentModel, HeaderEncoding, LogFormat, RouteRules},
-    routing::{HeaderMatch, PathMatch, RouteMatch},
-};
 use serde_json::{Value, json};
 
-use crate::support::{Origin, RouteSpec, Spec, run};
+use crate::support::{Origin, Spec, run};
 
 const UTF8: &[u8] = b"j\xC3\xB6rg";
 const LATIN1: &[u8] = b"j\xF6rg";
 
-fn spec(origin: &Origin) -> Spec {
-    let mut spec = Spec::to(origin).public(|route| {
-        route.rules = || {
-            let condition = "'x-user' in request.headers && request.headers['x-user'].matches('^j\u{f6}.*$')\
-                 || 'who' in request.cookies && request.cookies.who == 'j\u{f6}rg'";
-            let condition = Condition::compile(condition, &TABLE).unwrap();
-            let rule = Rule { effect: Effect::Deny, condition, reason: None, show: false };
-            RouteRules { policy: Some(Policy::new(vec![rule])), ..RouteRules::default() }
-        };
-        route.request_headers = vec![
-            ("x-copy", "<{request.headers.x-user}>"),
-            ("x-same", "{= has(request.headers['x-user']) ? request.headers['x-user'] : ''}"),
-        ];
-    });
-    let mut special = RouteSpec::new("special", "/");
-    special.matches = RouteMatch::new(PathMatch::Exact("/special".into()));
-    special.matches.headers = vec![("x-user".into(), HeaderMatch::Exact("zo\u{eb}".into()))];
-    special.response_headers = vec![("x-route", "special")];
-    spec.routes.push(special);
-    spec.log = || {
-        let fields = ["request.headers.x-user", "request.first_header.x-user"].map(|name| (name, name));
-        LogFormat::Json(JsonRecord::compile(fields, &TABLE).unwrap()).into()
-    };
-    spec
-}
-
-fn latin1() -> EnvironmentModel {
-    EnvironmentModel { header_encoding: HeaderEncoding::Latin1, ..EnvironmentModel::default() }
+fn spec(origin: &Origin, encoding: &str) -> Spec {
+    // A dollar sign is written twice.
+    let public = r#"
+        policy = [
+            { deny = "'x-user' in request.headers && request.headers['x-user'].matches('^j\u00f6.*$$') || 'who' in request.cookies && request.cookies.who == 'j\u00f6rg'" },
+        ]
+        [request_headers.set]
+        x-copy = "<{request.headers.x-user}>"
+        x-same = "{= has(request.headers['x-user']) ? request.headers['x-user'] : ''}"
+    "#;
+    let special = r#"
+        path = "/special"
+        headers = { x-user = "zo\u00eb" }
+        response_headers.set = { x-route = "special" }
+    "#;
+    Spec::to(origin)
+        .with(format!("header_encoding = '{encoding}'"))
+        .public(public)
+        .route("special", special)
+        .logging(["request.headers.x-user", "request.first_header.x-user"])
 }
 
 fn request(path: &str, name: &str, value: &[u8]) -> Vec<u8> {
@@ -61,10 +47,9 @@ fn line(user: &str) -> Value {
 fn a_rule_is_not_passed_by_in_another_encoding_and_bytes_go_on_as_they_came() {
     run(async {
         let origin = Origin::ok().await;
-        let environments: [fn() -> EnvironmentModel; 2] = [EnvironmentModel::default, latin1];
-        let [as_utf8, as_latin1] = environments;
+        let (as_utf8, as_latin1) = ("utf-8", "latin-1");
         // Where services read Latin-1, two bytes of UTF-8 are two characters to them, and another name.
-        for (environment, sent, logged, allowed) in [
+        for (encoding, sent, logged, allowed) in [
             (as_utf8, UTF8, "j\u{f6}rg", false),
             (as_utf8, LATIN1, "j\u{f6}rg", false),
             (as_utf8, b"j\xF6\xFF".as_slice(), "j\u{f6}\u{ff}", false),
@@ -73,9 +58,7 @@ fn a_rule_is_not_passed_by_in_another_encoding_and_bytes_go_on_as_they_came() {
             (as_latin1, b"j\xF6\xC3\xB6".as_slice(), "j\u{f6}\u{c3}\u{b6}", false),
             (as_latin1, UTF8, "j\u{c3}\u{b6}rg", true),
         ] {
-            let mut spec = spec(&origin);
-            spec.environment = environment;
-            let gateway = spec.start().await;
+            let gateway = spec(&origin, encoding).start().await;
             let mut client = gateway.client().await;
             let before = origin.text().len();
             let response = client.exchange(request("/", "X-User: ", sent)).await;
@@ -95,13 +78,10 @@ fn cookies_and_headers_of_routes_are_read_in_the_same_way() {
     run(async {
         let origin = Origin::ok().await;
         let special = Some("special");
-        for (environment, utf8, in_latin1) in [
-            (EnvironmentModel::default as fn() -> EnvironmentModel, (403, special), (403, special)),
-            (latin1, (200, None), (403, special)),
-        ] {
-            let mut spec = spec(&origin);
-            spec.environment = environment;
-            let gateway = spec.start().await;
+        for (encoding, utf8, in_latin1) in
+            [("utf-8", (403, special), (403, special)), ("latin-1", (200, None), (403, special))]
+        {
+            let gateway = spec(&origin, encoding).start().await;
             let mut client = gateway.client().await;
             for (user, zoe, (status, route)) in
                 [(UTF8, b"zo\xC3\xAB".as_slice(), utf8), (LATIN1, b"zo\xEB".as_slice(), in_latin1)]
@@ -119,14 +99,8 @@ fn cookies_and_headers_of_routes_are_read_in_the_same_way() {
 fn what_a_header_is_made_of_is_not_broken_out_of_in_any_encoding() {
     run(async {
         let origin = Origin::ok().await;
-        let mut spec = Spec::to(&origin).public(|route| {
-            route.rules_of_headers = || {
-                let made = Template::compile("{= request.headers['x-user'] + '\u{2603}'}", &TABLE).unwrap();
-                (vec![cardea_gateway::model::HeaderRule::Set("x-made".into(), made)], Vec::new())
-            };
-        });
-        spec.environment = latin1;
-        let gateway = spec.start().await;
+        let made = r#"request_headers.set = { x-made = "{= request.headers['x-user'] + '\u2603'}" }"#;
+        let gateway = Spec::to(&origin).with("header_encoding = 'latin-1'").public(made).start().await;
         // U+0085 and U+008D end lines for some readers of Unicode, and end none in a header.
         let sent = b"a\x85X-Evil: 1\x8D\xC4\x8A";
         assert_eq!(gateway.client().await.exchange(request("/", "X-User: ", sent)).await.status, 200);

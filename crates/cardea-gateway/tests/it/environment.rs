@@ -2,20 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use cardea_env::{
-    CommonFields, CommonForm, CommonLog, Condition, Effect, JsonRecord, Names, Policy, Rule, Template,
-};
-use cardea_gateway::{
-    attributes::{TABLE, redaction},
-    model::{EnvironmentModel, LogFormat, LogModel, RouteRules},
-    routing::{PathMatch, RouteMatch},
-};
-use cardea_identity::{IssuerConfig, Preset};
+use cardea_config::Config;
+use cardea_gateway::attributes::TABLE;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 use crate::client_certificates::Bench;
-use crate::support::{Client, Origin, RouteSpec, Spec, certificates::Certificates, get, run};
+use crate::support::{Client, Origin, Spec, certificates::Certificates, get, run, unchecked};
 
 /// Members of families, one or more of each.
 const MEMBERS: [&str; 17] = [
@@ -38,26 +31,12 @@ const MEMBERS: [&str; 17] = [
     "response.headers.x-set",
 ];
 
-fn names() -> Names<cardea_gateway::exchange::Exchange> {
-    Names::new(&TABLE).with_redaction(redaction())
-}
-
-/// A line with every attribute there is, under its own name.
-fn everything() -> LogModel {
-    let fixed = TABLE.attributes().map(|attribute| attribute.name);
-    let all: Vec<(&str, &str)> = fixed.chain(MEMBERS).map(|name| (name, name)).collect();
-    LogFormat::Json(JsonRecord::compile(all, &names()).unwrap()).into()
-}
-
+/// With a line with every attribute there is, under its own name.
 fn spec(origin: &Origin) -> Spec {
-    let mut spec = Spec::to(origin);
-    spec.log = everything;
-    spec.environment = || EnvironmentModel { hostname: Some("edge-1".into()), ..EnvironmentModel::default() };
-    let mut users = RouteSpec::new("users", "/");
-    users.matches = RouteMatch::new(PathMatch::Pattern("/users/{id}/things".into()));
-    users.response_headers = vec![("x-set", "{response.status} {request.id}")];
-    spec.routes.push(users);
-    spec
+    let fixed = TABLE.attributes().map(|attribute| attribute.name);
+    let users = "path_pattern = '/users/{id}/things'\n\
+        response_headers.set = { x-set = '{response.status} {request.id}' }";
+    Spec::to(origin).logging(fixed.chain(MEMBERS)).route("users", users)
 }
 
 /// What a value must be.
@@ -151,7 +130,7 @@ fn plain() -> Vec<(&'static str, Is)> {
         ),
         ("gateway.version", is(env!("CARGO_PKG_VERSION"))),
         ("gateway.region", is("eu-west")),
-        ("gateway.hostname", is("edge-1")),
+        ("gateway.hostname", Is::Such(text)),
     ]
 }
 
@@ -241,7 +220,7 @@ type Seen = BTreeMap<&'static str, bool>;
 
 async fn check_certificates(origin: &Origin, seen: &mut Seen) {
     let bench = Bench::new();
-    let gateway = Spec { tls: Some(bench.server()), ..spec(origin) }.start().await;
+    let gateway = spec(origin).with(bench.listener()).start().await;
     let names = ["dns:build.example", "uri:spiffe://a.example/build", "email:build@a.example"];
     let issued = bench.issue_named(&names);
     let mut client = bench.client(&gateway, "step.example", Some(&issued)).await;
@@ -251,14 +230,8 @@ async fn check_certificates(origin: &Origin, seen: &mut Seen) {
 }
 
 async fn check_policies(origin: &Origin, seen: &mut Seen) {
-    let mut spec = spec(origin);
-    spec.routes[0].rules = || {
-        let condition = Condition::compile("request.path == '/denied'", &TABLE).unwrap();
-        let reason = Some("not that".into());
-        let rule = Rule { effect: Effect::Deny, condition, reason, show: false };
-        RouteRules { policy: Some(Policy::new(vec![rule])), ..RouteRules::default() }
-    };
-    let gateway = spec.start().await;
+    let policy = "[[policy]]\ndeny = \"request.path == '/denied'\"\nreason = 'not that'";
+    let gateway = spec(origin).public(policy).start().await;
     let mut client = gateway.client().await;
     assert_eq!(client.exchange(get("/denied")).await.status, 403);
     let denied = [("policy.effect", is("deny")), ("policy.reason", is("not that"))];
@@ -271,12 +244,10 @@ async fn check_policies(origin: &Origin, seen: &mut Seen) {
 /// Tokens whose issuer says for whom a client calls.
 async fn check_kinds(origin: &Origin, seen: &mut Seen) {
     const TENANT: &str = "aaaaaaaa-1111-2222-3333-444444444444";
-    let mut spec = spec(origin);
-    spec.issuer = |config| IssuerConfig {
-        issuer: String::new(),
-        preset: Some(Preset::EntraV2 { tenants: vec![TENANT.to_owned()] }),
-        ..config
-    };
+    let issuer = format!(
+        "[[issuer]]\nname = 'main'\nlocal = true\naudiences = ['api']\npreset = 'entra'\ntenants = ['{TENANT}']"
+    );
+    let spec = spec(origin).without("issuer", "main").with(issuer).without("route", "other");
     let gateway = spec.start().await;
     let mut client = gateway.client().await;
     for (index, (claims, kind)) in [
@@ -318,7 +289,7 @@ fn each_attribute_reads_as_real_requests_have_it() {
         check(&gateway.log(1).await[0], &plain(), &mut seen);
         assert!(!gateway.log_text().contains("secret"), "{}", gateway.log_text());
 
-        let gateway = Spec { tls: Some(certificates.server()), ..spec(&origin) }.start().await;
+        let gateway = spec(&origin).with(certificates.listener()).start().await;
         let token = gateway.token_with(&json!({
             "aud": ["api", "other"], "roles": ["reader"], "email": "alice@a.example", "level": 3,
             "realm_access": { "roles": ["x", "y"] }, "https://a.example/groups": ["g"],
@@ -365,29 +336,31 @@ fn changes_to_headers_read_the_request_as_it_came_and_can_not_be_broken_out_of()
             "HTTP/1.1 200 OK\r\nServer: x\r\nX-Old: 1\r\nX-Old: 2\r\nContent-Length: 2\r\n\r\nok",
         )
         .await;
+        // No configuration may set these.
+        let framing = |config: &mut Config| {
+            let public = config.routes.iter_mut().find(|route| route.name == "public").unwrap();
+            let edits = &mut public.request_headers[0];
+            edits.set.push(("transfer-encoding".to_owned(), unchecked("chunked")));
+            edits.rename.push(("x-user".to_owned(), "content-length".to_owned()));
+        };
         let gateway = Spec::to(&origin)
-            .public(|route| {
-                route.rules_of_headers = || {
-                    use cardea_gateway::model::HeaderRule::{Add, Remove, Rename, Set};
-                    let template = |text: &str| Template::compile(text, &TABLE).unwrap();
-                    let request = vec![
-                        Rename("x-user".into(), "x-caller".into()),
-                        Remove("x-secret".into()),
-                        Set("x-seen".into(), template("{request.headers.x-user} {request.query_params.q}")),
-                        Set("x-none".into(), template("{request.headers.x-absent}")),
-                        Set("x-path".into(), template("{route.parameters.x}{request.path}")),
-                        Add("x-hop".into(), template("gateway")),
-                        Set("transfer-encoding".into(), template("chunked")),
-                        Rename("x-user".into(), "content-length".into()),
-                    ];
-                    let response = vec![
-                        Rename("x-old".into(), "x-new".into()),
-                        Remove("server".into()),
-                        Set("x-status".into(), template("{response.status} {response.headers.server}")),
-                    ];
-                    (request, response)
-                };
-            })
+            .public(
+                r#"
+                [request_headers]
+                rename = { x-user = "x-caller" }
+                remove = ["x-secret"]
+                add = { x-hop = "gateway" }
+                [request_headers.set]
+                x-seen = "{request.headers.x-user} {request.query_params.q}"
+                x-none = "{request.headers.x-absent}"
+                x-path = "{route.parameters.x}{request.path}"
+                [response_headers]
+                rename = { x-old = "x-new" }
+                remove = ["server"]
+                set = { x-status = "{response.status} {response.headers.server}" }
+                "#,
+            )
+            .resolved(framing)
             .start()
             .await;
         let mut client = gateway.client().await;
@@ -421,13 +394,15 @@ fn changes_to_headers_read_the_request_as_it_came_and_can_not_be_broken_out_of()
 }
 
 /// The lines of requests for these paths, and one more, in a log that is chosen.
-async fn logged(log: fn() -> LogModel, paths: &[&str]) -> Vec<String> {
+async fn logged(chosen: &str, paths: &[&str]) -> Vec<String> {
     let origin = Origin::ok().await;
-    let mut spec = Spec::to(&origin);
-    spec.routes.remove(0);
-    spec.routes[0].demand = None;
-    spec.log = log;
-    let gateway = spec.start().await;
+    let gateway = Spec::to(&origin)
+        .without("route", "public")
+        .route("api", "auth = 'public'")
+        .with("access_log.format = '{request.path} {response.status}'")
+        .with(format!("[access_log]\n{chosen}"))
+        .start()
+        .await;
     let mut client = gateway.client().await;
     for path in paths {
         client.exchange(crate::support::get(path)).await;
@@ -442,29 +417,20 @@ async fn logged(log: fn() -> LogModel, paths: &[&str]) -> Vec<String> {
     gateway.log_text().lines().map(str::to_owned).collect()
 }
 
-fn chosen(when: Option<&str>, sample_one_in: u32, sample_always: Option<&str>) -> LogModel {
-    let condition = |text: &str| Condition::compile(text, &TABLE).unwrap();
-    LogModel {
-        when: when.map(condition),
-        sample_one_in,
-        sample_always: sample_always.map(condition),
-        ..LogFormat::Template(Template::compile("{request.path} {response.status}", &TABLE).unwrap()).into()
-    }
-}
-
 #[test]
 fn expressions_and_chance_choose_what_is_logged_and_nobody_stays_out_by_making_them_fail() {
     run(async {
         let paths = ["/api", "/none", "/api/x"];
         let all = ["/api 200", "/none 404", "/api/x 200", "/last 404"];
-        assert_eq!(logged(|| chosen(None, 1, None), &paths).await, all);
-        let some = logged(|| chosen(Some("request.path != '/none'"), 1, None), &paths).await;
+        assert_eq!(logged("", &paths).await, all);
+        let some = logged("when = \"request.path != '/none'\"", &paths).await;
         assert_eq!(some, ["/api 200", "/api/x 200", "/last 404"]);
-        let failing = logged(|| chosen(Some("token.sub == 'x'"), 1, None), &paths).await;
+        let failing = logged("when = \"token.sub == 'x'\"", &paths).await;
         assert_eq!(failing, all);
         // Of a hundred requests, chance leaves out nearly all.
         let many = vec!["/api"; 100];
-        let sampled = logged(|| chosen(None, 1_000_000, Some("response.status >= 400")), &many).await;
+        let chance = "sample_one_in = 1_000_000\nsample_always = 'response.status >= 400'";
+        let sampled = logged(chance, &many).await;
         assert!(sampled.len() < 50 && sampled.last().unwrap() == "/last 404", "{}", sampled.len());
     });
 }
@@ -473,12 +439,7 @@ fn expressions_and_chance_choose_what_is_logged_and_nobody_stays_out_by_making_t
 fn the_combined_format_shows_one_line_whatever_a_client_sends() {
     run(async {
         let origin = Origin::ok().await;
-        let mut spec = Spec::to(&origin);
-        spec.log = || {
-            let log = CommonLog::compile(CommonForm::Combined, &CommonFields::default(), &names()).unwrap();
-            LogFormat::Common(Box::new(log)).into()
-        };
-        let gateway = spec.start().await;
+        let gateway = Spec::to(&origin).with("access_log.format = 'combined'").start().await;
         let request = "GET /a?token=secret HTTP/1.1\r\nHost: a.example\r\nUser-Agent: a \"b\" \\x\r\n\r\n";
         assert_eq!(gateway.client().await.exchange(request).await.status, 200);
         crate::support::until("a line", || {

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use cardea_gateway::model::Limits;
-use cardea_upstream::{Address, HealthConfig, RetryConfig};
+use cardea_upstream::{Address, Balance, BudgetConfig};
 
 use crate::support::{Harness, Origin, Spec, get, origin::OK, run, until};
 
@@ -70,8 +69,7 @@ fn five_failures_in_a_row_eject_whatever_the_balance() {
     run(async {
         for bad in [hanging_up().await, Origin::answering(UNAVAILABLE).await] {
             let good = Origin::ok().await;
-            let mut spec = to(&[&bad, &good]);
-            spec.services[0].balance = cardea_upstream::Balance::RoundRobin;
+            let spec = to(&[&bad, &good]).service(|service| service.balance = Balance::RoundRobin);
             let gateway = spec.start().await;
             let mut client = gateway.client().await;
             let before_the_probe = 40;
@@ -127,8 +125,7 @@ fn a_body_is_sent_again_elsewhere_if_all_of_it_was_kept() {
     run(async {
         for (bytes, status) in [(5_000, 200), (20_000, 502)] {
             let (bad, good) = (hanging_up().await, Origin::ok().await);
-            let mut spec = to(&[&bad, &good]);
-            spec.limits = Limits { replay_bytes_max: 10_000, ..spec.limits };
+            let spec = to(&[&bad, &good]).with("limits.replay_bytes_max = '10KB'");
             let gateway = spec.start().await;
             let mut client = gateway.client().await;
             let body = "x".repeat(bytes);
@@ -164,7 +161,7 @@ fn requests_do_not_wait_behind_connections_that_are_not_made() {
         }
         let good = Origin::ok().await;
         let spec = Spec::to_addresses([Address::Tcp(address), Address::Tcp(good.address)]);
-        let gateway = spec.timeouts(|timeouts| timeouts.connect = Duration::from_secs(20)).start().await;
+        let gateway = spec.with("timeouts.connect = '20s'").start().await;
         let mut stalled = Vec::new();
         for _ in 0..100 {
             let mut client = gateway.client().await;
@@ -195,10 +192,11 @@ fn an_endpoint_that_recovers_is_used_again_after_one_probe() {
         })
         .await;
         let good = Origin::ok().await;
-        let mut spec = to(&[&sick, &good]);
         let ejection_time = Duration::from_millis(50);
-        spec.services[0].health =
-            HealthConfig { ejection_time, consecutive_failures: Some(1), ..HealthConfig::default() };
+        let spec = to(&[&sick, &good]).service(move |service| {
+            service.health.ejection_time = ejection_time;
+            service.health.consecutive_failures = Some(1);
+        });
         let gateway = spec.start().await;
         let mut client = gateway.client().await;
         while ejections(&gateway, 0) == 0 {
@@ -226,8 +224,7 @@ fn errors_of_clients_and_clients_that_leave_are_no_failures() {
         })
         .await;
         let good = Origin::ok().await;
-        let mut spec = to(&[&origin, &good]);
-        spec.services[0].balance = cardea_upstream::Balance::RoundRobin;
+        let spec = to(&[&origin, &good]).service(|service| service.balance = Balance::RoundRobin);
         let gateway = spec.start().await;
         let mut client = gateway.client().await;
         let mut statuses = [0, 0];
@@ -281,19 +278,17 @@ fn where_all_fail_half_stay_in_use() {
 fn an_endpoint_that_takes_too_long_gives_way_to_another() {
     run(async {
         let (slow, good) = (Origin::silent().await, Origin::ok().await);
-        let mut spec = to(&[&slow, &good]);
-        let try_timeout = Some(Duration::from_millis(50));
-        spec.services[0].retry = RetryConfig { try_timeout, ..RetryConfig::default() };
-        let gateway = spec.start().await;
+        let spec = |origins: &[&Origin]| {
+            to(origins).service(|service| service.retry.try_timeout = Some(Duration::from_millis(50)))
+        };
+        let gateway = spec(&[&slow, &good]).start().await;
         let mut client = gateway.client().await;
         for _ in 0..30 {
             assert_eq!(client.exchange(get("/")).await.status, 200);
         }
         assert!(requests_at(&slow) > 0 && requests_at(&slow) < 5, "{}", requests_at(&slow));
         // What may not be sent twice is not, even so.
-        let mut spec = to(&[&slow]);
-        spec.services[0].retry = RetryConfig { try_timeout, ..RetryConfig::default() };
-        let gateway = spec.start().await;
+        let gateway = spec(&[&slow]).start().await;
         let response = gateway.client().await.exchange(post()).await;
         assert_eq!((response.status, response.code().as_str()), (504, "upstream_response_head_timeout"));
     });
@@ -303,9 +298,8 @@ fn an_endpoint_that_takes_too_long_gives_way_to_another() {
 fn the_budget_bounds_what_is_tried_again() {
     run(async {
         let origins = [Origin::answering(UNAVAILABLE).await, Origin::answering(UNAVAILABLE).await];
-        let mut spec = to(&origins.each_ref());
-        spec.services[0].retry.budget =
-            cardea_upstream::BudgetConfig { percent: 10, per_second: 0, capacity: 5 };
+        let budget = BudgetConfig { percent: 10, per_second: 0, capacity: 5 };
+        let spec = to(&origins.each_ref()).service(move |service| service.retry.budget = budget);
         let gateway = spec.start().await;
         let mut client = gateway.client().await;
         for _ in 0..100 {

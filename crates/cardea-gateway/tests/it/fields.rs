@@ -1,32 +1,15 @@
 //! Which fields of a request arrive: what only the gateway or a trusted proxy may say does not, under any spelling, and
 //! what does not arrive decides nothing.
 
-use std::net::Ipv4Addr;
-
-use cardea_env::{Condition, Effect, JsonRecord, Template};
-use cardea_gateway::{
-    attributes::TABLE,
-    exchange::Exchange,
-    hints,
-    model::{EnvironmentModel, HeaderRule, LogFormat, Prefix, RouteRules},
-};
-use cardea_http::ForwardedPolicy;
+use cardea_gateway::hints;
 
 use crate::{
-    http2, policies,
+    http2,
     support::{Origin, Spec, client::headers, get, run},
 };
 
 fn with(fields: &str) -> String {
     format!("GET / HTTP/1.1\r\nHost: a.example\r\n{fields}\r\n")
-}
-
-fn template(text: &str) -> Template<Exchange> {
-    Template::compile(text, &TABLE).unwrap()
-}
-
-fn condition(text: &str) -> Condition<Exchange> {
-    Condition::compile(text, &TABLE).unwrap()
 }
 
 /// Every spelling of a name that a service may fold to it, the name's own not among them.
@@ -52,7 +35,7 @@ fn no_spelling_of_a_protected_field_arrives() {
     run(async {
         let origin = Origin::ok().await;
         let gateway = Spec::to(&origin).start().await;
-        let (secure, certificates) = http2::gateway_with(&origin, |_| {}).await;
+        let (secure, certificates) = http2::gateway_with(&origin, "").await;
         let mut client = gateway.client().await;
         let mut over_2 = http2::connect(&secure, &certificates, "a.example").await;
         for name in PROTECTED {
@@ -75,23 +58,20 @@ fn no_spelling_of_a_protected_field_arrives() {
     });
 }
 
-fn rules_of_headers() -> (Vec<HeaderRule>, Vec<HeaderRule>) {
-    use HeaderRule::{Remove, Rename, Set, When};
-    let request = vec![
-        Set("x-user".into(), template("gateway")),
-        Remove("x-debug".into()),
-        Rename("x-old-name".into(), "x-new-name".into()),
-        When(condition("false"), vec![Set("x-tier-name".into(), template("gold"))]),
-    ];
-    (request, vec![Remove("x-internal".into()), Set("x-out".into(), template("gateway"))])
-}
+/// Changes of the public route.
+const HEADER_EDITS: &str = r#"
+    request_headers = [
+        { set = { x-user = "gateway" }, remove = ["x-debug"], rename = { x-old-name = "x-new-name" } },
+        { when = "false", set = { x-tier-name = "gold" } },
+    ]
+    response_headers = { remove = ["x-internal"], set = { x-out = "gateway" } }
+"#;
 
 #[test]
 fn no_spelling_and_no_trailer_gets_past_a_rule() {
     run(async {
         let origin = Origin::ok().await;
-        let gateway =
-            Spec::to(&origin).public(|route| route.rules_of_headers = rules_of_headers).start().await;
+        let gateway = Spec::to(&origin).public(HEADER_EDITS).start().await;
         let mut client = gateway.client().await;
         for name in ["x-user", "x-debug", "x-old-name", "x-new-name", "x-tier-name"] {
             for lookalike in lookalikes(name) {
@@ -132,7 +112,7 @@ fn no_trailer_gets_past_a_rule_over_http_2_either() {
         )
         .await;
         let (gateway, certificates) =
-            http2::gateway_with(&origin, |spec| spec.routes[0].rules_of_headers = rules_of_headers).await;
+            http2::gateway_with(&origin, &format!("[[route]]\nname = 'public'\n{HEADER_EDITS}")).await;
         let mut client = http2::connect(&gateway, &certificates, "a.example").await;
         std::future::poll_fn(|cx| client.send.poll_ready(cx)).await.unwrap();
         let request = http2::request("POST", "https://a.example/").body(()).unwrap();
@@ -151,8 +131,7 @@ fn no_trailer_gets_past_a_rule_over_http_2_either() {
         assert_eq!((trailers.len(), trailers["x-fine"].to_str().unwrap()), (1, "yes"));
         assert!(!answer.headers.contains_key("x-internal") && answer.headers["x-out"] == "gateway");
         // The same for a client of HTTP/1.1.
-        let gateway =
-            Spec::to(&origin).public(|route| route.rules_of_headers = rules_of_headers).start().await;
+        let gateway = Spec::to(&origin).public(HEADER_EDITS).start().await;
         let response = gateway.client().await.exchange(with("TE: trailers\r\n")).await;
         assert_eq!(response.trailers, "x-fine: yes\r\n");
     });
@@ -162,12 +141,8 @@ fn no_trailer_gets_past_a_rule_over_http_2_either() {
 fn what_connection_names_decides_nothing() {
     run(async {
         let origin = Origin::ok().await;
-        let spec = || {
-            Spec::to(&origin).public(|route| {
-                route.rules = || policies::of(&[(Effect::Allow, "request.headers['x-mode'] == 'readonly'")]);
-            })
-        };
-        let gateway = spec().start().await;
+        let policy = r#"policy = [{ allow = "request.headers['x-mode'] == 'readonly'" }]"#;
+        let gateway = Spec::to(&origin).public(policy).start().await;
         let control = gateway.client().await.exchange(with("X-Mode: readonly\r\n")).await;
         assert_eq!(control.status, 200);
         let arrived = origin.text().len();
@@ -183,13 +158,14 @@ fn what_connection_names_decides_nothing() {
 
         // Nor do the fields of the connection themselves, but for the upgrade that is passed on.
         let gateway = Spec::to(&origin)
-            .public(|route| {
-                route.request_headers = vec![
-                    ("x-te", "{request.headers.te|none}"),
-                    ("x-upgrade", "{request.headers.upgrade|none}"),
-                    ("x-keep", "{request.headers.keep-alive|none}"),
-                ];
-            })
+            .public(
+                r#"
+                [request_headers.set]
+                x-te = "{request.headers.te|none}"
+                x-upgrade = "{request.headers.upgrade|none}"
+                x-keep = "{request.headers.keep-alive|none}"
+                "#,
+            )
             .start()
             .await;
         let plain =
@@ -217,14 +193,12 @@ fn a_header_with_another_spelling_beside_it_has_no_value() {
     run(async {
         let origin = Origin::ok().await;
         let gateway = Spec::to(&origin)
-            .public(|route| {
-                route.rules = || {
-                    policies::of(&[(
-                        Effect::Deny,
-                        "'x-mode' in request.headers && request.headers['x-mode'] == 'admin'",
-                    )])
-                };
-            })
+            .public(
+                r#"
+                [[policy]]
+                deny = "'x-mode' in request.headers && request.headers['x-mode'] == 'admin'"
+                "#,
+            )
             .start()
             .await;
         for (fields, status) in [
@@ -238,9 +212,7 @@ fn a_header_with_another_spelling_beside_it_has_no_value() {
         }
 
         // A route that is chosen by a header is not passed by with another spelling of it.
-        let mut spec = Spec::to(&origin);
-        spec.routes[0].matches.headers.push(("x-team".into(), cardea_gateway::routing::HeaderMatch::Present));
-        spec.routes.push(crate::support::RouteSpec::new("rest", "/"));
+        let spec = Spec::to(&origin).public("headers = { x-team = true }").route("rest", "path_prefix = '/'");
         let gateway = spec.start().await;
         for (fields, status) in
             [("X-Team: red\r\n", 200), ("X-Other: red\r\n", 200), ("X_Team: red\r\n", 403)]
@@ -252,26 +224,23 @@ fn a_header_with_another_spelling_beside_it_has_no_value() {
 
 #[test]
 fn a_condition_that_can_not_be_evaluated_protects() {
-    use HeaderRule::{Add, Remove, Rename, Set, When};
     run(async {
         let origin =
             Origin::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Internal: secret\r\n\r\nok").await;
         let gateway = Spec::to(&origin)
-            .public(|route| {
-                route.rules_of_headers = || {
-                    let external = || condition("request.headers['x-mode'] != 'internal'");
-                    let request = vec![When(
-                        external(),
-                        vec![
-                            Remove("x-debug".into()),
-                            Set("x-tier".into(), template("standard")),
-                            Rename("x-from".into(), "x-to".into()),
-                            Add("x-more".into(), template("added")),
-                        ],
-                    )];
-                    (request, vec![When(external(), vec![Remove("x-internal".into())])])
-                };
-            })
+            .public(
+                r#"
+                [request_headers]
+                when = "request.headers['x-mode'] != 'internal'"
+                remove = ["x-debug"]
+                set = { x-tier = "standard" }
+                rename = { x-from = "x-to" }
+                add = { x-more = "added" }
+                [response_headers]
+                when = "request.headers['x-mode'] != 'internal'"
+                remove = ["x-internal"]
+                "#,
+            )
             .start()
             .await;
         let fields = "X-Debug: 1\r\nX-Tier: gold\r\nX-From: 1\r\nX-To: 1\r\nX-More: 1\r\n";
@@ -315,7 +284,6 @@ fn a_condition_that_can_not_be_evaluated_protects() {
 fn hints_of_strangers_do_not_arrive() {
     run(async {
         let origin = Origin::ok().await;
-        let here = Prefix { address: Ipv4Addr::LOCALHOST.into(), bits: 32 };
         let mut sent: Vec<String> = hints::NAMES.iter().map(|name| (*name).to_owned()).collect();
         sent.extend(hints::PREFIXES.iter().map(|prefix| format!("{prefix}Anything")));
         let always = ["Proxy", "X_Request_Id", "X_Forwarded_Ssl", "X.Original.URL"];
@@ -328,7 +296,7 @@ fn hints_of_strangers_do_not_arrive() {
         assert!(!origin.text().contains("mallory"), "{}", origin.text());
 
         // A trusted proxy says what it knows, under its own spelling.
-        let spec = Spec { trusted_proxies: vec![here], ..Spec::to(&origin) };
+        let spec = Spec::to(&origin).with("trusted_proxies.prefixes = ['127.0.0.1']");
         assert_eq!(spec.start().await.client().await.exchange(with(&all)).await.status, 200);
         let arrived = origin.text();
         for name in &sent {
@@ -339,7 +307,8 @@ fn hints_of_strangers_do_not_arrive() {
         }
 
         let origin = Origin::ok().await;
-        let spec = Spec { kept_hints: &["x-http-method-override", "X-Forwarded-Ssl"], ..Spec::to(&origin) };
+        let kept = "forwarding.keep_client_headers = ['x-http-method-override', 'X-Forwarded-Ssl']";
+        let spec = Spec::to(&origin).with(kept);
         assert_eq!(
             spec.start()
                 .await
@@ -362,21 +331,20 @@ fn rules_do_not_read_what_a_stranger_says_of_the_way() {
     run(async {
         let origin = Origin::ok().await;
         for (policy, name) in [
-            (ForwardedPolicy::Set, "x-forwarded-for"),
-            (ForwardedPolicy::Append, "x-forwarded-for"),
-            (ForwardedPolicy::Trust, "x-forwarded-proto"),
-            (ForwardedPolicy::Off, "x-real-ip"),
-            (ForwardedPolicy::Set, "x-original-url"),
-            (ForwardedPolicy::Set, "remote-user"),
+            ("set", "x-forwarded-for"),
+            ("append", "x-forwarded-for"),
+            ("trust", "x-forwarded-proto"),
+            ("off", "x-real-ip"),
+            ("set", "x-original-url"),
+            ("set", "remote-user"),
         ] {
-            let mut spec = Spec { policy, ..Spec::to(&origin) };
-            spec.routes[0].matches.condition = true;
-            spec.routes[0].rules = || RouteRules {
-                when: Some(condition(
-                    "!('x-forwarded-for' in request.headers || 'x-forwarded-proto' in request.headers || 'x-real-ip' in request.headers || 'x-original-url' in request.headers || 'remote-user' in request.headers || 'x-custom' in request.headers)",
-                )),
-                ..RouteRules::default()
-            };
+            let spec = Spec::to(&origin)
+                .with(format!("forwarding.forwarded = '{policy}'\ntrusted_proxies.prefixes = ['192.0.2.1']"))
+                .public(
+                    r#"
+                    when = "!('x-forwarded-for' in request.headers || 'x-forwarded-proto' in request.headers || 'x-real-ip' in request.headers || 'x-original-url' in request.headers || 'remote-user' in request.headers || 'x-custom' in request.headers)"
+                    "#,
+                );
             let gateway = spec.start().await;
             let response = gateway.client().await.exchange(with(&format!("{name}: 1\r\n"))).await;
             assert_eq!(response.status, 200, "{name}");
@@ -393,7 +361,6 @@ fn a_request_is_named_by_a_trusted_proxy_or_by_us_and_every_response_says_how() 
             "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Request-Id: of-the-service\r\n\r\nok",
         )
         .await;
-        let here = Prefix { address: Ipv4Addr::LOCALHOST.into(), bits: 32 };
         let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let given = format!("X-Request-Id: edge/7f:1\r\ntraceparent: {trace}\r\n");
         let too_long = format!("X-Request-Id: {}\r\n", "a".repeat(129));
@@ -407,8 +374,7 @@ fn a_request_is_named_by_a_trusted_proxy_or_by_us_and_every_response_says_how() 
             (true, too_long.as_str(), None),
             (true, "", None),
         ] {
-            let spec = Spec { trusted_proxies: vec![here; usize::from(trusted)], ..Spec::to(&origin) };
-            let gateway = spec.start().await;
+            let gateway = Spec::to(&origin).with(trusting(trusted)).start().await;
             let before = origin.text().len();
             let mut client = gateway.client().await;
             let served = client.exchange(with(fields)).await;
@@ -442,8 +408,7 @@ fn a_request_is_named_by_a_trusted_proxy_or_by_us_and_every_response_says_how() 
 fn authorization_stays_here_where_the_route_says_so() {
     run(async {
         let origin = Origin::ok().await;
-        let mut spec = Spec::to(&origin);
-        spec.routes[1].forward_authorization = false;
+        let spec = Spec::to(&origin).route("api", "forward_authorization = false");
         let gateway = spec.start().await;
         let token = gateway.token();
         let request = |path: &str| {
@@ -468,25 +433,21 @@ fn changes_for_all_routes_come_before_those_of_a_route_and_hold_for_refusals() {
     run(async {
         let origin =
             Origin::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nServer: secret\r\n\r\nok").await;
-        let mut spec = Spec::to(&origin).public(|route| {
-            route.request_headers = vec![("x-from", "route"), ("x-read", "{request.headers.x-all}")];
-            route.response_headers = vec![("x-out", "route {response.headers.x-all}")];
-        });
-        spec.environment = || EnvironmentModel {
-            request_headers: vec![
-                HeaderRule::Set("x-all".into(), template("all")),
-                HeaderRule::Set("x-from".into(), template("all")),
-            ]
-            .into(),
-            response_headers: vec![
-                HeaderRule::Set("strict-transport-security".into(), template("max-age=1")),
-                HeaderRule::Set("x-all".into(), template("{response.status}")),
-                HeaderRule::Set("x-out".into(), template("all")),
-                HeaderRule::Remove("server".into()),
-            ]
-            .into(),
-            ..EnvironmentModel::default()
-        };
+        let spec = Spec::to(&origin)
+            .public(
+                r#"
+                request_headers.set = { x-from = "route", x-read = "{request.headers.x-all}" }
+                response_headers.set = { x-out = "route {response.headers.x-all}" }
+                "#,
+            )
+            .with(
+                r#"
+                request_headers.set = { x-all = "all", x-from = "all" }
+                [response_headers]
+                set = { strict-transport-security = "max-age=1", x-all = "{response.status}", x-out = "all" }
+                remove = ["server"]
+                "#,
+            );
         let gateway = spec.start().await;
         let mut client = gateway.client().await;
         let response = client.exchange(with("X-All: mallory\r\nX_All: mallory\r\n")).await;
@@ -510,6 +471,11 @@ fn changes_for_all_routes_come_before_those_of_a_route_and_hold_for_refusals() {
             assert_eq!(response.header("x-all"), Some(status.to_string().as_str()), "{request}");
         }
     });
+}
+
+/// Whether this machine is a trusted proxy.
+fn trusting(trusted: bool) -> &'static str {
+    if trusted { "trusted_proxies.prefixes = ['127.0.0.0/8']" } else { "" }
 }
 
 /// What a log shows of who has sent a request, and of what it may not say.
@@ -540,10 +506,12 @@ fn refusals_are_logged_with_their_source_and_without_what_counts_for_nothing() {
         ];
         for trusted in [false, true] {
             let origin = Origin::ok().await;
-            let here = Prefix { address: Ipv4Addr::LOCALHOST.into(), bits: 8 };
-            let mut spec = Spec { trusted_proxies: vec![here; usize::from(trusted)], ..Spec::to(&origin) };
-            spec.log = || LogFormat::Json(JsonRecord::compile(SHOWN, &TABLE).unwrap()).into();
-            let gateway = spec.start().await;
+            let shown = SHOWN.map(|(name, attribute)| format!("{name} = '{attribute}'\n")).concat();
+            let gateway = Spec::to(&origin)
+                .with(trusting(trusted))
+                .with(format!("[access_log.fields]\n{shown}"))
+                .start()
+                .await;
             let mut statuses = Vec::new();
             for request in &refused {
                 statuses.push(gateway.client().await.exchange(request).await.status);

@@ -3,8 +3,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use cardea_gateway::routing::{PathMatch, RouteMatch};
-use cardea_tls::{ClientAuthConfig, ClientAuthMode, authority::Issued, server_name};
+use cardea_tls::{authority::Issued, server_name};
 use http::Request;
 use rustls::{
     ClientConfig, DigitallySignedStruct, SignatureScheme,
@@ -16,7 +15,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::{
     client_certificates::Bench,
-    support::{Client, Harness, Origin, RouteSpec, Spec, run},
+    support::{Client, Harness, Origin, Spec, run},
 };
 
 /// Who attacks doesn't mind whose certificate is shown.
@@ -78,32 +77,23 @@ fn get(host: &str, path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n")
 }
 
-fn bound(name: &'static str, hosts: &[&str], listeners: &[&str], prefix: &str) -> RouteSpec {
-    let matches = RouteMatch {
-        hosts: hosts.iter().map(|host| host.parse().unwrap()).collect(),
-        listeners: listeners.iter().map(ToString::to_string).collect(),
-        ..RouteMatch::new(PathMatch::Prefix(prefix.into()))
-    };
-    RouteSpec { matches, ..RouteSpec::new(name, prefix) }
+/// A listener beside the first one, without TLS.
+fn plain(name: &str) -> String {
+    format!("[[listener]]\nname = '{name}'\naddress = '127.0.0.1:0'\n")
 }
 
 /// `test` serves `a.example`, `must.example` and `*.partners.example`, which both require certificates; `other` serves
 /// `b.example`; `plain` and `unix` have no TLS.
 async fn start(bench: &Bench, origin: &Origin) -> Harness {
-    let mut partners = bench.certificate("*.partners.example", Some(ClientAuthMode::Require));
-    partners.trust_domain = "partners".into();
-    let server = bench.server_of(vec![
-        bench.certificate("a.example", None),
-        bench.certificate("must.example", Some(ClientAuthMode::Require)),
-        partners,
-    ]);
-    let other = bench.server_of(vec![bench.certificate("b.example", None)]);
-    let mut spec = Spec {
-        tls: Some(server),
-        more_listeners: vec![("other", Some(other)), ("plain", None), ("unix", None)],
-        ..Spec::to(origin)
-    };
-    spec.routes.push(bound("partners", &["*.partners.example", "must.example"], &[], "/"));
+    let partners = bench.certificate("*.partners.example", "require") + "trust_domain = 'partners'\n";
+    let certificates =
+        [bench.certificate("a.example", "off"), bench.certificate("must.example", "require"), partners];
+    let spec = Spec::to(origin)
+        .with(bench.listener_of("test", &certificates))
+        .with(bench.listener_of("other", &[bench.certificate("b.example", "off")]))
+        .with(plain("plain"))
+        .with(plain("unix"))
+        .route("partners", "path_prefix = '/'\nhosts = ['*.partners.example', 'must.example']");
     spec.start().await
 }
 
@@ -198,19 +188,12 @@ fn a_certificate_for_one_host_is_none_for_another() {
         let bench = Bench::new();
         let origin = Origin::ok().await;
         let (partners, authority) = bench.authority("partners");
-        let asks = |host: &str, mode| {
-            let mut certificate = bench.certificate(host, None);
-            certificate.client_auth =
-                Some(ClientAuthConfig { mode, authorities: vec![Arc::clone(&authority)] });
-            certificate
-        };
-        let server = bench.server_of(vec![bench.certificate("a.example", Some(ClientAuthMode::Request))]);
-        let other = bench.server_of(vec![
-            asks("must.example", ClientAuthMode::Require),
-            asks("may.example", ClientAuthMode::Request),
-        ]);
-        let spec =
-            Spec { tls: Some(server), more_listeners: vec![("other", Some(other))], ..Spec::to(&origin) };
+        let asks = |host: &str, mode: &str| bench.certificate_of(host, mode, "partners");
+        let other = [asks("must.example", "require"), asks("may.example", "request")];
+        let spec = Spec::to(&origin)
+            .with(authority)
+            .with(bench.listener_of("test", &[bench.certificate("a.example", "request")]))
+            .with(bench.listener_of("other", &other));
         let mut gateway = spec.start().await;
         let address = gateway.listen("other");
         let staff = bench.issue();
@@ -240,13 +223,9 @@ fn a_certificate_that_has_ceased_to_hold_ends_what_its_host_requires() {
         let bench = Bench::new();
         let origin = Origin::ok().await;
         let (partners, authority) = bench.authority("partners");
-        let mut certificate = bench.certificate("must.example", None);
-        certificate.client_auth = Some(ClientAuthConfig {
-            mode: ClientAuthMode::Require,
-            authorities: vec![Arc::clone(&authority)],
-        });
-        let gateway =
-            Spec { tls: Some(bench.server_of(vec![certificate])), ..Spec::to(&origin) }.start().await;
+        let certificate = bench.certificate_of("must.example", "require", "partners");
+        let spec = Spec::to(&origin).with(authority).with(bench.listener_of("test", &[certificate]));
+        let gateway = spec.start().await;
         let names = ["dns:build.example".parse().unwrap()];
         let (from, to) =
             (cardea_clock::Wall::from_unix_seconds(0), cardea_clock::Wall::from_unix_seconds(4_000_000_000));
@@ -255,8 +234,8 @@ fn a_certificate_that_has_ceased_to_hold_ends_what_its_host_requires() {
             tls(&bench, gateway.address, Some("must.example"), Some(&issued), "http/1.1").await.unwrap();
         let mut client = Client::over(stream);
         assert_eq!(client.exchange(get("must.example", "/")).await.status, 200);
-        std::fs::copy(bench.roots(), &authority.config().roots).unwrap();
-        assert!(authority.reload_if_changed().unwrap());
+        std::fs::copy(bench.path("staff.pem"), bench.path("partners.pem")).unwrap();
+        assert!(gateway.client_authority("partners").reload_if_changed().unwrap());
         let response = client.exchange(get("must.example", "/")).await;
         assert_eq!((response.status, response.code().as_str()), (403, "client_certificate_invalid"));
     });
@@ -267,18 +246,17 @@ fn connections_from_before_a_reload_are_held_to_what_is_required_since() {
     run(async {
         let bench = Bench::new();
         let origin = Origin::ok().await;
-        let server = |mode| bench.server_of(vec![bench.certificate("a.example", mode)]);
-        let gateway = Spec { tls: Some(server(None)), ..Spec::to(&origin) }.start().await;
+        let asking = |mode: &str| {
+            Spec::to(&origin).with(bench.listener_of("test", &[bench.certificate("a.example", mode)]))
+        };
+        let gateway = asking("off").start().await;
         let stream = tls(&bench, gateway.address, Some("a.example"), None, "http/1.1").await.unwrap();
         let mut client = Client::over(stream);
-        for (mode, status) in
-            [(None, 200), (Some(ClientAuthMode::Request), 200), (Some(ClientAuthMode::Require), 421)]
-        {
-            let next = Spec { tls: Some(server(mode)), ..Spec::to(&origin) };
-            gateway.gateway.set_model(next.model(&gateway.issuer));
+        for (mode, status) in [("off", 200), ("request", 200), ("require", 421)] {
+            gateway.reload(asking(mode));
             for host in ["a.example", "unknown.example"] {
                 let response = client.exchange(get(host, "/")).await;
-                assert_eq!(response.status, status, "{host} {mode:?}");
+                assert_eq!(response.status, status, "{host} {mode}");
             }
         }
     });
@@ -290,20 +268,20 @@ fn names_in_new_certificate_files_are_required_at_once() {
     run(async {
         let bench = Bench::new();
         let origin = Origin::ok().await;
-        let asking = bench.certificate("must.example", Some(ClientAuthMode::Require));
-        let server = bench.server_of(vec![bench.certificate("a.example", None), asking.clone()]);
-        let spec = Spec {
-            tls: Some(Arc::clone(&server)),
-            more_listeners: vec![("plain", None)],
-            ..Spec::to(&origin)
-        };
+        let certificates =
+            [bench.certificate("a.example", "off"), bench.certificate("must.example", "require")];
+        let spec = Spec::to(&origin).with(bench.listener_of("test", &certificates)).with(plain("plain"));
         let mut gateway = spec.start().await;
         let mut client = Client::connect(gateway.listen("plain")).await;
         assert_eq!(client.exchange(get("new.example", "/")).await.status, 200);
-        let new = bench.certificate("new.example", Some(ClientAuthMode::Require));
-        std::fs::copy(&new.chain, &asking.chain).unwrap();
-        std::fs::copy(&new.key, &asking.key).unwrap();
-        assert!(server.reload_if_changed(cardea_clock::Wall::from_unix_seconds(2_000_000_000)).unwrap());
+        bench.certificate("new.example", "require");
+        for kind in ["pem", "key"] {
+            let files = ["new.example", "must.example"].map(|host| bench.path(&format!("{host}.{kind}")));
+            std::fs::copy(&files[0], &files[1]).unwrap();
+        }
+        assert!(
+            gateway.tls().reload_if_changed(cardea_clock::Wall::from_unix_seconds(2_000_000_000)).unwrap()
+        );
         assert_eq!(client.exchange(get("new.example", "/")).await.status, 421);
     });
 }
@@ -314,13 +292,11 @@ fn unnamed_hosts_belong_to_the_default_certificates() {
     run(async {
         let bench = Bench::new();
         let origin = Origin::ok().await;
-        let server = bench.server_of(vec![bench.certificate("must.example", Some(ClientAuthMode::Require))]);
-        let mut spec = Spec {
-            tls: Some(Arc::clone(&server)),
-            more_listeners: vec![("plain", None)],
-            ..Spec::to(&origin)
-        };
-        spec.routes.push(bound("probe", &[], &["plain"], "/probe"));
+        let requiring = bench.listener_of("test", &[bench.certificate("must.example", "require")]);
+        let spec = Spec::to(&origin)
+            .with(&requiring)
+            .with(plain("plain"))
+            .route("probe", "path_prefix = '/probe'\nlisteners = ['plain']");
         let mut gateway = spec.start().await;
         let mut client = Client::connect(gateway.listen("plain")).await;
         for (host, path, status) in [
@@ -336,12 +312,10 @@ fn unnamed_hosts_belong_to_the_default_certificates() {
         drop(gateway);
 
         // One listener that doesn't require any serves such hosts anyhow.
-        let other = bench.server_of(vec![bench.certificate("b.example", None)]);
-        let spec = Spec {
-            tls: Some(server),
-            more_listeners: vec![("plain", None), ("other", Some(other))],
-            ..Spec::to(&origin)
-        };
+        let spec = Spec::to(&origin)
+            .with(&requiring)
+            .with(plain("plain"))
+            .with(bench.listener_of("other", &[bench.certificate("b.example", "off")]));
         let mut gateway = spec.start().await;
         let mut client = Client::connect(gateway.listen("plain")).await;
         assert_eq!(client.exchange(get("127.0.0.1", "/")).await.status, 200);
@@ -354,13 +328,9 @@ fn redirects_and_challenges_need_no_certificate() {
     run(async {
         let bench = Bench::new();
         let origin = Origin::ok().await;
-        let server = bench.server_of(vec![bench.certificate("must.example", Some(ClientAuthMode::Require))]);
-        let spec = Spec {
-            tls: Some(server),
-            more_listeners: vec![("plain", None)],
-            redirect_to_https: Some(443),
-            ..Spec::to(&origin)
-        };
+        let spec = Spec::to(&origin)
+            .with(bench.listener_of("test", &[bench.certificate("must.example", "require")]))
+            .with(plain("plain") + "redirect_to_https = true");
         let mut gateway = spec.start().await;
         let mut client = Client::connect(gateway.listen("plain")).await;
         let response = client.exchange(get("must.example", "/x?y")).await;
@@ -380,14 +350,12 @@ fn a_route_is_served_on_its_listeners_alone() {
     run(async {
         let bench = Bench::new();
         let origin = Origin::ok().await;
-        let server = bench.server_of(vec![bench.certificate("a.example", None)]);
-        let mut spec = Spec {
-            tls: Some(server),
-            more_listeners: vec![("plain", None), ("unix", None)],
-            ..Spec::to(&origin)
-        };
-        spec.routes.push(bound("inside", &[], &["unix", "plain"], "/inside"));
-        spec.routes.push(bound("outside", &[], &["test"], "/outside"));
+        let spec = Spec::to(&origin)
+            .with(bench.listener_of("test", &[bench.certificate("a.example", "off")]))
+            .with(plain("plain"))
+            .with(plain("unix"))
+            .route("inside", "path_prefix = '/inside'\nlisteners = ['unix', 'plain']")
+            .route("outside", "path_prefix = '/outside'\nlisteners = ['test']");
         let mut gateway = spec.start().await;
         let unix = gateway.listen_unix("unix");
         let mut plain = Client::connect(gateway.listen("plain")).await;

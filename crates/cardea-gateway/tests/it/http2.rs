@@ -30,10 +30,9 @@ impl Answer {
     }
 }
 
-pub(crate) async fn gateway_with(origin: &Origin, change: impl FnOnce(&mut Spec)) -> (Harness, Certificates) {
+pub(crate) async fn gateway_with(origin: &Origin, toml: &str) -> (Harness, Certificates) {
     let certificates = Certificates::new();
-    let mut spec = Spec { tls: Some(certificates.server()), ..Spec::to(origin) };
-    change(&mut spec);
+    let spec = Spec::to(origin).with(certificates.listener()).with(toml);
     (spec.start().await, certificates)
 }
 
@@ -84,7 +83,7 @@ impl Client {
 fn a_request_and_its_response_are_carried() {
     run(async {
         let origin = Origin::answering("HTTP/1.1 200 OK\r\nX-Name: \u{e9}\r\nConnection: x-hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\nContent-Length: 2\r\n\r\nok").await;
-        let (gateway, certificates) = gateway_with(&origin, |_| {}).await;
+        let (gateway, certificates) = gateway_with(&origin, "").await;
         let mut client = connect(&gateway, &certificates, "a.example").await;
         let answer = client
             .exchange(
@@ -127,7 +126,7 @@ fn bodies_and_trailers_pass_both_ways() {
                 .await
         })
         .await;
-        let (gateway, certificates) = gateway_with(&origin, |_| {}).await;
+        let (gateway, certificates) = gateway_with(&origin, "").await;
         let mut client = connect(&gateway, &certificates, "a.example").await;
         let (response, mut stream) =
             client.send.send_request(request("POST", "https://a.example/").body(()).unwrap(), false).unwrap();
@@ -157,7 +156,7 @@ fn large_bodies_pass_within_flow_control() {
             }
         })
         .await;
-        let (gateway, certificates) = gateway_with(&origin, |_| {}).await;
+        let (gateway, certificates) = gateway_with(&origin, "").await;
         let mut client = connect(&gateway, &certificates, "a.example").await;
         let body: Vec<u8> = (0..SIZE).map(|at| ((at * 7) ^ (at >> 11)) as u8).collect();
         for length in [true, false] {
@@ -180,7 +179,7 @@ fn responses_without_a_body_end_at_once() {
             ("GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", 304),
         ] {
             let origin = Origin::answering(answer).await;
-            let (gateway, certificates) = gateway_with(&origin, |_| {}).await;
+            let (gateway, certificates) = gateway_with(&origin, "").await;
             let mut client = connect(&gateway, &certificates, "a.example").await;
             for _ in 0..2 {
                 let answer = client.exchange(request(method, "https://a.example/")).await;
@@ -195,7 +194,8 @@ fn responses_without_a_body_end_at_once() {
 fn refusals_are_those_of_http_1() {
     run(async {
         let origin = Origin::ok().await;
-        let (gateway, certificates) = gateway_with(&origin, |spec| spec.routes[0].body_bytes_max = 10).await;
+        let (gateway, certificates) =
+            gateway_with(&origin, "[[route]]\nname = 'public'\nbody_bytes_max = '10B'").await;
         let mut client = connect(&gateway, &certificates, "a.example").await;
         let token = gateway.token();
         let bearer = |path: &str| {
@@ -245,7 +245,7 @@ fn refusals_are_those_of_http_1() {
 fn a_length_that_disagrees_with_the_body_reaches_no_whole_request() {
     run(async {
         let origin = Origin::ok().await;
-        let (gateway, certificates) = gateway_with(&origin, |_| {}).await;
+        let (gateway, certificates) = gateway_with(&origin, "").await;
         for (length, body) in [("3", &b"hello"[..]), ("9", b"hello"), ("5", b"")] {
             let mut client = connect(&gateway, &certificates, "a.example").await;
             let head =
@@ -275,7 +275,7 @@ fn a_client_that_resets_a_stream_ends_the_services_connection() {
             Ok(())
         })
         .await;
-        let (gateway, certificates) = gateway_with(&origin, |_| {}).await;
+        let (gateway, certificates) = gateway_with(&origin, "").await;
         let mut client = connect(&gateway, &certificates, "a.example").await;
         for (index, path) in ["/head", "/response", "/upload"].into_iter().enumerate() {
             let uri = format!("https://a.example{path}");
@@ -302,7 +302,7 @@ fn a_response_cut_short_resets_its_stream_alone() {
             visit.send(OK).await
         })
         .await;
-        let (gateway, certificates) = gateway_with(&origin, |_| {}).await;
+        let (gateway, certificates) = gateway_with(&origin, "").await;
         let mut client = connect(&gateway, &certificates, "a.example").await;
         let cut = request("GET", "https://a.example/cut").body(()).unwrap();
         assert!(client.try_exchange(cut, b"").await.unwrap_err().is_reset());
@@ -315,7 +315,7 @@ fn a_response_cut_short_resets_its_stream_alone() {
 fn a_body_that_nobody_wants_may_still_be_sent_after_the_response() {
     run(async {
         let origin = Origin::ok().await;
-        let (gateway, certificates) = gateway_with(&origin, |_| {}).await;
+        let (gateway, certificates) = gateway_with(&origin, "").await;
         let mut client = connect(&gateway, &certificates, "a.example").await;
         // Within the window of the stream, and beyond it.
         for (octets, fits) in [(0, true), (100_000, true), (400_000, false)] {
@@ -338,7 +338,7 @@ fn a_body_that_nobody_wants_may_still_be_sent_after_the_response() {
 fn a_client_may_wait_to_be_asked_for_the_body() {
     run(async {
         let origin = Origin::ok().await;
-        let (gateway, certificates) = gateway_with(&origin, |_| {}).await;
+        let (gateway, certificates) = gateway_with(&origin, "").await;
         let mut client = connect(&gateway, &certificates, "a.example").await;
         let head = request("POST", "https://a.example/").header("expect", "100-continue").body(()).unwrap();
         let (mut response, mut stream) = client.send.send_request(head, false).unwrap();
@@ -364,7 +364,7 @@ fn many_streams_share_a_connection_and_stopping_lets_them_finish() {
             }
         })
         .await;
-        let (gateway, certificates) = gateway_with(&origin, |_| {}).await;
+        let (gateway, certificates) = gateway_with(&origin, "").await;
         let mut client = connect(&gateway, &certificates, "a.example").await;
         let mut answers = Vec::new();
         for _ in 0..20 {
@@ -386,9 +386,7 @@ fn many_streams_share_a_connection_and_stopping_lets_them_finish() {
 fn an_idle_connection_is_closed_and_a_busy_one_is_not() {
     run(async {
         let origin = Origin::ok().await;
-        let idle = std::time::Duration::from_millis(150);
-        let (gateway, certificates) =
-            gateway_with(&origin, |spec| spec.timeouts.keep_alive_idle = idle).await;
+        let (gateway, certificates) = gateway_with(&origin, "timeouts.keep_alive_idle = '1s'").await;
         let mut client = connect(&gateway, &certificates, "a.example").await;
         assert_eq!(client.exchange(request("GET", "https://a.example/")).await.status, 200);
         client.connection.await.unwrap().unwrap();
@@ -413,7 +411,7 @@ fn an_idle_connection_gives_way_to_another_and_one_in_use_does_not() {
             }
         })
         .await;
-        let (gateway, certificates) = gateway_with(&origin, |spec| spec.limits.connections_max = 2).await;
+        let (gateway, certificates) = gateway_with(&origin, "limits.connections_max = 2").await;
         let (mut used, mut idle) = (
             connect(&gateway, &certificates, "a.example").await,
             connect(&gateway, &certificates, "a.example").await,

@@ -134,7 +134,7 @@ fn a_revoked_subject_is_refused_at_once() {
         let token = gateway.token();
         let mut client = gateway.client().await;
         assert_eq!(client.exchange(with_token("/api", &token)).await.status, 200);
-        gateway.issuer.authenticator.revocations().revoke("main", "alice", Wall::MAX, Wall::MAX);
+        gateway.gateway.model().authenticator.revocations().revoke("main", "alice", Wall::MAX, Wall::MAX);
         assert_eq!(client.exchange(with_token("/api", &token)).await.status, 401);
     });
 }
@@ -179,7 +179,8 @@ fn identity_headers_of_clients_never_arrive() {
                 let ours = usize::from(path == "/api");
                 assert_eq!(text.matches("\r\nx-auth-subject: alice\r\n").count(), ours, "{text}");
                 assert_eq!(text.matches(&format!("\r\nx-auth-issuer: {ISSUER}\r\n")).count(), ours, "{text}");
-                assert_eq!(text.matches("x-auth-").count(), 2 * ours, "{text}");
+                // And the client and its scopes.
+                assert_eq!(text.matches("x-auth-").count(), 4 * ours, "{text}");
             }
         }
         let trailers = "POST / HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\

@@ -41,7 +41,7 @@ fn rules_read_the_length_that_the_service_gets() {
     run(async {
         let origin = Origin::ok().await;
         let spec = Spec::to(&origin)
-            .public(|route| route.request_headers = vec![("x-length", "{request.headers.content-length}")]);
+            .public("request_headers.set = { x-length = '{request.headers.content-length}' }");
         let gateway = spec.start().await;
         let mut client = gateway.client().await;
         assert_eq!(client.exchange(post("010", "0123456789")).await.status, 200);
@@ -53,7 +53,7 @@ fn rules_read_the_length_that_the_service_gets() {
 fn a_requests_length_over_http_2_is_written_anew() {
     run(async {
         let origin = Origin::ok().await;
-        let (gateway, certificates) = http2::gateway_with(&origin, |_| {}).await;
+        let (gateway, certificates) = http2::gateway_with(&origin, "").await;
         let mut client = http2::connect(&gateway, &certificates, "a.example").await;
         for given in ["012", "12"] {
             let before = origin.text().len();
@@ -84,7 +84,7 @@ fn a_responses_length_is_written_anew() {
     run(async {
         for (response, request, expected) in &cases {
             let origin = Origin::answering(*response).await;
-            let (gateway, certificates) = http2::gateway_with(&origin, |_| {}).await;
+            let (gateway, certificates) = http2::gateway_with(&origin, "").await;
             let method = if request.starts_with("HEAD") { "HEAD" } else { "GET" };
             let mut client = http2::connect(&gateway, &certificates, "a.example").await;
             let answer = client.exchange(http2::request(method, "https://a.example/")).await;

@@ -1,8 +1,7 @@
 //! Bounds on connections: what gives way at the limit, and what one address may have.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
-use cardea_gateway::model::Prefix;
 use tokio::net::TcpSocket;
 
 use crate::support::{Client, Harness, Origin, Spec, get, origin::OK, run, until};
@@ -18,8 +17,7 @@ async fn from(gateway: &Harness, address: [u8; 4]) -> Client {
 fn a_full_gateway_closes_the_connection_that_has_been_idle_for_the_longest() {
     run(async {
         let origin = Origin::ok().await;
-        let mut spec = Spec::to(&origin);
-        spec.limits.connections_max = 4;
+        let spec = Spec::to(&origin).with("limits.connections_max = 4");
         let gateway = spec.start().await;
         let mut idle = Vec::new();
         for _ in 0..4 {
@@ -47,9 +45,8 @@ fn a_full_gateway_closes_the_connection_that_has_been_idle_for_the_longest() {
 fn a_connection_beyond_its_prefixs_share_costs_nobody_else_a_connection() {
     run(async {
         let origin = Origin::ok().await;
-        let mut spec = Spec::to(&origin);
-        spec.limits.connections_max = 2;
-        spec.limits.connections_per_prefix_max = Some(1);
+        let limits = "limits = { connections_max = 2, connections_per_prefix_max = 1 }";
+        let spec = Spec::to(&origin).with(limits);
         let gateway = spec.start().await;
         let mut victim = from(&gateway, [127, 0, 0, 2]).await;
         assert_eq!(victim.exchange(get("/")).await.status, 200);
@@ -70,8 +67,7 @@ fn a_connection_beyond_its_prefixs_share_costs_nobody_else_a_connection() {
 fn those_who_connect_and_say_nothing_take_no_place_from_who_does() {
     run(async {
         let origin = Origin::ok().await;
-        let mut spec = Spec::to(&origin);
-        spec.limits.connections_max = 8;
+        let spec = Spec::to(&origin).with("limits.connections_max = 8");
         let gateway = spec.start().await;
         let mut silent = Vec::new();
         for _ in 0..40 {
@@ -97,8 +93,7 @@ fn a_connection_in_use_does_not_give_way() {
             }
         })
         .await;
-        let mut spec = Spec::to(&origin);
-        spec.limits.connections_max = 2;
+        let spec = Spec::to(&origin).with("limits.connections_max = 2");
         let gateway = spec.start().await;
         let (mut head, mut waiting) = (gateway.client().await, gateway.client().await);
         waiting.send(get("/")).await;
@@ -127,8 +122,7 @@ fn a_connection_in_use_does_not_give_way() {
 fn one_prefix_has_no_more_connections_than_its_share() {
     run(async {
         let origin = Origin::ok().await;
-        let mut spec = Spec::to(&origin);
-        spec.limits.connections_per_prefix_max = Some(3);
+        let spec = Spec::to(&origin).with("limits.connections_per_prefix_max = 3");
         let gateway = spec.start().await;
         let mut greedy = Vec::new();
         for _ in 0..3 {
@@ -159,9 +153,9 @@ fn one_prefix_has_no_more_connections_than_its_share() {
 fn trusted_proxies_have_no_share() {
     run(async {
         let origin = Origin::ok().await;
-        let mut spec = Spec::to(&origin);
-        spec.limits.connections_per_prefix_max = Some(3);
-        spec.trusted_proxies = vec![Prefix { address: IpAddr::from([127, 0, 0, 2]), bits: 32 }];
+        let spec = Spec::to(&origin)
+            .with("limits.connections_per_prefix_max = 3")
+            .with("trusted_proxies.prefixes = ['127.0.0.2']");
         let gateway = spec.start().await;
         let mut clients = Vec::new();
         for _ in 0..10 {

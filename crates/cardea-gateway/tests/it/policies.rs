@@ -1,26 +1,8 @@
 //! Rules of policies and conditions of routes with real requests: what they let in, and attacks on them.
 
-use cardea_env::{Condition, Effect, JsonRecord, Names, Policy, Reference, Rule, Source, Template};
-use cardea_gateway::{
-    attributes::{TABLE, redaction},
-    exchange::Exchange,
-    model::{AttributeChange, AttributeRule, EnvironmentModel, HeaderRule, LogFormat, RouteRules},
-};
 use serde_json::json;
 
-use crate::support::{Origin, RouteSpec, Spec, get, run};
-
-fn condition(text: &str) -> Condition<Exchange> {
-    Condition::compile(text, &TABLE).unwrap_or_else(|error| panic!("{text}: {error}"))
-}
-
-fn rule(effect: Effect, text: &str, reason: Option<&str>, show: bool) -> Rule<Exchange> {
-    Rule { effect, condition: condition(text), reason: reason.map(Into::into), show }
-}
-
-fn policy(rules: &[(Effect, &str)]) -> Option<Policy<Exchange>> {
-    Some(Policy::new(rules.iter().map(|(effect, text)| rule(*effect, text, None, false)).collect()))
-}
+use crate::support::{Origin, Spec, get, run};
 
 fn with_headers(path: &str, headers: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: a.example\r\n{headers}\r\n")
@@ -42,20 +24,16 @@ async fn outcomes(spec: Spec, requests: &[(String, u16, &str)]) {
 fn a_rule_that_denies_is_not_passed_by() {
     run(async {
         let origin = Origin::ok().await;
-        let spec = Spec::to(&origin).public(|route| {
-            route.rules = || RouteRules {
-                policy: policy(&[
-                    (Effect::Deny, "has(request.headers['x-role']) && request.headers['x-role'] == 'guest'"),
-                    (Effect::Deny, "request.path.startsWith('/hidden')"),
-                    (
-                        Effect::Deny,
-                        "'role' in request.query_params && request.query_params['role'] == 'admin'",
-                    ),
-                    (Effect::Deny, "'mode' in request.cookies && request.cookies.mode == 'debug'"),
-                ]),
-                ..RouteRules::default()
-            };
-        });
+        let spec = Spec::to(&origin).public(
+            r#"
+            policy = [
+                { deny = "has(request.headers['x-role']) && request.headers['x-role'] == 'guest'" },
+                { deny = "request.path.startsWith('/hidden')" },
+                { deny = "'role' in request.query_params && request.query_params['role'] == 'admin'" },
+                { deny = "'mode' in request.cookies && request.cookies.mode == 'debug'" },
+            ]
+            "#,
+        );
         let denied = |request: String| (request, 403, "policy_denied");
         let failed = |request: String| (request, 403, "policy_failed");
         let control = |request: String| (request, 200, "");
@@ -94,61 +72,41 @@ fn a_rule_that_denies_is_not_passed_by() {
 fn what_can_not_be_evaluated_denies_in_rules_that_allow_and_in_rules_that_deny() {
     run(async {
         let origin = Origin::ok().await;
-        let spec = |rules: fn() -> RouteRules| Spec::to(&origin).public(|route| route.rules = rules);
-        type Case = (fn() -> RouteRules, u16, &'static str);
-        let cases: [Case; 6] = [
-            (|| of(&[(Effect::Deny, "token.sub == 'mallory'")]), 403, "policy_failed"),
-            (|| of(&[(Effect::Allow, "token.sub == 'alice'")]), 403, "policy_failed"),
-            (
-                || of(&[(Effect::Deny, "int(request.path) > 3"), (Effect::Allow, "true")]),
-                403,
-                "policy_failed",
-            ),
-            (|| of(&[(Effect::Allow, "has(token.sub) && token.sub == 'alice'")]), 403, "policy_denied"),
-            (|| of(&[(Effect::Deny, "has(token.sub) && token.sub == 'mallory'")]), 200, ""),
-            (|| of(&[(Effect::Deny, "false"), (Effect::Allow, "false"), (Effect::Allow, "true")]), 200, ""),
+        let spec = |rules: &str| Spec::to(&origin).public(format!("policy = [{rules}]"));
+        let cases = [
+            (r#"{ deny = "token.sub == 'mallory'" }"#, 403, "policy_failed"),
+            (r#"{ allow = "token.sub == 'alice'" }"#, 403, "policy_failed"),
+            (r#"{ deny = "int(request.path) > 3" }, { allow = "true" }"#, 403, "policy_failed"),
+            (r#"{ allow = "has(token.sub) && token.sub == 'alice'" }"#, 403, "policy_denied"),
+            (r#"{ deny = "has(token.sub) && token.sub == 'mallory'" }"#, 200, ""),
+            (r#"{ deny = "false" }, { allow = "false" }, { allow = "true" }"#, 200, ""),
         ];
         for (rules, status, code) in cases {
             outcomes(spec(rules), &[(get("/"), status, code)]).await;
         }
-        let gateway = spec(|| of(&[(Effect::Deny, "token.sub == 'mallory'")])).start().await;
+        let gateway = spec(r#"{ deny = "token.sub == 'mallory'" }"#).start().await;
         assert_eq!(gateway.client().await.exchange(get("/")).await.status, 403);
         gateway.log(1).await;
         assert_eq!(gateway.gateway.metrics.expression_faults.value(), 1, "it is counted");
     });
 }
 
-pub(crate) fn of(rules: &[(Effect, &str)]) -> RouteRules {
-    RouteRules { policy: policy(rules), ..RouteRules::default() }
-}
-
 #[test]
 fn reasons_reach_the_log_and_the_caller_only_where_the_rule_says_so() {
     run(async {
         let origin = Origin::ok().await;
-        let mut spec = Spec::to(&origin).public(|route| {
-            route.rules = || RouteRules {
-                policy: Some(Policy::new(vec![
-                    rule(Effect::Deny, "request.path == '/told'", Some("not today"), true),
-                    rule(Effect::Deny, "request.path == '/kept'", Some("on the list of Ada"), false),
-                    rule(Effect::Allow, "request.path != '/none'", Some("all else"), true),
-                ])),
-                ..RouteRules::default()
-            };
-        });
-        spec.environment = || EnvironmentModel {
-            policy: Some(Policy::new(vec![rule(
-                Effect::Deny,
-                "request.method == 'TRACE'",
-                Some("no traces"),
-                false,
-            )])),
-            ..EnvironmentModel::default()
-        };
-        spec.log = || {
-            let fields = ["policy.effect", "policy.reason", "response.reason"].map(|name| (name, name));
-            LogFormat::Json(JsonRecord::compile(fields, &TABLE).unwrap()).into()
-        };
+        let spec = Spec::to(&origin)
+            .public(
+                r#"
+                policy = [
+                    { deny = "request.path == '/told'", reason = "not today", show = true },
+                    { deny = "request.path == '/kept'", reason = "on the list of Ada" },
+                    { allow = "request.path != '/none'", reason = "all else", show = true },
+                ]
+                "#,
+            )
+            .with(r#"policy = [{ deny = "request.method == 'TRACE'", reason = "no traces" }]"#)
+            .logging(["policy.effect", "policy.reason", "response.reason"]);
         let gateway = spec.start().await;
         let trace = "TRACE / HTTP/1.1\r\nHost: a.example\r\n\r\n".to_owned();
         for (index, (request, detail, line)) in [
@@ -177,13 +135,13 @@ fn reasons_reach_the_log_and_the_caller_only_where_the_rule_says_so() {
 fn a_policy_stands_behind_the_token_and_sees_its_claims() {
     run(async {
         let origin = Origin::ok().await;
-        let mut spec = Spec::to(&origin);
-        spec.routes[1].rules = || {
-            of(&[(
-                Effect::Allow,
-                "'write' in token.scopes && token.claims.org.unit == 'ops' && token.claims.level >= 3",
-            )])
-        };
+        let spec = Spec::to(&origin).route(
+            "api",
+            r#"
+            [[policy]]
+            allow = "'write' in token.scopes && token.claims.org.unit == 'ops' && token.claims.level >= 3"
+            "#,
+        );
         let gateway = spec.start().await;
         for (claims, status, code) in [
             (json!({"org": {"unit": "ops"}, "level": 3}), 200, ""),
@@ -211,15 +169,14 @@ fn a_policy_stands_behind_the_token_and_sees_its_claims() {
 fn a_route_with_a_condition_yields_where_it_does_not_hold_and_refuses_where_it_can_not_tell() {
     run(async {
         let origin = Origin::ok().await;
-        let mut spec = Spec::to(&origin);
-        let mut preview = RouteSpec::new("preview", "/");
-        preview.matches.condition = true;
-        preview.rules = || RouteRules {
-            when: Some(condition("'preview' in request.query_params && request.query_params.preview == '1'")),
-            ..RouteRules::default()
-        };
-        preview.response_headers = vec![("x-route", "preview")];
-        spec.routes.push(preview);
+        let spec = Spec::to(&origin).route(
+            "preview",
+            r#"
+            path_prefix = "/"
+            when = "'preview' in request.query_params && request.query_params.preview == '1'"
+            response_headers.set = { x-route = "preview" }
+            "#,
+        );
         let gateway = spec.start().await;
         for (path, route) in [("/", None), ("/?preview=1", Some("preview")), ("/?preview=0", None)] {
             let response = gateway.client().await.exchange(get(path)).await;
@@ -230,67 +187,25 @@ fn a_route_with_a_condition_yields_where_it_does_not_hold_and_refuses_where_it_c
     });
 }
 
-fn declared() -> Names<Exchange> {
-    let mut names = Names::new(&TABLE).with_redaction(redaction());
-    let tier = Template::compile("{request.headers.x-tier|none}", &names).unwrap();
-    names.declare("custom.tier", Source::Template(tier)).unwrap();
-    names
-}
-
-thread_local! {
-    // One for the model and what is compiled against it: custom attributes are those of one configuration.
-    static NAMES: Names<Exchange> = declared();
-}
-
-fn named(name: &str) -> Reference<Exchange> {
-    use cardea_env::Lookup as _;
-    NAMES.with(|names| names.resolve(name)).unwrap()
-}
-
 #[test]
 fn changes_of_attributes_are_seen_by_policy_header_and_log_and_by_no_other_request() {
     run(async {
         let origin = Origin::ok().await;
-        let mut spec = Spec::to(&origin).public(|route| {
-            route.rules = || RouteRules {
-                attributes: vec![
-                    AttributeRule {
-                        when: Some(condition("request.path == '/set'")),
-                        name: named("custom.tier"),
-                        change: AttributeChange::Set(
-                            Template::compile("gold {request.method}", &TABLE).unwrap(),
-                        ),
-                    },
-                    AttributeRule {
-                        when: Some(condition("request.path == '/removed'")),
-                        name: named("request.headers.x-tier"),
-                        change: AttributeChange::Remove,
-                    },
-                ],
-                policy: Some(Policy::new(vec![Rule {
-                    effect: Effect::Deny,
-                    condition: NAMES
-                        .with(|names| {
-                            Condition::compile(
-                                "has(request.headers['x-tier']) && request.headers['x-tier'] == 'iron'",
-                                names,
-                            )
-                        })
-                        .unwrap(),
-                    reason: None,
-                    show: false,
-                }])),
-                ..RouteRules::default()
-            };
-            route.rules_of_headers = || {
-                let tier = NAMES.with(|names| Template::compile("{custom.tier}", names)).unwrap();
-                (vec![HeaderRule::Set("x-seen".into(), tier)], Vec::new())
-            };
-        });
-        spec.log = || {
-            let fields = ["custom.tier", "request.headers.x-tier"].map(|name| (name, name));
-            LogFormat::Json(NAMES.with(|names| JsonRecord::compile(fields, names)).unwrap()).into()
-        };
+        let spec = Spec::to(&origin)
+            .with("[[attribute]]\nname = 'tier'\ntemplate = '{request.headers.x-tier|none}'")
+            .public(
+                r#"
+                attributes = [
+                    { when = "request.path == '/set'", set = { "custom.tier" = "gold {request.method}" } },
+                    { when = "request.path == '/removed'", remove = ["request.headers.x-tier"] },
+                ]
+                policy = [
+                    { deny = "has(request.headers['x-tier']) && request.headers['x-tier'] == 'iron'" },
+                ]
+                request_headers.set = { x-seen = "{custom.tier}" }
+                "#,
+            )
+            .logging(["custom.tier", "request.headers.x-tier"]);
         let gateway = spec.start().await;
         // One connection, so that memory of a request serves the next.
         let mut client = gateway.client().await;

@@ -197,10 +197,8 @@ fn a_service_whose_queue_is_full_is_a_504() {
         {
             waiting.push(stream.unwrap());
         }
-        let gateway = Spec::to_addresses([Address::Tcp(address)])
-            .timeouts(|timeouts| timeouts.connect = Duration::from_millis(150))
-            .start()
-            .await;
+        let gateway =
+            Spec::to_addresses([Address::Tcp(address)]).with("timeouts.connect = '150ms'").start().await;
         let response = gateway.client().await.exchange(get("/")).await;
         assert_eq!((response.status, response.code().as_str()), (504, "upstream_connect_timeout"));
     });
@@ -215,11 +213,7 @@ fn a_client_that_leaves_ends_the_attempt_to_connect() {
             Ok(())
         })
         .await;
-        let mut spec = Spec::to(&silent);
-        spec.services[0].tls = Some(cardea_gateway::model::ServiceTls {
-            config: certificates.client(&["http/1.1"]),
-            server_name: Some(cardea_tls::server_name("a.example").unwrap()),
-        });
+        let spec = Spec::to(&silent).with(certificates.service("a.example"));
         let gateway = spec.start().await;
         let mut client = gateway.client().await;
         client.send(get("/")).await;
@@ -243,8 +237,7 @@ fn connections_to_an_endpoint_are_bounded() {
             }
         })
         .await;
-        let mut spec = Spec::to(&origin);
-        spec.services[0].pool.connections_max = Some(1);
+        let spec = Spec::to(&origin).with("[[service]]\nname = 'main'\npool.connections_max = 1");
         let gateway = spec.start().await;
         let mut slow = gateway.client().await;
         slow.send(get("/slow")).await;
@@ -318,10 +311,10 @@ fn a_connection_that_its_worker_no_longer_uses_moves_to_the_one_that_needs_it() 
 fn requests_with_the_same_key_go_to_the_same_endpoint_and_those_without_go_to_any() {
     run(async {
         let origins = [Origin::ok().await, Origin::ok().await];
-        let mut spec = Spec::to_addresses(origins.iter().map(|origin| Address::Tcp(origin.address)));
-        spec.services[0].hash_policy = Some("{request.headers.x-user}");
         // The key is that of the request as it came.
-        let spec = spec.public(|route| route.request_headers = vec![("x-user", "{request.headers.x-user}!")]);
+        let spec = Spec::to_addresses(origins.iter().map(|origin| Address::Tcp(origin.address)))
+            .with("[[service]]\nname = 'main'\nhash_policy = '{request.headers.x-user}'")
+            .public("request_headers.set = { x-user = '{request.headers.x-user}!' }");
         let gateway = spec.start().await;
         let mut client = gateway.client().await;
         for user in (0..64).cycle().take(192) {

@@ -1,19 +1,9 @@
 //! What is under way when the certificate of its client, or the time of day, no longer lets it in.
 
-use std::{fs, path::PathBuf, sync::Arc, time::Duration};
+use std::{fs, time::Duration};
 
 use cardea_clock::{ManualClock, Wall};
-use cardea_env::{Condition, Effect, Names, Policy, Rule, Source};
-use cardea_gateway::{
-    attributes::TABLE,
-    client_certificate::{ClientCertificateForward, ClientCertificateRule},
-    model::{EnvironmentModel, RouteRules},
-};
-use cardea_tls::{
-    ClientAuthConfig, ClientAuthMode, ClientAuthority, ClientAuthorityConfig, ClientDemand, ServerTls,
-    ServerTlsConfig,
-    authority::{Authority, Issued},
-};
+use cardea_tls::authority::{Authority, Issued};
 use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
@@ -23,7 +13,7 @@ use tokio_tungstenite::{
 };
 
 use crate::client_certificates::Bench;
-use crate::support::{Harness, Origin, RouteSpec, Spec, run};
+use crate::support::{Harness, Origin, Spec, run};
 
 /// In 2030, at 17:46:40.
 const BEGUN: i64 = 1_900_000_000;
@@ -38,52 +28,32 @@ type Socket = WebSocketStream<TlsStream<TcpStream>>;
 /// `request.example` asks for certificates of `people`, `require.example` insists on them.
 struct Setting {
     bench: Bench,
-    folder: tempfile::TempDir,
     people: Authority,
-    authority: Arc<ClientAuthority>,
     clock: ManualClock,
-    tls: Arc<ServerTls>,
 }
 
 impl Setting {
     fn new() -> Self {
-        let (bench, folder) = (Bench::new(), tempfile::tempdir().unwrap());
-        let people = Authority::new("people", FROM, TO).unwrap();
-        let (roots, crl) = (folder.path().join("people.pem"), folder.path().join("people.crl"));
-        fs::write(&roots, people.certificate_pem()).unwrap();
-        fs::write(&crl, people.revocation_list(&[], FROM, TO).unwrap()).unwrap();
-        let config = ClientAuthorityConfig { name: "people".into(), roots, crls: vec![crl] };
-        let authority = ClientAuthority::load(&config).unwrap();
+        let bench = Bench::new();
+        let (people, _) = bench.authority("people");
+        fs::write(bench.path("people.crl"), people.revocation_list(&[], FROM, TO).unwrap()).unwrap();
         let clock = ManualClock::new(Wall::from_unix_seconds(BEGUN));
-        let certificate = |host, mode| {
-            let authorities = vec![Arc::clone(&authority)];
-            let client_auth = Some(ClientAuthConfig { mode, authorities });
-            cardea_tls::CertificateConfig { client_auth, ..bench.certificate(host, None) }
-        };
-        let certificates = vec![
-            certificate("request.example", ClientAuthMode::Request),
-            certificate("require.example", ClientAuthMode::Require),
-        ];
-        let config = ServerTlsConfig { certificates, ..ServerTlsConfig::default() };
-        let tls = Arc::new(ServerTls::load(&config, &clock.clock()).unwrap());
-        Self { bench, folder, people, authority, clock, tls }
+        Self { bench, people, clock }
     }
 
     fn spec(&self, origin: &Origin) -> Spec {
-        let rule = |required| ClientCertificateRule {
-            required,
-            demand: ClientDemand::default(),
-            step_up: None,
-            forward: ClientCertificateForward::Nothing,
-        };
-        let route = |name, prefix, required| RouteSpec {
-            client_certificate: Some(rule(required)),
-            ..RouteSpec::new(name, prefix)
-        };
-        let mut spec =
-            Spec { tls: Some(Arc::clone(&self.tls)), clock: Some(self.clock.clock()), ..Spec::to(origin) };
-        spec.routes.extend([route("must", "/must", true), route("may", "/may", false)]);
-        spec
+        let (roots, list) = (self.bench.path("people.pem"), self.bench.path("people.crl"));
+        let people =
+            format!("[[client_authority]]\nname = 'people'\nca_file = {roots:?}\ncrl_files = [{list:?}]");
+        let certificates = [("request.example", "request"), ("require.example", "require")]
+            .map(|(host, mode)| self.bench.certificate_of(host, mode, "people"));
+        let spec = Spec::to(origin)
+            .with(people)
+            .with(self.bench.listener_of("test", &certificates))
+            .with(ATTRIBUTES)
+            .route("must", "path_prefix = '/must'\nclient_certificate = 'required'")
+            .route("may", "path_prefix = '/may'\nclient_certificate = 'optional'");
+        Spec { clock: Some(self.clock.clock()), ..spec }
     }
 
     /// A client whose certificate ends after so long.
@@ -92,15 +62,11 @@ impl Setting {
         self.people.issue_client("one", &["dns:one.example".parse().unwrap()], FROM, end).unwrap()
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
     /// Puts another list, or other roots, in place of what is there.
-    fn replace(&self, name: &str, text: &str) {
-        fs::write(self.path("next"), text).unwrap();
-        fs::rename(self.path("next"), self.path(name)).unwrap();
-        assert!(self.authority.reload_if_changed().unwrap());
+    fn replace(&self, gateway: &Harness, name: &str, text: &str) {
+        fs::write(self.bench.path("next"), text).unwrap();
+        fs::rename(self.bench.path("next"), self.bench.path(name)).unwrap();
+        assert!(gateway.client_authority("people").reload_if_changed().unwrap());
     }
 
     async fn connect(&self, gateway: &Harness, host: &str, path: &str, issued: Option<&Issued>) -> Socket {
@@ -197,9 +163,7 @@ fn a_step_of_the_wall_clock_makes_no_certificate_last_longer() {
 fn the_grace_holds_for_the_end_of_a_certificate_and_not_for_its_revocation() {
     run(async {
         let (origin, setting) = (echo().await, Setting::new());
-        let mut spec = setting.spec(&origin);
-        let must = spec.routes.iter_mut().find(|route| route.name == "must").unwrap();
-        must.timeouts.token_expiry_grace = Duration::from_secs(60);
+        let spec = setting.spec(&origin).route("must", "timeouts.token_expiry_grace = '60s'");
         let gateway = spec.start().await;
         let brief = setting.issue(HOUR);
         let mut graced = setting.connect(&gateway, "request.example", "/must", Some(&brief)).await;
@@ -210,7 +174,11 @@ fn the_grace_holds_for_the_end_of_a_certificate_and_not_for_its_revocation() {
         assert_eq!(closed(control).await, invalid());
         goes_on(&mut graced).await;
         goes_on(&mut revoked).await;
-        setting.replace("people.crl", &setting.people.revocation_list(&[&other.serial], FROM, TO).unwrap());
+        setting.replace(
+            &gateway,
+            "people.crl",
+            &setting.people.revocation_list(&[&other.serial], FROM, TO).unwrap(),
+        );
         assert_eq!(closed(revoked).await, invalid());
         goes_on(&mut graced).await;
         setting.clock.advance(Duration::from_secs(41));
@@ -230,7 +198,11 @@ fn whom_a_list_revokes_or_nobody_vouches_for_loses_what_is_under_way() {
         }
         let mut control = setting.connect(&gateway, "request.example", "/must", Some(&other)).await;
         let mut unasked = setting.connect(&gateway, "request.example", "/chat", Some(&one)).await;
-        setting.replace("people.crl", &setting.people.revocation_list(&[&one.serial], FROM, TO).unwrap());
+        setting.replace(
+            &gateway,
+            "people.crl",
+            &setting.people.revocation_list(&[&one.serial], FROM, TO).unwrap(),
+        );
         for socket in ending {
             assert_eq!(closed(socket).await, invalid());
         }
@@ -238,7 +210,7 @@ fn whom_a_list_revokes_or_nobody_vouches_for_loses_what_is_under_way() {
         goes_on(&mut unasked).await;
         // Another authority of the same name.
         let impostor = Authority::new("people", FROM, TO).unwrap();
-        setting.replace("people.pem", &impostor.certificate_pem());
+        setting.replace(&gateway, "people.pem", &impostor.certificate_pem());
         assert_eq!(closed(control).await, invalid());
         goes_on(&mut unasked).await;
     });
@@ -250,7 +222,7 @@ fn a_list_that_runs_out_ends_what_it_covers() {
         let (origin, setting) = (echo().await, Setting::new());
         let gateway = setting.spec(&origin).start().await;
         let until = Wall::from_unix_seconds(BEGUN).saturating_add(HOUR);
-        setting.replace("people.crl", &setting.people.revocation_list(&[], FROM, until).unwrap());
+        setting.replace(&gateway, "people.crl", &setting.people.revocation_list(&[], FROM, until).unwrap());
         let mut socket =
             setting.connect(&gateway, "request.example", "/must", Some(&setting.issue(10 * HOUR))).await;
         setting.clock.advance(HOUR / 2);
@@ -260,34 +232,30 @@ fn a_list_that_runs_out_ends_what_it_covers() {
     });
 }
 
-fn names() -> Names<cardea_gateway::exchange::Exchange> {
-    let mut names = Names::new(&TABLE);
-    let compile = |text: &str| cardea_env::Expression::compile(text, &TABLE).unwrap();
-    let source = Source::Expression(compile("request.time < timestamp('2030-03-17T18:00:00Z')"));
-    names.declare("custom.open", source).unwrap();
-    let source = Source::Expression(compile("has(connection.client_certificate.names)"));
-    names.declare("custom.shown", source).unwrap();
-    names
-}
+/// Attributes that are computed once for each request.
+const ATTRIBUTES: &str = r#"
+    [[attribute]]
+    name = "open"
+    expression = "request.time < timestamp('2030-03-17T18:00:00Z')"
+    [[attribute]]
+    name = "shown"
+    expression = "has(connection.client_certificate.names)"
+"#;
 
-/// Whatever allows, by way of attributes that are computed once for each request.
-fn allowed_by(text: &str, reads_time: bool) -> RouteRules {
-    let condition = Condition::compile(text, &names()).unwrap();
-    let policy = Policy::new(vec![Rule { effect: Effect::Allow, condition, reason: None, show: false }]);
-    RouteRules { policy: Some(policy), reads_time, ..RouteRules::default() }
+/// The keys of a route with one rule.
+fn allowed_by(path: &str, condition: &str) -> String {
+    format!("path_prefix = '{path}'\n[[policy]]\nallow = {condition:?}")
 }
 
 #[test]
 fn a_policy_on_time_ends_a_stream() {
     run(async {
         let (origin, setting) = (echo().await, Setting::new());
-        let mut spec = setting.spec(&origin);
-        let route = |name, prefix, rules| RouteSpec { rules, ..RouteSpec::new(name, prefix) };
-        spec.routes.extend([
-            route("day", "/day", || allowed_by("request.time < timestamp('2030-03-17T18:00:00Z')", true)),
-            route("open", "/open", || allowed_by("custom.open", true)),
-            route("later", "/later", || allowed_by("request.time < timestamp('2030-03-17T19:00:00Z')", true)),
-        ]);
+        let spec = setting
+            .spec(&origin)
+            .route("day", allowed_by("/day", "request.time < timestamp('2030-03-17T18:00:00Z')"))
+            .route("open", allowed_by("/open", "custom.open"))
+            .route("later", allowed_by("/later", "request.time < timestamp('2030-03-17T19:00:00Z')"));
         let gateway = spec.start().await;
         let mut day = setting.connect(&gateway, "request.example", "/day", None).await;
         let mut open = setting.connect(&gateway, "request.example", "/open", None).await;
@@ -315,27 +283,22 @@ fn a_policy_on_time_ends_a_stream() {
 fn a_rule_that_denies_ends_a_stream_though_another_reads_what_was_changed() {
     run(async {
         let (origin, setting) = (echo().await, Setting::new());
-        let mut spec = setting.spec(&origin);
-        fn rules(denied: &str) -> RouteRules {
-            let rule = |effect, text| {
-                let condition = Condition::compile(text, &names()).unwrap();
-                Rule { effect, condition, reason: None, show: false }
-            };
-            let of = vec![rule(Effect::Deny, denied), rule(Effect::Allow, "!has(request.headers['x-key'])")];
-            RouteRules { policy: Some(Policy::new(of)), reads_time: true, ..RouteRules::default() }
-        }
-        let request_headers = vec![("x-key", "set")];
-        let early = RouteSpec {
-            rules: || rules("request.time >= timestamp('2030-03-17T18:00:00Z')"),
-            request_headers: request_headers.clone(),
-            ..RouteSpec::new("early", "/early")
+        let route = |path: &str, time: &str| {
+            format!(
+                r#"
+                path_prefix = "{path}"
+                policy = [
+                    {{ deny = "request.time >= timestamp('{time}')" }},
+                    {{ allow = "!has(request.headers['x-key'])" }},
+                ]
+                request_headers.set = {{ x-key = "set" }}
+                "#
+            )
         };
-        let late = RouteSpec {
-            rules: || rules("request.time >= timestamp('2030-03-17T19:00:00Z')"),
-            request_headers,
-            ..RouteSpec::new("late", "/late")
-        };
-        spec.routes.extend([early, late]);
+        let spec = setting
+            .spec(&origin)
+            .route("early", route("/early", "2030-03-17T18:00:00Z"))
+            .route("late", route("/late", "2030-03-17T19:00:00Z"));
         let gateway = spec.start().await;
         let early = setting.connect(&gateway, "request.example", "/early", None).await;
         let mut late = setting.connect(&gateway, "request.example", "/late", None).await;
@@ -350,12 +313,10 @@ fn a_rule_that_denies_ends_a_stream_though_another_reads_what_was_changed() {
 fn a_policy_on_an_optional_certificate_ends_a_stream_with_it() {
     run(async {
         let (origin, setting) = (echo().await, Setting::new());
-        let mut spec = setting.spec(&origin);
-        let route = |name, prefix, rules| RouteSpec { rules, ..RouteSpec::new(name, prefix) };
-        spec.routes.extend([
-            route("shown", "/shown", || allowed_by("has(connection.client_certificate.names)", false)),
-            route("computed", "/computed", || allowed_by("custom.shown", false)),
-        ]);
+        let spec = setting
+            .spec(&origin)
+            .route("shown", allowed_by("/shown", "has(connection.client_certificate.names)"))
+            .route("computed", allowed_by("/computed", "custom.shown"));
         let gateway = spec.start().await;
         let (brief, long) = (setting.issue(HOUR), setting.issue(10 * HOUR));
         let mut ending = Vec::new();
@@ -378,18 +339,12 @@ fn a_policy_on_an_optional_certificate_ends_a_stream_with_it() {
 fn a_reload_that_changes_nothing_ends_no_stream_whose_policy_reads_computed_attributes() {
     run(async {
         let (origin, setting) = (echo().await, Setting::new());
-        let spec = |name: &'static str| {
-            let mut spec = setting.spec(&origin);
-            let rules = || allowed_by("custom.open", true);
-            spec.routes.push(RouteSpec { rules, ..RouteSpec::new(name, "/open") });
-            spec.environment = || EnvironmentModel { names: Some(names()), ..EnvironmentModel::default() };
-            spec
-        };
+        let spec = |name: &str| setting.spec(&origin).route(name, allowed_by("/open", "custom.open"));
         let gateway = spec("open").start().await;
         let mut socket = setting.connect(&gateway, "request.example", "/open", None).await;
         goes_on(&mut socket).await;
         setting.clock.advance(Duration::from_secs(2));
-        gateway.gateway.set_model(spec("opened").model(&gateway.issuer));
+        gateway.reload(spec("opened"));
         for _ in 0..3 {
             setting.clock.advance(RECHECK);
             goes_on(&mut socket).await;
@@ -408,14 +363,9 @@ fn a_reload_that_makes_a_path_hide_another_ends_what_it_let_in() {
         let mut socket = setting.connect(&gateway, "request.example", "/chat;x/room", None).await;
         let mut control = setting.connect(&gateway, "request.example", "/chat/room", None).await;
         setting.clock.advance(Duration::from_secs(2));
-        let reload = |more: Vec<RouteSpec>| {
-            let mut spec = setting.spec(&origin);
-            spec.routes.extend(more);
-            gateway.gateway.set_model(spec.model(&gateway.issuer));
-        };
-        reload(Vec::new());
+        gateway.reload(setting.spec(&origin));
         goes_on(&mut socket).await;
-        reload(vec![RouteSpec::new("room", "/chat/room")]);
+        gateway.reload(setting.spec(&origin).route("room", "path_prefix = '/chat/room'"));
         assert_eq!(closed(socket).await, (1008, "no longer allowed".into()));
         goes_on(&mut control).await;
     });

@@ -4,15 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cardea_clock::{LAG_MAX, ManualClock, Wall};
-use cardea_env::Effect;
-use cardea_gateway::{
-    client_certificate::{ClientCertificateForward, ClientCertificateRule},
-    gateway::Phase,
-    routing::RouteMatch,
-    workers::Workers,
-};
+use cardea_gateway::{gateway::Phase, workers::Workers};
 use cardea_identity::SKEW_DEFAULT;
-use cardea_tls::ClientDemand;
 use futures_util::{SinkExt as _, StreamExt as _};
 use h2::RecvStream;
 use http::Request;
@@ -23,8 +16,8 @@ use tokio_tungstenite::{
     tungstenite::{Message, client::IntoClientRequest as _, protocol::CloseFrame},
 };
 
-use crate::policies::of;
-use crate::support::{Client, Harness, Origin, RouteSpec, Spec, certificates::Certificates, get, run, until};
+use crate::client_certificates::Bench;
+use crate::support::{Client, Harness, Origin, Spec, certificates::Certificates, get, run, until};
 
 /// In 2030.
 const BEGUN: i64 = 1_900_000_000;
@@ -174,9 +167,7 @@ fn a_stream_goes_on_for_the_configured_grace() {
     run(async {
         let (origin, _) = echo().await;
         let clock = manual();
-        let mut spec = spec(&origin, &clock);
-        let api = spec.routes.iter_mut().find(|route| route.name == "api").unwrap();
-        api.timeouts.token_expiry_grace = Duration::from_secs(30);
+        let spec = spec(&origin, &clock).route("api", "timeouts.token_expiry_grace = '30s'");
         let gateway = spec.start().await;
         let mut graced = connect(&gateway, "/api", &token(&gateway, "alice", LIFE)).await;
         let other = gateway.issuer.token(BEGUN, &json!({"exp": BEGUN + LIFE, "aud": "api2"}));
@@ -195,7 +186,8 @@ fn whoever_is_revoked_or_disabled_loses_what_is_under_way_and_nobody_else_does()
         let (origin, _) = echo().await;
         let clock = manual();
         let gateway = spec(&origin, &clock).start().await;
-        let revocations = gateway.issuer.authenticator.revocations();
+        let authenticator = std::sync::Arc::clone(&gateway.gateway.model().authenticator);
+        let revocations = authenticator.revocations();
         let disable = || revocations.disable("main", "mallory");
         let forget_after = Wall::from_unix_seconds(BEGUN + 10 * LIFE);
         let revoke = || revocations.revoke("main", "eve", Wall::from_unix_seconds(BEGUN), forget_after);
@@ -213,67 +205,56 @@ fn whoever_is_revoked_or_disabled_loses_what_is_under_way_and_nobody_else_does()
     });
 }
 
-type Reload = fn(&mut Spec, &mut Harness);
+type Reload = fn(Spec, &Bench) -> Spec;
 
 #[test]
 fn a_reload_that_takes_the_right_away_ends_what_is_under_way_and_another_one_does_not() {
     let cases: [(Reload, &str, &str); 9] = [
-        (|_, gateway| gateway.issuer.reconfigure(|_| None), "token no longer accepted", "issuer_changed"),
         (
-            |_, gateway| {
-                gateway.issuer.reconfigure(|mut config| {
-                    config.audiences.retain(|audience| audience != "api");
-                    Some(config)
-                });
+            |spec, _| {
+                let next = "[[issuer]]\nname = 'next'\nissuer = 'https://next.example'\naudiences = ['api']\n\
+                    jwks_url = 'https://next.example/keys'";
+                spec.without("issuer", "main").with(next).route("end", "auth.issuer = 'next'")
             },
             "token no longer accepted",
             "issuer_changed",
         ),
-        (|spec, _| spec.routes.retain(|route| route.name == "stay"), "no longer available", "route_removed"),
         (
             |spec, _| {
-                spec.routes[0].demand = Some((vec!["admin"], vec!["api"]));
+                let spec = spec.with("[[issuer]]\nname = 'main'\naudiences = ['api2']");
+                spec.route("end", "auth.audiences = ['api2']")
             },
-            "no longer allowed",
-            "demand_unmet",
+            "token no longer accepted",
+            "issuer_changed",
         ),
+        (|spec, _| spec.without("route", "end"), "no longer available", "route_removed"),
+        (|spec, _| spec.route("end", "auth.scopes = ['admin']"), "no longer allowed", "demand_unmet"),
         (
             // The route is there, but a more specific one has come that asks for more.
             |spec, _| {
-                let demand = Some((vec!["admin"], vec!["api"]));
-                spec.routes.push(RouteSpec { demand, ..RouteSpec::new("deeper", "/end/here") });
+                let auth = "auth = { issuer = 'main', scopes = ['admin'], audiences = ['api'] }";
+                spec.route("deeper", format!("path_prefix = '/end/here'\n{auth}"))
             },
             "no longer allowed",
             "demand_unmet",
         ),
         (
-            |spec, _| spec.routes[0].rules = || of(&[(Effect::Deny, "token.sub == 'alice'")]),
+            |spec, _| spec.route("end", "[[policy]]\ndeny = \"token.sub == 'alice'\""),
             "no longer allowed",
             "demand_unmet",
         ),
         (
-            |spec, _| {
-                spec.routes[0].client_certificate = Some(ClientCertificateRule {
-                    required: true,
-                    demand: ClientDemand::default(),
-                    step_up: None,
-                    forward: ClientCertificateForward::Nothing,
-                });
+            |spec, bench| {
+                let asking = bench.listener_of("asking", &[bench.certificate("ask.example", "request")]);
+                spec.with(asking).route("end", "client_certificate = 'required'")
             },
             "no longer allowed",
             "demand_unmet",
         ),
-        (
-            |spec, _| {
-                let RouteMatch { methods, .. } = &mut spec.routes[0].matches;
-                methods.push("POST".into());
-            },
-            "no longer available",
-            "route_removed",
-        ),
+        (|spec, _| spec.route("end", "methods = ['POST']"), "no longer available", "route_removed"),
         (
             // Of the same name, elsewhere.
-            |spec, _| spec.routes[0].matches = RouteSpec::new("end", "/elsewhere").matches,
+            |spec, _| spec.route("end", "path_prefix = '/elsewhere'"),
             "no longer available",
             "route_removed",
         ),
@@ -282,23 +263,23 @@ fn a_reload_that_takes_the_right_away_ends_what_is_under_way_and_another_one_doe
         run(async move {
             let (origin, _) = echo().await;
             let clock = manual();
-            let routes = || {
-                let demand = Some((vec!["read"], vec!["api"]));
-                vec![RouteSpec { demand, ..RouteSpec::new("end", "/end") }, RouteSpec::new("stay", "/stay")]
+            let spec = || {
+                let end = "path_prefix = '/end'\n\
+                    auth = { issuer = 'main', scopes = ['read'], audiences = ['api'] }";
+                let routes = ["public", "api", "admin", "other"];
+                let spec = spec(&origin, &clock).route("end", end).route("stay", "path_prefix = '/stay'");
+                routes.into_iter().fold(spec, |spec, name| spec.without("route", name))
             };
-            let mut gateway = Spec { routes: routes(), ..spec(&origin, &clock) }.start().await;
+            let gateway = spec().start().await;
             let mut socket = connect(&gateway, "/end/here", &token(&gateway, "alice", LIFE)).await;
             let mut control = connect(&gateway, "/stay", "").await;
             clock.advance(SETTLED);
             // What changes nothing for the caller ends nothing.
-            let same = Spec { routes: routes(), ..spec(&origin, &clock) };
-            gateway.gateway.set_model(same.model(&gateway.issuer));
+            gateway.reload(spec());
             goes_on(&mut socket).await;
             // Nor is a request cut that has just begun.
             let mut young = connect(&gateway, "/end/here", &token(&gateway, "alice", LIFE)).await;
-            let mut next = Spec { routes: routes(), ..spec(&origin, &clock) };
-            reload(&mut next, &mut gateway);
-            gateway.gateway.set_model(next.model(&gateway.issuer));
+            gateway.reload(reload(spec(), &Bench::new()));
             assert_eq!(closed(socket).await, (1008, text.to_owned()), "{index}");
             goes_on(&mut control).await;
             goes_on(&mut young).await;
@@ -504,7 +485,7 @@ fn a_call_of_grpc_ends_with_unauthenticated_and_another_stream_with_a_reset() {
         let (go, more) = watch::channel(false);
         let origin = calls(more).await;
         let (clock, certificates) = (manual(), Certificates::new());
-        let spec = Spec { tls: Some(certificates.server()), ..spec(&origin, &clock) };
+        let spec = spec(&origin, &clock).with(certificates.listener());
         let gateway = spec.start().await;
         let mut client = h2(&gateway, &certificates).await;
         let brief = token(&gateway, "alice", LIFE);
@@ -530,7 +511,7 @@ fn at_the_drains_deadline_everything_is_told_in_its_own_words() {
         let origin = calls(more).await;
         let certificates = Certificates::new();
         let plain = Spec::to(&sockets).start().await;
-        let secure = Spec { tls: Some(certificates.server()), ..Spec::to(&origin) }.start().await;
+        let secure = Spec::to(&origin).with(certificates.listener()).start().await;
         let mut socket = connect(&plain, "/chat", "").await;
         let mut client = h2(&secure, &certificates).await;
         let stream = call(&mut client, &secure.token(), "application/grpc").await;

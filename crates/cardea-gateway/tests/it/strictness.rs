@@ -180,7 +180,7 @@ fn the_same_requests_without_their_fault_pass() {
 fn a_body_over_the_routes_limit_is_refused_by_length_and_when_it_is_met() {
     run(async {
         let origin = Origin::ok().await;
-        let gateway = Spec::to(&origin).public(|route| route.body_bytes_max = 10).start().await;
+        let gateway = Spec::to(&origin).public("body_bytes_max = '10B'").start().await;
         let post = |fields: &str, body: &str| {
             format!("POST / HTTP/1.1\r\nHost: a.example\r\n{fields}\r\n{body}{NEXT}")
         };
@@ -336,8 +336,7 @@ fn a_response_may_have_as_many_fields_as_the_limit_says() {
         };
         for (count, limit, status) in [(256, 256, 200), (257, 256, 502), (20, 20, 200), (21, 20, 502)] {
             let origin = Origin::answering(response(count)).await;
-            let mut spec = Spec::to(&origin);
-            spec.limits.response_head.fields_max = limit;
+            let spec = Spec::to(&origin).with(format!("limits.response_fields_max = {limit}"));
             let answer = spec.start().await.client().await.exchange(get("/")).await;
             assert_eq!(answer.status, status, "{count} of {limit}");
             assert_eq!(answer.headers("x").len(), if status == 200 { count - 1 } else { 0 });

@@ -1,9 +1,7 @@
 //! TLS on both sides, trust domains, PROXY headers, Unix sockets.
 
-use std::{net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
-use cardea_gateway::model::{Prefix, ProxyProtocol, ServiceTls};
-use cardea_tls::server_name;
 use cardea_upstream::Address;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::{
@@ -16,7 +14,7 @@ use crate::support::{
 };
 
 async fn secured(origin: &Origin, certificates: &Certificates) -> Harness {
-    Spec { tls: Some(certificates.server()), ..Spec::to(origin) }.start().await
+    Spec::to(origin).with(certificates.listener()).start().await
 }
 
 async fn client(gateway: &Harness, certificates: &Certificates, sni: &str) -> Client {
@@ -113,7 +111,7 @@ fn a_service_that_ends_without_close_notify_has_not_ended_its_body() {
                 }
                 while tls.get_mut().0.read(&mut space).await.is_ok_and(|count| count > 0) {}
             });
-            let gateway = with_tls(Spec::to_addresses([address]), &certificates, "a.example").start().await;
+            let gateway = Spec::to_addresses([address]).with(certificates.service("a.example")).start().await;
             let mut client = gateway.client().await;
             client.send(get("/")).await;
             let response = client.try_response(false).await;
@@ -168,28 +166,20 @@ async fn secured_origin(
     (Address::Tcp(address), connections)
 }
 
-fn with_tls(mut spec: Spec, certificates: &Certificates, name: &str) -> Spec {
-    spec.services[0].tls = Some(ServiceTls {
-        config: certificates.client(&["http/1.1"]),
-        server_name: Some(server_name(name).unwrap()),
-    });
-    spec
-}
-
 #[test]
 fn a_service_is_reached_over_tls_and_verified() {
     run(async {
         let certificates = Certificates::new();
         let (address, connections) = secured_origin(&certificates, OK, 0).await;
         let spec = Spec::to_addresses([address.clone()]);
-        let gateway = with_tls(spec, &certificates, "a.example").start().await;
+        let gateway = spec.with(certificates.service("a.example")).start().await;
         let mut client = gateway.client().await;
         for _ in 0..3 {
             assert_eq!(client.exchange(get("/")).await.text(), "ok");
         }
         assert_eq!(*connections.lock().unwrap(), 1, "kept");
         for (trusting, name) in [(&certificates, "d.example"), (&Certificates::new(), "a.example")] {
-            let gateway = with_tls(Spec::to_addresses([address.clone()]), trusting, name).start().await;
+            let gateway = Spec::to_addresses([address.clone()]).with(trusting.service(name)).start().await;
             let response = gateway.client().await.exchange(get("/")).await;
             assert_eq!(
                 (response.status, response.code().as_str()),
@@ -206,7 +196,7 @@ fn large_bodies_go_to_a_service_over_tls() {
         const SIZE: usize = 20_000_000;
         let certificates = Certificates::new();
         let (address, _) = secured_origin(&certificates, OK, SIZE).await;
-        let gateway = with_tls(Spec::to_addresses([address]), &certificates, "a.example").start().await;
+        let gateway = Spec::to_addresses([address]).with(certificates.service("a.example")).start().await;
         let mut client = gateway.client().await;
         for _ in 0..2 {
             client.send(format!("PUT / HTTP/1.1\r\nHost: a.example\r\nContent-Length: {SIZE}\r\n\r\n")).await;
@@ -230,7 +220,7 @@ fn bytes_behind_a_response_are_no_response_over_tls_either() {
             .into_boxed_str(),
         );
         let (address, connections) = secured_origin(&certificates, poisoned, 0).await;
-        let gateway = with_tls(Spec::to_addresses([address]), &certificates, "a.example").start().await;
+        let gateway = Spec::to_addresses([address]).with(certificates.service("a.example")).start().await;
         let mut client = gateway.client().await;
         for count in 1..4 {
             assert!(!client.exchange(get("/")).await.text().contains("poisoned"));
@@ -248,8 +238,9 @@ fn a_service_that_never_answers_the_handshake_is_a_504() {
             Ok(())
         })
         .await;
-        let gateway = with_tls(Spec::to(&silent), &certificates, "a.example")
-            .timeouts(|timeouts| timeouts.connect = std::time::Duration::from_millis(150))
+        let gateway = Spec::to(&silent)
+            .with(certificates.service("a.example"))
+            .with("timeouts.connect = '150ms'")
             .start()
             .await;
         let response = gateway.client().await.exchange(get("/")).await;
@@ -262,8 +253,7 @@ fn a_client_that_never_shakes_hands_is_closed() {
     run(async {
         let certificates = Certificates::new();
         let origin = Origin::ok().await;
-        let mut spec = Spec { tls: Some(certificates.server()), ..Spec::to(&origin) };
-        spec.timeouts.tls_handshake = std::time::Duration::from_millis(150);
+        let spec = Spec::to(&origin).with(certificates.listener()).with("timeouts.tls_handshake = '150ms'");
         let gateway = spec.start().await;
         let mut silent = gateway.client().await;
         silent.ended().await;
@@ -275,9 +265,11 @@ fn a_client_that_never_shakes_hands_is_closed() {
     });
 }
 
-fn proxied(trusted: &str, v1: bool, v2: bool) -> Option<ProxyProtocol> {
-    let address: IpAddr = trusted.parse().unwrap();
-    Some(ProxyProtocol { trusted: vec![Prefix { address, bits: 32 }], v1, v2 })
+/// The first listener expects the PROXY protocol.
+fn proxied(trusted: &str, versions: &str) -> String {
+    format!(
+        "[[listener]]\nname = 'test'\nproxy_protocol = '{versions}'\nproxy_protocol_from = ['{trusted}']\n"
+    )
 }
 
 const V1: &[u8] = b"PROXY TCP4 203.0.113.7 198.51.100.1 1234 443\r\n";
@@ -289,17 +281,12 @@ fn a_proxy_header_of_a_trusted_peer_is_believed_before_tls_and_without() {
         let certificates = Certificates::new();
         let origin = Origin::ok().await;
         for header in [V1, V2] {
-            let plain =
-                Spec { proxy_protocol: proxied("127.0.0.1", true, true), ..Spec::to(&origin) }.start().await;
+            let plain = Spec::to(&origin).with(proxied("127.0.0.1", "any")).start().await;
             let mut client = plain.client().await;
             assert_eq!(client.exchange([header, get("/").as_bytes()].concat()).await.status, 200);
             assert_eq!(plain.log(1).await[0]["client.address"], "203.0.113.7");
 
-            let spec = Spec {
-                proxy_protocol: proxied("127.0.0.1", true, true),
-                tls: Some(certificates.server()),
-                ..Spec::to(&origin)
-            };
+            let spec = Spec::to(&origin).with(proxied("127.0.0.1", "any")).with(certificates.listener());
             let secured = spec.start().await;
             let mut tcp = TcpStream::connect(secured.address).await.unwrap();
             tcp.write_all(header).await.unwrap();
@@ -316,8 +303,7 @@ fn other_proxy_headers_are_not_believed() {
     run(async {
         let origin = Origin::ok().await;
         // A peer that is not trusted is closed, whatever it sends.
-        let gateway =
-            Spec { proxy_protocol: proxied("192.0.2.1", true, true), ..Spec::to(&origin) }.start().await;
+        let gateway = Spec::to(&origin).with(proxied("192.0.2.1", "any")).start().await;
         for beginning in [get("/").as_bytes(), V1, V2, b""] {
             let mut client = gateway.client().await;
             client.try_send([beginning, get("/").as_bytes()].concat()).await;
@@ -327,17 +313,12 @@ fn other_proxy_headers_are_not_believed() {
         assert!(gateway.has_metric("cardea_proxy_peers_refused_total 4"));
         // So it is before TLS.
         let certificates = Certificates::new();
-        let secured = Spec {
-            proxy_protocol: proxied("192.0.2.1", true, true),
-            tls: Some(certificates.server()),
-            ..Spec::to(&origin)
-        };
+        let secured = Spec::to(&origin).with(proxied("192.0.2.1", "any")).with(certificates.listener());
         let secured = secured.start().await;
         let mut client = Client::connect(secured.address).await;
         assert!(client.rest().await.unwrap_or_default().is_empty());
         // Who may write to a Unix socket is trusted, and must send a header.
-        let unix =
-            Spec { proxy_protocol: proxied("192.0.2.1", true, true), ..Spec::to(&origin) }.start_unix().await;
+        let unix = Spec::to(&origin).with(proxied("192.0.2.1", "any")).start_unix().await;
         let path = unix.path.clone().unwrap();
         let mut client = Client::over(UnixStream::connect(&path).await.unwrap());
         assert_eq!(client.exchange([V1, get("/").as_bytes()].concat()).await.status, 200);
@@ -347,8 +328,7 @@ fn other_proxy_headers_are_not_believed() {
         assert!(client.rest().await.unwrap_or_default().is_empty());
         assert_eq!(unix.gateway.metrics.proxy_peers_refused.value(), 0);
         // A trusted peer must send one, of a version that is switched on.
-        let gateway =
-            Spec { proxy_protocol: proxied("127.0.0.1", true, false), ..Spec::to(&origin) }.start().await;
+        let gateway = Spec::to(&origin).with(proxied("127.0.0.1", "v1")).start().await;
         for beginning in [get("/").as_bytes(), V2, b"PROXY TCP4 x y 1 2\r\n", b"PROXY UNKNOWN"] {
             let mut client = gateway.client().await;
             client.send(beginning).await;
@@ -396,7 +376,8 @@ fn unix_sockets_are_listened_on_and_connected_to() {
 fn a_redirect_to_https_keeps_path_and_query() {
     run(async {
         let origin = Origin::ok().await;
-        let gateway = Spec { redirect_to_https: Some(8443), ..Spec::to(&origin) }.start().await;
+        let gateway =
+            Spec::to(&origin).with("[[listener]]\nname = 'test'\nredirect_to_https = 8443").start().await;
         let mut client = gateway.client().await;
         let response = client.exchange("GET //x/../a?b=c HTTP/1.1\r\nHost: A.example:80\r\n\r\n").await;
         assert_eq!(
@@ -423,8 +404,8 @@ fn who_connects_and_says_nothing_keeps_nobody_out() {
     run(async {
         let certificates = Certificates::new();
         let origin = Origin::ok().await;
-        let mut spec = Spec { tls: Some(certificates.server()), ..Spec::to(&origin) };
-        (spec.limits.handshakes_max, spec.limits.handshakes_per_prefix_max) = (50, 1_000);
+        let limits = "limits = { handshakes_max = 50, handshakes_per_prefix_max = 1_000 }";
+        let spec = Spec::to(&origin).with(certificates.listener()).with(limits);
         let gateway = spec.start().await;
         let held = silent(&gateway, 400).await;
         until("the oldest have given way", || gateway.gateway.handshakes_under_way() == 50).await;
@@ -442,10 +423,9 @@ fn silent_handshakes_give_way_where_no_connection_is_left() {
     run(async {
         let certificates = Certificates::new();
         let origin = Origin::ok().await;
-        let mut spec = Spec { tls: Some(certificates.server()), ..Spec::to(&origin) };
-        spec.limits.connections_max = 5;
         // They are not to end for another reason.
-        spec.timeouts.tls_handshake = crate::support::TEST_TIME_MAX;
+        let limits = "limits.connections_max = 5\ntimeouts.tls_handshake = '1m'";
+        let spec = Spec::to(&origin).with(certificates.listener()).with(limits);
         let gateway = spec.start().await;
         let held = silent(&gateway, 5).await;
         until("all shake hands", || gateway.gateway.handshakes_under_way() == 5).await;
@@ -460,8 +440,8 @@ fn one_prefix_has_no_more_handshakes_than_it_may() {
     run(async {
         let certificates = Certificates::new();
         let origin = Origin::ok().await;
-        let mut spec = Spec { tls: Some(certificates.server()), ..Spec::to(&origin) };
-        spec.limits.handshakes_per_prefix_max = 20;
+        let spec =
+            Spec::to(&origin).with(certificates.listener()).with("limits.handshakes_per_prefix_max = 20");
         let gateway = spec.start().await;
         let held = silent(&gateway, 100).await;
         until("the others are closed", || gateway.gateway.metrics.excess_of_handshakes() == 80).await;
@@ -478,8 +458,8 @@ fn one_prefix_has_no_more_handshakes_than_it_may() {
 fn one_prefix_connects_no_faster_than_it_may() {
     run(async {
         let origin = Origin::ok().await;
-        let mut spec = Spec { proxy_protocol: proxied("127.0.0.1", true, true), ..Spec::to(&origin) };
-        spec.limits.new_connections_per_second_max = std::num::NonZeroU32::new(5);
+        let limits = "limits.new_connections_per_second_max = 5";
+        let spec = Spec::to(&origin).with(proxied("127.0.0.1", "any")).with(limits);
         let gateway = spec.start().await;
         let connect = async |header: &[u8]| {
             let mut client = gateway.client().await;
@@ -516,9 +496,11 @@ fn ten_thousand_half_open_handshakes_keep_nobody_out() {
         let count = connections_possible();
         let certificates = Certificates::new();
         let origin = Origin::ok().await;
-        let mut spec = Spec { tls: Some(certificates.server()), ..Spec::to(&origin) };
-        (spec.limits.handshakes_max, spec.limits.handshakes_per_prefix_max) = (20_000, 20_000);
-        spec.timeouts.tls_handshake = std::time::Duration::from_secs(120);
+        let limits = "[limits]\nhandshakes_max = 20_000\nhandshakes_per_prefix_max = 20_000";
+        let spec = Spec::to(&origin)
+            .with(certificates.listener())
+            .with(limits)
+            .with("timeouts.tls_handshake = '2m'");
         let gateway = spec.start().await;
         let held = silent(&gateway, count).await;
         until("they are half open", || gateway.gateway.handshakes_under_way() == count).await;

@@ -18,6 +18,7 @@ mod support;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use cardea_config::Config;
 use h2::client::{ResponseFuture, SendRequest};
 use http::Request;
 use support::{Client, Harness, Origin, Spec, certificates::Certificates, get, origin::OK, run, until};
@@ -61,9 +62,7 @@ async fn origin() -> Origin {
 }
 
 fn spec(origin: &Origin) -> Spec {
-    let mut spec = Spec::to(origin);
-    spec.limits.buffered_bytes_max = MAX;
-    spec
+    Spec::to(origin).with("limits.buffered_bytes_max = '4MiB'")
 }
 
 fn ended(gateway: &Harness) -> u64 {
@@ -105,10 +104,8 @@ fn heads_that_are_not_complete_are_small_and_bounded() {
     let _turn = turn();
     run(async {
         let origin = origin().await;
-        let mut spec = spec(&origin);
         // They are not to end for another reason.
-        spec.timeouts.request_head = support::TEST_TIME_MAX;
-        let gateway = spec.start().await;
+        let gateway = spec(&origin).with("timeouts.request_head = '1m'").start().await;
         // As many as fit, since no more is kept of each than came.
         let mut small = Vec::new();
         for _ in 0..1_000 {
@@ -157,7 +154,7 @@ fn streams_of_http_2_that_nobody_reads_give_way() {
     run(async {
         let certificates = Certificates::new();
         let origin = origin().await;
-        let gateway = Spec { tls: Some(certificates.server()), ..spec(&origin) }.start().await;
+        let gateway = spec(&origin).with(certificates.listener()).start().await;
         let mut connections = Vec::new();
         let mut stalled: Vec<ResponseFuture> = Vec::new();
         for _ in 0..4 {
@@ -185,7 +182,7 @@ fn bodies_that_the_service_does_not_take_give_way() {
     run(async {
         let certificates = Certificates::new();
         let origin = origin().await;
-        let gateway = Spec { tls: Some(certificates.server()), ..spec(&origin) }.start().await;
+        let gateway = spec(&origin).with(certificates.listener()).start().await;
         let mut stalled = Vec::new();
         for _ in 0..40 {
             let mut send = connect(&gateway, &certificates).await.ready().await.unwrap();
@@ -244,7 +241,7 @@ fn responses_that_are_queued_whole_give_way_with_their_connections() {
     run(async {
         let certificates = Certificates::new();
         let origin = origin().await;
-        let gateway = Spec { tls: Some(certificates.server()), ..spec(&origin) }.start().await;
+        let gateway = spec(&origin).with(certificates.listener()).start().await;
         let mut stalled = Vec::new();
         for _ in 0..20 {
             stalled.push(asks_and_reads_nothing(&gateway, &certificates, "/large", 90).await);
@@ -289,9 +286,8 @@ fn quiet_streams_of_one_caller_give_way_too() {
     let _turn = turn();
     run(async {
         let origin = origin().await;
-        let mut spec = spec(&origin);
-        spec.limits.buffered_bytes_max = 1024 * 1024;
-        let gateway = spec.start().await;
+        let small = |config: &mut Config| config.general.limits.buffered_bytes_max = 1024 * 1024;
+        let gateway = spec(&origin).resolved(small).start().await;
         let mut quiet = Vec::new();
         for count in 1..=400 {
             let mut client = gateway.client().await;
@@ -312,7 +308,7 @@ fn heads_of_requests_of_http_2_that_wait_are_counted_and_give_way() {
     run(async {
         let certificates = Certificates::new();
         let origin = origin().await;
-        let gateway = Spec { tls: Some(certificates.server()), ..spec(&origin) }.start().await;
+        let gateway = spec(&origin).with(certificates.listener()).start().await;
         let mut waiting = Vec::new();
         for number in 0..10 {
             let mut send = connect(&gateway, &certificates).await;

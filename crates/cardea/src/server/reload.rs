@@ -105,15 +105,7 @@ impl Server {
         if let Some(acme) = &self.provided.acme {
             acme.follow(&config);
         }
-        for (name, service) in &built.services {
-            let old = current.built.services.get(name).map(|old| &*old.state);
-            service.state.activate(old, now.mono);
-        }
-        for (name, old) in &current.built.services {
-            if !built.services.contains_key(name) {
-                old.state.retire();
-            }
-        }
+        built.succeed(&current.built, now.mono);
         let changes = changes(&current.config, &config);
         current.config = config;
         current.built = built;

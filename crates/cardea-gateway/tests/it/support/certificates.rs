@@ -1,11 +1,10 @@
 //! An authority, listeners with its certificates, clients that trust it.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use cardea_clock::{ManualClock, Wall};
 use cardea_tls::{
-    CertificateConfig, ClientAuthConfig, ClientAuthMode, ClientAuthority, ClientAuthorityConfig,
-    ClientTlsConfig, Roots, ServerTls, ServerTlsConfig,
+    CertificateConfig, ClientTlsConfig, Roots, ServerTls, ServerTlsConfig,
     authority::{Authority, Issued},
     client_config, server_name,
 };
@@ -23,53 +22,58 @@ impl Certificates {
         let folder = tempfile::tempdir().unwrap();
         let authority = Authority::new("test", Wall::from_unix_seconds(0), Self::end()).unwrap();
         std::fs::write(folder.path().join("ca.pem"), authority.certificate_pem()).unwrap();
-        Self { folder, authority }
+        let this = Self { folder, authority };
+        this.issue(&["a.example", "b.example"]);
+        this.issue(&["c.example"]);
+        this.issue(&["d.example"]);
+        this
     }
 
     fn end() -> Wall {
         Wall::from_unix_seconds(4_000_000_000)
     }
 
-    fn issue(&self, names: &[&str], trust_domain: &str) -> CertificateConfig {
+    /// Writes the files of a certificate, which are called by its first name.
+    fn issue(&self, names: &[&str]) {
         let Issued { chain_pem, key_pem, .. } =
             self.authority.issue(names, Wall::from_unix_seconds(0), Self::end()).unwrap();
-        let chain = self.folder.path().join(format!("{}.pem", names[0]));
-        let key = self.folder.path().join(format!("{}.key", names[0]));
-        std::fs::write(&chain, chain_pem).unwrap();
-        std::fs::write(&key, key_pem.as_bytes()).unwrap();
-        CertificateConfig {
-            chain,
-            key,
-            hosts: Vec::new(),
-            managed: None,
-            trust_domain: trust_domain.into(),
-            client_auth: None,
-            ocsp: None,
-        }
+        std::fs::write(self.path(&format!("{}.pem", names[0])), chain_pem).unwrap();
+        std::fs::write(self.path(&format!("{}.key", names[0])), key_pem.as_bytes()).unwrap();
     }
 
-    /// `a.example` and `b.example` in one trust domain, `c.example` in another.
-    pub(crate) fn server(&self) -> Arc<ServerTls> {
-        self.server_with(ServerTlsConfig::default())
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
-    /// A host whose clients are asked for certificates.
-    pub(crate) fn asking(&self, host: &str) -> CertificateConfig {
-        let roots = self.folder.path().join("ca.pem");
-        let config = ClientAuthorityConfig { name: "test".into(), roots, crls: Vec::new() };
-        let authorities = vec![ClientAuthority::load(&config).unwrap()];
-        let client_auth = Some(ClientAuthConfig { mode: ClientAuthMode::Request, authorities });
-        CertificateConfig { client_auth, ..self.issue(&[host], "three") }
+    /// The table of the certificate in the files of this name.
+    fn table(&self, name: &str, trust_domain: &str) -> String {
+        format!(
+            "[[listener.tls.certificate]]\nchain = {:?}\nkey = {:?}\ntrust_domain = \"{trust_domain}\"\n",
+            self.path(&format!("{name}.pem")),
+            self.path(&format!("{name}.key"))
+        )
     }
 
-    /// The same with other settings, and more certificates.
-    pub(crate) fn server_with(&self, settings: ServerTlsConfig) -> Arc<ServerTls> {
-        let mut certificates =
-            vec![self.issue(&["a.example", "b.example"], "one"), self.issue(&["c.example"], "two")];
-        certificates.extend(settings.certificates);
-        let config = ServerTlsConfig { certificates, ..settings };
-        let clock = ManualClock::new(Wall::from_unix_seconds(2_000_000_000)).clock();
-        Arc::new(ServerTls::load(&config, &clock).unwrap())
+    /// TLS of the first listener: `a.example` and `b.example` in one trust domain, `c.example` in another.
+    pub(crate) fn listener(&self) -> String {
+        let header = "[[listener]]\nname = \"test\"\n";
+        [header, &self.table("a.example", "one"), &self.table("c.example", "two")].concat()
+    }
+
+    /// The same with `d.example`, whose clients are asked for certificates.
+    pub(crate) fn asking_listener(&self) -> String {
+        let asking = "client_certificate = \"request\"\nclient_authorities = [\"test\"]\n";
+        let authority =
+            format!("[[client_authority]]\nname = \"test\"\nca_file = {:?}\n", self.path("ca.pem"));
+        [&self.listener(), &*self.table("d.example", "three"), asking, &authority].concat()
+    }
+
+    /// TLS to the service, whose certificate must be for this name.
+    pub(crate) fn service(&self, server_name: &str) -> String {
+        let ca = self.path("ca.pem");
+        format!(
+            "[[service]]\nname = \"main\"\ntls = {{ ca_file = {ca:?}, server_name = \"{server_name}\" }}\n"
+        )
     }
 
     pub(crate) fn client(&self, alpn: &[&str]) -> Arc<rustls::ClientConfig> {
@@ -83,7 +87,18 @@ impl Certificates {
 
     /// For an origin that speaks TLS as `a.example`.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(self.server().config())
+        let certificate = CertificateConfig {
+            chain: self.path("a.example.pem"),
+            key: self.path("a.example.key"),
+            hosts: Vec::new(),
+            managed: None,
+            trust_domain: "one".into(),
+            client_auth: None,
+            ocsp: None,
+        };
+        let config = ServerTlsConfig { certificates: vec![certificate], ..ServerTlsConfig::default() };
+        let clock = ManualClock::new(Wall::from_unix_seconds(2_000_000_000)).clock();
+        TlsAcceptor::from(ServerTls::load(&config, &clock).unwrap().config())
     }
 
     pub(crate) async fn connect(&self, stream: TcpStream, sni: &str, alpn: &[&str]) -> TlsStream<TcpStream> {

@@ -1,7 +1,7 @@
-//! A gateway that listens, with a model made by hand.
+//! A gateway that listens, built from a configuration as the program builds it.
 
 use std::{
-    collections::HashMap,
+    cell::RefCell,
     net::{SocketAddr, TcpListener},
     os::unix::net::UnixListener,
     path::PathBuf,
@@ -10,153 +10,77 @@ use std::{
 };
 
 use cardea_clock::{Clock, CoarseClock};
-use cardea_env::{JsonRecord, Template};
+use cardea_config::{Built, Config, Draft, FieldTemplate, Foundation, KeyFiles, Place, Provider};
 use cardea_gateway::{
-    attributes::{LOG_FIELDS, TABLE},
     builtin::BuiltIn,
-    client_certificate::{ClientCertificateRule, own_headers},
     gateway::Gateway,
-    hints::hints,
     listener::{ListenSocket, Serving, watch},
-    metrics::{ListenerMetrics, RouteMetrics, ServiceMetrics},
-    model::{
-        AllowEncoded, ConnectionTimeouts, Destination, EnvironmentModel, Forwarding, HeaderRule,
-        IdentityField, IdentityHeaders, Limits, ListenerModel, LogFormat, LogModel, Model, Prefix,
-        ProxyProtocol, Rewrite, Route, RouteRules, Service, ServiceTls, Timeouts,
-    },
-    record::{AccessLog, AccessLogConfig, Registry, Sink},
-    routing::{PathMatch, RouteMatch, Router},
+    record::{AccessLog, Registry},
     workers::Workers,
 };
-use cardea_http::{ForwardedHeader, ForwardedPolicy};
-use cardea_identity::{AccessRequirement, Alternative, IssuerConfig};
-use cardea_tls::{HostRequirements, ServerTls};
-use cardea_upstream::{
-    Address, Balance, Connections, EndpointConfig, HealthConfig, PoolConfig, RetryConfig, ServiceConfig,
-    ServiceState,
-};
+use cardea_identity::NoFetch;
+use cardea_tls::{ClientAuthority, ManagedCertificate, ServerTls};
+use cardea_upstream::{Address, ServiceConfig};
 use serde_json::{Value, json};
+use tempfile::TempDir;
+use toml::Table;
 
 use super::{Client, Origin, tokens::Issuer};
 
-pub(crate) struct ServiceSpec {
-    pub(crate) name: &'static str,
-    pub(crate) endpoints: Vec<Address>,
-    pub(crate) pool: PoolConfig,
-    pub(crate) balance: Balance,
-    pub(crate) health: HealthConfig,
-    pub(crate) retry: RetryConfig,
-    pub(crate) tls: Option<ServiceTls>,
-    pub(crate) hash_policy: Option<&'static str>,
-}
+/// What all tests begin with: one service, and routes that differ in what they ask for. All clients of a test have the same
+/// address, so bounds of an address are out of the way.
+const BASE: &str = r#"
+    region = "eu-west"
+    [access_log]
+    path = "access.log"
+    [limits]
+    body_bytes_max = "1TiB"
+    connections_per_prefix_max = 10000000
+    [authorization_server]
+    issuer = "https://id.example"
+    wrapping_key = { env = "WRAPPING_KEY" }
+    default_audience = "api"
+    mount = false
+    [[issuer]]
+    name = "main"
+    local = true
+    audiences = ["api", "api2"]
+    [[listener]]
+    name = "test"
+    address = "127.0.0.1:0"
+    [[route]]
+    name = "public"
+    path_prefix = "/"
+    auth = "public"
+    service = "main"
+    [[route]]
+    name = "api"
+    path_prefix = "/api"
+    auth = { issuer = "main", audiences = ["api"] }
+    service = "main"
+    [[route]]
+    name = "admin"
+    path_prefix = "/admin"
+    auth = { issuer = "main", audiences = ["api"], scopes = ["admin"] }
+    service = "main"
+    [[route]]
+    name = "other"
+    path_prefix = "/other"
+    auth = { issuer = "main", audiences = ["api2"] }
+    service = "main"
+"#;
 
-pub(crate) struct RouteSpec {
-    pub(crate) name: &'static str,
-    pub(crate) matches: RouteMatch,
-    /// Scopes and audiences; public where there is none.
-    pub(crate) demand: Option<(Vec<&'static str>, Vec<&'static str>)>,
-    pub(crate) service: &'static str,
-    /// In place of the service.
-    pub(crate) builtin: Option<Arc<dyn BuiltIn>>,
-    pub(crate) timeouts: Timeouts,
-    pub(crate) body_bytes_max: u64,
-    pub(crate) allow: AllowEncoded,
-    pub(crate) rewrite: fn() -> Rewrite,
-    pub(crate) forward_authorization: bool,
-    pub(crate) request_headers: Vec<(&'static str, &'static str)>,
-    pub(crate) response_headers: Vec<(&'static str, &'static str)>,
-    pub(crate) client_certificate: Option<ClientCertificateRule>,
-    pub(crate) early_data: bool,
-    pub(crate) rules: fn() -> RouteRules,
-    /// Further changes to headers, of requests and of responses.
-    pub(crate) rules_of_headers: fn() -> (Vec<HeaderRule>, Vec<HeaderRule>),
-}
+/// A change of what a configuration was resolved to.
+type Change = Box<dyn Fn(&mut Config)>;
 
-impl RouteSpec {
-    pub(crate) fn new(name: &'static str, prefix: &str) -> Self {
-        Self {
-            name,
-            matches: RouteMatch::new(PathMatch::Prefix(prefix.into())),
-            demand: None,
-            service: "main",
-            builtin: None,
-            timeouts: Timeouts::default(),
-            body_bytes_max: u64::MAX,
-            allow: AllowEncoded::default(),
-            rewrite: || Rewrite::None,
-            forward_authorization: true,
-            request_headers: Vec::new(),
-            response_headers: Vec::new(),
-            client_certificate: None,
-            early_data: false,
-            rules: RouteRules::default,
-            rules_of_headers: Default::default,
-        }
-    }
-
-    fn build(&self, services: &HashMap<&str, Arc<Service>>) -> Arc<Route> {
-        let demand = self.demand.as_ref().map(|(scopes, audiences)| AccessRequirement {
-            alternatives: vec![Alternative {
-                issuer: "main".into(),
-                audiences: audiences.iter().map(|text| (*text).to_owned()).collect(),
-                scopes: scopes.iter().map(|text| (*text).to_owned()).collect(),
-                roles: Vec::new(),
-            }],
-        });
-        let rules = |rules: &[(&'static str, &'static str)]| {
-            let rule = |(name, template): &(&str, &str)| match *template {
-                "" => HeaderRule::Remove((*name).to_owned()),
-                text => HeaderRule::Set((*name).to_owned(), Template::compile(text, &TABLE).unwrap()),
-            };
-            rules.iter().map(rule).collect::<Vec<_>>()
-        };
-        let (mut request_headers, mut response_headers) = (self.rules_of_headers)();
-        request_headers.extend(rules(&self.request_headers));
-        response_headers.extend(rules(&self.response_headers));
-        Arc::new(Route {
-            name: self.name.into(),
-            demand,
-            client_certificate: self.client_certificate.clone(),
-            early_data: self.early_data,
-            destination: match &self.builtin {
-                Some(builtin) => Destination::BuiltIn(Arc::clone(builtin)),
-                None => Destination::Service(Arc::clone(&services[self.service])),
-            },
-            timeouts: self.timeouts.clone(),
-            body_bytes_max: self.body_bytes_max,
-            allow: self.allow,
-            rewrite: (self.rewrite)(),
-            forward_authorization: self.forward_authorization,
-            request_headers: request_headers.into(),
-            response_headers: response_headers.into(),
-            is_bound: !self.matches.listeners.is_empty(),
-            rules: (self.rules)(),
-            metrics: Arc::new(RouteMetrics::new(self.name)),
-        })
-    }
-}
-
-/// What a test says of its gateway.
+/// The configuration of a test.
 pub(crate) struct Spec {
-    pub(crate) services: Vec<ServiceSpec>,
-    pub(crate) routes: Vec<RouteSpec>,
-    pub(crate) limits: Limits,
-    pub(crate) timeouts: ConnectionTimeouts,
-    pub(crate) trusted_proxies: Vec<Prefix>,
-    pub(crate) policy: ForwardedPolicy,
-    /// Hints of strangers that pass.
-    pub(crate) kept_hints: &'static [&'static str],
-    pub(crate) tls: Option<Arc<ServerTls>>,
-    pub(crate) proxy_protocol: Option<ProxyProtocol>,
-    pub(crate) redirect_to_https: Option<u16>,
-    /// Listeners beside the one called `test`, which [`Harness::listen`] opens.
-    pub(crate) more_listeners: Vec<(&'static str, Option<Arc<ServerTls>>)>,
+    pub(crate) config: Table,
     /// In place of the system's.
     pub(crate) clock: Option<Clock>,
-    pub(crate) log: fn() -> LogModel,
-    pub(crate) environment: fn() -> EnvironmentModel,
-    /// Changes the issuer.
-    pub(crate) issuer: fn(IssuerConfig) -> IssuerConfig,
+    /// Every built-in destination.
+    pub(crate) builtin: Option<Arc<dyn BuiltIn>>,
+    pub(crate) resolved: Vec<Change>,
 }
 
 impl Spec {
@@ -166,142 +90,89 @@ impl Spec {
     }
 
     pub(crate) fn to_addresses(endpoints: impl IntoIterator<Item = Address>) -> Self {
-        let guarded = |name, prefix, scopes, audiences| RouteSpec {
-            demand: Some((scopes, audiences)),
-            ..RouteSpec::new(name, prefix)
-        };
-        Self {
-            services: vec![ServiceSpec {
-                name: "main",
-                endpoints: endpoints.into_iter().collect(),
-                pool: PoolConfig::default(),
-                balance: Balance::default(),
-                health: HealthConfig::default(),
-                retry: RetryConfig::default(),
-                tls: None,
-                hash_policy: None,
-            }],
-            routes: vec![
-                RouteSpec::new("public", "/"),
-                guarded("api", "/api", vec![], vec!["api"]),
-                guarded("admin", "/admin", vec!["admin"], vec!["api"]),
-                guarded("other", "/other", vec![], vec!["api2"]),
-            ],
-            // All clients of a test have the same address.
-            limits: Limits { connections_per_prefix_max: Some(u32::MAX), ..Limits::default() },
-            timeouts: ConnectionTimeouts::default(),
-            trusted_proxies: Vec::new(),
-            policy: ForwardedPolicy::Set,
-            kept_hints: &[],
-            tls: None,
-            proxy_protocol: None,
-            redirect_to_https: None,
-            more_listeners: Vec::new(),
-            clock: None,
-            log: || LogFormat::Json(JsonRecord::compile(LOG_FIELDS.iter().copied(), &TABLE).unwrap()).into(),
-            environment: EnvironmentModel::default,
-            issuer: |config| config,
-        }
+        let endpoints = endpoints
+            .into_iter()
+            .map(|address| format!("[[service.endpoint]]\naddress = \"{address}\"\nregion = \"eu-west\"\n"));
+        let service = format!("[[service]]\nname = \"main\"\n{}", endpoints.collect::<String>());
+        let spec = Self { config: parse(BASE), clock: None, builtin: None, resolved: Vec::new() };
+        spec.with(service)
     }
 
-    /// Changes the public route.
-    pub(crate) fn public(mut self, change: impl FnOnce(&mut RouteSpec)) -> Self {
-        change(&mut self.routes[0]);
+    /// Adds to the configuration. Tables are merged, and so are elements of lists that have the same name.
+    pub(crate) fn with(mut self, toml: impl AsRef<str>) -> Self {
+        merge(&mut self.config, parse(toml.as_ref()));
         self
     }
 
-    pub(crate) fn timeouts(self, change: impl FnOnce(&mut Timeouts)) -> Self {
-        self.public(|route| change(&mut route.timeouts))
+    /// Adds keys to a route. One that is not there yet is public and leads to the service, where the keys say nothing else.
+    pub(crate) fn route(mut self, name: &str, keys: impl AsRef<str>) -> Self {
+        const DESTINATIONS: [&str; 4] = ["service", "redirect", "respond", "builtin"];
+        let mut route = parse(keys.as_ref());
+        route.insert("name".to_owned(), name.into());
+        if !self.list("route").iter().any(|route| is_named(route, name)) {
+            route.entry("auth").or_insert("public".into());
+            if !DESTINATIONS.iter().any(|key| route.contains_key(*key)) {
+                route.insert("service".to_owned(), "main".into());
+            }
+        }
+        merge_lists(self.list("route"), vec![route.into()]);
+        self
     }
 
-    fn listeners(&self) -> HashMap<String, Arc<ListenerModel>> {
-        let of = |name: &'static str, tls: Option<Arc<ServerTls>>| {
-            let model = ListenerModel {
-                name: name.into(),
-                tls,
-                proxy_protocol: self.proxy_protocol.clone(),
-                redirect_to_https: self.redirect_to_https,
-                http2: true,
-                metrics: Arc::new(ListenerMetrics::new(name)),
-            };
-            (name.to_owned(), Arc::new(model))
-        };
-        let more = self.more_listeners.iter().map(|(name, tls)| of(name, tls.clone()));
-        more.chain([of("test", self.tls.clone())]).collect()
+    /// Adds keys to the public route.
+    pub(crate) fn public(self, keys: impl AsRef<str>) -> Self {
+        self.route("public", keys)
     }
 
-    fn secure_listeners(&self) -> Vec<(&'static str, Arc<ServerTls>)> {
-        let more = self.more_listeners.iter().filter_map(|(name, tls)| Some((*name, tls.clone()?)));
-        self.tls.iter().map(|tls| ("test", Arc::clone(tls))).chain(more).collect()
+    /// Removes an element of a list.
+    pub(crate) fn without(mut self, list: &str, name: &str) -> Self {
+        self.list(list).retain(|element| !is_named(element, name));
+        self
     }
 
-    pub(crate) fn model(&self, issuer: &Issuer) -> Arc<Model> {
-        let services = self.services.iter().map(|spec| {
-            let endpoints = spec.endpoints.iter().cloned().map(EndpointConfig::new).collect();
-            let config = ServiceConfig {
-                pool: spec.pool,
-                balance: spec.balance,
-                health: spec.health,
-                retry: spec.retry,
-                ..ServiceConfig::new(spec.name, endpoints)
-            };
-            let state = ServiceState::reconcile(&config, None, Connections::Kept).unwrap();
-            let regions = spec.endpoints.iter().map(|address| (address.to_string(), "eu-west".to_owned()));
-            let service = Service {
-                name: spec.name.into(),
-                state,
-                tls: spec.tls.clone(),
-                connect_timeout: None,
-                hash_policy: spec.hash_policy.map(|text| Template::compile_raw(text, &TABLE).unwrap()),
-                regions: regions.collect(),
-                metrics: Arc::new(ServiceMetrics::new(spec.name)),
-            };
-            (spec.name, Arc::new(service))
-        });
-        let services: HashMap<&str, Arc<Service>> = services.collect();
-        let routes = self.routes.iter().map(|spec| (spec.matches.clone(), spec.build(&services))).collect();
-        let fields = vec![
-            ("x-auth-subject".to_owned(), IdentityField::Subject),
-            ("x-auth-issuer".to_owned(), IdentityField::Issuer),
-        ];
-        let names = own_headers(fields.iter().map(|(name, _)| name.as_str())).unwrap();
-        Arc::new(Model {
-            router: Router::new(routes).unwrap(),
-            authenticator: Arc::clone(&issuer.authenticator),
-            services: services.values().map(Arc::clone).collect(),
-            listeners: self.listeners(),
-            requirements: HostRequirements::new(self.secure_listeners()),
-            limits: self.limits.clone(),
-            timeouts: self.timeouts,
-            trusted_proxies: self.trusted_proxies.clone(),
-            forwarding: Forwarding {
-                via: "cardea".into(),
-                policy: self.policy,
-                header: ForwardedHeader::XForwarded,
-                strangers: names.clone().and(&hints(self.kept_hints).unwrap()),
-            },
-            identity_headers: IdentityHeaders { names, fields },
-            region: Some("eu-west".into()),
-            access_log: Some((self.log)()),
-            environment: (self.environment)(),
-        })
+    /// Has these attributes in each line of the access log.
+    pub(crate) fn logging<'a>(self, attributes: impl IntoIterator<Item = &'a str>) -> Self {
+        let fields = attributes.into_iter().map(|name| format!("{name:?} = {name:?}\n"));
+        self.with(format!("[access_log.fields]\n{}", fields.collect::<String>()))
+    }
+
+    /// Changes what the configuration was resolved to: for what none can say.
+    pub(crate) fn resolved(mut self, change: impl Fn(&mut Config) + 'static) -> Self {
+        self.resolved.push(Box::new(change));
+        self
+    }
+
+    /// The same for the service.
+    pub(crate) fn service(self, change: impl Fn(&mut ServiceConfig) + 'static) -> Self {
+        self.resolved(move |config| change(&mut config.services[0].config))
+    }
+
+    fn list(&mut self, name: &str) -> &mut Vec<toml::Value> {
+        let list = self.config.entry(name).or_insert(toml::Value::Array(Vec::new()));
+        list.as_array_mut().unwrap()
+    }
+
+    /// The configuration as it is read from a file in `folder`.
+    fn config(&self, folder: &TempDir) -> Config {
+        let text = toml::to_string(&self.config).unwrap();
+        let path = folder.path().join("cardea.toml");
+        let environment = |name: &str| (name == "WRAPPING_KEY").then(|| "00".repeat(32));
+        let draft = Draft::parse(text.clone(), &path, &environment, KeyFiles::Read);
+        let mut config = draft.into_config().unwrap_or_else(|problems| panic!("{problems}\n{text}"));
+        for change in &self.resolved {
+            change(&mut config);
+        }
+        config
     }
 
     /// Starts a gateway on a free port.
     pub(crate) async fn start(self) -> Harness {
-        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = socket.local_addr().unwrap();
-        self.serve(&Workers::here(), ListenSocket::Tcp(socket), address, None)
+        self.serve_tcp(&Workers::here())
     }
 
     /// Starts a gateway with so many workers; the first accepts.
-    pub(crate) async fn start_with_workers(mut self, count: usize) -> Harness {
-        for service in &mut self.services {
-            service.pool.workers = count;
-        }
-        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = socket.local_addr().unwrap();
-        self.serve(&Workers::start(count).unwrap(), ListenSocket::Tcp(socket), address, None)
+    pub(crate) async fn start_with_workers(self, count: usize) -> Harness {
+        self.serve_tcp(&Workers::start(count).unwrap())
     }
 
     /// Starts a gateway on a Unix socket.
@@ -309,8 +180,14 @@ impl Spec {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gateway.sock");
         let socket = UnixListener::bind(&path).unwrap();
-        self.serve(&Workers::here(), ListenSocket::Unix(socket), SocketAddr::from(([0; 4], 0)), Some(path))
-            .keeping(folder)
+        let address = SocketAddr::from(([0; 4], 0));
+        self.serve(&Workers::here(), ListenSocket::Unix(socket), address, Some(path)).keeping(folder)
+    }
+
+    fn serve_tcp(self, workers: &Arc<Workers>) -> Harness {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        self.serve(workers, ListenSocket::Tcp(socket), address, None)
     }
 
     fn serve(
@@ -320,15 +197,24 @@ impl Spec {
         address: SocketAddr,
         path: Option<PathBuf>,
     ) -> Harness {
-        let issuer = Issuer::new(self.issuer);
+        let folder = tempfile::tempdir().unwrap();
+        let config = self.config(&folder);
+        let issuer = Issuer::new();
         let coarse = CoarseClock::start(Duration::from_millis(2)).unwrap();
         let clock = self.clock.clone().unwrap_or_else(|| coarse.clock());
+        let foundation = Foundation {
+            clock: clock.clone(),
+            fetch: Arc::new(NoFetch),
+            local_keys: issuer.keys.clone(),
+            provider: Arc::new(Provided(self.builtin)),
+            workers: workers.count(),
+            tolerates_certificates: false,
+        };
+        let built = build(&config, &foundation, None);
         let registry = Arc::new(Registry::new());
-        let gateway = Gateway::new(self.model(&issuer), clock, Arc::clone(&registry)).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let log_path = folder.path().join("access.log");
-        let config = AccessLogConfig { sink: Sink::File(log_path.clone()), ..AccessLogConfig::default() };
-        gateway.set_access_log(Some(Arc::new(AccessLog::start(config, coarse.clock()).unwrap())));
+        let gateway = Gateway::new(Arc::clone(&built.model), clock, Arc::clone(&registry)).unwrap();
+        let log = AccessLog::start(config.access_log.log.clone(), coarse.clock()).unwrap();
+        gateway.set_access_log(Some(Arc::new(log)));
         let serving = watch(workers, vec![socket]).unwrap().serve(&gateway, workers, "test");
         let workers = Arc::clone(workers);
         Harness {
@@ -337,13 +223,73 @@ impl Spec {
             address,
             path,
             issuer,
-            log_path,
+            log_path: folder.path().join("access.log"),
+            foundation,
+            built: RefCell::new(built),
             serving,
             more_serving: Vec::new(),
             workers,
             _coarse: coarse,
             folders: vec![folder],
         }
+    }
+}
+
+/// A template of a value in a header, for what no configuration may set.
+pub(crate) fn unchecked(text: &str) -> FieldTemplate {
+    FieldTemplate { text: text.to_owned(), at: Place::default() }
+}
+
+fn parse(toml: &str) -> Table {
+    toml.parse().unwrap_or_else(|error| panic!("{error}\n{toml}"))
+}
+
+fn is_named(element: &toml::Value, name: &str) -> bool {
+    element.get("name").and_then(toml::Value::as_str) == Some(name)
+}
+
+fn merge(into: &mut Table, from: Table) {
+    for (key, value) in from {
+        match (into.get_mut(&key), value) {
+            (Some(toml::Value::Table(into)), toml::Value::Table(from)) => merge(into, from),
+            (Some(toml::Value::Array(into)), toml::Value::Array(from)) => merge_lists(into, from),
+            (_, value) => drop(into.insert(key, value)),
+        }
+    }
+}
+
+/// A list whose elements have no names replaces what is there.
+fn merge_lists(into: &mut Vec<toml::Value>, from: Vec<toml::Value>) {
+    if from.iter().any(|element| element.get("name").is_none()) {
+        *into = from;
+        return;
+    }
+    for element in from {
+        let name = element["name"].as_str().unwrap();
+        match into.iter_mut().find(|element| is_named(element, name)) {
+            Some(there) => merge(there.as_table_mut().unwrap(), element.as_table().unwrap().clone()),
+            None => into.push(element),
+        }
+    }
+}
+
+fn build(config: &Config, foundation: &Foundation, previous: Option<&Built>) -> Built {
+    cardea_config::build(config, foundation, previous).unwrap_or_else(|problems| {
+        let text: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        panic!("{}", text.join("\n"))
+    })
+}
+
+/// One built-in destination for all names.
+struct Provided(Option<Arc<dyn BuiltIn>>);
+
+impl Provider for Provided {
+    fn builtin(&self, _: cardea_config::BuiltIn) -> Arc<dyn BuiltIn> {
+        Arc::clone(self.0.as_ref().expect("the test has one"))
+    }
+
+    fn certificate(&self, _: &[String]) -> Option<Arc<ManagedCertificate>> {
+        None
     }
 }
 
@@ -355,11 +301,13 @@ pub(crate) struct Harness {
     pub(crate) path: Option<PathBuf>,
     pub(crate) issuer: Issuer,
     log_path: PathBuf,
+    foundation: Foundation,
+    pub(crate) built: RefCell<Built>,
     pub(crate) serving: Serving,
     more_serving: Vec<Serving>,
     workers: Arc<Workers>,
     _coarse: CoarseClock,
-    folders: Vec<tempfile::TempDir>,
+    folders: Vec<TempDir>,
 }
 
 impl Drop for Harness {
@@ -370,9 +318,28 @@ impl Drop for Harness {
 }
 
 impl Harness {
-    pub(crate) fn keeping(mut self, folder: tempfile::TempDir) -> Self {
+    pub(crate) fn keeping(mut self, folder: TempDir) -> Self {
         self.folders.push(folder);
         self
+    }
+
+    /// Puts another configuration in force, as a reload does.
+    pub(crate) fn reload(&self, spec: Spec) {
+        let config = spec.config(&self.folders[0]);
+        let built = build(&config, &self.foundation, Some(&self.built.borrow()));
+        self.gateway.set_model(Arc::clone(&built.model));
+        built.succeed(&self.built.borrow(), self.gateway.clock.mono());
+        self.built.replace(built);
+    }
+
+    /// TLS of the first listener.
+    pub(crate) fn tls(&self) -> Arc<ServerTls> {
+        Arc::clone(self.gateway.model().listeners["test"].tls.as_ref().unwrap())
+    }
+
+    /// The authority of client certificates with this name.
+    pub(crate) fn client_authority(&self, name: &str) -> Arc<ClientAuthority> {
+        Arc::clone(&self.built.borrow().client_authorities[name])
     }
 
     /// Opens another of the listeners, by a free port.

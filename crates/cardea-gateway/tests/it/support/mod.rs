@@ -1,4 +1,4 @@
-//! A gateway with a model made by hand, origins that follow a script, raw clients.
+//! A gateway with a configuration, origins that follow a script, raw clients.
 
 pub(crate) mod certificates;
 pub(crate) mod client;
@@ -9,7 +9,7 @@ pub(crate) mod tokens;
 use std::{future::Future, time::Duration};
 
 pub(crate) use client::Client;
-pub(crate) use gateway::{Harness, RouteSpec, Spec};
+pub(crate) use gateway::{Harness, Spec, unchecked};
 pub(crate) use origin::Origin;
 
 /// How long a test may take: far more than any needs.

@@ -1,26 +1,22 @@
 //! An issuer of tokens.
 
-use std::sync::Arc;
-
 use aws_lc_rs::{
     rand::SystemRandom,
     signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _},
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use cardea_identity::{Authenticator, IssuerConfig, KeySource, LocalKeys, NoFetch};
+use cardea_identity::LocalKeys;
 use serde_json::{Value, json};
 
 pub(crate) const ISSUER: &str = "https://id.example";
 
 pub(crate) struct Issuer {
     pair: EcdsaKeyPair,
-    config: IssuerConfig,
-    pub(crate) authenticator: Arc<Authenticator>,
+    pub(crate) keys: LocalKeys,
 }
 
 impl Issuer {
-    /// An issuer whose configuration is changed in some way.
-    pub(crate) fn new(change: fn(IssuerConfig) -> IssuerConfig) -> Self {
+    pub(crate) fn new() -> Self {
         let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
         let point = &pair.public_key().as_ref()[1..];
         let (x, y) = point.split_at(32);
@@ -30,22 +26,7 @@ impl Issuer {
         }]});
         let keys = LocalKeys::new();
         keys.publish(jwks.to_string().as_bytes()).unwrap();
-        let config = change(IssuerConfig {
-            name: "main".into(),
-            issuer: ISSUER.into(),
-            audiences: vec!["api".into(), "api2".into()],
-            keys: KeySource::Local(keys),
-            ..IssuerConfig::default()
-        });
-        let authenticator = Authenticator::new(vec![config.clone()], None, Arc::new(NoFetch)).unwrap();
-        Self { pair, config, authenticator: Arc::new(authenticator) }
-    }
-
-    /// The same issuer under another configuration, which may leave it out.
-    pub(crate) fn reconfigure(&mut self, change: impl FnOnce(IssuerConfig) -> Option<IssuerConfig>) {
-        let configs = change(self.config.clone()).into_iter().collect();
-        let next = Authenticator::new(configs, Some(&self.authenticator), Arc::new(NoFetch));
-        self.authenticator = Arc::new(next.unwrap());
+        Self { pair, keys }
     }
 
     /// Signs `claims`, on top of those that pass at `now`.
