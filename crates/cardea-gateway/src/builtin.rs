@@ -15,13 +15,11 @@ use cardea_http::{Method, RequestHead, ResponseHead};
 use crate::{
     downstream::Downstream,
     exchange::Exchange,
-    forward::{client_fault, request_deadline},
     gateway::{Gateway, Phase},
     memory::{self, Held},
     model::Route,
-    pipeline::Outcome,
     refusal::Reason,
-    response::{Response, ResponseBody},
+    response::{Outcome, Response, ResponseBody},
     streams::StreamWatch,
     timer::Timer,
 };
@@ -120,7 +118,7 @@ pub(crate) async fn answer(
         body: &body.bytes,
         is_draining: gateway.phase() >= Phase::Draining,
         source: exchange.source,
-        deadline: route.timeouts.request.map(|_| request_deadline(route, exchange)),
+        deadline: route.timeouts.request.map(|_| exchange.deadline(route)),
         clock: &gateway.clock,
     };
     let response = destination.answer(request).await?;
@@ -182,7 +180,7 @@ impl WholeBody {
     /// Ready once the body has ended.
     fn poll_read(&mut self, cx: &mut Context<'_>, client: &mut dyn Downstream) -> Poll<Result<(), Reason>> {
         loop {
-            match ready!(client.poll_data(cx)).map_err(client_fault)? {
+            match ready!(client.poll_data(cx)).map_err(Reason::from)? {
                 true => {
                     let count = client.chunk().len();
                     self.bytes.extend_from_slice(client.chunk());

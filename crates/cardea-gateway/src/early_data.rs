@@ -3,7 +3,7 @@
 //! Whoever has recorded such a request can send it again. That it is carried once is up to the session it came with, which is
 //! taken out of its store by its first use; that it would do no harm twice is up to the route that allows it.
 
-use cardea_http::{Known, Method, h1::Framing};
+use cardea_http::{Known, Method};
 
 use crate::{
     downstream::Downstream, exchange::Exchange, gateway::Gateway, model::Route, refusal::Reason, timer::Timer,
@@ -13,7 +13,7 @@ use crate::{
 pub(crate) fn is_allowed(route: &Route, exchange: &Exchange, client: &dyn Downstream) -> bool {
     route.early_data
         && matches!(exchange.head.method, Method::Get | Method::Head | Method::Options)
-        && matches!(client.framing(), Framing::None | Framing::Length(0))
+        && client.body_length().is_empty()
         && !exchange.head.fields.contains(Known::Upgrade)
 }
 

@@ -20,13 +20,13 @@ use crate::{
     builtin::ErrorFormat,
     client_certificate,
     connections::Activity,
-    forward::Pooled,
     gateway::ModelRef,
     memory::Held,
     model::{Destination, HeaderEncoding, ListenerModel, Route, Service},
     pool::Pool,
     record::RequestId,
     routing::Parameters,
+    upstream::Pooled,
 };
 
 /// What is known of a connection, the same for all its requests.
@@ -375,6 +375,11 @@ impl Exchange {
             PolicyScope::Route => self.route()?.rules.policy.as_ref(),
         };
         policy?.rules().get(rule?)
+    }
+
+    /// When the whole exchange must be over, by the route that carries it.
+    pub(crate) fn deadline(&self, route: &Route) -> Mono {
+        route.timeouts.request.map_or(Mono::MAX, |limit| self.started.mono.saturating_add(limit))
     }
 
     /// How long it took, or has taken by `now`.

@@ -350,17 +350,16 @@ fn arrive(
 ) -> Result<DestinationExplanation, Reason> {
     Ok(match &route.destination {
         Destination::Service(service) => {
-            let head = lossy(&forward::preview(model, route, exchange)?);
-            let mut lines = head.split("\r\n");
-            let target = lines.next().and_then(|line| line.split(' ').nth(1)).unwrap_or_default();
-            let fields = lines
-                .filter_map(|line| line.split_once(':'))
-                .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()));
+            let target = lossy(&forward::preview(model, route, exchange)?);
+            let field = |field: cardea_http::Field<'_>| {
+                (lossy(field.name).to_ascii_lowercase(), lossy(field.value).trim().to_owned())
+            };
+            let fields = exchange.head.fields.iter().map(field);
             let endpoints = service.state.endpoints().map(|(_, endpoint)| endpoint.label().to_owned());
             DestinationExplanation::Service {
                 name: service.name.clone(),
                 endpoints: endpoints.collect(),
-                target: target.to_owned(),
+                target,
                 fields: fields.collect(),
             }
         }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod attributes;
+mod body;
 mod buffer;
 pub mod builtin;
 pub mod challenge;
@@ -19,6 +20,7 @@ pub mod exchange;
 pub mod explain;
 mod fields;
 mod forward;
+mod framing;
 pub mod gateway;
 mod h1;
 mod h2;
@@ -39,10 +41,12 @@ mod streams;
 mod timer;
 mod transport;
 mod tunnel;
+mod upstream;
 mod websocket;
 pub mod workers;
 
-pub use forward::{Pooled, ReplayBudget};
+pub use forward::ReplayBudget;
 pub use refusal::Reason;
 pub use shortage::Shortage;
 pub use streams::TerminationReason;
+pub use upstream::Pooled;

@@ -21,9 +21,9 @@ use crate::{
     builtin::BuiltIn,
     client_certificate::ClientCertificateRule,
     exchange::Exchange,
-    forward::Pooled,
     metrics::{ListenerMetrics, RouteMetrics, ServiceMetrics},
     routing::Router,
+    upstream::Pooled,
 };
 
 /// One configuration, resolved.

@@ -6,10 +6,7 @@
 
 use std::sync::Arc;
 
-use cardea_http::{
-    Known, RequestError, ResponseHead,
-    h1::{Framing, set_length},
-};
+use cardea_http::{BodyLength, Known, RequestError, ResponseHead, set_length};
 
 use crate::{
     builtin,
@@ -18,27 +15,16 @@ use crate::{
     early_data,
     exchange::Exchange,
     fields,
-    forward::{self, Tunnel, headers},
+    forward::{self, headers},
     gateway::{Gateway, ModelRef},
     model::{Destination, Route},
     refusal::Reason,
-    response::{Response, ResponseBody},
+    response::{Outcome, Response, ResponseBody},
     timer::Timer,
 };
 
 /// The status of the answer to `OPTIONS *`.
 const OPTIONS_STATUS: u16 = 204;
-
-/// What the connection's driver has to do.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    /// Send this response.
-    Respond(Response),
-    /// Send this `101 Switching Protocols`, then carry bytes both ways.
-    Tunnel(ResponseHead, Box<Tunnel>),
-    /// The client is gone: end the connection (or the stream) at once.
-    Close,
-}
 
 /// Carries one request through the gateway.
 pub(crate) async fn handle(
@@ -81,7 +67,7 @@ async fn carry(
     exchange.model = Some(model.clone());
 
     decision::normalise(&model, exchange)?;
-    renew_length(client.framing(), exchange)?;
+    renew_length(client.body_length(), exchange)?;
     if let Some(response) = gateway.challenges.response(exchange) {
         return Ok(Outcome::Respond(response));
     }
@@ -144,7 +130,7 @@ impl Circumstances for Arriving<'_> {
 
     /// A body that says it is too large is refused before it is asked for.
     fn check_body(&mut self, route: &Route, exchange: &Exchange) -> Result<(), Reason> {
-        if let Framing::Length(length) = self.client.framing()
+        if let BodyLength::Exact(length) = self.client.body_length()
             && length > route.body_bytes_max
         {
             return Err(Reason::BodyTooLarge);
@@ -191,11 +177,11 @@ fn redirect_to_https(exchange: &Exchange) -> Option<Response> {
 }
 
 /// Rules read the length that the service gets, whatever digits it came in.
-fn renew_length(framing: Framing, exchange: &mut Exchange) -> Result<(), Reason> {
-    match framing {
-        Framing::Length(length) => set_length(&mut exchange.head.fields, Some(length))
+fn renew_length(length: BodyLength, exchange: &mut Exchange) -> Result<(), Reason> {
+    match length.stated() {
+        Some(length) => set_length(&mut exchange.head.fields, Some(length))
             .map_err(|error| Reason::from(RequestError::from(error))),
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 

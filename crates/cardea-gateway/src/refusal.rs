@@ -9,6 +9,7 @@ use cardea_http::{Known, ResponseHead};
 use cardea_identity::TokenError;
 
 use crate::{
+    body::BodyError,
     builtin::ErrorFormat,
     exchange::Exchange,
     response::{Response, ResponseBody},
@@ -335,6 +336,17 @@ fn set(head: &mut ResponseHead, known: Known, value: &str) {
 impl From<TokenError> for Reason {
     fn from(error: TokenError) -> Self {
         if error.is_gateway_fault() { Self::KeysUnavailable } else { Self::TokenInvalid(error.code()) }
+    }
+}
+
+/// What the client is told whose body did not arrive whole.
+impl From<BodyError> for Reason {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::Aborted => Self::ClientAborted,
+            BodyError::Malformed(malformed) => Self::Malformed { code: malformed.code(), status: 400 },
+            BodyError::TooLarge => Self::BodyTooLarge,
+        }
     }
 }
 

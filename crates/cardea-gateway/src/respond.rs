@@ -13,7 +13,6 @@ use crate::{
     downstream::{Aborted, Downstream},
     exchange::Exchange,
     fields::clean_response_trailers,
-    forward::request_deadline,
     gateway::Gateway,
     memory::Ending,
     model::RESPONSE_BODY_IDLE,
@@ -101,7 +100,7 @@ pub(crate) async fn respond(
     exchange.response.status = response.head.status;
     let has_body = has_body(exchange.head.method, response.head.status);
     if has_body {
-        set_length(&mut response.head, response.body.framing());
+        set_length(&mut response.head, response.body.length());
     }
     let begun = sink.begin(response, has_body);
     // For what is recorded; and its memory serves the next response.
@@ -144,7 +143,7 @@ impl Flow<'_> {
         let mut watch = StreamWatch::new(gateway);
         let route = exchange.route();
         let idle = route.map_or(RESPONSE_BODY_IDLE, |route| route.timeouts.response_body_idle);
-        let whole = route.map_or(Mono::MAX, |route| request_deadline(route, exchange));
+        let whole = route.map_or(Mono::MAX, |route| exchange.deadline(route));
         let mut progress = (u64::MAX, u64::MAX);
         let mut deadline = Mono::MAX;
         poll_fn(|cx| {
@@ -207,10 +206,10 @@ impl Flow<'_> {
 mod tests {
     use std::{collections::VecDeque, task::Waker};
 
-    use cardea_http::{ResponseHead, h1::Framing};
+    use cardea_http::{BodyLength, ResponseHead};
 
     use super::*;
-    use crate::downstream::BodyError;
+    use crate::body::{BodyError, BodySource};
 
     /// What a sink does when it is asked next.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -238,13 +237,7 @@ mod tests {
         }
     }
 
-    impl Downstream for Fake {
-        fn framing(&self) -> Framing {
-            Framing::None
-        }
-
-        fn set_body_limit(&mut self, _: u64) {}
-
+    impl BodySource for Fake {
         fn poll_data(&mut self, _: &mut Context<'_>) -> Poll<Result<bool, BodyError>> {
             Poll::Ready(Ok(false))
         }
@@ -255,12 +248,20 @@ mod tests {
 
         fn consume(&mut self, _: usize) {}
 
-        fn body_bytes(&self) -> u64 {
-            0
-        }
-
         fn trailers(&self) -> Option<&Fields> {
             None
+        }
+    }
+
+    impl Downstream for Fake {
+        fn body_length(&self) -> BodyLength {
+            BodyLength::None
+        }
+
+        fn set_body_limit(&mut self, _: u64) {}
+
+        fn body_bytes(&self) -> u64 {
+            0
         }
 
         fn inform(&mut self, _: &ResponseHead) {}

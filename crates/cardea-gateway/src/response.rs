@@ -5,15 +5,20 @@ use std::{
     task::{Context, Poll},
 };
 
-use cardea_http::{
-    Fields, Known, ResponseHead,
-    h1::{self, Framing},
-};
+use cardea_http::{BodyLength, Fields, Known, ResponseHead, declared_length};
 
-use crate::{
-    downstream::{BodyError, Downstream},
-    forward::Attempt,
-};
+use crate::{body::BodyError, downstream::Downstream, forward::Attempt, tunnel::Tunnel};
+
+/// What the driver of a connection has to do.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// Send this response.
+    Respond(Response),
+    /// Send this `101 Switching Protocols`, then carry bytes both ways.
+    Tunnel(ResponseHead, Box<Tunnel>),
+    /// The client is gone: end the connection (or the stream) at once.
+    Close,
+}
 
 /// What the driver of a connection writes to the client.
 #[derive(Debug)]
@@ -31,7 +36,8 @@ impl Response {
     }
 }
 
-/// Where the octets of a response come from. Read like a [`Downstream`].
+/// Where the octets of a response come from. Read like a
+/// [`BodySource`](crate::body::BodySource).
 #[derive(Debug)]
 pub(crate) enum ResponseBody {
     Empty,
@@ -48,12 +54,12 @@ impl ResponseBody {
         Self::Bytes { bytes, consumed: 0 }
     }
 
-    /// How the body is delimited where it is known; `UntilClose` and `Chunked` alike mean that its length isn't.
-    pub(crate) fn framing(&self) -> Framing {
+    /// How long the body is, as far as is known before it has ended.
+    pub(crate) fn length(&self) -> BodyLength {
         match self {
-            Self::Empty => Framing::Length(0),
-            Self::Bytes { bytes, .. } => Framing::Length(bytes.len() as u64),
-            Self::Service(attempt) => attempt.response_framing(),
+            Self::Empty => BodyLength::Exact(0),
+            Self::Bytes { bytes, .. } => BodyLength::Exact(bytes.len() as u64),
+            Self::Service(attempt) => attempt.response_length(),
         }
     }
 
@@ -118,20 +124,19 @@ pub(crate) fn has_body(method: cardea_http::Method, status: u16) -> bool {
 }
 
 /// Sets `Content-Length` to what is known, and removes it where nothing is.
-pub(crate) fn set_length(head: &mut ResponseHead, framing: Framing) {
-    let length = if let Framing::Length(length) = framing { Some(length) } else { None };
-    if h1::set_length(&mut head.fields, length).is_err() {
+pub(crate) fn set_length(head: &mut ResponseHead, length: BodyLength) {
+    if cardea_http::set_length(&mut head.fields, length.stated()).is_err() {
         // A head at the limit of its memory. Without a length the client could not tell where the body ends.
         head.fields.clear();
-        let _ = h1::set_length(&mut head.fields, length);
+        let _ = cardea_http::set_length(&mut head.fields, length.stated());
     }
 }
 
 /// Writes the length of a response without a body anew: that of the body which a GET would have had (RFC 9110 §8.6),
 /// or none where there is never one.
 pub(crate) fn renew_absent_length(head: &mut ResponseHead) {
-    let length = if head.status == 204 { None } else { h1::declared_length(&head.fields) };
-    if h1::set_length(&mut head.fields, length).is_err() {
+    let length = if head.status == 204 { None } else { declared_length(&head.fields) };
+    if cardea_http::set_length(&mut head.fields, length).is_err() {
         head.fields.remove(Known::ContentLength);
     }
 }

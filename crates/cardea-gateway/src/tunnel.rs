@@ -6,10 +6,11 @@ use std::{
     time::Duration,
 };
 
+use cardea_upstream::{ConnectionPermit, InFlight};
+
 use crate::{
     buffer::Buffer,
     exchange::Exchange,
-    forward::Tunnel,
     streams::{StreamWatch, TerminationReason},
     timer::Timer,
     transport::Transport,
@@ -21,6 +22,16 @@ const IDLE: Duration = Duration::from_secs(3_600);
 
 /// How long the rest of a frame is waited for before a close frame of ours, and the client to take it.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
+
+/// The service's end of a tunnel.
+#[derive(Debug)]
+pub(crate) struct Tunnel {
+    pub(crate) transport: Transport,
+    /// What was received behind the head of the response.
+    pub(crate) received: Buffer,
+    /// It counts at the endpoint as long as it lasts.
+    pub(crate) counted: (InFlight, ConnectionPermit),
+}
 
 /// How a tunnel ended.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +64,7 @@ pub(crate) async fn run(
     mut watch: StreamWatch<'_>,
     timer: &mut Timer,
 ) -> Carried {
-    let Tunnel { transport: mut service, received: mut from_service, lease } = upstream;
+    let Tunnel { transport: mut service, received: mut from_service, counted } = upstream;
     let (mut up, mut down) = (Way::default(), Way::default());
     let mut moved = u64::MAX;
     let mut deadline = timer.now().saturating_add(IDLE);
@@ -102,7 +113,7 @@ pub(crate) async fn run(
             let _ = timer.until(until, tell).await;
         }
     }
-    drop(lease);
+    drop(counted);
     Carried { bytes: down.bytes, end, torn }
 }
 

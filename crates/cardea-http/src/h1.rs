@@ -9,9 +9,7 @@ mod write;
 
 pub use chunked::{ChunkedDecoder, ChunkedError, ChunkedLimits, Step};
 pub(crate) use framing::has_connection_option;
-pub use framing::{
-    Framing, declared_length, request_framing, response_framing, set_length, wants_keep_alive,
-};
+pub use framing::{Framing, request_framing, response_framing, wants_keep_alive};
 pub use request::RequestDecoder;
 pub use response::ResponseDecoder;
 pub use scan::HeadLimits;

@@ -6,7 +6,8 @@
 //! code ([`RequestError::code`]) and a status.
 //!
 //! * [`Method`], [`Version`], [`Fields`], [`RequestHead`], [`ResponseHead`]: one model for HTTP/1.1 and HTTP/2.
-//! * [`h1`]: decoding and encoding heads and chunked bodies, and how long a body is.
+//! * [`BodyLength`], [`declared_length`], [`set_length`]: how long a body is.
+//! * [`h1`]: decoding and encoding heads and chunked bodies, and how a body is delimited.
 //! * [`parse_target`], [`Authority`], [`normalize_path`]: what a request is for, in one spelling.
 //! * [`strip_hop_by_hop`], [`append_via`], [`set_forwarded`], [`client_address`], [`strip_named`],
 //!   [`strip_lookalikes`], [`filter_trailers`]: what a proxy does to the fields.
@@ -28,6 +29,7 @@ pub mod fuzzing;
 pub mod h1;
 mod head;
 mod hop_by_hop;
+mod length;
 mod method;
 mod names;
 mod path;
@@ -43,6 +45,7 @@ pub use forwarding::{
 };
 pub use head::{RequestHead, ResponseHead};
 pub use hop_by_hop::{ConnectionNames, strip_hop_by_hop, strip_hop_by_hop_response, upgrade_websocket};
+pub use length::{BodyLength, declared_length, set_length};
 pub use method::{Method, MethodError, OtherMethod};
 pub use names::{
     HeaderNameSet, filter_trailers, fold_alike, forbidden_in_trailers, has_lookalike, strip_lookalikes,

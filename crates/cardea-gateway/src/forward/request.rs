@@ -3,11 +3,7 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 
-use cardea_http::{
-    Hop, Known, RequestError, Version, append_via,
-    h1::{Framing, set_length, write_request_head},
-    set_forwarded,
-};
+use cardea_http::{BodyLength, Hop, Known, RequestError, Version, append_via, set_forwarded, set_length};
 use cardea_identity::Caller;
 
 use super::headers::{self, Side};
@@ -15,16 +11,26 @@ use crate::{
     client_certificate,
     exchange::Exchange,
     fields,
+    gateway::ModelRef,
     model::{IdentityField, Model, PathPart, Rewrite, Route},
     refusal::Reason,
+    upstream::OutgoingHead,
 };
+
+/// Prepares the head of a request without a body in place; the target that it would be sent with.
+pub(crate) fn preview(model: &ModelRef, route: &Route, exchange: &mut Exchange) -> Result<Vec<u8>, Reason> {
+    prepare(model, route, exchange, BodyLength::None)?;
+    let mut target = Vec::new();
+    write_target(exchange, route, &mut target);
+    Ok(target)
+}
 
 /// Prepares the head in place, once for all attempts.
 pub(super) fn prepare(
     model: &Model,
     route: &Route,
     exchange: &mut Exchange,
-    framing: Framing,
+    length: BodyLength,
 ) -> Result<(), Reason> {
     let version = exchange.head.version;
     let head = &mut exchange.head.fields;
@@ -43,8 +49,7 @@ pub(super) fn prepare(
     if let Some(authority) = &exchange.authority {
         set(head, Known::Host, authority.as_str().as_bytes());
     }
-    let length = if let Framing::Length(length) = framing { Some(length) } else { None };
-    set_length(head, length).map_err(|error| Reason::from(RequestError::from(error)))?;
+    set_length(head, length.stated()).map_err(|error| Reason::from(RequestError::from(error)))?;
     if version < Version::Http11 {
         head.remove(Known::Expect);
     }
@@ -119,10 +124,24 @@ fn scalar(value: &serde_json::Value) -> Option<String> {
     }
 }
 
-/// Writes the head for an attempt.
-pub(super) fn encode(exchange: &mut Exchange, route: &Route, framing: Framing, out: &mut Vec<u8>) {
+/// Shows `begin` the head that is sent.
+pub(super) fn with_head<T>(
+    exchange: &mut Exchange,
+    route: &Route,
+    length: BodyLength,
+    begin: impl FnOnce(OutgoingHead<'_>) -> T,
+) -> T {
     let mut target = std::mem::take(&mut exchange.scratch);
     target.clear();
+    write_target(exchange, route, &mut target);
+    let head = &exchange.head;
+    let begun = begin(OutgoingHead { method: head.method, target: &target, fields: &head.fields, length });
+    exchange.scratch = target;
+    begun
+}
+
+/// Writes the path and the query that the service gets.
+fn write_target(exchange: &Exchange, route: &Route, target: &mut Vec<u8>) {
     match &route.rewrite {
         Rewrite::Path(parts) => {
             for part in parts {
@@ -135,18 +154,11 @@ pub(super) fn encode(exchange: &mut Exchange, route: &Route, framing: Framing, o
             }
         }
         Rewrite::None => target.extend_from_slice(&exchange.path),
-        Rewrite::StripPrefix(prefix) => strip_prefix(prefix, &exchange.path, &mut target),
+        Rewrite::StripPrefix(prefix) => strip_prefix(prefix, &exchange.path, target),
     }
     if let Some(query) = &exchange.query {
         target.push(b'?');
         target.extend_from_slice(query);
-    }
-    write_request_head(out, exchange.head.method, &target, &exchange.head.fields);
-    exchange.scratch = target;
-    // What frames the message on this hop comes after all that could be configured.
-    if framing == Framing::Chunked {
-        out.truncate(out.len().saturating_sub(2));
-        out.extend_from_slice(b"transfer-encoding: chunked\r\n\r\n");
     }
 }
 

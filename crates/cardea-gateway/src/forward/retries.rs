@@ -6,13 +6,14 @@ use cardea_clock::Mono;
 use cardea_http::Known;
 use cardea_upstream::{Affinity, AttemptedEndpoints, Choice, Endpoint, RetryCause, Selection};
 
-use super::{Pooled, request_deadline};
+use super::{attempt::Attempt, error::AttemptError};
 use crate::{
     downstream::Downstream,
     exchange::Exchange,
     model::{Route, Service},
     refusal::Reason,
     timer::Timer,
+    upstream::Pooled,
     workers,
 };
 
@@ -53,17 +54,61 @@ impl<'a> Attempts<'a> {
         self.service.state.choose(&selection, &self.tried)
     }
 
+    /// The endpoint to try instead of one that can't be connected to. Nothing was sent: any request may go elsewhere.
+    pub(super) fn after_connect(
+        &mut self,
+        choice: Choice,
+        exchange: &Exchange,
+        timer: &Timer,
+    ) -> Option<Chosen<'a>> {
+        self.failed_at(choice);
+        self.again(RetryCause::Connect, exchange, timer)
+    }
+
+    /// The endpoint to try after an attempt that has failed, where that is safe.
+    pub(super) fn after_failure(
+        &mut self,
+        choice: Choice,
+        error: AttemptError,
+        attempt: &Attempt,
+        exchange: &Exchange,
+        timer: &Timer,
+    ) -> Option<Chosen<'a>> {
+        let cause = error.retry_cause(exchange.upstream.reused)?;
+        if !attempt.is_unsent() && !is_repeatable(attempt, exchange) {
+            return None;
+        }
+        if cause != RetryCause::Stale {
+            self.failed_at(choice);
+        }
+        self.again(cause, exchange, timer)
+    }
+
+    /// The endpoint to try in place of a response by which this one is in trouble.
+    pub(super) fn after_response(
+        &mut self,
+        choice: Choice,
+        attempt: &Attempt,
+        exchange: &Exchange,
+        timer: &Timer,
+    ) -> Option<Chosen<'a>> {
+        let statuses = &self.service.state.retry_config().statuses;
+        if !statuses.contains(exchange.response_head.status) || !is_repeatable(attempt, exchange) {
+            return None;
+        }
+        self.failed_at(choice);
+        self.again(RetryCause::Status, exchange, timer)
+    }
+
     /// No further attempt is made there while there is another endpoint.
-    pub(super) fn failed_at(&mut self, choice: Choice) {
+    fn failed_at(&mut self, choice: Choice) {
         self.tried.insert(choice.endpoint);
     }
 
     /// The endpoint for one more attempt, if it may be made. Takes from the budget.
-    pub(super) fn again(&self, cause: RetryCause, exchange: &Exchange, timer: &Timer) -> Option<Chosen<'a>> {
+    fn again(&self, cause: RetryCause, exchange: &Exchange, timer: &Timer) -> Option<Chosen<'a>> {
         let retry = self.service.state.retry_config();
-        if exchange.upstream.attempts >= retry.attempts_max
-            || timer.now() >= request_deadline(self.route, exchange)
-        {
+        if exchange.upstream.attempts >= retry.attempts_max || timer.now() >= exchange.deadline(self.route) {
             return None;
         }
         let chosen = self.choose(exchange, timer.precise())?;
@@ -85,10 +130,15 @@ impl<'a> Attempts<'a> {
         if wait.is_zero() {
             return Ok(());
         }
-        let until = timer.precise().saturating_add(wait).min(request_deadline(self.route, exchange));
+        let until = timer.precise().saturating_add(wait).min(exchange.deadline(self.route));
         let gone = timer.until(until, std::future::poll_fn(|cx| client.poll_background(cx))).await;
         if gone.is_ok() { Err(Reason::ClientAborted) } else { Ok(()) }
     }
+}
+
+/// Whether the request can be sent once more after the service had some of it (RFC 9110 §9.2.2).
+fn is_repeatable(attempt: &Attempt, exchange: &Exchange) -> bool {
+    exchange.head.method.is_idempotent() && attempt.is_replayable()
 }
 
 /// For how long the service asks for fewer requests (RFC 9110 §10.2.3), by 429 and 503 alone. A date is no such request:

@@ -1,6 +1,5 @@
 //! Drives an HTTP/1.1 connection (RFC 9112): reads heads, hands requests to the pipeline, writes responses.
 
-pub(crate) mod body;
 mod respond;
 
 use std::{
@@ -11,28 +10,29 @@ use std::{
 
 use cardea_clock::Mono;
 use cardea_http::{
-    Fields, Known, ResponseHead, Scheme, Version,
-    h1::{Framing, HeadLimits, RequestDecoder, request_framing, wants_keep_alive, write_response_head},
+    BodyLength, Fields, Known, ResponseHead, Scheme, Version,
+    h1::{HeadLimits, RequestDecoder, request_framing, wants_keep_alive, write_response_head},
 };
 use cardea_identity::ConnectionTokenCache;
 
 use crate::{
+    body::{BodyError, BodySource},
     buffer::Buffer,
     connections::Activity,
-    downstream::{Aborted, BodyError, Downstream},
+    downstream::{Aborted, Downstream},
     exchange::{ConnectionFacts, Exchange},
+    framing::BodyReader,
     gateway::{Gateway, Recording},
     memory::{Ending, Held},
-    pipeline::{self, Outcome},
+    pipeline,
     record::RequestId,
     refusal::Reason,
+    response::Outcome,
     streams::{StreamWatch, TerminationReason},
     timer::Timer,
     transport::Transport,
     tunnel,
 };
-
-use body::BodyReader;
 
 /// What is left of a request's body after the response is read and thrown away up to this size, in bytes; beyond it,
 /// closing is cheaper than reading.
@@ -54,7 +54,7 @@ pub(super) struct Connection {
     decoder: RequestDecoder,
     /// The body of the current request.
     body: BodyReader,
-    framing: Framing,
+    body_length: BodyLength,
     /// The client waits for `100 Continue` before it sends the body.
     expects_continue: bool,
     /// The client lets this connection be used again.
@@ -121,7 +121,7 @@ impl Connection {
             inbound,
             decoder: RequestDecoder::new(limits),
             body: BodyReader::ended(),
-            framing: Framing::None,
+            body_length: BodyLength::None,
             expects_continue: false,
             keep_alive: false,
             is_last: false,
@@ -283,11 +283,12 @@ impl Connection {
     fn begin(&mut self, exchange: Box<Exchange>) -> Next {
         let head = &exchange.head;
         self.version = head.version;
-        self.framing = match request_framing(head) {
+        let framing = match request_framing(head) {
             Ok(framing) => framing,
             Err(error) => return Next::Refused(exchange, Reason::from(error)),
         };
-        self.body = BodyReader::new(self.framing);
+        self.body_length = framing.into();
+        self.body = BodyReader::new(framing);
         self.keep_alive = wants_keep_alive(head.version, &head.fields);
         self.is_last = !self.keep_alive;
         self.expects_continue = head.version >= Version::Http11
@@ -410,15 +411,7 @@ impl Drop for Connection {
     }
 }
 
-impl Downstream for Connection {
-    fn framing(&self) -> Framing {
-        self.framing
-    }
-
-    fn set_body_limit(&mut self, bytes: u64) {
-        self.body.set_limit(bytes);
-    }
-
+impl BodySource for Connection {
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, BodyError>> {
         // The body is wanted now, so it is asked for now, unless it is coming already (RFC 9110 §10.1.1).
         if std::mem::take(&mut self.expects_continue) && self.inbound.is_empty() {
@@ -438,12 +431,22 @@ impl Downstream for Connection {
         self.body.consume(&mut self.inbound, count);
     }
 
-    fn body_bytes(&self) -> u64 {
-        self.body.found()
-    }
-
     fn trailers(&self) -> Option<&Fields> {
         self.body.trailers()
+    }
+}
+
+impl Downstream for Connection {
+    fn body_length(&self) -> BodyLength {
+        self.body_length
+    }
+
+    fn set_body_limit(&mut self, bytes: u64) {
+        self.body.set_limit(bytes);
+    }
+
+    fn body_bytes(&self) -> u64 {
+        self.body.found()
     }
 
     fn inform(&mut self, head: &ResponseHead) {

@@ -6,8 +6,8 @@ use std::{
 };
 
 use cardea_http::{
-    Fields, Known, Version,
-    h1::{Framing, write_chunk_size, write_last_chunk, write_response_head},
+    BodyLength, Fields, Known, Version,
+    h1::{write_chunk_size, write_last_chunk, write_response_head},
 };
 
 use super::{Connection, DISCARD_BYTES_MAX};
@@ -121,7 +121,7 @@ impl ResponseSink for Writer<'_> {
     }
 
     fn begin(&mut self, response: &mut Response, has_body: bool) -> Result<(), Aborted> {
-        let length_known = matches!(response.body.framing(), Framing::None | Framing::Length(_));
+        let length_known = response.body.length() != BodyLength::Unknown;
         let is_framed = self.connection.version >= Version::Http11;
         self.chunked = has_body && !length_known && is_framed;
         self.keep_alive = self.keeps_alive(response, has_body && !length_known && !is_framed);

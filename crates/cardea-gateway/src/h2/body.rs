@@ -8,12 +8,13 @@ use std::{
 };
 
 use bytes::{Buf, Bytes};
-use cardea_http::{Fields, ResponseHead, h1::Framing};
+use cardea_http::{BodyLength, Fields, ResponseHead};
 use h2::{RecvStream, server::SendResponse};
 
 use super::head;
 use crate::{
-    downstream::{Aborted, BodyError, Downstream},
+    body::{BodyError, BodySource, MalformedBody},
+    downstream::{Aborted, Downstream},
     memory::Held,
     timer::Timer,
 };
@@ -28,7 +29,7 @@ const AHEAD_CHUNKS_MAX: usize = 1024;
 pub(super) struct RequestBody {
     stream: RecvStream,
     pub(super) respond: SendResponse<Bytes>,
-    framing: Framing,
+    length: BodyLength,
     chunk: Bytes,
     /// What came while nobody took it, in order. Taken out of the codec so that it is counted.
     ahead: VecDeque<Bytes>,
@@ -48,24 +49,22 @@ impl RequestBody {
     pub(super) fn new(
         stream: RecvStream,
         respond: SendResponse<Bytes>,
-        framing: Framing,
+        length: BodyLength,
         expects_continue: bool,
     ) -> Self {
-        let stated = if let Framing::Length(length) = framing { Some(length) } else { None };
-        let ended = framing == Framing::None;
         Self {
             stream,
             respond,
-            framing,
+            length,
             chunk: Bytes::new(),
             ahead: VecDeque::new(),
             ahead_bytes: 0,
             held: Held::default(),
             found: 0,
             limit: u64::MAX,
-            stated,
+            stated: length.stated(),
             trailers: None,
-            ended,
+            ended: length == BodyLength::None,
             expects_continue,
         }
     }
@@ -99,15 +98,7 @@ impl RequestBody {
     }
 }
 
-impl Downstream for RequestBody {
-    fn framing(&self) -> Framing {
-        self.framing
-    }
-
-    fn set_body_limit(&mut self, bytes: u64) {
-        self.limit = bytes.saturating_sub(self.found);
-    }
-
+impl BodySource for RequestBody {
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, BodyError>> {
         while self.chunk.is_empty() {
             if self.ended {
@@ -131,16 +122,15 @@ impl Downstream for RequestBody {
                     self.limit = self.limit.checked_sub(count).ok_or(BodyError::TooLarge)?;
                     if let Some(left) = &mut self.stated {
                         // RFC 9113 §8.1.1; h2 checks it too, but what is forwarded by it must not rest on that.
-                        *left = left
-                            .checked_sub(count)
-                            .ok_or(BodyError::Malformed("content_length_disagrees"))?;
+                        *left =
+                            left.checked_sub(count).ok_or(BodyError::from(MalformedBody::LengthDisagrees))?;
                     }
                     self.chunk = chunk;
                 }
                 Some(Err(_)) => return Poll::Ready(Err(BodyError::Aborted)),
                 None => {
                     if self.stated.is_some_and(|left| left > 0) {
-                        return Poll::Ready(Err(BodyError::Malformed("content_length_disagrees")));
+                        return Poll::Ready(Err(BodyError::from(MalformedBody::LengthDisagrees)));
                     }
                     match ready!(self.stream.poll_trailers(cx)) {
                         Ok(trailers) => self.trailers = trailers.as_ref().map(head::read_trailers),
@@ -167,12 +157,22 @@ impl Downstream for RequestBody {
         let _ = self.stream.flow_control().release_capacity(count);
     }
 
-    fn body_bytes(&self) -> u64 {
-        self.found
-    }
-
     fn trailers(&self) -> Option<&Fields> {
         self.trailers.as_ref()
+    }
+}
+
+impl Downstream for RequestBody {
+    fn body_length(&self) -> BodyLength {
+        self.length
+    }
+
+    fn set_body_limit(&mut self, bytes: u64) {
+        self.limit = bytes.saturating_sub(self.found);
+    }
+
+    fn body_bytes(&self) -> u64 {
+        self.found
     }
 
     fn inform(&mut self, informational: &ResponseHead) {

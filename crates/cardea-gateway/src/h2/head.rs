@@ -1,13 +1,16 @@
 //! Copies heads between the `http` crate's types and ours.
 
 use cardea_http::{
-    HeadError, Known, Method, RequestError, ResponseHead, Scheme, Version,
-    h1::{Framing, HeadLimits},
+    BodyLength, HeadError, Known, Method, RequestError, ResponseHead, Scheme, Version, h1::HeadLimits,
 };
 use h2::RecvStream;
 use http::{HeaderMap, HeaderName, HeaderValue, request::Parts};
 
-use crate::{exchange::Exchange, refusal::Reason};
+use crate::{
+    body::{BodyError, MalformedBody},
+    exchange::Exchange,
+    refusal::Reason,
+};
 
 const MALFORMED: Reason = Reason::Malformed { code: "http2_head_malformed", status: 400 };
 
@@ -67,16 +70,16 @@ pub(super) fn read(parts: &Parts, limits: &HeadLimits, exchange: &mut Exchange) 
     Ok(())
 }
 
-/// How the request's body is delimited, for those who forward it.
-pub(super) fn framing(stated: Framing, body: &RecvStream) -> Result<Framing, Reason> {
+/// How long the request's body is, as far as its head says.
+pub(super) fn body_length(stated: BodyLength, body: &RecvStream) -> Result<BodyLength, Reason> {
     match stated {
-        Framing::Length(length) if length > 0 && body.is_end_stream() => {
+        BodyLength::Exact(1..) if body.is_end_stream() => {
             // RFC 9113 §8.1.1; h2 checks it too, but what is forwarded by it must not rest on that.
-            Err(Reason::Malformed { code: "content_length_disagrees", status: 400 })
+            Err(BodyError::from(MalformedBody::LengthDisagrees).into())
         }
-        Framing::Length(length) => Ok(Framing::Length(length)),
-        _ if body.is_end_stream() => Ok(Framing::None),
-        _ => Ok(Framing::Chunked),
+        BodyLength::Exact(length) => Ok(BodyLength::Exact(length)),
+        _ if body.is_end_stream() => Ok(BodyLength::None),
+        _ => Ok(BodyLength::Unknown),
     }
 }
 

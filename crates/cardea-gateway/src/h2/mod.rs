@@ -18,10 +18,7 @@ use std::{
 
 use bytes::Bytes;
 use cardea_clock::Clock;
-use cardea_http::{
-    Known, RequestHead,
-    h1::{Framing, request_framing},
-};
+use cardea_http::{BodyLength, Known, RequestHead, h1::request_framing};
 use cardea_identity::ConnectionTokenCache;
 use h2::{RecvStream, server::SendResponse};
 use tokio::time::{Instant, sleep, timeout};
@@ -190,12 +187,12 @@ async fn stream(
         // A part of the fields says nothing: what a proxy has added may be in the rest.
         .inspect_err(|_| recording.head.fields.clear())
         .and_then(|()| request_framing(&recording.head).map_err(Reason::from))
-        .and_then(|stated| head::framing(stated, &body));
+        .and_then(|stated| head::body_length(stated.into(), &body));
     // The head is held once, and counted.
     drop(parts);
     recording.count_memory();
-    let framing = *read.as_ref().unwrap_or(&Framing::None);
-    let mut body = RequestBody::new(body, respond, framing, expects_continue(&recording.head));
+    let length = *read.as_ref().unwrap_or(&BodyLength::None);
+    let mut body = RequestBody::new(body, respond, length, expects_continue(&recording.head));
     let outcome = match read {
         Ok(_) => pipeline::handle(gateway, &mut recording, &mut body, &mut timer).await,
         Err(reason) => pipeline::refuse(gateway, &reason, &mut recording),

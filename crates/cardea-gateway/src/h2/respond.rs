@@ -14,9 +14,8 @@ use crate::{
     exchange::Exchange,
     gateway::Gateway,
     memory::Part,
-    pipeline::Outcome,
     respond::{self, Cut, ResponseSink},
-    response::{Response, ResponseBody},
+    response::{Outcome, Response, ResponseBody},
     streams::TerminationReason,
     timer::Timer,
 };

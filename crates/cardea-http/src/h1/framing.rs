@@ -4,9 +4,10 @@
 mod tests;
 
 use crate::chars::list_members;
+use crate::length::parse_length;
 use crate::names::folds_to;
 use crate::{
-    FieldError, Fields, FramingError, Known, Method, RequestError, RequestHead, ResponseError, ResponseHead,
+    BodyLength, Fields, FramingError, Known, Method, RequestError, RequestHead, ResponseError, ResponseHead,
     Version,
 };
 
@@ -21,6 +22,16 @@ pub enum Framing {
     Chunked,
     /// Up to the end of the connection; responses only.
     UntilClose,
+}
+
+impl From<Framing> for BodyLength {
+    fn from(framing: Framing) -> Self {
+        match framing {
+            Framing::None => Self::None,
+            Framing::Length(length) => Self::Exact(length),
+            Framing::Chunked | Framing::UntilClose => Self::Unknown,
+        }
+    }
 }
 
 /// How the body of a request is delimited (RFC 9112 §6.3, RFC 9113 §8.1.1, §8.2.2).
@@ -66,33 +77,6 @@ pub fn response_framing(head: &ResponseHead, request_method: Method) -> Result<F
             Framing::UntilClose
         })),
     }
-}
-
-/// The length that `Content-Length` declares, where there is one that [`request_framing`] and [`response_framing`] take.
-#[must_use]
-pub fn declared_length(fields: &Fields) -> Option<u64> {
-    fields.get(Known::ContentLength).and_then(|value| parse_length(value).ok())
-}
-
-/// Writes `Content-Length` anew from the number that was read, or removes it where there is none, so that the received
-/// digits are never sent on: `0200` is 200 here (RFC 9110 §8.6) and 128 to a recipient that reads octal.
-///
-/// # Errors
-/// [`FieldError`] if there is no room. The message must not be sent then: its body would have no length.
-pub fn set_length(fields: &mut Fields, length: Option<u64>) -> Result<(), FieldError> {
-    let Some(length) = length else {
-        fields.remove(Known::ContentLength);
-        return Ok(());
-    };
-    let mut digits = itoa::Buffer::new();
-    let digits = digits.format(length).as_bytes();
-    // Nearly always the digits are the same, and nothing has to move.
-    let mut lines = fields.get_all(Known::ContentLength);
-    if lines.next() == Some(digits) && lines.next().is_none() {
-        return Ok(());
-    }
-    drop(lines);
-    fields.set_known(Known::ContentLength, digits)
 }
 
 /// Whether the sender of this head would go on using the connection (RFC 9112 §9.3).
@@ -141,20 +125,6 @@ fn transfer_encoding(fields: &Fields, version: Version) -> Result<(), FramingErr
         return Err(FramingError::TransferEncodingRepeated);
     }
     if value.eq_ignore_ascii_case(b"chunked") { Ok(()) } else { Err(FramingError::TransferEncodingUnknown) }
-}
-
-/// `1*DIGIT` (RFC 9110 §8.6), below 2^63 so that an origin that counts in signed numbers counts the same, and at
-/// most 19 digits.
-fn parse_length(value: &[u8]) -> Result<u64, FramingError> {
-    if value.contains(&b',') {
-        return Err(FramingError::ContentLengthRepeated);
-    }
-    if value.is_empty() || value.len() > 19 || !value.iter().all(u8::is_ascii_digit) {
-        return Err(FramingError::ContentLengthInvalid);
-    }
-    // 19 digits fit into 64 bits.
-    let length = value.iter().fold(0_u64, |length, digit| length * 10 + u64::from(digit - b'0'));
-    if length > i64::MAX.unsigned_abs() { Err(FramingError::ContentLengthInvalid) } else { Ok(length) }
 }
 
 fn is_lookalike(name: &[u8]) -> bool {

@@ -1,4 +1,4 @@
-//! Takes a message body out of a connection, by its framing. Serves requests and responses alike.
+//! Takes a message body out of a connection of HTTP/1, by its framing (RFC 9112 §6). Serves requests and responses alike.
 
 use std::task::{Context, Poll};
 
@@ -7,7 +7,11 @@ use cardea_http::{
     h1::{ChunkedDecoder, ChunkedLimits, Framing, Step},
 };
 
-use crate::{buffer::Buffer, downstream::BodyError, transport::Transport};
+use crate::{
+    body::{BodyError, MalformedBody},
+    buffer::Buffer,
+    transport::Transport,
+};
 
 #[derive(Debug)]
 enum State {
@@ -83,7 +87,7 @@ impl BodyReader {
         self.available -= count;
     }
 
-    /// Finds data in `inbound`, receiving more where there is none. See [`crate::downstream::Downstream::poll_data`].
+    /// Finds data in `inbound`, receiving more where there is none. See [`crate::body::BodySource::poll_data`].
     pub(crate) fn poll_data(
         &mut self,
         cx: &mut Context<'_>,
@@ -100,7 +104,7 @@ impl BodyReader {
                 return Poll::Ready(Ok(false));
             }
             if inbound.is_full() {
-                return Poll::Ready(Err(self.fail(BodyError::Malformed("chunk_framing_too_large"))));
+                return Poll::Ready(Err(self.fail(MalformedBody::FramingTooLarge.into())));
             }
             match transport.poll_recv(cx, inbound) {
                 Poll::Ready(Ok(0)) if matches!(self.state, State::UntilClose) => self.state = State::Ended,
@@ -137,10 +141,7 @@ impl BodyReader {
                 State::Failed(error) => return Err(*error),
                 State::UntilClose => inbound.len(),
                 State::Chunked(decoder) => {
-                    match decoder
-                        .step(inbound.filled())
-                        .map_err(|error| BodyError::Malformed(error.code()))?
-                    {
+                    match decoder.step(inbound.filled()).map_err(MalformedBody::from)? {
                         Step::Skip(count) => {
                             inbound.consume(count);
                             continue;

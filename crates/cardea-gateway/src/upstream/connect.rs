@@ -1,10 +1,11 @@
 //! Connects to endpoints: TCP or Unix socket, name resolution, TLS.
 
-use std::{io, net::SocketAddr};
+use std::{io, net::SocketAddr, sync::Arc};
 
 use cardea_clock::Mono;
-use cardea_tls::server_name;
+use cardea_tls::{TlsError, server_name};
 use cardea_upstream::{Address, FailureKind};
+use rustls::pki_types::ServerName;
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::{
@@ -39,7 +40,7 @@ pub(crate) async fn connect(
     let failed = |kind| Err(ConnectError::Endpoint(kind));
     let socket = match timer.until(deadline, open(address)).await {
         Ok(Ok(socket)) => socket,
-        Ok(Err((error, shortage))) => {
+        Ok(Err(OpenError { error, shortage })) => {
             tracing::debug!(endpoint = %address, %error, "can't connect");
             return shortage
                 .map_or_else(|| failed(FailureKind::Connect), |shortage| Err(ConnectError::Own(shortage)));
@@ -59,23 +60,32 @@ pub(crate) async fn connect(
     }
 }
 
-/// What failed, and what is short where it is the gateway's own fault.
-type OpenError = (io::Error, Option<Shortage>);
+/// Why there is no socket.
+struct OpenError {
+    error: io::Error,
+    /// What is short, where it is the gateway's own fault.
+    shortage: Option<Shortage>,
+}
+
+impl OpenError {
+    fn new(error: io::Error, shortage: impl FnOnce(&io::Error) -> Option<Shortage>) -> Self {
+        let shortage = shortage(&error);
+        Self { error, shortage }
+    }
+}
 
 async fn open(address: &Address) -> Result<Socket, OpenError> {
-    let with = |read: fn(&io::Error) -> Option<Shortage>| {
-        move |error: io::Error| {
-            let shortage = read(&error);
-            (error, shortage)
-        }
-    };
     match address {
         Address::Tcp(address) => tcp(*address).await.map(Socket::Tcp),
-        Address::Unix(path) => UnixStream::connect(path).await.map(Socket::Unix).map_err(with(Shortage::of)),
+        Address::Unix(path) => {
+            let unix = UnixStream::connect(path).await;
+            unix.map(Socket::Unix).map_err(|error| OpenError::new(error, Shortage::of))
+        }
         Address::Name { host, port } => {
             let found = tokio::net::lookup_host((host.as_str(), *port)).await;
-            let found = found.map_err(with(Shortage::of_lookup))?;
-            let mut last = (io::Error::new(io::ErrorKind::NotFound, "the name has no address"), None);
+            let found = found.map_err(|error| OpenError::new(error, Shortage::of_lookup))?;
+            let nothing = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+            let mut last = OpenError { error: nothing, shortage: None };
             for address in found.take(ADDRESSES_MAX) {
                 match tcp(address).await {
                     Ok(tcp) => return Ok(Socket::Tcp(tcp)),
@@ -88,26 +98,33 @@ async fn open(address: &Address) -> Result<Socket, OpenError> {
 }
 
 async fn tcp(address: SocketAddr) -> Result<TcpStream, OpenError> {
-    let failed = |error: io::Error| {
-        let shortage = Shortage::of_tcp_connect(&error, address);
-        (error, shortage)
-    };
+    let failed = |error: io::Error| OpenError::new(error, |error| Shortage::of_tcp_connect(error, address));
     let tcp = TcpStream::connect(address).await.map_err(failed)?;
     tcp.set_nodelay(true).map_err(failed)?;
     Ok(tcp)
 }
 
-async fn secure(socket: Socket, address: &Address, tls: &ServiceTls) -> io::Result<Transport> {
+/// Why a connection is not secured.
+#[derive(Debug, thiserror::Error)]
+enum SecureError {
+    #[error("a Unix socket needs a server name for TLS")]
+    NameMissing,
+    #[error(transparent)]
+    NameInvalid(#[from] TlsError),
+    #[error(transparent)]
+    Tls(#[from] rustls::Error),
+    #[error(transparent)]
+    Handshake(#[from] io::Error),
+}
+
+async fn secure(socket: Socket, address: &Address, tls: &ServiceTls) -> Result<Transport, SecureError> {
     let name = match (&tls.server_name, address) {
         (Some(name), _) => name.clone(),
-        (None, Address::Name { host, .. }) => server_name(host).map_err(io::Error::other)?,
-        (None, Address::Tcp(address)) => rustls::pki_types::ServerName::IpAddress(address.ip().into()),
-        (None, Address::Unix(_)) => {
-            return Err(io::Error::other("a Unix socket needs a server name for TLS"));
-        }
+        (None, Address::Name { host, .. }) => server_name(host)?,
+        (None, Address::Tcp(address)) => ServerName::IpAddress(address.ip().into()),
+        (None, Address::Unix(_)) => return Err(SecureError::NameMissing),
     };
-    let mut tls =
-        TlsTransport::client(socket, std::sync::Arc::clone(&tls.config), name).map_err(io::Error::other)?;
+    let mut tls = TlsTransport::client(socket, Arc::clone(&tls.config), name)?;
     std::future::poll_fn(|cx| tls.poll_handshake(cx)).await?;
     Ok(Transport::Tls(Box::new(tls)))
 }

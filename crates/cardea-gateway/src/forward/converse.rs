@@ -1,0 +1,175 @@
+//! Sends a request and waits for the head of its response, under the route's deadlines and the watch over its right.
+
+use std::{
+    future::poll_fn,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use cardea_clock::Mono;
+use cardea_http::{Known, strip_hop_by_hop_response};
+
+use super::{Way, attempt::Attempt, error::AttemptError};
+use crate::{
+    downstream::Downstream, exchange::Exchange, streams::StreamWatch, timer::Timer, upstream::SendError,
+};
+
+/// How long a service is waited for that neither answers an expectation nor asks for the body (RFC 9110 §10.1.1).
+const CONTINUE_WAIT: Duration = Duration::from_secs(1);
+
+/// Sends the request and receives the head of the final response into that of `exchange`; and when the service had all of the
+/// request.
+pub(super) async fn converse(
+    way: Way<'_>,
+    attempt: &mut Attempt,
+    exchange: &mut Exchange,
+    client: &mut dyn Downstream,
+    timer: &mut Timer,
+) -> (Result<(), AttemptError>, Option<Mono>) {
+    let mut wait = Wait::begin(way, exchange, timer.now());
+    if !attempt.has_body() {
+        wait.sent_at = Some(exchange.upstream.begun);
+    }
+    let result = poll_fn(|cx| {
+        if let Poll::Ready(result) = poll_head(cx, attempt, exchange, client) {
+            return Poll::Ready(result);
+        }
+        wait.poll(cx, attempt, exchange, client, timer).map(Err)
+    })
+    .await;
+    (result, wait.sent_at)
+}
+
+/// Sends what can be sent, and passes informational responses on. Ready with the head of the final response.
+fn poll_head(
+    cx: &mut Context<'_>,
+    attempt: &mut Attempt,
+    exchange: &mut Exchange,
+    client: &mut dyn Downstream,
+) -> Poll<Result<(), AttemptError>> {
+    loop {
+        if !attempt.is_sent() {
+            match attempt.poll_send(cx, client) {
+                // A response may be there all the same: a service that refuses a body answers, then closes.
+                Poll::Ready(Ok(()) | Err(SendError::Endpoint)) | Poll::Pending => {}
+                Poll::Ready(Err(SendError::Body(error))) => {
+                    return Poll::Ready(Err(AttemptError::Body(error)));
+                }
+            }
+        }
+        let head = &mut exchange.response_head;
+        std::task::ready!(attempt.poll_head(cx, head)).map_err(AttemptError::Head)?;
+        match head.status {
+            100 => attempt.release_body(),
+            102..200 => {
+                strip_hop_by_hop_response(&mut head.fields);
+                head.fields.remove(Known::ContentLength);
+                client.inform(head);
+            }
+            _ => return Poll::Ready(Ok(())),
+        }
+    }
+}
+
+/// What is waited for, and until when.
+struct Wait<'g> {
+    /// Of a request that is still being sent: it is as much a stream as a response is.
+    watch: StreamWatch<'g>,
+    request_deadline: Mono,
+    body_idle: Duration,
+    response_head: Duration,
+    /// How long this endpoint may take before another is tried.
+    try_timeout: Option<Duration>,
+    /// When the body must have moved on, or the response must have begun.
+    deadline: Mono,
+    body_bytes: u64,
+    sent: bool,
+    /// When the service had all of the request: what it takes from then on is its own.
+    sent_at: Option<Mono>,
+    continue_by: Mono,
+}
+
+impl<'g> Wait<'g> {
+    fn begin(way: Way<'g>, exchange: &Exchange, now: Mono) -> Self {
+        let timeouts = &way.route.timeouts;
+        Self {
+            watch: StreamWatch::new(way.gateway),
+            request_deadline: exchange.deadline(way.route),
+            body_idle: timeouts.request_body_idle,
+            response_head: timeouts.response_head,
+            try_timeout: way.service.state.retry_config().try_timeout,
+            deadline: now.saturating_add(timeouts.request_body_idle),
+            body_bytes: exchange.request_body_bytes,
+            sent: false,
+            sent_at: None,
+            continue_by: now.saturating_add(CONTINUE_WAIT),
+        }
+    }
+
+    /// Ready once there is nothing more to wait for.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        attempt: &mut Attempt,
+        exchange: &Exchange,
+        client: &mut dyn Downstream,
+        timer: &mut Timer,
+    ) -> Poll<AttemptError> {
+        if client.poll_background(cx).is_ready() {
+            return Poll::Ready(AttemptError::ClientAborted);
+        }
+        if !attempt.is_sent()
+            && let Poll::Ready(end) = self.watch.poll(cx, exchange)
+        {
+            return Poll::Ready(AttemptError::Ended(end));
+        }
+        let waits_for_service = !attempt.is_sent() && attempt.is_stalled(client);
+        let moved = client.body_bytes() != self.body_bytes;
+        self.watch.note(attempt.outbound_bytes(), waits_for_service, moved, timer.now());
+        if attempt.is_held() && timer.now() < self.request_deadline {
+            self.poll_continue(cx, attempt, timer);
+            return Poll::Pending;
+        }
+        self.poll_deadlines(cx, attempt, client, timer)
+    }
+
+    /// Lets a body go that is kept back, once the service had its time to ask for it.
+    fn poll_continue(&mut self, cx: &mut Context<'_>, attempt: &mut Attempt, timer: &mut Timer) {
+        self.deadline = timer.now().saturating_add(self.body_idle);
+        if timer.poll_until(cx, self.continue_by.min(self.request_deadline)).is_ready() {
+            attempt.release_body();
+            cx.waker().wake_by_ref();
+        }
+    }
+
+    fn poll_deadlines(
+        &mut self,
+        cx: &mut Context<'_>,
+        attempt: &Attempt,
+        client: &dyn Downstream,
+        timer: &mut Timer,
+    ) -> Poll<AttemptError> {
+        let now = timer.now();
+        let body_bytes = client.body_bytes();
+        if attempt.is_sent() && !self.sent {
+            self.sent = true;
+            self.sent_at = self.sent_at.or_else(|| Some(timer.precise()));
+            let limit = self.try_timeout.unwrap_or(Duration::MAX).min(self.response_head);
+            self.deadline = now.saturating_add(limit);
+        } else if !self.sent && body_bytes != self.body_bytes {
+            self.body_bytes = body_bytes;
+            self.deadline = now.saturating_add(self.body_idle);
+        }
+        timer.poll_until(cx, self.deadline.min(self.request_deadline)).map(|_| {
+            if self.request_deadline <= self.deadline {
+                AttemptError::Timeout
+            } else if self.sent && self.try_timeout.is_some_and(|limit| limit < self.response_head) {
+                AttemptError::TryTimeout
+            } else if self.sent || attempt.is_stalled(client) {
+                AttemptError::HeadTimeout
+            } else {
+                AttemptError::BodyTimeout
+            }
+        })
+    }
+}

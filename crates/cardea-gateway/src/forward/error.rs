@@ -1,0 +1,120 @@
+//! Why a request could not be carried, by the step that failed and by whose fault it is.
+
+use cardea_upstream::{FailureKind, RetryCause};
+
+use crate::{
+    body::BodyError,
+    refusal::Reason,
+    shortage::Shortage,
+    streams::TerminationReason,
+    upstream::{ConnectError, HeadError},
+};
+
+/// Why there is no connection to an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AcquireError {
+    /// The client gave up meanwhile.
+    ClientAborted,
+    /// There are as many as there may be, all of them in use.
+    Exhausted,
+    /// None could be made.
+    Connect(ConnectError),
+}
+
+impl AcquireError {
+    /// Whether another endpoint would not help. Where the ports to one address are used up, those to another may not be.
+    pub(super) const fn is_final(self) -> bool {
+        matches!(
+            self,
+            Self::ClientAborted | Self::Connect(ConnectError::Own(Shortage::Descriptors | Shortage::Memory))
+        )
+    }
+}
+
+impl From<AcquireError> for Reason {
+    fn from(error: AcquireError) -> Self {
+        match error {
+            AcquireError::ClientAborted => Self::ClientAborted,
+            AcquireError::Exhausted => Self::ConnectionsExhausted,
+            AcquireError::Connect(ConnectError::Own(shortage)) => Self::FellShort(shortage),
+            AcquireError::Connect(ConnectError::Endpoint(FailureKind::ConnectTimeout)) => {
+                Self::ConnectTimeout
+            }
+            AcquireError::Connect(ConnectError::Endpoint(_)) => Self::ConnectFailed,
+        }
+    }
+}
+
+/// Why an attempt ended without the head of a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AttemptError {
+    /// The client gave up.
+    ClientAborted,
+    /// The client's body failed.
+    Body(BodyError),
+    /// The client's body stopped arriving.
+    BodyTimeout,
+    /// The service did not give one.
+    Head(HeadError),
+    /// The service did not take the request, or did not answer it, in the route's time.
+    HeadTimeout,
+    /// It did not answer in the time after which another endpoint is tried.
+    TryTimeout,
+    /// The whole exchange took too long.
+    Timeout,
+    /// The right to it ended.
+    Ended(TerminationReason),
+}
+
+impl AttemptError {
+    /// As what another attempt may be made; none where nothing can help. An endpoint may close an idle connection at any time
+    /// (RFC 9112 §9.3.1), so one that was `reused` may just have been stale.
+    pub(super) const fn retry_cause(self, reused: bool) -> Option<RetryCause> {
+        match self {
+            Self::Head(HeadError::EndedBefore) if reused => Some(RetryCause::Stale),
+            Self::Head(HeadError::EndedBefore | HeadError::EndedWithin) => Some(RetryCause::Closed),
+            Self::TryTimeout => Some(RetryCause::Timeout),
+            _ => None,
+        }
+    }
+
+    /// Whether the client did not wait for the service to the end.
+    pub(super) const fn is_abandoned(self) -> bool {
+        matches!(self, Self::ClientAborted | Self::Body(BodyError::Aborted) | Self::Timeout)
+    }
+
+    /// Whether the service has sent something else than a response.
+    pub(super) const fn is_malformed(self) -> bool {
+        matches!(self, Self::Head(HeadError::Malformed(_) | HeadError::TooManyInformational))
+    }
+
+    /// What failed at the endpoint, where it is to blame.
+    pub(super) const fn failure_kind(self) -> Option<FailureKind> {
+        match self {
+            Self::Head(HeadError::EndedBefore | HeadError::EndedWithin) => Some(FailureKind::Closed),
+            Self::Head(HeadError::Malformed(_) | HeadError::TooManyInformational) => {
+                Some(FailureKind::Malformed)
+            }
+            Self::HeadTimeout | Self::TryTimeout => Some(FailureKind::ResponseTimeout),
+            Self::ClientAborted | Self::Body(_) | Self::BodyTimeout | Self::Timeout | Self::Ended(_) => None,
+        }
+    }
+}
+
+impl From<AttemptError> for Reason {
+    fn from(error: AttemptError) -> Self {
+        match error {
+            AttemptError::ClientAborted => Self::ClientAborted,
+            AttemptError::Body(error) => Self::from(error),
+            AttemptError::BodyTimeout => Self::RequestBodyTimeout,
+            AttemptError::Head(HeadError::EndedBefore | HeadError::EndedWithin) => Self::ServiceAborted,
+            AttemptError::Head(HeadError::Malformed(error)) => Self::ServiceMalformed(error.code()),
+            AttemptError::Head(HeadError::TooManyInformational) => {
+                Self::ServiceMalformed("informational_responses_too_many")
+            }
+            AttemptError::HeadTimeout | AttemptError::TryTimeout => Self::ResponseHeadTimeout,
+            AttemptError::Timeout => Self::RequestTimeout,
+            AttemptError::Ended(end) => Self::StreamEnded(end),
+        }
+    }
+}

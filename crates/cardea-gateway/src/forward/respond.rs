@@ -1,0 +1,54 @@
+//! Turns a service's response into ours.
+
+use cardea_http::{Known, append_via, strip_hop_by_hop_response};
+
+use super::{
+    attempt::Attempt,
+    headers::{self, Side},
+};
+use crate::{
+    exchange::Exchange,
+    fields::name_response,
+    model::{Model, Route},
+    refusal::Reason,
+    response::{Outcome, Response, ResponseBody, has_body, renew_absent_length},
+};
+
+/// The response whose head is in `exchange`, as the client gets it.
+pub(super) fn respond(
+    model: &Model,
+    route: &Route,
+    exchange: &mut Exchange,
+    attempt: Box<Attempt>,
+) -> Result<Outcome, Reason> {
+    let head = &mut exchange.response_head;
+    let switching = head.status == 101;
+    let websocket =
+        head.fields.get(Known::Upgrade).is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"));
+    if switching && !(exchange.upgrade && websocket) {
+        return Err(Reason::ServiceMalformed("switching_protocols_unasked"));
+    }
+    exchange.response_connection_names = strip_hop_by_hop_response(&mut head.fields);
+    let version = head.version;
+    // The pseudonym was checked when the configuration was loaded.
+    let _ = append_via(&mut head.fields, version, &model.forwarding.via);
+    exchange.response.status = head.status;
+    let mut head = std::mem::take(&mut exchange.response_head);
+    name_response(exchange, &mut head);
+    exchange.response_head = head;
+    headers::apply(&model.environment.response_headers, exchange, Side::Response);
+    headers::apply(&route.response_headers, exchange, Side::Response);
+    let mut head = std::mem::take(&mut exchange.response_head);
+    if switching {
+        head.fields.remove(Known::ContentLength);
+        let tunnel = attempt.into_tunnel().ok_or(Reason::ServiceAborted)?;
+        return Ok(Outcome::Tunnel(head, Box::new(tunnel)));
+    }
+    let body = if has_body(exchange.head.method, head.status) {
+        ResponseBody::Service(attempt)
+    } else {
+        renew_absent_length(&mut head);
+        ResponseBody::Empty
+    };
+    Ok(Outcome::Respond(Response::new(head, body)))
+}

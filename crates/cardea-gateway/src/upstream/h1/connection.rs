@@ -1,0 +1,72 @@
+//! Connections to endpoints that carry one exchange after the other.
+
+use cardea_clock::Mono;
+use cardea_upstream::{ConnectionPermit, Endpoint, Hold, PoolPlace};
+
+use crate::{
+    transport::{Idle, Transport},
+    workers,
+};
+
+/// A connection with what must be given up together with it.
+#[derive(Debug)]
+pub struct Pooled {
+    transport: Transport,
+    /// The place among the endpoint's connections.
+    permit: ConnectionPermit,
+}
+
+impl Pooled {
+    /// Whether the connection can be used. `surplus` is told of bytes that belong to no response.
+    fn is_quiet(&mut self, surplus: impl FnOnce()) -> bool {
+        let idle = self.transport.look();
+        if idle == Idle::Surplus {
+            surplus();
+        }
+        idle == Idle::Quiet
+    }
+}
+
+/// A connection that carries an exchange, and its place in the pool of its endpoint.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(super) transport: Transport,
+    permit: ConnectionPermit,
+    pool: PoolPlace<Pooled>,
+}
+
+impl Connection {
+    pub(crate) fn new(endpoint: &Endpoint<Pooled>, transport: Transport, permit: ConnectionPermit) -> Self {
+        Self { transport, permit, pool: endpoint.pool().place(workers::current()) }
+    }
+
+    /// See [`crate::upstream::Connection::kept`].
+    pub(crate) fn kept(endpoint: &Endpoint<Pooled>, now: Mono) -> Option<Self> {
+        let pool = endpoint.pool();
+        let kept = pool.take(workers::current(), now, |pooled| pooled.is_quiet(|| pool.note_surplus()))?;
+        let Pooled { transport, permit } = kept.connection;
+        // One that can't be moved is as good as none.
+        let transport = if kept.foreign { transport.moved_here().ok()? } else { transport };
+        Some(Self::new(endpoint, transport, permit))
+    }
+
+    /// Keeps the connection for a later exchange, at once or, where `hold` says so, after it has been quiet for a while.
+    pub(super) fn give_back(self, now: Mono, hold: Option<Hold>) {
+        let Self { transport, permit, pool } = self;
+        let pooled = Pooled { transport, permit };
+        drop(match hold {
+            None => pool.put(pooled, now),
+            Some(hold) => pool.hold(pooled, now, hold, |held| held.is_quiet(|| pool.note_surplus())),
+        });
+    }
+
+    /// Notes that the endpoint sent bytes that belong to no response.
+    pub(super) fn note_surplus(&self) {
+        self.pool.note_surplus();
+    }
+
+    /// The connection for something else than exchanges.
+    pub(super) fn into_parts(self) -> (Transport, ConnectionPermit) {
+        (self.transport, self.permit)
+    }
+}
