@@ -58,6 +58,8 @@ const EFFECTS: &[(&str, Effect)] = &[
     ("timeouts.tls_handshake", Effect::NewConnections),
     ("timeouts.request_head", Effect::NewConnections),
     ("timeouts.keep_alive_idle", Effect::NewConnections),
+    ("failover", Effect::AtOnce),
+    ("balance", Effect::AtOnce),
     ("drain", Effect::AtOnce),
     ("readiness", Effect::AtOnce),
     ("forwarding", Effect::AtOnce),

@@ -13,7 +13,7 @@ use cardea_http::{ForwardedHeader, ForwardedPolicy};
 use cardea_identity::{Algorithm, ClaimPath};
 use cardea_issuer::SigningAlgorithm;
 use cardea_tls::{MinVersion, acme::RequestedKey};
-use cardea_upstream::Address;
+use cardea_upstream::{Address, Balance, StatusSet};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::{Map, Value};
@@ -188,6 +188,27 @@ impl Form for ZeroForNone {
     }
 }
 
+/// A list of statuses by which a service says that it failed.
+pub(crate) struct Statuses;
+
+impl Form for Statuses {
+    type Value = StatusSet;
+
+    fn write<S: Serializer>(value: &Self::Value, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq((0..=u16::MAX).filter(|status| value.contains(*status)))
+    }
+
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self::Value, D::Error> {
+        Vec::<u16>::deserialize(deserializer).map(StatusSet::new)
+    }
+
+    fn schema() -> Schema {
+        json_schema!({
+            "type": "array", "items": { "type": "integer", "minimum": 400, "maximum": 599 }
+        })
+    }
+}
+
 /// A number of threads: `"auto"`, which the program has as 0, or a number of at most `MAX`, beyond which it is a mistake
 /// rather than a machine.
 pub(crate) struct Threads<const MAX: usize>;
@@ -292,6 +313,15 @@ words! {
         "x-forwarded" => ForwardedHeader::XForwarded,
         /// `Forwarded` (RFC 7239).
         "forwarded" => ForwardedHeader::Forwarded,
+    }
+    Balance {
+        /// The better of two that are drawn: by the product of its requests in flight and its response time, which follows
+        /// peaks at once and counts errors as long responses.
+        "peak-ewma" => Balance::PeakEwma,
+        /// The one of two that are drawn that has fewer requests in flight.
+        "least-requests" => Balance::LeastRequests,
+        /// One after the other.
+        "round-robin" => Balance::RoundRobin,
     }
     HeaderEncoding {
         /// As UTF-8, and as Latin-1 where they are not UTF-8.

@@ -28,7 +28,7 @@ use cardea_tls::{
     ClientAuthMode, ClientAuthorityConfig, ClientName, ClientTlsConfig, ManagedCertificate, OcspConfig,
     ServerTlsConfig, acme::RequestedKey,
 };
-use cardea_upstream::{PoolConfig, ServiceConfig};
+use cardea_upstream::{Balance, HealthConfig, PoolConfig, RetryConfig, ServiceConfig};
 use rustls::pki_types::ServerName;
 use url::Url;
 use zeroize::Zeroizing;
@@ -125,6 +125,15 @@ pub struct General {
     pub connections: ConnectionTimeouts,
     pub exchanges: Timeouts,
     pub pool: PoolConfig,
+    pub failover: Failover,
+    pub balance: Balance,
+}
+
+/// When endpoints are ejected, and what is tried again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Failover {
+    pub health: HealthConfig,
+    pub retry: RetryConfig,
 }
 
 impl Default for General {
@@ -135,6 +144,8 @@ impl Default for General {
             connections: ConnectionTimeouts::default(),
             exchanges: Timeouts::default(),
             pool: PoolConfig::default(),
+            failover: Failover::default(),
+            balance: Balance::default(),
         }
     }
 }

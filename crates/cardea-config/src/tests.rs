@@ -11,10 +11,12 @@ use cardea_gateway::{
 };
 use cardea_identity::{KeySource, Preset};
 use cardea_tls::{ClientAuthMode, Roots, TicketKeys, acme::RequestedKey};
+use cardea_upstream::{Balance, BudgetConfig, HealthConfig, RetryConfig, StatusSet};
 use tempfile::TempDir;
 
 use super::{
-    raw::{RawLimits, RawTimeouts},
+    model::Failover,
+    raw::{RawFailover, RawLimits, RawTimeouts},
     sections::ForwardingText,
     *,
 };
@@ -99,6 +101,7 @@ fn the_defaults_are_within_their_own_limits() {
     for (section, value) in [
         ("limits", toml::to_string(&RawLimits::default()).unwrap()),
         ("timeouts", toml::to_string(&RawTimeouts::default()).unwrap()),
+        ("failover", toml::to_string(&RawFailover::default()).unwrap()),
         ("drain", toml::to_string(&Drain::default()).unwrap()),
         ("readiness", toml::to_string(&Readiness::default()).unwrap()),
         ("forwarding", toml::to_string(&ForwardingText::default()).unwrap()),
@@ -206,6 +209,34 @@ fn a_route_gets_what_it_does_not_say_from_the_general_sections() {
     assert_eq!(config.sources.position(route.request_headers[0].set[0].1.at).line, 22);
     assert_eq!(route.destination, Destination::Service { index: 0 });
     assert_eq!(config.services[0].connect_timeout, General::default().exchanges.connect);
+}
+
+#[test]
+fn a_service_takes_what_it_leaves_out_from_what_holds_for_all() {
+    let config = Fixture::new(&format!(
+        "balance = \"round-robin\"\n[failover]\nconsecutive_failures = 0\nattempts_max = 2\nretry_statuses = [503]\n\
+         try_timeout = \"2s\"\n{LEAST}\
+         [[service]]\nname = \"a\"\n[[service.endpoint]]\naddress = \"127.0.0.1:1\"\n\
+         [[service]]\nname = \"b\"\nbalance = \"peak-ewma\"\n\
+         failover = {{ attempts_max = 4, consecutive_failures = 7, slow_start = \"0s\", retries_saved_max = 0 }}\n\
+         [[service.endpoint]]\naddress = \"127.0.0.1:2\"\n"
+    ))
+    .config();
+    let [a, b] = [0, 1].map(|at: usize| &config.services[at].config);
+    let two_seconds = Some(std::time::Duration::from_secs(2));
+    let Failover { health, retry } = Failover::default();
+    assert_eq!((a.balance, b.balance), (Balance::RoundRobin, Balance::PeakEwma));
+    assert_eq!(a.health, HealthConfig { consecutive_failures: None, ..health });
+    let statuses = StatusSet::new([503]);
+    let wanted = RetryConfig { attempts_max: 2, statuses, try_timeout: two_seconds, ..retry };
+    assert_eq!(a.retry, wanted);
+    let slow_start = std::time::Duration::ZERO;
+    assert_eq!(
+        b.health,
+        HealthConfig { consecutive_failures: std::num::NonZeroU32::new(7), slow_start, ..health }
+    );
+    let budget = BudgetConfig { capacity: 0, ..retry.budget };
+    assert_eq!(b.retry, RetryConfig { attempts_max: 4, budget, ..wanted });
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What the operator says about a service, and its limits.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use foldhash::{HashSet, HashSetExt};
@@ -47,10 +48,11 @@ pub enum Balance {
 /// When an endpoint is ejected by what became of its requests, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HealthConfig {
-    /// So many failures without a success in between eject. Default 5.
-    pub consecutive_failures: Option<u32>,
-    /// If so many percent of the attempts within [`window`](Self::window) fail, the endpoint is ejected. Default 50.
-    pub failure_percent: Option<u32>,
+    /// So many failures without a success in between eject. Default 5; none: any number does not.
+    pub consecutive_failures: Option<NonZeroU32>,
+    /// If so many percent of the attempts within [`window`](Self::window) fail, the endpoint is ejected. Default 50;
+    /// none: no share does.
+    pub failure_percent: Option<NonZeroU32>,
     /// Below so many attempts within the window their share says nothing. Default 20.
     pub requests_min: u32,
     /// Default 10 s.
@@ -73,8 +75,8 @@ pub struct HealthConfig {
 impl Default for HealthConfig {
     fn default() -> Self {
         Self {
-            consecutive_failures: Some(5),
-            failure_percent: Some(50),
+            consecutive_failures: NonZeroU32::new(5),
+            failure_percent: NonZeroU32::new(50),
             requests_min: 20,
             window: Duration::from_secs(10),
             statuses: StatusSet::new([502, 503, 504]),
@@ -201,7 +203,7 @@ impl ServiceConfig {
             return Err(ConfigError::EjectionTime);
         }
         let percents = [
-            self.health.failure_percent.unwrap_or_default(),
+            self.health.failure_percent.map_or(0, NonZeroU32::get),
             self.health.ejected_percent_max,
             self.health.panic_percent,
         ];

@@ -224,10 +224,10 @@ impl Health {
         if kind.is_unreachable() {
             return Some(self.eject(&mut state, failure, config, EjectionCause::Connect));
         }
-        let cause = if config.consecutive_failures.is_some_and(|limit| consecutive >= limit) {
+        let cause = if config.consecutive_failures.is_some_and(|limit| consecutive >= limit.get()) {
             EjectionCause::ConsecutiveFailures
         } else {
-            let percent = f64::from(config.failure_percent?);
+            let percent = f64::from(config.failure_percent?.get());
             let ended = ended();
             let failures = state.failures.sum(now, config.window);
             if ended < f64::from(config.requests_min) || failures * 100.0 < percent * ended {

@@ -3,6 +3,7 @@
 
 mod acme;
 mod client_certificate;
+mod failover;
 mod identity;
 mod limits;
 mod listener;
@@ -13,12 +14,14 @@ mod service;
 use std::collections::BTreeMap;
 
 use cardea_gateway::model::HeaderEncoding;
+use cardea_upstream::Balance;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(super) use self::{
     acme::{RawAcme, RawExternalAccount},
     client_certificate::{RawClientAuthority, RawClientCertificate, RawClientCertificateRule},
+    failover::RawFailover,
     identity::{RawAuthorizationServer, RawIssuer, RawPreset, RawSecret},
     limits::{RawLimits, RawTimeouts},
     listener::{RawCertificate, RawListener, RawListenerTls, RawRedirectToHttps},
@@ -58,6 +61,10 @@ pub(super) struct RawConfig {
     pub(super) admin: RawAdmin,
     pub(super) limits: RawLimits,
     pub(super) timeouts: RawTimeouts,
+    pub(super) failover: RawFailover,
+    /// How an endpoint of a region is chosen, where a service says nothing else.
+    #[serde(with = "As::<Balance>")]
+    pub(super) balance: Balance,
     pub(super) drain: Drain,
     pub(super) readiness: Readiness,
     pub(super) forwarding: ForwardingText,

@@ -5,9 +5,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use cardea_upstream::{Address, PoolConfig};
+use cardea_upstream::{Address, Balance, PoolConfig};
 
-use super::super::form::As;
+use super::{super::form::As, failover::RawServiceFailover};
 
 /// What requests are forwarded to: one application, at one or more endpoints.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -20,8 +20,15 @@ pub(crate) struct RawService {
     #[serde(default, with = "As::<Option<Duration>>")]
     #[schemars(extend("x-minimum" = "10ms", "x-maximum" = "1m"))]
     pub(crate) connect_timeout: Option<Duration>,
-    /// A template: requests for which it gives the same go to the same endpoint of a region while that is available, and
-    /// those for which a part of it is absent to any. What clients choose, such as a header, lets them choose endpoints.
+    /// How an endpoint of a region is chosen. Left out, as `balance` says at the top.
+    #[serde(default, with = "As::<Option<Balance>>")]
+    pub(crate) balance: Option<Balance>,
+    /// When its endpoints get no more requests, and which requests are tried at another.
+    #[serde(default)]
+    pub(crate) failover: RawServiceFailover,
+    /// A template: requests for which it gives the same go to the same endpoint of a region while that is available and
+    /// has no more than one and a half times its share of the requests in flight, and those for which a part of it is absent
+    /// to any. What clients choose, such as a header, lets them choose endpoints.
     #[serde(default)]
     pub(crate) hash_policy: Option<String>,
     /// TLS to its endpoints; `tls = {}` for the defaults. Left out, requests travel in the clear. Certificates are

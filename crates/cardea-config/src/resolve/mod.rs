@@ -107,14 +107,21 @@ impl<'a> Resolver<'a> {
         self.contents
     }
 
+    /// What holds for all services and routes.
+    fn general(&mut self, general: &General, at: Cursor<'_>) {
+        self.limits(general, at.key("limits"));
+        self.timeouts(general, at.key("timeouts"));
+        self.failover(&general.failover, request_timeout(&general.exchanges), at.key("failover"));
+    }
+
     pub(super) fn config(&mut self, raw: RawConfig, root: &Node) -> Config {
         let at = Cursor::root(root);
         self.unique_sections(&raw, at);
-        let mut general = General::default();
+        let mut general = General { balance: raw.balance, ..General::default() };
         raw.limits.apply(&mut general);
         raw.timeouts.apply(&mut general);
-        self.limits(&general, at.key("limits"));
-        self.timeouts(&general, at.key("timeouts"));
+        raw.failover.apply(&mut general);
+        self.general(&general, at);
         self.drain(&raw.drain, at.key("drain"));
         self.lost_trusted_proxies =
             at.lost_any(&["trusted_proxies"]) || at.key("trusted_proxies").lost_any(&["prefixes"]);

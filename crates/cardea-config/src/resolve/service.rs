@@ -1,14 +1,14 @@
 //! Services.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
 use cardea_tls::{ClientTlsConfig, Roots, server_name};
-use cardea_upstream::{Address, EndpointConfig, PoolConfig, ServiceConfig};
+use cardea_upstream::{Address, EndpointConfig, HealthConfig, PoolConfig, ServiceConfig};
 
 use super::{
     super::{
         document::Cursor,
-        model::{General, Placed, Service, ServiceTls},
+        model::{Failover, General, Placed, Service, ServiceTls},
         raw::RawService,
         rules::FieldTemplate,
         text::display_duration,
@@ -97,13 +97,54 @@ impl Resolver<'_> {
             idle_timeout: raw.pool.idle_timeout.unwrap_or(general.pool.idle_timeout),
             ..general.pool
         };
+        let mut failover = general.failover;
+        raw.failover.apply(&mut failover);
+        // What all services have is reported once.
+        if failover != general.failover {
+            self.failover(&failover, request, at.key("failover"));
+        }
         Service {
-            config: ServiceConfig { pool, ..ServiceConfig::new(raw.name, endpoints.collect()) },
+            config: ServiceConfig {
+                pool,
+                balance: raw.balance.unwrap_or(general.balance),
+                health: failover.health,
+                retry: failover.retry,
+                ..ServiceConfig::new(raw.name, endpoints.collect())
+            },
             connect_timeout: raw.connect_timeout.unwrap_or(general.exchanges.connect),
             hash_policy: raw
                 .hash_policy
                 .map(|text| FieldTemplate { text, at: at.key("hash_policy").place() }),
             tls,
+        }
+    }
+
+    /// The relations between keys that hold for all services or for one.
+    pub(super) fn failover(&mut self, failover: &Failover, request: Duration, at: Cursor<'_>) {
+        let HealthConfig { ejection_time, ejection_time_max, .. } = failover.health;
+        if ejection_time > ejection_time_max {
+            self.error(
+                at.key("ejection_time"),
+                format!(
+                    "ejection_time ({}) is above ejection_time_max ({})",
+                    display_duration(ejection_time),
+                    display_duration(ejection_time_max)
+                ),
+                "lower ejection_time, or raise ejection_time_max",
+            );
+        }
+        if let Some(limit) = failover.retry.try_timeout
+            && limit >= request
+        {
+            self.error(
+                at.key("try_timeout"),
+                format!(
+                    "try_timeout ({}) is not below timeouts.request ({})",
+                    display_duration(limit),
+                    display_duration(request)
+                ),
+                "lower it, so that there is time left for another endpoint",
+            );
         }
     }
 }

@@ -197,6 +197,24 @@ fn timeouts_and_limits_agree_with_each_other() {
 }
 
 #[test]
+fn failover_that_contradicts_itself_is_reported_once() {
+    for (failover, expected) in [
+        ("ejection_time = \"1m\"", "ejection_time (1m) is above ejection_time_max (5s)"),
+        ("ejection_time_max = \"10ms\"", "ejection_time (1s) is above ejection_time_max (10ms)"),
+        ("try_timeout = \"5m\"", "try_timeout (5m) is not below timeouts.request (5m)"),
+        ("attempts_max = 9", "9"),
+        ("attempts_max = 0", "0"),
+        ("failure_percent = 101", "101"),
+        ("failure_statuses = [200]", "200"),
+        ("retry_statuses = [600]", "600"),
+    ] {
+        assert_problem(&format!("{SERVICE}[failover]\n{failover}\n"), expected);
+        assert_problem(&format!("{SERVICE}[service.failover]\n{failover}\n"), expected);
+    }
+    assert_problem("balance = \"least-request\"\n", "least-requests");
+}
+
+#[test]
 fn names_and_addresses_are_unique() {
     for (text, expected) in [
         (format!("{SERVICE}{SERVICE}"), ":6:8: a second service is called \"s\"; the first is at"),

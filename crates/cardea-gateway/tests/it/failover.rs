@@ -1,6 +1,6 @@
 //! Endpoints that fail: which requests are tried elsewhere, and who gets no more of them.
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
 use cardea_upstream::{Address, Balance, BudgetConfig};
 
@@ -195,7 +195,7 @@ fn an_endpoint_that_recovers_is_used_again_after_one_probe() {
         let ejection_time = Duration::from_millis(50);
         let spec = to(&[&sick, &good]).service(move |service| {
             service.health.ejection_time = ejection_time;
-            service.health.consecutive_failures = Some(1);
+            service.health.consecutive_failures = NonZeroU32::new(1);
         });
         let gateway = spec.start().await;
         let mut client = gateway.client().await;

@@ -11,6 +11,8 @@ use crate::config::EndpointConfig;
 use crate::endpoint::FailureKind;
 use crate::retry::BudgetConfig;
 
+mod failover;
+
 type State = ServiceState<u32>;
 
 fn at(millis: u64) -> Mono {
