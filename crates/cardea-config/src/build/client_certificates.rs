@@ -3,12 +3,11 @@
 use std::{collections::HashMap, sync::Arc};
 
 use cardea_gateway::{client_certificate::ClientCertificateRule, model::ListenerModel};
-use cardea_tls::{ClientAuthConfig, ClientAuthority, ClientDemand, HostRequirements};
+use cardea_tls::{ClientAuthConfig, ClientAuthority, ClientDemand, HostRequirements, ServerTls};
 
 use super::{
     super::{
         model::{self, Placed},
-        problem::{Problem, Severity},
         source::Place,
     },
     Builder,
@@ -66,10 +65,7 @@ impl Builder<'_> {
                 rule.authorities.is_empty()
                     || asked.authorities.iter().any(|one| rule.authorities.contains(&one.config().name))
             };
-            let bound =
-                |name: &String| route.matches.listeners.is_empty() || route.matches.listeners.contains(name);
-            let bound = listeners.iter().filter(|(name, _)| bound(name));
-            let tls: Vec<_> = bound.filter_map(|(_, listener)| listener.tls.as_ref()).collect();
+            let tls = tls_of(route, listeners);
             if !tls.iter().any(|tls| tls.client_auths().iter().any(fits)) {
                 self.problem(
                     rule.at,
@@ -145,13 +141,7 @@ impl Builder<'_> {
         }
         let config = self.config;
         for route in config.routes.iter().filter(|route| route.is_sound) {
-            let bound =
-                |name: &String| route.matches.listeners.is_empty() || route.matches.listeners.contains(name);
-            let secure: Vec<_> = listeners
-                .iter()
-                .filter(|(name, _)| bound(name))
-                .filter_map(|(_, listener)| listener.tls.as_ref())
-                .collect();
+            let secure = tls_of(route, listeners);
             if secure.is_empty() {
                 continue;
             }
@@ -162,8 +152,7 @@ impl Builder<'_> {
                          and are required what that one requires"
                     );
                     let remedy = "name it in a certificate, or bind the route to the listeners that serve it";
-                    let problem = config.problem(route.at, message, remedy);
-                    self.warnings.push(Problem { severity: Severity::Warning, ..problem });
+                    self.warn(route.at, message, remedy);
                 }
             }
         }
@@ -206,4 +195,14 @@ impl Builder<'_> {
     fn named(&self, names: &[String]) -> Vec<Arc<ClientAuthority>> {
         names.iter().filter_map(|name| self.client_authorities.get(name).map(Arc::clone)).collect()
     }
+}
+
+/// TLS of the listeners that a route is bound to.
+fn tls_of<'l>(
+    route: &model::Route,
+    listeners: &'l HashMap<String, Arc<ListenerModel>>,
+) -> Vec<&'l Arc<ServerTls>> {
+    let bound = &route.matches.listeners;
+    let listeners = listeners.iter().filter(|(name, _)| bound.is_empty() || bound.contains(name));
+    listeners.filter_map(|(_, listener)| listener.tls.as_ref()).collect()
 }

@@ -29,7 +29,7 @@ use cardea_upstream::{Connections, PoolConfig, ServiceConfig, ServiceState};
 use self::rules::fixed_names;
 use super::{
     model::{self, Config, Placed},
-    problem::Problem,
+    problem::{Problem, Severity},
     source::Place,
 };
 
@@ -223,6 +223,11 @@ impl Builder<'_> {
             return;
         }
         self.problems.push(self.config.problem(at, message.to_string(), remedy));
+    }
+
+    fn warn(&mut self, at: Place, message: String, remedy: &str) {
+        let problem = self.config.problem(at, message, remedy);
+        self.warnings.push(Problem { severity: Severity::Warning, ..problem });
     }
 
     /// What is counted for a route goes on for as long as there is one of its name.

@@ -20,7 +20,6 @@ use cardea_http::HeaderNameSet;
 use super::{
     super::{
         model,
-        problem::{Problem, Severity},
         resolve::hostname,
         rules::{self, AttributeSource, FieldTemplate},
     },
@@ -202,8 +201,7 @@ impl Builder<'_> {
                 spellings.join(", ")
             );
             let remedy = "remove it from allow_encoded, or give the paths that need it a route whose rules do not read them";
-            let problem = config.problem(route.at, message, remedy);
-            self.warnings.push(Problem { severity: Severity::Warning, ..problem });
+            self.warn(route.at, message, remedy);
         }
     }
 

@@ -20,19 +20,12 @@ impl Resolver<'_> {
         raw: Vec<RawClientAuthority>,
         at: Cursor<'_>,
     ) -> Vec<Placed<ClientAuthorityConfig>> {
-        let mut authorities = Vec::with_capacity(raw.len());
-        for (index, raw) in raw.into_iter().enumerate() {
-            let at = at.index(index);
-            let before = self.problems.reported();
-            let (roots, _) = self.key_file(at.key("ca_file"), &raw.ca_file);
-            let mut crls = Vec::with_capacity(raw.crl_files.len());
-            for (index, written) in raw.crl_files.iter().enumerate() {
-                crls.push(self.key_file(at.key("crl_files").index(index), written).0);
-            }
-            let value = ClientAuthorityConfig { name: raw.name, roots, crls };
-            authorities.push(self.placed(value, before, at));
-        }
-        authorities
+        self.each(raw, at, |this, raw, at| {
+            let (roots, _) = this.key_file(at.key("ca_file"), &raw.ca_file);
+            let lists = raw.crl_files.iter().enumerate();
+            let crls = lists.map(|(index, list)| this.key_file(at.key("crl_files").index(index), list).0);
+            ClientAuthorityConfig { name: raw.name, roots, crls: crls.collect() }
+        })
     }
 
     /// How the hosts of a certificate ask, by their own table or by the listener's.

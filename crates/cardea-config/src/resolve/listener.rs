@@ -40,14 +40,7 @@ impl Resolver<'_> {
                 "add a table [[listener]] with name and address",
             );
         }
-        let mut listeners = Vec::with_capacity(raw.len());
-        for (index, raw) in raw.into_iter().enumerate() {
-            let at = at.index(index);
-            let before = self.problems.reported();
-            let value = self.listener(raw, authorities, trusted, at);
-            listeners.push(self.placed(value, before, at));
-        }
-        listeners
+        self.each(raw, at, |this, raw, at| this.listener(raw, authorities, trusted, at))
     }
 
     fn listener(

@@ -485,6 +485,39 @@ impl<'a> Resolver<'a> {
         Placed { value, at: at.place(), is_sound: self.is_sound_since(before, at) }
     }
 
+    /// Resolves each element of a list, and notes where it is and whether an error was found in it.
+    fn each<R, T>(
+        &mut self,
+        raw: Vec<R>,
+        at: Cursor<'_>,
+        mut resolve: impl FnMut(&mut Self, R, Cursor<'_>) -> T,
+    ) -> Vec<Placed<T>> {
+        let mut resolved = Vec::with_capacity(raw.len());
+        for (index, raw) in raw.into_iter().enumerate() {
+            let at = at.index(index);
+            let before = self.problems.reported();
+            let value = resolve(self, raw, at);
+            resolved.push(self.placed(value, before, at));
+        }
+        resolved
+    }
+
+    /// The first of these keys that is written; reports a second one beside it.
+    fn only_one<'k>(
+        &mut self,
+        written: &[(&'k str, bool)],
+        at: Cursor<'_>,
+        message: &str,
+        remedy: &str,
+    ) -> Option<&'k str> {
+        let mut keys = written.iter().filter(|(_, is_written)| *is_written).map(|(key, _)| *key);
+        let (first, second) = (keys.next()?, keys.next());
+        if let Some(second) = second {
+            self.error(at.key(second), format!("{message}; {first} is there too"), remedy);
+        }
+        Some(first)
+    }
+
     fn error(&mut self, at: Cursor<'_>, message: impl Into<String>, remedy: impl Into<String>) {
         self.problems.add(at.place(), message, remedy);
     }

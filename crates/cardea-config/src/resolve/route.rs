@@ -232,15 +232,16 @@ impl Resolver<'_> {
         pattern: Option<String>,
         at: Cursor<'_>,
     ) -> (PathMatch, Vec<String>) {
-        let written = [("path", &exact), ("path_prefix", &prefix), ("path_pattern", &pattern)];
-        let mut keys = written.iter().filter(|(_, value)| value.is_some()).map(|(key, _)| *key);
-        if let (Some(first), Some(second)) = (keys.next(), keys.next()) {
-            self.error(
-                at.key(second),
-                format!("a route has one of path, path_prefix and path_pattern; {first} is there too"),
-                "keep one, and write further routes for the others",
-            );
-        }
+        self.only_one(
+            &[
+                ("path", exact.is_some()),
+                ("path_prefix", prefix.is_some()),
+                ("path_pattern", pattern.is_some()),
+            ],
+            at,
+            "a route has one of path, path_prefix and path_pattern",
+            "keep one, and write further routes for the others",
+        );
         let wrong = |this: &mut Self, key: &str, written: &str, remedy: String| {
             let at = at.key(key);
             this.error(
@@ -436,21 +437,20 @@ impl Resolver<'_> {
         names: &Names<'_>,
         at: Cursor<'_>,
     ) -> Option<Destination> {
-        const DESTINATIONS: [&str; 4] = ["service", "redirect", "respond", "builtin"];
-        let written = [service.is_some(), redirect.is_some(), respond.is_some(), builtin.is_some()];
-        let mut keys = DESTINATIONS.iter().zip(written).filter(|(_, is)| *is).map(|(key, _)| *key);
-        match (keys.next(), keys.next()) {
-            (None, _) if !at.lost_any(&DESTINATIONS) => self.error(
+        let written = [
+            ("service", service.is_some()),
+            ("redirect", redirect.is_some()),
+            ("respond", respond.is_some()),
+            ("builtin", builtin.is_some()),
+        ];
+        if self.only_one(&written, at, "a route has one destination", "keep one of them").is_none()
+            && !at.lost_any(&written.map(|(key, _)| key))
+        {
+            self.error(
                 at,
                 format!("the route {name:?} does not say where requests go"),
                 "add service = \"…\", redirect, respond or builtin",
-            ),
-            (Some(first), Some(second)) => self.error(
-                at.key(second),
-                format!("a route has one destination; {first} is there too"),
-                "keep one of them",
-            ),
-            _ => {}
+            );
         }
         if let Some(service) = service {
             return match names.service_indices.get(service.as_str()) {

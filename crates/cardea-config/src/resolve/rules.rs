@@ -141,14 +141,7 @@ impl Resolver<'_> {
     }
 
     pub(super) fn attributes(&mut self, raw: Vec<RawAttribute>, at: Cursor<'_>) -> Vec<Placed<Attribute>> {
-        let raw = raw.into_iter().enumerate();
-        raw.map(|(index, raw)| {
-            let at = at.index(index);
-            let before = self.problems.reported();
-            let attribute = self.attribute(raw, at);
-            self.placed(attribute, before, at)
-        })
-        .collect()
+        self.each(raw, at, Self::attribute)
     }
 
     fn attribute(&mut self, raw: RawAttribute, at: Cursor<'_>) -> Attribute {
@@ -161,22 +154,14 @@ impl Resolver<'_> {
                 "use lower-case letters, digits and _, a letter first",
             );
         }
-        let keys = ["header", "claim", "template", "expression", "map"];
         let written = [
-            raw.header.is_some(),
-            raw.claim.is_some(),
-            raw.template.is_some(),
-            raw.expression.is_some(),
-            raw.map.is_some(),
+            ("header", raw.header.is_some()),
+            ("claim", raw.claim.is_some()),
+            ("template", raw.template.is_some()),
+            ("expression", raw.expression.is_some()),
+            ("map", raw.map.is_some()),
         ];
-        let mut written = keys.iter().zip(written).filter(|(_, is)| *is).map(|(key, _)| *key);
-        if let (Some(first), Some(second)) = (written.next(), written.next()) {
-            self.error(
-                at.key(second),
-                format!("an attribute comes from one place; {first} is there too"),
-                "keep one of them",
-            );
-        }
+        self.only_one(&written, at, "an attribute comes from one place", "keep one of them");
         let named = |prefix: &str, name: String, key: &str| {
             AttributeSource::Attribute(FieldTemplate {
                 text: format!("{prefix}{name}"),

@@ -23,14 +23,7 @@ impl Resolver<'_> {
         general: &General,
         at: Cursor<'_>,
     ) -> Vec<Placed<Service>> {
-        let mut services = Vec::with_capacity(raw.len());
-        for (index, raw) in raw.into_iter().enumerate() {
-            let at = at.index(index);
-            let before = self.problems.reported();
-            let value = self.service(raw, general, at);
-            services.push(self.placed(value, before, at));
-        }
-        services
+        self.each(raw, at, |this, raw, at| this.service(raw, general, at))
     }
 
     fn service(&mut self, raw: RawService, general: &General, at: Cursor<'_>) -> Service {
