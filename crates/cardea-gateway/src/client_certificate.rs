@@ -2,43 +2,19 @@
 
 use cardea_clock::Wall;
 use cardea_http::{HeaderNameSet, Known, Method, ResponseHead};
-use cardea_tls::{Arrival, ClientCertificate, ClientDemand, ClientMismatch, RequirementUnmet};
+use cardea_tls::{Arrival, ClientCertificate, ClientMismatch, RequirementUnmet};
 
 use crate::{
     exchange::Exchange,
     model::{Model, Route},
-    pipeline,
     refusal::Reason,
     response::{Response, ResponseBody},
 };
 
+pub use crate::model::{ClientCertificateForward, ClientCertificateRule};
+
 /// The fields in which services are told of the client's certificate (RFC 9440). Only we set them.
 pub const HEADERS: [&str; 2] = ["client-cert", "client-cert-chain"];
-
-/// What a route makes of the client's certificate. A certificate that came must always fit.
-#[derive(Debug, Clone)]
-pub struct ClientCertificateRule {
-    /// Whether there must be one.
-    pub required: bool,
-    /// Whose it may be.
-    pub demand: ClientDemand,
-    /// The authority, in its normal form, to which a client without one is sent: there the handshake asks.
-    pub step_up: Option<String>,
-    /// What the service is told.
-    pub forward: ClientCertificateForward,
-}
-
-/// What a service is told of the client's certificate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ClientCertificateForward {
-    /// Nothing.
-    Nothing,
-    /// The client's own in `Client-Cert`.
-    #[default]
-    Leaf,
-    /// And what the client sent behind it, in `Client-Cert-Chain`. Nobody has looked at what leads to no root.
-    Chain,
-}
 
 /// Which routes may serve a request, by what its connection has shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,7 +127,7 @@ fn may_step_up(host: &str, exchange: &Exchange) -> bool {
 fn step_up(host: &str, exchange: &Exchange) -> Option<Response> {
     let mut location = format!("https://{host}").into_bytes();
     location.extend_from_slice(&exchange.path);
-    pipeline::push_query(&mut location, exchange);
+    exchange.push_query(&mut location);
     let mut head = ResponseHead::new(307);
     head.fields.set_known(Known::Location, &location).ok()?;
     // The next one may show a certificate.

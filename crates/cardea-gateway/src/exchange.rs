@@ -17,12 +17,10 @@ use smallvec::SmallVec;
 
 use crate::{
     attributes::parse::Derived,
-    builtin::ErrorFormat,
     client_certificate,
     connections::Activity,
-    gateway::ModelRef,
     memory::Held,
-    model::{Destination, HeaderEncoding, ListenerModel, Route, Service},
+    model::{Destination, HeaderEncoding, ListenerModel, ModelRef, Route, Service},
     pool::Pool,
     record::RequestId,
     routing::Parameters,
@@ -309,14 +307,6 @@ impl Exchange {
         }
     }
 
-    /// How the caller expects errors.
-    pub(crate) fn error_format(&self) -> ErrorFormat {
-        match self.route().map(|route| &route.destination) {
-            Some(Destination::BuiltIn(destination)) => destination.error_format(),
-            _ => ErrorFormat::Problem,
-        }
-    }
-
     /// The certificate of the client, where it holds.
     pub(crate) fn client_certificate(&self) -> Option<&ClientCertificate> {
         let tls = self.connection.as_ref()?.tls.as_ref()?;
@@ -375,6 +365,18 @@ impl Exchange {
             PolicyScope::Route => self.route()?.rules.policy.as_ref(),
         };
         policy?.rules().get(rule?)
+    }
+
+    /// Appends the query to where a redirect leads, behind those parameters that a place has already. An empty one leaves
+    /// nothing.
+    pub(crate) fn push_query(&self, location: &mut Vec<u8>) {
+        let Some(query) = self.query.as_deref().filter(|query| !query.is_empty()) else { return };
+        match location.iter().position(|byte| *byte == b'?') {
+            None => location.push(b'?'),
+            Some(at) if at + 1 == location.len() => {}
+            Some(_) => location.push(b'&'),
+        }
+        location.extend_from_slice(query);
     }
 
     /// When the whole exchange must be over, by the route that carries it.

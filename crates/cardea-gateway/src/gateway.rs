@@ -1,6 +1,5 @@
 //! What all connections share: the current model, the clock, what is counted, and whether the gateway is going away.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{
@@ -24,12 +23,15 @@ use crate::{
     forward::ReplayBudget,
     memory::{self, Ending},
     metrics::GatewayMetrics,
-    model::{ConnectionTimeouts, Destination, LogFormat, Model},
+    model::{ConnectionTimeouts, Destination, LogFormat, Model, next_generation},
     record::{AccessLog, Registry},
     shortage::{Shortage, Warned},
-    streams::{Streams, TerminationReason},
+    streams::Streams,
+    termination::TerminationReason,
     workers,
 };
+
+pub use crate::model::ModelRef;
 
 /// What a TLS handshake may take where there is no connection left: a few round trips.
 const HANDSHAKE_SPARED: Duration = Duration::from_secs(1);
@@ -49,58 +51,6 @@ pub enum Phase {
     Stopping,
     /// The drain's deadline has come: ends what is under way.
     Ending,
-}
-
-/// A handle to the model in force that belongs to one thread.
-///
-/// Requests hold the model for as long as they last. If all of them counted their references in one place, its cache
-/// line would travel between the processors several times per request; so each thread has a place of its own.
-#[derive(Debug, Clone)]
-pub struct ModelRef(Arc<Local>);
-
-#[derive(Debug)]
-struct Local {
-    /// Of the gateway when this was made.
-    generation: u64,
-    model: Arc<Model>,
-    clock: Clock,
-    replay_budget: Arc<ReplayBudget>,
-}
-
-/// Generations are never used twice, by however many gateways there are in a process.
-static GENERATIONS: AtomicU64 = AtomicU64::new(0);
-
-fn next_generation() -> u64 {
-    GENERATIONS.fetch_add(1, SeqCst)
-}
-
-thread_local! {
-    static LOCAL: RefCell<Option<ModelRef>> = const { RefCell::new(None) };
-}
-
-impl ModelRef {
-    /// Differs from that of every other model that was in force.
-    pub(crate) fn generation(&self) -> u64 {
-        self.0.generation
-    }
-
-    /// The time.
-    pub(crate) fn clock(&self) -> &Clock {
-        &self.0.clock
-    }
-
-    /// The budget for request bodies that are kept for a second attempt.
-    pub(crate) fn replay_budget(&self) -> &Arc<ReplayBudget> {
-        &self.0.replay_budget
-    }
-}
-
-impl Deref for ModelRef {
-    type Target = Model;
-
-    fn deref(&self) -> &Model {
-        &self.0.model
-    }
 }
 
 /// The shared state of the data path.
@@ -189,20 +139,11 @@ impl Gateway {
     fn with_local<T>(&self, read: impl FnOnce(&ModelRef) -> T) -> T {
         // Before what it tells of: a handle is at most newer than its generation says.
         let generation = self.generation.load(SeqCst);
-        LOCAL.with_borrow_mut(|local| match local {
-            Some(local) if local.0.generation == generation => read(local),
-            _ => {
-                let fresh = ModelRef(Arc::new(Local {
-                    generation,
-                    model: self.model(),
-                    clock: self.clock.clone(),
-                    replay_budget: Arc::clone(&self.replay_budget),
-                }));
-                let done = read(&fresh);
-                *local = Some(fresh);
-                done
-            }
-        })
+        let make = || {
+            let (clock, budget) = (self.clock.clone(), Arc::clone(&self.replay_budget));
+            ModelRef::new(generation, self.model(), clock, budget)
+        };
+        ModelRef::with_current(generation, make, read)
     }
 
     /// Puts another configuration in force; requests in flight keep theirs.

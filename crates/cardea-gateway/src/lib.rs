@@ -1,6 +1,7 @@
 //! The data path: listeners, the pipeline of a request, forwarding, drain.
 //!
-//! `listener` accepts connections, `h1` and `h2` drive them, `pipeline` decides, `forward` carries, `record` notes.
+//! `listener` accepts connections, `h1` and `h2` drive them, `pipeline` decides, `forward` carries over
+//! `upstream`, `respond` answers, `record` notes.
 //! [`model::Model`] is what a configuration becomes; [`gateway::Gateway`] holds the one in force.
 #![forbid(unsafe_code)]
 
@@ -31,6 +32,7 @@ pub mod metrics;
 pub mod model;
 mod pipeline;
 mod pool;
+mod problem;
 pub mod record;
 mod refusal;
 mod respond;
@@ -38,6 +40,7 @@ mod response;
 pub mod routing;
 mod shortage;
 mod streams;
+mod termination;
 mod timer;
 mod transport;
 mod tunnel;
@@ -48,5 +51,5 @@ pub mod workers;
 pub use forward::ReplayBudget;
 pub use refusal::Reason;
 pub use shortage::Shortage;
-pub use streams::TerminationReason;
+pub use termination::TerminationReason;
 pub use upstream::Pooled;

@@ -16,7 +16,7 @@ use crate::{
         },
     },
     shortage::Shortage,
-    streams::TerminationReason,
+    termination::TerminationReason,
 };
 
 static ACCEPT_FAILURES: CounterDef<0> =

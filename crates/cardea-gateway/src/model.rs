@@ -11,15 +11,19 @@ use cardea_identity::{AccessRequirement, Authenticator};
 use cardea_tls::{HostRequirements, ServerTls};
 use cardea_upstream::ServiceState;
 
+mod client_certificates;
+mod handle;
 mod rules;
 
+pub use self::client_certificates::{ClientCertificateForward, ClientCertificateRule};
+pub use self::handle::ModelRef;
+pub(crate) use self::handle::next_generation;
 pub use self::rules::{
     AttributeChange, AttributeRule, EnvironmentModel, HeaderEncoding, HeaderRule, HeaderRules, HeadersRead,
     LogFormat, LogModel, RouteRules,
 };
 use crate::{
     builtin::BuiltIn,
-    client_certificate::ClientCertificateRule,
     exchange::Exchange,
     metrics::{ListenerMetrics, RouteMetrics, ServiceMetrics},
     routing::Router,

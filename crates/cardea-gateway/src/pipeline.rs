@@ -170,7 +170,7 @@ fn redirect_to_https(exchange: &Exchange) -> Option<Response> {
         to.extend_from_slice(format!(":{port}").as_bytes());
     }
     to.extend_from_slice(&exchange.path);
-    push_query(&mut to, exchange);
+    exchange.push_query(&mut to);
     let mut head = ResponseHead::new(308);
     head.fields.set_known(Known::Location, &to).ok()?;
     Some(Response::new(head, ResponseBody::Empty))
@@ -183,17 +183,6 @@ fn renew_length(length: BodyLength, exchange: &mut Exchange) -> Result<(), Reaso
             .map_err(|error| Reason::from(RequestError::from(error))),
         None => Ok(()),
     }
-}
-
-/// Appends the query of the request, behind those parameters that a place has already. An empty one leaves nothing.
-pub(crate) fn push_query(location: &mut Vec<u8>, exchange: &Exchange) {
-    let Some(query) = exchange.query.as_deref().filter(|query| !query.is_empty()) else { return };
-    match location.iter().position(|byte| *byte == b'?') {
-        None => location.push(b'?'),
-        Some(at) if at + 1 == location.len() => {}
-        Some(_) => location.push(b'&'),
-    }
-    location.extend_from_slice(query);
 }
 
 /// Where a redirect leads: what its template says, then the request's query, then the template's fragment.
@@ -209,7 +198,7 @@ pub(crate) fn location(
         None => Vec::new(),
     };
     if keep_query {
-        push_query(&mut location, exchange);
+        exchange.push_query(&mut location);
     }
     // What the template was to fill in was empty.
     if location.last() == Some(&b'?') {

@@ -5,17 +5,9 @@
 
 use std::borrow::Cow;
 
-use cardea_http::{Known, ResponseHead};
 use cardea_identity::TokenError;
 
-use crate::{
-    body::BodyError,
-    builtin::ErrorFormat,
-    exchange::Exchange,
-    response::{Response, ResponseBody},
-    shortage::Shortage,
-    streams::TerminationReason,
-};
+use crate::{body::BodyError, shortage::Shortage, termination::TerminationReason};
 
 /// Why the gateway answers in place of a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -188,7 +180,7 @@ impl Reason {
     }
 
     /// What the caller is told.
-    fn title(&self) -> Cow<'static, str> {
+    pub(crate) fn title(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::Malformed { .. } => "The request is malformed.",
             Self::RequestHeadTimeout => "The request's head did not arrive in time.",
@@ -249,88 +241,6 @@ impl Reason {
                 | Self::StreamEnded(_)
         )
     }
-
-    /// The response to the caller: a problem document (RFC 9457), or the token endpoint's shape
-    /// (RFC 6749 §5.2) where that is what the caller speaks.
-    pub(crate) fn respond(&self, exchange: &Exchange) -> Response {
-        let mut head = ResponseHead::new(self.status());
-        if let Some(challenge) = self.challenge() {
-            set(&mut head, Known::WwwAuthenticate, &challenge);
-        }
-        match self {
-            Self::MethodNotAllowed(allow) => set(&mut head, Known::Allow, allow),
-            Self::KeysUnavailable
-            | Self::NoEndpoint
-            | Self::ConnectionsExhausted
-            | Self::FellShort(_)
-            | Self::StreamEnded(TerminationReason::BuffersExhausted)
-            | Self::Overloaded => {
-                set(&mut head, Known::RetryAfter, "1");
-            }
-            _ => {}
-        }
-        let id = String::from_utf8_lossy(&exchange.name()).into_owned();
-        set(&mut head, Known::XRequestId, &id);
-        let body = if exchange.error_format() == ErrorFormat::Oauth {
-            let error = match self.status() {
-                429 | 503 => "temporarily_unavailable",
-                400..=499 => "invalid_request",
-                _ => "server_error",
-            };
-            set(&mut head, Known::ContentType, "application/json");
-            set(&mut head, Known::CacheControl, "no-store");
-            serde_json::json!({
-                "error": error, "error_description": self.title(), "code": self.code(), "request_id": id,
-            })
-        } else {
-            set(&mut head, Known::ContentType, "application/problem+json");
-            set(&mut head, Known::CacheControl, "no-store");
-            let mut document = serde_json::json!({
-                "type": "about:blank", "title": self.title(), "status": self.status(),
-                "code": self.code(), "request_id": id,
-            });
-            if let Self::ClientCertificateMissing(Some(host)) = self
-                && let Some(members) = document.as_object_mut()
-            {
-                members.insert("step_up_host".to_owned(), host.as_str().into());
-            }
-            if let Self::PolicyDenied(Some(reason)) = self
-                && let Some(members) = document.as_object_mut()
-            {
-                members.insert("detail".to_owned(), serde_json::Value::from(&**reason));
-            }
-            document
-        };
-        let mut response = Response::new(head, ResponseBody::text(body.to_string()));
-        response.close = self.closes();
-        response
-    }
-
-    /// The `WWW-Authenticate` value (RFC 6750 §3): without credentials no `error`.
-    fn challenge(&self) -> Option<String> {
-        match self {
-            Self::CredentialsMissing => Some("Bearer".to_owned()),
-            Self::CredentialsMalformed => Some("Bearer error=\"invalid_request\"".to_owned()),
-            Self::TokenInvalid(code) => {
-                Some(format!("Bearer error=\"invalid_token\", error_description=\"{code}\""))
-            }
-            Self::StreamEnded(_) if self.status() == 401 => {
-                Some(format!("Bearer error=\"invalid_token\", error_description=\"{}\"", self.code()))
-            }
-            Self::InsufficientScope(scope) => {
-                let scope: String =
-                    scope.chars().filter(|c| matches!(c, ' ' | '!' | '#'..='[' | ']'..='~')).collect();
-                Some(format!("Bearer error=\"insufficient_scope\", scope=\"{scope}\""))
-            }
-            Self::RoleMissing => Some("Bearer error=\"insufficient_scope\"".to_owned()),
-            _ => None,
-        }
-    }
-}
-
-/// Sets a header whose value this file has made: it can't be refused.
-fn set(head: &mut ResponseHead, known: Known, value: &str) {
-    let _ = head.fields.set_known(known, value.as_bytes());
 }
 
 impl From<TokenError> for Reason {

@@ -17,7 +17,8 @@ use crate::{
     memory::Ending,
     model::RESPONSE_BODY_IDLE,
     response::{Response, ResponseBody, has_body, set_length},
-    streams::{StreamWatch, TerminationReason},
+    streams::StreamWatch,
+    termination::TerminationReason,
     timer::Timer,
 };
 

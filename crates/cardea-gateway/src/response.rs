@@ -7,7 +7,7 @@ use std::{
 
 use cardea_http::{BodyLength, Fields, Known, ResponseHead, declared_length};
 
-use crate::{body::BodyError, downstream::Downstream, forward::Attempt, tunnel::Tunnel};
+use crate::{body::BodyError, downstream::Downstream, forward::Attempt, upstream::Tunnel};
 
 /// What the driver of a connection has to do.
 #[derive(Debug)]

@@ -6,14 +6,14 @@ use std::{
     time::Duration,
 };
 
-use cardea_upstream::{ConnectionPermit, InFlight};
-
 use crate::{
     buffer::Buffer,
     exchange::Exchange,
-    streams::{StreamWatch, TerminationReason},
+    streams::StreamWatch,
+    termination::TerminationReason,
     timer::Timer,
     transport::Transport,
+    upstream::Tunnel,
     websocket::{Frames, close_frame},
 };
 
@@ -22,16 +22,6 @@ const IDLE: Duration = Duration::from_secs(3_600);
 
 /// How long the rest of a frame is waited for before a close frame of ours, and the client to take it.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
-
-/// The service's end of a tunnel.
-#[derive(Debug)]
-pub(crate) struct Tunnel {
-    pub(crate) transport: Transport,
-    /// What was received behind the head of the response.
-    pub(crate) received: Buffer,
-    /// It counts at the endpoint as long as it lasts.
-    pub(crate) counted: (InFlight, ConnectionPermit),
-}
 
 /// How a tunnel ended.
 #[derive(Debug, Clone, Copy)]

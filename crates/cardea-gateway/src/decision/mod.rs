@@ -18,8 +18,7 @@ use crate::{
     client_certificate::{self, ClientCertificateRule},
     conditions,
     exchange::Exchange,
-    gateway::ModelRef,
-    model::{Model, Route},
+    model::{Model, ModelRef, Route},
     refusal::Reason,
     response::Response,
 };

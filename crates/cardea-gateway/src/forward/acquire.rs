@@ -8,7 +8,7 @@ use std::{
 use cardea_clock::Mono;
 use cardea_upstream::{ConnectionPermit, Endpoint, FailureKind, InFlight};
 
-use super::{Way, error::AcquireError, retries::Chosen};
+use super::{error::AcquireError, retries::Chosen, way::Way};
 use crate::{
     downstream::Downstream,
     exchange::Exchange,

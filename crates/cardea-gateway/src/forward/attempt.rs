@@ -12,9 +12,8 @@ use super::{body::RequestBody, replay::Replay};
 use crate::{
     body::BodyError,
     downstream::Downstream,
-    gateway::ModelRef,
-    tunnel::Tunnel,
-    upstream::{HeadError, SendError, UpstreamExchange},
+    model::ModelRef,
+    upstream::{HeadError, SendError, Tunnel, UpstreamExchange},
 };
 
 /// An exchange with an endpoint, on behalf of a client.
@@ -182,7 +181,6 @@ impl Attempt {
 
     /// The tunnel after a `101 Switching Protocols`, if the connection is still there.
     pub(super) fn into_tunnel(self) -> Option<Tunnel> {
-        let (transport, received, permit) = self.exchange.into_tunnel()?;
-        Some(Tunnel { transport, received, counted: (self.in_flight, permit) })
+        self.exchange.into_tunnel(self.in_flight)
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     downstream::Downstream,
     exchange::Exchange,
     fields::{HeadNames, clean_request_trailers},
-    gateway::ModelRef,
+    model::ModelRef,
 };
 
 /// How far a request's body has come in one attempt.

@@ -9,7 +9,7 @@ use std::{
 use cardea_clock::Mono;
 use cardea_http::{Known, strip_hop_by_hop_response};
 
-use super::{Way, attempt::Attempt, error::AttemptError};
+use super::{attempt::Attempt, error::AttemptError, way::Way};
 use crate::{
     downstream::Downstream, exchange::Exchange, streams::StreamWatch, timer::Timer, upstream::SendError,
 };

@@ -6,7 +6,7 @@ use crate::{
     body::BodyError,
     refusal::Reason,
     shortage::Shortage,
-    streams::TerminationReason,
+    termination::TerminationReason,
     upstream::{ConnectError, HeadError},
 };
 

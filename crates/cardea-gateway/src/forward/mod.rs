@@ -15,12 +15,10 @@ mod replay;
 mod request;
 mod respond;
 mod retries;
+mod way;
 
-use std::sync::Arc;
-
-use cardea_clock::Mono;
-use cardea_http::{BodyLength, Known};
-use cardea_upstream::{Affinity, Choice, InFlight, RetryCause};
+use cardea_http::Known;
+use cardea_upstream::Affinity;
 
 pub(crate) use attempt::Attempt;
 pub use replay::ReplayBudget;
@@ -33,30 +31,18 @@ use crate::{
     exchange::Exchange,
     gateway::{Gateway, ModelRef},
     memory,
-    model::{Route, Service},
+    model::Service,
     refusal::Reason,
     response::Outcome,
     timer::Timer,
-    upstream::Connection,
 };
 use acquire::acquire;
-use body::RequestBody;
 use converse::converse;
-use error::AttemptError;
-use replay::Replay;
-use retries::{Attempts, asked_to_wait};
+use retries::Attempts;
+use way::Way;
 
 /// What a service says that won't carry out what may be a replay (RFC 8470 §5.2).
 const TOO_EARLY: u16 = 425;
-
-/// Where a request goes, and by what.
-#[derive(Clone, Copy)]
-struct Way<'a> {
-    gateway: &'a Gateway,
-    model: &'a ModelRef,
-    route: &'a Route,
-    service: &'a Service,
-}
 
 /// Carries the request of `exchange` to `service`.
 pub(crate) async fn forward(
@@ -123,75 +109,6 @@ pub(crate) async fn forward(
         }
         replay = attempt.into_replay();
         attempts.wait(exchange, client, timer).await?;
-    }
-}
-
-impl Way<'_> {
-    /// What is to be kept of the request's body.
-    fn replay(self, exchange: &Exchange, length: BodyLength) -> Replay {
-        // Sent once it is never sent again, so there is no point in keeping it.
-        if length.is_empty() || !exchange.head.method.is_idempotent() {
-            return Replay::empty();
-        }
-        let limits = &self.model.limits;
-        let budget = Arc::clone(self.model.replay_budget());
-        Replay::new(limits.replay_bytes_max, limits.replay_total_bytes_max, budget)
-    }
-
-    /// Begins an attempt over `connection`.
-    fn begin(
-        self,
-        connection: Connection,
-        in_flight: InFlight,
-        exchange: &mut Exchange,
-        length: BodyLength,
-        replay: Replay,
-    ) -> Attempt {
-        let mut body = RequestBody::new(exchange, length, replay);
-        if exchange.head.fields.get(Known::Expect).is_some() {
-            // Until the service asks for it (RFC 9110 §10.1.1).
-            body.hold();
-        }
-        let limits = self.model.limits.response_head;
-        let sent = request::with_head(exchange, self.route, length, |head| connection.begin(head, limits));
-        Attempt::new(sent, body, in_flight, self.model.clone())
-    }
-
-    /// Tells the service's state of a response, which took until `now` since all of the request was sent.
-    fn report_response(self, choice: Choice, exchange: &Exchange, now: Mono, sent: Option<Mono>) {
-        let latency = sent.map(|sent| now.saturating_since(sent));
-        self.service.state.responded(choice, now, exchange.response_head.status, latency);
-        if let Some(wait) = asked_to_wait(exchange) {
-            self.service.state.eased(choice, now, wait);
-        }
-    }
-
-    /// Tells the service's state of an attempt that failed. A client that leaves is no failure of the endpoint, and one that
-    /// ran out of time before the endpoint did is none either: they show how long it took at least.
-    fn report_failure(
-        self,
-        choice: Choice,
-        error: AttemptError,
-        attempt: &Attempt,
-        exchange: &Exchange,
-        now: Mono,
-        sent: Option<Mono>,
-    ) {
-        let reused = exchange.upstream.reused;
-        let waited = sent.map(|sent| now.saturating_since(sent));
-        if let Some(kind) = error.failure_kind() {
-            // The endpoint may close an idle connection at any time.
-            if error.retry_cause(reused) != Some(RetryCause::Stale) {
-                self.service.state.failed(choice, now, kind, waited.unwrap_or_default());
-            }
-        } else if error.is_abandoned()
-            && let Some(waited) = waited
-        {
-            self.service.state.abandoned(choice, now, waited);
-        }
-        if reused && error.is_malformed() {
-            attempt.note_surplus();
-        }
     }
 }
 

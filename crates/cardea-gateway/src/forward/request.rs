@@ -11,8 +11,7 @@ use crate::{
     client_certificate,
     exchange::Exchange,
     fields,
-    gateway::ModelRef,
-    model::{IdentityField, Model, PathPart, Rewrite, Route},
+    model::{IdentityField, Model, ModelRef, PathPart, Rewrite, Route},
     refusal::Reason,
     upstream::OutgoingHead,
 };

@@ -16,7 +16,7 @@ use crate::{
     memory::Part,
     respond::{self, Cut, ResponseSink},
     response::{Outcome, Response, ResponseBody},
-    streams::TerminationReason,
+    termination::TerminationReason,
     timer::Timer,
 };
 

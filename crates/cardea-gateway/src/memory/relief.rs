@@ -17,7 +17,7 @@ use cardea_guard::AddressPrefix;
 
 pub(crate) use super::account::tick;
 use super::account::{Account, Ending};
-use crate::{gateway::Gateway, streams::TerminationReason};
+use crate::{gateway::Gateway, termination::TerminationReason};
 
 /// How often [`tick`] is to be called: the unit of ages.
 pub(crate) const TICK: Duration = Duration::from_millis(100);

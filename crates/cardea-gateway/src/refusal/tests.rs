@@ -114,7 +114,7 @@ fn every_code_is_on_the_page_and_the_page_has_no_other() {
     for path in [
         "crates/cardea-gateway/src/refusal.rs",
         "crates/cardea-gateway/src/body.rs",
-        "crates/cardea-gateway/src/streams/mod.rs",
+        "crates/cardea-gateway/src/termination.rs",
         "crates/cardea-http/src/error.rs",
         "crates/cardea-http/src/authority.rs",
         "crates/cardea-http/src/fields.rs",

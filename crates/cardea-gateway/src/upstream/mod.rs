@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 
 use cardea_clock::{Clock, Mono};
 use cardea_http::{BodyLength, Fields, Method, ResponseError, ResponseHead, h1::HeadLimits};
-use cardea_upstream::{ConnectionPermit, Endpoint};
+use cardea_upstream::{ConnectionPermit, Endpoint, InFlight};
 
 pub(crate) use connect::{ConnectError, connect};
 pub use h1::Pooled;
@@ -63,6 +63,16 @@ impl Connection {
 #[derive(Debug)]
 pub(crate) enum UpstreamExchange {
     Http1(h1::Exchange),
+}
+
+/// The service's end of a tunnel.
+#[derive(Debug)]
+pub(crate) struct Tunnel {
+    pub(crate) transport: Transport,
+    /// What was received behind the head of the response.
+    pub(crate) received: Buffer,
+    /// It counts at the endpoint as long as it lasts.
+    pub(crate) counted: (InFlight, ConnectionPermit),
 }
 
 /// Why the rest of a request is not sent.
@@ -191,10 +201,10 @@ impl UpstreamExchange {
         }
     }
 
-    /// The connection after a `101 Switching Protocols`, with what was received on it beyond the head.
-    pub(crate) fn into_tunnel(self) -> Option<(Transport, Buffer, ConnectionPermit)> {
+    /// The tunnel after a `101 Switching Protocols`, if the connection is still there.
+    pub(crate) fn into_tunnel(self, in_flight: InFlight) -> Option<Tunnel> {
         match self {
-            Self::Http1(exchange) => exchange.into_tunnel(),
+            Self::Http1(exchange) => exchange.into_tunnel(in_flight),
         }
     }
 }

@@ -11,19 +11,18 @@ use cardea_http::{
     BodyLength, Fields, Method, ResponseHead,
     h1::{Framing, HeadLimits, wants_keep_alive},
 };
-use cardea_upstream::{ConnectionPermit, Hold};
+use cardea_upstream::{Hold, InFlight};
 
 pub(crate) use connection::Connection;
 pub use connection::Pooled;
 use request::RequestWriter;
 use response::HeadReader;
 
-use super::{HeadError, OutgoingHead, SendError};
+use super::{HeadError, OutgoingHead, SendError, Tunnel};
 use crate::{
     body::{BodyError, BodySource},
     buffer::Buffer,
     framing::BodyReader,
-    transport::Transport,
 };
 
 /// One exchange. Its methods are those of [`super::UpstreamExchange`], which describes them.
@@ -160,8 +159,8 @@ impl Exchange {
         self.request.release();
     }
 
-    pub(super) fn into_tunnel(mut self) -> Option<(Transport, Buffer, ConnectionPermit)> {
+    pub(super) fn into_tunnel(mut self, in_flight: InFlight) -> Option<Tunnel> {
         let (transport, permit) = self.connection.take()?.into_parts();
-        Some((transport, self.inbound, permit))
+        Some(Tunnel { transport, received: self.inbound, counted: (in_flight, permit) })
     }
 }

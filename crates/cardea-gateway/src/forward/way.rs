@@ -1,0 +1,95 @@
+//! Where a request goes: what all its attempts have in common, and what they tell of their endpoints.
+
+use std::sync::Arc;
+
+use cardea_clock::Mono;
+use cardea_http::{BodyLength, Known};
+use cardea_upstream::{Choice, InFlight, RetryCause};
+
+use super::{
+    attempt::Attempt, body::RequestBody, error::AttemptError, replay::Replay, request, retries::asked_to_wait,
+};
+use crate::{
+    exchange::Exchange,
+    gateway::Gateway,
+    model::{ModelRef, Route, Service},
+    upstream::Connection,
+};
+
+/// Where a request goes, and by what.
+#[derive(Clone, Copy)]
+pub(super) struct Way<'a> {
+    pub(super) gateway: &'a Gateway,
+    pub(super) model: &'a ModelRef,
+    pub(super) route: &'a Route,
+    pub(super) service: &'a Service,
+}
+
+impl Way<'_> {
+    /// What is to be kept of the request's body.
+    pub(super) fn replay(self, exchange: &Exchange, length: BodyLength) -> Replay {
+        // Sent once it is never sent again, so there is no point in keeping it.
+        if length.is_empty() || !exchange.head.method.is_idempotent() {
+            return Replay::empty();
+        }
+        let limits = &self.model.limits;
+        let budget = Arc::clone(self.model.replay_budget());
+        Replay::new(limits.replay_bytes_max, limits.replay_total_bytes_max, budget)
+    }
+
+    /// Begins an attempt over `connection`.
+    pub(super) fn begin(
+        self,
+        connection: Connection,
+        in_flight: InFlight,
+        exchange: &mut Exchange,
+        length: BodyLength,
+        replay: Replay,
+    ) -> Attempt {
+        let mut body = RequestBody::new(exchange, length, replay);
+        if exchange.head.fields.get(Known::Expect).is_some() {
+            // Until the service asks for it (RFC 9110 §10.1.1).
+            body.hold();
+        }
+        let limits = self.model.limits.response_head;
+        let sent = request::with_head(exchange, self.route, length, |head| connection.begin(head, limits));
+        Attempt::new(sent, body, in_flight, self.model.clone())
+    }
+
+    /// Tells the service's state of a response, which took until `now` since all of the request was sent.
+    pub(super) fn report_response(self, choice: Choice, exchange: &Exchange, now: Mono, sent: Option<Mono>) {
+        let latency = sent.map(|sent| now.saturating_since(sent));
+        self.service.state.responded(choice, now, exchange.response_head.status, latency);
+        if let Some(wait) = asked_to_wait(exchange) {
+            self.service.state.eased(choice, now, wait);
+        }
+    }
+
+    /// Tells the service's state of an attempt that failed. A client that leaves is no failure of the endpoint, and one that
+    /// ran out of time before the endpoint did is none either: they show how long it took at least.
+    pub(super) fn report_failure(
+        self,
+        choice: Choice,
+        error: AttemptError,
+        attempt: &Attempt,
+        exchange: &Exchange,
+        now: Mono,
+        sent: Option<Mono>,
+    ) {
+        let reused = exchange.upstream.reused;
+        let waited = sent.map(|sent| now.saturating_since(sent));
+        if let Some(kind) = error.failure_kind() {
+            // The endpoint may close an idle connection at any time.
+            if error.retry_cause(reused) != Some(RetryCause::Stale) {
+                self.service.state.failed(choice, now, kind, waited.unwrap_or_default());
+            }
+        } else if error.is_abandoned()
+            && let Some(waited) = waited
+        {
+            self.service.state.abandoned(choice, now, waited);
+        }
+        if reused && error.is_malformed() {
+            attempt.note_surplus();
+        }
+    }
+}
