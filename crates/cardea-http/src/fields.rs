@@ -1,18 +1,26 @@
 //! Field lines: one arena of bytes, one table, and a set of the known names that are there.
 
 mod known;
+mod noted;
 #[cfg(test)]
 mod tests;
 
 use core::fmt;
 
 pub use known::Known;
+pub use noted::NotedFields;
 
 use crate::chars::{is_field_value, is_token, trim_ows};
 use crate::names::is_odd;
 
 /// The bit of the set that says: there is a name with punctuation that some origins read as `-`.
 const ODD_NAME: u128 = 1 << 127;
+
+/// The bit of the set that says: the arena was written anew, so that the places of earlier lines mean nothing any more.
+const REWRITTEN: u128 = 1 << 126;
+
+/// The bits of the set that stand for no known name.
+const FLAGS: u128 = ODD_NAME | REWRITTEN;
 
 /// The field lines of a message, in the order of their arrival, names in the spelling of their arrival.
 ///
@@ -190,7 +198,7 @@ impl Fields {
     /// Keeps the lines for which `keep` says so.
     pub fn retain(&mut self, mut keep: impl FnMut(Field<'_>) -> bool) {
         let Self { arena, entries, present } = self;
-        *present &= ODD_NAME;
+        *present &= FLAGS;
         entries.retain(|entry| {
             let kept = keep(entry.field(arena));
             if let (true, Some(known)) = (kept, entry.known) {
@@ -238,7 +246,7 @@ impl Fields {
 
     /// The known names that are there, as [`Known::bit`]s.
     pub(crate) const fn known_set(&self) -> u128 {
-        self.present & !ODD_NAME
+        self.present & !FLAGS
     }
 
     /// Whether there may be a name with punctuation other than `-`, which is read as another name by services that fold
@@ -313,6 +321,7 @@ impl Fields {
             return Err(FieldError::TooLarge);
         }
         let old = core::mem::take(self);
+        self.present = REWRITTEN;
         for field in old.iter() {
             self.append(field.name, field.value)?;
         }

@@ -39,7 +39,7 @@ mod version;
 
 pub use authority::{Authority, AuthorityError, Scheme, request_authority};
 pub use error::{FramingError, HeadError, RequestError, ResponseError};
-pub use fields::{Field, FieldError, Fields, Known};
+pub use fields::{Field, FieldError, Fields, Known, NotedFields};
 pub use forwarding::{
     ForwardedHeader, ForwardedPolicy, Hop, append_via, client_address, set_forwarded, strip_forwarded,
 };

@@ -146,8 +146,8 @@ impl Known {
     }
 }
 
-// The highest bit of a set is `fields::ODD_NAME`.
-const _: () = assert!(Known::ALL.len() < 127);
+// The highest bits of a set are `fields::FLAGS`.
+const _: () = assert!(Known::ALL.len() < 126);
 
 /// Large enough that a seed without a collision is found at once.
 const SLOT_COUNT: usize = 2048;

@@ -78,7 +78,66 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+fn apply(op: Op, fields: &mut Fields) {
+    match op {
+        Op::Append(name, value) => fields.append(name.as_bytes(), value.as_bytes()).unwrap(),
+        Op::Set(id, value) => fields.set_known(Known::ALL[id], value.as_bytes()).unwrap(),
+        Op::Remove(name) => drop(fields.remove_by_name(name.as_bytes())),
+        Op::Retain(byte) => fields.retain(|field| !field.value.contains(&byte)),
+    }
+}
+
+#[test]
+fn noted_lines_are_not_restored_from_memory_that_was_given_up() {
+    let mut fields = Fields::default();
+    fields.append(b"a", b"1").unwrap();
+    let mut noted = NotedFields::default();
+    fields.note(&mut noted);
+    fields.clear();
+    noted.clear();
+    fields.append(b"b", b"2").unwrap();
+    assert!(!fields.restore(&noted));
+    assert_eq!((fields.len(), fields.get_by_name(b"b")), (1, Some(&b"2"[..])), "nothing has changed");
+    // As much as fits, over and over.
+    fields.note(&mut noted);
+    fields.append(b"long", &[b'x'; Fields::BYTES_MAX / 2]).unwrap();
+    assert!(fields.clone().restore(&noted), "the control: nothing was given up");
+    assert_eq!(fields.remove_by_name(b"long"), 1);
+    fields.append(b"long", &[b'x'; Fields::BYTES_MAX / 2]).unwrap();
+    assert!(!fields.restore(&noted));
+    assert_eq!((fields.len(), fields.get_by_name(b"b")), (2, Some(&b"2"[..])));
+    fields.retain(|_| true);
+    assert!(!fields.restore(&noted), "whatever is done then");
+    fields.clear();
+    fields.append(b"c", b"3").unwrap();
+    fields.note(&mut noted);
+    fields.remove_by_name(b"c");
+    assert!(fields.restore(&noted), "the control: another head");
+    assert_eq!(fields.get_by_name(b"c"), Some(&b"3"[..]));
+}
+
 proptest! {
+    #[test]
+    fn noted_lines_come_back_whatever_was_changed_since(
+        before in prop::collection::vec(op(), 0..20),
+        after in prop::collection::vec(op(), 0..20),
+    ) {
+        let (mut fields, mut noted) = (Fields::default(), NotedFields::default());
+        before.into_iter().for_each(|op| apply(op, &mut fields));
+        fields.note(&mut noted);
+        let then = fields.clone();
+        after.into_iter().for_each(|op| apply(op, &mut fields));
+        let now = fields.clone();
+        let mut again = fields.clone();
+        prop_assert!(again.restore(&noted));
+        prop_assert_eq!(&again, &then);
+        for &known in Known::ALL {
+            prop_assert_eq!(again.contains(known), then.contains(known));
+        }
+        prop_assert_eq!(again.may_have_odd_names(), then.may_have_odd_names());
+        prop_assert_eq!(fields, now, "the fields themselves are as they were");
+    }
+
     #[test]
     fn fields_agree_with_a_plain_list(ops in prop::collection::vec(op(), 0..40)) {
         let mut fields = Fields::default();
