@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use cardea_env::{Condition, Decision, Effect, Fault, Policy, Value};
+use cardea_env::{Condition, Decision, Fault, Policy, Value};
 
 use crate::{
     exchange::{Exchange, PolicyFacts, PolicyScope},
@@ -95,18 +95,6 @@ pub(crate) fn check(model: &Model, route: &Route, exchange: &mut Exchange) -> Re
         Some(policy) => decide(policy, PolicyScope::Route, exchange),
         None => Ok(()),
     }
-}
-
-/// The expressions of the rules that deny the request, of the gateway's policy and the route's.
-pub(crate) fn denials<'m>(
-    model: &'m Model,
-    route: &'m Route,
-    exchange: &'m Exchange,
-) -> impl Iterator<Item = &'m str> {
-    let policies = model.environment.policy.iter().chain(&route.rules.policy);
-    let rules = policies.flat_map(|policy| policy.explain(exchange));
-    let denies = rules.filter(|(rule, holds)| rule.effect == Effect::Deny && *holds == Ok(true));
-    denies.map(|(rule, _)| rule.condition.source())
 }
 
 fn decide(policy: &Policy<Exchange>, scope: PolicyScope, exchange: &mut Exchange) -> Result<(), Reason> {

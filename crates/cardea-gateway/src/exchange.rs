@@ -7,9 +7,9 @@ use std::{
     time::Duration,
 };
 
-use cardea_clock::{Mono, Timestamp, Wall};
+use cardea_clock::{Mono, Timestamp};
 use cardea_env::{AttributeOverrides, HasOverrides, Rule, Value};
-use cardea_http::{Authority, ConnectionNames, PathFlags, RequestHead, ResponseHead, Scheme};
+use cardea_http::{Authority, ConnectionNames, NotedFields, PathFlags, RequestHead, ResponseHead, Scheme};
 use cardea_identity::{ConnectionTokenCache, VerdictRef};
 use cardea_tls::{ClientCertificate, HandshakeFacts};
 use cardea_upstream::{Endpoint, EndpointIndex};
@@ -17,7 +17,6 @@ use smallvec::SmallVec;
 
 use crate::{
     attributes::parse::Derived,
-    client_certificate,
     connections::Activity,
     memory::Held,
     model::{Destination, HeaderEncoding, ListenerModel, ModelRef, Route, Service},
@@ -134,6 +133,8 @@ pub struct Exchange {
     pub ended: Timestamp,
     /// The head, as received; while it is forwarded, as sent.
     pub head: RequestHead,
+    /// The fields of its head as they were received, whatever was changed since.
+    received: NotedFields,
     /// The fields of its head that `Connection` named, which concern the connection alone.
     pub(crate) connection_names: ConnectionNames,
     /// `https` if it came over TLS.
@@ -222,6 +223,7 @@ impl Exchange {
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.head.memory_bytes()
+            + self.received.memory_bytes()
             + self.response_head.fields.memory_bytes()
             + self.path.capacity()
             + self.scratch.capacity()
@@ -236,6 +238,7 @@ impl Exchange {
         self.held.set(0);
         self.given_id.clear();
         self.head.clear();
+        self.received.clear();
         self.response_head.clear();
         self.connection_names.clear();
         self.response_connection_names.clear();
@@ -264,30 +267,29 @@ impl Exchange {
         *self.faults.get_mut() = 0;
     }
 
-    /// The same request as if it came `at` another time: with the head as it is now, and with nothing that was decided since.
-    /// `certificate_at` is the time at which the client's certificate is judged.
-    pub(crate) fn anew(&self, model: &ModelRef, at: Timestamp, certificate_at: Wall) -> Box<Self> {
+    /// Notes the head as it was received, before anything is decided or changed.
+    pub(crate) fn note_head(&mut self) {
+        self.head.fields.note(&mut self.received);
+        self.count_memory();
+    }
+
+    /// The same request as if it came `at` another time: with the head as it was received, its caller, and nothing else that was
+    /// found out about it. None if its head can't be told any more, which takes rules that write a mebibyte into it.
+    pub(crate) fn anew(&self, model: &ModelRef, at: Timestamp) -> Option<Box<Self>> {
         let mut anew = Self::take();
-        anew.id = self.id;
-        anew.given_id.clone_from(&self.given_id);
-        anew.started = at;
         anew.head.clone_from(&self.head);
+        if !anew.head.fields.restore(&self.received) {
+            anew.recycle();
+            return None;
+        }
+        anew.id = self.id;
+        anew.started = at;
         anew.scheme = self.scheme;
-        anew.authority.clone_from(&self.authority);
-        anew.path.clone_from(&self.path);
-        anew.path_flags = self.path_flags;
-        anew.query.clone_from(&self.query);
-        anew.source = self.source;
-        anew.is_settled = true;
-        anew.peer_trusted = self.peer_trusted;
         anew.early_data = self.early_data;
-        anew.upgrade = self.upgrade;
         anew.connection.clone_from(&self.connection);
         anew.model = Some(model.clone());
         anew.verdict.clone_from(&self.verdict);
-        anew.certificate_holds =
-            client_certificate::shown(self).is_some_and(|certificate| certificate.holds(certificate_at));
-        anew
+        Some(anew)
     }
 
     /// Gives back what its connection remembers, with the verdict of its own token.
@@ -404,6 +406,7 @@ impl Default for Exchange {
             started: Timestamp::default(),
             ended: Timestamp::default(),
             head: RequestHead::default(),
+            received: NotedFields::default(),
             connection_names: ConnectionNames::default(),
             scheme: Scheme::Http,
             authority: None,

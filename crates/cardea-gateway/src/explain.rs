@@ -15,7 +15,7 @@ use crate::{
     conditions,
     decision::{self, Circumstances, Decision},
     exchange::{ConnectionFacts, Exchange, Origin, PolicyScope},
-    fields, forward,
+    forward,
     gateway::{Gateway, ModelRef},
     model::{Destination, ListenerModel, Model, Route},
     pipeline,
@@ -240,19 +240,13 @@ struct Asked<'a> {
 }
 
 impl Circumstances for Asked<'_> {
-    async fn routed(
-        &mut self,
-        model: &ModelRef,
-        route: &Route,
-        exchange: &mut Exchange,
-    ) -> Result<(), Reason> {
-        fields::settle_for(model, route, exchange);
+    async fn routed(&mut self, route: &Route, _: &mut Exchange) -> Result<(), Reason> {
         self.explanation.route = Some(route.name.clone());
         self.explanation.demand = route.demand.as_ref().map(describe);
         Ok(())
     }
 
-    /// Nobody has shown a certificate or withheld one.
+    /// A question comes without a handshake, in which a client would have been asked for its certificate.
     fn admit(
         &mut self,
         _: &ClientCertificateRule,

@@ -61,6 +61,13 @@ pub struct Model {
     pub environment: EnvironmentModel,
 }
 
+impl Model {
+    /// Whether a rule of any route reads the time. Looks at all routes.
+    pub(crate) fn reads_time(&self) -> bool {
+        self.environment.reads_time || self.router.values().any(|route| route.rules.reads_time)
+    }
+}
+
 /// What a listener needs for each connection.
 #[derive(Debug)]
 pub struct ListenerModel {
@@ -146,7 +153,7 @@ impl Limits {
 /// Time limits of a client's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionTimeouts {
-    /// From accept to the end of the TLS handshake.
+    /// For the PROXY header, where one is expected, and then for the TLS handshake.
     pub tls_handshake: Duration,
     /// From the first byte of a request to the end of its head.
     pub request_head: Duration,

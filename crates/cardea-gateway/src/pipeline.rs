@@ -14,7 +14,6 @@ use crate::{
     downstream::Downstream,
     early_data,
     exchange::Exchange,
-    fields,
     forward::{self, headers},
     gateway::{Gateway, ModelRef},
     model::{Destination, Route},
@@ -66,8 +65,9 @@ async fn carry(
     let model = gateway.model_ref();
     exchange.model = Some(model.clone());
 
-    decision::normalise(&model, exchange)?;
     renew_length(client.body_length(), exchange)?;
+    exchange.note_head();
+    decision::normalise(&model, exchange)?;
     if let Some(response) = gateway.challenges.response(exchange) {
         return Ok(Outcome::Respond(response));
     }
@@ -115,13 +115,7 @@ struct Arriving<'a> {
 }
 
 impl Circumstances for Arriving<'_> {
-    async fn routed(
-        &mut self,
-        model: &ModelRef,
-        route: &Route,
-        exchange: &mut Exchange,
-    ) -> Result<(), Reason> {
-        fields::settle_for(model, route, exchange);
+    async fn routed(&mut self, route: &Route, exchange: &mut Exchange) -> Result<(), Reason> {
         if exchange.early_data && !early_data::is_allowed(route, exchange, self.client) {
             Box::pin(early_data::wait(self.gateway, exchange, self.client, self.timer)).await?;
         }

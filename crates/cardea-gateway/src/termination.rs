@@ -13,7 +13,7 @@ pub enum TerminationReason {
     IssuerChanged,
     /// The client's certificate has expired or was revoked, or nobody vouches for it any more.
     CertificateInvalid,
-    /// No route leads there any more.
+    /// No route takes the request any more, or one that leads to no service.
     RouteRemoved,
     /// The route asks for more than the caller has shown.
     DemandUnmet,

@@ -12,12 +12,12 @@ use cardea_clock::Wall;
 
 pub(crate) use identify::identify;
 pub(crate) use normalise::{normalise, settle};
-pub(crate) use route::choose_route;
 
 use crate::{
     client_certificate::{self, ClientCertificateRule},
     conditions,
     exchange::Exchange,
+    fields,
     model::{Model, ModelRef, Route},
     refusal::Reason,
     response::Response,
@@ -51,18 +51,8 @@ pub(crate) trait Circumstances {
         exchange.started.wall
     }
 
-    /// The route that carries the request; notes it in the exchange.
-    fn choose_route<'m>(&mut self, model: &'m Model, exchange: &mut Exchange) -> Result<&'m Route, Reason> {
-        choose_route(model, exchange)
-    }
-
     /// The route is chosen, and serves the host as the client came.
-    async fn routed(
-        &mut self,
-        model: &ModelRef,
-        route: &Route,
-        exchange: &mut Exchange,
-    ) -> Result<(), Reason>;
+    async fn routed(&mut self, route: &Route, exchange: &mut Exchange) -> Result<(), Reason>;
 
     /// Whether the client may enter by its certificate; a response where it has to go elsewhere for that.
     fn admit(
@@ -107,9 +97,10 @@ pub(crate) async fn decide<'m, C: Circumstances>(
 ) -> Result<Decision<'m>, Reason> {
     let at = circumstances.certificate_time(exchange);
     let servable = client_certificate::meets_host(model, exchange, at)?;
-    let route = circumstances.choose_route(model, exchange)?;
+    let route = route::choose_route(model, exchange)?;
     servable.by(route)?;
-    circumstances.routed(model, route, exchange).await?;
+    fields::settle_for(model, route, exchange);
+    circumstances.routed(route, exchange).await?;
     route::check_path(model, route, exchange)?;
     if let Some(rule) = &route.client_certificate
         && let Some(response) = circumstances.admit(rule, exchange, at)?

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The route of the request, by what it is now.
-pub(crate) fn choose_route<'m>(model: &'m Model, exchange: &mut Exchange) -> Result<&'m Route, Reason> {
+pub(super) fn choose_route<'m>(model: &'m Model, exchange: &mut Exchange) -> Result<&'m Route, Reason> {
     let host = exchange.authority.as_ref().map_or("", cardea_http::Authority::host);
     let view = RequestOf::new(model, exchange);
     let outcome = model.router.find(host, &exchange.path, &view);
@@ -45,7 +45,7 @@ pub(crate) fn choose_route<'m>(model: &'m Model, exchange: &mut Exchange) -> Res
 }
 
 /// What the router asks of a request.
-pub(crate) struct RequestOf<'a> {
+struct RequestOf<'a> {
     model: &'a Model,
     exchange: &'a Exchange,
     /// The condition of a route could not be evaluated.
@@ -55,7 +55,7 @@ pub(crate) struct RequestOf<'a> {
 }
 
 impl<'a> RequestOf<'a> {
-    pub(crate) fn new(model: &'a Model, exchange: &'a Exchange) -> Self {
+    fn new(model: &'a Model, exchange: &'a Exchange) -> Self {
         Self { model, exchange, failed: Cell::new(false), path_read: Cell::new(false) }
     }
 
@@ -70,7 +70,7 @@ impl<'a> RequestOf<'a> {
     }
 
     /// Whether a condition could not be evaluated, so that nothing follows from what was found.
-    pub(crate) fn has_failed(&self) -> bool {
+    fn has_failed(&self) -> bool {
         self.failed.get()
     }
 

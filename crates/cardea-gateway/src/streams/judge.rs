@@ -10,11 +10,11 @@ use cardea_identity::Lapse;
 
 use super::{TerminationReason, grace};
 use crate::{
-    client_certificate, conditions,
+    client_certificate,
     decision::{self, Circumstances, Decision},
     exchange::Exchange,
     gateway::{Gateway, ModelRef, Phase},
-    model::{Model, Route},
+    model::{Destination, Model, Route},
     refusal::Reason,
 };
 
@@ -48,7 +48,7 @@ pub(super) fn judge(
     let reloaded = own.generation() != model.generation();
     let depends = certificate_at.is_some() || depends_on_time(exchange);
     let due = if reloaded { settled } else { depends && !is_new };
-    if due { reauthorize(own, &model, exchange, now, certificate_at).err() } else { None }
+    if due { decide_again(&model, exchange, now, certificate_at.unwrap_or(now.wall)).err() } else { None }
 }
 
 /// The time at which the certificate of the client is judged, where it has shown one: now, whatever the wall clock was
@@ -75,70 +75,59 @@ pub(super) fn depends_on_time(exchange: &Exchange) -> bool {
         || exchange.route().is_some_and(|route| route.rules.reads_time)
 }
 
-/// Whether the model leads the request of `exchange`, as if it came now, to a route whose demands its caller meets.
-fn reauthorize(
-    own: &ModelRef,
+/// Decides on the request of `exchange` as if it came now: with the head that was received, by the present model, and to a
+/// service if it went to one.
+fn decide_again(
     model: &ModelRef,
     exchange: &Exchange,
     now: Timestamp,
-    certificate_at: Option<Wall>,
+    certificate_at: Wall,
 ) -> Result<(), TerminationReason> {
-    let (Some(index), Some(own_route)) = (exchange.route, exchange.route()) else { return Ok(()) };
-    let certificate_at = certificate_at.unwrap_or(now.wall);
-    let mut before = exchange.anew(own, exchange.started, exchange.started.wall);
-    let mut again = exchange.anew(model, now, certificate_at);
-    // Headers were changed on the way to the service: where the own model would now choose another route by them, names
-    // tell more.
-    let is_faithful = decision::choose_route(own, &mut before).is_ok() && before.route == Some(index);
-    before.route = Some(index);
-    let mut under_way = UnderWay { own, own_route, before: &mut before, is_faithful, certificate_at };
-    let judged = decide(model, &mut again, &mut under_way);
-    before.recycle();
+    let Some(route) = exchange.route() else { return Ok(()) };
+    // Nobody could say what it would be decided on by.
+    let mut again = exchange.anew(model, now).ok_or(TerminationReason::DemandUnmet)?;
+    let decided = decide(model, &mut again, UnderWay { certificate_at });
     again.recycle();
-    judged
-}
-
-/// Decides without waiting: the caller is known.
-fn decide(
-    model: &ModelRef,
-    exchange: &mut Exchange,
-    under_way: &mut UnderWay<'_>,
-) -> Result<(), TerminationReason> {
-    let decided = pin!(decision::decide(model, exchange, under_way));
-    match decided.poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(Ok(Decision::Authorized(_))) => Ok(()),
-        Poll::Ready(Err(Reason::RouteNotFound | Reason::MethodNotAllowed(_))) => {
+    let is_service = |route: &Route| matches!(route.destination, Destination::Service(_));
+    match decided {
+        Ok(found) if is_service(found) || !is_service(route) => Ok(()),
+        Ok(_) | Err(Some(Reason::RouteNotFound | Reason::MethodNotAllowed(_))) => {
             Err(TerminationReason::RouteRemoved)
         }
-        _ => Err(TerminationReason::DemandUnmet),
+        Err(Some(Reason::ClientCertificateInvalid)) => Err(TerminationReason::CertificateInvalid),
+        Err(_) => Err(TerminationReason::DemandUnmet),
     }
 }
 
-/// A request that is under way: its head is by now the one that the service got.
-struct UnderWay<'a> {
-    own: &'a ModelRef,
-    own_route: &'a Route,
-    /// The request as it came, with that head.
-    before: &'a mut Exchange,
-    /// Whether the own model would choose the own route by that head.
-    is_faithful: bool,
+/// Decides without waiting: the caller is known.
+fn decide<'m>(
+    model: &'m ModelRef,
+    exchange: &mut Exchange,
+    mut under_way: UnderWay,
+) -> Result<&'m Route, Option<Reason>> {
+    decision::normalise(model, exchange).map_err(Some)?;
+    exchange.certificate_holds = client_certificate::shown(exchange)
+        .is_some_and(|certificate| certificate.holds(under_way.certificate_at));
+    let decided = pin!(decision::decide(model, exchange, &mut under_way));
+    match decided.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(Ok(Decision::Authorized(authorized))) => Ok(authorized.route()),
+        Poll::Ready(Err(reason)) => Err(Some(reason)),
+        // The client would have to show its certificate elsewhere.
+        Poll::Ready(Ok(Decision::Elsewhere(_))) | Poll::Pending => Err(None),
+    }
+}
+
+/// A request that is under way.
+struct UnderWay {
     certificate_at: Wall,
 }
 
-impl Circumstances for UnderWay<'_> {
+impl Circumstances for UnderWay {
     fn certificate_time(&self, _: &Exchange) -> Wall {
         self.certificate_at
     }
 
-    fn choose_route<'m>(&mut self, model: &'m Model, exchange: &mut Exchange) -> Result<&'m Route, Reason> {
-        if self.is_faithful {
-            decision::choose_route(model, exchange)
-        } else {
-            by_name(model, &self.own_route.name, exchange)
-        }
-    }
-
-    async fn routed(&mut self, _: &ModelRef, _: &Route, _: &mut Exchange) -> Result<(), Reason> {
+    async fn routed(&mut self, _: &Route, _: &mut Exchange) -> Result<(), Reason> {
         Ok(())
     }
 
@@ -147,38 +136,11 @@ impl Circumstances for UnderWay<'_> {
         Ok(())
     }
 
-    /// The caller's verdict was looked at before.
-    async fn identify(&mut self, _: &ModelRef, _: &Route, _: &mut Exchange) -> Result<(), Reason> {
+    /// The verdict was looked at before. A route that asks for nobody gets nobody; one that asks where none did finds nobody.
+    async fn identify(&mut self, _: &ModelRef, route: &Route, exchange: &mut Exchange) -> Result<(), Reason> {
+        if route.demand.is_none() {
+            exchange.verdict = None;
+        }
         Ok(())
     }
-
-    fn check_policies(
-        &mut self,
-        model: &Model,
-        route: &Route,
-        exchange: &mut Exchange,
-    ) -> Result<(), Reason> {
-        conditions::check(model, route, exchange).or_else(|reason| {
-            conditions::change_attributes(&self.own_route.rules.attributes, self.before);
-            // A denial that did not hold when the request came, with the head as it is now, is about something else.
-            let before: Vec<_> = conditions::denials(self.own, self.own_route, self.before).collect();
-            if conditions::denials(model, route, exchange).any(|denial| !before.contains(&denial)) {
-                return Err(reason);
-            }
-            // A policy that reads what was changed on the way says nothing now, in its own model either.
-            let says_nothing = conditions::check(self.own, self.own_route, self.before).is_err();
-            if says_nothing { Ok(()) } else { Err(reason) }
-        })
-    }
-}
-
-/// The route of this name. Whether it hides the path of another can't be told by a head that was changed.
-fn by_name<'m>(model: &'m Model, name: &str, exchange: &mut Exchange) -> Result<&'m Route, Reason> {
-    let named = |at: &usize| model.router.get(*at).is_some_and(|route| route.name == name);
-    exchange.route = (0..model.router.len()).find(named);
-    let route = exchange.route.and_then(|at| model.router.get(at)).ok_or(Reason::RouteNotFound)?;
-    if exchange.path_flags.parameters && !route.allow.parameters {
-        return Err(Reason::PathEncodingNotAllowed);
-    }
-    Ok(route)
 }

@@ -134,6 +134,8 @@ struct Shard {
     places: Slab<Place>,
     /// Of the model that was in force when the streams were last looked at.
     generation: u64,
+    /// Whether a rule of that model reads the time.
+    reads_time: bool,
     /// Of that model's authenticator.
     epoch: u64,
     /// Changes of client authorities that were seen.
@@ -148,6 +150,7 @@ impl Default for Shard {
         Self {
             places: Slab::new(),
             generation: 0,
+            reads_time: false,
             epoch: 0,
             authorities: 0,
             due: Mono::MAX,
@@ -301,13 +304,16 @@ impl Shard {
         if same && now.mono < self.due && now.wall < self.due_wall {
             return;
         }
-        self.generation = model.generation();
+        if self.generation != model.generation() {
+            self.generation = model.generation();
+            self.reads_time = model.reads_time();
+        }
         self.epoch = epoch;
         self.authorities = authorities;
         self.due = Mono::MAX;
         self.due_wall = Wall::MAX;
         for (_, place) in &mut self.places {
-            self.due = self.due.min(place.look(model, now, replaced));
+            self.due = self.due.min(place.look(model, now, replaced, self.reads_time));
             self.due_wall = self.due_wall.min(place.due_wall());
         }
     }
@@ -315,8 +321,8 @@ impl Shard {
 
 impl Place {
     /// Calls the stream if it may have to end; when it is to be looked at again. `replaced` says that client authorities
-    /// believe something else than before.
-    fn look(&mut self, model: &ModelRef, now: Timestamp, replaced: bool) -> Mono {
+    /// believe something else than before, and `reads_time` that rules of the model read the time.
+    fn look(&mut self, model: &ModelRef, now: Timestamp, replaced: bool, reads_time: bool) -> Mono {
         let settled = self.since.saturating_add(STREAM_AGE);
         let is_settled = settled <= now.mono;
         let lapse = |verdict: &VerdictRef| model.authenticator.lapse(verdict, now, Duration::MAX);
@@ -333,6 +339,9 @@ impl Place {
         }
         if is_settled {
             self.generation = model.generation();
+            if reloaded && reads_time {
+                self.recheck = self.recheck.min(now.mono.saturating_add(RECHECK_EVERY));
+            }
         } else if reloaded || lapsed.is_some() {
             return self.due().min(settled);
         }
