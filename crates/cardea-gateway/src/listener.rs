@@ -12,7 +12,7 @@ use std::{
 };
 
 use cardea_clock::{Mono, Wall};
-use cardea_guard::{AddressPrefix, ConnectionPermit};
+use cardea_guard::{AddressPrefix, ConnectionPermit, Counted, Handshake, TooMany};
 use cardea_http::proxy_protocol::{self, ProxyHeader};
 use cardea_tls::{HandshakeFacts, ServerTls};
 use rustls::server::ClientHello;
@@ -157,7 +157,7 @@ pub fn watch(workers: &Workers, sockets: Vec<ListenSocket>) -> io::Result<Watche
 
 impl Watched {
     /// Accepts connections for the listener called `name` until the gateway stops. Where all listeners together have as many
-    /// as they may have, 256 new connections of each socket wait, and others in the kernel's queue.
+    /// as they may have, `WAITING_MAX` new connections of each socket wait, and others in the kernel's queue.
     pub fn serve(self, gateway: &Arc<Gateway>, workers: &Arc<Workers>, name: &str) -> Serving {
         workers.runtime(0).spawn(workers::vital(streams::watch(Arc::downgrade(gateway))));
         let spawn = |(worker, socket)| {
@@ -219,7 +219,7 @@ impl Acceptor {
         let Some(listener) = self.gateway.model().listeners.get(&self.name).cloned() else { return };
         let gateway = Arc::clone(&self.gateway);
         let place = self.workers.place(self.worker);
-        let entry = Box::new((accepted, Waiting(waiting)));
+        let entry = Box::new((accepted, waiting));
         place.runtime().spawn(async move {
             let activity = Arc::<Activity>::default();
             let guard = std::future::poll_fn(|cx| {
@@ -234,27 +234,48 @@ impl Acceptor {
     }
 }
 
-/// The place of a connection that waits for the right to be served.
-struct Waiting(#[expect(dead_code, reason = "it counts as long as it lives")] OwnedSemaphorePermit);
-
-impl Waiting {
-    /// The right to be served. Where there is none, the connection that has been idle for the longest is closed; where none
-    /// is idle, this waits. To be asked only for a connection that may come in: what it may not would cost others theirs.
-    async fn permit(self, gateway: &Gateway) -> Option<ConnectionPermit> {
-        let permits = &gateway.connection_permits;
-        loop {
-            if let Some(permit) = permits.try_take() {
-                return Some(permit);
-            }
-            if gateway.is_stopping() {
-                return None;
-            }
-            gateway.make_room();
-            if let Ok(permit) = tokio::time::timeout(ACCEPT_PAUSE, permits.take()).await {
-                return permit;
-            }
+/// The permit to serve a connection. Where there is none, the connection that has been idle for the longest is closed; where
+/// none is idle, this waits, and the connection keeps its place among those that wait. To be asked only for a connection that
+/// may come in: what it may not would cost others theirs.
+async fn permit(gateway: &Gateway, place: OwnedSemaphorePermit) -> Option<ConnectionPermit> {
+    let permits = &gateway.connection_permits;
+    let permit = loop {
+        if let Some(permit) = permits.try_take() {
+            break Some(permit);
         }
+        if gateway.is_stopping() {
+            break None;
+        }
+        gateway.make_room();
+        if let Ok(permit) = tokio::time::timeout(ACCEPT_PAUSE, permits.take()).await {
+            break permit;
+        }
+    };
+    drop(place);
+    permit
+}
+
+/// Counts a connection against the limits of new connections and of the prefix that its client connects from. What it returns
+/// is that address, none for a trusted proxy, and what is held to the end of the connection.
+fn admit(gateway: &Gateway, facts: &ConnectionFacts, now: Mono) -> Option<(Option<IpAddr>, Counted)> {
+    let model = gateway.model();
+    // Trusted proxies are exempt from the limits of addresses, also where the PROXY protocol names no client: such a
+    // connection may be the proxy's health check.
+    let is_proxy = |address: IpAddr| model.trusted_proxies.iter().any(|prefix| prefix.contains(address));
+    let from = facts.client().map(|client| client.ip()).filter(|address| !is_proxy(*address));
+    let excess = &gateway.metrics.excess;
+    if gateway.connection_rates.admit(from, model.limits.new_connections_per_second_max, now).is_err() {
+        excess.new_connections_per_second.increment();
+        return None;
     }
+    let Ok(share) = gateway.connection_shares.enter(from, model.limits.connections_per_prefix()) else {
+        excess.connections_per_prefix.increment();
+        return None;
+    };
+    if let Some(from) = from {
+        facts.activity.account().set_prefix(AddressPrefix::of(from));
+    }
+    Some((from, share))
 }
 
 /// Errors that concern the connection that was being accepted, not the listener.
@@ -283,12 +304,11 @@ fn note_failure(gateway: &Gateway, listener: &str, error: &io::Error) {
 async fn connect(
     gateway: Arc<Gateway>,
     listener: Arc<ListenerModel>,
-    entry: Box<(Accepted, Waiting)>,
+    entry: Box<(Accepted, OwnedSemaphorePermit)>,
     activity: Arc<Activity>,
 ) {
-    let (accepted, waiting) = *entry;
+    let (accepted, place) = *entry;
     let mut timer = Timer::new(gateway.clock.clone());
-    let deadline = timer.now().saturating_add(gateway.model().timeouts.tls_handshake);
     let peer = accepted.peer;
     let mut socket = match accepted.registered() {
         Ok(socket) => socket,
@@ -315,6 +335,7 @@ async fn connect(
             report_refused_peer(&listener.name, peer, gateway.clock.wall());
             return;
         }
+        let deadline = timer.now().saturating_add(gateway.connection_timeouts().tls_handshake);
         match read_proxy_header(&mut socket, &mut inbound, expected, &mut timer, deadline).await {
             Some(header) => apply(&header, &mut facts),
             None => {
@@ -324,37 +345,21 @@ async fn connect(
             }
         }
     }
-    let model = gateway.model();
-    let (excess, metrics) = (&gateway.metrics.excess, Arc::clone(&listener.metrics));
-    // Who stands before many others is known as such, or says by the PROXY protocol whom it stands for. Where it does not,
-    // it may be its health check, which nobody else's connections may use up the room of.
-    let is_proxy = |address: IpAddr| model.trusted_proxies.iter().any(|prefix| prefix.contains(address));
-    let from = facts.client().map(|client| client.ip()).filter(|address| !is_proxy(*address));
-    if gateway.connection_rates.admit(from, model.limits.new_connections_per_second_max, timer.now()).is_err()
-    {
-        return excess.new_connections_per_second.increment();
-    }
-    let max = model.limits.connections_per_prefix();
-    // Held to the end of the connection.
-    let Ok(_share) = gateway.connection_shares.enter(from, max) else {
-        return excess.connections_per_prefix.increment();
-    };
-    if let Some(from) = from {
-        facts.activity.account().set_prefix(AddressPrefix::of(from));
-    }
+    // The share is held to the end of the connection.
+    let Some((from, _share)) = admit(&gateway, &facts, timer.now()) else { return };
     // Boxed, since it is over at once for nearly all.
-    let Some(_permit) = Box::pin(waiting.permit(&gateway)).await else { return };
+    let Some(_permit) = Box::pin(permit(&gateway, place)).await else { return };
+    let (excess, metrics) = (&gateway.metrics.excess, Arc::clone(&listener.metrics));
     let Some(tls) = &listener.tls else {
-        drop(model);
         let transport = socket.into_plain();
         let _open = metrics.http1.enter(gateway.metrics.registry());
         return h1::serve(gateway, transport, inbound, Arc::new(facts)).await;
     };
-    let (max, per_prefix_max) = (model.limits.handshakes_max, model.limits.handshakes_per_prefix_max);
-    let Ok(mut handshake) = gateway.handshakes.begin(from, max, per_prefix_max, timer.now()) else {
+    let Ok(mut handshake) = begin_handshake(&gateway, from, timer.now()) else {
         return excess.handshakes_per_prefix.increment();
     };
-    drop(model);
+    // What the connection has waited for others to go is no time of its own.
+    let deadline = timer.now().saturating_add(gateway.connection_timeouts().tls_handshake);
     let shaking_hands = metrics.handshaking.enter(gateway.metrics.registry());
     // Boxed, since a connection is idle for longer than it shakes hands.
     let mut shaking = Box::pin(shake_hands(&gateway, socket, tls, inbound, &mut facts.tls));
@@ -389,6 +394,11 @@ async fn connect(
     } else {
         h1::serve(gateway, transport, Buffer::new(), Arc::new(facts)).await;
     }
+}
+
+fn begin_handshake(gateway: &Gateway, from: Option<IpAddr>, now: Mono) -> Result<Handshake, TooMany> {
+    let limits = &gateway.model().limits;
+    gateway.handshakes.begin(from, limits.handshakes_max, limits.handshakes_per_prefix_max, now)
 }
 
 /// The handshake, by the configuration for the name that the client asks for. Where an authority asks for the answer to a
@@ -498,7 +508,12 @@ mod tests {
     #[test]
     fn a_connections_future_is_small() {
         fn size<F: Future>(
-            _: impl FnOnce(Arc<Gateway>, Arc<ListenerModel>, Box<(Accepted, Waiting)>, Arc<Activity>) -> F,
+            _: impl FnOnce(
+                Arc<Gateway>,
+                Arc<ListenerModel>,
+                Box<(Accepted, OwnedSemaphorePermit)>,
+                Arc<Activity>,
+            ) -> F,
         ) -> usize {
             size_of::<F>()
         }

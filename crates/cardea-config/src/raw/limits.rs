@@ -88,8 +88,9 @@ section! {
 section! {
     /// How long the gateway waits, for clients and for origins.
     RawTimeouts for General {
-        /// From the accepted connection to the end of the TLS handshake. The default lets a handshake over a bad
-        /// mobile link with two retransmissions through.
+        /// For the PROXY header, where one is expected, and then for the TLS handshake. The time that a connection waits
+        /// for its turn (`limits.connections_max`) does not count. The default lets a handshake over a bad mobile link with
+        /// two retransmissions through.
         #[serde(with = "As::<Duration>")]
         #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "5m"))]
         tls_handshake: Duration => connections.tls_handshake;

@@ -1,10 +1,13 @@
 //! Bounds on connections: what gives way at the limit, and what one address may have.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
-use tokio::net::TcpSocket;
+use cardea_clock::{ManualClock, Wall};
+use tokio::net::{TcpSocket, TcpStream};
 
-use crate::support::{Client, Harness, Origin, Spec, get, origin::OK, run, until};
+use crate::support::{
+    Client, Harness, Origin, Spec, certificates::Certificates, get, origin::OK, run, until,
+};
 
 /// A client behind an address of the loopback network.
 async fn from(gateway: &Harness, address: [u8; 4]) -> Client {
@@ -115,6 +118,53 @@ fn a_connection_in_use_does_not_give_way() {
         assert_eq!(third.response().await.status, 200);
         head.send("Host: a.example\r\n\r\n").await;
         assert_eq!(head.response().await.status, 200);
+    });
+}
+
+#[test]
+fn a_connection_has_its_time_for_the_handshake_however_long_it_has_waited_for_its_turn() {
+    run(async {
+        let release = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
+        let released = std::sync::Arc::clone(&release);
+        let origin = Origin::start(move |mut visit| {
+            let released = std::sync::Arc::clone(&released);
+            async move {
+                visit.request().await?;
+                released.acquire().await.unwrap().forget();
+                visit.send(OK).await
+            }
+        })
+        .await;
+        let (certificates, clock) = (Certificates::new(), ManualClock::new(Wall::from_unix_seconds(0)));
+        let spec = Spec::to(&origin)
+            .with(certificates.listener())
+            .with("limits.connections_max = 1\ntimeouts.tls_handshake = '10s'");
+        let spec = Spec { clock: Some(clock.clock()), ..spec };
+        let time = Duration::from_secs(10);
+        let gateway = spec.start().await;
+        let tcp = TcpStream::connect(gateway.address).await.unwrap();
+        let mut first = Client::over(certificates.connect(tcp, "a.example", &[]).await);
+        first.send(get("/")).await;
+        origin.until(|received| received.contains("\r\n\r\n")).await;
+        let tcp = TcpStream::connect(gateway.address).await.unwrap();
+        let second = async {
+            let mut second = Client::over(certificates.connect(tcp, "a.example", &[]).await);
+            second.exchange(get("/")).await
+        };
+        let others = async {
+            until("the second waits", || gateway.gateway.connections() == 2).await;
+            clock.advance(10 * time);
+            release.add_permits(2);
+            assert_eq!(first.response().await.status, 200);
+            first.ended().await;
+        };
+        let (response, ()) = tokio::join!(second, others);
+        assert_eq!(response.status, 200);
+        // The control: who got a place and says nothing keeps it no longer than that.
+        let silent = TcpStream::connect(gateway.address).await.unwrap();
+        until("it shakes hands", || gateway.gateway.handshakes_under_way() == 1).await;
+        clock.advance(time);
+        Client::over(silent).ended().await;
     });
 }
 
