@@ -111,7 +111,7 @@ pub(crate) fn forwarded_policy(model: &Model, peer_trusted: bool) -> ForwardedPo
 #[derive(Debug, Default)]
 pub(crate) struct HeadNames {
     /// Each with a line feed behind it, which is part of no name.
-    text: Box<[u8]>,
+    text: Vec<u8>,
     connection: ConnectionNames,
 }
 
@@ -123,7 +123,7 @@ impl HeadNames {
             text.extend_from_slice(field.name);
             text.push(b'\n');
         }
-        Self { text: text.into(), connection: exchange.connection_names.clone() }
+        Self { text, connection: exchange.connection_names.clone() }
     }
 
     fn contains(&self, name: &[u8]) -> bool {

@@ -101,12 +101,13 @@ impl Warned {
     /// Tells of a shortage, unless somebody did a moment ago.
     pub(crate) fn tell(&self, shortage: Shortage, operation: &'static str, closed: usize, now: Mono) {
         if self.is_due(now) {
+            let made_room = if closed > 0 { "; idle connections were closed to make room" } else { "" };
             tracing::warn!(
                 shortage = shortage.as_str(),
                 operation,
                 closed,
                 remedy = shortage.remedy(),
-                "the gateway has reached a limit of the system"
+                "the gateway has reached a limit of the system{made_room}"
             );
         }
     }

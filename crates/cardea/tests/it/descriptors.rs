@@ -75,6 +75,8 @@ fn a_gateway_without_descriptors_blames_no_endpoint() {
         (&"descriptors".into(), &"accept".into())
     );
     assert!(line["fields"]["closed"].as_u64().unwrap() >= 1, "what was idle made room: {line}");
+    let message = line["fields"]["message"].as_str().unwrap();
+    assert!(message.ends_with("; idle connections were closed to make room"), "{line}");
 
     // There are hardly any for connections to the origin either, of which each of these requests needs one: those that get
     // one wait for the origin, and the first that gets none is answered.
