@@ -1,17 +1,11 @@
 //! What one client's connection makes the process hold, and for how long.
 
-use std::{
-    cell::Cell,
-    pin::Pin,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicIsize, AtomicU8, AtomicU32, Ordering::Relaxed},
-    },
-    task::{Context, Poll},
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicBool, AtomicIsize, AtomicU8, AtomicU32, Ordering::Relaxed},
 };
 
 use cardea_guard::AddressPrefix;
-use pin_project_lite::pin_project;
 
 /// The number of the present tick of [`tick`]. Ages are counted in ticks: an account must not cost a look at a clock.
 static NOW: AtomicU32 = AtomicU32::new(1);
@@ -19,14 +13,6 @@ static NOW: AtomicU32 = AtomicU32::new(1);
 /// For how many ticks the stalled streams of a connection have to end once it was told: memory may not be short any more
 /// when the next one stalls.
 const STREAMS_END_FOR: u32 = 20;
-
-/// The account that is charged, where there is one.
-type Current = Option<Arc<Account>>;
-
-thread_local! {
-    /// The account of the connection whose task this thread is polling.
-    static CURRENT: Cell<Current> = const { Cell::new(None) };
-}
 
 /// Goes on to the next tick.
 pub(crate) fn tick() {
@@ -155,110 +141,9 @@ impl Account {
     }
 }
 
-/// Reads the account that is charged on this thread, where there is one.
-pub(super) fn with_current(read: impl FnOnce(&Account)) {
-    // At the end of a thread it may be gone already.
-    let _ = CURRENT.try_with(|current| {
-        let account = current.take();
-        if let Some(account) = &account {
-            read(account);
-        }
-        current.set(account);
-    });
-}
-
-pin_project! {
-    /// A task of a connection: what it makes the process hold is charged to the connection's account.
-    pub(crate) struct Charged<F> {
-        account: Current,
-        #[pin]
-        future: F,
-    }
-}
-
-/// Charges to `account` what `future` makes the process hold while it is polled. Ready with `None` where the connection
-/// has to end and `future` did not see to that itself.
-pub(crate) fn charged<F: Future>(account: Arc<Account>, future: F) -> Charged<F> {
-    Charged { account: Some(account), future }
-}
-
-impl<F: Future> Future for Charged<F> {
-    type Output = Option<F::Output>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        let polled = {
-            let _charging = Charging::begin(this.account);
-            this.future.as_mut().poll(cx)
-        };
-        match polled {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending
-                if this.account.as_ref().is_some_and(|account| account.ending() == Ending::Connection) =>
-            {
-                Poll::Ready(None)
-            }
-            Poll::Pending => Poll::Pending,
-        }
-    }
-}
-
-/// Puts an account in charge, and the one before it back, also where a poll panics.
-struct Charging<'a> {
-    own: &'a mut Current,
-    before: Current,
-}
-
-impl<'a> Charging<'a> {
-    fn begin(own: &'a mut Current) -> Self {
-        let before = CURRENT.replace(own.take());
-        Self { own, before }
-    }
-}
-
-impl Drop for Charging<'_> {
-    fn drop(&mut self) {
-        *self.own = CURRENT.replace(self.before.take());
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::task::Waker;
-
-    use super::{super::Held, *};
-
-    fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
-        future.poll(&mut Context::from_waker(Waker::noop()))
-    }
-
-    #[test]
-    fn a_task_charges_its_own_account_while_it_is_polled() {
-        let (outer, inner) = (Arc::<Account>::default(), Arc::<Account>::default());
-        let mut inner_task = Box::pin(charged(Arc::clone(&inner), async {
-            let mut held = Held::default();
-            held.set(5);
-            std::future::pending::<()>().await;
-            drop(held);
-        }));
-        let mut outer_task = Box::pin(charged(Arc::clone(&outer), async {
-            let mut held = Held::default();
-            held.set(7);
-            assert!(poll(inner_task.as_mut()).is_pending());
-            held.set(3);
-            std::future::pending::<()>().await;
-            drop(held);
-        }));
-        assert!(poll(outer_task.as_mut()).is_pending());
-        assert_eq!((outer.held(), inner.held()), (3, 5));
-        let mut nobodys = Held::default();
-        nobodys.set(11);
-        assert_eq!((outer.held(), inner.held()), (3, 5), "outside of any poll, nobody is charged");
-        outer.end(Ending::Streams);
-        assert!(poll(outer_task.as_mut()).is_pending());
-        outer.end(Ending::Connection);
-        assert_eq!(poll(outer_task.as_mut()), Poll::Ready(None));
-    }
+    use super::*;
 
     #[test]
     fn streams_that_stall_later_are_no_longer_concerned() {
@@ -270,19 +155,6 @@ mod tests {
         account.end(Ending::Connection);
         (0..=STREAMS_END_FOR).for_each(|_| tick());
         assert_eq!(account.ending(), Ending::Connection, "there is no way back");
-    }
-
-    #[test]
-    fn a_panic_leaves_nobody_else_charged() {
-        let account = Arc::<Account>::default();
-        let mut task = Box::pin(charged(Arc::clone(&account), async {
-            std::panic::resume_unwind(Box::new("on purpose"))
-        }));
-        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| poll(task.as_mut())));
-        assert!(panicked.is_err());
-        let mut nobodys = Held::default();
-        nobodys.set(11);
-        assert_eq!(account.held(), 0);
     }
 
     #[test]

@@ -9,15 +9,14 @@
 
 mod account;
 pub(crate) mod relief;
+mod thread;
 
-use std::{
-    cell::Cell,
-    sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering::Relaxed},
-};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering::Relaxed};
 
 use tokio::sync::Notify;
 
-pub(crate) use account::{Account, Ending, charged};
+pub(crate) use account::{Account, Ending};
+pub(crate) use thread::{charged, passed_on};
 
 /// How far a thread's count may be from what it published, in bytes, where the bound allows it: seven receive buffers.
 const GRAIN_MAX: usize = 256 * 1024;
@@ -35,19 +34,6 @@ static GRAIN: AtomicIsize = AtomicIsize::new(GRAIN_MAX as isize);
 static PASSED: Notify = Notify::const_new();
 /// The bound is passed, and no connection is left whose end would help.
 static EXHAUSTED: AtomicBool = AtomicBool::new(false);
-
-thread_local! {
-    static UNPUBLISHED: Unpublished = const { Unpublished(Cell::new(0)) };
-}
-
-/// What a thread has counted and not published. Published when the thread ends.
-struct Unpublished(Cell<isize>);
-
-impl Drop for Unpublished {
-    fn drop(&mut self) {
-        publish(self.0.get());
-    }
-}
 
 /// How much is held, short of what threads have not published yet.
 pub(crate) fn used() -> usize {
@@ -91,37 +77,12 @@ pub(crate) fn is_exhausted() -> bool {
 
 /// Counts `bytes` more.
 pub(crate) fn add(bytes: usize) {
-    let bytes = isize::try_from(bytes).unwrap_or(isize::MAX);
-    account::with_current(|account| account.change(bytes));
-    count(bytes);
+    thread::change(isize::try_from(bytes).unwrap_or(isize::MAX));
 }
 
 /// Counts `bytes` fewer.
 pub(crate) fn sub(bytes: usize) {
-    let bytes = isize::try_from(bytes).unwrap_or(isize::MAX);
-    account::with_current(|account| account.change(-bytes));
-    count(-bytes);
-}
-
-/// Notes that `bytes` were passed on for the connection whose task is being polled, to its client or to a service.
-pub(crate) fn passed_on(bytes: usize) {
-    account::with_current(|account| account.passed_on(bytes));
-}
-
-fn count(by: isize) {
-    let counted = UNPUBLISHED.try_with(|Unpublished(unpublished)| {
-        let sum = unpublished.get() + by;
-        if sum.abs() < GRAIN.load(Relaxed) {
-            unpublished.set(sum);
-        } else {
-            unpublished.set(0);
-            publish(sum);
-        }
-    });
-    if counted.is_err() {
-        // At the end of a thread its count is gone.
-        publish(by);
-    }
+    thread::change(-isize::try_from(bytes).unwrap_or(isize::MAX));
 }
 
 #[cold]
@@ -195,19 +156,5 @@ mod tests {
         assert_eq!(part.slice(1..), "bc");
         std::thread::spawn(move || drop((large, part))).join().unwrap();
         assert!(used() < LARGE / 2);
-    }
-
-    #[test]
-    fn a_thread_keeps_to_itself_what_is_little() {
-        std::thread::spawn(|| {
-            let unpublished = || UNPUBLISHED.with(|unpublished| unpublished.0.get());
-            let held_now: Vec<_> = (0..4).map(|_| held(50_000)).collect();
-            assert_eq!(unpublished(), 200_000);
-            let more = held(100_000);
-            assert_eq!(unpublished(), 0, "now all of it was published");
-            drop((held_now, more));
-        })
-        .join()
-        .unwrap();
     }
 }
