@@ -9,7 +9,7 @@ use crate::support::{Harness, Origin, Spec, get, run};
 
 /// Answers with what it was sent.
 #[derive(Debug)]
-struct Echo(ErrorFormat);
+pub(crate) struct Echo(pub(crate) ErrorFormat);
 
 impl BuiltIn for Echo {
     fn name(&self) -> &'static str {

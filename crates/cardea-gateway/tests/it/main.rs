@@ -31,6 +31,7 @@ mod paths;
 mod policies;
 mod pool;
 mod stream_certificates;
+mod stream_rights;
 mod streams;
 mod stress;
 mod strictness;

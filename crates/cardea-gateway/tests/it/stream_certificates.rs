@@ -13,7 +13,10 @@ use tokio_tungstenite::{
 };
 
 use crate::client_certificates::Bench;
-use crate::support::{Harness, Origin, Spec, run};
+use crate::support::{
+    Harness, Origin, Spec, run,
+    under_way::{Ticking, Way, begin},
+};
 
 /// In 2030, at 17:46:40.
 const BEGUN: i64 = 1_900_000_000;
@@ -22,6 +25,8 @@ const TO: Wall = Wall::from_unix_seconds(4_000_000_000);
 const HOUR: Duration = Duration::from_secs(3600);
 /// Longer than what is looked at now and then goes unseen.
 const RECHECK: Duration = Duration::from_secs(10);
+/// Old enough for what a reload takes away.
+const SETTLED: Duration = Duration::from_secs(2);
 
 type Socket = WebSocketStream<TlsStream<TcpStream>>;
 
@@ -216,6 +221,60 @@ fn whom_a_list_revokes_or_nobody_vouches_for_loses_what_is_under_way() {
     });
 }
 
+/// What ends the right of a certificate that lives for an hour.
+type Act = fn(&Setting, &Harness, &Origin, &Issued);
+
+const ACTS: [(&str, Act); 3] = [
+    ("it expires", |setting, _, _, _| setting.clock.advance(HOUR + Duration::from_secs(1))),
+    ("a reload reads a list that revokes it", |setting, gateway, origin, issued| {
+        setting.clock.advance(SETTLED);
+        let list = setting.people.revocation_list(&[&issued.serial], FROM, TO).unwrap();
+        fs::write(setting.bench.path("next"), list).unwrap();
+        fs::rename(setting.bench.path("next"), setting.bench.path("people.crl")).unwrap();
+        gateway.reload(setting.spec(origin));
+    }),
+    ("a reload names an authority whose list revokes it", |setting, gateway, origin, issued| {
+        setting.clock.advance(SETTLED);
+        let list = setting.people.revocation_list(&[&issued.serial], FROM, TO).unwrap();
+        fs::write(setting.bench.path("other.crl"), list).unwrap();
+        let (roots, list) = (setting.bench.path("people.pem"), setting.bench.path("other.crl"));
+        let others =
+            format!("[[client_authority]]\nname = 'others'\nca_file = {roots:?}\ncrl_files = [{list:?}]");
+        let asking = setting.bench.certificate_of("others.example", "request", "others");
+        let spec = setting.spec(origin).with(others).with(setting.bench.listener_of("asking", &[asking]));
+        gateway.reload(
+            spec.route("must", "client_certificate = { mode = 'required', authorities = ['others'] }"),
+        );
+    }),
+];
+
+#[test]
+fn a_certificate_that_does_not_hold_any_more_ends_streams_of_every_kind() {
+    for (name, act) in ACTS {
+        run(async move {
+            println!("{name}");
+            let (service, setting) = (Ticking::start().await, Setting::new());
+            let gateway = setting.spec(&service.origin).start().await;
+            let (brief, long) = (setting.issue(HOUR), setting.issue(10 * HOUR));
+            let (mut ending, mut staying) = (Vec::new(), Vec::new());
+            for way in Way::ALL {
+                for (issued, streams) in [(&brief, &mut ending), (&long, &mut staying)] {
+                    let tls = setting.bench.tls(&gateway, "request.example", Some(issued), way.alpn()).await;
+                    streams.push(begin(way, tls, ("request.example", "/must"), &[]).await);
+                }
+            }
+            act(&setting, &gateway, &service.origin, &brief);
+            for stream in ending {
+                stream.expect_end(&invalid().1).await;
+            }
+            for line in gateway.log(Way::ALL.len()).await {
+                assert_eq!(line["reason"], "client_certificate_invalid");
+            }
+            service.all_go_on(&mut staying).await;
+        });
+    }
+}
+
 #[test]
 fn a_list_that_runs_out_ends_what_it_covers() {
     run(async {
@@ -278,7 +337,7 @@ fn a_policy_on_time_ends_a_stream() {
     });
 }
 
-/// The service gets another head than the one that was decided on, so one rule says nothing any more. The other one does.
+/// The service gets another head than the one that was decided on, which the other rule holds for all the same.
 #[test]
 fn a_rule_that_denies_ends_a_stream_though_another_reads_what_was_changed() {
     run(async {

@@ -5,6 +5,7 @@ pub(crate) mod client;
 pub(crate) mod gateway;
 pub(crate) mod origin;
 pub(crate) mod tokens;
+pub(crate) mod under_way;
 
 use std::{future::Future, time::Duration};
 

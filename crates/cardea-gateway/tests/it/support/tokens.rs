@@ -17,16 +17,14 @@ pub(crate) struct Issuer {
 
 impl Issuer {
     pub(crate) fn new() -> Self {
-        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
-        let point = &pair.public_key().as_ref()[1..];
-        let (x, y) = point.split_at(32);
-        let jwks = json!({"keys": [{
-            "kty": "EC", "crv": "P-256", "kid": "k", "use": "sig",
-            "x": URL_SAFE_NO_PAD.encode(x), "y": URL_SAFE_NO_PAD.encode(y),
-        }]});
-        let keys = LocalKeys::new();
-        keys.publish(jwks.to_string().as_bytes()).unwrap();
+        let (pair, keys) = (new_pair(), LocalKeys::new());
+        publish(&keys, "k", &pair);
         Self { pair, keys }
+    }
+
+    /// Publishes another key, in place of the one that signs.
+    pub(crate) fn rotate(&self) {
+        publish(&self.keys, "next", &new_pair());
     }
 
     /// Signs `claims`, on top of those that pass at `now`.
@@ -44,4 +42,18 @@ impl Issuer {
         let signature = self.pair.sign(&SystemRandom::new(), input.as_bytes()).unwrap();
         format!("{input}.{}", URL_SAFE_NO_PAD.encode(signature))
     }
+}
+
+fn new_pair() -> EcdsaKeyPair {
+    EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap()
+}
+
+fn publish(keys: &LocalKeys, id: &str, pair: &EcdsaKeyPair) {
+    let point = &pair.public_key().as_ref()[1..];
+    let (x, y) = point.split_at(32);
+    let jwks = json!({"keys": [{
+        "kty": "EC", "crv": "P-256", "kid": id, "use": "sig",
+        "x": URL_SAFE_NO_PAD.encode(x), "y": URL_SAFE_NO_PAD.encode(y),
+    }]});
+    keys.publish(jwks.to_string().as_bytes()).unwrap();
 }
