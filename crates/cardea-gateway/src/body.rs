@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll};
 
-use cardea_http::{Fields, h1::ChunkedError};
+use cardea_http::{Fields, TrailerError, h1::ChunkedError};
 
 /// Why a body did not arrive whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -24,6 +24,9 @@ pub(crate) enum MalformedBody {
     /// Its chunks.
     #[error(transparent)]
     Chunked(#[from] ChunkedError),
+    /// Its trailer section, where that did not come in chunks.
+    #[error(transparent)]
+    Trailers(#[from] TrailerError),
     /// The framing between two parts of it does not fit into a buffer.
     #[error("the chunk framing is too large")]
     FramingTooLarge,
@@ -37,6 +40,7 @@ impl MalformedBody {
     pub(crate) const fn code(self) -> &'static str {
         match self {
             Self::Chunked(error) => error.code(),
+            Self::Trailers(error) => error.code(),
             Self::FramingTooLarge => "chunk_framing_too_large",
             Self::LengthDisagrees => "content_length_disagrees",
         }

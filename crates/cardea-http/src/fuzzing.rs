@@ -13,9 +13,9 @@ use crate::h1::{
     write_request_head, write_response_head,
 };
 use crate::{
-    Authority, Fields, ForwardedHeader, Method, RequestHead, ResponseHead, Scheme, client_address,
-    filter_trailers, normalize_path, parse_target, proxy_protocol as proxy, request_authority,
-    strip_hop_by_hop, strip_hop_by_hop_response, upgrade_websocket,
+    Authority, Fields, ForwardedHeader, Method, RequestHead, ResponseHead, Scheme, TrailerLimits,
+    client_address, filter_trailers, normalize_path, parse_target, proxy_protocol as proxy,
+    request_authority, strip_hop_by_hop, strip_hop_by_hop_response, upgrade_websocket,
 };
 
 /// Larger than any head that was accepted, once it is written again.
@@ -91,7 +91,8 @@ pub fn response_head(data: &[u8]) {
 
 /// A chunked body decodes the same however it is cut, and the same again once it is encoded.
 pub fn chunked(data: &[u8]) {
-    let limits = ChunkedLimits { extension_bytes_max: 64, trailer_bytes_max: 256, trailer_fields_max: 8 };
+    let limits =
+        ChunkedLimits { extension_bytes_max: 64, trailers: TrailerLimits { bytes_max: 256, fields_max: 8 } };
     let Some((&cut, data)) = data.split_first() else {
         return;
     };
@@ -116,7 +117,7 @@ pub fn chunked(data: &[u8]) {
         written.extend_from_slice(b"\r\n");
     }
     write_last_chunk(&mut written, trailers.as_ref());
-    let roomy = ChunkedLimits { trailer_bytes_max: 1024, ..limits };
+    let roomy = ChunkedLimits { trailers: TrailerLimits { bytes_max: 1024, ..limits.trailers }, ..limits };
     let again = decode_chunked(&written, written.len(), roomy);
     let again = again.unwrap_or_else(|_| Body::default());
     assert_eq!((&content, &trailers, written.len()), (&again.content, &again.trailers, again.taken));

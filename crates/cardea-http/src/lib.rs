@@ -35,6 +35,7 @@ mod names;
 mod path;
 pub mod proxy_protocol;
 mod target;
+mod trailers;
 mod version;
 
 pub use authority::{Authority, AuthorityError, Scheme, request_authority};
@@ -53,4 +54,5 @@ pub use names::{
 };
 pub use path::{PathError, PathFlags, normalize_path};
 pub use target::{Target, TargetError, TargetForm, parse_target};
+pub use trailers::{TrailerError, TrailerLimits};
 pub use version::Version;

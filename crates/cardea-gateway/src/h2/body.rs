@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::{Buf, Bytes};
-use cardea_http::{BodyLength, Fields, ResponseHead};
+use cardea_http::{BodyLength, Fields, ResponseHead, TrailerError};
 use h2::{RecvStream, server::SendResponse};
 
 use super::head;
@@ -40,7 +40,10 @@ pub(super) struct RequestBody {
     limit: u64,
     /// What the head said of the length, and how much of it is still to come.
     stated: Option<u64>,
-    trailers: Option<Fields>,
+    /// The trailer section, once it has come. It may be ahead of data that nobody took yet.
+    section: Option<Result<Fields, TrailerError>>,
+    /// The codec has nothing more of this body.
+    received: bool,
     ended: bool,
     expects_continue: bool,
 }
@@ -52,6 +55,7 @@ impl RequestBody {
         length: BodyLength,
         expects_continue: bool,
     ) -> Self {
+        let ended = length == BodyLength::None;
         Self {
             stream,
             respond,
@@ -63,14 +67,38 @@ impl RequestBody {
             found: 0,
             limit: u64::MAX,
             stated: length.stated(),
-            trailers: None,
-            ended: length == BodyLength::None,
+            section: None,
+            received: ended,
+            ended,
             expects_continue,
         }
     }
 
     fn memory_bytes(&self) -> usize {
-        self.ahead_bytes + self.chunk.len()
+        let trailers = match &self.section {
+            Some(Ok(fields)) => fields.memory_bytes(),
+            Some(Err(_)) | None => 0,
+        };
+        self.ahead_bytes + self.chunk.len() + trailers
+    }
+
+    /// The next chunk from the codec; behind the last one it takes the trailer section in.
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, h2::Error>>> {
+        if self.received {
+            return Poll::Ready(None);
+        }
+        if let Some(data) = ready!(self.stream.poll_data(cx)) {
+            return Poll::Ready(Some(data));
+        }
+        match ready!(self.stream.poll_trailers(cx)) {
+            Ok(section) => {
+                self.section = section.as_ref().map(head::read_trailers);
+                self.received = true;
+                Poll::Ready(None)
+            }
+            // The codec says so each time it is asked.
+            Err(error) => Poll::Ready(Some(Err(error))),
+        }
     }
 
     pub(super) const fn found(&self) -> u64 {
@@ -88,6 +116,7 @@ impl RequestBody {
         self.chunk = Bytes::new();
         self.ahead.clear();
         self.ahead_bytes = 0;
+        self.section = None;
         self.held.set(0);
         let until = timer.now().saturating_add(LINGER);
         let rest = poll_fn(|cx| {
@@ -109,7 +138,7 @@ impl BodySource for RequestBody {
                     self.ahead_bytes = self.ahead_bytes.saturating_sub(memory_of(&chunk));
                     Poll::Ready(Some(Ok(chunk)))
                 }
-                None => self.stream.poll_data(cx),
+                None => self.poll_receive(cx),
             };
             if data.is_pending() && std::mem::take(&mut self.expects_continue) {
                 // The body is wanted now, so it is asked for now.
@@ -132,11 +161,11 @@ impl BodySource for RequestBody {
                     if self.stated.is_some_and(|left| left > 0) {
                         return Poll::Ready(Err(BodyError::from(MalformedBody::LengthDisagrees)));
                     }
-                    match ready!(self.stream.poll_trailers(cx)) {
-                        Ok(trailers) => self.trailers = trailers.as_ref().map(head::read_trailers),
-                        Err(_) => return Poll::Ready(Err(BodyError::Aborted)),
+                    if let Some(Err(error)) = &self.section {
+                        return Poll::Ready(Err(BodyError::from(MalformedBody::from(*error))));
                     }
                     self.ended = true;
+                    self.held.set(self.memory_bytes());
                 }
             }
         }
@@ -158,7 +187,7 @@ impl BodySource for RequestBody {
     }
 
     fn trailers(&self) -> Option<&Fields> {
-        self.trailers.as_ref()
+        self.section.as_ref()?.as_ref().ok()
     }
 }
 
@@ -183,9 +212,8 @@ impl Downstream for RequestBody {
 
     fn poll_background(&mut self, cx: &mut Context<'_>) -> Poll<Aborted> {
         // As far as the window reaches, the client sends on. What it sends must be counted while it waits here.
-        while !self.ended
-            && self.ahead.len() < AHEAD_CHUNKS_MAX
-            && let Poll::Ready(Some(Ok(chunk))) = self.stream.poll_data(cx)
+        while self.ahead.len() < AHEAD_CHUNKS_MAX
+            && let Poll::Ready(Some(Ok(chunk))) = self.poll_receive(cx)
         {
             self.ahead_bytes += memory_of(&chunk);
             self.ahead.push_back(chunk);

@@ -1,7 +1,8 @@
 //! Copies heads between the `http` crate's types and ours.
 
 use cardea_http::{
-    BodyLength, HeadError, Known, Method, RequestError, ResponseHead, Scheme, Version, h1::HeadLimits,
+    BodyLength, Fields, HeadError, Known, Method, RequestError, ResponseHead, Scheme, TrailerError,
+    TrailerLimits, Version, h1::HeadLimits,
 };
 use h2::RecvStream;
 use http::{HeaderMap, HeaderName, HeaderValue, request::Parts};
@@ -96,7 +97,7 @@ pub(super) fn write(head: &ResponseHead) -> Option<http::Response<()>> {
 }
 
 /// Trailers in the `http` crate's types.
-pub(super) fn trailers(fields: &cardea_http::Fields) -> HeaderMap {
+pub(super) fn trailers(fields: &Fields) -> HeaderMap {
     let mut map = HeaderMap::new();
     for field in fields.iter() {
         if let (Ok(name), Ok(value)) =
@@ -108,11 +109,17 @@ pub(super) fn trailers(fields: &cardea_http::Fields) -> HeaderMap {
     map
 }
 
-/// Trailers in our types; what is not valid in ours is left out.
-pub(super) fn read_trailers(map: &HeaderMap) -> cardea_http::Fields {
-    let mut fields = cardea_http::Fields::default();
-    for (name, value) in map {
-        let _ = fields.append(name.as_str().as_bytes(), value.as_bytes());
+/// A trailer section in our types, held to the limits that it has over HTTP/1.1.
+///
+/// One without fields is refused: the codec drops pseudo-header fields, which make a section malformed (RFC 9113 §8.1),
+/// and fields beyond the size of a whole head, and does not say so.
+///
+/// # Errors
+/// It is malformed, or larger than the limits.
+pub(super) fn read_trailers(map: &HeaderMap) -> Result<Fields, TrailerError> {
+    if map.is_empty() {
+        return Err(TrailerError(HeadError::FieldNameInvalid));
     }
-    fields
+    TrailerLimits::default()
+        .collect(map.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes())))
 }

@@ -38,3 +38,4 @@ mod strictness;
 mod support;
 mod surplus;
 mod tls;
+mod trailers;

@@ -324,3 +324,37 @@ fn heads_of_requests_of_http_2_that_wait_are_counted_and_give_way() {
         until("the bound holds", || gateway.gateway.buffered_bytes() <= MAX + UNTOLD).await;
     });
 }
+
+#[test]
+fn trailers_of_requests_of_http_2_that_wait_are_counted_and_give_way() {
+    let _turn = turn();
+    run(async {
+        let certificates = Certificates::new();
+        let origin = origin().await;
+        let gateway = spec(&origin).with(certificates.listener()).start().await;
+        let mut waiting = Vec::new();
+        let send_all = async |trailer_fields: usize, waiting: &mut Vec<_>| {
+            for _ in 0..10 {
+                let mut send = connect(&gateway, &certificates).await;
+                for _ in 0..60 {
+                    send = send.ready().await.unwrap();
+                    let (response, mut body) = send.send_request(request("POST", "/quiet"), false).unwrap();
+                    body.send_data(Bytes::from_static(b"body"), false).unwrap();
+                    let mut trailers = http::HeaderMap::new();
+                    for number in 0..trailer_fields {
+                        let name = http::HeaderName::try_from(format!("x-{number}")).unwrap();
+                        trailers.insert(name, "t".repeat(240).parse().unwrap());
+                    }
+                    body.send_trailers(trailers).unwrap();
+                    waiting.push((send.clone(), response));
+                }
+            }
+        };
+        send_all(1, &mut waiting).await;
+        origin.until(|received| received.matches("/quiet").count() >= 600).await;
+        assert_eq!(ended(&gateway), 0, "the control: the requests themselves are small");
+        send_all(30, &mut waiting).await;
+        until("some have given way", || ended(&gateway) > 0).await;
+        until("the bound holds", || gateway.gateway.buffered_bytes() <= MAX + UNTOLD).await;
+    });
+}

@@ -5,22 +5,20 @@ mod tests;
 
 use super::scan::{FIELDS_CAP, HeadLimits, HeadScan, diagnose_fields};
 use crate::chars::hex_value;
-use crate::{Fields, HeadError};
+use crate::{Fields, HeadError, TrailerError, TrailerLimits};
 
 /// What a chunked body may have beside its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkedLimits {
     /// The bytes of all chunk extensions of a body together (RFC 9112 §7.1.1 asks for a limit). Default 4 KiB.
     pub extension_bytes_max: usize,
-    /// The bytes of the trailer section with all its line ends. Default 8 KiB.
-    pub trailer_bytes_max: usize,
-    /// The number of trailer fields. Default 32, at most 256.
-    pub trailer_fields_max: usize,
+    /// What the trailer section may have.
+    pub trailers: TrailerLimits,
 }
 
 impl Default for ChunkedLimits {
     fn default() -> Self {
-        Self { extension_bytes_max: 4 * 1024, trailer_bytes_max: 8 * 1024, trailer_fields_max: 32 }
+        Self { extension_bytes_max: 4 * 1024, trailers: TrailerLimits::default() }
     }
 }
 
@@ -53,8 +51,8 @@ pub enum ChunkedError {
     #[error("a chunk's data is not followed by CR LF")]
     DataEndInvalid,
     /// A malformed trailer field, or too many.
-    #[error("the trailer section: {0}")]
-    Trailer(HeadError),
+    #[error(transparent)]
+    Trailer(#[from] TrailerError),
 }
 
 impl ChunkedError {
@@ -66,8 +64,7 @@ impl ChunkedError {
             Self::ExtensionInvalid => "chunk_extension_invalid",
             Self::ExtensionsTooLarge => "chunk_extensions_too_large",
             Self::DataEndInvalid => "chunk_data_end_invalid",
-            Self::Trailer(HeadError::TooLarge | HeadError::TooManyFields) => "trailers_too_large",
-            Self::Trailer(_) => "trailer_invalid",
+            Self::Trailer(error) => error.code(),
         }
     }
 
@@ -218,27 +215,27 @@ impl ChunkedDecoder {
             return Ok(Step::Done(taken + 2));
         }
         let limits = HeadLimits {
-            head_bytes_max: self.limits.trailer_bytes_max.max(2),
+            head_bytes_max: self.limits.trailers.bytes_max.max(2),
             target_bytes_max: 0,
             // A head's first line is no field; here it is.
-            fields_max: self.limits.trailer_fields_max.min(FIELDS_CAP).saturating_sub(1),
+            fields_max: self.limits.trailers.fields_max.min(FIELDS_CAP).saturating_sub(1),
         };
         let before = self.section.len();
         let room = limits.head_bytes_max.saturating_sub(before).min(input.len());
         self.section.extend_from_slice(input.get(..room).unwrap_or_default());
         if matches!(self.section.first(), Some(b' ' | b'\t')) {
-            return Err(ChunkedError::Trailer(HeadError::ObsFold));
+            return Err(TrailerError(HeadError::ObsFold).into());
         }
-        let Some(end) = self.scan.advance(&self.section, &limits).map_err(ChunkedError::Trailer)? else {
+        let Some(end) = self.scan.advance(&self.section, &limits).map_err(TrailerError)? else {
             let taken = taken + room;
             return Ok(if taken == 0 { Step::NeedMore } else { Step::Skip(taken) });
         };
-        if self.scan.lines() > self.limits.trailer_fields_max {
-            return Err(ChunkedError::Trailer(HeadError::TooManyFields));
+        if self.scan.lines() > self.limits.trailers.fields_max {
+            return Err(TrailerError(HeadError::TooManyFields).into());
         }
         self.section.truncate(end);
         if end > 2 {
-            self.trailers = Some(parse_trailers(&self.section).map_err(ChunkedError::Trailer)?);
+            self.trailers = Some(parse_trailers(&self.section).map_err(TrailerError)?);
         }
         self.section = Vec::new();
         self.state = State::Done;

@@ -6,7 +6,7 @@ use super::*;
 use crate::h1::{write_chunk_size, write_last_chunk};
 
 const LIMITS: ChunkedLimits =
-    ChunkedLimits { extension_bytes_max: 32, trailer_bytes_max: 64, trailer_fields_max: 2 };
+    ChunkedLimits { extension_bytes_max: 32, trailers: TrailerLimits { bytes_max: 64, fields_max: 2 } };
 
 type Body = (Vec<u8>, usize, Option<Fields>);
 
@@ -86,16 +86,16 @@ fn what_is_malformed_is_refused() {
         (b"1\r\nx\n0\r\n\r\n", E::DataEndInvalid),
         (b"1\r\nx\ry", E::DataEndInvalid),
         (b"1\r\nx0\r\n\r\n", E::DataEndInvalid),
-        (b"0\r\n\n", E::Trailer(H::BareLf)),
-        (b"0\r\nA: b\n\r\n", E::Trailer(H::BareLf)),
-        (b"0\r\n A: b\r\n\r\n", E::Trailer(H::ObsFold)),
-        (b"0\r\nA: b\r\n c\r\n\r\n", E::Trailer(H::ObsFold)),
-        (b"0\r\nA : b\r\n\r\n", E::Trailer(H::SpaceBeforeColon)),
-        (b"0\r\nA\r\n\r\n", E::Trailer(H::ColonMissing)),
-        (b"0\r\n: b\r\n\r\n", E::Trailer(H::FieldNameInvalid)),
-        (b"0\r\nA: b\rc\r\n\r\n", E::Trailer(H::BareCr)),
-        (b"0\r\nA: \0\r\n\r\n", E::Trailer(H::FieldValueInvalid)),
-        (b"0\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", E::Trailer(H::ColonMissing)),
+        (b"0\r\n\n", E::Trailer(TrailerError(H::BareLf))),
+        (b"0\r\nA: b\n\r\n", E::Trailer(TrailerError(H::BareLf))),
+        (b"0\r\n A: b\r\n\r\n", E::Trailer(TrailerError(H::ObsFold))),
+        (b"0\r\nA: b\r\n c\r\n\r\n", E::Trailer(TrailerError(H::ObsFold))),
+        (b"0\r\nA : b\r\n\r\n", E::Trailer(TrailerError(H::SpaceBeforeColon))),
+        (b"0\r\nA\r\n\r\n", E::Trailer(TrailerError(H::ColonMissing))),
+        (b"0\r\n: b\r\n\r\n", E::Trailer(TrailerError(H::FieldNameInvalid))),
+        (b"0\r\nA: b\rc\r\n\r\n", E::Trailer(TrailerError(H::BareCr))),
+        (b"0\r\nA: \0\r\n\r\n", E::Trailer(TrailerError(H::FieldValueInvalid))),
+        (b"0\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", E::Trailer(TrailerError(H::ColonMissing))),
     ];
     for (body, expected) in table {
         for size in [1, 1000] {
@@ -115,11 +115,14 @@ fn trailers_come_out_and_are_bounded() {
     }
     assert_eq!(
         decode(b"0\r\nA: b\r\nA: b\r\nA: b\r\n", 1000),
-        Err(ChunkedError::Trailer(HeadError::TooManyFields))
+        Err(ChunkedError::Trailer(TrailerError(HeadError::TooManyFields)))
     );
     let long = format!("0\r\nA: {}", "b".repeat(100));
     for size in [1, 10, 1000] {
-        assert_eq!(decode(long.as_bytes(), size), Err(ChunkedError::Trailer(HeadError::TooLarge)));
+        assert_eq!(
+            decode(long.as_bytes(), size),
+            Err(ChunkedError::Trailer(TrailerError(HeadError::TooLarge)))
+        );
     }
 }
 
