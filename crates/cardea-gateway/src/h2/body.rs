@@ -3,6 +3,7 @@
 use std::{
     collections::VecDeque,
     future::poll_fn,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -11,7 +12,7 @@ use bytes::{Buf, Bytes};
 use cardea_http::{BodyLength, Fields, ResponseHead, TrailerError};
 use h2::{RecvStream, server::SendResponse};
 
-use super::head;
+use super::{head, queued::QueuedHeads};
 use crate::{
     body::{BodyError, BodySource, MalformedBody},
     downstream::{Aborted, Downstream},
@@ -30,6 +31,8 @@ pub(super) struct RequestBody {
     stream: RecvStream,
     pub(super) respond: SendResponse<Bytes>,
     length: BodyLength,
+    /// Of the connection.
+    pub(super) heads: Arc<QueuedHeads>,
     chunk: Bytes,
     /// What came while nobody took it, in order. Taken out of the codec so that it is counted.
     ahead: VecDeque<Bytes>,
@@ -52,6 +55,7 @@ impl RequestBody {
     pub(super) fn new(
         stream: RecvStream,
         respond: SendResponse<Bytes>,
+        heads: Arc<QueuedHeads>,
         length: BodyLength,
         expects_continue: bool,
     ) -> Self {
@@ -60,6 +64,7 @@ impl RequestBody {
             stream,
             respond,
             length,
+            heads,
             chunk: Bytes::new(),
             ahead: VecDeque::new(),
             ahead_bytes: 0,
@@ -205,8 +210,10 @@ impl Downstream for RequestBody {
     }
 
     fn inform(&mut self, informational: &ResponseHead) {
-        if let Some(response) = head::write(informational) {
-            let _ = self.respond.send_informational(response);
+        if let Some(response) = head::write(informational)
+            && self.respond.send_informational(response).is_ok()
+        {
+            self.heads.add(&informational.fields);
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod body;
 mod head;
+mod queued;
 mod respond;
 
 use std::{
@@ -36,6 +37,7 @@ use crate::{
 };
 
 use body::RequestBody;
+use queued::{NotingTransport, QueuedHeads};
 
 /// How much of one request body is taken in ahead of the service, in bytes (RFC 9113 §6.9).
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
@@ -68,6 +70,8 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, transport: Transport, facts: Ar
     let idle = model.timeouts.keep_alive_idle;
     let begin = model.timeouts.request_head;
     drop(model);
+    let heads = Arc::<QueuedHeads>::default();
+    let transport = NotingTransport::new(transport, Arc::clone(&heads));
     let Ok(Ok(mut connection)) = timeout(begin, builder.handshake::<_, Bytes>(transport)).await else {
         return;
     };
@@ -83,7 +87,11 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, transport: Transport, facts: Ar
     let mut queued = 0;
     loop {
         let next = tokio::select! {
-            next = connection.accept() => next,
+            next = poll_fn(|cx| {
+                let polled = connection.poll_accept(cx);
+                heads.settle();
+                polled
+            }) => next,
             () = poll_fn(|_| if facts.activity.is_evicted() { Poll::Ready(()) } else { Poll::Pending }) => {
                 // What comes meanwhile is not carried, which the client learns (RFC 9113 §6.8).
                 connection.abrupt_shutdown(h2::Reason::NO_ERROR);
@@ -117,8 +125,9 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, transport: Transport, facts: Ar
         last = Instant::now();
         let Some(Ok((request, respond))) = next else { return };
         let (gateway, facts, counted) = (Arc::clone(&gateway), Arc::clone(&facts), streams.begin());
+        let heads = Arc::clone(&heads);
         workers::spawn(charged(Arc::clone(account), async move {
-            stream(&gateway, facts, request, respond).await;
+            stream(&gateway, facts, request, respond, heads).await;
             drop(counted);
         }));
     }
@@ -173,6 +182,7 @@ async fn stream(
     facts: Arc<ConnectionFacts>,
     request: http::Request<RecvStream>,
     respond: SendResponse<Bytes>,
+    heads: Arc<QueuedHeads>,
 ) {
     let mut timer = Timer::new(gateway.clock.clone());
     let mut exchange = Exchange::take();
@@ -192,7 +202,7 @@ async fn stream(
     drop(parts);
     recording.count_memory();
     let length = *read.as_ref().unwrap_or(&BodyLength::None);
-    let mut body = RequestBody::new(body, respond, length, expects_continue(&recording.head));
+    let mut body = RequestBody::new(body, respond, heads, length, expects_continue(&recording.head));
     let outcome = match read {
         Ok(_) => pipeline::handle(gateway, &mut recording, &mut body, &mut timer).await,
         Err(reason) => pipeline::refuse(gateway, &reason, &mut recording),

@@ -86,6 +86,7 @@ impl ResponseSink for Writer<'_> {
         };
         let is_last = !has_body || matches!(response.body, ResponseBody::Empty);
         self.stream = Some(self.body.respond.send_response(head, is_last).map_err(|_| Aborted)?);
+        self.body.heads.add(&response.head.fields);
         Ok(())
     }
 
@@ -115,6 +116,9 @@ impl ResponseSink for Writer<'_> {
     }
 
     fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Aborted> {
+        if let Some(trailers) = trailers {
+            self.body.heads.add(trailers);
+        }
         let stream = self.stream()?;
         let sent = match trailers {
             Some(trailers) => stream.send_trailers(head::trailers(trailers)),

@@ -34,7 +34,7 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sends bodies without an end at `/endless` and large ones at `/large`, takes none of a body at `/stalled`, says nothing at
+/// Sends bodies without an end at `/endless`, large ones at `/large`, none behind a large head at `/heads`, takes none of a body at `/stalled`, says nothing at
 /// `/quiet`, and answers everything else.
 async fn origin() -> Origin {
     Origin::start(|mut visit| async move {
@@ -46,6 +46,12 @@ async fn origin() -> Origin {
                 let body = "l".repeat(48 * 1024);
                 visit
                     .send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()))
+                    .await?;
+                continue;
+            } else if head.contains("/heads") {
+                let value = "h".repeat(48 * 1024);
+                visit
+                    .send(format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Large: {value}\r\n\r\n"))
                     .await?;
                 continue;
             } else if head.contains("/endless") {
@@ -237,6 +243,13 @@ async fn asks_and_reads_nothing(
 
 #[test]
 fn responses_that_are_queued_whole_give_way_with_their_connections() {
+    // The codec has their bodies, or their heads.
+    for path in ["/large", "/heads"] {
+        queued_responses_give_way(path);
+    }
+}
+
+fn queued_responses_give_way(path: &str) {
     let _turn = turn();
     run(async {
         let certificates = Certificates::new();
@@ -244,7 +257,7 @@ fn responses_that_are_queued_whole_give_way_with_their_connections() {
         let gateway = spec(&origin).with(certificates.listener()).start().await;
         let mut stalled = Vec::new();
         for _ in 0..20 {
-            stalled.push(asks_and_reads_nothing(&gateway, &certificates, "/large", 90).await);
+            stalled.push(asks_and_reads_nothing(&gateway, &certificates, path, 90).await);
         }
         until("the bound is passed, and connections end", || ended(&gateway) > 0).await;
         until("the bound holds", || gateway.gateway.buffered_bytes() <= MAX + UNTOLD).await;
