@@ -17,6 +17,7 @@ mod certificate;
 mod client;
 mod client_auth;
 mod config;
+mod der;
 mod error;
 mod facts;
 mod files;
@@ -26,6 +27,7 @@ mod provider;
 mod requirements;
 mod server;
 mod sessions;
+mod signed;
 mod staple;
 #[cfg(test)]
 mod testing;
@@ -34,8 +36,9 @@ mod tickets;
 pub use certificate::{CertificateInfo, CertificateState, KeyType};
 pub use client::{client_config, server_name};
 pub use client_auth::{
-    ClientAuthConfig, ClientAuthMode, ClientAuthority, ClientAuthorityConfig, ClientCertificate,
-    ClientDemand, ClientMismatch, ClientName, ClientNameError,
+    AuthorityFault, AuthorityProblem, ClientAuthConfig, ClientAuthMode, ClientAuthority,
+    ClientAuthorityConfig, ClientCertificate, ClientDemand, ClientMismatch, ClientName, ClientNameError,
+    RevocationListInfo,
 };
 pub use config::{
     CertificateConfig, ClientTlsConfig, MinVersion, Roots, ServerTlsConfig, StatelessTickets, TicketKeys,

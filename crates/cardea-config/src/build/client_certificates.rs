@@ -25,6 +25,9 @@ impl Builder<'_> {
             };
             match loaded {
                 Ok(loaded) => {
+                    for fault in loaded.faults(self.foundation.clock.wall()) {
+                        self.warn(authority.at, fault.to_string(), fault.problem.remedy());
+                    }
                     self.client_authorities.insert(authority.name.clone(), loaded);
                 }
                 Err(error) => self.problem(authority.at, error, "see the file named"),

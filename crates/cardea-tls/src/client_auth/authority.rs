@@ -12,7 +12,9 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::{DistinguishedName, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
+use x509_parser::revocation_list::CertificateRevocationList;
 
+use super::coverage::{AuthorityFault, Coverage, RevocationListInfo};
 use crate::certificate::{damaged, read_chain};
 use crate::error::{CertificateError, CertificateProblem, TlsError};
 use crate::files::{self, Stamp};
@@ -39,6 +41,7 @@ pub struct ClientAuthority {
 
 struct Loaded {
     verifier: Arc<dyn ClientCertVerifier>,
+    coverage: Coverage,
     /// Of this set of files in this process, and of no other.
     generation: u64,
 }
@@ -106,6 +109,18 @@ impl ClientAuthority {
         }
     }
 
+    /// Its revocation lists.
+    #[must_use]
+    pub fn revocation_lists(&self) -> Vec<RevocationListInfo> {
+        self.loaded.load().coverage.lists().to_vec()
+    }
+
+    /// What of its files keeps out clients whose certificates should hold.
+    #[must_use]
+    pub fn faults(&self, now: Wall) -> Vec<AuthorityFault> {
+        self.loaded.load().coverage.faults(now)
+    }
+
     /// Changes whenever what is believed does.
     pub(super) fn generation(&self) -> u64 {
         self.loaded.load().generation
@@ -132,28 +147,29 @@ impl Loaded {
         };
         let mut roots = RootCertStore::empty();
         let certificates = read_chain(&config.roots).map_err(at(&config.roots))?;
-        for (certificate, position) in certificates.into_iter().zip(1..) {
-            roots.add(certificate).map_err(|error| {
+        for (certificate, position) in certificates.iter().zip(1..) {
+            roots.add(certificate.clone()).map_err(|error| {
                 at(&config.roots)(CertificateProblem::Malformed { position, reason: error.to_string() })
             })?;
         }
         let mut crls = Vec::new();
         for path in &config.crls {
-            let read = read_crls(path).map_err(at(path))?;
-            // One by one, so that the error names the file.
-            for crl in &read {
-                check_crl(crl).map_err(at(path))?;
-            }
-            crls.extend(read);
+            crls.extend(read_crls(path).map_err(at(path))?.into_iter().map(|crl| (path, crl)));
         }
+        let mut parsed = Vec::with_capacity(crls.len());
+        for (path, crl) in &crls {
+            // One by one, so that the error names the file.
+            parsed.push((path.as_path(), parse_crl(crl).map_err(at(path))?, crl.as_ref()));
+        }
+        let coverage = Coverage::of(&config.roots, &certificates, &parsed);
         let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
-            .with_crls(crls)
+            .with_crls(crls.into_iter().map(|(_, crl)| crl))
             // A list that is no longer kept up to date tells nothing of what was revoked since.
             .enforce_revocation_expiration();
         let verifier = builder.build().map_err(|error| {
             at(&config.roots)(CertificateProblem::Malformed { position: 1, reason: error.to_string() })
         })?;
-        Ok(Self { verifier, generation: GENERATIONS.fetch_add(1, Ordering::Relaxed) })
+        Ok(Self { verifier, coverage, generation: GENERATIONS.fetch_add(1, Ordering::Relaxed) })
     }
 }
 
@@ -164,9 +180,11 @@ fn read_crls(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, 
     if crls.is_empty() { Err(CertificateProblem::NoRevocationList) } else { Ok(crls) }
 }
 
-fn check_crl(crl: &CertificateRevocationListDer<'_>) -> Result<(), CertificateProblem> {
+fn parse_crl<'a>(
+    crl: &'a CertificateRevocationListDer<'_>,
+) -> Result<CertificateRevocationList<'a>, CertificateProblem> {
     match x509_parser::parse_x509_crl(crl) {
-        Ok(([], _)) => Ok(()),
+        Ok(([], parsed)) => Ok(parsed),
         Ok(_) => Err(CertificateProblem::BadRevocationList("surplus bytes after it".to_owned())),
         Err(error) => Err(CertificateProblem::BadRevocationList(error.to_string())),
     }

@@ -6,6 +6,7 @@
 
 mod authority;
 mod certificate;
+mod coverage;
 mod demand;
 mod distinguished_name;
 mod name;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 pub(crate) use authority::unix_time;
 pub use authority::{ClientAuthority, ClientAuthorityConfig};
 pub use certificate::ClientCertificate;
+pub use coverage::{AuthorityFault, AuthorityProblem, RevocationListInfo};
 pub use demand::{ClientDemand, ClientMismatch};
 pub use name::{ClientName, ClientNameError};
 pub(crate) use verifier::PolicyVerifier;

@@ -519,3 +519,89 @@ proptest! {
         prop_assert!(ClientCertificate::new(&[CertificateDer::from(bytes)], &[], None).is_none());
     }
 }
+
+#[test]
+fn files_by_which_clients_are_refused_are_told_with_what_to_do() {
+    let bench = Bench::new();
+    let write = |name: &str, text: String| fs::write(bench.path(name), text).unwrap();
+    let list = |authority: &Authority, until: Wall| authority.revocation_list(&[], EARLIER, until).unwrap();
+    let namesake = Authority::new("staff", EARLIER, LATER).unwrap();
+    let ours = issue(&bench.staff, &["dns:build.example"]);
+    write("leaf.pem", ours.chain_pem.clone());
+    write("both.pem", bench.staff.certificate_pem() + &bench.partners.certificate_pem());
+    write("good.crl", list(&bench.staff, LATER));
+    write("old.crl", list(&bench.staff, NOW));
+    write("other.crl", list(&bench.partners, LATER));
+    write("forged.crl", list(&namesake, LATER));
+    for (roots, lists, expected) in [
+        // The controls: in each, clients of the staff get in.
+        ("staff.pem", &[][..], &[][..]),
+        ("staff.pem", &["good.crl"], &[]),
+        ("both.pem", &["other.crl", "good.crl"], &[]),
+        ("leaf.pem", &[], &[("leaf.pem", "not an authority's")]),
+        ("staff.pem", &["old.crl"], &[("old.crl", "expired")]),
+        ("staff.pem", &["other.crl"], &[("staff.pem", "no revocation list is of")]),
+        ("staff.pem", &["forged.crl"], &[("forged.crl", "not signed")]),
+        ("both.pem", &["other.crl"], &[("both.pem", "certificate 1")]),
+    ] {
+        let authority = ClientAuthority::load(&ClientAuthorityConfig {
+            name: "staff".to_owned(),
+            roots: bench.path(roots),
+            crls: lists.iter().map(|list| bench.path(list)).collect(),
+        })
+        .unwrap();
+        let certificates = vec![bench.certificate(
+            "staff.example",
+            Some(ClientAuthConfig {
+                mode: ClientAuthMode::Require,
+                authorities: vec![Arc::clone(&authority)],
+            }),
+        )];
+        let config = ServerTlsConfig { certificates, ..ServerTlsConfig::default() };
+        let server = ServerTls::load(&config, &bench.clock.clock()).unwrap();
+        let client = bench.client(Some(&ours), &version::TLS13);
+        let is_let_in = shake(&server, &client, "staff.example").is_ok();
+        assert_eq!(is_let_in, expected.is_empty(), "{roots} {lists:?}");
+        let faults = authority.faults(NOW);
+        assert_eq!(faults.len(), expected.len(), "{roots} {lists:?}: {faults:?}");
+        for (fault, (path, text)) in faults.iter().zip(expected) {
+            assert_eq!(fault.path, bench.path(path));
+            assert!(fault.to_string().contains(text), "{fault}");
+            let remedy = fault.problem.remedy();
+            assert!(!remedy.contains("crl_files =") && !remedy.contains("remove the list"), "{remedy}");
+        }
+    }
+}
+
+#[test]
+fn a_list_counts_until_its_time_has_run_out() {
+    let bench = Bench::new();
+    let end = NOW.saturating_add(HOUR);
+    fs::write(bench.path("staff.crl"), bench.staff.revocation_list(&[], NOW, end).unwrap()).unwrap();
+    let staff = bench.authority("staff", &["staff.crl"]);
+    let lists = staff.revocation_lists();
+    assert_eq!((lists.len(), lists[0].this_update, lists[0].next_update), (1, NOW, end));
+    let server = bench.server(&staff, &bench.authority("partners", &[]));
+    let client = bench.client(Some(&issue(&bench.staff, &["dns:build.example"])), &version::TLS13);
+    let second = Duration::from_secs(1);
+    for (later, holds) in [(Duration::ZERO, true), (HOUR - second, true), (second, false)] {
+        bench.clock.advance(later);
+        let now = bench.clock.clock().wall();
+        assert_eq!(staff.faults(now).is_empty(), holds, "{now:?}");
+        assert_eq!(shake(&server, &client, "staff.example").is_ok(), holds, "{now:?}");
+    }
+}
+
+#[test]
+fn a_clients_own_certificate_among_the_roots_is_no_fault() {
+    let bench = Bench::new();
+    let mut params = rcgen::CertificateParams::new(vec!["own.example".to_owned()]).unwrap();
+    params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+    let key = rcgen::KeyPair::generate().unwrap();
+    let own = params.self_signed(&key).unwrap();
+    fs::write(bench.path("own.pem"), own.pem()).unwrap();
+    let authority = bench.authority("own", &[]);
+    assert_eq!(authority.faults(NOW), []);
+    let now = unix_time(Wall::from_unix_seconds(1_700_000_000));
+    authority.verify(&[own.der().clone()], now).unwrap();
+}

@@ -5,15 +5,14 @@ use std::time::Duration;
 use aws_lc_rs::digest::{self, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
 use cardea_clock::Wall;
 use rustls_pki_types::CertificateDer;
-use x509_parser::asn1_rs::{
-    Any, Class, Error, FromDer as _, GeneralizedTime, ParseResult, Tag, ToDer as _, oid,
-};
+use x509_parser::asn1_rs::{Class, Error, GeneralizedTime, ParseResult, Tag, oid};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::nom::combinator::consumed;
 use x509_parser::parse_x509_certificate;
 
 use super::StapleError;
-use crate::provider;
+use crate::der::{element, value, whole};
+use crate::signed::{PublicKey, Signed};
 
 const SHA1_OID: &[u8] = &oid!(raw 1.3.14.3.2.26);
 const SHA256_OID: &[u8] = &oid!(raw 2.16.840.1.101.3.4.2.1);
@@ -120,7 +119,8 @@ impl<'a> Basic<'a> {
     fn is_by_issuer(&self, subject: &Subject<'_>, now: Wall) -> bool {
         self.signed.is_by(subject.issuer_key)
             || self.responders().any(|responder| {
-                let issued = Signed::of(&responder).is_some_and(|signed| signed.is_by(subject.issuer_key));
+                let issued =
+                    Signed::of(responder.as_raw()).is_some_and(|signed| signed.is_by(subject.issuer_key));
                 issued
                     && responder.issuer.as_raw() == subject.issuer_name
                     && may_respond(&responder, now)
@@ -206,53 +206,6 @@ impl<'a> Single<'a> {
     }
 }
 
-/// What somebody signed: as a certificate begins (RFC 5280 §4.1), so does a response (RFC 6960 §4.2.1).
-struct Signed<'a> {
-    /// The message, with its tag and length.
-    raw: &'a [u8],
-    /// The inside of the message.
-    data: &'a [u8],
-    algorithm: &'a [u8],
-    signature: &'a [u8],
-}
-
-impl<'a> Signed<'a> {
-    fn read(input: &'a [u8]) -> ParseResult<'a, Self> {
-        let (rest, (raw, data)) = consumed(|input| value(input, Tag::Sequence))(input)?;
-        let (rest, algorithm) = value(rest, Tag::Sequence)?;
-        let (rest, signature) = bits(rest)?;
-        Ok((rest, Self { raw, data, algorithm, signature }))
-    }
-
-    fn of(certificate: &X509Certificate<'a>) -> Option<Self> {
-        whole(Self::read(whole(value(certificate.as_raw(), Tag::Sequence))?))
-    }
-
-    fn is_by(&self, key: PublicKey<'_>) -> bool {
-        provider().signature_verification_algorithms.all.iter().any(|known| {
-            known.signature_alg_id().as_ref() == self.algorithm
-                && known.public_key_alg_id().as_ref() == key.algorithm
-                && known.verify_signature(key.key, self.raw, self.signature).is_ok()
-        })
-    }
-}
-
-#[derive(Clone, Copy)]
-struct PublicKey<'a> {
-    algorithm: &'a [u8],
-    key: &'a [u8],
-}
-
-impl<'a> PublicKey<'a> {
-    /// That of a certificate (RFC 5280 §4.1).
-    fn of(certificate: &X509Certificate<'a>) -> Option<Self> {
-        let info = whole(value(certificate.subject_pki.raw, Tag::Sequence))?;
-        let (rest, algorithm) = value(info, Tag::Sequence).ok()?;
-        let key = whole(bits(rest))?;
-        Some(Self { algorithm, key })
-    }
-}
-
 fn certificate(der: &[u8]) -> Option<X509Certificate<'_>> {
     match parse_x509_certificate(der) {
         Ok(([], certificate)) => Some(certificate),
@@ -269,34 +222,6 @@ fn may_respond(certificate: &X509Certificate<'_>, now: Wall) -> bool {
         && now <= certificate.validity().not_after.timestamp()
 }
 
-/// What was read, if there is nothing after it.
-fn whole<T>(read: ParseResult<'_, T>) -> Option<T> {
-    match read {
-        Ok(([], value)) => Some(value),
-        _ => None,
-    }
-}
-
-/// The next value. The library also takes lengths that are longer than they need be, which DER has not (X.690 §10.1).
-fn element(input: &[u8]) -> ParseResult<'_, Any<'_>> {
-    let (rest, any) = Any::from_der(input)?;
-    if any.to_der_len()? != input.len() - rest.len() {
-        return Err(Error::InvalidLength.into());
-    }
-    Ok((rest, any))
-}
-
-/// The content of the next value, which must have this universal tag.
-fn value(input: &[u8], tag: Tag) -> ParseResult<'_, &[u8]> {
-    let (rest, any) = element(input)?;
-    any.class().assert_eq(Class::Universal)?;
-    any.tag().assert_eq(tag)?;
-    if any.header.constructed() != (tag == Tag::Sequence) {
-        return Err(Error::BerTypeError.into());
-    }
-    Ok((rest, any.data))
-}
-
 /// The content of the next value if it has the context's own tag `number`, constructed; else it is left there.
 fn optional(input: &[u8], number: u32) -> ParseResult<'_, Option<&[u8]>> {
     match element(input) {
@@ -308,15 +233,6 @@ fn optional(input: &[u8], number: u32) -> ParseResult<'_, Option<&[u8]>> {
             Ok((rest, Some(any.data)))
         }
         _ => Ok((input, None)),
-    }
-}
-
-/// The octets of a bit string, all of whose bits are used.
-fn bits(input: &[u8]) -> ParseResult<'_, &[u8]> {
-    let (rest, content) = value(input, Tag::BitString)?;
-    match content.split_first() {
-        Some((0, octets)) => Ok((rest, octets)),
-        _ => Err(Error::BerValueError.into()),
     }
 }
 

@@ -1,8 +1,11 @@
 //! What the admin listener shows, and whether the server is ready.
 
-use std::sync::{
-    Arc, PoisonError, RwLock,
-    atomic::{AtomicBool, Ordering::Relaxed},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use arc_swap::ArcSwap;
@@ -17,7 +20,7 @@ use cardea_store::WriteHealth;
 use super::protocol::CertificateState;
 use crate::{
     config::{Need, Readiness},
-    server::certificate_standing,
+    server::{certificate_standing, client_authority_faults},
 };
 
 /// What the admin listener reads.
@@ -132,6 +135,12 @@ impl AdminState {
                 }
             }
         }
+        // A file may have several faults.
+        let faulty: BTreeSet<_> = client_authority_faults(&self.gateway)
+            .into_iter()
+            .map(|(name, fault)| format!("client_authority_refuses:{name}:{}", fault.path.display()))
+            .collect();
+        faulty.into_iter().for_each(|what| ready.note(Need::Reported, what));
         for set in model.authenticator.key_sets(self.gateway.clock.now()) {
             if !set.usable {
                 let what = if set.keys == 0 { "key_set_missing" } else { "key_set_stale" };

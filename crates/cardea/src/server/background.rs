@@ -139,6 +139,7 @@ async fn look_after_files(server: &Server, warned: &mut Warned) {
     }
     let served = model.listeners.values().filter_map(|listener| listener.tls.as_ref());
     warn_of_expiry(served.flat_map(|tls| tls.certificates()), warned, now.wall);
+    server.client_authority_faults.tell(&server.gateway, false);
     server.sweep(now.mono).await;
     // Series of what has gone, once the last request has that used it.
     server.admin.registry().prune();

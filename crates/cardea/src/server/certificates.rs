@@ -23,9 +23,10 @@ use cardea_tls::{CertificateInfo, ServerTls};
 use super::run::Server;
 use crate::{admin::protocol::CertificateState, fetch::ocsp};
 
-const DAY_SECONDS: i64 = 24 * 3_600;
+/// A day, in seconds.
+pub(super) const DAY_SECONDS: i64 = 24 * 3_600;
 
-/// Certificates that end within this time are warned of.
+/// What ends within this time is warned of.
 const EXPIRY_WARNING: Duration = Duration::from_secs(21 * 24 * 3_600);
 
 static EXPIRY: GaugeDef<3> = GaugeDef::new(
@@ -147,7 +148,7 @@ pub(super) fn tell_of_unusable(gateway: &Gateway) {
     }
 }
 
-/// On which day a certificate was last warned of, and whether it had expired then; by its file and its end.
+/// On which day a certificate or a revocation list was last warned of, and whether it had expired then; by its file and its end.
 pub(super) type Warned = HashMap<(PathBuf, Wall), (i64, bool)>;
 
 /// Warns of certificates that end soon.
@@ -156,7 +157,7 @@ pub(super) fn warn_of_expiry(
     warned: &mut Warned,
     now: Wall,
 ) {
-    for one in ending(certificates, warned, now) {
+    for one in ending(certificates, |one| (&one.path, one.not_before, one.not_after), warned, now) {
         tracing::warn!(
             path = %one.path.display(),
             hosts = ?one.hosts,
@@ -169,21 +170,23 @@ pub(super) fn warn_of_expiry(
 
 /// Those that end within three weeks and have less than a quarter of their time left, each once a day, and when it is over.
 /// Those that live for hours can't wait for the next day.
-fn ending(
-    certificates: impl Iterator<Item = CertificateInfo>,
+pub(super) fn ending<T>(
+    all: impl Iterator<Item = T>,
+    validity: impl Fn(&T) -> (&PathBuf, Wall, Wall),
     warned: &mut Warned,
     now: Wall,
-) -> Vec<CertificateInfo> {
+) -> Vec<T> {
     let day = now.unix_seconds() / DAY_SECONDS;
     // What is served no more is forgotten.
     let before = std::mem::take(warned);
     let mut ending = Vec::new();
-    for one in certificates {
-        let lifetime = one.not_after.saturating_since(one.not_before);
-        if one.not_after >= now.saturating_add(EXPIRY_WARNING.min(lifetime / 4)) {
+    for one in all {
+        let (path, not_before, not_after) = validity(&one);
+        let lifetime = not_after.saturating_since(not_before);
+        if not_after >= now.saturating_add(EXPIRY_WARNING.min(lifetime / 4)) {
             continue;
         }
-        let (key, said) = ((one.path.clone(), one.not_after), (day, one.not_after <= now));
+        let (key, said) = ((path.clone(), not_after), (day, not_after <= now));
         let again = before.get(&key) == Some(&said);
         if warned.insert(key, said).is_none() && !again {
             ending.push(one);
@@ -254,6 +257,14 @@ mod tests {
             trust_domain: "default".to_owned(),
             staple_until: None,
         }
+    }
+
+    fn ending(
+        certificates: impl Iterator<Item = CertificateInfo>,
+        warned: &mut Warned,
+        now: Wall,
+    ) -> Vec<CertificateInfo> {
+        super::ending(certificates, |one| (&one.path, one.not_before, one.not_after), warned, now)
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod background;
 mod builtins;
 mod certificates;
+mod client_authorities;
 mod control;
 mod databases;
 mod health;
@@ -19,6 +20,7 @@ mod telemetry;
 
 pub(crate) use builtins::Provided;
 pub(crate) use certificates::standing as certificate_standing;
+pub(crate) use client_authorities::client_authority_faults;
 pub(crate) use databases::check as check_databases;
 pub(crate) use issuer::open as open_issuer;
 pub(crate) use listen::{Inherited, bind, tcp};

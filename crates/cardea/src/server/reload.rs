@@ -100,6 +100,7 @@ impl Server {
             self.gateway.set_access_log(log);
         }
         self.gateway.set_model(Arc::clone(&built.model));
+        self.client_authority_faults.tell(&self.gateway, true);
         self.admin.set_hosts(&config.admin.hosts);
         self.admin.follow(&config.readiness);
         if let Some(acme) = &self.provided.acme {

@@ -31,7 +31,7 @@ use tokio::{
 use super::{
     background,
     builtins::Provided,
-    certificates, health,
+    certificates, client_authorities, health,
     issuer::{self, Revoker, publish_keys},
     key_cache::KeyCache,
     listen::{self, Inherited, Sockets, bind},
@@ -75,6 +75,8 @@ pub(crate) struct Server {
     /// The authorization server's store is closed, or about to be.
     store_closed: AtomicBool,
     pub(super) key_cache: Arc<KeyCache>,
+    /// What the log says of them.
+    pub(super) client_authority_faults: client_authorities::Told,
     /// Looks after certificates from the authority.
     acme: Mutex<Option<JoinHandle<()>>>,
     _clock: CoarseClock,
@@ -187,6 +189,9 @@ impl Server {
         reloads.register(&registry);
         certificates::register(&registry, &gateway);
         certificates::tell_of_unusable(&gateway);
+        client_authorities::register(&registry, &gateway);
+        let client_authority_faults = client_authorities::Told::default();
+        client_authority_faults.tell(&gateway, true);
         let revoker = Arc::new(Revoker::new(Arc::clone(&gateway), &config));
         if let Some(issuer) = &provided.issuer {
             issuer
@@ -219,6 +224,7 @@ impl Server {
             drain_asked: Notify::new(),
             store_closed: AtomicBool::new(false),
             key_cache,
+            client_authority_faults,
             acme: Mutex::default(),
             _clock: coarse,
         });

@@ -9,7 +9,7 @@ use std::{
 use cardea_clock::Wall;
 use cardea_tls::authority::Authority;
 
-use crate::support::{Folder, Server, client::HOST, folder::Settings, until};
+use crate::support::{Folder, Server, client::HOST, folder::Settings, metrics::Metrics, run, until};
 
 const FROM: Wall = Wall::from_unix_seconds(0);
 const TO: Wall = Wall::from_unix_seconds(4_000_000_000);
@@ -173,4 +173,52 @@ fn curl_is_sent_to_where_its_certificate_is_asked_for() {
     until("the revocation", || (!setting.curl(&other).starts_with("200")).then_some(()));
     assert_eq!(setting.curl(&[&erp[..], &["-L", &url]].concat()), "200 https://step.test/invoices/7?x=1");
     setting.server.stop();
+}
+
+#[test]
+fn an_authority_that_refuses_its_clients_is_told_and_so_is_its_recovery() {
+    let folder = Folder::new(&Settings::default());
+    let staff = Authority::new("staff", FROM, TO).unwrap();
+    folder.write("staff.pem", &staff.certificate_pem());
+    let issued = Authority::new("web", FROM, TO).unwrap().issue(&["step.test"], FROM, TO).unwrap();
+    folder.write("step.pem", &issued.chain_pem);
+    folder.write("step.key", &issued.key_pem);
+    folder.write("cardea.toml", &CONFIGURATION.replace("{origin}", "127.0.0.1:1"));
+    let good = staff.revocation_list(&[], FROM, TO).unwrap();
+    let expired = staff.revocation_list(&[], FROM, Wall::from_unix_seconds(1_000_000_000)).unwrap();
+    let line = 1 + CONFIGURATION.lines().position(|line| line == "[[client_authority]]").unwrap();
+
+    folder.write("staff.crl", &good);
+    let ran = run(folder.path(), &["check"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "the control");
+    folder.write("staff.crl", &expired);
+    let ran = run(folder.path(), &["check"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.stderr.contains(&format!("cardea.toml:{line}")), "{ran:?}");
+    assert!(ran.stderr.contains("has expired") && ran.stderr.contains("current list"), "{ran:?}");
+    assert_eq!(run(folder.path(), &["check", "--deny-warnings"]).code, Some(2));
+
+    let server = Server::start(&folder);
+    server.program.stderr.wait_for("clients are refused", 0);
+    let what = "client_authority_refuses:staff:";
+    assert!(server.ready().1.contains(what), "{}", server.ready().1);
+    let status = run(folder.path(), &["status"]);
+    assert!(status.stdout.contains(what), "{status:?}");
+    let metric = |name: &str| Metrics::of(&server).all(name)[0].1;
+    assert_eq!(metric("cardea_tls_client_authority_faults"), 1.0);
+    assert_eq!(metric("cardea_tls_client_crl_expiry_timestamp_seconds"), 1_000_000_000.0);
+
+    // Of itself, within some seconds.
+    folder.write("staff.crl", &good);
+    until("the list is taken", || (!server.ready().1.contains(what)).then_some(()));
+    assert_eq!(metric("cardea_tls_client_authority_faults"), 0.0);
+    assert_eq!(metric("cardea_tls_client_crl_expiry_timestamp_seconds"), 4_000_000_000.0);
+
+    // By a reload: that of another authority.
+    let other = Authority::new("partners", FROM, TO).unwrap();
+    folder.write("staff.crl", &other.revocation_list(&[], FROM, TO).unwrap());
+    let from = server.program.stderr.len();
+    assert!(server.reload().0);
+    server.program.stderr.wait_for("no revocation list is of", from);
+    server.stop();
 }

@@ -10,7 +10,7 @@ use cardea_gateway::{
     },
 };
 
-use super::super::{certificates, health, panics, reloads};
+use super::super::{certificates, client_authorities, health, panics, reloads};
 
 /// The command that writes the page, as the page says.
 const COMMAND: &str = "cargo run -p cardea -- schema --metrics > docs/metrics.md";
@@ -48,7 +48,12 @@ static SECTIONS: &[Section] = &[
     Section {
         title: "TLS and certificates",
         intro: "",
-        definitions: &[certificates::DEFINITIONS, super::TLS_SESSIONS, super::ACME],
+        definitions: &[
+            certificates::DEFINITIONS,
+            client_authorities::DEFINITIONS,
+            super::TLS_SESSIONS,
+            super::ACME,
+        ],
     },
     Section {
         title: "Client secrets of the authorization server",
