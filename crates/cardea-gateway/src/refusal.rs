@@ -80,8 +80,8 @@ pub enum Reason {
     RequestTimeout,
     /// The client gave up; nobody is there to be told.
     ClientAborted,
-    /// The authorization server failed.
-    IssuerFailed,
+    /// An endpoint of the gateway's own has made a response that can't be sent.
+    BuiltInFailed,
     /// The process or the machine has no descriptors, ports or memory left to connect with.
     FellShort(Shortage),
     /// The gateway has as many connections or exchanges as it may.
@@ -128,7 +128,7 @@ impl Reason {
             Self::ResponseHeadTimeout => "upstream_response_head_timeout",
             Self::RequestTimeout => "request_timeout",
             Self::ClientAborted => "client_aborted",
-            Self::IssuerFailed => "issuer_failed",
+            Self::BuiltInFailed => "builtin_failed",
             Self::FellShort(_) => "gateway_resources_exhausted",
             Self::Overloaded => "overloaded",
             Self::Draining => "draining",
@@ -167,7 +167,7 @@ impl Reason {
             },
             // Not a code of the RFCs: what nginx logs for this, and never sent.
             Self::ClientAborted => 499,
-            Self::IssuerFailed => 500,
+            Self::BuiltInFailed => 500,
             Self::ConnectFailed | Self::ServiceAborted | Self::ServiceMalformed(_) => 502,
             Self::KeysUnavailable
             | Self::NoEndpoint
@@ -217,7 +217,7 @@ impl Reason {
             Self::ResponseHeadTimeout => "The service did not answer in time.",
             Self::RequestTimeout => "The exchange took too long.",
             Self::ClientAborted => "The client gave up.",
-            Self::IssuerFailed => "The authorization server failed.",
+            Self::BuiltInFailed => "The gateway failed to make its answer.",
             Self::FellShort(_)
             | Self::Overloaded
             | Self::StreamEnded(TerminationReason::BuffersExhausted) => "The gateway is at its limit.",

@@ -191,7 +191,7 @@ impl BuiltIn for Health {
 fn response_of(reply: Reply) -> Result<BuiltInResponse, Reason> {
     let mut head = ResponseHead::new(reply.status);
     for (name, value) in &reply.headers {
-        head.fields.append(name.as_bytes(), value.as_bytes()).map_err(|_| Reason::IssuerFailed)?;
+        head.fields.append(name.as_bytes(), value.as_bytes()).map_err(|_| Reason::BuiltInFailed)?;
     }
     Ok(BuiltInResponse { head, body: reply.body.into_bytes().into(), reason: reply.reason })
 }
@@ -199,7 +199,7 @@ fn response_of(reply: Reply) -> Result<BuiltInResponse, Reason> {
 fn document(status: u16, content_type: &str, body: &[u8], cache: &str) -> Result<BuiltInResponse, Reason> {
     let mut head = ResponseHead::new(status);
     for (known, value) in [(Known::ContentType, content_type), (Known::CacheControl, cache)] {
-        head.fields.set_known(known, value.as_bytes()).map_err(|_| Reason::IssuerFailed)?;
+        head.fields.set_known(known, value.as_bytes()).map_err(|_| Reason::BuiltInFailed)?;
     }
     Ok(BuiltInResponse { head, body: body.into(), reason: None })
 }
