@@ -1,9 +1,10 @@
 //! The families of attributes: headers, parameters of the query, cookies, claims, parameters of a path.
 //!
 //! A client may send a header, a parameter or a cookie twice, and which of them a service takes is the service's
-//! business: a rule that looked at the first could be passed by with the second. So what is there with two values has
-//! none that can be read: a condition that asks for it fails, and what fails denies. For logs, from which nobody may
-//! stay away by repeating himself, the first can be read by a name that says so.
+//! business: a rule that looked at the first could be passed by with the second. Of headers and parameters a service may
+//! also take both, as one list (RFC 9110 §5.3), be they the same or not. So what is there twice has no value that can be
+//! read: a condition that asks for it fails, and what fails denies. For logs, from which nobody may stay away by repeating
+//! himself, the first can be read by a name that says so. Cookies are never joined: the same one twice is one.
 
 use std::ops::ControlFlow;
 
@@ -21,7 +22,7 @@ const REQUEST_HEADERS: Family<Exchange> = Family {
     prefix: "request.headers.",
     argument: "name",
     kind: Kind::Text,
-    doc: "A header of the request: as received, less what is never forwarded, and once it is forwarded as sent. Where it is there with two values, or also under another spelling that services may take for the same name (`x_team` beside `x-team`), it has none. Those that carry credentials can't be read. `header_encoding` says how bytes are read that are not ASCII.",
+    doc: "A header of the request: as received, less what is never forwarded, and once it is forwarded as sent. Where it is there twice, with the same value or another, or also under another spelling that services may take for the same name (`x_team` beside `x-team`), it has none. Those that carry credentials can't be read. `header_encoding` says how bytes are read that are not ASCII.",
     prepare: |name| field(name, &REQUEST_CREDENTIALS),
     read: |x, key| request_header(x, key.text.as_bytes()),
     map: Some(|x| Value::Map(Map::of::<RequestHeaders>(x))),
@@ -44,7 +45,7 @@ const QUERY_PARAMETERS: Family<Exchange> = Family {
     prefix: "request.query_params.",
     argument: "name",
     kind: Kind::Text,
-    doc: "A parameter of the query; names and values are decoded. Where it is there with two values it has none.",
+    doc: "A parameter of the query; names and values are decoded. Where it is there twice, with the same value or another, it has none.",
     prepare: Key::verbatim,
     read: |x, key| of_pair(parameter(x, key.text.as_bytes())),
     map: Some(|x| Value::Map(Map::of::<QueryParameters>(x))),
@@ -54,9 +55,9 @@ const COOKIES: Family<Exchange> = Family {
     prefix: "request.cookies.",
     argument: "name",
     kind: Kind::Text,
-    doc: "A cookie, as sent. Where it is there with two values it has none. Redacted in logs and headers.",
+    doc: "A cookie, as sent. Where it is there with two different values it has none. Redacted in logs and headers.",
     prepare: Key::verbatim,
-    read: |x, key| one(x, cookies_named(x, key.text.as_bytes())),
+    read: |x, key| cookie(x, key.text.as_bytes()),
     map: Some(|x| Value::Map(Map::of::<Cookies>(x))),
 };
 
@@ -102,8 +103,18 @@ fn field(name: &str, credentials: &[&str]) -> Result<Key, &'static str> {
     if credentials.contains(&&*key.text) { Err("carries credentials and can't be read") } else { Ok(key) }
 }
 
-/// What there is in a header or a cookie, if all of it is the same.
-fn one<'a>(exchange: &Exchange, mut values: impl Iterator<Item = &'a [u8]>) -> Value<'a> {
+/// What there is in a header, if that is one line.
+fn only<'a>(exchange: &Exchange, mut values: impl Iterator<Item = &'a [u8]>) -> Value<'a> {
+    match (values.next(), values.next()) {
+        (None, _) => Value::Absent,
+        (Some(value), None) => exchange.header_value(value),
+        (Some(_), Some(_)) => Value::Failed,
+    }
+}
+
+/// What there is in a cookie, if all of it is the same.
+fn cookie<'a>(exchange: &'a Exchange, name: &[u8]) -> Value<'a> {
+    let mut values = cookies_named(exchange, name);
     match values.next() {
         None => Value::Absent,
         Some(first) if values.all(|other| other == first) => exchange.header_value(first),
@@ -169,11 +180,11 @@ fn request_header<'a>(exchange: &'a Exchange, name: &[u8]) -> Value<'a> {
     if has_lookalike(fields, name) {
         return Value::Failed;
     }
-    one(exchange, fields.get_all_by_name(name))
+    only(exchange, fields.get_all_by_name(name))
 }
 
 fn response_header<'a>(exchange: &'a Exchange, name: &[u8]) -> Value<'a> {
-    one(exchange, exchange.response_head.fields.get_all_by_name(name))
+    only(exchange, exchange.response_head.fields.get_all_by_name(name))
 }
 
 /// Visits each name once, in lower case.
@@ -229,7 +240,7 @@ impl MapOf for Cookies {
     type Subject = Exchange;
 
     fn get<'a>(exchange: &'a Exchange, key: &[u8]) -> Value<'a> {
-        one(exchange, cookies_named(exchange, key))
+        cookie(exchange, key)
     }
 
     fn each<'a>(exchange: &'a Exchange, visit: Visit<'_, 'a>) -> ControlFlow<()> {

@@ -18,7 +18,7 @@ pub(crate) struct Pair {
     pub(crate) name: Vec<u8>,
     /// The first of its values.
     pub(crate) value: Vec<u8>,
-    /// There are others, and which of them a service takes is the service's business.
+    /// There are others, of which a service may take any, or all as a list.
     pub(crate) is_ambiguous: bool,
 }
 
@@ -31,14 +31,18 @@ impl Derived {
 
     /// The parameters of the query, decoded and sorted by name; each name once.
     pub(crate) fn parameters(&self, query: &[u8]) -> &[Pair] {
-        self.parameters
-            .get_or_init(|| distinct(pairs(query).map(|(name, value)| (utf8(decode(name)), decode(value)))))
+        self.parameters.get_or_init(|| {
+            let all = pairs(query).map(|(name, value)| (utf8(decode(name)), decode(value)));
+            distinct(all, |_, _| true)
+        })
     }
 
     /// The cookies, sorted by name; each name once.
     pub(crate) fn cookies<'a>(&self, lines: impl Iterator<Item = &'a [u8]>) -> &[Pair] {
-        self.cookies
-            .get_or_init(|| distinct(cookies(lines).map(|(name, value)| (name.to_vec(), value.to_vec()))))
+        self.cookies.get_or_init(|| {
+            let all = cookies(lines).map(|(name, value)| (name.to_vec(), value.to_vec()));
+            distinct(all, |one, other| one != other)
+        })
     }
 
     /// A parameter of the query.
@@ -49,13 +53,17 @@ impl Derived {
     }
 }
 
-/// Sorted, so that a client that sends thousands does not make us compare each with each.
-fn distinct(pairs: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Box<[Pair]> {
+/// Each name once, where two values of it may `differ` for a service. Sorted, so that a client that sends thousands does not
+/// make us compare each with each.
+fn distinct(
+    pairs: impl Iterator<Item = (Vec<u8>, Vec<u8>)>,
+    differ: impl Fn(&[u8], &[u8]) -> bool,
+) -> Box<[Pair]> {
     let mut all: Vec<Pair> = pairs.map(|(name, value)| Pair { name, value, is_ambiguous: false }).collect();
     all.sort_by(|left, right| left.name.cmp(&right.name));
     all.dedup_by(|later, first| {
         let same = later.name == first.name;
-        first.is_ambiguous |= same && later.value != first.value;
+        first.is_ambiguous |= same && differ(&later.value, &first.value);
         same
     });
     all.into()
@@ -126,7 +134,7 @@ mod tests {
             ("flag", Some(("", false))),
             ("empty", Some(("", false))),
             ("", Some(("x", false))),
-            ("same", Some(("1", false))),
+            ("same", Some(("1", true))),
             ("Role", None),
             ("größe", Some(("1", true))),
         ] {
