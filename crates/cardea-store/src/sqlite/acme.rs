@@ -1,7 +1,11 @@
 //! The state of ACME in SQLite.
 
 use cardea_clock::Wall;
-use sqlx::{Row as _, SqliteConnection, sqlite::SqliteRow};
+use sqlx::{
+    Row as _, Sqlite, SqliteConnection,
+    query::Query,
+    sqlite::{SqliteArguments, SqliteRow},
+};
 
 use super::{SqliteStore, failed};
 use crate::{
@@ -26,8 +30,7 @@ impl AcmeStore for SqliteStore {
 
     fn put_acme_account<'a>(&'a self, account: &'a AccountRecord) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            let mut write = self.writer.begin().await?;
-            let done = sqlx::query(
+            let query = sqlx::query(
                 "INSERT OR REPLACE INTO acme_accounts (directory, url, contacts, sealed, wrapping_key_id, created_at) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             )
@@ -36,25 +39,15 @@ impl AcmeStore for SqliteStore {
             .bind(account.contacts.join(" "))
             .bind(&account.sealed)
             .bind(&account.wrapping_key_id)
-            .bind(account.created_at.unix_nanos())
-            .execute(write.connection()?)
-            .await
-            .map(drop)
-            .map_err(failed);
-            write.end(done).await
+            .bind(account.created_at.unix_nanos());
+            self.write(query).await.map(drop)
         })
     }
 
     fn delete_acme_account<'a>(&'a self, directory: &'a str) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            let mut write = self.writer.begin().await?;
-            let done = sqlx::query("DELETE FROM acme_accounts WHERE directory = ?1")
-                .bind(directory)
-                .execute(write.connection()?)
-                .await
-                .map(drop)
-                .map_err(failed);
-            write.end(done).await
+            let query = sqlx::query("DELETE FROM acme_accounts WHERE directory = ?1").bind(directory);
+            self.write(query).await.map(drop)
         })
     }
 
@@ -165,51 +158,45 @@ impl AcmeStore for SqliteStore {
 
     fn take_acme_lease<'a>(&'a self, holder: &'a str, now: Wall, until: Wall) -> StoreFuture<'a, bool> {
         Box::pin(async move {
-            let mut write = self.writer.begin().await?;
-            let done = sqlx::query(
+            let query = sqlx::query(
                 "UPDATE acme_state SET lease_holder = ?1, lease_until = ?3 \
                  WHERE lease_holder = ?1 OR lease_until <= ?2",
             )
             .bind(holder)
             .bind(now.unix_nanos())
-            .bind(until.unix_nanos())
-            .execute(write.connection()?)
-            .await
-            .map_err(failed);
-            let taken = write.end(done).await?;
-            Ok(taken.rows_affected() == 1)
+            .bind(until.unix_nanos());
+            Ok(self.write(query).await? == 1)
         })
     }
 
     fn release_acme_lease<'a>(&'a self, holder: &'a str) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            let mut write = self.writer.begin().await?;
-            let done = sqlx::query(
+            let query = sqlx::query(
                 "UPDATE acme_state SET lease_holder = '', lease_until = 0 WHERE lease_holder = ?1",
             )
-            .bind(holder)
-            .execute(write.connection()?)
-            .await
-            .map(drop)
-            .map_err(failed);
-            write.end(done).await
+            .bind(holder);
+            self.write(query).await.map(drop)
         })
     }
 
     fn forget_acme_certificates(&self, before: Wall) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            let mut write = self.writer.begin().await?;
-            let done = sqlx::query(
+            let query = sqlx::query(
                 "DELETE FROM acme_certificates WHERE coalesce(not_after, next_attempt_at, 0) < ?1 \
                  AND coalesce(next_attempt_at, 0) < ?1",
             )
-            .bind(before.unix_nanos())
-            .execute(write.connection()?)
-            .await
-            .map(drop)
-            .map_err(failed);
-            write.end(done).await
+            .bind(before.unix_nanos());
+            self.write(query).await.map(drop)
         })
+    }
+}
+
+impl SqliteStore {
+    /// Writes by one statement, and says how many rows that changed.
+    async fn write(&self, query: Query<'_, Sqlite, SqliteArguments>) -> Result<u64, StoreError> {
+        let mut write = self.writer.begin().await?;
+        let done = query.execute(write.connection()?).await.map_err(failed);
+        write.end(done).await.map(|done| done.rows_affected())
     }
 }
 
