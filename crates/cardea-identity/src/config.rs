@@ -1,7 +1,7 @@
 //! What the operator says about an issuer, and the limits that hold for it.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -127,20 +127,34 @@ impl IssuerConfig {
         IdentityError::Config { name: self.name.clone(), message: message.into() }
     }
 
-    /// The settings that fetched keys depend on, as a text to be compared: those of [`Self::shares_keys_with`].
+    /// The settings that fetched keys depend on, as a text to be compared: those of [`Self::shares_keys_with`]. The text is
+    /// the same in every version of the program.
     pub(crate) fn key_source_text(&self) -> String {
-        format!(
-            "{:?}",
-            (
-                (&self.issuer, &self.keys, &self.algorithms, &self.preset),
-                (
-                    &self.key_hosts,
-                    &self.ca_file,
-                    self.allow_private_addresses,
-                    self.danger_allow_http_loopback
-                ),
-            )
-        )
+        let (kind, place) = match &self.keys {
+            KeySource::Discovery => ("discovery", None),
+            KeySource::Url(url) => ("url", Some(url.to_string())),
+            KeySource::File(path) => ("file", Some(escaped(path))),
+            KeySource::Local(_) => ("local", None),
+        };
+        let (preset, tenants) = match &self.preset {
+            None => (None, &[][..]),
+            Some(Preset::EntraV1 { tenants }) => (Some("entra-v1"), tenants.as_slice()),
+            Some(Preset::EntraV2 { tenants }) => (Some("entra-v2"), tenants.as_slice()),
+        };
+        let algorithms: Vec<&str> = self.algorithms.iter().map(|algorithm| algorithm.name()).collect();
+        serde_json::json!({
+            "issuer": self.issuer,
+            "keys": kind,
+            "place": place,
+            "algorithms": algorithms,
+            "preset": preset,
+            "tenants": tenants,
+            "key_hosts": self.key_hosts,
+            "ca_file": self.ca_file.as_deref().map(escaped),
+            "allow_private_addresses": self.allow_private_addresses,
+            "danger_allow_http_loopback": self.danger_allow_http_loopback,
+        })
+        .to_string()
     }
 
     /// Whether keys fetched under `other` may be used under this configuration.
@@ -182,6 +196,11 @@ pub enum Preset {
         /// The ids (GUIDs) of the accepted tenants; at least one, at most 1,000.
         tenants: Vec<String>,
     },
+}
+
+/// A path as a text, of which no two paths have the same.
+fn escaped(path: &Path) -> String {
+    path.as_os_str().as_encoded_bytes().escape_ascii().to_string()
 }
 
 /// Which claims hold scopes and roles.

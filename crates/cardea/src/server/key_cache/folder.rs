@@ -1,7 +1,7 @@
 //! The folder of kept key sets: files that only the gateway's user (or root) can have written.
 
 use std::{
-    fs::{DirBuilder, File, Metadata},
+    fs::{self, DirBuilder, File, Metadata},
     io::{self, ErrorKind, Read as _, Write as _},
     os::{
         fd::OwnedFd,
@@ -27,8 +27,9 @@ impl Folder {
     /// The folder at `path`; `None` where there is none.
     ///
     /// # Errors
-    /// It is a link or no folder, or somebody else may write there.
+    /// It is a link or no folder, or somebody else may write there or put another folder in its place.
     pub(super) fn open(path: &Path) -> io::Result<Option<Self>> {
+        check_parent(path)?;
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let folder = match open(path, flags, Mode::empty()) {
             Ok(folder) => File::from(folder),
@@ -44,6 +45,7 @@ impl Folder {
     /// # Errors
     /// Those of [`Self::open`]; it can't be made.
     pub(super) fn make(path: &Path) -> io::Result<Self> {
+        check_parent(path)?;
         match DirBuilder::new().mode(0o700).create(path) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
             _ => {}
@@ -119,10 +121,36 @@ impl Folder {
     }
 }
 
+/// Whether nobody else can put another folder in the place of the one at `path`. In a sticky folder each may move what is
+/// theirs alone.
+fn check_parent(path: &Path) -> io::Result<()> {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let metadata = match fs::metadata(parent) {
+        Ok(metadata) => metadata,
+        // Then there is nothing in it, either.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let is_sticky = metadata.mode() & 0o1000 != 0;
+    if is_ours(&metadata) && (is_sticky || metadata.mode() & 0o022 == 0) {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "others may write to {}, which it is in, or that belongs to somebody else; name a folder in one of the gateway's own",
+        parent.display()
+    )))
+}
+
+fn is_ours(metadata: &Metadata) -> bool {
+    metadata.uid() == geteuid().as_raw() || metadata.uid() == 0
+}
+
 /// Whether it belongs to the gateway's user or to root, and nobody else may write to it.
 fn check_private(metadata: &Metadata) -> io::Result<()> {
-    let owner = metadata.uid();
-    if (owner == geteuid().as_raw() || owner == 0) && metadata.mode() & 0o022 == 0 {
+    if is_ours(metadata) && metadata.mode() & 0o022 == 0 {
         return Ok(());
     }
     Err(io::Error::other(

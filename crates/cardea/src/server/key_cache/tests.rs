@@ -137,6 +137,25 @@ async fn keys_are_private_and_those_that_others_may_write_are_not_believed() {
 }
 
 #[tokio::test]
+async fn a_folder_that_others_could_replace_is_neither_believed_nor_written() {
+    let fixture = Fixture::new().await;
+    let parent = fixture.folder.path();
+    let other = || KeyDocument { issuer: "other".into(), ..document(KEYS, 60) };
+    for (mode, is_private) in
+        [(0o700, true), (0o755, true), (0o777, false), (0o770, false), (0o1777, true), (0o755, true)]
+    {
+        fs::set_permissions(parent, fs::Permissions::from_mode(mode)).unwrap();
+        let keys = usize::from(is_private);
+        assert_eq!(fixture.restart(60).await, (keys, is_private), "{mode:o}");
+        let written = write(&parent.join("issuer-keys"), &other());
+        assert_eq!(written.is_ok(), is_private, "{mode:o}: {written:?}");
+        let made = write(&parent.join("fresh"), &other());
+        assert_eq!(made.is_ok(), is_private, "{mode:o}");
+        let _ = fs::remove_dir_all(parent.join("fresh"));
+    }
+}
+
+#[tokio::test]
 async fn keys_of_other_settings_and_of_the_future_are_not_used() {
     let fixture = Fixture::new().await;
     for changed in [
