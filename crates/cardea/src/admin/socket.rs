@@ -30,8 +30,12 @@ use super::{
 /// The most connections at once; others wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 16;
 
-/// How long the next request may take to come, and a reply to go.
+/// How long the next request may be in coming while nobody waits for the place, and a reply may take to go.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a request may take from its first octet to its last, the first one from its connection: whoever writes a program's
+/// words does not pause, and a connection that is half open must not keep others from asking.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long accepting pauses where it fails.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -180,11 +184,14 @@ async fn connection(mut stream: UnixStream, control: Arc<dyn Control>) -> io::Re
     }
     let mut reader = BufReader::new(read);
     let mut staged = Staged::default();
+    let mut is_first = true;
     loop {
+        let begin = if std::mem::take(&mut is_first) { REQUEST_TIMEOUT } else { IDLE_TIMEOUT };
+        timeout(begin, reader.fill_buf()).await??;
         let mut line = Zeroizing::new(Vec::new());
         let bytes_max = u64::try_from(REQUEST_BYTES_MAX).unwrap_or(u64::MAX) + 1;
         let mut bounded = (&mut reader).take(bytes_max);
-        timeout(IDLE_TIMEOUT, bounded.read_until(b'\n', &mut line)).await??;
+        timeout(REQUEST_TIMEOUT, bounded.read_until(b'\n', &mut line)).await??;
         if line.last() != Some(&b'\n') {
             if line.len() > REQUEST_BYTES_MAX {
                 let message = format!("a request has at most {REQUEST_BYTES_MAX} bytes");

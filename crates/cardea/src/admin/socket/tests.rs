@@ -114,6 +114,35 @@ async fn what_is_no_request_is_refused_and_the_next_one_is_answered() {
 }
 
 #[tokio::test]
+async fn connections_that_are_half_open_do_not_keep_others_from_asking() {
+    with_socket(Fake::new(clock(), None), |path| {
+        // As many as there may be, with nothing, a part of a request.
+        let half_open: Vec<StdStream> = (0..CONNECTIONS_MAX)
+            .map(|number| {
+                let mut stream = StdStream::connect(&path).unwrap();
+                if number % 2 == 1 {
+                    stream.write_all(b"{\"comm").unwrap();
+                }
+                stream
+            })
+            .collect();
+        let asked = std::time::Duration::from_secs(60);
+        let mut stream = StdStream::connect(&path).unwrap();
+        stream.set_read_timeout(Some(asked)).unwrap();
+        stream.write_all(b"{\"command\":\"status\"}\n").unwrap();
+        let mut answer = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(&stream), &mut answer).unwrap();
+        assert!(answer.starts_with(r#"{"ok":{"status":{"#), "{answer}");
+        // All of them were closed: it was not one that happened to go.
+        for mut stream in half_open {
+            stream.set_read_timeout(Some(asked)).unwrap();
+            assert_eq!(text(&mut stream), "");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_request_has_a_bound_and_one_that_is_cut_short_does_nothing() {
     let fake = Fake::new(clock(), None);
     let control: Arc<dyn Control> = Arc::<Fake>::clone(&fake);
