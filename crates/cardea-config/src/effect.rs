@@ -58,6 +58,7 @@ const EFFECTS: &[(&str, Effect)] = &[
     ("timeouts.tls_handshake", Effect::NewConnections),
     ("timeouts.request_head", Effect::NewConnections),
     ("timeouts.keep_alive_idle", Effect::NewConnections),
+    ("timeouts.client_unreachable", Effect::Restart),
     ("failover", Effect::AtOnce),
     ("balance", Effect::AtOnce),
     ("drain", Effect::AtOnce),

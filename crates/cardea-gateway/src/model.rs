@@ -159,6 +159,8 @@ pub struct ConnectionTimeouts {
     pub request_head: Duration,
     /// Between two requests.
     pub keep_alive_idle: Duration,
+    /// A client that TCP hears nothing from, or that takes nothing. For whoever binds the sockets.
+    pub client_unreachable: Duration,
 }
 
 impl Default for ConnectionTimeouts {
@@ -167,6 +169,7 @@ impl Default for ConnectionTimeouts {
             tls_handshake: Duration::from_secs(10),
             request_head: Duration::from_secs(10),
             keep_alive_idle: Duration::from_secs(75),
+            client_unreachable: Duration::from_secs(120),
         }
     }
 }

@@ -107,6 +107,13 @@ section! {
         #[serde(with = "As::<Duration>")]
         #[schemars(extend("x-minimum" = "1s", "x-maximum" = "1d"))]
         keep_alive_idle: Duration => connections.keep_alive_idle;
+        /// A client whose system acknowledges nothing, or that takes nothing of what is sent to it: its connection is closed.
+        /// One that says nothing is asked by TCP (keepalive) after a quarter of this. It ends tunnels and uploads whose client is
+        /// gone without a word, and downloads that a client pauses for longer. The default is above the time for which
+        /// responses may stand still.
+        #[serde(with = "As::<Duration>")]
+        #[schemars(extend("x-minimum" = "12s", "x-maximum" = "1h"))]
+        client_unreachable: Duration => connections.client_unreachable;
         /// Connecting to an endpoint, with its TLS handshake. Must be below `request`, so that there is time left for
         /// another endpoint.
         #[serde(with = "As::<Duration>")]

@@ -8,11 +8,12 @@ use std::{
         net::UnixListener,
     },
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail};
 use cardea_gateway::listener::ListenSocket;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use super::socket_file::SocketFile;
 use crate::config::{BindAddress, Config, Listener};
@@ -86,15 +87,42 @@ pub(crate) fn bind(
     config
         .listeners
         .iter()
-        .map(|listener| Ok((listener.name.clone(), bind_one(listener, inherited, workers)?)))
+        .map(|listener| Ok((listener.name.clone(), bind_one(config, listener, inherited, workers)?)))
         .collect()
 }
 
 /// Binds one listener.
-pub(crate) fn bind_one(listener: &Listener, inherited: &mut Inherited, workers: usize) -> Result<Sockets> {
-    if let Some(socket) = inherited.take(&listener.address) {
-        return Ok(Sockets { sockets: vec![socket], file: None });
+pub(crate) fn bind_one(
+    config: &Config,
+    listener: &Listener,
+    inherited: &mut Inherited,
+    workers: usize,
+) -> Result<Sockets> {
+    let bound = match inherited.take(&listener.address) {
+        Some(socket) => Sockets { sockets: vec![socket], file: None },
+        None => bind_anew(listener, workers)?,
+    };
+    for socket in &bound.sockets {
+        if let ListenSocket::Tcp(socket) = socket {
+            notice_unreachable(SockRef::from(socket), config.general.connections.client_unreachable)
+                .with_context(|| {
+                    format!("listener \"{}\": setting timeouts.client_unreachable", listener.name)
+                })?;
+        }
     }
+    Ok(bound)
+}
+
+/// Closes connections whose client is unreachable for so long. Connections have the options of the socket that they are
+/// accepted from (tcp(7)): setting them costs nothing there.
+fn notice_unreachable(socket: SockRef<'_>, after: Duration) -> io::Result<()> {
+    // A client that is asked in vain is given up by `TCP_USER_TIMEOUT`, not by the number of questions.
+    let keepalive = TcpKeepalive::new().with_time(after / 4).with_interval(after / 12);
+    socket.set_tcp_keepalive(&keepalive)?;
+    socket.set_tcp_user_timeout(Some(after))
+}
+
+fn bind_anew(listener: &Listener, workers: usize) -> Result<Sockets> {
     match &listener.address {
         BindAddress::Tcp(address) => {
             let sockets =
@@ -192,5 +220,24 @@ fn remove(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_have_the_options_of_the_socket_that_they_are_accepted_from() {
+        let listener = tcp(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        notice_unreachable(SockRef::from(&listener), Duration::from_secs(120)).unwrap();
+        let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let accepted = SockRef::from(&accepted);
+        assert!(accepted.keepalive().unwrap());
+        assert_eq!(accepted.tcp_keepalive_time().unwrap(), Duration::from_secs(30));
+        assert_eq!(accepted.tcp_keepalive_interval().unwrap(), Duration::from_secs(10));
+        assert_eq!(accepted.tcp_user_timeout().unwrap(), Some(Duration::from_secs(120)));
     }
 }

@@ -68,7 +68,8 @@ impl Server {
         for wanted in &config.listeners {
             let kept = current.listeners.get(&wanted.name).is_some_and(|old| old.address == wanted.address);
             if !kept {
-                let sockets = listen::bind_one(wanted, &mut Inherited::default(), self.workers.count())?;
+                let sockets =
+                    listen::bind_one(&config, wanted, &mut Inherited::default(), self.workers.count())?;
                 fresh.push(self.watch(wanted, sockets)?);
             }
         }
