@@ -17,6 +17,22 @@ const DESCRIPTORS_BESIDE: u64 = 64;
 /// Descriptors of each worker: what its runtime watches sockets with, and a socket of each listener besides.
 const DESCRIPTORS_PER_WORKER: u64 = 4;
 
+/// With fewer the program can't start, beside those of its workers: it opens as many before it serves anybody.
+const DESCRIPTORS_LEAST: u64 = 24;
+
+/// Refuses to start with so many workers where the limit of open descriptors is too low even for that.
+pub(crate) fn check_descriptor_limit(workers: usize) -> Result<()> {
+    let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE).context("reading the limit of open descriptors")?;
+    let least = DESCRIPTORS_LEAST + DESCRIPTORS_PER_WORKER * workers as u64;
+    if limit < least {
+        bail!(
+            "the limit of open descriptors is {limit}, and the program can't start with fewer than {least}; raise it: LimitNOFILE= in \
+             the systemd unit, `ulimit -n` before the start or --ulimit nofile= of the container"
+        );
+    }
+    Ok(())
+}
+
 /// Raises the limit of open descriptors to what is allowed, and says so where that is less than `needed`.
 pub(crate) fn raise_descriptor_limit(needed: u64) {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };

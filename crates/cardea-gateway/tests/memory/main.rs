@@ -371,3 +371,29 @@ fn trailers_of_requests_of_http_2_that_wait_are_counted_and_give_way() {
         until("the bound holds", || gateway.gateway.buffered_bytes() <= MAX + UNTOLD).await;
     });
 }
+
+#[test]
+fn a_bound_that_is_lowered_holds_for_what_is_held_already() {
+    let _turn = turn();
+    run(async {
+        let origin = origin().await;
+        let gateway = Spec::to(&origin).with("limits.buffered_bytes_max = '256MiB'").start().await;
+        let mut stalled = Vec::new();
+        for count in 1..=200 {
+            let mut client = gateway.client().await;
+            client.send(get("/endless")).await;
+            stalled.push(client);
+            origin.until(|received| received.matches("/endless").count() >= count).await;
+        }
+        until("they hold more than what will be the bound", || {
+            gateway.gateway.buffered_bytes() > MAX + UNTOLD
+        })
+        .await;
+        assert_eq!(ended(&gateway), 0, "the control: it is below the bound");
+        // From here on nothing comes or goes but the new bound.
+        gateway.reload(spec(&origin));
+        until("some have given way", || ended(&gateway) > 0).await;
+        until("the bound holds", || gateway.gateway.buffered_bytes() <= MAX + UNTOLD).await;
+        assert_eq!(gateway.client().await.exchange(get("/")).await.text(), "ok");
+    });
+}

@@ -406,6 +406,7 @@ pub(crate) fn run(config: Config, path: PathBuf) -> Result<()> {
         tracing::warn!(socket, "an inherited socket belongs to no listener and is closed");
     }
     process::raise_descriptor_limit(process::descriptors_needed(&config, count));
+    process::check_descriptor_limit(count)?;
     // Bound first, opened later: nothing but the ports needs what is given up here.
     process::drop_privileges(&config.process)?;
     process::settle_dumpable(&config.process)?;

@@ -3,13 +3,19 @@
 use std::{
     io::{Read as _, Write as _},
     os::{fd::AsRawFd as _, unix::net::UnixStream},
+    process::{Command, Stdio},
     time::Duration,
 };
 
 use nix::sys::socket::{MsgFlags, recv};
 use serde_json::Value;
 
-use crate::support::{Folder, Origin, Server, WAIT_MAX, folder::Settings, until};
+use crate::support::{
+    Folder, Origin, Server, WAIT_MAX, cardea,
+    folder::Settings,
+    program::{Ran, end},
+    until,
+};
 
 /// Beside the connections of the test: what the program needs for itself is below half of it.
 const DESCRIPTORS: u64 = 160;
@@ -113,4 +119,38 @@ fn a_gateway_without_descriptors_blames_no_endpoint() {
     let log = server.program.stderr.text();
     assert!(!log.contains("ejected"), "{log}");
     assert!(log.matches("has reached a limit of the system").count() <= 2, "{log}");
+}
+
+#[test]
+fn a_gateway_with_next_to_no_descriptors_serves_or_says_why_it_does_not_start() {
+    let more = "[[listener]]\nname = \"plain\"\naddress = \"unix:{folder}/http.sock\"\nmode = \"0600\"\n";
+    let folder = Folder::new(&Settings { more: more.to_owned(), ..Settings::default() });
+    let server = Server::start_with_descriptors(&folder, 64);
+    let ask = || {
+        let mut stream = connect(&folder);
+        stream.write_all(b"GET /version HTTP/1.1\r\nHost: gateway.test\r\n\r\n").unwrap();
+        response(&mut stream)
+    };
+    assert!(ask().starts_with("http/1.1 200"));
+    let flooding: Vec<_> = (0..200).map(|_| connect(&folder)).collect();
+    drop(flooding);
+    assert!(ask().starts_with("http/1.1 200"), "once they are gone it goes on");
+    server.stop();
+
+    for count in [20, 12] {
+        let ran = run_with_descriptors(&folder, count);
+        assert_eq!(ran.code, Some(1), "{count}: {ran:?}");
+        let wanted =
+            format!("the limit of open descriptors is {count}, and the program can't start with fewer");
+        assert!(ran.stderr.contains(&wanted), "{count}: {ran:?}");
+    }
+}
+
+/// Runs a gateway to its end with no more descriptors than so many.
+fn run_with_descriptors(folder: &Folder, count: u64) -> Ran {
+    let script = format!("ulimit -n {count}; exec \"$0\" run --config cardea.toml");
+    let wanted = cardea(folder.path(), &[]);
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(script).arg(wanted.get_program()).current_dir(folder.path()).stdin(Stdio::null());
+    end(&mut command)
 }

@@ -52,7 +52,8 @@ pub(crate) fn run_with(folder: &Path, arguments: &[&str], input: &str) -> Ran {
     end(cardea(folder, arguments).stdin(file))
 }
 
-fn end(command: &mut Command) -> Ran {
+/// Runs a command to its end.
+pub(crate) fn end(command: &mut Command) -> Ran {
     let mut program = Program::start(command);
     let code = program.wait();
     Ran { code, stdout: program.stdout.text(), stderr: program.stderr.text() }
