@@ -160,7 +160,7 @@ impl Config {
     /// only who they come from is left to be said.
     pub(super) fn without_keys(mut self) -> Self {
         for listener in &mut self.listeners {
-            listener.is_stripped = listener.tls.take().is_some();
+            listener.unloaded_tls = listener.tls.take();
         }
         for service in &mut self.services {
             service.tls = None;
@@ -210,8 +210,8 @@ pub struct Listener {
     pub proxy_protocol: Option<ProxyProtocol>,
     pub http2: bool,
     pub tls: Option<ListenerTls>,
-    /// It has TLS, whose certificates were not read.
-    pub is_stripped: bool,
+    /// The TLS that it has and whose certificates are not to be loaded, in place of `tls`.
+    pub unloaded_tls: Option<ListenerTls>,
 }
 
 /// TLS of a listener.

@@ -38,14 +38,21 @@ impl Servable {
 
 /// Whether the connection has shown what the host of the request requires `at` this time, whatever listener it came by.
 pub(crate) fn meets_host(model: &Model, exchange: &Exchange, at: Wall) -> Result<Servable, Reason> {
+    let secure = exchange.connection.as_ref().is_some_and(|connection| connection.tls.is_some());
+    meets_host_over(model, exchange, secure, at)
+}
+
+/// The same of a connection that is said to be `secure`, one of TLS.
+pub(crate) fn meets_host_over(
+    model: &Model,
+    exchange: &Exchange,
+    secure: bool,
+    at: Wall,
+) -> Result<Servable, Reason> {
     let (Some(requirements), Some(connection)) = (&model.requirements, &exchange.connection) else {
         return Ok(Servable::Everywhere);
     };
-    let arrival = Arrival {
-        listener: &connection.listener.name,
-        secure: connection.tls.is_some(),
-        certificate: shown(exchange),
-    };
+    let arrival = Arrival { listener: &connection.listener.name, secure, certificate: shown(exchange) };
     let host = exchange.authority.as_ref().map_or("", cardea_http::Authority::host);
     match requirements.check(host, &arrival, at) {
         Ok(()) => Ok(Servable::Everywhere),

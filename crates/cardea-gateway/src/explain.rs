@@ -6,12 +6,15 @@ use std::{net::SocketAddr, sync::Arc};
 
 use cardea_clock::Wall;
 use cardea_env::{Effect, Escape, Policy, Template};
-use cardea_http::{Known, Method, Scheme, Version};
+use cardea_http::{
+    Authority, BodyLength, Known, Scheme,
+    h1::{RequestDecoder, request_framing},
+};
 use cardea_identity::AccessRequirement;
 
 use crate::{
     builtin,
-    client_certificate::ClientCertificateRule,
+    client_certificate::{self, ClientCertificateRule, Servable},
     conditions,
     decision::{self, Circumstances, Decision},
     exchange::{ConnectionFacts, Exchange, Origin, PolicyScope},
@@ -27,11 +30,11 @@ use crate::{
 /// A request that is only asked about.
 #[derive(Debug)]
 pub struct Question {
-    /// The method.
-    pub method: Method,
+    /// The method, as it is sent.
+    pub method: Vec<u8>,
     /// Whether it came over TLS.
     pub scheme: Scheme,
-    /// The target, in origin form or `*`.
+    /// The target, as it is sent.
     pub target: Vec<u8>,
     /// Fields in their order, `Host` and credentials included.
     pub fields: Vec<(String, Vec<u8>)>,
@@ -158,19 +161,14 @@ pub async fn explain(gateway: &Gateway, question: Question) -> Result<Explanatio
         token: std::sync::Mutex::default(),
         activity: Arc::default(),
     }));
-    exchange.head.method = question.method;
-    exchange.head.version = Version::Http11;
-    exchange.head.set_target(&question.target);
-    for (name, value) in &question.fields {
-        exchange.head.fields.append(name.as_bytes(), value).map_err(|error| format!("{name}: {error}"))?;
-    }
+    let head = written(&question.method, &question.target, &question.fields)?;
     let mut explanation = Explanation::default();
     let mut shown: Vec<String> = Vec::new();
     if let Some(names) = &model.environment.names {
         shown.extend(names.custom().map(|(name, _)| name.to_owned()));
     }
     shown.extend(question.attributes);
-    let walked = walk(gateway, &model, &mut exchange, &mut explanation).await;
+    let walked = walk(gateway, &model, &head, &mut exchange, &mut explanation).await;
     // Before the head becomes what would be sent.
     for name in shown {
         let value = attribute(&model, &exchange, &name)?;
@@ -207,19 +205,62 @@ enum Walked<'m> {
 async fn walk<'m>(
     gateway: &Gateway,
     model: &'m ModelRef,
+    head: &[u8],
     exchange: &mut Exchange,
     explanation: &mut Explanation,
 ) -> Result<Walked<'m>, Reason> {
+    let length = match decode(model, head, exchange) {
+        Ok(length) => length,
+        Err(reason) => {
+            // As where it comes: what counts for nothing is not shown. It is refused already.
+            let _ = decision::settle(model, exchange);
+            return Err(reason);
+        }
+    };
     decision::normalise(model, exchange)?;
+    pipeline::renew_length(length, exchange)?;
     explanation.host = exchange.authority.as_ref().map(|authority| authority.as_str().to_owned());
     explanation.path = lossy(&exchange.path);
     explanation.source = exchange.source.map(|source| source.to_string());
     if let Some(response) = pipeline::answer_without_route(exchange) {
         return Ok(Walked::Answered(answered(&response)));
     }
-    match decision::decide(model, exchange, &mut Asked { gateway, explanation }).await? {
+    match decision::decide(model, exchange, &mut Asked { gateway, length, explanation }).await? {
         Decision::Authorized(authorized) => Ok(Walked::To(authorized.route())),
         Decision::Elsewhere(response) => Ok(Walked::Answered(answered(&response))),
+    }
+}
+
+/// The head as a client sends it.
+///
+/// # Errors
+/// A part of it can't be asked about: it would be read as another part.
+fn written(method: &[u8], target: &[u8], fields: &[(String, Vec<u8>)]) -> Result<Vec<u8>, String> {
+    let ends_line = |bytes: &[u8]| bytes.iter().any(|byte| matches!(byte, b'\r' | b'\n'));
+    if ends_line(method) || ends_line(target) {
+        return Err("the end of a line can't stand in a method or a target".to_owned());
+    }
+    let mut head = [method, b" ", target, b" HTTP/1.1\r\n"].concat();
+    for (name, value) in fields {
+        if ends_line(name.as_bytes()) || name.contains(':') || ends_line(value) {
+            return Err(format!("{name:?} or its value can't be that of a field"));
+        }
+        head.extend_from_slice(name.as_bytes());
+        head.extend_from_slice(b": ");
+        head.extend_from_slice(value);
+        head.extend_from_slice(b"\r\n");
+    }
+    head.extend_from_slice(b"\r\n");
+    Ok(head)
+}
+
+/// Reads the head by the codec; how long its body is.
+fn decode(model: &Model, head: &[u8], exchange: &mut Exchange) -> Result<BodyLength, Reason> {
+    let decoded = RequestDecoder::new(model.limits.head).decode(head, &mut exchange.head);
+    match decoded.map_err(Reason::from).inspect_err(|_| exchange.head.fields.clear())? {
+        Some(_) => request_framing(&exchange.head).map(BodyLength::from).map_err(Reason::from),
+        // Where it does not end, a client would be waited for.
+        None => Err(Reason::RequestHeadTimeout),
     }
 }
 
@@ -236,17 +277,32 @@ fn answered(response: &Response) -> DestinationExplanation {
 /// A request that is only asked about: notes what is decided on it.
 struct Asked<'a> {
     gateway: &'a Gateway,
+    length: BodyLength,
     explanation: &'a mut Explanation,
 }
 
 impl Circumstances for Asked<'_> {
+    /// Where the handshake asks for a certificate, the client is taken to have shown one that holds: nobody has shown one or
+    /// withheld it.
+    fn meets_host(&mut self, model: &Model, exchange: &Exchange, at: Wall) -> Result<Servable, Reason> {
+        let secure = exchange.scheme == Scheme::Https;
+        let host = exchange.authority.as_ref().map_or("", Authority::host);
+        let is_asked = model.requirements.as_ref().zip(exchange.connection.as_ref()).is_some_and(
+            |(requirements, connection)| secure && requirements.asks(host, &connection.listener.name),
+        );
+        if is_asked {
+            return Ok(Servable::Everywhere);
+        }
+        client_certificate::meets_host_over(model, exchange, secure, at)
+    }
+
     async fn routed(&mut self, route: &Route, _: &mut Exchange) -> Result<(), Reason> {
         self.explanation.route = Some(route.name.clone());
         self.explanation.demand = route.demand.as_ref().map(describe);
         Ok(())
     }
 
-    /// A question comes without a handshake, in which a client would have been asked for its certificate.
+    /// As for [`Self::meets_host`].
     fn admit(
         &mut self,
         _: &ClientCertificateRule,
@@ -256,9 +312,8 @@ impl Circumstances for Asked<'_> {
         Ok(None)
     }
 
-    /// There is none.
-    fn check_body(&mut self, _: &Route, _: &Exchange) -> Result<(), Reason> {
-        Ok(())
+    fn check_body(&mut self, route: &Route, exchange: &Exchange) -> Result<(), Reason> {
+        pipeline::check_body(self.length, route, exchange)
     }
 
     async fn identify(
@@ -357,12 +412,9 @@ fn arrive(
                 fields: fields.collect(),
             }
         }
-        Destination::Redirect { to, keep_query, status } => DestinationExplanation::Answer {
-            kind: "redirect",
-            builtin: None,
-            status: Some(*status),
-            location: Some(lossy(&pipeline::location(to, *keep_query, exchange))),
-        },
+        Destination::Redirect { to, keep_query, status } => {
+            answered(&pipeline::redirect(to, *keep_query, *status, exchange)?)
+        }
         Destination::Static { status, .. } => {
             let status = Some(*status);
             DestinationExplanation::Answer { kind: "respond", builtin: None, status, location: None }

@@ -94,7 +94,9 @@ async fn carry(
             // Boxed, so that requests for services do not pay for its size.
             Box::pin(builtin::answer(gateway, route, &**destination, exchange, client, timer)).await?
         }
-        Destination::Redirect { to, keep_query, status } => redirect(to, *keep_query, *status, exchange)?,
+        Destination::Redirect { to, keep_query, status } => {
+            Outcome::Respond(redirect(to, *keep_query, *status, exchange)?)
+        }
         Destination::Static { status, content_type, body } => {
             let mut head = ResponseHead::new(*status);
             set(&mut head, Known::ContentType, content_type)?;
@@ -122,18 +124,10 @@ impl Circumstances for Arriving<'_> {
         Ok(())
     }
 
-    /// A body that says it is too large is refused before it is asked for.
     fn check_body(&mut self, route: &Route, exchange: &Exchange) -> Result<(), Reason> {
-        if let BodyLength::Exact(length) = self.client.body_length()
-            && length > route.body_bytes_max
-        {
-            return Err(Reason::BodyTooLarge);
-        }
+        check_body(self.client.body_length(), route, exchange)?;
         self.client.set_body_limit(route.body_bytes_max);
-        match exchange.head.fields.get(Known::Expect) {
-            Some(value) if !value.eq_ignore_ascii_case(b"100-continue") => Err(Reason::ExpectationFailed),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     async fn identify(
@@ -143,6 +137,19 @@ impl Circumstances for Arriving<'_> {
         exchange: &mut Exchange,
     ) -> Result<(), Reason> {
         decision::identify(self.gateway, model, route, exchange).await
+    }
+}
+
+/// Whether the route takes a body of this length: one that says it is too large is refused before it is asked for.
+pub(crate) fn check_body(length: BodyLength, route: &Route, exchange: &Exchange) -> Result<(), Reason> {
+    if let BodyLength::Exact(length) = length
+        && length > route.body_bytes_max
+    {
+        return Err(Reason::BodyTooLarge);
+    }
+    match exchange.head.fields.get(Known::Expect) {
+        Some(value) if !value.eq_ignore_ascii_case(b"100-continue") => Err(Reason::ExpectationFailed),
+        _ => Ok(()),
     }
 }
 
@@ -171,7 +178,7 @@ fn redirect_to_https(exchange: &Exchange) -> Option<Response> {
 }
 
 /// Rules read the length that the service gets, whatever digits it came in.
-fn renew_length(length: BodyLength, exchange: &mut Exchange) -> Result<(), Reason> {
+pub(crate) fn renew_length(length: BodyLength, exchange: &mut Exchange) -> Result<(), Reason> {
     match length.stated() {
         Some(length) => set_length(&mut exchange.head.fields, Some(length))
             .map_err(|error| Reason::from(RequestError::from(error))),
@@ -180,11 +187,7 @@ fn renew_length(length: BodyLength, exchange: &mut Exchange) -> Result<(), Reaso
 }
 
 /// Where a redirect leads: what its template says, then the request's query, then the template's fragment.
-pub(crate) fn location(
-    to: &cardea_env::Template<Exchange>,
-    keep_query: bool,
-    exchange: &Exchange,
-) -> Vec<u8> {
+fn location(to: &cardea_env::Template<Exchange>, keep_query: bool, exchange: &Exchange) -> Vec<u8> {
     let mut location = Vec::new();
     to.render(exchange, cardea_env::Escape::HeaderValue, &mut location);
     let fragment = match location.iter().position(|byte| *byte == b'#') {
@@ -202,18 +205,19 @@ pub(crate) fn location(
     location
 }
 
-fn redirect(
+/// The answer of a redirect.
+pub(crate) fn redirect(
     to: &cardea_env::Template<Exchange>,
     keep_query: bool,
     status: u16,
     exchange: &Exchange,
-) -> Result<Outcome, Reason> {
+) -> Result<Response, Reason> {
     let location = location(to, keep_query, exchange);
     let mut head = ResponseHead::new(status);
     head.fields
         .set_known(Known::Location, &location)
         .map_err(|_| Reason::Malformed { code: "redirect_target_invalid", status: 400 })?;
-    Ok(Outcome::Respond(Response::new(head, ResponseBody::Empty)))
+    Ok(Response::new(head, ResponseBody::Empty))
 }
 
 fn set(head: &mut ResponseHead, known: Known, value: &str) -> Result<(), Reason> {

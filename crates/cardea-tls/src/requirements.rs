@@ -7,14 +7,17 @@
 
 use std::collections::hash_map::Entry as Slot;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use cardea_clock::Wall;
 use foldhash::HashMap;
 use thiserror::Error;
 
+use crate::certificate::hosts_of_unusable;
 use crate::client_auth::{ClientAuthConfig, ClientAuthMode, ClientAuthority, ClientCertificate};
+use crate::config::CertificateConfig;
 use crate::names::wildcard_of;
 use crate::server::{ServerTls, published};
 
@@ -24,7 +27,10 @@ use crate::server::{ServerTls, published};
 /// belongs to the default certificate of the listener that it is asked for at; without TLS it is required what all default
 /// certificates require.
 pub struct HostRequirements {
-    listeners: Vec<(Box<str>, Arc<ServerTls>)>,
+    /// The names of the listeners.
+    listeners: Vec<Box<str>>,
+    /// What they serve, in the same order; empty where that is only [declared](Self::declared).
+    served: Vec<Arc<ServerTls>>,
     /// Replaced when certificates are: the names in a certificate are known when it is read.
     table: ArcSwap<Table>,
     rebuilding: Mutex<()>,
@@ -102,18 +108,68 @@ impl HostRequirements {
     /// for those of clients, and there is one trust domain at the most, or one listener.
     #[must_use]
     pub fn new<'n>(listeners: impl IntoIterator<Item = (&'n str, Arc<ServerTls>)>) -> Option<Self> {
-        let listeners: Vec<(Box<str>, Arc<ServerTls>)> =
-            listeners.into_iter().map(|(name, tls)| (name.into(), tls)).collect();
-        let certificates = || listeners.iter().flat_map(|(_, tls)| &tls.settings().certificates);
-        let asks = certificates().any(|certificate| certificate.client_auth.is_some());
-        let first = certificates().next().map(|certificate| &certificate.trust_domain);
-        let differ = certificates().any(|certificate| Some(&certificate.trust_domain) != first);
-        let divides = differ && listeners.len() > 1;
-        if !asks && !divides {
+        let (listeners, served): (Vec<Box<str>>, Vec<Arc<ServerTls>>) =
+            listeners.into_iter().map(|(name, tls)| (name.into(), tls)).unzip();
+        let certificates: Vec<_> = served.iter().map(|tls| tls.settings().certificates.as_slice()).collect();
+        if !are_compared(&certificates) {
             return None;
         }
-        let table = ArcSwap::from_pointee(Table::of(&listeners));
-        Some(Self { listeners, table, rebuilding: Mutex::default() })
+        let table = ArcSwap::from_pointee(Table::of(&served));
+        Some(Self { listeners, served, table, rebuilding: Mutex::default() })
+    }
+
+    /// The same by what is configured, for who serves nothing: neither keys nor authorities are needed.
+    ///
+    /// # Errors
+    /// The files of certificates whose hosts are neither configured nor can be read there.
+    pub fn declared<'n>(
+        listeners: impl IntoIterator<Item = (&'n str, Vec<CertificateConfig>)>,
+    ) -> Result<Option<Self>, Vec<PathBuf>> {
+        let (listeners, certificates): (Vec<Box<str>>, Vec<Vec<CertificateConfig>>) =
+            listeners.into_iter().map(|(name, certificates)| (name.into(), certificates)).unzip();
+        if !are_compared(&certificates) {
+            return Ok(None);
+        }
+        let mut table = Table::default();
+        let mut unknown = Vec::new();
+        for (listener, certificates) in certificates.iter().enumerate() {
+            let place = |certificate: &CertificateConfig| Place {
+                listener,
+                trust_domain: certificate.trust_domain.as_str().into(),
+                policy: certificate.client_auth.clone().map(Arc::new),
+            };
+            for certificate in certificates {
+                match hosts_of_unusable(certificate) {
+                    None => unknown.push(certificate.chain.clone()),
+                    Some(hosts) => {
+                        for host in hosts {
+                            match host.strip_prefix("*.") {
+                                Some(suffix) => table.add(true, suffix, place(certificate)),
+                                None => table.add(false, &host, place(certificate)),
+                            }
+                        }
+                    }
+                }
+            }
+            table.defaults.push(certificates.first().map(place));
+        }
+        if !unknown.is_empty() {
+            return Err(unknown);
+        }
+        let table = ArcSwap::from_pointee(table);
+        Ok(Some(Self { listeners, served: Vec::new(), table, rebuilding: Mutex::default() }))
+    }
+
+    /// Whether a handshake for `host` at this listener asks for a client certificate.
+    #[must_use]
+    pub fn asks(&self, host: &str, listener: &str) -> bool {
+        let table = self.current();
+        let Some(here) = self.position(listener) else { return false };
+        let own = match table.find(host) {
+            Some(found) => found.places.iter().find(|place| place.listener == here),
+            None => table.default_of(here),
+        };
+        own.is_some_and(|place| place.policy.is_some())
     }
 
     /// Whether a request for `host`, a normalised one without a port, may be served on its connection. Costs a load and at
@@ -122,13 +178,8 @@ impl HostRequirements {
     /// # Errors
     /// [`RequirementUnmet`] says what is in the way.
     pub fn check(&self, host: &str, arrival: &Arrival<'_>, now: Wall) -> Result<(), RequirementUnmet> {
-        let mut table = self.table.load();
-        if table.version != published() {
-            self.rebuild();
-            table = self.table.load();
-        }
-        let here = self.listeners.iter().position(|(name, _)| **name == *arrival.listener);
-        let here = here.filter(|_| arrival.secure);
+        let table = self.current();
+        let here = self.position(arrival.listener).filter(|_| arrival.secure);
         let Some(found) = table.find(host) else { return self.check_unnamed(&table, here, arrival, now) };
         let own = found.places.iter().find(|place| Some(place.listener) == here);
         if own.is_none()
@@ -196,28 +247,42 @@ impl HostRequirements {
             None => table.find(bare(host)),
         }?;
         let asking = found.places.iter().filter(|place| place.is_required());
-        let names = asking.filter_map(|place| self.listeners.get(place.listener)).map(|(name, _)| &**name);
+        let names = asking.filter_map(|place| self.listeners.get(place.listener)).map(|name| &**name);
         found.required.then(|| names.collect())
     }
 
     fn name(&self, place: &Place) -> String {
-        self.listeners.get(place.listener).map(|(name, _)| name.to_string()).unwrap_or_default()
+        self.listeners.get(place.listener).map(|name| name.to_string()).unwrap_or_default()
+    }
+
+    fn position(&self, listener: &str) -> Option<usize> {
+        self.listeners.iter().position(|name| **name == *listener)
+    }
+
+    /// The table of the certificates that are served now.
+    fn current(&self) -> Guard<Arc<Table>> {
+        let table = self.table.load();
+        if self.served.is_empty() || table.version == published() {
+            return table;
+        }
+        self.rebuild();
+        self.table.load()
     }
 
     #[cold]
     fn rebuild(&self) {
         // Whoever comes second has nothing to wait for: what is there was true until a moment ago.
         if let Ok(_rebuilding) = self.rebuilding.try_lock() {
-            self.table.store(Arc::new(Table::of(&self.listeners)));
+            self.table.store(Arc::new(Table::of(&self.served)));
         }
     }
 }
 
 impl Table {
-    fn of(listeners: &[(Box<str>, Arc<ServerTls>)]) -> Self {
+    fn of(served: &[Arc<ServerTls>]) -> Self {
         // Before the names are read: what is replaced in between makes another one necessary.
         let mut table = Self { version: published(), ..Self::default() };
-        for (listener, (_, tls)) in listeners.iter().enumerate() {
+        for (listener, tls) in served.iter().enumerate() {
             let names = tls.names();
             let place = |domain| Place {
                 listener,
@@ -225,18 +290,22 @@ impl Table {
                 policy: names.policy_in(domain).cloned().map(Arc::new),
             };
             for (wildcard, name, domain) in names.each() {
-                let map = if wildcard { &mut table.wildcards } else { &mut table.exact };
-                let host = match map.entry(name.into()) {
-                    Slot::Occupied(host) => host.into_mut(),
-                    Slot::Vacant(vacant) => vacant.insert(Host::default()),
-                };
-                let place = place(domain);
-                host.required |= place.is_required();
-                host.places.push(place);
+                table.add(wildcard, name, place(domain));
             }
             table.defaults.push(names.default_trust_domain().map(place));
         }
         table
+    }
+
+    /// Adds what a listener requires for a name, of a wildcard what follows the `*.`.
+    fn add(&mut self, wildcard: bool, name: &str, place: Place) {
+        let map = if wildcard { &mut self.wildcards } else { &mut self.exact };
+        let host = match map.entry(name.into()) {
+            Slot::Occupied(host) => host.into_mut(),
+            Slot::Vacant(vacant) => vacant.insert(Host::default()),
+        };
+        host.required |= place.is_required();
+        host.places.push(place);
     }
 
     fn find(&self, host: &str) -> Option<&Host> {
@@ -278,6 +347,16 @@ impl Place {
     }
 }
 
+/// Whether requests have to be compared with what hosts require: a certificate asks for those of clients, or there are
+/// several trust domains on several listeners.
+fn are_compared(listeners: &[impl AsRef<[CertificateConfig]>]) -> bool {
+    let certificates = || listeners.iter().flat_map(|certificates| certificates.as_ref());
+    let asks = certificates().any(|certificate| certificate.client_auth.is_some());
+    let first = certificates().next().map(|certificate| &certificate.trust_domain);
+    let differ = certificates().any(|certificate| Some(&certificate.trust_domain) != first);
+    asks || differ && listeners.len() > 1
+}
+
 /// Certificates name addresses without brackets.
 fn bare(host: &str) -> &str {
     host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host)
@@ -285,7 +364,6 @@ fn bare(host: &str) -> &str {
 
 impl fmt::Debug for HostRequirements {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.listeners.iter().map(|(name, _)| name).collect();
-        f.debug_struct("HostRequirements").field("listeners", &names).finish_non_exhaustive()
+        f.debug_struct("HostRequirements").field("listeners", &self.listeners).finish_non_exhaustive()
     }
 }

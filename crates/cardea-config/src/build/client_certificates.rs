@@ -1,6 +1,6 @@
 //! Who vouches for clients, which hosts ask them, and whether what routes want can ever be had.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use cardea_gateway::{client_certificate::ClientCertificateRule, model::ListenerModel};
 use cardea_tls::{ClientAuthConfig, ClientAuthority, ClientDemand, HostRequirements, ServerTls};
@@ -87,8 +87,28 @@ impl Builder<'_> {
         }
     }
 
-    /// What the hosts of certificates require, over all listeners.
+    /// What the hosts of certificates require, over all listeners. Where certificates are not loaded, by what is
+    /// configured; then also the certificates whose hosts can't be told, with which nothing can be said of any.
     pub(super) fn requirements(
+        &mut self,
+        listeners: &HashMap<String, Arc<ListenerModel>>,
+    ) -> (Option<HostRequirements>, Vec<PathBuf>) {
+        let unloaded = |listener: &Placed<model::Listener>| {
+            let tls = listener.unloaded_tls.as_ref()?;
+            Some((listener.name.clone(), self.certificate_configs(tls)))
+        };
+        let unloaded: Vec<_> = self.config.listeners.iter().filter_map(unloaded).collect();
+        if !unloaded.is_empty() {
+            let declared = unloaded.iter().map(|(name, certificates)| (name.as_str(), certificates.clone()));
+            return match HostRequirements::declared(declared) {
+                Ok(requirements) => (requirements, Vec::new()),
+                Err(unknown) => (None, unknown),
+            };
+        }
+        (self.loaded_requirements(listeners), Vec::new())
+    }
+
+    fn loaded_requirements(
         &mut self,
         listeners: &HashMap<String, Arc<ListenerModel>>,
     ) -> Option<HostRequirements> {
@@ -192,7 +212,11 @@ impl Builder<'_> {
         let loaded = listeners.values().filter(|listener| listener.tls.is_some()).count();
         loaded == self.config.listeners.iter().filter(secure).count()
             && self.client_authorities.len() == self.config.client_authorities.len()
-            && self.config.listeners.iter().all(|listener| listener.is_sound && !listener.is_stripped)
+            && self
+                .config
+                .listeners
+                .iter()
+                .all(|listener| listener.is_sound && listener.unloaded_tls.is_none())
     }
 
     fn named(&self, names: &[String]) -> Vec<Arc<ClientAuthority>> {

@@ -69,6 +69,8 @@ pub struct Built {
     pub client_authorities: HashMap<String, Arc<ClientAuthority>>,
     /// What its author probably does not want.
     pub warnings: Vec<Problem>,
+    /// Certificates that were not loaded and whose hosts can't be told: what hosts require of clients is not known then.
+    pub unknown_hosts: Vec<PathBuf>,
     /// The settings that each listener's TLS was loaded by, by name.
     tls: HashMap<String, ServerTlsConfig>,
     /// The settings that connections to each service are made by, by name.
@@ -132,7 +134,7 @@ pub fn build(
     let access_log = builder.access_log();
     builder.check_client_certificates(&listeners);
     builder.check_something_is_served(&listeners);
-    let requirements = builder.requirements(&listeners);
+    let (requirements, unknown_hosts) = builder.requirements(&listeners);
     builder.check_certificates_of_routes(&listeners);
     let environment = builder.environment();
     if let Some(router) = &router {
@@ -167,6 +169,7 @@ pub fn build(
         services,
         client_authorities: builder.client_authorities,
         warnings: builder.warnings,
+        unknown_hosts,
         tls: builder.tls,
         service_tls: builder.service_tls,
         route_metrics: builder.route_metrics,
@@ -287,12 +290,8 @@ impl Builder<'_> {
         }
     }
 
-    /// TLS of a listener. One whose settings are the same goes on, with its sessions.
-    fn server_tls(
-        &mut self,
-        listener: &Placed<model::Listener>,
-        tls: &model::ListenerTls,
-    ) -> Option<Arc<ServerTls>> {
+    /// The certificates of a listener that are sound.
+    fn certificate_configs(&self, tls: &model::ListenerTls) -> Vec<CertificateConfig> {
         let certificate = |certificate: &Placed<model::Certificate>| {
             let settings = match &certificate.source {
                 model::CertificateSource::Files { chain, key } => CertificateConfig {
@@ -316,10 +315,17 @@ impl Builder<'_> {
             let ocsp = certificate.ocsp.clone();
             CertificateConfig { client_auth: self.client_auth(certificate), ocsp, ..settings }
         };
-        let settings = ServerTlsConfig {
-            certificates: tls.certificates.iter().filter(|one| one.is_sound).map(certificate).collect(),
-            ..tls.settings.clone()
-        };
+        tls.certificates.iter().filter(|one| one.is_sound).map(certificate).collect()
+    }
+
+    /// TLS of a listener. One whose settings are the same goes on, with its sessions.
+    fn server_tls(
+        &mut self,
+        listener: &Placed<model::Listener>,
+        tls: &model::ListenerTls,
+    ) -> Option<Arc<ServerTls>> {
+        let settings =
+            ServerTlsConfig { certificates: self.certificate_configs(tls), ..tls.settings.clone() };
         if settings.certificates.is_empty() && !tls.certificates.is_empty() {
             // None of them is sound, which was reported.
             return None;
@@ -501,7 +507,10 @@ impl Builder<'_> {
         rules.reads_path |=
             self.headers_read_path(&request_headers) || self.headers_read_path(&response_headers);
         let redirect = match &route.destination {
-            model::Destination::Redirect { to, .. } => self.raw_template(to),
+            model::Destination::Redirect { to, .. } => {
+                self.check_redirect(route, to);
+                self.raw_template(to)
+            }
             _ => None,
         };
         if !route.is_sound {

@@ -46,6 +46,10 @@ pub(super) fn fixed_names() -> Names<Exchange> {
     Names::new(&attributes::TABLE).with_redaction(attributes::redaction())
 }
 
+/// What a client writes as it likes.
+const CHOSEN_BY_CLIENT: [&str; 4] =
+    ["request.query", "request.headers", "request.first_header", "request.cookies"];
+
 impl Builder<'_> {
     /// Declares the attributes that the configuration adds.
     pub(super) fn declare(&mut self) {
@@ -202,6 +206,58 @@ impl Builder<'_> {
             );
             let remedy = "remove it from allow_encoded, or give the paths that need it a route whose rules do not read them";
             self.warn(route.at, message, remedy);
+        }
+    }
+
+    /// Warns of a redirect to a host that the client chooses.
+    pub(super) fn check_redirect(&mut self, route: &model::Placed<model::Route>, to: &FieldTemplate) {
+        let Some(reference) = self.host_by_client(&to.text) else { return };
+        let message = format!(
+            "the redirect of the route {:?} leads wherever the client says: {reference} is part of the host",
+            route.name
+        );
+        let remedy = "write the host, or choose it by an attribute with a map";
+        self.warn(to.at, message, remedy);
+    }
+
+    /// The reference by which the client chooses the host of a place. What is computed of the client's words, as by a map, is
+    /// the configuration's choice.
+    fn host_by_client<'t>(&self, to: &'t str) -> Option<&'t str> {
+        // `//host` is another host too (RFC 3986 §4.2).
+        let (mut rest, is_url) = match to.split_once("://") {
+            Some((_, rest)) => (rest, true),
+            None => (to.strip_prefix('/')?, false),
+        };
+        let mut is_begun = false;
+        loop {
+            if !rest.starts_with('{') || rest.starts_with("{{") {
+                let first =
+                    rest.chars().next().filter(|first| is_url && !matches!(first, '/' | '?' | '#'))?;
+                rest = rest.get(first.len_utf8()..)?;
+                is_begun = true;
+                continue;
+            }
+            let (reference, behind) = rest.split_at_checked(reference_len(rest))?;
+            let template = Template::compile_raw(reference, &self.names).ok()?;
+            let computed = self.names.computed_from(&template);
+            let sources = template.references().flat_map(|reference| self.names.sources(reference));
+            let shown: Vec<String> = sources.filter(|source| !computed.contains(source)).collect();
+            let begins_path = shown.iter().any(|source| source == "request.path");
+            // A path ends the host, where there is one; a parameter of a path begins with no slash.
+            if begins_path && is_begun {
+                return None;
+            }
+            let is_chosen = |source: &String| {
+                CHOSEN_BY_CLIENT.iter().any(|family| source.starts_with(family))
+                    || is_url && source.starts_with("route.parameters")
+            };
+            if begins_path || shown.iter().any(is_chosen) {
+                return Some(reference);
+            }
+            if !is_url {
+                return None;
+            }
+            (rest, is_begun) = (behind, true);
         }
     }
 
@@ -503,4 +559,18 @@ fn source<'a>(
             default: default.as_ref().map(|text| Owned::text(text.as_bytes())),
         },
     })
+}
+
+/// The length of the reference or expression that a text of a template begins with, braces included.
+fn reference_len(text: &str) -> usize {
+    let mut depth = 0_usize;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'{' => depth += 1,
+            b'}' if depth <= 1 => return at + 1,
+            b'}' => depth -= 1,
+            _ => {}
+        }
+    }
+    text.len()
 }

@@ -109,7 +109,7 @@ impl Resolver<'_> {
             proxy_protocol: speaks_proxy.then_some(ProxyProtocol { trusted, v1, v2 }),
             http2: raw.http2,
             tls,
-            is_stripped: false,
+            unloaded_tls: None,
         }
     }
 

@@ -14,7 +14,7 @@ pub(crate) use identify::identify;
 pub(crate) use normalise::{normalise, settle};
 
 use crate::{
-    client_certificate::{self, ClientCertificateRule},
+    client_certificate::{self, ClientCertificateRule, Servable},
     conditions,
     exchange::Exchange,
     fields,
@@ -49,6 +49,11 @@ pub(crate) trait Circumstances {
     /// The time at which certificates are judged.
     fn certificate_time(&self, exchange: &Exchange) -> Wall {
         exchange.started.wall
+    }
+
+    /// Which routes may serve the request, by what its host requires of the connection.
+    fn meets_host(&mut self, model: &Model, exchange: &Exchange, at: Wall) -> Result<Servable, Reason> {
+        client_certificate::meets_host(model, exchange, at)
     }
 
     /// The route is chosen, and serves the host as the client came.
@@ -96,7 +101,7 @@ pub(crate) async fn decide<'m, C: Circumstances>(
     circumstances: &mut C,
 ) -> Result<Decision<'m>, Reason> {
     let at = circumstances.certificate_time(exchange);
-    let servable = client_certificate::meets_host(model, exchange, at)?;
+    let servable = circumstances.meets_host(model, exchange, at)?;
     let route = route::choose_route(model, exchange)?;
     servable.by(route)?;
     fields::settle_for(model, route, exchange);

@@ -11,6 +11,7 @@ mod clients;
 mod demo;
 mod descriptors;
 mod drain;
+mod explained;
 mod hashes;
 mod host_requirements;
 mod imports;

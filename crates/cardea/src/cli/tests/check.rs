@@ -461,3 +461,49 @@ fn a_route_that_lets_slashes_pass_where_the_path_is_read_is_told() {
         assert_eq!(told, is_told, "{gateway}{route}: {problems:#?}");
     }
 }
+
+#[test]
+fn a_redirect_to_a_host_that_the_client_chooses_is_warned_of() {
+    let check = |to: &str| {
+        let text = format!(
+            "[[attribute]]\nname = \"region\"\nmap = {{ file = \"regions.map\", key = \"{{request.headers.x-region}}\", default = \"eu\" }}\n\
+             [[attribute]]\nname = \"copy\"\ntemplate = \"{{route.parameters.to}}\"\n\
+             [[listener]]\nname = \"main\"\naddress = \"127.0.0.1:0\"\n\
+             [[route]]\nname = \"moved\"\npath_pattern = \"/to/{{to}}\"\nauth = \"public\"\nredirect = {{ to = {to:?} }}\n"
+        );
+        let fixture = Fixture::new(&text);
+        fixture.file("regions.map", "us us\n");
+        let (exit, _, err) = fixture.check(&[]);
+        assert_eq!(exit, Exit::Success, "{to}: {err}");
+        err
+    };
+    for good in [
+        "https://new.example{request.path}",
+        "https://{request.host}{request.path}",
+        "https://{request.authority}/new/{route.parameters.to}",
+        "https://{custom.region}.example/",
+        "https://new.example/?to={route.parameters.to}",
+        "https://new.example#{request.query_params.to}",
+        "/new/{request.query_params.to}",
+        "/{route.parameters.to}",
+    ] {
+        assert_eq!(check(good), "", "{good}");
+    }
+    for bad in [
+        "https://{route.parameters.to}",
+        "https://{route.parameters.to}/",
+        "https://{custom.copy}.example/",
+        "https://new.example{route.parameters.to}/",
+        "https://new.example:{request.query_params.port}/",
+        "https://{request.headers.x-region}.example/",
+        "https://{request.path}",
+        "/{request.query_params.to}",
+        "/{request.path}",
+    ] {
+        let err = check(bad);
+        assert!(
+            err.contains("leads wherever the client says") && err.contains("cardea.toml:"),
+            "{bad}: {err}"
+        );
+    }
+}

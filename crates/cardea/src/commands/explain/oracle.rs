@@ -22,7 +22,7 @@ use cardea_gateway::{
     model::ListenerModel,
     record::Registry,
 };
-use cardea_http::{Method, Scheme};
+use cardea_http::Scheme;
 use cardea_identity::{Algorithm, IssuerConfig, KeySource, LocalKeys, Preset};
 use serde_json::{Map, Value, json};
 use tokio::runtime::{Builder, Runtime};
@@ -32,7 +32,7 @@ use zeroize::Zeroizing;
 use super::super::{Failure, token::built};
 use crate::{
     cli::{Exit, Output},
-    config::{self, BindAddress, Config, Foundation, Listener, Placed},
+    config::{self, BindAddress, Config, Foundation},
     fetch::HttpFetch,
     server::Provided,
 };
@@ -87,16 +87,18 @@ pub(super) struct Oracle {
 }
 
 impl Oracle {
-    /// Puts the configuration together. Certificates are not opened: they decide nothing that is asked here.
+    /// Puts the configuration together. No certificate is loaded: whose a host's are is not asked here, and what hosts require
+    /// of clients is in the configuration.
     pub(super) fn new(
         mut config: Config,
         keys: Keys,
         time: Option<&str>,
         output: &mut Output,
     ) -> Result<Self, Failure> {
-        let is_secure = |listener: &Placed<Listener>| listener.tls.is_some() || listener.is_stripped;
-        let secure = config.listeners.iter().map(is_secure).collect();
-        config.listeners.iter_mut().for_each(|listener| listener.tls = None);
+        for listener in &mut config.listeners {
+            listener.unloaded_tls = listener.tls.take().or(listener.unloaded_tls.take());
+        }
+        let secure = config.listeners.iter().map(|listener| listener.unloaded_tls.is_some()).collect();
         config.services.iter_mut().for_each(|service| service.tls = None);
         // Nobody shakes hands here, so there is no certificate to be judged.
         let certificates = config.routes.iter_mut().filter_map(|route| {
@@ -118,6 +120,12 @@ impl Oracle {
                 (built, Some(pair))
             }
         };
+        for chain in &built.unknown_hosts {
+            output.error(&format!(
+                "{}: its hosts can't be told, so that what hosts require of clients is not judged; list its hosts in the configuration",
+                chain.display()
+            ));
+        }
         let gateway = Gateway::new(Arc::clone(&built.model), clock.clone(), Arc::new(Registry::new()))
             .context("starting the gateway")?;
         Ok(Self { config, secure, certificates, gateway, runtime, clock, pair, _coarse: coarse })
@@ -143,9 +151,8 @@ impl Oracle {
                 format!("Bearer {}", self.token(token)?.as_str()).into_bytes(),
             ));
         }
-        let method = Method::parse(request.method.as_bytes()).map_err(|error| usage(error.to_string()))?;
         let question = Question {
-            method,
+            method: request.method.clone().into_bytes(),
             scheme,
             target: request.request_target.clone().unwrap_or_else(|| target(&request.url)).into_bytes(),
             fields,

@@ -224,7 +224,7 @@ fn what_can_not_be_asked_is_told() {
     let url = "https://api.example.com/";
     for (arguments, wanted) in [
         (&["explain", "GET", "ftp://a"][..], "is not http or https"),
-        (&["explain", "G T", url], "not a token"),
+        (&["explain", "G\nT", url], "the end of a line"),
         (&["explain", "GET", url, "--claims", "{}"], "say which issuer"),
         (&["explain", "GET", url, "--claims", "[]", "--issuer", "own"], "not a JSON object"),
         (
