@@ -1,4 +1,4 @@
-//! Rules for Rust sources: purpose, size, unsafe code, reasons of exceptions, banned calls.
+//! Rules for Rust sources: purpose, size, unsafe code, reasons of exceptions, banned calls, protocols.
 
 use super::Finding;
 use super::files::File;
@@ -10,6 +10,12 @@ const LINES_WARNED: usize = 600;
 const LINES_MAX: usize = 1000;
 /// The one crate that may hold unsafe code: SIMD.
 const UNSAFE_ALLOWED: &str = "crates/cardea-kdf/";
+
+/// The sources of the data path.
+const GATEWAY: &str = "crates/cardea-gateway/src/";
+/// Its files and folders that decide on requests and carry them, whatever the protocol.
+const PROTOCOL_FREE: [&str; 7] =
+    ["decision/", "downstream.rs", "exchange.rs", "forward/", "pipeline.rs", "respond.rs", "response.rs"];
 
 /// A call that no source may make, though it compiles.
 struct Ban {
@@ -98,6 +104,7 @@ pub(super) fn check(file: &File) -> Vec<Finding> {
     unsafe_code(file, &code, &mut findings);
     reasons(file, &code, &mut findings);
     banned(file, &code, &mut findings);
+    protocols(file, &code, &mut findings);
     sleeps(file, &code, &mut findings);
     findings
 }
@@ -180,6 +187,24 @@ fn reasons(file: &File, code: &Code, findings: &mut Vec<Finding>) {
                 what,
                 "write `#[ignore = \"…\"]`, or let it run",
             ));
+        }
+    }
+}
+
+/// The way of a request is the same in every protocol.
+fn protocols(file: &File, code: &Code, findings: &mut Vec<Finding>) {
+    let Some(path) = file.path.strip_prefix(GATEWAY) else { return };
+    if !PROTOCOL_FREE.iter().any(|place| path == *place || (place.ends_with('/') && path.starts_with(place)))
+    {
+        return;
+    }
+    for (line, text, _) in code.lines() {
+        for protocol in ["h1", "h2"] {
+            if has_word(text, protocol) {
+                let what = format!("`{protocol}` on the way of a request, which names no protocol");
+                let remedy = "go through Downstream, ResponseSink or UpstreamExchange";
+                findings.push(Finding::new(file, line, "protocols", what, remedy));
+            }
         }
     }
 }

@@ -75,3 +75,17 @@ fn what_is_built_or_downloaded_is_not_looked_at() {
     assert_eq!(findings(&[("target/x.rs", bad), ("fuzz/target/x.rs", bad), (".git/x.rs", bad)]), []);
     assert!(!findings(&[("fuzz/x.rs", bad)]).is_empty());
 }
+
+#[test]
+fn the_way_of_a_request_names_no_protocol() {
+    let rules = |path: &str, text: &str| -> Vec<_> {
+        findings(&[(path, text)]).iter().map(|finding| (finding.rule, finding.line)).collect()
+    };
+    let source = "//! Of h1.\nuse cardea_http::h1::Framing;\n// h2\nuse crate::upstream::Connection;\n";
+    for path in ["pipeline.rs", "forward/mod.rs", "decision/route.rs"] {
+        assert_eq!(rules(&format!("crates/cardea-gateway/src/{path}"), source), [("protocols", 2)], "{path}");
+    }
+    for path in ["framing.rs", "upstream/h1/mod.rs", "h1/mod.rs"] {
+        assert_eq!(rules(&format!("crates/cardea-gateway/src/{path}"), source), [], "{path}");
+    }
+}
