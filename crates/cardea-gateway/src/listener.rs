@@ -327,60 +327,24 @@ async fn connect(
         activity,
     };
     let mut inbound = Buffer::new();
-    if let Some(expected) = &listener.proxy_protocol {
-        if !is_trusted(expected, peer) {
-            // What it says of its address would be its own word, and the address of a client behind a balancer that is not
-            // configured would be the balancer's.
-            gateway.metrics.proxy_peers_refused.increment();
-            report_refused_peer(&listener.name, peer, gateway.clock.wall());
-            return;
-        }
-        let deadline = timer.now().saturating_add(gateway.connection_timeouts().tls_handshake);
-        match read_proxy_header(&mut socket, &mut inbound, expected, &mut timer, deadline).await {
-            Some(header) => apply(&header, &mut facts),
-            None => {
-                gateway.metrics.proxy_header_failures.increment();
-                tracing::debug!(listener = %listener.name, peer = ?peer, "no valid PROXY header");
-                return;
-            }
-        }
+    if let Some(expected) = &listener.proxy_protocol
+        && !attribute(&gateway, expected, &mut socket, &mut inbound, &mut facts, &mut timer).await
+    {
+        return;
     }
     // The share is held to the end of the connection.
     let Some((from, _share)) = admit(&gateway, &facts, timer.now()) else { return };
     // Boxed, since it is over at once for nearly all.
     let Some(_permit) = Box::pin(permit(&gateway, place)).await else { return };
-    let (excess, metrics) = (&gateway.metrics.excess, Arc::clone(&listener.metrics));
+    let metrics = Arc::clone(&listener.metrics);
     let Some(tls) = &listener.tls else {
         let transport = socket.into_plain();
         let _open = metrics.http1.enter(gateway.metrics.registry());
         return h1::serve(gateway, transport, inbound, Arc::new(facts)).await;
     };
-    let Ok(mut handshake) = begin_handshake(&gateway, from, timer.now()) else {
-        return excess.handshakes_per_prefix.increment();
-    };
-    // What the connection has waited for others to go is no time of its own.
-    let deadline = timer.now().saturating_add(gateway.connection_timeouts().tls_handshake);
-    let shaking_hands = metrics.handshaking.enter(gateway.metrics.registry());
     // Boxed, since a connection is idle for longer than it shakes hands.
-    let mut shaking = Box::pin(shake_hands(&gateway, socket, tls, inbound, &mut facts.tls));
-    let either = std::future::poll_fn(|cx| match handshake.poll_evicted(cx) {
-        Poll::Ready(()) => {
-            excess.handshakes.increment();
-            Poll::Ready(Err(io::ErrorKind::QuotaExceeded.into()))
-        }
-        Poll::Pending => shaking.as_mut().poll(cx),
-    });
-    let shaken = timer.until(deadline, either).await;
-    drop((handshake, shaking, shaking_hands));
-    let Ok(Ok(tls)) = shaken else {
-        gateway.metrics.handshake_failures.increment();
-        let failure = shaken.map(Result::err);
-        tracing::debug!(listener = %listener.name, peer = ?peer, ?failure, "TLS handshake failed");
-        return;
-    };
-    let Some(tls) = tls else { return };
-    tracing::debug!(listener = %listener.name, peer = ?peer, facts = ?facts.tls, "TLS handshake done");
-    drop(timer);
+    let secured = Box::pin(secure(&gateway, socket, tls, inbound, from, &mut facts, timer)).await;
+    let Some(tls) = secured else { return };
     if let Some(tls) = &facts.tls {
         gateway.metrics.handshake(tls.resumed);
     }
@@ -393,6 +357,91 @@ async fn connect(
         Box::pin(h2::serve(gateway, transport, Arc::new(facts))).await;
     } else {
         h1::serve(gateway, transport, Buffer::new(), Arc::new(facts)).await;
+    }
+}
+
+/// Learns from the PROXY header whom the peer stands for; `false` where it may not say so, or does not.
+async fn attribute(
+    gateway: &Gateway,
+    expected: &ProxyProtocol,
+    socket: &mut Socket,
+    inbound: &mut Buffer,
+    facts: &mut ConnectionFacts,
+    timer: &mut Timer,
+) -> bool {
+    let (listener, peer) = (&facts.listener.name, facts.peer);
+    if !is_trusted(expected, peer) {
+        // What it says of its address would be its own word, and the address of a client behind a balancer that is not
+        // configured would be the balancer's.
+        gateway.metrics.proxy_peers_refused.increment();
+        report_refused_peer(listener, peer, gateway.clock.wall());
+        return false;
+    }
+    let deadline = timer.now().saturating_add(gateway.connection_timeouts().tls_handshake);
+    let Some(header) = read_proxy_header(socket, inbound, expected, timer, deadline).await else {
+        gateway.metrics.proxy_header_failures.increment();
+        tracing::debug!(%listener, ?peer, "no valid PROXY header");
+        return false;
+    };
+    apply(&header, facts);
+    true
+}
+
+/// Why a handshake came to nothing.
+#[derive(Debug, thiserror::Error)]
+enum HandshakeError {
+    #[error("others need its place")]
+    Evicted,
+    #[error("it took too long")]
+    TimedOut,
+    #[error(transparent)]
+    Tls(#[from] rustls::Error),
+    #[error(transparent)]
+    Transport(#[from] io::Error),
+}
+
+/// The handshake within the limits for handshakes, noted in metrics and facts. None where the connection has ended.
+async fn secure(
+    gateway: &Gateway,
+    socket: Socket,
+    tls: &ServerTls,
+    early: Buffer,
+    from: Option<IpAddr>,
+    facts: &mut ConnectionFacts,
+    mut timer: Timer,
+) -> Option<Box<TlsTransport>> {
+    let (metrics, excess) = (&gateway.metrics, &gateway.metrics.excess);
+    let Ok(mut handshake) = begin_handshake(gateway, from, timer.now()) else {
+        excess.handshakes_per_prefix.increment();
+        return None;
+    };
+    // What the connection has waited for others to go is no time of its own.
+    let deadline = timer.now().saturating_add(gateway.connection_timeouts().tls_handshake);
+    let listener = Arc::clone(&facts.listener);
+    let _shaking_hands = listener.metrics.handshaking.enter(metrics.registry());
+    let shaken = {
+        let mut shaking = std::pin::pin!(shake_hands(gateway, socket, tls, early, &mut facts.tls));
+        let either = std::future::poll_fn(|cx| match handshake.poll_evicted(cx) {
+            Poll::Ready(()) => {
+                excess.handshakes.increment();
+                Poll::Ready(Err(HandshakeError::Evicted))
+            }
+            Poll::Pending => shaking.as_mut().poll(cx),
+        });
+        timer.until(deadline, either).await.unwrap_or(Err(HandshakeError::TimedOut))
+    };
+    let (listener, peer) = (&listener.name, facts.peer);
+    match shaken {
+        Ok(None) => None,
+        Ok(Some(tls)) => {
+            tracing::debug!(%listener, ?peer, facts = ?facts.tls, "TLS handshake done");
+            Some(tls)
+        }
+        Err(error) => {
+            metrics.handshake_failures.increment();
+            tracing::debug!(%listener, ?peer, %error, "TLS handshake failed");
+            None
+        }
     }
 }
 
@@ -409,8 +458,7 @@ async fn shake_hands(
     tls: &ServerTls,
     early: Buffer,
     facts: &mut Option<HandshakeFacts>,
-) -> io::Result<Option<Box<TlsTransport>>> {
-    let refused = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+) -> Result<Option<Box<TlsTransport>>, HandshakeError> {
     let mut is_challenge = false;
     let mut transport = Box::new(if tls.asks_by_name() || gateway.challenges.has_tls() {
         let choose = |hello: &ClientHello<'_>| match gateway.challenges.handshake(hello) {
@@ -423,7 +471,7 @@ async fn shake_hands(
         };
         accept_by_greeting(socket, choose, early).await?
     } else {
-        TlsTransport::server(socket, tls.config(), early).map_err(refused)?
+        TlsTransport::server(socket, tls.config(), early)?
     });
     std::future::poll_fn(|cx| transport.poll_negotiated(cx)).await?;
     if is_challenge {
@@ -431,7 +479,7 @@ async fn shake_hands(
         return Ok(None);
     }
     // Before anything more is sent: a client whose certificate no longer holds must not get another ticket.
-    let session = transport.server_session().ok_or(io::ErrorKind::Other)?;
+    let session = transport.server_session().ok_or_else(|| io::Error::from(io::ErrorKind::Other))?;
     *facts = Some(tls.handshake_facts(session).map_err(io::Error::other)?);
     std::future::poll_fn(|cx| transport.poll_flush(cx)).await?;
     Ok(Some(transport))
