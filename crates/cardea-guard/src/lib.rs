@@ -1,5 +1,5 @@
-//! What enforces limits: how many connections and handshakes there may be, how fast they may come, and how often
-//! somebody may fail.
+//! What enforces limits: how many connections and handshakes there may be, how fast they may come, how often somebody may
+//! fail, and how much a key may use.
 //!
 //! Everything here is state in memory. Time is an argument, and limits are arguments too, so that a new configuration
 //! applies at once. Addresses count by their [`AddressPrefix`]; other keys are bytes.
@@ -11,6 +11,7 @@ mod connection_rate;
 mod failures;
 mod handshakes;
 mod prefix;
+mod throttle;
 
 pub use bounded::Bounded;
 pub use connection_permits::{ConnectionPermit, ConnectionPermits};
@@ -18,3 +19,6 @@ pub use connection_rate::{ConnectionRates, TooFast};
 pub use failures::{FailureCounts, FailureKey};
 pub use handshakes::{Handshake, Handshakes};
 pub use prefix::{AddressPrefix, Counted, PrefixCounts, TooMany};
+pub use throttle::{
+    Charge, LocalThrottles, ThrottleLimit, ThrottleLimitError, ThrottleStanding, ThrottleStore, ThrottleTable,
+};
