@@ -89,6 +89,9 @@ const EFFECTS: &[(&str, Effect)] = &[
     ("client_authority", Effect::NewConnections),
     ("attribute", Effect::AtOnce),
     ("policy", Effect::AtOnce),
+    ("throttle", Effect::AtOnce),
+    // What keys have used goes on, in the memory that it is in.
+    ("throttle.keys_max", Effect::Restart),
     ("listener", Effect::NewConnections),
     ("listener.mode", Effect::AtOnce),
     ("issuer", Effect::AtOnce),

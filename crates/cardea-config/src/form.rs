@@ -7,7 +7,7 @@ use std::{marker::PhantomData, num::NonZeroU32, time::Duration};
 
 use cardea_gateway::{
     client_certificate::ClientCertificateForward,
-    model::{HeaderEncoding, Prefix},
+    model::{HeaderEncoding, Prefix, ThrottleReport},
 };
 use cardea_http::{ForwardedHeader, ForwardedPolicy};
 use cardea_identity::{Algorithm, ClaimPath};
@@ -21,8 +21,8 @@ use serde_json::{Map, Value};
 use super::{
     model::BuiltIn,
     text::{
-        BindAddress, TextError, display_duration, display_size, parse_address, parse_duration,
-        parse_file_mode, parse_prefix, parse_size,
+        BindAddress, Rate, TextError, display_duration, display_rate, display_size, parse_address,
+        parse_duration, parse_file_mode, parse_prefix, parse_rate, parse_size,
     },
 };
 
@@ -148,6 +148,7 @@ pub(crate) struct FileMode;
 text_forms! {
     Duration: Self, "cardea-duration", "^[0-9]+(ms|s|m|h|d)$";
         parse_duration, |value: &Self| display_duration(*value);
+    Rate: Self, "cardea-rate", "^[0-9]+/[smhd]$"; parse_rate, |value: &Self| display_rate(*value);
     Size<u64>: u64, "cardea-size", "^[0-9]+([KMGT]i?)?B$"; parse_size, |value: &u64| display_size(*value);
     Size<usize>: usize, "cardea-size", "^[0-9]+([KMGT]i?)?B$";
         |text: &str| parse_size(text).map(|size| usize::try_from(size).unwrap_or(usize::MAX)),
@@ -328,6 +329,14 @@ words! {
         "utf-8" => HeaderEncoding::Utf8,
         /// As Latin-1, each byte a character.
         "latin-1" => HeaderEncoding::Latin1,
+    }
+    ThrottleReport {
+        /// None.
+        "never" => ThrottleReport::Never,
+        /// Those to requests that it refuses.
+        "refused" => ThrottleReport::Refused,
+        /// Those to all requests that it counts.
+        "always" => ThrottleReport::Always,
     }
     MinVersion {
         /// TLS 1.2, with forward secrecy and authenticated encryption only.

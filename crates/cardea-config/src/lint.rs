@@ -18,6 +18,8 @@ const HTTPS: u16 = 443;
 /// Adds the warnings about a configuration.
 pub(super) fn lint(config: &Config, problems: &mut Problems) {
     unused(config, problems);
+    unused_throttles(config, problems);
+    subjects_without_issuer(config, problems);
     clear_text(config, problems);
     redirecting_listeners(config, problems);
     tokens_of_our_own(config, problems);
@@ -71,6 +73,44 @@ fn unused(config: &Config, problems: &mut Problems) {
                 authority.at,
                 format!("no listener asks for certificates of the client authority {:?}", authority.name),
                 "name it in client_authorities of [listener.tls] or of a certificate, or remove it",
+            );
+        }
+    }
+}
+
+/// Throttles that count no requests.
+fn unused_throttles(config: &Config, problems: &mut Problems) {
+    let routes = config.routes.iter().flat_map(|route| &route.throttles);
+    let services = config.services.iter().flat_map(|service| &service.throttles);
+    let named: HashSet<&str> = routes.chain(services).map(String::as_str).collect();
+    for throttle in &config.throttles {
+        if !throttle.all_routes && !named.contains(throttle.name.as_str()) {
+            problems.warn(
+                throttle.at,
+                format!("the throttle {:?} counts no requests", throttle.name),
+                "write all_routes = true, or name it in throttles of a route or a service",
+            );
+        }
+    }
+}
+
+/// Throttles by what issuers call their callers, which may be the same for two of them.
+fn subjects_without_issuer(config: &Config, problems: &mut Problems) {
+    if config.issuers.len() < 2 {
+        return;
+    }
+    for throttle in &config.throttles {
+        let reads = |names: &[&str]| throttle.key.iter().find(|one| names.contains(&one.text.as_str()));
+        if let Some(subject) = reads(&["token.sub", "token.client_id"])
+            && reads(&["token.iss", "token.issuer_name"]).is_none()
+        {
+            problems.warn(
+                subject.at,
+                format!(
+                    "callers of different issuers share a limit where they have the same {:?}",
+                    subject.text
+                ),
+                "add \"token.iss\" to the key",
             );
         }
     }

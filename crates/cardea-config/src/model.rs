@@ -18,10 +18,11 @@ use cardea_gateway::{
     client_certificate::ClientCertificateForward,
     model::{
         AllowEncoded, ConnectionTimeouts, Forwarding, HeaderEncoding, IdentityHeaders, Limits, Prefix,
-        ProxyProtocol, Rewrite, Timeouts,
+        ProxyProtocol, Rewrite, ThrottleReport, Timeouts,
     },
     routing::RouteMatch,
 };
+use cardea_guard::ThrottleLimit;
 use cardea_identity::{Alternative, IssuerConfig, KeySource, LocalKeys};
 use cardea_issuer::AuthorizationServerConfig;
 use cardea_tls::{
@@ -72,6 +73,8 @@ pub struct Config {
     pub request_headers: Vec<FieldEdits>,
     /// Of every response, before those of its route.
     pub response_headers: Vec<FieldEdits>,
+    /// In the order written; names are unique.
+    pub throttles: Vec<Placed<Throttle>>,
     /// In the order written; never empty.
     pub listeners: Vec<Placed<Listener>>,
     /// In the order written; names are unique.
@@ -400,7 +403,39 @@ pub struct Service {
     pub connect_timeout: Duration,
     /// A template of what requests have in common that go to the same endpoint.
     pub hash_policy: Option<FieldTemplate>,
+    /// Names of throttles that exist.
+    pub throttles: Vec<String>,
     pub tls: Option<ServiceTls>,
+}
+
+/// A limit on what requests with the same key may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Throttle {
+    pub name: String,
+    /// Names of attributes.
+    pub key: Vec<FieldTemplate>,
+    /// At most 32.
+    pub ipv4_prefix: u8,
+    /// At most 128.
+    pub ipv6_prefix: u8,
+    pub limit: ThrottleLimit,
+    pub when: Option<FieldTemplate>,
+    pub cost: Option<FieldTemplate>,
+    pub dry_run: bool,
+    pub report: ThrottleReport,
+    pub all_routes: bool,
+    /// At least 1.
+    pub keys_max: usize,
+}
+
+impl Throttle {
+    /// Whether it counts by the same as another one.
+    #[must_use]
+    pub fn has_key_of(&self, other: &Self) -> bool {
+        let texts = |throttle: &Self| throttle.key.iter().map(|one| one.text.clone()).collect::<Vec<_>>();
+        texts(self) == texts(other)
+            && (self.ipv4_prefix, self.ipv6_prefix) == (other.ipv4_prefix, other.ipv6_prefix)
+    }
 }
 
 /// TLS to a service's endpoints.
@@ -431,6 +466,8 @@ pub struct Route {
     pub when: Option<FieldTemplate>,
     /// Names of routes whose requests it takes on purpose though it asks for less.
     pub opens: Vec<String>,
+    /// Names of throttles that exist.
+    pub throttles: Vec<String>,
     pub policy: Vec<PolicyRule>,
     pub attributes: Vec<AttributeEdits>,
 }

@@ -57,6 +57,40 @@ pub fn display_duration(duration: Duration) -> String {
     format!("{}{unit}", milliseconds / factor)
 }
 
+/// How many in each time: `100/s`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rate {
+    /// At least 1.
+    pub(crate) count: u64,
+    /// A second, a minute, an hour or a day.
+    pub(crate) per: Duration,
+}
+
+const RATE_UNITS: [(&str, u64); 4] = [("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400)];
+
+/// Reads a rate: a whole number, a slash and a unit.
+pub(super) fn parse_rate(text: &str) -> Result<Rate, TextError> {
+    let parsed = text.split_once('/').and_then(|(count, unit)| {
+        let (_, seconds) = RATE_UNITS.iter().find(|(name, _)| *name == unit)?;
+        let is_number = !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
+        let count = count.parse().ok().filter(|count| is_number && *count > 0)?;
+        Some(Rate { count, per: Duration::from_secs(*seconds) })
+    });
+    parsed.ok_or_else(|| {
+        TextError::new(
+            "is not a rate",
+            r#"write a whole number above 0, a slash and a unit, as in "100/s", "600/m", "1000/h" or "10000/d""#,
+        )
+    })
+}
+
+/// Writes a rate.
+pub(super) fn display_rate(rate: Rate) -> String {
+    let unit =
+        RATE_UNITS.iter().find(|(_, seconds)| *seconds == rate.per.as_secs()).map_or("s", |(unit, _)| unit);
+    format!("{}/{unit}", rate.count)
+}
+
 const SIZE_UNITS: [(&str, u64); 9] = [
     ("B", 1),
     ("KB", 1000),
@@ -256,6 +290,7 @@ pub(super) fn parse_file_mode(text: &str) -> Result<u32, TextError> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Duration,
+    Rate,
     Size,
     Prefix,
     BindAddress,
@@ -268,6 +303,7 @@ impl Format {
     pub(super) fn of_schema(name: &str) -> Option<Self> {
         Some(match name {
             "cardea-duration" => Self::Duration,
+            "cardea-rate" => Self::Rate,
             "cardea-size" => Self::Size,
             "cardea-prefix" => Self::Prefix,
             "cardea-bind-address" => Self::BindAddress,
@@ -282,6 +318,7 @@ impl Format {
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::Duration => "duration",
+            Self::Rate => "rate",
             Self::Size => "size",
             Self::Prefix => "address prefix",
             Self::BindAddress => "address to listen on",
@@ -295,6 +332,7 @@ impl Format {
     pub(super) fn example(self) -> &'static str {
         match self {
             Self::Duration => "10s",
+            Self::Rate => "100/s",
             Self::Size => "64KiB",
             Self::Prefix => "10.0.0.0/8",
             Self::BindAddress => "0.0.0.0:8443",
@@ -307,6 +345,7 @@ impl Format {
     pub(super) fn check(self, text: &str) -> Result<(), TextError> {
         match self {
             Self::Duration => parse_duration(text).map(drop),
+            Self::Rate => parse_rate(text).map(drop),
             Self::Size => parse_size(text).map(drop),
             Self::Prefix => parse_prefix(text).map(drop),
             Self::BindAddress => text.parse::<BindAddress>().map(drop),

@@ -253,6 +253,18 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
     attribute!("policy.reason", Text, "The reason that the deciding rule of the policy gives.", |x| {
         Value::bytes(x.policy_rule().and_then(|rule| rule.reason.as_deref()))
     }),
+    attribute!(
+        "throttle.name",
+        Text,
+        "The throttle that refused the request, or would have refused it in a dry run.",
+        |x| { Value::bytes(x.throttled_by().map(|throttle| &throttle.name)) }
+    ),
+    attribute!(
+        "throttle.limited",
+        Bool,
+        "Whether that throttle refused the request; false in a dry run.",
+        |x| x.throttled_by().map_or(Value::Absent, |_| Value::Bool(x.throttle.refused_by.is_some()))
+    ),
     attribute!("service.name", Text, "The name of the service.", |x| {
         Value::bytes(x.route().and_then(|route| match &route.destination {
             Destination::Service(service) => Some(service.name.as_str()),
@@ -379,6 +391,8 @@ pub const LOG_FIELDS: &[(&str, &str)] = &[
     ("user_agent.original", "request.first_header.user-agent"),
     ("reason", "response.reason"),
     ("policy.reason", "policy.reason"),
+    ("throttle.name", "throttle.name"),
+    ("throttle.limited", "throttle.limited"),
     ("complete", "response.complete"),
 ];
 

@@ -22,6 +22,11 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Counts a failed evaluation, and reports it if that is due.
 pub(crate) fn note(condition: &Condition<Exchange>, fault: Fault, exchange: &Exchange) {
+    note_fault(condition.source(), || condition.describe(fault), exchange);
+}
+
+/// The same for the text of any expression.
+pub(crate) fn note_fault(expression: &str, describe: impl FnOnce() -> String, exchange: &Exchange) {
     static REPORTED: AtomicI64 = AtomicI64::new(i64::MIN);
     exchange.faults.fetch_add(1, Relaxed);
     let now = exchange.started.wall.unix_nanos();
@@ -31,8 +36,7 @@ pub(crate) fn note(condition: &Condition<Exchange>, fault: Fault, exchange: &Exc
     let due = now.saturating_sub(last) >= interval || now < last;
     if due && REPORTED.compare_exchange(last, now, Relaxed, Relaxed).is_ok() {
         let route = exchange.route().map_or("", |route| route.name.as_str());
-        let why = condition.describe(fault);
-        let expression = condition.source();
+        let why = describe();
         tracing::warn!(route, request = %exchange.id, expression, why, "an expression can't be evaluated");
     }
 }

@@ -19,10 +19,11 @@ use crate::{
     attributes::parse::Derived,
     connections::Activity,
     memory::Held,
-    model::{Destination, HeaderEncoding, ListenerModel, ModelRef, Route, Service},
+    model::{Destination, HeaderEncoding, ListenerModel, ModelRef, Route, Service, Throttle},
     pool::Pool,
     record::RequestId,
     routing::Parameters,
+    throttling::ThrottleFacts,
     upstream::Pooled,
 };
 
@@ -173,6 +174,8 @@ pub struct Exchange {
     pub verdict: Option<VerdictRef>,
     /// What the policies decided, where there are any.
     pub policy: Option<PolicyFacts>,
+    /// What throttles said.
+    pub(crate) throttle: ThrottleFacts,
     /// What was changed of its attributes.
     pub overrides: AttributeOverrides,
     /// The service's side.
@@ -260,6 +263,7 @@ impl Exchange {
         self.token = ConnectionTokenCache::new();
         self.verdict = None;
         self.policy = None;
+        self.throttle.clear();
         self.overrides.reset();
         self.upstream = UpstreamFacts::default();
         self.response = ResponseFacts::default();
@@ -386,6 +390,12 @@ impl Exchange {
         route.timeouts.request.map_or(Mono::MAX, |limit| self.started.mono.saturating_add(limit))
     }
 
+    /// The throttle that refused it or, in a dry run, would have.
+    pub(crate) fn throttled_by(&self) -> Option<&Throttle> {
+        let place = self.throttle.refused_by.or(self.throttle.dry_run_by)?;
+        self.model.as_ref()?.throttles.get(place)
+    }
+
     /// How long it took, or has taken by `now`.
     pub(crate) fn duration(&self) -> Duration {
         self.ended.mono.saturating_since(self.started.mono)
@@ -426,6 +436,7 @@ impl Default for Exchange {
             token: ConnectionTokenCache::new(),
             verdict: None,
             policy: None,
+            throttle: ThrottleFacts::default(),
             overrides: AttributeOverrides::new(),
             upstream: UpstreamFacts::default(),
             response: ResponseFacts::default(),

@@ -25,6 +25,7 @@ use crate::{
     record::RequestId,
     refusal::Reason,
     response::Response,
+    throttling::{self, Forecast},
 };
 
 /// A request that is only asked about.
@@ -65,6 +66,8 @@ pub struct Explanation {
     pub caller: Option<CallerExplanation>,
     /// The rules of policies, in the order in which they are asked.
     pub policies: Vec<RuleExplanation>,
+    /// The throttles that would count the request, in the order in which they are asked.
+    pub throttles: Vec<ThrottleExplanation>,
     /// Attributes with their values, as far as they have one.
     pub attributes: Vec<(String, Option<String>)>,
     /// Why the gateway would refuse.
@@ -101,6 +104,23 @@ pub struct RuleExplanation {
     pub reason: Option<String>,
     /// Whether it holds, or why that can't be told.
     pub holds: Result<bool, String>,
+}
+
+/// A throttle that would count a request.
+#[derive(Debug)]
+pub struct ThrottleExplanation {
+    /// Its name.
+    pub name: String,
+    /// Whether it refuses nothing.
+    pub dry_run: bool,
+    /// The units that the request would use.
+    pub cost: u64,
+    /// Whether they fit now.
+    pub fits: bool,
+    /// The units that the key would have left; those that it has where they do not fit.
+    pub remaining: u64,
+    /// The units that a key has at most.
+    pub burst: u64,
 }
 
 /// A refusal.
@@ -300,6 +320,21 @@ impl Circumstances for Asked<'_> {
         self.explanation.route = Some(route.name.clone());
         self.explanation.demand = route.demand.as_ref().map(describe);
         Ok(())
+    }
+
+    /// Nothing is charged.
+    fn throttle(&mut self, model: &Model, places: &[usize], exchange: &mut Exchange) -> Result<(), Reason> {
+        let throttles = &mut self.explanation.throttles;
+        throttling::look(self.gateway, model, places, exchange, |Forecast { throttle, cost, standing }| {
+            throttles.push(ThrottleExplanation {
+                name: throttle.name.clone(),
+                dry_run: throttle.dry_run,
+                cost,
+                fits: standing.fits,
+                remaining: standing.remaining,
+                burst: throttle.limit.burst(),
+            });
+        })
     }
 
     /// As for [`Self::meets_host`].

@@ -10,6 +10,7 @@ use crate::{
     exchange::Exchange,
     model::{Model, Route},
     refusal::Reason,
+    throttling,
 };
 
 /// Removes what is never forwarded: what concerns the connection alone, with all that `Connection` names; what only the
@@ -70,7 +71,7 @@ fn is_id(id: &[u8]) -> bool {
     (1..=GIVEN_ID_BYTES_MAX).contains(&id.len()) && id.iter().all(plain)
 }
 
-/// Tells the client the name of its request, and the trace that it is part of where the request says so in the form of W3C
+/// Tells the client where it stands with throttles, the name of its request, and the trace that it is part of where the request says so in the form of W3C
 /// Trace Context. What a service says in these fields gives way: the names are those of the gateway's logs.
 pub(crate) fn name_response(exchange: &Exchange, head: &mut ResponseHead) {
     let _ = head.fields.set_known(Known::XRequestId, &exchange.name());
@@ -80,6 +81,7 @@ pub(crate) fn name_response(exchange: &Exchange, head: &mut ResponseHead) {
     {
         let _ = head.fields.set_known(Known::Traceparent, trace);
     }
+    throttling::tell(exchange, head);
 }
 
 /// `version-traceid-parentid-flags` in lower-case hexadecimal (W3C Trace Context §3.2).

@@ -12,7 +12,9 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use cardea_cache::LimitsError;
 use cardea_clock::Clock;
-use cardea_guard::{ConnectionPermits, ConnectionRates, Handshakes, PrefixCounts};
+use cardea_guard::{
+    ConnectionPermits, ConnectionRates, Handshakes, LocalThrottles, PrefixCounts, ThrottleStore,
+};
 use tokio::sync::Notify;
 
 use crate::{
@@ -77,6 +79,8 @@ pub struct Gateway {
     pub(crate) connection_rates: ConnectionRates,
     /// The open connections of each address prefix.
     pub(crate) connection_shares: Arc<PrefixCounts>,
+    /// What requests have used of their limits.
+    pub(crate) throttles: Box<dyn ThrottleStore>,
     shortage_warned: Warned,
     buffers_warned: Warned,
     pub(crate) handshakes: Arc<Handshakes>,
@@ -107,6 +111,7 @@ impl Gateway {
             connection_permits,
             connection_rates: ConnectionRates::new()?,
             connection_shares: Arc::default(),
+            throttles: Box::new(LocalThrottles::default()),
             shortage_warned: Warned::default(),
             buffers_warned: Warned::default(),
             handshakes: Handshakes::new(),

@@ -41,6 +41,7 @@ pub mod routing;
 mod shortage;
 mod streams;
 mod termination;
+mod throttling;
 mod timer;
 mod transport;
 mod tunnel;

@@ -11,8 +11,8 @@ use crate::{
     record::{
         Registry,
         metrics::{
-            Counter, CounterDef, Definition, GaugeDef, HistogramDef, LATENCY_BOUNDS, LazyHistogram,
-            LazyUpDown, Reasons, StatusClasses, StatusCodes, UpDown,
+            Counter, CounterDef, Definition, GaugeDef, HistogramDef, LATENCY_BOUNDS, LazyCounter,
+            LazyHistogram, LazyUpDown, Reasons, StatusClasses, StatusCodes, UpDown,
         },
     },
     shortage::Shortage,
@@ -89,6 +89,13 @@ static STREAMS_ENDED: CounterDef<1> = CounterDef::new(
     "WebSockets, responses and requests under way that the gateway ended, by why.",
     ["reason"],
 );
+static THROTTLED: CounterDef<2> = CounterDef::new(
+    "cardea_throttle_requests_total",
+    "Requests that a throttle decided on: `admitted`, `limited` (refused), or `dry_run_limited` (a dry run would have refused \
+     them). A request that another throttle refuses is counted for that one alone.",
+    ["throttle", "outcome"],
+)
+.sharded();
 static ACTIVE: GaugeDef<0> =
     GaugeDef::new("http_server_active_requests", "Requests that are being served.", []);
 static DURATION: HistogramDef<2> = HistogramDef::new(
@@ -127,6 +134,7 @@ pub static DEFINITIONS: &[Definition] = &[
     EXPRESSION_FAULTS.definition(),
     VERDICTS.definition(),
     STREAMS_ENDED.definition(),
+    THROTTLED.definition(),
     CONNECTIONS.definition(),
     CONNECTION_ATTEMPTS.definition(),
     EXCESS.definition(),
@@ -336,6 +344,42 @@ impl ServiceMetrics {
 impl std::fmt::Debug for ServiceMetrics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ServiceMetrics").finish_non_exhaustive()
+    }
+}
+
+/// What is counted for a throttle, for as long as it is in the configuration.
+pub struct ThrottleMetrics {
+    admitted: LazyCounter,
+    limited: LazyCounter,
+    dry_run_limited: LazyCounter,
+}
+
+impl ThrottleMetrics {
+    /// The figures of the throttle called `name`.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        let counter = |outcome| LazyCounter::new(&THROTTLED, name, outcome);
+        Self {
+            admitted: counter("admitted"),
+            limited: counter("limited"),
+            dry_run_limited: counter("dry_run_limited"),
+        }
+    }
+
+    /// Counts a request: whether all throttles admitted it, and whether this one did.
+    pub(crate) fn count(&self, registry: &Registry, admitted: bool, fits: bool, dry_run: bool) {
+        match (fits, dry_run) {
+            (true, _) if admitted => self.admitted.increment(registry),
+            (true, _) => {}
+            (false, true) => self.dry_run_limited.increment(registry),
+            (false, false) => self.limited.increment(registry),
+        }
+    }
+}
+
+impl std::fmt::Debug for ThrottleMetrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ThrottleMetrics").finish_non_exhaustive()
     }
 }
 

@@ -14,6 +14,7 @@ use cardea_upstream::ServiceState;
 mod client_certificates;
 mod handle;
 mod rules;
+mod throttles;
 
 pub use self::client_certificates::{ClientCertificateForward, ClientCertificateRule};
 pub use self::handle::ModelRef;
@@ -22,6 +23,7 @@ pub use self::rules::{
     AttributeChange, AttributeRule, EnvironmentModel, HeaderEncoding, HeaderRule, HeaderRules, HeadersRead,
     LogFormat, LogModel, RouteRules,
 };
+pub use self::throttles::{RouteThrottles, Throttle, ThrottleCost, ThrottleKey, ThrottleReport};
 use crate::{
     builtin::BuiltIn,
     exchange::Exchange,
@@ -59,6 +61,8 @@ pub struct Model {
     pub access_log: Option<LogModel>,
     /// What holds for requests on all routes.
     pub environment: EnvironmentModel,
+    /// The limits on what requests may use.
+    pub throttles: Vec<Throttle>,
 }
 
 impl Model {
@@ -313,6 +317,8 @@ pub struct Route {
     pub is_bound: bool,
     /// What expressions say of its requests.
     pub rules: RouteRules,
+    /// The throttles that count its requests.
+    pub throttles: RouteThrottles,
     /// What is counted for this route, in all models that have it.
     pub metrics: Arc<RouteMetrics>,
 }

@@ -16,9 +16,10 @@ use crate::{
     exchange::Exchange,
     forward::{self, headers},
     gateway::{Gateway, ModelRef},
-    model::{Destination, Route},
+    model::{Destination, Model, Route},
     refusal::Reason,
     response::{Outcome, Response, ResponseBody},
+    throttling,
     timer::Timer,
 };
 
@@ -122,6 +123,10 @@ impl Circumstances for Arriving<'_> {
             Box::pin(early_data::wait(self.gateway, exchange, self.client, self.timer)).await?;
         }
         Ok(())
+    }
+
+    fn throttle(&mut self, model: &Model, places: &[usize], exchange: &mut Exchange) -> Result<(), Reason> {
+        throttling::charge(self.gateway, model, places, exchange)
     }
 
     fn check_body(&mut self, route: &Route, exchange: &Exchange) -> Result<(), Reason> {

@@ -29,6 +29,10 @@ impl Reason {
             | Self::Overloaded => {
                 set(&mut head, Known::RetryAfter, "1");
             }
+            // Clients know this field; `RateLimit` says more (RFC 6585 §4).
+            Self::RateLimited { retry_seconds: Some(seconds) } => {
+                set(&mut head, Known::RetryAfter, &seconds.max(&1).to_string());
+            }
             _ => {}
         }
         let id = String::from_utf8_lossy(&exchange.name()).into_owned();

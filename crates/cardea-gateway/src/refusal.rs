@@ -60,6 +60,13 @@ pub enum Reason {
     PolicyFailed,
     /// The condition of a route could not be evaluated for this request.
     ConditionFailed,
+    /// A throttle refuses it.
+    RateLimited {
+        /// When it would be admitted; none where it never would.
+        retry_seconds: Option<u64>,
+    },
+    /// What the request costs could not be evaluated.
+    ThrottleFailed,
     /// The keys that the token is to be checked with can't be had.
     KeysUnavailable,
     /// No endpoint of the service can be tried.
@@ -118,6 +125,8 @@ impl Reason {
             Self::PolicyDenied(_) => "policy_denied",
             Self::PolicyFailed => "policy_failed",
             Self::ConditionFailed => "condition_failed",
+            Self::RateLimited { .. } => "rate_limited",
+            Self::ThrottleFailed => "throttle_failed",
             Self::KeysUnavailable => "keys_unavailable",
             Self::NoEndpoint => "no_endpoint",
             Self::ConnectionsExhausted => "upstream_connections_exhausted",
@@ -150,13 +159,15 @@ impl Reason {
             | Self::RoleMissing
             | Self::PolicyDenied(_)
             | Self::PolicyFailed
-            | Self::ConditionFailed => 403,
+            | Self::ConditionFailed
+            | Self::ThrottleFailed => 403,
             Self::RouteNotFound => 404,
             Self::MethodNotAllowed(_) => 405,
             Self::RequestHeadTimeout | Self::RequestBodyTimeout => 408,
             Self::BodyTooLarge => 413,
             Self::ExpectationFailed => 417,
             Self::MisdirectedRequest | Self::ClientCertificateUnasked => 421,
+            Self::RateLimited { .. } => 429,
             Self::StreamEnded(end) => match end {
                 TerminationReason::TokenExpired
                 | TerminationReason::TokenRevoked
@@ -205,9 +216,10 @@ impl Reason {
             Self::TokenInvalid(_) => "The token does not hold here.",
             Self::InsufficientScope(_) => "The token's scope does not suffice.",
             Self::RoleMissing => "The caller lacks a role.",
-            Self::PolicyDenied(_) | Self::PolicyFailed | Self::ConditionFailed => {
+            Self::PolicyDenied(_) | Self::PolicyFailed | Self::ConditionFailed | Self::ThrottleFailed => {
                 "The rules of this resource do not let this request in."
             }
+            Self::RateLimited { .. } => "Too many requests.",
             Self::KeysUnavailable => "The token can't be checked at the moment.",
             Self::NoEndpoint | Self::ConnectionsExhausted => "The service is not available.",
             Self::ConnectFailed => "The service can't be reached.",

@@ -1,7 +1,7 @@
-//! Throttles: how much of something a key may use in a time.
+//! Throttles: how many units a key may use, at a rate.
 //!
-//! A request is charged to several throttles at once: to all of them, or to none where one refuses. Charges are exact
-//! whichever threads make them: the buckets of all keys are locked while it is decided, in an order that is the same for all.
+//! A request is charged to several throttles at once: to all of them, or to none if one refuses. Charges are exact across
+//! threads: the buckets of all keys are locked during the decision, in an order that is the same for all threads.
 
 use std::{
     fmt,
@@ -23,23 +23,23 @@ pub use self::{
     table::ThrottleTable,
 };
 
-/// Charges whose locks are held without memory of their own.
+/// The number of charges for which nothing is allocated.
 const CHARGES_INLINE: usize = 4;
 
-/// What a request would use of one throttle, and what comes of that.
+/// What a request uses of one throttle, and the decision on it.
 #[derive(Debug)]
 pub struct Charge<'a> {
     /// The throttle's keys.
     pub table: &'a ThrottleTable,
     /// The throttle's limit.
     pub limit: ThrottleLimit,
-    /// Who uses it.
+    /// The key that is charged.
     pub key: &'a [u8],
-    /// How many units; what costs nothing fits always.
+    /// How many units. A cost of 0 always fits.
     pub cost: u64,
-    /// Whether it is counted but refuses nothing.
+    /// Refuses nothing.
     pub dry_run: bool,
-    /// Where the key stands, once it was decided.
+    /// Where the key stands, after the decision.
     pub standing: ThrottleStanding,
     hash: u64,
     slot: Slot,
@@ -48,7 +48,7 @@ pub struct Charge<'a> {
 }
 
 impl<'a> Charge<'a> {
-    /// A charge on which nothing is decided yet.
+    /// A charge without a decision.
     #[must_use]
     pub fn new(
         table: &'a ThrottleTable,
@@ -62,25 +62,25 @@ impl<'a> Charge<'a> {
     }
 }
 
-/// Who keeps what keys have used.
+/// Decides on charges.
 ///
-/// It answers at once: a request never waits for a store. One that a fleet shares leases parts of limits in the background, and
-/// decides by what it has; it gets the keys themselves, since other processes hash them with other secrets.
+/// The methods return at once, because a request never waits for a store. A store that a fleet shares leases parts of limits in the
+/// background and decides by what it has leased. It gets the keys themselves, since each process hashes them with another secret.
 pub trait ThrottleStore: Send + Sync + fmt::Debug {
-    /// Makes all charges and returns true; makes none and returns false where one does not fit that is no dry run. A dry run
-    /// that does not fit is not charged. Orders the charges, and notes in each where its key stands.
+    /// Makes all charges and returns true, or makes none and returns false if one that is no dry run does not fit. A dry run that
+    /// does not fit is not charged. Sets the standing of each.
     ///
-    /// A throttle is charged once: of further charges to the same table only the standing is noted.
+    /// A throttle is charged once: further charges to the same table only get their standing.
     fn charge(&self, charges: &mut [Charge<'_>], now: Mono) -> bool;
 
-    /// What [`Self::charge`] would return and note now. Charges nothing.
+    /// Returns and sets the same as [`Self::charge`] would now, and charges nothing.
     fn look(&self, charges: &mut [Charge<'_>], now: Mono) -> bool;
 }
 
-/// Throttles of one process, all of whose threads share them.
+/// Throttles of one process, shared by its threads.
 #[derive(Debug, Default)]
 pub struct LocalThrottles {
-    /// Keyed by chance: nobody can choose keys for the same bucket.
+    /// With a random key, so that nobody can choose keys for the same bucket.
     hasher: RandomState,
 }
 
@@ -96,42 +96,47 @@ impl ThrottleStore for LocalThrottles {
 
 impl LocalThrottles {
     fn decide(&self, charges: &mut [Charge<'_>], now: Mono, is_charged: bool) -> bool {
-        let id = |charge: &Charge<'_>| charge.table.id();
-        if !charges.is_sorted_by_key(id) {
-            charges.sort_unstable_by_key(id);
+        let mut order: SmallVec<[usize; CHARGES_INLINE]> = (0..charges.len()).collect();
+        if !charges.is_sorted_by_key(|charge| charge.table.id()) {
+            order.sort_unstable_by_key(|index| charges.get(*index).map(|charge| charge.table.id()));
         }
         let mut buckets: SmallVec<[Option<MutexGuard<'_, Slots>>; CHARGES_INLINE]> = SmallVec::new();
         let mut fits = true;
         let mut previous = None;
-        for charge in charges.iter_mut() {
-            charge.hash = self.hasher.hash_one(charge.key);
+        for index in &order {
+            let Some(charge) = charges.get_mut(*index) else { continue };
             if let Some((table, standing)) = previous
-                && table == id(charge)
+                && table == charge.table.id()
             {
                 charge.standing = standing;
                 buckets.push(None);
                 continue;
             }
-            let bucket = charge.table.bucket(charge.hash);
-            charge.slot = bucket.as_ref().map(|slots| slots.find(charge.hash)).unwrap_or_default();
-            (charge.standing, charge.owes_until) =
-                charge.limit.quote(charge.slot.owes_until, charge.cost, now);
-            charge.standing.fits |= charge.cost == 0;
+            let bucket = self.look_up(charge, now);
             fits &= charge.standing.fits || charge.dry_run;
-            previous = Some((id(charge), charge.standing));
+            previous = Some((charge.table.id(), charge.standing));
             buckets.push(bucket);
         }
-        if !(fits && is_charged) {
-            return fits;
-        }
-        for (charge, bucket) in charges.iter().zip(&mut buckets) {
-            if let Some(slots) = bucket
-                && charge.standing.fits
-                && charge.cost > 0
-            {
-                charge.table.note(slots, charge.hash, charge.slot, charge.owes_until, now);
+        if fits && is_charged {
+            for (index, bucket) in order.iter().zip(&mut buckets) {
+                if let (Some(slots), Some(charge)) = (bucket, charges.get(*index))
+                    && charge.standing.fits
+                    && charge.cost > 0
+                {
+                    charge.table.note(slots, charge.hash, charge.slot, charge.owes_until, now);
+                }
             }
         }
-        true
+        fits
+    }
+
+    /// Notes where the key of a charge stands, and locks its bucket.
+    fn look_up<'a>(&self, charge: &mut Charge<'a>, now: Mono) -> Option<MutexGuard<'a, Slots>> {
+        charge.hash = self.hasher.hash_one(charge.key);
+        let bucket = charge.table.bucket(charge.hash)?;
+        charge.slot = bucket.find(charge.hash);
+        (charge.standing, charge.owes_until) = charge.limit.quote(charge.slot.owes_until, charge.cost, now);
+        charge.standing.fits |= charge.cost == 0;
+        Some(bucket)
     }
 }

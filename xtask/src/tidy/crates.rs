@@ -73,6 +73,7 @@ const LAYERS: [Layer; 15] = [
             "cardea-tls",
             "cardea-identity",
             "cardea-issuer",
+            "cardea-guard",
             "cardea-upstream",
             "cardea-gateway",
         ],

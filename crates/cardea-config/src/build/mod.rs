@@ -3,6 +3,7 @@
 mod client_certificates;
 mod mount;
 mod rules;
+mod throttles;
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -26,7 +27,7 @@ use cardea_tls::{
 };
 use cardea_upstream::{Connections, PoolConfig, ServiceConfig, ServiceState};
 
-use self::rules::fixed_names;
+use self::{rules::fixed_names, throttles::ThrottlePlace};
 use super::{
     model::{self, Config, Placed},
     problem::{Problem, Severity},
@@ -77,6 +78,8 @@ pub struct Built {
     service_tls: HashMap<String, Option<model::ServiceTls>>,
     /// What is counted for each route, by name.
     route_metrics: HashMap<String, Arc<RouteMetrics>>,
+    /// The settings of each throttle, in the order of the model's.
+    throttles: Vec<model::Throttle>,
 }
 
 impl Built {
@@ -120,6 +123,7 @@ pub fn build(
         tls: HashMap::new(),
         service_tls: HashMap::new(),
         route_metrics: HashMap::new(),
+        throttles: Vec::new(),
         names,
         headers_read: BTreeSet::new(),
         any_header_read: false,
@@ -127,6 +131,7 @@ pub fn build(
     };
     builder.client_authorities();
     builder.declare();
+    let throttles = builder.throttles();
     let listeners = builder.listeners();
     let (issuers, authenticator) = builder.identity();
     let mut services = builder.services();
@@ -162,6 +167,7 @@ pub fn build(
         region: config.region.clone(),
         access_log,
         environment,
+        throttles,
     };
     let services = services.into_iter().map(|service| (service.name.clone(), service)).collect();
     Ok(Built {
@@ -173,6 +179,7 @@ pub fn build(
         tls: builder.tls,
         service_tls: builder.service_tls,
         route_metrics: builder.route_metrics,
+        throttles: config.throttles.iter().map(|throttle| throttle.value.clone()).collect(),
     })
 }
 
@@ -212,6 +219,7 @@ struct Builder<'a> {
     tls: HashMap<String, ServerTlsConfig>,
     service_tls: HashMap<String, Option<model::ServiceTls>>,
     route_metrics: HashMap<String, Arc<RouteMetrics>>,
+    throttles: Vec<ThrottlePlace>,
     names: Names<Exchange>,
     /// The headers of requests that are read by what was compiled.
     headers_read: BTreeSet<String>,
@@ -506,6 +514,8 @@ impl Builder<'_> {
         let response_headers = self.header_rules(&route.response_headers);
         rules.reads_path |=
             self.headers_read_path(&request_headers) || self.headers_read_path(&response_headers);
+        let throttles = self.route_throttles(route);
+        rules.reads_path |= self.throttles_read_path(&throttles);
         let redirect = match &route.destination {
             model::Destination::Redirect { to, .. } => {
                 self.check_redirect(route, to);
@@ -563,6 +573,7 @@ impl Builder<'_> {
             response_headers: response_headers.into(),
             is_bound: !route.matches.listeners.is_empty(),
             rules,
+            throttles,
             metrics: self.route_metrics(&route.name),
         })
     }

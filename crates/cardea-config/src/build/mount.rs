@@ -49,6 +49,7 @@ impl Builder<'_> {
             let mut matches = RouteMatch::new(PathMatch::Exact(path.clone()));
             matches.hosts.clone_from(&hosts);
             let name = format!("authorization-server-{name}");
+            let throttles = self.throttles_of([].iter());
             let route = Route {
                 demand: None,
                 client_certificate: None,
@@ -62,7 +63,11 @@ impl Builder<'_> {
                 request_headers: HeaderRules::default(),
                 response_headers: HeaderRules::default(),
                 is_bound: false,
-                rules: RouteRules::default(),
+                rules: RouteRules {
+                    reads_path: self.throttles_read_path(&throttles),
+                    ..RouteRules::default()
+                },
+                throttles,
                 metrics: self.route_metrics(&name),
                 name,
             };

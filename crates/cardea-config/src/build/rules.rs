@@ -30,10 +30,11 @@ use super::{
 const ATTRIBUTES: &str = "docs/attributes.md lists all attributes";
 
 /// What is known before the route is.
-const KNOWN_BEFORE_ROUTE: [&str; 5] = ["request.", "source.", "destination.", "connection.", "gateway."];
+pub(super) const KNOWN_BEFORE_ROUTE: [&str; 5] =
+    ["request.", "source.", "destination.", "connection.", "gateway."];
 
 /// What of these is known only at the end.
-const KNOWN_AT_THE_END: [&str; 2] = ["request.size", "request.duration"];
+pub(super) const KNOWN_AT_THE_END: [&str; 2] = ["request.size", "request.duration"];
 
 /// The families of headers of requests.
 const HEADERS: [&str; 2] = ["request.headers", "request.first_header"];
@@ -161,7 +162,7 @@ impl Builder<'_> {
     }
 
     /// Whether it is what is asked for, also by way of attributes of the configuration.
-    fn reads(&self, reference: &Reference<Exchange>, is: Is) -> bool {
+    pub(super) fn reads(&self, reference: &Reference<Exchange>, is: Is) -> bool {
         self.names.sources(reference).iter().any(|source| is(source))
     }
 
@@ -352,7 +353,7 @@ impl Builder<'_> {
     }
 
     /// Notes which headers of requests are read, also by way of attributes of the configuration.
-    fn note_headers<'r>(&mut self, references: impl Iterator<Item = &'r Reference<Exchange>>) {
+    pub(super) fn note_headers<'r>(&mut self, references: impl Iterator<Item = &'r Reference<Exchange>>) {
         for reference in references {
             for source in self.names.sources(reference) {
                 let name = HEADERS
@@ -390,7 +391,7 @@ impl Builder<'_> {
         Some(template)
     }
 
-    fn reference(&mut self, written: &FieldTemplate) -> Option<Reference<Exchange>> {
+    pub(super) fn reference(&mut self, written: &FieldTemplate) -> Option<Reference<Exchange>> {
         match self.names.resolve(&written.text) {
             Ok(reference) => Some(reference),
             Err(error) => {
@@ -480,7 +481,11 @@ impl Builder<'_> {
         self.config.lost_attributes && message.contains("custom.")
     }
 
-    fn expression_problem<T>(&mut self, written: &FieldTemplate, error: ExpressionError) -> Option<T> {
+    pub(super) fn expression_problem<T>(
+        &mut self,
+        written: &FieldTemplate,
+        error: ExpressionError,
+    ) -> Option<T> {
         if self.follows(&error.message) {
             return None;
         }
@@ -517,7 +522,7 @@ impl Builder<'_> {
 }
 
 /// Whether this is the name of the path, or of a part of it.
-fn is_path(source: &str) -> bool {
+pub(super) fn is_path(source: &str) -> bool {
     source == "request.path" || source.starts_with(PATH_PARAMETERS)
 }
 

@@ -10,6 +10,7 @@ mod listener;
 mod route;
 mod rules;
 mod service;
+mod throttle;
 
 use std::collections::BTreeMap;
 
@@ -31,6 +32,7 @@ pub(super) use self::{
         RawPolicyRule,
     },
     service::RawService,
+    throttle::RawThrottle,
 };
 use super::{
     form::As,
@@ -83,6 +85,8 @@ pub(super) struct RawConfig {
     /// Changes to the fields of every response before it is sent, refusals of the gateway included. Those of its route
     /// come after them.
     pub(super) response_headers: OneOrMany<RawFieldEdits>,
+    /// Rate limits.
+    pub(super) throttle: Vec<RawThrottle>,
     /// Where the gateway listens; at least one.
     pub(super) listener: Vec<RawListener>,
     /// Whose tokens are believed.

@@ -72,6 +72,9 @@ pub(crate) struct RawRoute {
     /// Rules that a request must pass beside `auth`.
     #[serde(default)]
     pub(crate) policy: Vec<RawPolicyRule>,
+    /// Names of throttles that count its requests, in addition to those of all routes and of its service.
+    #[serde(default)]
+    pub(crate) throttles: Vec<String>,
     /// Changes to attributes.
     #[serde(default)]
     pub(crate) attributes: OneOrMany<RawAttributeEdits>,

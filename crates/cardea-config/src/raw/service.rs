@@ -31,6 +31,9 @@ pub(crate) struct RawService {
     /// to any. What clients choose, such as a header, lets them choose endpoints.
     #[serde(default)]
     pub(crate) hash_policy: Option<String>,
+    /// Names of throttles that count the requests of all routes that lead to it.
+    #[serde(default)]
+    pub(crate) throttles: Vec<String>,
     /// TLS to its endpoints; `tls = {}` for the defaults. Left out, requests travel in the clear. Certificates are
     /// always verified.
     #[serde(default)]

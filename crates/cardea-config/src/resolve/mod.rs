@@ -10,6 +10,7 @@ mod precedence;
 mod route;
 mod rules;
 mod service;
+mod throttle;
 
 use std::{
     collections::{BTreeMap, HashMap, btree_map},
@@ -35,7 +36,9 @@ use super::{
     check::Dropped,
     document::{Cursor, Node},
     fingerprint::{Contents, Fingerprint},
-    model::{Acme, Admin, AuthorizationServer, Config, Database, General, Listener, Placed, Service},
+    model::{
+        Acme, Admin, AuthorizationServer, Config, Database, General, Listener, Placed, Service, Throttle,
+    },
     problem::Problems,
     raw::{RawAdmin, RawConfig, RawIdentityHeaders},
     rules::Attribute,
@@ -76,6 +79,7 @@ struct Names<'a> {
     client_authorities: &'a [&'a str],
     listeners: &'a [Placed<Listener>],
     attributes: &'a [Placed<Attribute>],
+    throttles: &'a [Placed<Throttle>],
     general: &'a General,
     /// Where a route asks for a token and says nothing else.
     forwards_authorization: bool,
@@ -153,16 +157,16 @@ impl<'a> Resolver<'a> {
         self.overlaps(&listeners, &admin, at);
         let attributes = self.attributes(raw.attribute, at.key("attribute"));
         let policy = self.policy(raw.policy, at.key("policy"));
-        let (request_headers, response_headers) = (raw.request_headers, raw.response_headers);
         let request_headers =
-            self.field_edits(request_headers, &identity_headers, true, at.key("request_headers"));
+            self.field_edits(raw.request_headers, &identity_headers, true, at.key("request_headers"));
         let response_headers =
-            self.field_edits(response_headers, &identity_headers, false, at.key("response_headers"));
+            self.field_edits(raw.response_headers, &identity_headers, false, at.key("response_headers"));
         let forwards_authorization = raw.forwarding.authorization;
         let forwarding = self.forwarding(raw.forwarding, &identity_headers, at.key("forwarding"));
         let issuers = self.issuers(raw.issuer, server_issuer.as_deref(), server_written, at.key("issuer"));
         let key_cache = self.key_cache(raw.key_cache, authorization_server.as_ref(), acme.as_ref(), at);
-        let services = self.services(raw.service, &general, at.key("service"));
+        let throttles = self.throttles(raw.throttle, at.key("throttle"));
+        let services = self.services(raw.service, &general, &throttles, at.key("service"));
         let names = Names {
             services: &services,
             service_indices: services
@@ -176,6 +180,7 @@ impl<'a> Resolver<'a> {
             client_authorities: &authority_names,
             listeners: &listeners,
             attributes: &attributes,
+            throttles: &throttles,
             general: &general,
             forwards_authorization,
         };
@@ -206,6 +211,7 @@ impl<'a> Resolver<'a> {
             policy,
             request_headers,
             response_headers,
+            throttles,
             listeners,
             issuers,
             key_cache,
@@ -449,6 +455,7 @@ impl<'a> Resolver<'a> {
         self.unique_names(raw.listener.iter().map(|raw| raw.name.as_str()), at.key("listener"), "listener");
         self.unique_names(raw.issuer.iter().map(|raw| raw.name.as_str()), at.key("issuer"), "issuer");
         self.unique_names(raw.service.iter().map(|raw| raw.name.as_str()), at.key("service"), "service");
+        self.unique_names(raw.throttle.iter().map(|raw| raw.name.as_str()), at.key("throttle"), "throttle");
         self.unique_names(raw.route.iter().map(|raw| raw.name.as_str()), at.key("route"), "route");
 
         self.unique_names(

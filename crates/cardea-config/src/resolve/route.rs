@@ -174,6 +174,7 @@ impl Resolver<'_> {
             response_headers,
             when,
             opens: raw.opens,
+            throttles: self.throttle_names(raw.throttles, names.throttles, at.key("throttles")),
             policy: self.policy(raw.policy, at.key("policy")),
             attributes: self.attribute_edits(raw.attributes, names.attributes, at.key("attributes")),
         };

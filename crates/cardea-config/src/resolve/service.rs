@@ -8,7 +8,7 @@ use cardea_upstream::{Address, EndpointConfig, HealthConfig, PoolConfig, Service
 use super::{
     super::{
         document::Cursor,
-        model::{Failover, General, Placed, Service, ServiceTls},
+        model::{Failover, General, Placed, Service, ServiceTls, Throttle},
         raw::RawService,
         rules::FieldTemplate,
         text::display_duration,
@@ -21,12 +21,19 @@ impl Resolver<'_> {
         &mut self,
         raw: Vec<RawService>,
         general: &General,
+        throttles: &[Placed<Throttle>],
         at: Cursor<'_>,
     ) -> Vec<Placed<Service>> {
-        self.each(raw, at, |this, raw, at| this.service(raw, general, at))
+        self.each(raw, at, |this, raw, at| this.service(raw, general, throttles, at))
     }
 
-    fn service(&mut self, raw: RawService, general: &General, at: Cursor<'_>) -> Service {
+    fn service(
+        &mut self,
+        raw: RawService,
+        general: &General,
+        throttles: &[Placed<Throttle>],
+        at: Cursor<'_>,
+    ) -> Service {
         let request = request_timeout(&general.exchanges);
         if let Some(connect) = raw.connect_timeout
             && connect >= request
@@ -108,6 +115,7 @@ impl Resolver<'_> {
             hash_policy: raw
                 .hash_policy
                 .map(|text| FieldTemplate { text, at: at.key("hash_policy").place() }),
+            throttles: self.throttle_names(raw.throttles, throttles, at.key("throttles")),
             tls,
         }
     }

@@ -86,11 +86,41 @@ fn addresses_round_trip() {
     assert!(format!("unix:/{}", "a".repeat(107)).parse::<BindAddress>().is_err());
 }
 
+#[test]
+fn rates_are_a_number_a_slash_and_a_unit() {
+    for text in [
+        "",
+        "/",
+        "1",
+        "/s",
+        "1/",
+        "0/s",
+        "00/s",
+        "+1/s",
+        "-1/s",
+        "1.5/s",
+        "1 /s",
+        "1/ s",
+        "1/S",
+        "1/ms",
+        "1/1s",
+        "18446744073709551616/s",
+    ] {
+        assert!(parse_rate(text).is_err(), "{text}");
+    }
+}
+
 proptest! {
     #[test]
     fn durations_are_read_as_they_are_written(milliseconds in 0u64..1 << 50) {
         let duration = Duration::from_millis(milliseconds);
         prop_assert_eq!(parse_duration(&display_duration(duration)), Ok(duration));
+    }
+
+    #[test]
+    fn rates_are_read_as_they_are_written(count in 1u64.., unit in 0_usize..4) {
+        let rate = Rate { count, per: Duration::from_secs([1, 60, 3_600, 86_400][unit]) };
+        prop_assert_eq!(parse_rate(&display_rate(rate)), Ok(rate));
     }
 
     #[test]
@@ -100,7 +130,7 @@ proptest! {
 
     #[test]
     fn no_text_makes_a_parser_panic(text in "\\PC*") {
-        for format in ["cardea-duration", "cardea-size", "cardea-prefix", "cardea-bind-address", "cardea-address",
+        for format in ["cardea-duration", "cardea-rate", "cardea-size", "cardea-prefix", "cardea-bind-address", "cardea-address",
             "cardea-name", "cardea-file-mode"]
         {
             let _ = Format::of_schema(format).unwrap().check(&text);

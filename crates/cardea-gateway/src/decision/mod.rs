@@ -59,6 +59,9 @@ pub(crate) trait Circumstances {
     /// The route is chosen, and serves the host as the client came.
     async fn routed(&mut self, route: &Route, exchange: &mut Exchange) -> Result<(), Reason>;
 
+    /// Charges the request to the throttles at these places of the model.
+    fn throttle(&mut self, model: &Model, places: &[usize], exchange: &mut Exchange) -> Result<(), Reason>;
+
     /// Whether the client may enter by its certificate; a response where it has to go elsewhere for that.
     fn admit(
         &mut self,
@@ -106,6 +109,8 @@ pub(crate) async fn decide<'m, C: Circumstances>(
     servable.by(route)?;
     fields::settle_for(model, route, exchange);
     circumstances.routed(route, exchange).await?;
+    // Before identification, so that a flood causes no verification of tokens.
+    circumstances.throttle(model, &route.throttles.before_identification, exchange)?;
     route::check_path(model, route, exchange)?;
     if let Some(rule) = &route.client_certificate
         && let Some(response) = circumstances.admit(rule, exchange, at)?
@@ -117,5 +122,7 @@ pub(crate) async fn decide<'m, C: Circumstances>(
     identify::meets_demand(route, exchange)?;
     conditions::change_attributes(&route.rules.attributes, exchange);
     circumstances.check_policies(model, route, exchange)?;
+    // After authorization, so that requests without the right use up nobody's limit.
+    circumstances.throttle(model, &route.throttles.after_authorization, exchange)?;
     Ok(Decision::Authorized(Authorized { route }))
 }

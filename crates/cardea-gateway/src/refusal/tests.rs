@@ -28,6 +28,8 @@ fn reasons() -> Vec<Reason> {
         Reason::PolicyDenied(None),
         Reason::PolicyFailed,
         Reason::ConditionFailed,
+        Reason::RateLimited { retry_seconds: None },
+        Reason::ThrottleFailed,
         Reason::KeysUnavailable,
         Reason::NoEndpoint,
         Reason::ConnectionsExhausted,

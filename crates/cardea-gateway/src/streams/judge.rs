@@ -131,6 +131,11 @@ impl Circumstances for UnderWay {
         Ok(())
     }
 
+    /// It was charged when the request came.
+    fn throttle(&mut self, _: &Model, _: &[usize], _: &mut Exchange) -> Result<(), Reason> {
+        Ok(())
+    }
+
     /// It was checked when the request came, and may be gone by now.
     fn check_body(&mut self, _: &Route, _: &Exchange) -> Result<(), Reason> {
         Ok(())

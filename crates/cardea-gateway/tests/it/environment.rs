@@ -229,6 +229,24 @@ async fn check_certificates(origin: &Origin, seen: &mut Seen) {
     check(&gateway.log(1).await[0], &certified(), seen);
 }
 
+async fn check_throttles(origin: &Origin, seen: &mut Seen) {
+    let one = |name: &str, more: &str| {
+        format!("[[throttle]]\nname = '{name}'\nkey = []\nrate = '1/d'\nall_routes = true\n{more}\n")
+    };
+    let dry = one("dry", "dry_run = true\nwhen = \"request.path == '/dry'\"");
+    let gateway = spec(origin).with(dry).with(one("all", "burst = 2")).start().await;
+    let mut client = gateway.client().await;
+    let would_be = [("throttle.name", is("dry")), ("throttle.limited", is(false))];
+    let refused = [("throttle.name", is("all")), ("throttle.limited", is(true))];
+    let neither = || [("throttle.name", Is::Absent), ("throttle.limited", Is::Absent)];
+    for (index, (status, expected)) in
+        [(201, neither()), (201, would_be), (429, refused)].into_iter().enumerate()
+    {
+        assert_eq!(client.exchange(get("/dry")).await.status, status);
+        check(&gateway.log(index + 1).await[index], &expected, seen);
+    }
+}
+
 async fn check_policies(origin: &Origin, seen: &mut Seen) {
     let policy = "[[policy]]\ndeny = \"request.path == '/denied'\"\nreason = 'not that'";
     let gateway = spec(origin).public(policy).start().await;
@@ -318,6 +336,7 @@ fn each_attribute_reads_as_real_requests_have_it() {
 
         check_certificates(&origin, &mut seen).await;
         check_policies(&origin, &mut seen).await;
+        check_throttles(&origin, &mut seen).await;
         check_kinds(&origin, &mut seen).await;
         for attribute in TABLE.attributes() {
             assert_eq!(seen.get(attribute.name), Some(&true), "{} was never there", attribute.name);

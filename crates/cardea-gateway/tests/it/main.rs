@@ -37,5 +37,6 @@ mod stress;
 mod strictness;
 mod support;
 mod surplus;
+mod throttles;
 mod tls;
 mod trailers;

@@ -9,7 +9,7 @@ const INTERVAL_NANOS_MIN: u64 = 1_000;
 /// The longest time in which a burst may be earned back.
 const WINDOW_MAX: Duration = Duration::from_secs(366 * 86_400);
 
-/// How much a key may use: units at a rate, after a burst of so many (GCRA, ITU-T I.371).
+/// How much a key may use: units at a rate, after a burst (GCRA, ITU-T I.371).
 ///
 /// Using `cost` units adds `cost` intervals to the time at which the key owes nothing. It fits if that time is then at most a
 /// window from now, where the window is the time in which the burst is earned back.
@@ -72,8 +72,7 @@ impl ThrottleLimit {
         self.interval.saturating_mul(self.burst)
     }
 
-    /// What becomes of a key that owes nothing from `owes_until` on if it uses `cost` now: its standing, and from when on it
-    /// owes nothing after that.
+    /// The standing of a key in debt until `owes_until` that uses `cost` now, and until when it is in debt after that.
     pub(super) fn quote(self, owes_until: u64, cost: u64, now: Mono) -> (ThrottleStanding, u64) {
         let (now, window) = (now.nanos(), self.window_nanos());
         let debt = owes_until.saturating_sub(now);
@@ -98,6 +97,13 @@ impl ThrottleLimit {
     pub(super) fn convert(self, debt: u64, to: Self) -> u64 {
         let converted = u128::from(debt) * u128::from(to.interval) / u128::from(self.interval);
         u64::try_from(converted).unwrap_or(u64::MAX).min(to.window_nanos())
+    }
+}
+
+/// One unit a second.
+impl Default for ThrottleLimit {
+    fn default() -> Self {
+        Self { interval: 1_000_000_000, burst: 1 }
     }
 }
 

@@ -1,14 +1,13 @@
 //! The keys of a throttle: a table of fixed size.
 //!
-//! A key's hash names a bucket of [`WAYS`] slots that fills two adjacent cache lines, with the bucket's lock in front. Looking a
-//! key up touches these lines and nothing else.
+//! A key's hash names a bucket of [`WAYS`] slots. A bucket with its lock fills two adjacent cache lines, and a lookup touches
+//! nothing else.
 //!
-//! **What a full bucket does.** A slot that owes nothing is as good as free. Where there is none, a key that is not in its
-//! bucket takes over the slot that owes nothing first, *with what that slot owes* (Space-Saving, Metwally, Agrawal and El Abbadi
-//! 2005). The least debt of a bucket therefore never falls, so a key that has lost its slot never owes more than the
-//! slot it gets when it returns: whatever is evicted, no key uses more than its limit. The price is that, in a full bucket, a key
-//! may be refused early. For a head start of `d` units, all slots of the bucket must owe `d` units at the same time: somebody
-//! who doesn't know the hash has to keep about as many keys as the table has slots `d` units in debt.
+//! **Full buckets.** A slot that owes nothing is free. If no slot is free, a new key takes over the slot that owes least, together
+//! with its debt (Space-Saving: Metwally, Agrawal and El Abbadi, ICDT 2005). The least debt of a bucket never falls, so a key that
+//! lost its slot never owes more than what it takes over when it returns: no key exceeds its limit, whatever is evicted. The price
+//! is that a key may be refused early. To take `d` units from a new key, all slots of its bucket must owe `d` units at the same
+//! time. An attacker does not know the hash, and has to keep about all slots of the table at that debt.
 
 use std::{
     fmt,
@@ -24,8 +23,8 @@ use super::ThrottleLimit;
 
 /// Slots of a bucket: with its lock, it has 120 bytes.
 const WAYS: usize = 7;
-/// Keys of a bucket where as many owe something as are expected. By chance some buckets have more: one in twenty has more than
-/// [`WAYS`].
+/// Keys in use for each bucket that a table is made for. The number of a bucket varies: with a Poisson distribution, one bucket
+/// in twenty has more than [`WAYS`].
 const KEYS_EXPECTED: usize = 4;
 
 /// The keys of a throttle and what they owe.
@@ -59,7 +58,7 @@ pub(super) struct Slot {
 }
 
 impl ThrottleTable {
-    /// A table for so many keys that owe something at the same time, of 32 to 64 bytes each.
+    /// A table for this many keys in debt at the same time. Allocates 32 to 64 bytes for each.
     #[must_use]
     pub fn new(keys_max: usize) -> Self {
         let count = keys_max.div_ceil(KEYS_EXPECTED).next_power_of_two();
@@ -90,7 +89,7 @@ impl ThrottleTable {
         table
     }
 
-    /// How many keys owe something. Looks at all slots: for a gauge.
+    /// The number of keys in debt; a gauge. Looks at all slots.
     #[must_use]
     pub fn keys(&self, now: Mono) -> usize {
         let owing = |bucket: &Bucket| {
@@ -99,7 +98,7 @@ impl ThrottleTable {
         self.buckets.iter().map(owing).sum()
     }
 
-    /// How many keys lost their slot while they owed something.
+    /// How many keys lost their slot while in debt.
     #[must_use]
     pub fn evictions(&self) -> u64 {
         self.evictions.load(Relaxed)

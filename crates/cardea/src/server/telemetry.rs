@@ -18,6 +18,7 @@ use crate::acme::{Acme, Status};
 
 mod catalogue;
 mod key_sets;
+mod throttles;
 mod upstream;
 
 pub(crate) use self::catalogue::markdown;
@@ -203,6 +204,7 @@ pub(super) fn register(
     );
     register_secrets(registry, &gateway.clock, issuer);
     key_sets::register(registry, gateway);
+    throttles::register(registry, gateway);
     upstream::register(registry, gateway);
     registry.collect_gauge(&BUILD_INFO, |samples| samples.push(&[env!("CARGO_PKG_VERSION"), REVISION], 1.0));
     super::panics::register(registry);

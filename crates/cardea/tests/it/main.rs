@@ -26,6 +26,7 @@ mod secrets;
 mod staples;
 mod start;
 mod support;
+mod throttles;
 mod tls_clients;
 mod tls_files;
 mod token_bodies;

@@ -136,6 +136,28 @@ impl Reasons {
     }
 }
 
+/// A counter that appears when it is first used.
+pub struct LazyCounter {
+    def: &'static CounterDef<2>,
+    subject: Box<str>,
+    kind: &'static str,
+    counter: OnceLock<Counter>,
+}
+
+impl LazyCounter {
+    /// What happens to `subject`, which comes from the configuration, of one `kind`.
+    #[must_use]
+    pub fn new(def: &'static CounterDef<2>, subject: &str, kind: &'static str) -> Self {
+        Self { def, subject: subject.into(), kind, counter: OnceLock::new() }
+    }
+
+    /// Counts one.
+    #[inline]
+    pub fn increment(&self, registry: &Registry) {
+        self.counter.get_or_init(|| registry.counter(self.def, [&self.subject, self.kind])).increment();
+    }
+}
+
 /// A histogram that appears when it is first used.
 pub struct LazyHistogram {
     def: &'static HistogramDef<1>,

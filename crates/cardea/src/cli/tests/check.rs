@@ -507,3 +507,133 @@ fn a_redirect_to_a_host_that_the_client_chooses_is_warned_of() {
         );
     }
 }
+
+/// One error of each kind that a throttle can have.
+const THROTTLES: &str = r#"
+[[listener]]
+name = "main"
+address = "127.0.0.1:0"
+
+[[attribute]]
+name = "tier"
+header = "x-tier"
+
+[[throttle]]
+name = "a"
+rate = "10 per second"                                  # wrong
+key = ["source.adress", "token.scopes"]                 # wrong
+
+[[throttle]]                                            # wrong
+name = "b"
+rate = "0/s"                                            # wrong
+
+[[throttle]]
+name = "c"
+key = ["response.status", "throttle.name"]              # wrong
+rate = "2000000/s"                                      # wrong
+
+[[throttle]]
+name = "d"
+key = []
+rate = "1/d"
+burst = 367                                             # wrong
+ipv4_prefix = 33                                        # wrong
+when = "request.size > 5"                               # wrong
+
+[[throttle]]
+name = "e"
+key = []
+rate = "10/s"
+cost = "request.method"                                 # wrong
+
+[[throttle]]
+name = "f"
+key = []
+rate = "10/s"
+cost = "11"                                             # wrong
+
+[[throttle]]
+name = "f"                                              # wrong
+key = []
+rate = "10/s"
+cost = "0 - 1"                                          # wrong
+
+[[service]]
+name = "s"
+throttles = ["g", "e"]                                  # wrong
+endpoint = [{ address = "s.internal:80" }]
+
+[[route]]
+name = "r"
+auth = "public"
+throttles = ["e", "e"]                                  # wrong
+service = "s"
+"#;
+
+#[test]
+fn every_mistake_in_a_throttle_is_told_with_its_place() {
+    let fixture = Fixture::new(THROTTLES);
+    assert_eq!(fixture.lines("error"), marked(THROTTLES), "{:#?}", fixture.problems());
+    let (_, _, err) = fixture.check(&[]);
+    for expected in [
+        "\"10 per second\" is not a rate; write a whole number above 0, a slash and a unit",
+        "unknown attribute \"source.adress\"; did you mean \"source.address\"?",
+        "\"token.scopes\" is of type list, by which nothing can be counted",
+        "throttle has no key; name the attributes to count by",
+        "\"response.status\" is not known yet when requests are counted",
+        "the rate is above 1000000 a second; write at most \"1000000/s\"",
+        "the burst is earned back in more than 366 days; lower the burst or raise the rate",
+        "\"request.size\" is not known yet when requests are counted",
+        "a cost is a number, and this is of type string",
+        "the cost (11) is above the burst (10): every request is refused; lower the cost or raise the burst",
+        "there is no throttle called \"g\"; there are: a, b, c, d, e, f",
+        "\"e\" is there twice; remove one of them",
+    ] {
+        assert!(err.contains(expected), "{expected} is not in\n{err}");
+    }
+}
+
+#[test]
+fn a_throttle_that_probably_does_not_do_what_is_meant_is_warned_of() {
+    const TEXT: &str = r#"
+[[listener]]
+name = "main"
+address = "127.0.0.1:0"
+
+[[issuer]]
+name = "one"
+issuer = "https://one.example"
+audiences = ["a"]
+discovery = true
+
+[[issuer]]
+name = "two"
+issuer = "https://two.example"
+audiences = ["a"]
+discovery = true
+
+[[throttle]]                                            # wrong
+name = "nowhere"
+key = []
+rate = "10/s"
+
+[[throttle]]
+name = "callers"
+key = ["token.sub"]                                     # wrong
+rate = "10/s"
+all_routes = true
+
+[[throttle]]
+name = "good"
+key = ["token.iss", "token.sub"]
+rate = "10/s"
+
+[[route]]
+name = "r"
+auth = [{ issuer = "one" }, { issuer = "two" }]
+throttles = ["good"]
+respond = { body = "x" }
+"#;
+    let fixture = Fixture::new(TEXT);
+    assert_eq!(fixture.lines("warning"), marked(TEXT), "{:#?}", fixture.problems());
+}

@@ -60,6 +60,21 @@ pub(super) fn text(request: &Request, explanation: &Explanation) -> String {
         text.push('\n');
         text.push_str(&table.render());
     }
+    if !explanation.throttles.is_empty() {
+        let mut table = Table::new(&["THROTTLE", "COST", "FITS", "LEFT", "OF", "DRY RUN"]);
+        for throttle in &explanation.throttles {
+            table.row([
+                throttle.name.clone(),
+                throttle.cost.to_string(),
+                throttle.fits.to_string(),
+                throttle.remaining.to_string(),
+                throttle.burst.to_string(),
+                throttle.dry_run.to_string(),
+            ]);
+        }
+        text.push('\n');
+        text.push_str(&table.render());
+    }
     if !explanation.attributes.is_empty() {
         let mut table = Table::new(&["ATTRIBUTE", "VALUE"]);
         for (name, value) in &explanation.attributes {
@@ -114,6 +129,13 @@ pub(super) fn json(explanation: &Explanation) -> Value {
             })
         })
         .collect();
+    let throttles = explanation.throttles.iter().map(|throttle| {
+        json!({
+            "throttle": throttle.name, "cost": throttle.cost, "fits": throttle.fits,
+            "remaining": throttle.remaining, "burst": throttle.burst, "dry_run": throttle.dry_run,
+        })
+    });
+    let throttles: Vec<Value> = throttles.collect();
     let attributes: serde_json::Map<String, Value> =
         explanation.attributes.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
     let caller = explanation.caller.as_ref().map(|caller| {
@@ -139,7 +161,7 @@ pub(super) fn json(explanation: &Explanation) -> Value {
     json!({
         "host": explanation.host, "path": explanation.path, "source": explanation.source,
         "route": explanation.route, "demand": explanation.demand, "caller": caller, "policies": policies,
-        "attributes": attributes, "refusal": refusal, "destination": destination,
+        "throttles": throttles, "attributes": attributes, "refusal": refusal, "destination": destination,
     })
 }
 

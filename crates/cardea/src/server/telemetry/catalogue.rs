@@ -46,6 +46,11 @@ static SECTIONS: &[Section] = &[
         definitions: &[super::TOKENS, super::key_sets::DEFINITIONS],
     },
     Section {
+        title: "Throttles",
+        intro: "`throttle` is the name in the configuration. What becomes of requests is `cardea_throttle_requests_total`, above.",
+        definitions: &[super::throttles::DEFINITIONS],
+    },
+    Section {
         title: "TLS and certificates",
         intro: "",
         definitions: &[
