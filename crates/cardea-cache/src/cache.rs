@@ -1,4 +1,4 @@
-//! The cache of one thread: what is entered, what is found, and what goes when it is full.
+//! The single-threaded cache: insertion, lookup and eviction.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -12,27 +12,27 @@ use crate::limits::{Entry, Inserted, Lifetime, Limits, Removed, Stats};
 use crate::slab::Slab;
 use crate::wheel::{Bucket, Wheel};
 
-/// Slots that the hand looks at for one eviction, at most. Each one is a cache line that leads to the next one.
+/// The most slots that the hand visits for one eviction. Each is a cache line that leads to the next one.
 ///
-/// A hand without this bound can walk past all entries when all were looked up. Four lose less than a point of hits where
-/// clients are a hundred times as many as entries, and hardly any elsewhere:
-/// `cargo bench -p cardea-cache --bench hit_ratio -- --steps`.
+/// Without this bound, a hand can pass all entries if all were used. Four steps lose less than a percentage point of
+/// hits if there are a hundred times as many clients as entries, and hardly any otherwise: `cargo bench -p cardea-cache
+/// --bench hit_ratio -- --steps`.
 pub const HAND_STEPS_MAX: usize = 4;
 
-/// Expired entries that an insert removes though there is room: more than it adds, so that they vanish where inserts
-/// go on, and few, so that no insert pays for all.
+/// Expired entries that an insert removes although there is room: more than it adds, so that they disappear while
+/// inserts continue, and few, so that no insert pays for all.
 const RECLAIMED_PER_INSERT: usize = 2;
-/// Entries that one insert evicts for the bound in bytes, at most.
+/// The most entries that one insert evicts for the bound in bytes.
 const EVICTED_PER_INSERT: usize = 16;
 
 /// A bounded map whose operations take constant time in the worst case; see the crate's documentation.
 ///
-/// The default hash is keyed by a secret of the process (SipHash-1-3), for keys that strangers choose.
+/// The default hash is keyed by a secret of the process (SipHash-1-3), for keys that clients choose.
 #[repr(C)]
 pub struct Cache<K, V, S = RandomState> {
-    // What every operation writes comes first: behind a lock, it shares the lock's cache line. A lookup writes to no
-    // other one, and what an eviction waits for is there. What is only counted comes last, since the lines between are
-    // only read, and stay with each processor.
+    // Fields that every operation writes come first: behind a lock, they share the lock's cache line. A lookup writes
+    // no other line, and an eviction finds its start there. Statistics come last, because the lines in between are only
+    // read and stay shared between processors.
     /// The latest time seen, in nanoseconds.
     now: u64,
     hits: u64,
@@ -51,7 +51,7 @@ pub struct Cache<K, V, S = RandomState> {
     refused: u64,
 }
 
-/// When an entry expires.
+/// The expiry of an entry.
 #[derive(Clone, Copy)]
 struct Term {
     /// In nanoseconds.
@@ -59,9 +59,9 @@ struct Term {
     bucket: Option<Bucket>,
 }
 
-/// What a lookup comes upon.
+/// The result of a lookup.
 pub(crate) enum Found<K, V> {
-    /// Live, in this slot, under this place of the index.
+    /// Live, in this slot, with this position in the index.
     Live(u32, Place),
     /// Expired; removed by the lookup.
     Expired((K, V)),
@@ -69,20 +69,20 @@ pub(crate) enum Found<K, V> {
 }
 
 impl<K: Hash + Eq, V> Cache<K, V> {
-    /// An empty cache whose entries weigh nothing.
+    /// An empty cache whose entries have no weight.
     ///
     /// # Errors
-    /// If the limits ask for more than can be had.
+    /// If the limits can't be met.
     pub fn new(limits: Limits) -> Result<Self, LimitsError> {
         Self::weighed(limits, |_, _| 0, RandomState::new())
     }
 }
 
 impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
-    /// An empty cache; `weigh` says how many bytes an entry takes, always the same for the same entry.
+    /// An empty cache. `weigh` returns the size of an entry in bytes, always the same for the same entry.
     ///
     /// # Errors
-    /// If the limits ask for more than can be had.
+    /// If the limits can't be met.
     pub fn weighed(limits: Limits, weigh: fn(&K, &V) -> usize, hasher: S) -> Result<Self, LimitsError> {
         let wheel = match limits.lifetime {
             Lifetime::Own { .. } => Some(Box::new(Wheel::new(limits.entries)?)),
@@ -108,18 +108,18 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         })
     }
 
-    /// Enters an entry for the cache's lifetime.
+    /// Inserts an entry with the cache's lifetime.
     pub fn insert(&mut self, key: K, value: V, now: Mono) -> Inserted<K, V> {
         self.insert_entry(Entry { key, value, deadline: None }, now)
     }
 
-    /// Enters an entry. In a full cache an expired one goes for it; if there is none, what recency gives up.
+    /// Inserts an entry. A full cache evicts an expired one, or else the one that recency selects.
     pub fn insert_entry(&mut self, entry: Entry<K, V>, now: Mono) -> Inserted<K, V> {
         let hash = self.hasher.hash_one(&entry.key);
         self.insert_hashed(hash, entry, now)
     }
 
-    /// The value of a live entry, which counts as used by this.
+    /// The value of a live entry, which is marked as used.
     pub fn get<Q>(&mut self, key: &Q, now: Mono) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -131,7 +131,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         }
     }
 
-    /// Takes a live entry's value out: of any number of callers, one gets it.
+    /// Removes a live entry and returns its value: of concurrent callers, one gets it.
     pub fn take<Q>(&mut self, key: &Q, now: Mono) -> Option<V>
     where
         K: Borrow<Q>,
@@ -152,7 +152,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         self.remove_hashed(self.hasher.hash_one(key), key).map(|(_, value)| value)
     }
 
-    /// Removes expired entries, `max` at the most: for a timer, so that what nobody asks for gives its memory back.
+    /// Removes at most `max` expired entries: for a timer, so that unused entries free their memory.
     pub fn reclaim(&mut self, max: usize, now: Mono) -> Removed<K, V> {
         self.advance(now);
         let mut removed = Removed::new();
@@ -165,10 +165,10 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         self.advance(now);
         let weight = (self.weigh)(&key, &value);
         let mut removed = Removed::new();
-        // Nothing that is removed below takes a free place away.
+        // Nothing that is removed below takes a free position.
         let (place, used) = match self.find(hash, &key) {
             Some((at, place)) => {
-                // Whoever writes a key again has a use for it, as whoever reads it.
+                // A repeated insert counts as a use, as a lookup does.
                 let used = self.now < self.slab.deadline(at);
                 self.remove_into(&mut removed, at, place);
                 (Some(place), used)
@@ -215,7 +215,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         }
     }
 
-    /// The value in a slot that a lookup found, which counts as used by this.
+    /// The value in a slot that a lookup found, which is marked as used.
     pub(crate) fn visit(&mut self, at: u32) -> Option<&V> {
         self.slab.visit(at);
         self.slab.entry(at).map(|(_, value)| value)
@@ -251,7 +251,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         }
     }
 
-    /// When an entry expires that is entered now; `None` if it may not be stored.
+    /// The expiry of an entry that is inserted now; `None` if it must not be stored.
     fn term(&self, deadline: Option<Mono>) -> Option<Term> {
         if self.limits.entries == 0 {
             return None;
@@ -269,7 +269,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         }
     }
 
-    /// Evicts until one more entry of this weight may be stored; `false` if that isn't enough.
+    /// Evicts until one more entry of this weight fits; `false` if that isn't enough.
     fn make_room(&mut self, weight: usize, removed: &mut Removed<K, V>) -> bool {
         if weight > self.limits.bytes {
             return false;
@@ -312,10 +312,10 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         }
     }
 
-    /// Takes an entry out of everything.
+    /// Removes an entry from all structures.
     pub(crate) fn remove_at(&mut self, at: u32, place: Place) -> Option<(K, V)> {
         let (key, value) = self.slab.entry(at)?;
-        // What strangers' code computes comes first: if it panics, nothing has changed.
+        // Foreign code runs first: if it panics, nothing has changed.
         self.bytes = self.bytes.saturating_sub((self.weigh)(key, value));
         self.index.remove(place);
         if let Some(wheel) = &mut self.wheel {
@@ -326,7 +326,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
 }
 
 impl<K, V, S> Cache<K, V, S> {
-    /// Entries, live and expired.
+    /// The number of entries, live and expired.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.slab.len()
@@ -338,13 +338,13 @@ impl<K, V, S> Cache<K, V, S> {
         self.len() == 0
     }
 
-    /// What the entries weigh, in bytes.
+    /// The weight of all entries, in bytes.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What has happened so far.
+    /// The statistics.
     #[must_use]
     pub const fn stats(&self) -> Stats {
         let Self { hits, misses, stored, evicted, expired, refused, .. } = *self;
@@ -353,7 +353,7 @@ impl<K, V, S> Cache<K, V, S> {
 }
 
 impl<K, V, S> fmt::Debug for Cache<K, V, S> {
-    /// Without keys and values, which may be secret.
+    /// Omits keys and values, which may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cache")
             .field("limits", &self.limits)

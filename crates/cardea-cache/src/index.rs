@@ -9,14 +9,14 @@
 use crate::LimitsError;
 use crate::touched::{Memory, touch};
 
-/// Places in a line.
+/// Positions in a line.
 pub(crate) const PLACES: u32 = 10;
 /// Words in a cache line of 64 bytes: two tags each, then a slot each.
 const LINE_WORDS: usize = 16;
 const TAG_WORDS: usize = PLACES as usize / 2;
-/// Places in use per line when the cache is full, on average.
+/// The average number of used positions per line when the cache is full.
 const LOAD: usize = 4;
-/// Lines beyond that, so that small tables have slack where the average says little.
+/// Additional lines, so that small tables have slack.
 const LINES_SPARE: usize = 16;
 
 type Line = [u32; LINE_WORDS];
@@ -25,23 +25,23 @@ type Line = [u32; LINE_WORDS];
 #[derive(Debug)]
 pub(crate) struct Index {
     words: Box<[u32]>,
-    /// Words before the first one at the start of a cache line: the allocator aligns to 16 bytes.
+    /// Words before the first cache line boundary: the allocator aligns to 16 bytes.
     skip: usize,
     lines: u32,
-    /// Of each slot, so that who leaves need not be searched for.
+    /// The position of each slot, so that removal needs no search.
     places: Box<[Place]>,
 }
 
-/// A place in the index, by its number.
+/// A position in the index.
 pub(crate) type Place = u32;
 
 impl Index {
-    /// For `entries` keys. Memory is reserved, and used as keys come.
+    /// An index for `entries` keys. Memory is reserved, and used as keys are inserted.
     pub(crate) fn new(entries: usize) -> Result<Self, LimitsError> {
         let lines = entries.div_ceil(LOAD) + LINES_SPARE;
         let count = u32::try_from(lines).ok().filter(|count| count.checked_mul(PLACES).is_some());
         let count = count.ok_or(LimitsError::OutOfMemory { entries })?;
-        // From the allocator's zeroed memory: pages that nobody has touched cost nothing.
+        // From the allocator's zeroed memory: untouched pages cost nothing.
         let words = vec![0; lines * LINE_WORDS + LINE_WORDS - 1].into_boxed_slice();
         let skip = words.as_ptr().align_offset(size_of::<Line>()).min(LINE_WORDS - 1);
         Ok(Self { words, skip, lines: count, places: vec![0; entries].into_boxed_slice() })
@@ -74,12 +74,12 @@ impl Index {
         None
     }
 
-    /// A free place for a hash.
+    /// A free position for a hash.
     #[inline]
     pub(crate) fn free(&self, hash: u64) -> Option<Place> {
         let first = self.first(hash);
         let free = free(self.line(first));
-        // Without the bits of two places, something is left of three.
+        // Removes the two lowest bits; more than two positions leave a rest.
         let less = free & free.wrapping_sub(1);
         if less & less.wrapping_sub(1) != 0 {
             return Some(first * PLACES + number_of(free));
@@ -91,14 +91,14 @@ impl Index {
         (free != 0).then(|| number * PLACES + number_of(free))
     }
 
-    /// The place of a slot that is in the index.
+    /// The position of a slot in the index.
     #[inline]
     pub(crate) fn place_of(&self, slot: u32) -> Place {
         touch(Memory::Places, slot);
         self.places[slot as usize]
     }
 
-    /// Enters a slot into a free place of its hash.
+    /// Inserts a slot at a free position of its hash.
     #[inline]
     pub(crate) fn insert(&mut self, hash: u64, slot: u32, place: Place) {
         let line = self.line_mut(place / PLACES);
@@ -108,7 +108,7 @@ impl Index {
         self.places[slot as usize] = place;
     }
 
-    /// Frees a place.
+    /// Frees a position.
     #[inline]
     pub(crate) fn remove(&mut self, place: Place) {
         set_tag(self.line_mut(place / PLACES), place % PLACES, 0);
@@ -118,7 +118,7 @@ impl Index {
         self.scale((hash >> 32) as u32)
     }
 
-    /// Another one than the first.
+    /// A line different from the first one.
     fn second(&self, hash: u64, first: u32) -> u32 {
         let second = self.scale((hash >> 17) as u32);
         if second != first {
@@ -130,7 +130,7 @@ impl Index {
         }
     }
 
-    /// Multiplied by the number of lines, 32 bits as a fraction of 2^32 become a line without a division.
+    /// Scales 32 bits, as a fraction of 2^32, to the number of lines without a division.
     fn scale(&self, bits: u32) -> u32 {
         ((u64::from(bits) * u64::from(self.lines)) >> 32) as u32
     }
@@ -146,7 +146,7 @@ impl Index {
     }
 }
 
-/// A part of a key's hash, never 0, which marks free places. Shards are chosen by other bits, as are lines.
+/// A part of a key's hash. It is never 0, which marks free positions. Shards and lines use other bits.
 const fn tag(hash: u64) -> u16 {
     (hash >> 16) as u16 | 1
 }
@@ -154,11 +154,11 @@ const fn tag(hash: u64) -> u16 {
 /// A one in each quarter of a word.
 const QUARTERS: u64 = 0x0001_0001_0001_0001;
 
-/// A bit for each place whose tag is the pattern's: bit 16 q + w for quarter q of the double word w of tags.
+/// A bit for each position whose tag equals the pattern's: bit 16 q + w for quarter q of the double word w of tags.
 #[inline]
 fn equal(line: &Line, pattern: u64) -> u64 {
     const LOW: u64 = 0x7fff * QUARTERS;
-    // The top bit of a quarter stays clear where all of its bits are: no carry leaves it, so that this is exact.
+    // The top bit of a quarter stays clear only if all of its bits are: no carry leaves the quarter, so this is exact.
     let equals = |word: u64| {
         let difference = word ^ pattern;
         !(((difference & LOW) + LOW) | difference) & !LOW
@@ -167,7 +167,7 @@ fn equal(line: &Line, pattern: u64) -> u64 {
     one >> 15 | two >> 14 | (three & 0xffff_ffff) >> 13
 }
 
-/// The same for free places: a tag has its lowest bit.
+/// The same for free positions: a tag has its lowest bit set.
 #[inline]
 fn free(line: &Line) -> u64 {
     let [one, two, three] = tags_of(line).map(|word| !word & QUARTERS);
@@ -180,7 +180,7 @@ fn tags_of(line: &Line) -> [u64; 3] {
     [both(line[0], line[1]), both(line[2], line[3]), u64::from(line[4])]
 }
 
-/// The first place with a bit, of which there is one.
+/// The first position with a bit; there must be one.
 #[inline]
 const fn number_of(bits: u64) -> u32 {
     let bit = bits.trailing_zeros();
@@ -200,7 +200,7 @@ fn set_tag(line: &mut Line, number: u32, tag: u16) {
 
 #[cfg(test)]
 impl Index {
-    /// The lines that are known by a hash.
+    /// The lines that a hash leads to.
     pub(crate) fn known(&self, hash: u64) -> [u32; 2] {
         [self.first(hash), self.second(hash, self.first(hash))]
     }
@@ -242,7 +242,7 @@ mod tests {
         }
     }
 
-    /// SplitMix64, of which tests need no more than that it looks random.
+    /// SplitMix64, which is random enough for tests.
     fn random(state: &mut u64) -> u64 {
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn tags_are_compared_exactly() {
         let mut state = 0;
-        // Neighbours that differ in one bit, and those that a borrow would confuse.
+        // Neighbours that differ in one bit, and values that a borrow would confuse.
         let some = [0, 1, 2, 3, 0x7fff, 0x8000, 0x8001, 0xfffe, 0xffff];
         for _ in 0..20_000 {
             let tags: [u16; PLACES as usize] =

@@ -37,22 +37,22 @@ pub use cache::{Cache, HAND_STEPS_MAX};
 pub use limits::{Entry, Inserted, Lifetime, Limits, Removed, Stats};
 pub use sharded::{SHARDS_PER_THREAD, Sharded};
 
-/// Why a cache can't be made. Whoever set its limits is at fault.
+/// Why a cache can't be created: an error of its limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LimitsError {
-    /// More entries than a cache can number.
+    /// More entries than a cache supports.
     #[error("a cache holds at most {max} entries, not {entries}")]
     TooMany {
-        /// Asked for.
+        /// The requested number.
         entries: usize,
-        /// Of one cache; of each shard in a sharded one.
+        /// The limit of one cache, or of each shard.
         max: usize,
     },
     /// The system has no address space for so many entries.
     #[error("no memory for a cache of {entries} entries")]
     OutOfMemory {
-        /// Asked for.
+        /// The requested number.
         entries: usize,
     },
 }

@@ -1,21 +1,21 @@
-//! What bounds a cache, what goes in, what comes out, and what is counted.
+//! The limits, inputs, outputs and statistics of a cache.
 
 use std::time::Duration;
 
 use cardea_clock::Mono;
 use smallvec::SmallVec;
 
-/// How long entries live.
+/// The lifetime of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifetime {
-    /// Until something else needs their place.
+    /// Until they are evicted.
     Unlimited,
-    /// All as long: exact, and the order of insertion is the order of expiry. Zero: nothing is ever stored.
+    /// The same for all: exact, and insertion order is expiry order. With zero, nothing is stored.
     Same(Duration),
-    /// Each as long as is said for it, `max` at the most. Deadlines are rounded down, by a 32nd of the time that is
-    /// left or 17 ms, whichever is more; nothing lives longer than 100 days. Costs 8 bytes per entry more.
+    /// An own lifetime for each, at most `max`. Deadlines are rounded down by a 32nd of the remaining time or 17 ms,
+    /// whichever is more; no lifetime exceeds 100 days. It costs 8 more bytes per entry.
     Own {
-        /// The longest one. Zero: nothing is ever stored.
+        /// The longest lifetime. With zero, nothing is stored.
         max: Duration,
     },
 }
@@ -23,27 +23,27 @@ pub enum Lifetime {
 /// The bounds of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Entries, below 2^31. 0: nothing is ever stored.
+    /// The most entries, below 2^31. With 0, nothing is stored.
     pub entries: usize,
-    /// Sum of what entries weigh, in bytes, by the function given to [`Cache::weighed`](crate::Cache::weighed). What is heavier than that is
-    /// never stored.
+    /// The total weight of entries in bytes, by the function given to [`Cache::weighed`](crate::Cache::weighed).
+    /// Heavier entries are never stored.
     pub bytes: usize,
-    /// How long they live.
+    /// The lifetime of entries.
     pub lifetime: Lifetime,
 }
 
-/// What has happened so far.
+/// The statistics of a cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Lookups that found a live entry; taking one is a lookup.
+    /// Lookups that found a live entry, including removals that return the value.
     pub hits: u64,
-    /// Lookups that found none.
+    /// Lookups that found no live entry.
     pub misses: u64,
-    /// Entries that were stored.
+    /// Stored entries.
     pub stored: u64,
-    /// Live entries that went for others.
+    /// Live entries that were evicted.
     pub evicted: u64,
-    /// Entries that went because they had expired.
+    /// Entries that were removed because they had expired.
     pub expired: u64,
     /// Entries that were not stored.
     pub refused: u64,
@@ -62,28 +62,28 @@ impl Stats {
     }
 }
 
-/// Entries that left a cache, for the caller to drop where it costs nobody.
+/// Removed entries, for the caller to drop outside of locks.
 pub type Removed<K, V> = SmallVec<[(K, V); 2]>;
 
-/// What became of an insert.
+/// The result of an insert.
 #[derive(Debug)]
 #[must_use = "what was removed is to be dropped outside of a lock"]
 pub struct Inserted<K, V> {
-    /// Whether the entry is in the cache now. It is not if a limit forbids it, if it has expired already, or if
-    /// twenty others have (nearly) the same hash. Its predecessor is gone in any case.
+    /// Whether the entry is in the cache now. It is not if a limit forbids it, if it has expired already, or if twenty
+    /// others have (nearly) the same hash. Its predecessor is removed in any case.
     pub stored: bool,
-    /// The predecessor, what expired, what was evicted, and the entry itself if it was not stored.
+    /// The predecessor, expired and evicted entries, and the entry itself if it was not stored.
     pub removed: Removed<K, V>,
 }
 
-/// An entry on its way into a cache.
+/// An entry to be inserted.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<K, V> {
-    /// Replaces an entry with an equal key.
+    /// An entry with an equal key is replaced.
     pub key: K,
-    /// Must keep its weight while it is in the cache.
+    /// Its weight must not change while it is in the cache.
     pub value: V,
-    /// When it expires, if not by the cache's own lifetime. The earlier one counts with [`Lifetime::Own`]; with another
-    /// one an entry that would have to expire earlier than the cache's lifetime says is not stored.
+    /// An earlier expiry than the cache's lifetime. With [`Lifetime::Own`] the earlier one applies; otherwise an entry
+    /// that must expire earlier is not stored.
     pub deadline: Option<Mono>,
 }

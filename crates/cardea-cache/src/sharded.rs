@@ -1,4 +1,4 @@
-//! The cache of many threads: caches behind locks, one of which an operation holds for the time of its few lines.
+//! The multi-threaded cache: caches behind locks, one of which is held for each operation.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -15,18 +15,18 @@ use crate::limits::{Entry, Limits, Removed, Stats};
 #[cfg(test)]
 use schedule::Mutex;
 
-/// Shards for each thread that uses a cache at the same time, so that they seldom meet at a lock. Measured with two threads:
-/// a quarter of them costs a fifth to a third of the time more, and four times as many save a sixth at the most.
+/// Shards for each thread that uses a cache concurrently, so that lock contention is rare. Measured with two threads: a
+/// quarter as many cost a fifth to a third more time, and four times as many save a sixth at most.
 pub const SHARDS_PER_THREAD: usize = 16;
 
-/// Below this, halving a shard costs more entries by chance (some shards are full before others) than a lock is worth.
+/// Below this size, halving a shard wastes more entries (some shards fill before others) than a lock is worth.
 const SHARD_ENTRIES_MIN: usize = 512;
 
-/// A [`Cache`] in shards by hash, each behind its lock. Keys are hashed before a lock is taken, and what leaves the
-/// cache is dropped after it was given back.
+/// A [`Cache`] in shards by hash, each behind its lock. Keys are hashed before a lock is taken, and removed entries are
+/// dropped after it was released.
 ///
-/// What holds of a cache holds of each shard: one that is full evicts, though another one has room or
-/// expired entries. By chance that leaves about √(shard's entries) places of a shard unused.
+/// The properties of a cache hold for each shard: a full one evicts although another one has room or expired entries.
+/// By chance that leaves about √(shard's entries) positions of a shard unused.
 pub struct Sharded<K, V, S = RandomState> {
     shards: Box<[Shard<K, V, S>]>,
     hasher: S,
@@ -37,10 +37,10 @@ pub struct Sharded<K, V, S = RandomState> {
 struct Shard<K, V, S>(Mutex<Cache<K, V, S>>);
 
 impl<K: Hash + Eq, V> Sharded<K, V> {
-    /// An empty cache whose entries weigh nothing; see [`Sharded::weighed`].
+    /// An empty cache whose entries have no weight; see [`Sharded::weighed`].
     ///
     /// # Errors
-    /// If the limits ask for more than can be had.
+    /// If the limits can't be met.
     pub fn new(limits: Limits, shards: usize) -> Result<Self, LimitsError> {
         Self::weighed(limits, shards, |_, _| 0, RandomState::new())
     }
@@ -70,19 +70,19 @@ impl<K: Hash + Eq, V, S: BuildHasher + Clone> Sharded<K, V, S> {
         Ok(Self { shards: (0..count).map(shard).collect::<Result<_, _>>()?, hasher })
     }
 
-    /// Enters an entry for the cache's lifetime; whether it is there now.
+    /// Inserts an entry with the cache's lifetime; returns whether it was stored.
     pub fn insert(&self, key: K, value: V, now: Mono) -> bool {
         self.insert_entry(Entry { key, value, deadline: None }, now)
     }
 
-    /// Enters an entry; whether it is there now. See [`Cache::insert_entry`].
+    /// Inserts an entry; returns whether it was stored. See [`Cache::insert_entry`].
     pub fn insert_entry(&self, entry: Entry<K, V>, now: Mono) -> bool {
         let hash = self.hasher.hash_one(&entry.key);
         let inserted = self.shard(hash).insert_hashed(hash, entry, now);
         inserted.stored
     }
 
-    /// A copy of a live entry's value. It is made under the lock: for values whose copies are cheap.
+    /// A clone of a live entry's value, made under the lock: for values with cheap clones.
     pub fn get<Q>(&self, key: &Q, now: Mono) -> Option<V>
     where
         K: Borrow<Q>,
@@ -92,7 +92,7 @@ impl<K: Hash + Eq, V, S: BuildHasher + Clone> Sharded<K, V, S> {
         self.get_with(key, now, V::clone)
     }
 
-    /// What `read` makes of a live entry's value, under the lock.
+    /// The result of `read` on a live entry's value, under the lock.
     pub fn get_with<Q, R>(&self, key: &Q, now: Mono, read: impl FnOnce(&V) -> R) -> Option<R>
     where
         K: Borrow<Q>,
@@ -111,7 +111,7 @@ impl<K: Hash + Eq, V, S: BuildHasher + Clone> Sharded<K, V, S> {
         }
     }
 
-    /// Takes a live entry's value out: of any number of callers, one gets it.
+    /// Removes a live entry and returns its value: of concurrent callers, one gets it.
     pub fn take<Q>(&self, key: &Q, now: Mono) -> Option<V>
     where
         K: Borrow<Q>,
@@ -139,7 +139,7 @@ impl<K: Hash + Eq, V, S: BuildHasher + Clone> Sharded<K, V, S> {
         entry.map(|(_, value)| value)
     }
 
-    /// Removes expired entries, `max` of each shard at the most, and says how many: for a timer.
+    /// Removes at most `max` expired entries of each shard, and returns their number: for a timer.
     pub fn reclaim(&self, max: usize, now: Mono) -> usize {
         let reclaim = |shard: &Shard<K, V, S>| {
             let removed: Removed<K, V> = shard.lock().reclaim(max, now);
@@ -149,14 +149,14 @@ impl<K: Hash + Eq, V, S: BuildHasher + Clone> Sharded<K, V, S> {
     }
 
     fn shard(&self, hash: u64) -> MutexGuard<'_, Cache<K, V, S>> {
-        // The low half of the hash; the index of the shard works with the other one.
+        // The low half of the hash; the index of the shard uses the other one.
         let mask = self.shards.len() - 1;
         self.shards[hash as usize & mask].lock()
     }
 }
 
 impl<K, V, S> Sharded<K, V, S> {
-    /// Entries, live and expired. Takes each lock in turn.
+    /// The number of entries, live and expired. Takes each lock in turn.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
@@ -168,13 +168,13 @@ impl<K, V, S> Sharded<K, V, S> {
         self.len() == 0
     }
 
-    /// What the entries weigh, in bytes. Takes each lock in turn.
+    /// The weight of all entries, in bytes. Takes each lock in turn.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().bytes()).sum()
     }
 
-    /// What has happened so far. Takes each lock in turn.
+    /// The statistics. Takes each lock in turn.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.shards.iter().map(|shard| shard.lock().stats()).fold(Stats::default(), Stats::plus)
@@ -183,13 +183,14 @@ impl<K, V, S> Sharded<K, V, S> {
 
 impl<K, V, S> Shard<K, V, S> {
     fn lock(&self) -> MutexGuard<'_, Cache<K, V, S>> {
-        // Only the code of keys and values can panic under it, and a cache calls that where it is consistent.
+        // Only the code of keys and values can panic while it is held, and a cache calls that only in a consistent
+        // state.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<K, V, S> fmt::Debug for Sharded<K, V, S> {
-    /// Without keys and values, which may be secret.
+    /// Omits keys and values, which may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sharded").field("shards", &self.shards.len()).finish_non_exhaustive()
     }

@@ -1,38 +1,38 @@
-//! The slots of the entries, linked from the oldest to the newest, and the hand that walks along that list.
+//! The slots of the entries in a list from the oldest to the newest, and the hand that walks along it.
 
 use crate::LimitsError;
 use crate::touched::{Memory, touch};
 
 /// No slot.
 pub(crate) const NONE: u32 = u32::MAX >> 1;
-/// The most slots, numbered from 0: a number takes 31 bits, and [`NONE`] is the last.
+/// The most slots: a number takes 31 bits, and [`NONE`] is the last one.
 pub(crate) const SLOTS_MAX: usize = NONE as usize;
-/// In [`Slot::older`]: looked up since the hand came by.
+/// In [`Slot::older`]: used since the hand passed.
 const VISITED: u32 = 1 << 31;
 
-/// An entry and its links: one cache line where key and value take at most 48 bytes.
+/// An entry and its links: one cache line if key and value take at most 48 bytes.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Slot<K, V> {
     entry: Option<(K, V)>,
     /// In nanoseconds of monotonic time.
     deadline: u64,
-    /// Towards the newest; of a free slot, the next free one.
+    /// Towards the newest; for a free slot, the next free one.
     newer: u32,
-    /// Towards the oldest, and [`VISITED`].
+    /// Towards the oldest, with [`VISITED`].
     older: u32,
 }
 
-/// Slots that never move: memory is reserved at once, and used as entries come.
+/// Slots that never move: memory is reserved at once, and used as entries are inserted.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Slab<K, V> {
-    // What evictions and inserts go by; see `Cache`.
-    /// That of the oldest, beside which nothing has to be looked at while it has not expired.
+    // The start of evictions and inserts; see `Cache`.
+    /// The deadline of the oldest entry. While it has not expired, no entry has to be read.
     oldest_deadline: u64,
     oldest: u32,
     newest: u32,
-    /// The next slot that recency looks at; none: the oldest.
+    /// The next slot that recency examines; [`NONE`]: the oldest.
     hand: u32,
     free: u32,
     len: u32,
@@ -69,12 +69,12 @@ impl<K, V> Slab<K, V> {
         self.oldest_deadline
     }
 
-    /// The slot that the next [`Slab::push`] takes. Only to be asked while fewer are in use than reserved.
+    /// The slot that the next [`Slab::push`] uses. To be called only while fewer slots are used than reserved.
     fn vacant(&self) -> u32 {
         if self.free == NONE { self.slots.len() as u32 } else { self.free }
     }
 
-    /// Puts an entry into the vacant slot, as the newest. The caller has made room.
+    /// Inserts an entry into the vacant slot as the newest. The caller has made room.
     pub(crate) fn push(&mut self, key: K, value: V, deadline: u64, visited: bool) -> u32 {
         let at = self.vacant();
         let older = self.newest | if visited { VISITED } else { 0 };
@@ -104,7 +104,7 @@ impl<K, V> Slab<K, V> {
         self.slot(at).deadline
     }
 
-    /// Notes a lookup: writes only where that is news, so that a hot entry's line stays shared between readers.
+    /// Records a lookup. It writes only if the bit changes, so that the line of a hot entry stays shared.
     pub(crate) fn visit(&mut self, at: u32) {
         let slot = self.slot_mut(at);
         if slot.older & VISITED == 0 {
@@ -112,8 +112,8 @@ impl<K, V> Slab<K, V> {
         }
     }
 
-    /// What recency gives up, `None` if nothing is here: the first slot from the hand that nobody has looked up since the
-    /// hand came by, or the last of `steps`.
+    /// The slot that recency evicts: the first one from the hand that was not used since the hand passed, or the last
+    /// of `steps`; `None` if it is empty.
     pub(crate) fn sweep(&mut self, steps: usize) -> Option<u32> {
         let mut at = if self.hand == NONE { self.oldest()? } else { self.hand };
         for _ in 1..steps {
@@ -128,7 +128,7 @@ impl<K, V> Slab<K, V> {
         Some(at)
     }
 
-    /// Takes an entry out and frees its slot.
+    /// Removes an entry and frees its slot.
     pub(crate) fn remove(&mut self, at: u32) -> Option<(K, V)> {
         let free = self.free;
         let slot = self.slot_mut(at);
@@ -170,17 +170,17 @@ impl<K, V> Slab<K, V> {
 
 #[cfg(test)]
 impl<K, V> Slab<K, V> {
-    /// The address after what evictions and inserts go by.
+    /// The end of the fields that evictions and inserts start from.
     pub(crate) fn written_until(&self) -> usize {
         (&raw const self.len).addr() + size_of::<u32>()
     }
 
-    /// The slots that are known without a look at any other one.
+    /// The slots whose numbers are known without another load.
     pub(crate) fn known(&self) -> [u32; 4] {
         [self.oldest, self.newest, self.hand, self.vacant()]
     }
 
-    /// The slots that each one leads to.
+    /// The slots that each one links to.
     pub(crate) fn leads_to(&self) -> Vec<[u32; 2]> {
         self.slots.iter().map(|slot| [slot.newer, slot.older & !VISITED]).collect()
     }

@@ -1,17 +1,17 @@
-//! Which cache lines an operation touches, for tests that count them; elsewhere this is nothing.
+//! Records the cache lines that an operation touches, for tests; a no-op otherwise.
 
-/// What a line belongs to.
+/// The structure that a line belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Memory {
     Index,
-    /// The places of slots in the index.
+    /// The positions of slots in the index.
     Places,
     Slots,
-    /// Of the wheel.
+    /// The links of the wheel.
     Links,
 }
 
-/// Notes that a line is touched, by its number; of places and of links, by theirs.
+/// Records a touched line by its number, or that of the position or link in it.
 #[inline(always)]
 pub(crate) fn touch(memory: Memory, number: u32) {
     #[cfg(test)]
@@ -34,7 +34,7 @@ pub(crate) mod tests {
         static TOUCHED: RefCell<Option<BTreeSet<Line>>> = const { RefCell::new(None) };
     }
 
-    /// The line of what has this number.
+    /// The line that contains this number.
     pub(crate) fn line(memory: Memory, number: u32) -> Line {
         let in_line = match memory {
             Memory::Index | Memory::Slots => 1,

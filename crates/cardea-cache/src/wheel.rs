@@ -14,7 +14,7 @@ const LEVELS: usize = 12;
 /// The width of a bucket of level 0 is 2^24 ns, about 17 ms; that of the next level is four times as wide.
 const TICK_SHIFT: u32 = 24;
 const LEVEL_SHIFT: u32 = 2;
-/// The heads of the buckets' lists, and last that of the expired ones that had to leave their bucket.
+/// The heads of the buckets' lists, followed by that of the expired entries that had to leave their bucket.
 pub(crate) const HEADS: u32 = BUCKETS * LEVELS as u32 + 1;
 const EXPIRED: u32 = HEADS - 1;
 
@@ -35,7 +35,7 @@ impl Bucket {
         let last = LEVELS - 1;
         for level in 0..LEVELS {
             let (period, current) = (deadline >> shift(level), now >> shift(level));
-            // Of all periods that are to come, at most one falls on each head.
+            // Of all future periods, at most one maps to each head.
             let farthest = current + u64::from(BUCKETS - 1);
             if period <= farthest || level == last {
                 let period = period.min(farthest);
@@ -45,7 +45,7 @@ impl Bucket {
         None
     }
 
-    /// When its entries expire, in nanoseconds.
+    /// The expiry of its entries, in nanoseconds.
     pub(crate) fn deadline(self) -> u64 {
         self.period << shift(self.level)
     }
@@ -69,13 +69,13 @@ struct Link {
     previous: u32,
 }
 
-/// Which entries of a slab expire when. Lists are circular with their heads in them, so that an entry leaves its list
-/// without knowing which one it is.
+/// The expiry order of a slab's entries. Lists are circular and include their heads, so that an entry is removed
+/// without knowing its list.
 #[derive(Debug)]
 pub(crate) struct Wheel {
     /// The heads, then one per slot.
     links: Vec<Link>,
-    /// Buckets that hold entries, and those of them that have expired.
+    /// The buckets with entries, and those of them that have expired.
     occupied: [u128; LEVELS],
     expired: [u128; LEVELS],
     now: u64,
@@ -91,14 +91,14 @@ impl Wheel {
         Ok(Self { links, occupied: [0; LEVELS], expired: [0; LEVELS], now: 0 })
     }
 
-    /// Lets time pass; `now` never goes back.
+    /// Advances the time; `now` never goes back.
     #[inline(never)] // A coarse clock stands still for most operations.
     pub(crate) fn advance(&mut self, now: u64) {
         for level in 0..LEVELS {
             let (before, current) = (self.now >> shift(level), now >> shift(level));
             let passed = current - before;
             if passed == 0 {
-                // Nor has a wider bucket passed.
+                // No wider bucket has passed either.
                 break;
             }
             let mask = if passed >= u64::from(BUCKETS) {
@@ -111,7 +111,7 @@ impl Wheel {
         self.now = now;
     }
 
-    /// A slot whose entry has expired, if there is any.
+    /// A slot whose entry has expired, if any.
     pub(crate) fn any_expired(&self) -> Option<u32> {
         let first = self.link(EXPIRED).next;
         if first != EXPIRED {
@@ -122,7 +122,7 @@ impl Wheel {
         Some(self.link(head).next - HEADS)
     }
 
-    /// Enters a slot.
+    /// Inserts a slot.
     pub(crate) fn insert(&mut self, slot: u32, bucket: Bucket) {
         let (head, bit) = (bucket.head(), 1 << bucket.place());
         if self.expired[bucket.level] & bit != 0 {
@@ -141,12 +141,12 @@ impl Wheel {
         self.link_mut(head).previous = at;
     }
 
-    /// Takes a slot out.
+    /// Removes a slot.
     pub(crate) fn remove(&mut self, slot: u32) {
         let Link { next, previous } = self.link(slot + HEADS);
         self.link_mut(previous).next = next;
         self.link_mut(next).previous = previous;
-        // Alone with its head, which is empty now.
+        // Alone with its head, which becomes empty.
         if next == previous && next < EXPIRED {
             let (level, bit) = ((next / BUCKETS) as usize, 1_u128 << (next % BUCKETS));
             self.occupied[level] &= !bit;
@@ -154,7 +154,7 @@ impl Wheel {
         }
     }
 
-    /// Hangs a bucket's list, which is not empty, behind those that have expired.
+    /// Appends a non-empty bucket's list to the expired ones.
     fn vacate(&mut self, head: u32) {
         let Link { next: first, previous: last } = self.link(head);
         let tail = self.link(EXPIRED).previous;
@@ -178,7 +178,7 @@ impl Wheel {
 
 #[cfg(test)]
 impl Wheel {
-    /// What each link leads to.
+    /// The links of each link.
     pub(crate) fn leads_to(&self) -> Vec<[u32; 2]> {
         self.links.iter().map(|link| [link.next, link.previous]).collect()
     }

@@ -1,4 +1,4 @@
-//! What reading the clock costs, beside the clocks of the system: `cargo bench -p cardea-clock`.
+//! The cost of reading the clock, compared with the system's clocks: `cargo bench -p cardea-clock`.
 #![expect(clippy::disallowed_methods, reason = "compares with the clocks of the system")]
 #![expect(clippy::expect_used, reason = "a bench that can't start has nothing to measure")]
 
@@ -9,7 +9,7 @@ use bench_measure::Suite;
 use cardea_clock::{Clock, CoarseClock, PERIOD_DEFAULT};
 use nix::time::{ClockId, clock_gettime};
 
-/// Reads per call, without a branch between them: a loop and a call around each would cost more than the read.
+/// Reads per call, without a branch between them: a loop and a call for each would cost more than the read.
 const READS: u64 = 64;
 
 fn main() {
@@ -43,7 +43,7 @@ fn benches(suite: &mut Suite) {
     });
 }
 
-/// Calls `read` as often as [`READS`] says. The results are added up: each has to be there, and none waits for another.
+/// Calls `read` [`READS`] times. The results are added, so that each is needed, and none waits for another.
 #[inline(always)]
 fn unrolled(read: impl Fn() -> u64) -> u64 {
     let eight = || {
@@ -71,14 +71,14 @@ fn both(clock: &Clock) -> u64 {
     now.wall.unix_nanos().cast_unsigned() ^ now.mono.nanos()
 }
 
-/// Both are turned into a number, as whoever compares them with a stored one would have to.
+/// Both are converted to numbers, as a comparison with a stored one requires.
 fn system_time() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_secs().wrapping_mul(1_000_000_000).wrapping_add(u64::from(since.subsec_nanos()))
 }
 
 fn instant() -> u64 {
-    // An instant is opaque: only that it was read is certain.
+    // An instant is opaque, so the result is only used.
     black_box(Instant::now());
     1
 }

@@ -1,4 +1,4 @@
-//! The coarse clock: the time in one cache line, refreshed by a thread of its own.
+//! The coarse clock: the time in one cache line, refreshed by its own thread.
 
 use std::{
     io,
@@ -12,33 +12,33 @@ use std::{
 
 use crate::{Mono, Timestamp, Wall, manual::ManualSource};
 
-/// How often the coarse clock is refreshed unless told otherwise.
+/// The default refresh period of the coarse clock.
 ///
-/// Token lifetimes are minutes to hours, timeouts are seconds: a tenth of a second is below what either
-/// can notice, and ten wake-ups per second cost nothing that can be measured.
+/// Token lifetimes are minutes to hours, and timeouts are seconds: a tenth of a second is too short to matter for
+/// either, and ten wake-ups per second cost nothing measurable.
 pub const PERIOD_DEFAULT: Duration = Duration::from_millis(100);
 
-/// The longest that a refresher waits between two refreshes.
+/// The longest refresh period.
 pub const PERIOD_MAX: Duration = Duration::from_millis(500);
 
-/// How far the published time may lag behind the exact one, at the most: as long as somebody calls [`Clock::watch`] every
+/// The largest difference between the published and the exact time, if [`Clock::watch`] is called every
 /// [`WATCH_EVERY`].
 pub const LAG_MAX: Duration = Duration::from_secs(1);
 
-/// How often [`Clock::watch`] is to be called.
+/// The interval of calls to [`Clock::watch`].
 pub const WATCH_EVERY: Duration = Duration::from_millis(250);
 
-/// A lag that would pass [`LAG_MAX`] before the watchdog looks again.
+/// A lag that would exceed [`LAG_MAX`] before the watchdog's next check.
 const LAG_WATCHED: Duration = Duration::from_millis(750);
 
-/// Where the raw time comes from.
+/// The source of the raw time.
 #[derive(Debug)]
-pub(crate) enum Source {
+pub(crate) enum RawClock {
     System { origin: Instant },
     Manual(ManualSource),
 }
 
-impl Source {
+impl RawClock {
     #[expect(clippy::disallowed_methods, reason = "this crate is where the system's clocks are read")]
     fn system() -> Self {
         Self::System { origin: Instant::now() }
@@ -69,7 +69,7 @@ fn wall_of(time: SystemTime) -> Wall {
     }
 }
 
-/// What is published: alone in its cache line, so that no neighbour's writes slow its readers.
+/// The published time, alone in its cache line, so that its readers are not slowed by other writes.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Published {
@@ -80,20 +80,20 @@ struct Published {
 #[derive(Debug)]
 struct Shared {
     published: Published,
-    source: Source,
-    /// When the refresher last did its work; whoever else publishes the time leaves this as it is.
+    source: RawClock,
+    /// The time of the refresher's last refresh. Other writers of the time don't change it.
     refreshed: AtomicU64,
     late_refreshes: AtomicU64,
 }
 
-/// A handle that reads the time. Clones are cheap and see the same clock.
+/// A handle to a clock. Clones are cheap and read the same clock.
 #[derive(Clone, Debug)]
 pub struct Clock {
     shared: Arc<Shared>,
 }
 
 impl Clock {
-    pub(crate) fn of(source: Source) -> Self {
+    pub(crate) fn of(source: RawClock) -> Self {
         let now = source.read();
         let published =
             Published { wall: AtomicI64::new(now.wall.unix_nanos()), mono: AtomicU64::new(now.mono.nanos()) };
@@ -103,8 +103,8 @@ impl Clock {
 
     /// The coarse time: two relaxed loads from one cache line.
     ///
-    /// The two may stem from neighbouring refreshes. That is harmless: a window is open only if the wall
-    /// time *and* the monotonic deadline allow it.
+    /// The two values may come from adjacent refreshes. That is harmless: a window is open only if both the wall time
+    /// *and* the monotonic deadline allow it.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         Timestamp { wall: self.wall(), mono: self.mono() }
@@ -122,19 +122,19 @@ impl Clock {
         Mono::from_nanos(self.shared.published.mono.load(Relaxed))
     }
 
-    /// The exact time, from the system: some tens of nanoseconds.
+    /// The exact time from the system; it takes some tens of nanoseconds.
     #[must_use]
     pub fn precise(&self) -> Timestamp {
         self.shared.source.read()
     }
 
-    /// The exact monotonic time: half the cost of [`Clock::precise`], for durations that are reported.
+    /// The exact monotonic time, for reported durations. It costs half of [`Clock::precise`].
     #[must_use]
     pub fn precise_mono(&self) -> Mono {
         self.shared.source.read_mono()
     }
 
-    /// Publishes the exact time and returns it: the refresher's work.
+    /// Publishes the exact time and returns it. The refresher calls it.
     pub fn refresh(&self) -> Timestamp {
         let now = self.publish();
         self.shared.refreshed.fetch_max(now.mono.nanos(), Relaxed);
@@ -144,16 +144,16 @@ impl Clock {
     fn publish(&self) -> Timestamp {
         let now = self.shared.source.read();
         self.shared.published.wall.store(now.wall.unix_nanos(), Relaxed);
-        // Two refreshers (the thread and a watchdog) may race; monotonic time must not go back for that.
+        // The refresher and the watchdog may race; monotonic time must not go back.
         self.shared.published.mono.fetch_max(now.mono.nanos(), Relaxed);
         now
     }
 
-    /// The watchdog: publishes the exact time if the published one would lag by more than [`LAG_MAX`] before the next
-    /// look, counts that, and says whether it was not necessary.
+    /// The watchdog. It publishes the exact time if the published one would lag by more than [`LAG_MAX`] before the
+    /// next check, and counts that. Returns whether the clock was on time.
     ///
-    /// To be called every [`WATCH_EVERY`] from threads that do not depend on the refresher (each worker's
-    /// timer). A refresher that stopped thus extends a token's life by a bounded second, never more.
+    /// To be called every [`WATCH_EVERY`] by threads that do not depend on the refresher (each worker's timer). So a
+    /// stopped refresher extends a token's life by a bounded second, never more.
     pub fn watch(&self) -> bool {
         let exact = self.shared.source.read_mono();
         if exact.saturating_since(self.mono()) <= LAG_WATCHED {
@@ -164,23 +164,22 @@ impl Clock {
         false
     }
 
-    /// Whether the refresher has done its work within the last [`LAG_MAX`]. What the watchdog did in its place makes
-    /// no difference: who asks wants to know of the refresher.
+    /// Whether the refresher has run within the last [`LAG_MAX`]. Refreshes by the watchdog don't count.
     #[must_use]
     pub fn is_refreshed(&self) -> bool {
         let refreshed = Mono::from_nanos(self.shared.refreshed.load(Relaxed));
         self.shared.source.read_mono().saturating_since(refreshed) <= LAG_MAX
     }
 
-    /// How often [`Clock::watch`] had to refresh the time itself.
+    /// How often [`Clock::watch`] had to refresh the time.
     #[must_use]
     pub fn late_refreshes(&self) -> u64 {
         self.shared.late_refreshes.load(Relaxed)
     }
 }
 
-/// The clock of the process: owns the thread that refreshes it. Dropping it stops and joins the thread;
-/// handles stay usable and show the last time that was published.
+/// The clock of the process, which owns its refresher thread. Dropping it stops and joins the thread; handles then keep
+/// the last published time.
 #[derive(Debug)]
 pub struct CoarseClock {
     clock: Clock,
@@ -192,9 +191,9 @@ impl CoarseClock {
     /// Starts the refresher with the given period (see [`PERIOD_DEFAULT`]; at most [`PERIOD_MAX`]).
     ///
     /// # Errors
-    /// If the operating system has no thread to give.
+    /// If the operating system can't start a thread.
     pub fn start(period: Duration) -> io::Result<Self> {
-        let clock = Clock::of(Source::system());
+        let clock = Clock::of(RawClock::system());
         let stop = Arc::new(AtomicBool::new(false));
         let period = period.clamp(Duration::from_millis(1), PERIOD_MAX);
         let thread = thread::Builder::new().name("cardea-clock".into()).spawn({
@@ -209,7 +208,7 @@ impl CoarseClock {
         Ok(Self { clock, stop, thread: Some(thread) })
     }
 
-    /// A handle that reads this clock.
+    /// A handle to this clock.
     #[must_use]
     pub fn clock(&self) -> Clock {
         self.clock.clone()
@@ -221,7 +220,7 @@ impl Drop for CoarseClock {
         self.stop.store(true, Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // A refresher that panicked has nothing to tell: it only stores the time.
+            // A panic of the refresher is irrelevant here: it only stores the time.
             drop(thread.join());
         }
     }
@@ -271,7 +270,7 @@ mod tests {
             let manual = ManualClock::new(Wall::from_unix_seconds(1_000));
             let clock = manual.clock();
             let lag = || clock.precise().mono.saturating_since(clock.mono());
-            // The refresher dies somewhere between two looks.
+            // The refresher dies at any time between two checks.
             manual.advance_unpublished(Duration::from_millis(u64::try_from(offset).unwrap()));
             for _ in 0..12 {
                 assert!(lag() <= LAG_MAX, "{offset}: {:?}", lag());

@@ -1,4 +1,4 @@
-//! A clock that tests move by hand, read through the same path as the real one.
+//! A clock that tests set, read through the same path as the real one.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     Mono, Timestamp, Wall,
-    coarse::{Clock, Source},
+    coarse::{Clock, RawClock},
 };
 
 /// The raw time of a [`ManualClock`].
@@ -24,7 +24,7 @@ impl ManualSource {
     }
 }
 
-/// A clock that stands still until a test moves it.
+/// A clock that stands still until a test advances it.
 #[derive(Debug)]
 pub struct ManualClock {
     source: ManualSource,
@@ -32,40 +32,40 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// Stands at the wall time `at`; its monotonic time begins an hour after the origin, so that tests can
-    /// speak of what came before.
+    /// A clock at the wall time `at`. Its monotonic time begins an hour after the origin, so that tests can use earlier
+    /// times.
     #[must_use]
     pub fn new(at: Wall) -> Self {
         let mono = Mono::MIN.saturating_add(Duration::from_secs(3_600));
         let source = ManualSource(Arc::new(Mutex::new(Timestamp { wall: at, mono })));
-        let clock = Clock::of(Source::Manual(source.clone()));
+        let clock = Clock::of(RawClock::Manual(source.clone()));
         Self { source, clock }
     }
 
-    /// A handle that reads this clock.
+    /// A handle to this clock.
     #[must_use]
     pub fn clock(&self) -> Clock {
         self.clock.clone()
     }
 
-    /// Lets `duration` pass, and publishes that as the refresher would.
+    /// Advances the time, and publishes it as the refresher would.
     pub fn advance(&self, duration: Duration) {
         self.advance_unpublished(duration);
         self.clock.refresh();
     }
 
-    /// Lets `duration` pass while the refresher stands still.
+    /// Advances the time without publishing it, as if the refresher had stopped.
     pub fn advance_unpublished(&self, duration: Duration) {
         self.source.change(|now| *now = now.saturating_add(duration));
     }
 
-    /// Steps the wall clock forward, as an operator or NTP would, and publishes that.
+    /// Steps the wall clock forward, as an operator or NTP would, and publishes it.
     pub fn step_wall_forward(&self, by: Duration) {
         self.source.change(|now| now.wall = now.wall.saturating_add(by));
         self.clock.refresh();
     }
 
-    /// Steps the wall clock back, and publishes that.
+    /// Steps the wall clock back, and publishes it.
     pub fn step_wall_back(&self, by: Duration) {
         self.source.change(|now| now.wall = now.wall.saturating_sub(by));
         self.clock.refresh();

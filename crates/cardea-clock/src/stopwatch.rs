@@ -1,21 +1,21 @@
-//! How long something takes, for what has no clock at hand.
+//! Elapsed time, for code without a clock.
 
 use std::time::{Duration, Instant};
 
-/// Time that passes, by the system's monotonic clock. For what steers itself by how long it was held up: nothing that
-/// is decided about a request reads one.
+/// Elapsed time of the system's monotonic clock. It is for code that adapts to its own delays; no decision about a
+/// request uses it.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch(Instant);
 
 impl Stopwatch {
-    /// Begins now.
+    /// Starts now.
     #[expect(clippy::disallowed_methods, reason = "this crate is where the system's clocks are read")]
     #[must_use]
     pub fn start() -> Self {
         Self(Instant::now())
     }
 
-    /// The time since it began, or since it was last asked this.
+    /// The time since the start or the last call.
     pub fn lap(&mut self) -> Duration {
         let now = Self::start();
         let passed = now.0.saturating_duration_since(self.0);

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-/// A point of wall-clock time: nanoseconds since the Unix epoch, from the year 1677 to 2262.
+/// A point in wall-clock time: nanoseconds since the Unix epoch, from the year 1677 to 2262.
 ///
 /// Leap seconds are not counted, as in POSIX time and in the `NumericDate` of RFC 7519 §2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Wall(i64);
 
 impl Wall {
-    /// Before every other point of time.
+    /// The earliest point in time.
     pub const MIN: Self = Self(i64::MIN);
-    /// After every other point of time.
+    /// The latest point in time.
     pub const MAX: Self = Self(i64::MAX);
 
     /// From nanoseconds since the Unix epoch.
@@ -20,7 +20,7 @@ impl Wall {
         Self(nanos)
     }
 
-    /// From seconds since the Unix epoch; what lies outside the range becomes [`Wall::MIN`] or [`Wall::MAX`].
+    /// From seconds since the Unix epoch; saturates at [`Wall::MIN`] and [`Wall::MAX`].
     #[must_use]
     pub const fn from_unix_seconds(seconds: i64) -> Self {
         Self(seconds.saturating_mul(1_000_000_000))
@@ -44,33 +44,33 @@ impl Wall {
         self.0.div_euclid(1_000_000_000)
     }
 
-    /// Later by `duration`, at most [`Wall::MAX`].
+    /// Adds `duration`; saturates at [`Wall::MAX`].
     #[must_use]
     pub fn saturating_add(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)))
     }
 
-    /// Earlier by `duration`, at least [`Wall::MIN`].
+    /// Subtracts `duration`; saturates at [`Wall::MIN`].
     #[must_use]
     pub fn saturating_sub(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)))
     }
 
-    /// How long after `earlier` this is; zero if it is not after it.
+    /// The time since `earlier`; zero if that is later.
     #[must_use]
     pub fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(u64::try_from(i128::from(self.0) - i128::from(earlier.0)).unwrap_or(0))
     }
 }
 
-/// A point of monotonic time: nanoseconds since an origin that is fixed for the life of the process.
+/// A point in monotonic time: nanoseconds since an origin that is fixed for the life of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mono(u64);
 
 impl Mono {
     /// The origin.
     pub const MIN: Self = Self(0);
-    /// After every other point of time.
+    /// The latest point in time.
     pub const MAX: Self = Self(u64::MAX);
 
     /// From nanoseconds since the origin.
@@ -85,13 +85,13 @@ impl Mono {
         self.0
     }
 
-    /// Later by `duration`, at most [`Mono::MAX`].
+    /// Adds `duration`; saturates at [`Mono::MAX`].
     #[must_use]
     pub fn saturating_add(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
     }
 
-    /// How long after `earlier` this is; zero if it is not after it.
+    /// The time since `earlier`; zero if that is later.
     #[must_use]
     pub fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -101,14 +101,14 @@ impl Mono {
 /// Both kinds of time at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timestamp {
-    /// What the calendar says; an operator or NTP can step it.
+    /// The calendar time, which an operator or NTP can step.
     pub wall: Wall,
-    /// What has passed; nothing can step it.
+    /// The elapsed time, which can't be stepped.
     pub mono: Mono,
 }
 
 impl Timestamp {
-    /// Both later by `duration`.
+    /// Adds `duration` to both.
     #[must_use]
     pub fn saturating_add(self, duration: Duration) -> Self {
         Self { wall: self.wall.saturating_add(duration), mono: self.mono.saturating_add(duration) }

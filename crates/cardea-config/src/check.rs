@@ -1,5 +1,5 @@
-//! Holds a tree against the shape of the configuration: unknown keys, wrong types, values out of their limits,
-//! missing keys. What does not fit is taken out, so that everything else can still be judged.
+//! Checks a tree against the shape of the configuration: unknown keys, wrong types, values out of range, missing keys.
+//! Invalid parts are removed, so that the rest can still be checked.
 
 use std::collections::BTreeSet;
 
@@ -7,16 +7,16 @@ use super::{
     document::{CHECK_ENVIRONMENT, Entry, Node, Table, Text, Value},
     problem::Problems,
     shape::{Kind, Shape, TableShape, Word, words_of},
-    source::Place,
+    source::Location,
     suggest,
     text::Format,
 };
 
-/// The lists at the top level (services, issuers, …) that may have an element of a name that is not known.
+/// The top-level lists (services, issuers, …) that may have an element whose name is unknown.
 #[derive(Debug, Default)]
 pub(super) struct Dropped {
     lists: BTreeSet<String>,
-    /// A file was not read to its end, and may have held anything.
+    /// A file was not read completely, so any list may.
     anything: bool,
 }
 
@@ -32,20 +32,20 @@ pub(super) struct Checker<'a> {
     problems: &'a mut Problems,
     dropped: Dropped,
     depth: usize,
-    /// How many lists are around what is looked at.
+    /// The number of lists around the current value.
     lists: usize,
-    /// An element was taken out of a list.
+    /// Whether an element was removed from a list.
     lost_element: bool,
-    /// How much did not fit so far.
+    /// The number of invalid parts so far.
     faults: usize,
-    /// How many values stand in for others.
-    stand_ins: usize,
+    /// The number of placeholders so far.
+    placeholders: usize,
     /// The names of issuers.
     issuers: Vec<String>,
 }
 
 impl<'a> Checker<'a> {
-    /// A check of what was read; `incomplete` where there was more that could not be.
+    /// A check of a tree; `incomplete` if a file could not be read completely.
     pub(super) fn new(problems: &'a mut Problems, incomplete: bool) -> Self {
         let dropped = Dropped { anything: incomplete, ..Dropped::default() };
         Self {
@@ -55,25 +55,25 @@ impl<'a> Checker<'a> {
             lists: 0,
             lost_element: false,
             faults: 0,
-            stand_ins: 0,
+            placeholders: 0,
             issuers: Vec::new(),
         }
     }
 
-    /// Checks the tree and takes out what does not fit. Where that leaves a required key without a value, one that
-    /// nothing is reported about stands in for it, so that all that is beside it can be judged.
+    /// Checks the tree and removes invalid parts. If that leaves a required key without a value, a placeholder is
+    /// inserted, about which nothing is reported, so that everything beside it can be checked.
     pub(super) fn check(mut self, root: &mut Node, shape: &Shape) -> Dropped {
         self.issuers = names_of(root, "issuer");
         self.fits(root, shape, "the configuration");
         self.dropped
     }
 
-    fn report(&mut self, at: Place, message: String, remedy: impl Into<String>) {
+    fn report(&mut self, at: Location, message: String, remedy: impl Into<String>) {
         self.faults += 1;
         self.problems.add(at, message, remedy);
     }
 
-    /// Whether a value fits its shape, at least after something was taken out of it.
+    /// Whether a value has its shape, at least after invalid parts were removed.
     fn fits(&mut self, node: &mut Node, shape: &Shape, name: &str) -> bool {
         let at = node.at;
         if let Value::String(text) = &node.value
@@ -130,12 +130,19 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// One word of several, where `beside` are the other forms that the value can have.
-    fn word(&mut self, at: Place, text: &Text, words: &[Word], beside: Option<&Shape>, name: &str) -> bool {
+    /// Checks a word of a choice. `beside` are the other forms that the value can have.
+    fn word(
+        &mut self,
+        at: Location,
+        text: &Text,
+        words: &[Word],
+        beside: Option<&Shape>,
+        name: &str,
+    ) -> bool {
         if words.iter().any(|word| word.value == text.value) {
             return true;
         }
-        // Whatever was meant: what opens a door is written by whoever knows that it does.
+        // A remedy never suggests a word that opens access.
         let harmless = words.iter().filter(|word| !word.opens);
         let near = suggest::nearest(&text.value, harmless.map(|word| word.value.as_str()));
         let remedy = match (near, beside) {
@@ -173,11 +180,11 @@ impl<'a> Checker<'a> {
         false
     }
 
-    fn table(&mut self, at: Place, table: &mut Table, shape: &TableShape, name: &str) -> bool {
+    fn table(&mut self, at: Location, table: &mut Table, shape: &TableShape, name: &str) -> bool {
         let written: Vec<String> = table.entries.keys().cloned().collect();
         let faults = self.faults;
         if self.dropped.anything && self.lists == 0 {
-            // It may be in the file that was not read.
+            // The key may be in the file that was not read.
             let absent = shape.keys.keys().filter(|key| !table.entries.contains_key(*key));
             table.lost.extend(absent.cloned());
         }
@@ -207,7 +214,7 @@ impl<'a> Checker<'a> {
             if table.entries.contains_key(key) {
                 continue;
             }
-            // A key that was there but did not fit was reported as what it is.
+            // An invalid key was reported as such.
             if !table.lost.contains(key) {
                 let remedy = known
                     .shape
@@ -217,23 +224,23 @@ impl<'a> Checker<'a> {
                 self.report(at, format!("{name} has no {key}"), remedy);
                 table.lost.push(key.clone());
             }
-            let node = self.stand_in(&known.shape);
-            table.entries.insert(key.clone(), Entry { key_at: Place::NOWHERE, node });
+            let node = self.placeholder(&known.shape);
+            table.entries.insert(key.clone(), Entry { key_at: Location::NOWHERE, node });
         }
         table.is_flawed |= self.faults > faults;
         true
     }
 
-    /// A value in place of one that is missing or did not fit. It is like no other, and lets nobody in.
-    fn stand_in(&mut self, shape: &Shape) -> Node {
-        self.stand_ins += 1;
+    /// A placeholder for a missing or invalid value. It is unique, and grants no access.
+    fn placeholder(&mut self, shape: &Shape) -> Node {
+        self.placeholders += 1;
         let value = match &shape.kind {
             Kind::String { format, minimum, .. } => {
                 let value = match (format, minimum) {
                     (_, Some(minimum)) => minimum.clone(),
                     (Some(Format::BindAddress), None) => "127.0.0.1:0".to_owned(),
-                    (Some(Format::Address), None) => format!("stand-in-{}.invalid:1", self.stand_ins),
-                    (Some(Format::Name) | None, None) => format!("stand-in-{}", self.stand_ins),
+                    (Some(Format::Address), None) => format!("placeholder-{}.invalid:1", self.placeholders),
+                    (Some(Format::Name) | None, None) => format!("placeholder-{}", self.placeholders),
                     (Some(format), None) => format.example().to_owned(),
                 };
                 Value::String(Text { value, written: None })
@@ -245,7 +252,7 @@ impl<'a> Checker<'a> {
             Kind::Integer { minimum, .. } => Value::Integer(*minimum),
             Kind::Boolean => Value::Boolean(false),
             Kind::List { item, items_min } => {
-                Value::Array((0..*items_min).map(|_| self.stand_in(item)).collect())
+                Value::Array((0..*items_min).map(|_| self.placeholder(item)).collect())
             }
             Kind::Map(_) => Value::Table(Table { is_flawed: true, ..Table::default() }),
             Kind::Table(shape) => {
@@ -253,25 +260,25 @@ impl<'a> Checker<'a> {
                 for (key, known) in shape.keys.iter() {
                     table.lost.push(key.clone());
                     if known.required {
-                        let node = self.stand_in(&known.shape);
-                        table.entries.insert(key.clone(), Entry { key_at: Place::NOWHERE, node });
+                        let node = self.placeholder(&known.shape);
+                        table.entries.insert(key.clone(), Entry { key_at: Location::NOWHERE, node });
                     }
                 }
                 Value::Table(table)
             }
-            // A table where there is one: of the forms of `auth`, the word means everyone.
+            // A table if there is one: of the forms of `auth`, the word means public access.
             Kind::Any(alternatives) => {
                 let table = alternatives.iter().find(|shape| matches!(shape.kind, Kind::Table(_)));
                 return match table.or(alternatives.first()) {
-                    Some(shape) => self.stand_in(shape),
-                    None => Node { at: Place::NOWHERE, value: Value::Boolean(false) },
+                    Some(shape) => self.placeholder(shape),
+                    None => Node { at: Location::NOWHERE, value: Value::Boolean(false) },
                 };
             }
         };
-        Node { at: Place::NOWHERE, value }
+        Node { at: Location::NOWHERE, value }
     }
 
-    /// A whole list at the top level that did not fit may have held any name.
+    /// A whole top-level list that is invalid may have contained any name.
     fn note_missing(&mut self, key: &str, shape: &TableShape) {
         if self.depth == 1
             && shape.keys.get(key).is_some_and(|key| matches!(key.shape.kind, Kind::List { .. }))
@@ -280,8 +287,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Reports a key that does not exist, and returns the one that was probably meant.
-    fn unknown_key(&mut self, at: Place, key: &str, shape: &TableShape, name: &str) -> Option<String> {
+    /// Reports an unknown key, and returns the key that was probably meant.
+    fn unknown_key(&mut self, at: Location, key: &str, shape: &TableShape, name: &str) -> Option<String> {
         let known: Vec<&str> = shape.keys.keys().map(String::as_str).collect();
         let near = suggest::key(key, &known);
         let remedy = match near {
@@ -292,7 +299,14 @@ impl<'a> Checker<'a> {
         near.map(str::to_owned)
     }
 
-    fn list(&mut self, at: Place, items: &mut Vec<Node>, item: &Shape, items_min: usize, name: &str) -> bool {
+    fn list(
+        &mut self,
+        at: Location,
+        items: &mut Vec<Node>,
+        item: &Shape,
+        items_min: usize,
+        name: &str,
+    ) -> bool {
         if items.len() < items_min {
             self.report(at, format!("{name} is empty"), format!("give at least {items_min}"));
             return false;
@@ -315,7 +329,7 @@ impl<'a> Checker<'a> {
 
     fn text(
         &mut self,
-        at: Place,
+        at: Location,
         text: &Text,
         format: Format,
         (minimum, maximum): (Option<&str>, Option<&str>),
@@ -344,7 +358,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// A number or a boolean that came from the environment, which knows text only.
+/// A number or a boolean from the environment, which contains text only.
 fn converted(text: &Text, shape: &Shape) -> Option<Value> {
     text.written.as_ref()?;
     match &shape.kind {
@@ -355,7 +369,7 @@ fn converted(text: &Text, shape: &Shape) -> Option<Value> {
     }
 }
 
-/// Whether a value is of the type that a shape is about.
+/// Whether a value has the type that a shape describes.
 fn takes(value: &Value, shape: &Shape) -> bool {
     matches!(
         (value, &shape.kind),
@@ -367,7 +381,7 @@ fn takes(value: &Value, shape: &Shape) -> bool {
     )
 }
 
-/// The names of the tables of a list at the top level.
+/// The names of the tables of a top-level list.
 fn names_of(root: &Node, list: &str) -> Vec<String> {
     let Value::Table(root) = &root.value else { return Vec::new() };
     let Some(Value::Array(items)) = root.entries.get(list).map(|entry| &entry.node.value) else {
@@ -375,7 +389,7 @@ fn names_of(root: &Node, list: &str) -> Vec<String> {
     };
     let name = |item: &Node| match &item.value {
         Value::Table(table) => match &table.entries.get("name")?.node.value {
-            // What came from the environment may be a secret that is in the wrong place.
+            // A value of the environment may be a misplaced secret.
             Value::String(Text { value, written: None }) => Some(value.clone()),
             _ => None,
         },
@@ -392,12 +406,12 @@ fn takes_issuer(shape: &Shape) -> bool {
         .any(|one| matches!(&one.kind, Kind::Table(table) if table.keys.contains_key("issuer")))
 }
 
-/// Whether another name stands in for the one that an element gives itself.
+/// Whether the element's own name was replaced by a placeholder.
 fn lost_its_name(node: &Node) -> bool {
     matches!(&node.value, Value::Table(table) if table.lost.iter().any(|key| key == "name"))
 }
 
-/// A value to show where one is missing.
+/// An example value for a missing key.
 fn example(shape: &Shape) -> String {
     match &shape.kind {
         Kind::String { format: Some(format), .. } => format!("{:?}", format.example()),

@@ -1,4 +1,4 @@
-//! Serde over the tree: fills the raw structs from values that have been checked against the schema.
+//! Serde over the tree: fills the raw structs with values that were checked against the schema.
 
 use serde::{
     Deserializer,

@@ -1,34 +1,34 @@
-//! The configuration as it was written: one tree of values that know where they stand.
+//! The configuration as written: one tree of values with their locations.
 
 use std::collections::BTreeMap;
 
-use super::source::{Place, Sources};
+use super::source::{Location, Sources};
 
-/// Everything that was read: one tree from all files.
+/// All files in one tree.
 pub(super) struct Document {
     /// The top level.
     pub(super) root: Node,
     /// The files.
     pub(super) sources: Sources,
-    /// A file could not be read, or not to its end: what seems to be missing may be in there.
+    /// A file could not be read completely, so seemingly missing parts may be in it.
     pub(super) incomplete: bool,
 }
 
 impl Document {
     pub(super) fn empty() -> Self {
-        let root = Node { at: Place::default(), value: Value::Table(Table::default()) };
+        let root = Node { at: Location::default(), value: Value::Table(Table::default()) };
         Self { root, sources: Sources::default(), incomplete: false }
     }
 }
 
-/// A value and its place.
+/// A value and its location.
 #[derive(Debug)]
 pub(super) struct Node {
-    pub(super) at: Place,
+    pub(super) at: Location,
     pub(super) value: Value,
 }
 
-/// A value of TOML 1.1, as far as the configuration uses them.
+/// A TOML 1.1 value, as far as the configuration uses them.
 #[derive(Debug)]
 pub(super) enum Value {
     String(Text),
@@ -38,7 +38,7 @@ pub(super) enum Value {
     Datetime,
     Array(Vec<Node>),
     Table(Table),
-    /// A value that could not be found out, and was reported; nothing that depends on it is judged.
+    /// An unknown value, which was reported. Nothing that depends on it is checked.
     Unknown,
 }
 
@@ -46,7 +46,7 @@ pub(super) enum Value {
 #[derive(Debug)]
 pub(super) struct Text {
     pub(super) value: String,
-    /// As it was written, where that differs: what messages show, since the environment may hold secrets.
+    /// The text as written, if it differs. Messages show it, because the environment may contain secrets.
     pub(super) written: Option<Box<str>>,
 }
 
@@ -54,28 +54,28 @@ pub(super) struct Text {
 #[derive(Debug, Default)]
 pub(super) struct Table {
     pub(super) entries: BTreeMap<String, Entry>,
-    /// Keys that were taken out because they did not fit, or were probably meant by ones that do not exist.
+    /// Keys that were removed as invalid, or that unknown keys were probably meant to be.
     pub(super) lost: Vec<String>,
-    /// Something in it or below it did not fit.
+    /// Whether something in it was invalid.
     pub(super) is_flawed: bool,
 }
 
 /// A key with its value.
 #[derive(Debug)]
 pub(super) struct Entry {
-    pub(super) key_at: Place,
+    pub(super) key_at: Location,
     pub(super) node: Node,
 }
 
 impl Text {
-    /// The text that messages may show.
+    /// The text for messages.
     pub(super) fn shown(&self) -> &str {
         self.written.as_deref().unwrap_or(&self.value)
     }
 }
 
 impl Value {
-    /// The value's type, in words.
+    /// The type of the value, for messages.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Value::String(_) => "a string",
@@ -93,29 +93,29 @@ impl Value {
 /// The remedy for a value of the environment, which is not shown.
 pub(super) const CHECK_ENVIRONMENT: &str = "correct the value in the environment";
 
-/// A place in the tree that is walked beside the deserialised structs, for messages and relative paths.
+/// A position in the tree that is followed in parallel with the deserialised structs, for messages and relative paths.
 #[derive(Clone, Copy)]
 pub(super) struct Cursor<'a> {
     node: Option<&'a Node>,
-    key_at: Place,
-    place: Place,
+    key_at: Location,
+    location: Location,
 }
 
 impl<'a> Cursor<'a> {
     pub(super) fn root(root: &'a Node) -> Self {
-        Self { node: Some(root), key_at: root.at, place: root.at }
+        Self { node: Some(root), key_at: root.at, location: root.at }
     }
 
-    /// A place alone, without a value.
-    pub(super) fn nowhere(place: Place) -> Self {
-        Self { node: None, key_at: place, place }
+    /// A location without a value.
+    pub(super) fn nowhere(location: Location) -> Self {
+        Self { node: None, key_at: location, location }
     }
 
-    /// The value of a key; where it was not written, the table's own place.
+    /// The value of a key. If the key is missing, the location is that of the table.
     pub(super) fn key(self, key: &str) -> Self {
         match self.table().and_then(|table| table.entries.get(key)) {
-            Some(entry) => Self { node: Some(&entry.node), key_at: entry.key_at, place: entry.node.at },
-            None => Self { node: None, key_at: self.place, place: self.place },
+            Some(entry) => Self { node: Some(&entry.node), key_at: entry.key_at, location: entry.node.at },
+            None => Self { node: None, key_at: self.location, location: self.location },
         }
     }
 
@@ -123,30 +123,30 @@ impl<'a> Cursor<'a> {
     pub(super) fn index(self, index: usize) -> Self {
         match self.node.map(|node| &node.value) {
             Some(Value::Array(items)) => match items.get(index) {
-                Some(node) => Self { node: Some(node), key_at: node.at, place: node.at },
+                Some(node) => Self { node: Some(node), key_at: node.at, location: node.at },
                 None => Self { node: None, ..self },
             },
-            // One value stands for a list of one.
+            // A single value is a list of one.
             _ => self,
         }
     }
 
-    /// Where the value begins.
-    pub(super) fn place(self) -> Place {
-        self.place
+    /// The start of the value.
+    pub(super) fn location(self) -> Location {
+        self.location
     }
 
-    /// Where the key begins that leads to the value.
-    pub(super) fn key_place(self) -> Place {
+    /// The start of the key of the value.
+    pub(super) fn key_location(self) -> Location {
         self.key_at
     }
 
-    /// Whether this table lost one of these keys because it did not fit.
+    /// Whether one of these keys was removed from the table as invalid.
     pub(super) fn lost_any(self, keys: &[&str]) -> bool {
         self.table().is_some_and(|table| table.lost.iter().any(|lost| keys.contains(&lost.as_str())))
     }
 
-    /// Whether all that was written in this value fits.
+    /// Whether all parts of this value are valid.
     pub(super) fn is_sound(self) -> bool {
         match self.node.map(|node| &node.value) {
             Some(Value::Table(table)) => !table.is_flawed,
@@ -158,7 +158,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// What messages may show of a string: as written, without the environment's values.
+    /// A string for messages: as written, without the values of the environment.
     pub(super) fn shown<'s>(self, value: &'s str) -> &'s str
     where
         'a: 's,
@@ -169,7 +169,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A remedy that quotes the value, which it may only where the value was written here.
+    /// A remedy that quotes the value, which is allowed only if the value was written in the file.
     pub(super) fn remedy(self, quoting: String) -> String {
         match self.node.map(|node| &node.value) {
             Some(Value::String(Text { written: Some(_), .. })) => CHECK_ENVIRONMENT.to_owned(),

@@ -1,4 +1,4 @@
-//! What a reload does with each key. The reference prints it, and reloads obey it.
+//! The effect of a reload on each key. The reference documents it, and reloads apply it.
 
 /// When a change takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,14 +7,14 @@ pub enum Effect {
     AtOnce,
     /// For connections that are made after the reload.
     NewConnections,
-    /// At the next start. Until then the old value holds, and the rest of the configuration is put in force.
+    /// At the next start. Until then the old value is used; the other changes take effect.
     Restart,
-    /// At the next start. A reload that changes it is refused as a whole, since other keys rely on it.
+    /// At the next start. A reload that changes it is refused as a whole, because other keys depend on it.
     Refused,
 }
 
 impl Effect {
-    /// What the reference says.
+    /// The text in the reference.
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::AtOnce => "reload: at once",
@@ -24,7 +24,7 @@ impl Effect {
         }
     }
 
-    /// The effect of a key, by its path without the names of routes and the like: the longest entry that it begins with.
+    /// The effect of a key, by its path without the names of routes and the like. The longest matching entry applies.
     pub fn of(path: &str) -> Self {
         let is_within = |prefix: &str| {
             path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -34,7 +34,7 @@ impl Effect {
     }
 }
 
-/// The effects of all keys at the top, and of those below that differ.
+/// The effects of all top-level keys, and of keys below them with another effect.
 const EFFECTS: &[(&str, Effect)] = &[
     ("include", Effect::AtOnce),
     ("region", Effect::AtOnce),
@@ -68,7 +68,7 @@ const EFFECTS: &[(&str, Effect)] = &[
     ("identity_headers", Effect::AtOnce),
     ("request_headers", Effect::AtOnce),
     ("response_headers", Effect::AtOnce),
-    // Tokens, routes and key sets of the rest of the file rely on who issues them and where clients are kept.
+    // Tokens, routes and key sets of the rest of the file depend on the issuer and the client database.
     ("authorization_server", Effect::Refused),
     ("authorization_server.wrapping_key", Effect::Restart),
     ("authorization_server.secrets", Effect::Restart),

@@ -2,16 +2,16 @@
 
 use super::Environment;
 
-/// What can be wrong with a reference to the environment.
+/// The errors of a reference to the environment.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ExpandError {
-    /// The variable is not set and no default is given.
+    /// The variable is not set, and there is no default.
     Unset(String),
-    /// `${` without `}`, or a name that no variable can have.
+    /// `${` without `}`, or an invalid name of a variable.
     Malformed,
 }
 
-/// Replaces references to the environment; `None` where there is nothing to replace.
+/// Replaces references to the environment; `None` if there are none.
 pub(super) fn expand(written: &str, environment: Environment<'_>) -> Result<Option<String>, ExpandError> {
     if !written.contains('$') {
         return Ok(None);
@@ -34,7 +34,7 @@ pub(super) fn expand(written: &str, environment: Environment<'_>) -> Result<Opti
             if !is_name(name) {
                 return Err(ExpandError::Malformed);
             }
-            // As in a shell, `:-` also replaces a value that is empty.
+            // As in a shell, `:-` also replaces an empty value.
             match (environment(name), default) {
                 (Some(value), None) => out.push_str(&value),
                 (Some(value), Some(_)) if !value.is_empty() => out.push_str(&value),

@@ -1,6 +1,5 @@
-//! What a configuration says, in a form that another one is compared with: a hash of each value, defaults included, so
-//! that a default that is written out is no change, and no secret is kept. The value of a key that names a file includes
-//! the file's content.
+//! Fingerprints of configurations, for comparisons: a hash of each value, including defaults, so that writing out a
+//! default is no change, and no secret is kept. The value of a key that names a file includes the content of the file.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,29 +11,29 @@ use super::{
     document::{Node, Table, Value},
     effect::Effect,
     shape::{Kind, Shape, TableShape},
-    source::Place,
+    source::Location,
     text::{Format, parse_duration, parse_size},
 };
 
-/// Fingerprints are compared within one process. With a key that only the process knows, no hash tells anything about a
-/// secret.
+/// Fingerprints are compared within one process. With a key that only the process knows, no hash reveals anything about
+/// a secret.
 static HASH: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// Hashes of the contents of files that were read, by the place of the value that names the file.
+/// Hashes of the contents of files, by the location of the value that names the file.
 #[derive(Debug, Default)]
-pub(super) struct Contents(BTreeMap<Place, u64>);
+pub(super) struct Contents(BTreeMap<Location, u64>);
 
 impl Contents {
-    /// Notes what was read of the file that is named at `at`.
-    pub(super) fn note(&mut self, at: Place, content: &[u8]) {
+    /// Records the content of the file that is named at `at`.
+    pub(super) fn note(&mut self, at: Location, content: &[u8]) {
         self.0.insert(at, HASH.hash_one(content));
     }
 }
 
-/// A key: what it belongs to, where that has a name, and its path without that name.
+/// A key: the named table that it belongs to, if any, and its path in it.
 type Key = (Option<Subject>, String);
 
-/// A route, a service and so on.
+/// A named table: a route, a service and so on.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Subject {
     /// The key of its list: `route`.
@@ -50,31 +49,31 @@ pub struct Fingerprint(BTreeMap<Key, Entry>);
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     hash: u64,
-    /// Where it is written; of a default, where its table is.
-    at: Place,
+    /// Where it is written; for a default, where its table is.
+    at: Location,
 }
 
-/// What has become of a part of a configuration.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Happened {
-    /// It was not there before.
+    /// The part was added.
     Added,
-    /// It is not there any more.
+    /// The part was removed.
     Removed,
-    /// Its value is another one.
+    /// The value of the part changed.
     Changed,
 }
 
 /// One difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// What has become of it.
+    /// The kind of the change.
     pub happened: Happened,
     /// `route`, `service` and so on, or `setting`.
     pub kind: String,
-    /// Its name; of a setting, its key.
+    /// The name; for a setting, its key.
     pub name: String,
-    /// The keys that differ, where something with a name has changed.
+    /// The keys that differ, if a named table changed.
     pub keys: Vec<String>,
 }
 
@@ -101,12 +100,12 @@ impl Fingerprint {
         paths.cloned().collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// The keys with this effect whose values differ in `new`, and where each is written there. Of a section that was
-    /// added or removed, only the section.
-    pub fn changed_at(&self, new: &Self, effect: Effect) -> Vec<(String, Place)> {
+    /// The keys with this effect whose values differ in `new`, and their locations there. For a section that was added
+    /// or removed, only the section.
+    pub fn changed_at(&self, new: &Self, effect: Effect) -> Vec<(String, Location)> {
         let changed = self.changed(new);
-        let mut found: Vec<(String, Place)> = Vec::new();
-        // In order: a section comes before what is in it.
+        let mut found: Vec<(String, Location)> = Vec::new();
+        // Sorted: a section precedes its keys.
         for key in changed.iter().filter(|(_, path)| Effect::of(path) == effect) {
             let is_within = |section: &str| {
                 key.1.strip_prefix(section).is_some_and(|rest| rest.starts_with('.'))
@@ -114,15 +113,14 @@ impl Fingerprint {
                         != new.0.contains_key(&(key.0.clone(), section.to_owned()))
             };
             if !found.iter().any(|(section, _)| section == &key.1 || is_within(section)) {
-                found.push((key.1.clone(), new.place(key)));
+                found.push((key.1.clone(), new.location(key)));
             }
         }
         found
     }
 
-    /// Where a key is written, or else the closest section around it: the beginning of the configuration where there is
-    /// none.
-    fn place(&self, (subject, path): &Key) -> Place {
+    /// The location of a key, or else of the closest section around it, or else the start of the configuration.
+    fn location(&self, (subject, path): &Key) -> Location {
         let mut path = path.as_str();
         loop {
             if let Some(entry) = self.0.get(&(subject.clone(), path.to_owned())) {
@@ -130,12 +128,12 @@ impl Fingerprint {
             }
             match path.rsplit_once('.') {
                 Some((section, _)) => path = section,
-                None => return Place::default(),
+                None => return Location::default(),
             }
         }
     }
 
-    /// What is different in `new`: settings first, then what has a name, in order.
+    /// The differences in `new`: settings first, then named tables, sorted.
     pub fn differences(&self, new: &Self) -> Vec<Difference> {
         let mut found: Vec<Difference> = Vec::new();
         for (subject, path) in self.changed(new) {
@@ -149,11 +147,11 @@ impl Fingerprint {
                 });
                 continue;
             };
-            // Its list's path is that it is there.
+            // The path of its list records its existence.
             let there = (Some(subject.clone()), subject.kind.clone());
             let happened = happened(self.0.contains_key(&there), new.0.contains_key(&there));
             let same = |one: &&mut Difference| one.kind == subject.kind && one.name == subject.name;
-            // They are in order, and what belongs to one comes together.
+            // Sorted, so that all keys of a table are adjacent.
             let difference = match found.last_mut().filter(same) {
                 Some(difference) => difference,
                 None => {
@@ -188,7 +186,7 @@ impl Reader<'_> {
         shape: &TableShape,
         path: &str,
         subject: Option<&Subject>,
-        at: Place,
+        at: Location,
     ) {
         for (name, key) in &shape.keys {
             let entry = table.and_then(|table| table.entries.get(name));
@@ -202,13 +200,13 @@ impl Reader<'_> {
                 }
                 (Kind::Table(inner), Some(Value::Table(table))) => {
                     if key.shape.default.is_none() {
-                        // That it is there may be all that there is to say.
+                        // The existence of the section may be its only information.
                         self.enter(subject, path.clone(), "", key_at);
                     }
                     self.table(Some(table), inner, &path, subject, key_at);
                 }
-                // There may be very many routes. Defaults of what has a name are left out, so that this costs no more than
-                // what is written.
+                // There may be very many routes. Defaults of named tables are omitted, so that the cost follows what is
+                // written.
                 (_, None) if subject.is_some() => {}
                 (Kind::Table(inner), None) if key.shape.default.is_some() => {
                     self.table(None, inner, &path, subject, at);
@@ -240,7 +238,7 @@ impl Reader<'_> {
         self.table(Some(table), shape, path, Some(&subject), node.at);
     }
 
-    fn enter(&mut self, subject: Option<&Subject>, path: String, value: &str, at: Place) {
+    fn enter(&mut self, subject: Option<&Subject>, path: String, value: &str, at: Location) {
         self.found.insert((subject.cloned(), path), Entry { hash: HASH.hash_one(value), at });
     }
 
@@ -275,12 +273,12 @@ fn happened(before: bool, after: bool) -> Happened {
     }
 }
 
-/// Whether these are tables that have names.
+/// Whether these are tables with names.
 fn is_named(item: &Shape) -> bool {
     matches!(&item.kind, Kind::Table(table) if table.keys.contains_key("name"))
 }
 
-/// The format of a text, by which `60s` and `1m` are the same.
+/// The format of a text, for which `60s` and `1m` are equal.
 fn format_of(shape: &Shape) -> Option<Format> {
     match &shape.kind {
         Kind::String { format, .. } => *format,

@@ -1,7 +1,7 @@
-//! How values are written whose types are the libraries': as text in a syntax of its own, or as one of several words.
+//! The written forms of values whose types belong to the libraries: text with its own syntax, or one of several words.
 //!
-//! A field of the written form has the type that the program uses, and says how it is written:
-//! `#[serde(with = "As::<Size>")]`. The schema follows from that.
+//! A field of the raw form has the type that the program uses, and names its written form: `#[serde(with =
+//! "As::<Size>")]`. The schema follows from that.
 
 use std::{marker::PhantomData, num::NonZeroU32, time::Duration};
 
@@ -26,16 +26,16 @@ use super::{
     },
 };
 
-/// How a value is written.
+/// The written form of a value.
 pub(crate) trait Form {
-    /// What the program has of it.
+    /// The type that the program uses.
     type Value;
 
-    /// Writes it, for defaults.
+    /// Serialises a default.
     fn write<S: Serializer>(value: &Self::Value, serializer: S) -> Result<S::Ok, S::Error>;
-    /// Reads it.
+    /// Deserialises a value.
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self::Value, D::Error>;
-    /// What files are checked against.
+    /// The schema that files are checked against.
     fn schema() -> Schema;
 }
 
@@ -66,7 +66,7 @@ impl<F: Form> JsonSchema for As<F> {
     }
 }
 
-/// A value in a list or an option of such, borrowed to be written or read to be kept.
+/// An element of a list or an option, borrowed for serialisation or owned after deserialisation.
 struct Item<F: Form, V>(V, PhantomData<F>);
 
 impl<F: Form> Serialize for Item<F, &F::Value> {
@@ -81,7 +81,7 @@ impl<'de, F: Form> Deserialize<'de> for Item<F, F::Value> {
     }
 }
 
-/// A key that may be left out.
+/// An optional key.
 impl<F: Form> Form for Option<F> {
     type Value = Option<F::Value>;
 
@@ -115,7 +115,7 @@ impl<F: Form> Form for Vec<F> {
     }
 }
 
-/// Forms that are text: how the schema calls them, how they are read and written.
+/// Forms that are text: their name in the schema, their parser and their writer.
 macro_rules! text_forms {
     ($($(#[$doc:meta])* $form:ty: $value:ty, $format:literal, $pattern:literal; $read:expr, $write:expr;)*) => {
         $(
@@ -140,7 +140,7 @@ macro_rules! text_forms {
     };
 }
 
-/// A size in octets, as `T` has it.
+/// A size in octets, as the type `T`.
 pub(crate) struct Size<T>(PhantomData<T>);
 /// Permissions in octal.
 pub(crate) struct FileMode;
@@ -170,7 +170,7 @@ fn text_schema(format: &str, pattern: &str) -> Schema {
     schema
 }
 
-/// A number of which 0 stands for no limit.
+/// A number; 0 means no limit.
 pub(crate) struct ZeroForNone;
 
 impl Form for ZeroForNone {
@@ -189,7 +189,7 @@ impl Form for ZeroForNone {
     }
 }
 
-/// A list of statuses by which a service says that it failed.
+/// A list of statuses that count as failures.
 pub(crate) struct Statuses;
 
 impl Form for Statuses {
@@ -210,8 +210,7 @@ impl Form for Statuses {
     }
 }
 
-/// A number of threads: `"auto"`, which the program has as 0, or a number of at most `MAX`, beyond which it is a mistake
-/// rather than a machine.
+/// A number of threads: `"auto"`, which is 0 in the program, or a number of at most `MAX`.
 pub(crate) struct Threads<const MAX: usize>;
 
 #[derive(Serialize, Deserialize)]
@@ -249,8 +248,8 @@ impl<const MAX: usize> Form for Threads<MAX> {
     }
 }
 
-/// The words of a choice: the text, the value that it stands for, and what the reference says of it. `@opens` marks a word
-/// that lets in more callers than the others do, and is therefore no remedy for anything.
+/// The words of a choice: the text, its value, and its description in the reference. `@opens` marks a word that admits
+/// more callers than the others; messages never suggest it.
 macro_rules! words {
     ($($form:ty { $($(#[doc = $doc:literal])* $(@$opens:ident)? $word:literal => $value:path,)* })*) => {
         $(
@@ -298,15 +297,15 @@ fn choice(words: &[(&str, &[&str], bool)]) -> Schema {
 
 words! {
     ForwardedPolicy {
-        /// Replaced by what the gateway knows: right for the outermost proxy.
+        /// Replaced by the gateway's own values. Correct for the outermost proxy.
         "set" => ForwardedPolicy::Set,
-        /// The peer's address is appended to the addresses that came, whoever sent them: for origins that know which
-        /// of them to believe.
+        /// The peer's address is appended to the received addresses, whoever sent them. For origins that know which of
+        /// them to trust.
         "append" => ForwardedPolicy::Append,
-        /// Kept as they came, and what is missing is set: only where nobody but `trusted_proxies` that set them all
-        /// can connect.
+        /// Kept as received; missing fields are set. Only safe if nobody can connect but `trusted_proxies` that set all
+        /// of them.
         @opens "trust" => ForwardedPolicy::Trust,
-        /// Removed, and none are set.
+        /// Removed, and not set.
         "off" => ForwardedPolicy::Off,
     }
     ForwardedHeader {
@@ -316,18 +315,18 @@ words! {
         "forwarded" => ForwardedHeader::Forwarded,
     }
     Balance {
-        /// The better of two that are drawn: by the product of its requests in flight and its response time, which follows
-        /// peaks at once and counts errors as long responses.
+        /// Of two random endpoints, the one with the smaller product of requests in flight and response time. The
+        /// response time follows peaks at once and counts errors as long responses.
         "peak-ewma" => Balance::PeakEwma,
-        /// The one of two that are drawn that has fewer requests in flight.
+        /// Of two random endpoints, the one with fewer requests in flight.
         "least-requests" => Balance::LeastRequests,
-        /// One after the other.
+        /// Each endpoint in turn.
         "round-robin" => Balance::RoundRobin,
     }
     HeaderEncoding {
-        /// As UTF-8, and as Latin-1 where they are not UTF-8.
+        /// As UTF-8, or as Latin-1 if they are not valid UTF-8.
         "utf-8" => HeaderEncoding::Utf8,
-        /// As Latin-1, each byte a character.
+        /// As Latin-1, one character per byte.
         "latin-1" => HeaderEncoding::Latin1,
     }
     ThrottleReport {
@@ -357,41 +356,41 @@ words! {
         "EdDSA" => Algorithm::EdDsa,
     }
     SigningAlgorithm {
-        /// ECDSA on P-256: small and fast, and every client knows it.
+        /// ECDSA on P-256: small, fast, and supported by all clients.
         "ES256" => SigningAlgorithm::Es256,
-        /// RSA of 2048 bits, for clients that know nothing else.
+        /// RSA with 2048 bits, for clients that support nothing else.
         "RS256" => SigningAlgorithm::Rs256,
         /// Ed25519.
         "EdDSA" => SigningAlgorithm::EdDsa,
     }
     RequestedKey {
-        /// ECDSA over P-256: small and fast, and every client knows it.
+        /// ECDSA on P-256: small, fast, and supported by all clients.
         "ecdsa-p256" => RequestedKey::EcdsaP256,
-        /// ECDSA over P-384.
+        /// ECDSA on P-384.
         "ecdsa-p384" => RequestedKey::EcdsaP384,
-        /// RSA of 2048 bits, for clients that know nothing else.
+        /// RSA with 2048 bits, for clients that support nothing else.
         "rsa-2048" => RequestedKey::Rsa2048,
     }
     BuiltIn {
-        /// The authorization server's token endpoint.
+        /// The token endpoint of the authorization server.
         "token" => BuiltIn::Token,
-        /// Its key set.
+        /// The key set of the authorization server.
         "jwks" => BuiltIn::KeySet,
-        /// Its metadata (RFC 8414).
+        /// The metadata of the authorization server (RFC 8414).
         "oauth_metadata" => BuiltIn::OauthMetadata,
-        /// The same metadata where OpenID Connect clients look for it.
+        /// The same metadata at the path of OpenID Connect Discovery.
         "openid_configuration" => BuiltIn::OpenidConfiguration,
-        /// Its authorization endpoint, which refuses.
+        /// The authorization endpoint of the authorization server, which refuses all requests.
         "authorize" => BuiltIn::Authorize,
-        /// Answers 200 while the process is up, 503 while it drains.
+        /// Answers 200 while the process runs, 503 while it drains.
         "health" => BuiltIn::Health,
     }
     ClientCertificateForward {
-        /// Nothing.
+        /// No certificate.
         "none" => ClientCertificateForward::Nothing,
-        /// The client's own, in `Client-Cert`.
+        /// The client's certificate, in `Client-Cert`.
         "leaf" => ClientCertificateForward::Leaf,
-        /// And what the client sent behind it, in `Client-Cert-Chain`.
+        /// Also the rest of the client's chain, in `Client-Cert-Chain`.
         "chain" => ClientCertificateForward::Chain,
     }
 }

@@ -1,4 +1,4 @@
-//! Reads a configuration file and those it includes, and merges them into one tree.
+//! Reads a configuration file with its included files, and merges them into one tree.
 
 use std::{
     collections::btree_map,
@@ -17,15 +17,15 @@ use super::{
     document::{Document, Entry, Node, Table, Text, Value},
     expand::{ExpandError, expand},
     problem::Problems,
-    source::{Place, Sources},
+    source::{Location, Sources},
 };
 
-/// The largest file that is read: a configuration of 10,000 routes takes about 2 MiB.
+/// The largest file: a configuration of 10,000 routes has about 2 MiB.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// How many files one `include` may name: one file a service and more, yet a wrong pattern ends.
+/// The most files of one `include`: enough for a file per service, and a bound for a wrong pattern.
 const INCLUDED_MAX: usize = 10_000;
 
-/// Reads `path` and what it includes; problems are added to the list, and what could be read is returned.
+/// Reads `path` and its included files. It adds problems to the list and returns what could be read.
 pub(super) fn read(path: &Path, environment: Environment<'_>, problems: &mut Problems) -> Document {
     let mut reader = Reader { document: Document::empty(), environment, problems };
     match read_text(path) {
@@ -35,7 +35,7 @@ pub(super) fn read(path: &Path, environment: Environment<'_>, problems: &mut Pro
     reader.document
 }
 
-/// The same for a text that is in memory; relative paths in it start from the folder of `path`, by which messages name it.
+/// The same for a text in memory. Relative paths in it start from the folder of `path`, and messages name it by `path`.
 pub(super) fn parse(
     text: String,
     path: &Path,
@@ -62,7 +62,7 @@ impl Reader<'_> {
             io::ErrorKind::NotFound => "name the file with --config, or write a first one: cardea init",
             _ => "name a readable TOML file with --config",
         };
-        self.problems.add(Place { file, offset: 0 }, format!("cannot read the file: {error}"), remedy);
+        self.problems.add(Location { file, offset: 0 }, format!("cannot read the file: {error}"), remedy);
     }
 
     fn main(&mut self, path: &Path, text: String) {
@@ -72,27 +72,35 @@ impl Reader<'_> {
 
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         let mut included = Vec::new();
-        for (place, pattern) in includes {
+        for (location, pattern) in includes {
             match expand_pattern(&folder, &pattern) {
-                Ok(paths) => included.extend(paths.into_iter().map(|path| (path, place))),
+                Ok(paths) => included.extend(paths.into_iter().map(|path| (path, location))),
                 Err(message) => {
-                    self.damage(place, message, "name a file, or a folder's files as in \"conf.d/*.toml\"");
+                    self.damage(
+                        location,
+                        message,
+                        "name a file, or a folder's files as in \"conf.d/*.toml\"",
+                    );
                 }
             }
         }
         included.sort();
         included.dedup_by(|(later, _), (earlier, _)| later == earlier);
-        for (path, place) in included {
-            self.include(&path, place);
+        for (path, location) in included {
+            self.include(&path, location);
         }
     }
 
-    fn include(&mut self, path: &Path, place: Place) {
+    fn include(&mut self, path: &Path, location: Location) {
         let text = match read_text(path) {
             Ok(text) => text,
             Err(error) => {
                 let message = format!("cannot read the included file {}: {error}", path.display());
-                self.damage(place, message, "correct the name or its permissions, or take it out of include");
+                self.damage(
+                    location,
+                    message,
+                    "correct the name or its permissions, or take it out of include",
+                );
                 return;
             }
         };
@@ -110,10 +118,10 @@ impl Reader<'_> {
         }
     }
 
-    /// Adds a problem after which the configuration is known to be incomplete.
-    fn damage(&mut self, place: Place, message: String, remedy: &str) {
+    /// Adds a problem that makes the configuration incomplete.
+    fn damage(&mut self, location: Location, message: String, remedy: &str) {
         self.document.incomplete = true;
-        self.problems.add(place, message, remedy);
+        self.problems.add(location, message, remedy);
     }
 
     fn parse(&mut self, path: PathBuf, text: String) -> Node {
@@ -125,18 +133,18 @@ impl Reader<'_> {
             self.document.sources.mark_damaged(file);
             self.document.incomplete = true;
             let message = format!("not valid TOML: {}", error.message());
-            self.problems.add(place(file, offset), message, "correct the syntax (https://toml.io)");
+            self.problems.add(location(file, offset), message, "correct the syntax (https://toml.io)");
         }
-        let at = place(file, 0);
+        let at = location(file, 0);
         Node { at, value: Value::Table(self.table(file, table.into_inner())) }
     }
 
     fn table(&mut self, file: u32, table: DeTable<'_>) -> Table {
         let mut entries = std::collections::BTreeMap::new();
         for (key, value) in table {
-            let key_at = place(file, key.span().start);
+            let key_at = location(file, key.span().start);
             let mut node = self.node(file, value);
-            // A table that only its keys imply (`a.b = 1`) has no place of its own.
+            // A table that exists only through its keys (`a.b = 1`) has no location of its own.
             if matches!(node.value, Value::Table(_)) && node.at.offset == 0 {
                 node.at = key_at;
             }
@@ -146,7 +154,7 @@ impl Reader<'_> {
     }
 
     fn node(&mut self, file: u32, value: Spanned<DeValue<'_>>) -> Node {
-        let at = place(file, value.span().start);
+        let at = location(file, value.span().start);
         let value = match value.into_inner() {
             DeValue::String(written) => self.text(at, written.into_owned()),
             DeValue::Integer(integer) => match i64::from_str_radix(integer.as_str(), integer.radix()) {
@@ -164,7 +172,7 @@ impl Reader<'_> {
         Node { at, value }
     }
 
-    fn text(&mut self, at: Place, written: String) -> Value {
+    fn text(&mut self, at: Location, written: String) -> Value {
         match expand(&written, self.environment) {
             Ok(None) => Value::String(Text { value: written, written: None }),
             Ok(Some(value)) => Value::String(Text { value, written: Some(written.into()) }),
@@ -187,13 +195,13 @@ impl Reader<'_> {
     }
 }
 
-fn place(file: u32, offset: usize) -> Place {
-    Place { file, offset: u32::try_from(offset).unwrap_or(u32::MAX) }
+fn location(file: u32, offset: usize) -> Location {
+    Location { file, offset: u32::try_from(offset).unwrap_or(u32::MAX) }
 }
 
 fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    // A pipe is fine (`--config <(…)`), and has no size to ask for.
+    // A pipe (`--config <(…)`) is allowed, and its size is unknown.
     fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
     if text.len() as u64 > FILE_BYTES_MAX {
         let message = format!("more than the {FILE_BYTES_MAX} octets that a configuration file may have");
@@ -202,8 +210,8 @@ fn read_text(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// The patterns of `include`, with their places; its shape is judged with everything else's.
-fn include_patterns(root: &Node) -> Vec<(Place, String)> {
+/// The patterns of `include` with their locations. Their shape is checked with everything else.
+fn include_patterns(root: &Node) -> Vec<(Location, String)> {
     let Value::Table(table) = &root.value else { return Vec::new() };
     let Some(Value::Array(items)) = table.entries.get("include").map(|entry| &entry.node.value) else {
         return Vec::new();
@@ -215,7 +223,7 @@ fn include_patterns(root: &Node) -> Vec<(Place, String)> {
     items.iter().filter_map(pattern).collect()
 }
 
-/// The files that a pattern names, relative to `folder`. `*` and `?` stand in the last part only.
+/// The files that match a pattern, relative to `folder`. `*` and `?` are allowed in the last part only.
 fn expand_pattern(folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
     let path = folder.join(pattern);
     let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
@@ -231,7 +239,7 @@ fn expand_pattern(folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> 
     let listing = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
     let entries = match fs::read_dir(listing) {
         Ok(entries) => entries,
-        // A folder that is not there yet holds nothing.
+        // A missing folder contains no files.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(format!("cannot list {}: {error}", listing.display())),
     };
@@ -240,7 +248,7 @@ fn expand_pattern(folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> 
         let entry = entry.map_err(|error| format!("cannot list {}: {error}", listing.display()))?;
         let found = entry.file_name();
         let Some(found) = found.to_str() else { continue };
-        // As in a shell, a wildcard does not find hidden files.
+        // As in a shell, a wildcard does not match hidden files.
         if !found.starts_with('.') && matches(name.as_bytes(), found.as_bytes()) {
             paths.push(parent.join(found));
         }
@@ -251,7 +259,7 @@ fn expand_pattern(folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> 
     Ok(paths)
 }
 
-/// Whether a name fits a pattern with `*` (any octets) and `?` (one octet), in time proportional to both.
+/// Whether a name matches a pattern with `*` (any octets) and `?` (one octet), in time proportional to both.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at_pattern, mut at_name) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;
@@ -278,7 +286,7 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
     pattern[at_pattern..].iter().all(|&rest| rest == b'*')
 }
 
-/// Adds an included table to another: tables merge, lists append, anything else must be said once.
+/// Merges an included table into another: tables are merged, lists appended, and any other value may be set only once.
 fn merge(into: &mut Table, from: Table, path: &str, sources: &Sources, problems: &mut Problems) {
     for (key, entry) in from.entries {
         let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };

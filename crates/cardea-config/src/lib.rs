@@ -1,14 +1,15 @@
-//! The configuration in its two forms, as written (`raw`, `sections`) and as resolved ([`Config`]), and the model that the gateway
-//! runs on (`build`).
+//! The configuration in its two forms, as written (`raw`, `sections`) and as resolved ([`Config`]), and the model that
+//! the gateway runs on (`build`).
 //!
-//! A file is read with what it includes into one tree of values that know their places (`include`). The tree is checked
-//! against the JSON Schema of the written form, and what does not fit is taken out (`check`). The rest is deserialised and
-//! resolved (`resolve`) into the libraries' own types, from which `build` makes a [`Model`](cardea_gateway::model::Model).
-//! Each step adds its problems to one list, so that a single run reports every error.
+//! A file is read with its included files into one tree of values with their locations (`include`). The tree is checked
+//! against the JSON Schema of the written form, and invalid parts are removed (`check`). The rest is deserialised and
+//! resolved (`resolve`) into the libraries' own types, from which `build` creates a
+//! [`Model`](cardea_gateway::model::Model). Each step adds its problems to one list, so that a single run reports every
+//! error.
 //!
-//! To add a key: declare it in the written form, with its documentation, form and limits; add the field with its default to
-//! the settings of the library that uses it; use it there. In a `section!` the declaration names the field, elsewhere one line
-//! in `resolve` sets it. The reference page and the schema are generated.
+//! To add a key: declare it in the written form, with its documentation, form and limits; add the field with its
+//! default to the settings of the library that uses it; use it there. In a `section!` the declaration names the field,
+//! elsewhere one line in `resolve` sets it. The reference page and the schema are generated.
 #![forbid(unsafe_code)]
 
 mod build;
@@ -50,39 +51,40 @@ pub use self::{
     rules::*,
     schema::json_schema,
     sections::*,
-    source::Place,
+    source::Location,
     text::{BindAddress, display_duration, parse_duration},
 };
 use self::{check::Checker, document::Document, raw::RawConfig, resolve::Resolver};
 
-/// Where `${NAME}` and `{ env = "NAME" }` are looked up; the process's environment but in tests.
+/// Looks up the variables of `${NAME}` and `{ env = "NAME" }`; outside tests in the environment of the process.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// What was read of a configuration that may be wrong: for finding more that is wrong with it, and nothing else.
+/// A configuration that may have errors. It may only be used to find more of them.
 pub struct Draft {
-    /// Whatever could be made of it. Where `is_sound` is false, values stand in for those that could not.
+    /// The resolved parts. If `is_sound` is false, it contains placeholders.
     config: Option<Config>,
     problems: Problems,
 }
 
-/// Whether files of certificates and keys, and secrets, are read.
+/// Whether certificate files, key files and secrets are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyFiles {
-    /// They are, and what is wrong with them is told.
+    /// They are read and checked.
     Read,
-    /// They need not be there: for a machine that tests a configuration and must not have its keys.
+    /// They need not exist, for a machine that tests a configuration and must not have its keys.
     Skip,
 }
 
 impl Draft {
-    /// Reads, checks and resolves the configuration at `path`, with everything that it includes.
+    /// Reads, checks and resolves the configuration at `path`, with its included files.
     pub fn read(path: &Path, environment: Environment<'_>, key_files: KeyFiles) -> Self {
         let mut problems = Problems::default();
         let document = include::read(path, environment, &mut problems);
         Self::of(document, problems, environment, key_files)
     }
 
-    /// The same for a text that is in memory; relative paths in it start from the folder of `path`, by which messages name it.
+    /// The same for a text in memory. Relative paths in it start from the folder of `path`, and messages name it by
+    /// `path`.
     pub fn parse(text: String, path: &Path, environment: Environment<'_>, key_files: KeyFiles) -> Self {
         let mut problems = Problems::default();
         let document = include::parse(text, path, environment, &mut problems);
@@ -124,15 +126,15 @@ impl Draft {
         Self { config: Some(config), problems }
     }
 
-    /// What could be made of it, and the problems so far, sorted by file and line.
+    /// The resolved parts, and the problems so far, sorted by file and line.
     pub fn into_parts(self) -> (Option<Config>, Problems) {
         (self.config, self.problems)
     }
 
-    /// The configuration, where it has no error.
+    /// The configuration, if it has no error.
     ///
     /// # Errors
-    /// Every error that could be found, sorted by file and line.
+    /// All errors, sorted by file and line.
     pub fn into_config(self) -> Result<Config, Problems> {
         match self.into_parts() {
             (Some(config), problems) if config.is_sound => {
@@ -143,18 +145,18 @@ impl Draft {
     }
 }
 
-/// Reads, checks and resolves the configuration at `path`, with everything that it includes.
+/// Reads, checks and resolves the configuration at `path`, with its included files.
 ///
 /// # Errors
-/// Every error that could be found, sorted by file and line.
+/// All errors, sorted by file and line.
 pub fn load(path: &Path, environment: Environment<'_>) -> Result<Config, Problems> {
     load_with(path, environment, KeyFiles::Read)
 }
 
-/// The same, with or without files of certificates and keys.
+/// The same, with or without certificate and key files.
 ///
 /// # Errors
-/// Every error that could be found, sorted by file and line.
+/// All errors, sorted by file and line.
 pub fn load_with(path: &Path, environment: Environment<'_>, key_files: KeyFiles) -> Result<Config, Problems> {
     Draft::read(path, environment, key_files).into_config()
 }

@@ -1,5 +1,5 @@
-//! What a configuration without errors probably does not do as its author wants. A warning is only given where it is
-//! certain that what it is about has no effect, or not the one that is written.
+//! Warnings about valid configurations that probably do not do what their author wants. A warning is given only if the
+//! setting certainly has no effect, or another one than written.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use cardea_identity::{Alternative, IssuerConfig, KeySource};
 use cardea_upstream::Address;
 
 use super::{
-    model::{Auth, Config, Destination, Listener, Placed, Route},
+    model::{Auth, Config, Destination, Listener, Located, Route},
     problem::Problems,
 };
 
@@ -26,7 +26,7 @@ pub(super) fn lint(config: &Config, problems: &mut Problems) {
     unreachable(config, problems);
 }
 
-fn demands(config: &Config) -> impl Iterator<Item = (&Placed<Route>, &Alternative)> {
+fn requirements(config: &Config) -> impl Iterator<Item = (&Located<Route>, &Alternative)> {
     config.routes.iter().flat_map(|route| {
         let alternatives = match &route.auth {
             Auth::Public => &[],
@@ -36,7 +36,7 @@ fn demands(config: &Config) -> impl Iterator<Item = (&Placed<Route>, &Alternativ
     })
 }
 
-/// Services, issuers and client authorities that nothing names.
+/// Services, issuers and client authorities that are never used.
 fn unused(config: &Config, problems: &mut Problems) {
     let services: HashSet<usize> = config
         .routes
@@ -53,7 +53,7 @@ fn unused(config: &Config, problems: &mut Problems) {
             format!("add a route with service = {:?}, or remove the service", service.config.name),
         );
     }
-    let issuers: HashSet<&str> = demands(config).map(|(_, one)| one.issuer.as_str()).collect();
+    let issuers: HashSet<&str> = requirements(config).map(|(_, one)| one.issuer.as_str()).collect();
     for issuer in config.issuers.iter().filter(|issuer| !issuers.contains(issuer.name.as_str())) {
         problems.warn(
             issuer.at,
@@ -139,7 +139,7 @@ fn clear_text(config: &Config, problems: &mut Problems) {
 }
 
 fn redirecting_listeners(config: &Config, problems: &mut Problems) {
-    let redirects = |listener: &Placed<Listener>| listener.redirect_to_https.is_some();
+    let redirects = |listener: &Located<Listener>| listener.redirect_to_https.is_some();
     if let (Some(first), false) = (config.listeners.first(), config.routes.is_empty())
         && config.listeners.iter().all(redirects)
     {
@@ -151,7 +151,7 @@ fn redirecting_listeners(config: &Config, problems: &mut Problems) {
     }
 }
 
-/// What our own authorization server never puts into a token.
+/// Requirements that no token of the built-in authorization server can meet.
 fn tokens_of_our_own(config: &Config, problems: &mut Problems) {
     let Some(server) = config.authorization_server.as_ref().map(|server| &server.settings) else { return };
     let local = |name: &str| -> Option<&IssuerConfig> {
@@ -160,9 +160,9 @@ fn tokens_of_our_own(config: &Config, problems: &mut Problems) {
     };
     let is_issued =
         |audience: &String| *audience == server.default_audience || server.resources.contains(audience);
-    for (route, alternative) in demands(config) {
+    for (route, alternative) in requirements(config) {
         let Some(issuer) = local(&alternative.issuer) else { continue };
-        // Where no scopes are listed, clients can be given any.
+        // Without a list of scopes, clients can be given any.
         let unknown = |scope: &&String| !server.scopes.is_empty() && !server.scopes.contains(scope);
         for scope in alternative.scopes.iter().filter(unknown) {
             problems.warn(
@@ -194,13 +194,12 @@ fn tokens_of_our_own(config: &Config, problems: &mut Problems) {
     }
 }
 
-/// Routes of which others that are preferred take every request. A preferred route is narrower than what it is preferred
-/// to, so it takes several: a path_prefix is all used up by its own path, the same with a final slash, and a pattern for
-/// all that is below.
+/// Routes whose requests are all taken by preferred routes. A preferred route is narrower, so it takes several: a
+/// `path_prefix` is covered by its own path, the path with a final slash, and a pattern for everything below.
 fn unreachable(config: &Config, problems: &mut Problems) {
-    // By the path alone, or by what stands before `/{*…}`: there may be ten thousand routes.
-    let mut exact: HashMap<&str, Vec<&Placed<Route>>> = HashMap::new();
-    let mut below: HashMap<&str, Vec<&Placed<Route>>> = HashMap::new();
+    // By the path, or by the part before `/{*…}`, because there may be ten thousand routes.
+    let mut exact: HashMap<&str, Vec<&Located<Route>>> = HashMap::new();
+    let mut below: HashMap<&str, Vec<&Located<Route>>> = HashMap::new();
     for route in &config.routes {
         match &route.matches.path {
             PathMatch::Exact(path) => exact.entry(path).or_default().push(route),
@@ -218,7 +217,7 @@ fn unreachable(config: &Config, problems: &mut Problems) {
         let slash = format!("{start}/");
         let all = [exact.get(prefix.as_str()), exact.get(slash.as_str()), below.get(start)];
         let [Some(same), Some(slash), Some(below)] = all else { continue };
-        let taken = |host: Option<&HostPattern>, candidates: &[&Placed<Route>]| -> Option<String> {
+        let taken = |host: Option<&HostPattern>, candidates: &[&Located<Route>]| -> Option<String> {
             let taker = candidates.iter().find(|other| {
                 let hosts =
                     host.map_or(other.matches.hosts.is_empty(), |host| other.matches.hosts.contains(host));
@@ -246,7 +245,7 @@ fn unreachable(config: &Config, problems: &mut Problems) {
     }
 }
 
-/// Whether a route asks for nothing but its path that another one doesn't ask for, too.
+/// Whether a route has no condition but its path that the other one does not have too.
 fn takes_all_of(route: &Route, other: &Route) -> bool {
     let methods = route.matches.methods.is_empty()
         || (!other.matches.methods.is_empty()

@@ -1,5 +1,5 @@
-//! The configuration as the program uses it: complete, checked, with every default filled in and every path resolved, in the
-//! types of the libraries that the gateway is built from.
+//! The resolved configuration: complete and checked, with every default and every path resolved, in the types of the
+//! libraries that the gateway is built from.
 #![expect(
     missing_docs,
     reason = "each key is documented once, where its written form is declared: the reference page is made from that"
@@ -39,7 +39,7 @@ use super::{
     problem::Problem,
     rules::{AccessLog, Attribute, AttributeEdits, FieldEdits, FieldTemplate, PolicyRule},
     sections::{ChallengeKind, Drain, Log, Process, Readiness},
-    source::{Place, Sources},
+    source::{Location, Sources},
     text::BindAddress,
 };
 
@@ -60,53 +60,53 @@ pub struct Config {
     pub identity_headers: IdentityHeaders,
     pub authorization_server: Option<AuthorizationServer>,
     pub acme: Option<Acme>,
-    /// The databases of these, each once for each use.
+    /// The databases of these, once per use.
     pub databases: Vec<Database>,
     /// In the order written; names are unique.
-    pub client_authorities: Vec<Placed<ClientAuthorityConfig>>,
-    pub attributes: Vec<Placed<Attribute>>,
-    /// There may be attributes beside these, in a configuration with errors.
+    pub client_authorities: Vec<Located<ClientAuthorityConfig>>,
+    pub attributes: Vec<Located<Attribute>>,
+    /// In a configuration with errors: there may be attributes beside these.
     pub lost_attributes: bool,
-    /// What holds on all routes.
+    /// The policy of all routes.
     pub policy: Vec<PolicyRule>,
-    /// Of every request, before those of its route.
+    /// For every request, before those of its route.
     pub request_headers: Vec<FieldEdits>,
-    /// Of every response, before those of its route.
+    /// For every response, before those of its route.
     pub response_headers: Vec<FieldEdits>,
     /// In the order written; names are unique.
-    pub throttles: Vec<Placed<Throttle>>,
+    pub throttles: Vec<Located<Throttle>>,
     /// In the order written; never empty.
-    pub listeners: Vec<Placed<Listener>>,
+    pub listeners: Vec<Located<Listener>>,
     /// In the order written; names are unique.
-    pub issuers: Vec<Placed<IssuerConfig>>,
-    /// Where keys of issuers are kept.
+    pub issuers: Vec<Located<IssuerConfig>>,
+    /// The folder for the fetched keys of issuers.
     pub key_cache: Option<PathBuf>,
     /// In the order written; names are unique.
-    pub services: Vec<Placed<Service>>,
+    pub services: Vec<Located<Service>>,
     /// In the order written; names are unique.
-    pub routes: Vec<Placed<Route>>,
-    /// The files that it came from.
+    pub routes: Vec<Located<Route>>,
+    /// The files of the configuration.
     pub sources: Arc<Sources>,
-    /// What a reload compares it with another one by.
+    /// For comparisons with another configuration at a reload.
     pub fingerprint: Fingerprint,
-    /// What it probably does not do as its author wants.
+    /// Warnings about settings that probably do not do what their author wants.
     pub warnings: Vec<Problem>,
-    /// Whether it has no error. Where it has, values stand in for what could not be resolved, nothing may be built from
-    /// it, and only its parts that are sound are judged further.
+    /// Whether it has no error. Otherwise it contains placeholders, nothing may be built from it, and only its sound
+    /// parts are checked further.
     pub is_sound: bool,
 }
 
-/// One of several things that are configured, with its place for problems that show later.
+/// A configured object, with its location for problems that are found later.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Placed<T> {
+pub struct Located<T> {
     pub value: T,
     /// Where it was written.
-    pub at: Place,
+    pub at: Location,
     /// Whether no error was found in it.
     pub is_sound: bool,
 }
 
-impl<T> Deref for Placed<T> {
+impl<T> Deref for Located<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -114,13 +114,13 @@ impl<T> Deref for Placed<T> {
     }
 }
 
-impl<T> DerefMut for Placed<T> {
+impl<T> DerefMut for Located<T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.value
     }
 }
 
-/// What holds where a service or a route says nothing else.
+/// The defaults for services and routes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct General {
     pub limits: Limits,
@@ -154,13 +154,13 @@ impl Default for General {
 }
 
 impl Config {
-    /// A problem at a place of this configuration, for checks that come after loading.
-    pub fn problem(&self, at: Place, message: impl Into<String>, remedy: impl Into<String>) -> Problem {
+    /// A problem at a location of this configuration, for checks after loading.
+    pub fn problem(&self, at: Location, message: impl Into<String>, remedy: impl Into<String>) -> Problem {
         Problem::at(&self.sources, at, message, remedy)
     }
 
-    /// The configuration without all that is read from files of certificates and keys. It decides the same of requests:
-    /// only who they come from is left to be said.
+    /// The configuration without the content of certificate and key files. It decides requests in the same way, but
+    /// can't identify their callers.
     pub(super) fn without_keys(mut self) -> Self {
         for listener in &mut self.listeners {
             listener.unloaded_tls = listener.tls.take();
@@ -179,7 +179,7 @@ impl Config {
         self
     }
 
-    /// Tells the log what the configuration probably does not do as its author wants.
+    /// Logs the warnings.
     pub fn log_warnings(&self) {
         for Problem { file, line, column, message, remedy, .. } in &self.warnings {
             tracing::warn!(file, line, column, remedy, "configuration: {message}");
@@ -187,29 +187,29 @@ impl Config {
     }
 }
 
-/// The operator's side doors; `None` where closed.
+/// The admin listener and the admin socket; `None` if disabled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admin {
-    /// Metrics, health and readiness, read only.
+    /// Metrics, health and readiness; read only.
     pub address: Option<std::net::SocketAddr>,
-    /// The names by which it may be asked beside `localhost`, in lower case.
+    /// The accepted host names besides `localhost`, in lower case.
     pub hosts: Vec<String>,
-    /// The Unix socket through which things are changed.
+    /// The Unix socket for changes.
     pub socket: Option<PathBuf>,
     /// Where the section was written.
-    pub at: Place,
+    pub at: Location,
 }
 
-/// An address to listen on.
+/// A listening address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listener {
     pub name: String,
     pub address: BindAddress,
-    /// Permissions of a Unix socket; `0o660` where nothing is said.
+    /// The permissions of a Unix socket; `0o660` by default.
     pub mode: u32,
-    /// The port that every request is redirected to, under https.
+    /// The port of the https URLs that every request is redirected to.
     pub redirect_to_https: Option<u16>,
-    /// Trusts somebody on TCP.
+    /// TCP only; it has trusted peers.
     pub proxy_protocol: Option<ProxyProtocol>,
     pub http2: bool,
     pub tls: Option<ListenerTls>,
@@ -217,17 +217,17 @@ pub struct Listener {
     pub unloaded_tls: Option<ListenerTls>,
 }
 
-/// TLS of a listener.
+/// The TLS settings of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenerTls {
     /// Without certificates.
     pub settings: ServerTlsConfig,
     /// Never empty; the first is the default.
-    pub certificates: Vec<Placed<Certificate>>,
+    pub certificates: Vec<Located<Certificate>>,
 }
 
 impl ListenerTls {
-    /// Whether requests may come before the handshake is done.
+    /// Whether requests may arrive as early data.
     #[must_use]
     pub fn early_data(&self) -> bool {
         self.settings.early_data_bytes_max > 0
@@ -238,53 +238,53 @@ impl ListenerTls {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certificate {
     pub source: CertificateSource,
-    /// In lower case; empty: the names in the certificate.
+    /// In lower case. If empty, the names in the certificate apply.
     pub hosts: Vec<String>,
     pub trust_domain: String,
     pub ocsp: Option<OcspConfig>,
     pub client_certificate: Option<ClientAuthMode>,
-    /// Names of authorities that exist; not empty where certificates are asked for.
+    /// Names of existing authorities; not empty if certificates are requested.
     pub client_authorities: Vec<String>,
 }
 
-/// What a route makes of client certificates.
+/// The client certificate rule of a route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCertificateRule {
     pub required: bool,
-    /// Names of authorities that exist; empty: those of the host.
+    /// Names of existing authorities. If empty, those of the host apply.
     pub authorities: Vec<String>,
     pub names: Vec<ClientName>,
     pub fingerprints: Vec<[u8; 32]>,
-    /// In the form of a normalised authority.
+    /// As a normalised authority.
     pub step_up: Option<StepUp>,
     pub forward: ClientCertificateForward,
-    pub at: Place,
+    pub at: Location,
 }
 
-/// Where clients are asked for certificates.
+/// The host at which clients are asked for certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepUp {
-    /// A host that no pattern is.
+    /// A host, not a pattern.
     pub host: String,
-    /// Other than 443.
+    /// If not 443.
     pub port: Option<u16>,
 }
 
-/// Where a certificate comes from.
+/// The source of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CertificateSource {
     Files {
         chain: PathBuf,
         key: PathBuf,
     },
-    /// The authority. The hosts are named, and none of them is a wildcard.
+    /// The ACME authority. The hosts are configured, and none is a wildcard.
     Acme,
-    /// A place in memory, which whoever makes the configuration has filled. The same place in another configuration is the same
-    /// certificate, and what is put there is served without a reload.
+    /// A slot in memory, which its owner fills. The same slot in another configuration is the same certificate, and a
+    /// change of its content needs no reload.
     Memory(Arc<ManagedCertificate>),
 }
 
-/// The authority that certificates come from.
+/// The ACME authority.
 #[derive(Debug)]
 pub struct Acme {
     pub directory: Url,
@@ -293,20 +293,20 @@ pub struct Acme {
     pub database: PathBuf,
     pub wrapping_key: Secret,
     pub ca_file: Option<PathBuf>,
-    /// Never empty, each once.
+    /// Never empty, without repetition.
     pub challenges: Vec<ChallengeKind>,
     pub external_account: Option<ExternalAccount>,
     pub key_type: RequestedKey,
     /// 5 to 90.
     pub renew_before_percent: u32,
-    pub at: Place,
+    pub at: Location,
 }
 
-/// An account that the authority knows by other means.
+/// An account that the authority knows by other means (external account binding).
 #[derive(Debug)]
 pub struct ExternalAccount {
     pub key_id: String,
-    /// Its octets.
+    /// The decoded key.
     pub hmac_key: Secret,
 }
 
@@ -317,36 +317,36 @@ pub struct AuthorizationServer {
     /// The SQLite database.
     pub database: PathBuf,
     pub wrapping_key: Secret,
-    /// Whether its endpoints are there on every listener without a route.
+    /// Whether its endpoints are served on every listener without a route.
     pub mount: bool,
-    pub at: Place,
+    pub at: Location,
 }
 
-/// A database that is named, with what opens the private keys in it; what could not be resolved was reported.
+/// A configured database, with the key of its private keys. Unresolved parts were reported.
 #[derive(Debug)]
 pub struct Database {
-    /// The file.
+    /// The file of the database.
     pub path: Option<PathBuf>,
-    pub at: Place,
+    pub at: Location,
     pub wrapping_key: Option<Secret>,
-    pub wrapping_key_at: Place,
+    pub wrapping_key_at: Location,
     pub used_for: DatabaseUse,
 }
 
-/// What a database is used for.
+/// The use of a database.
 #[derive(Debug)]
 pub enum DatabaseUse {
     AuthorizationServer,
     Acme { directory: Option<Url> },
 }
 
-/// A secret, from a file or the environment; its memory is cleared when it goes.
+/// A secret from a file or the environment. Its memory is wiped when it is dropped.
 #[derive(Clone)]
 pub struct Secret {
     value: Zeroizing<Vec<u8>>,
-    /// Where it came from: a path or `$NAME`.
+    /// The source: a path or `$NAME`.
     origin: String,
-    /// The file that it came from, where it is one.
+    /// The file of the secret, if it is from one.
     file: Option<PathBuf>,
 }
 
@@ -355,18 +355,18 @@ impl Secret {
         Self { value, origin: path.display().to_string(), file: Some(path) }
     }
 
-    /// One that is in memory already; messages call its place `origin`.
+    /// A secret that is already in memory; messages name its source by `origin`.
     #[must_use]
     pub fn in_memory(value: Zeroizing<Vec<u8>>, origin: impl Into<String>) -> Self {
         Self { value, origin: origin.into(), file: None }
     }
 
-    /// Another form of it, from the same place.
+    /// A converted form of the secret from the same source.
     pub(super) fn replaced(self, value: Zeroizing<Vec<u8>>) -> Self {
         Self { value, ..self }
     }
 
-    /// Who else may read or replace the file that it came from, where somebody may.
+    /// Which other users may read or replace the file of the secret, if any.
     pub fn exposure(&self) -> Option<String> {
         let mode = fs::metadata(self.file.as_ref()?).ok()?.mode();
         let who = match mode {
@@ -383,7 +383,7 @@ impl Secret {
         &self.value
     }
 
-    /// Where it came from, for messages.
+    /// The source of the secret, for messages.
     pub fn origin(&self) -> &str {
         &self.origin
     }
@@ -395,13 +395,13 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What requests are forwarded to.
+/// A service that requests are forwarded to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Service {
-    /// The number of workers and the key of connections are the builder's.
+    /// The builder sets the number of workers and the key of connections.
     pub config: ServiceConfig,
     pub connect_timeout: Duration,
-    /// A template of what requests have in common that go to the same endpoint.
+    /// A template. Requests for which it has the same value go to the same endpoint.
     pub hash_policy: Option<FieldTemplate>,
     /// Names of throttles that exist.
     pub throttles: Vec<String>,
@@ -442,15 +442,15 @@ impl Throttle {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceTls {
     pub client: ClientTlsConfig,
-    /// `None`: the host in the endpoint's address.
+    /// `None`: the host of the endpoint's address.
     pub server_name: Option<ServerName<'static>>,
 }
 
-/// Which requests go where, and who may make them.
+/// The conditions, the access requirement and the destination of requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     pub name: String,
-    /// Names of listeners exist, and are sorted like those of methods and fields.
+    /// The names of listeners exist. They are sorted, as are methods and fields.
     pub matches: RouteMatch,
     pub auth: Auth,
     pub client_certificate: Option<ClientCertificateRule>,
@@ -464,7 +464,7 @@ pub struct Route {
     pub request_headers: Vec<FieldEdits>,
     pub response_headers: Vec<FieldEdits>,
     pub when: Option<FieldTemplate>,
-    /// Names of routes whose requests it takes on purpose though it asks for less.
+    /// Names of routes whose requests this one takes intentionally, although its requirement is weaker.
     pub opens: Vec<String>,
     /// Names of throttles that exist.
     pub throttles: Vec<String>,
@@ -475,25 +475,25 @@ pub struct Route {
 /// Who may make a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Auth {
-    /// Everyone.
+    /// All callers.
     Public,
-    /// Whoever has a token that fits one of these; never empty. Where no audience is named, the first of the issuer's is meant.
+    /// Callers whose token meets one of these; never empty. Without audiences, the first one of the issuer applies.
     AccessRequirement(Vec<Alternative>),
 }
 
-/// Where requests go.
+/// The destination of requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
-    /// To a service.
+    /// A service.
     Service {
         /// Its index in [`Config::services`].
         index: usize,
     },
-    /// Elsewhere.
+    /// A redirect.
     Redirect {
-        /// Template of a URL or an absolute path.
+        /// A template of a URL or an absolute path.
         to: FieldTemplate,
-        /// Whether the request's query follows it.
+        /// Whether the request's query is appended.
         keep_query: bool,
         /// 301, 302, 303, 307 or 308.
         status: u16,
@@ -504,14 +504,14 @@ pub enum Destination {
         status: u16,
         /// The media type of the body.
         content_type: String,
-        /// The body.
+        /// The content of the response.
         body: Arc<[u8]>,
     },
-    /// One inside the program.
+    /// A built-in destination.
     BuiltIn(BuiltIn),
 }
 
-/// Destinations inside the program.
+/// The built-in destinations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BuiltIn {
     /// The token endpoint (RFC 6749 §3.2).
@@ -520,16 +520,16 @@ pub enum BuiltIn {
     KeySet,
     /// Authorization server metadata (RFC 8414).
     OauthMetadata,
-    /// OpenID discovery.
+    /// OpenID Connect Discovery.
     OpenidConfiguration,
-    /// The authorization endpoint, which refuses.
+    /// The authorization endpoint, which refuses all requests.
     Authorize,
-    /// 200 while the process lives.
+    /// Answers 200 while the process runs.
     Health,
 }
 
 impl Destination {
-    /// In place of one that could not be resolved, in a configuration from which nothing is built.
+    /// A placeholder for an unresolved destination, in a configuration from which nothing is built.
     pub(super) fn unresolved() -> Self {
         Self::Respond { status: 503, content_type: "text/plain".to_owned(), body: Arc::default() }
     }

@@ -1,48 +1,48 @@
-//! What is wrong with a configuration: how grave it is, where, what, and what to do about it.
+//! Problems of a configuration: severity, location, message and remedy.
 
 use std::{collections::BTreeSet, fmt};
 
 use serde::Serialize;
 
-use super::source::{Place, Sources};
+use super::source::{Location, Sources};
 
-/// What follows from a problem.
+/// The severity of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// The configuration is refused.
     Error,
-    /// The configuration can be used, and probably does not do what its author wants.
+    /// The configuration is usable, but probably does not do what its author wants.
     Warning,
 }
 
 /// One problem, as it is shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// What follows from it.
+    /// Error or warning.
     pub severity: Severity,
-    /// The file, as it was named on the command line or found through `include`.
+    /// The file, as named on the command line or found through `include`.
     pub file: String,
     /// Line, from 1.
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    /// What is wrong.
+    /// The description of the problem.
     pub message: String,
-    /// What to do about it.
+    /// The action that solves it.
     pub remedy: String,
 }
 
 impl Problem {
-    /// An error found at a place of a loaded configuration, for checks that need more than the files say
-    /// (templates, certificates, addresses that are taken).
+    /// An error at a location of a loaded configuration, for checks that need more than the files (templates,
+    /// certificates, addresses in use).
     pub fn at(
         sources: &Sources,
-        place: Place,
+        location: Location,
         message: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Self {
-        let position = sources.position(place);
+        let position = sources.position(location);
         Self {
             severity: Severity::Error,
             file: position.file.display().to_string(),
@@ -65,11 +65,11 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong with a configuration, sorted by file and line once it is complete.
+/// All problems of a configuration; sorted by file and line once complete.
 #[derive(Debug, Default, thiserror::Error)]
 pub struct Problems {
-    found: Vec<(Place, Severity, String, String)>,
-    /// How many errors were reported, those included that follow from others and are not shown.
+    found: Vec<(Location, Severity, String, String)>,
+    /// The number of reported errors, including those that follow from others and are not shown.
     reported: usize,
     /// Files whose further problems may follow from a syntax error, and are not shown.
     muted: BTreeSet<u32>,
@@ -77,53 +77,53 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// Problems that have their positions already.
+    /// Problems with their positions.
     pub fn from_located(located: Vec<Problem>) -> Self {
         Self { located, ..Self::default() }
     }
 
-    /// Shows nothing further of what is found in these files.
+    /// Hides further problems of these files.
     pub(super) fn mute(&mut self, files: &BTreeSet<u32>) {
         self.muted.clone_from(files);
     }
 
-    fn is_shown(&self, place: Place) -> bool {
-        place != Place::NOWHERE && !self.muted.contains(&place.file)
+    fn is_shown(&self, location: Location) -> bool {
+        location != Location::NOWHERE && !self.muted.contains(&location.file)
     }
 
     /// Adds an error.
-    pub(super) fn add(&mut self, place: Place, message: impl Into<String>, remedy: impl Into<String>) {
+    pub(super) fn add(&mut self, location: Location, message: impl Into<String>, remedy: impl Into<String>) {
         self.reported += 1;
-        if self.is_shown(place) {
-            self.found.push((place, Severity::Error, message.into(), remedy.into()));
+        if self.is_shown(location) {
+            self.found.push((location, Severity::Error, message.into(), remedy.into()));
         }
     }
 
     /// Adds a warning.
-    pub(super) fn warn(&mut self, place: Place, message: impl Into<String>, remedy: impl Into<String>) {
-        if self.is_shown(place) {
-            self.found.push((place, Severity::Warning, message.into(), remedy.into()));
+    pub(super) fn warn(&mut self, location: Location, message: impl Into<String>, remedy: impl Into<String>) {
+        if self.is_shown(location) {
+            self.found.push((location, Severity::Warning, message.into(), remedy.into()));
         }
     }
 
-    /// How many errors were reported so far, shown or not.
+    /// The number of errors reported so far, shown or not.
     pub(super) fn reported(&self) -> usize {
         self.reported
     }
 
-    /// Adds problems that have their positions already.
+    /// Adds problems with their positions.
     pub fn extend(&mut self, located: impl IntoIterator<Item = Problem>) {
         self.located.extend(located);
         self.sort();
     }
 
-    /// Gives every problem its file, line and column, sorts them and drops repetitions.
+    /// Determines file, line and column of every problem, sorts the problems and removes duplicates.
     pub(super) fn located(mut self, sources: &Sources) -> Self {
         self.found.sort();
         self.found.dedup();
-        self.located.extend(self.found.drain(..).map(|(place, severity, message, remedy)| Problem {
+        self.located.extend(self.found.drain(..).map(|(location, severity, message, remedy)| Problem {
             severity,
-            ..Problem::at(sources, place, message, remedy)
+            ..Problem::at(sources, location, message, remedy)
         }));
         self
     }
@@ -134,22 +134,22 @@ impl Problems {
         self.located.dedup();
     }
 
-    /// The problems, in order.
+    /// The problems in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Problem> {
         self.located.iter()
     }
 
-    /// How many of them are of a severity.
+    /// The number of problems with this severity.
     pub fn count(&self, severity: Severity) -> usize {
         self.located.iter().filter(|problem| problem.severity == severity).count()
     }
 
-    /// The warnings alone.
+    /// Only the warnings.
     pub fn into_warnings(self) -> Vec<Problem> {
         self.located.into_iter().filter(|problem| problem.severity == Severity::Warning).collect()
     }
 
-    /// The errors alone.
+    /// Only the errors.
     pub fn into_errors(mut self) -> Self {
         self.located.retain(|problem| problem.severity == Severity::Error);
         self

@@ -1,4 +1,4 @@
-//! The reference page of the configuration, written from the documentation of the types.
+//! Generates the reference page of the configuration from the documentation of the types.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use super::{
     text::Format,
 };
 
-/// The command that writes the page, as the page says.
+/// The command that generates the page, as shown on the page.
 const COMMAND: &str = "cargo run -p cardea -- schema --markdown > docs/configuration.md";
 
 /// The reference of the configuration in Markdown.
@@ -26,7 +26,7 @@ pub fn markdown() -> String {
     page.line("");
     page.paragraph(&root.description);
     page.line(
-        "`cardea check --config FILE` reports every error of a configuration with its place and its remedy; \
+        "`cardea check --config FILE` reports every error of a configuration with its location and its remedy; \
          `cardea schema` prints the JSON Schema for editors; `cardea init` writes a first file.",
     );
     page.line("");
@@ -53,7 +53,7 @@ pub fn markdown() -> String {
     page.0
 }
 
-/// The anchor of a heading, as GitHub makes it: punctuation falls away, and each space becomes a hyphen.
+/// The anchor of a heading, as GitHub generates it: punctuation is removed, and each space becomes a hyphen.
 fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter(|letter| letter.is_alphanumeric() || matches!(letter, '_' | '-' | ' '));
     kept.map(|letter| if letter == ' ' { '-' } else { letter.to_ascii_lowercase() }).collect()
@@ -84,7 +84,7 @@ impl Page {
         self.line("");
     }
 
-    /// A table with its own header, and those below it.
+    /// A table with its own heading, and the tables below it.
     fn section(&mut self, path: &str, shape: &Shape, level: usize) {
         let Some((table, description)) = section_of(shape) else { return };
         self.line(&format!("{} `{}`", "#".repeat(level), header(path, shape)));
@@ -96,7 +96,7 @@ impl Page {
         }
     }
 
-    /// The keys of a table: the name first, then what must be there, then the rest.
+    /// The keys of a table: the name first, then required keys, then the rest.
     fn keys(&mut self, table: &TableShape, path: &str, is_listed: impl Fn(&Shape) -> bool) {
         let mut keys: Vec<_> = table.keys.iter().filter(|(_, key)| is_listed(&key.shape)).collect();
         keys.sort_by_key(|(name, key)| (name.as_str() != "name", !key.required, name.as_str()));
@@ -127,7 +127,7 @@ impl Page {
     }
 }
 
-/// A table that is worth a section of its own, alone or in a list or among alternatives.
+/// A table that gets its own section, alone or in a list or among alternatives.
 fn section_of(shape: &Shape) -> Option<(&TableShape, &str)> {
     match &shape.kind {
         Kind::Table(table) => Some((table, &shape.description)),
@@ -196,7 +196,7 @@ fn words_of(shape: &Shape) -> &[Word] {
     }
 }
 
-/// A default as it would be written; tables show their own keys' defaults instead.
+/// A default as it would be written. Tables show the defaults of their keys instead.
 fn default_of(default: &Value) -> Option<String> {
     match default {
         Value::Object(_) | Value::Null => None,

@@ -1,5 +1,5 @@
-//! The configuration of attributes, policies, headers and the access log as the program uses it. Expressions and
-//! templates are compiled when it is put together: only then are all attributes known.
+//! The resolved configuration of attributes, policies, headers and the access log. Expressions and templates are
+//! compiled when the gateway is built, because only then all attributes are known.
 #![expect(
     missing_docs,
     reason = "each key is documented once, where its written form is declared: the reference page is made from that"
@@ -10,9 +10,9 @@ use std::sync::Arc;
 use cardea_env::MapFile;
 use cardea_gateway::record::AccessLogConfig;
 
-use super::source::Place;
+use super::source::Location;
 
-/// One line for each request.
+/// The access log: one line for each request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessLog {
     pub enabled: bool,
@@ -23,34 +23,34 @@ pub struct AccessLog {
     pub sample_one_in: u32,
     pub sample_always: Option<FieldTemplate>,
     /// Where the format was written.
-    pub format_at: Place,
+    pub format_at: Location,
 }
 
-/// What a line of the access log looks like.
+/// The format of the access log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AccessLogFormat {
-    /// A JSON object: members with their attributes; empty: the usual ones.
+    /// A JSON object: members with their attributes; if empty, the default ones.
     Json(Vec<(String, FieldTemplate)>),
     /// The common log format.
     Common,
-    /// The same with referrer and user agent.
+    /// The common log format with referrer and user agent.
     Combined,
     /// A template, not compiled yet.
     Template(String),
 }
 
-/// A template or an expression, not compiled yet, and where it was written.
+/// A template or an expression, not compiled yet, and its location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldTemplate {
     pub text: String,
-    pub at: Place,
+    pub at: Location,
 }
 
-/// Changes to header fields: what is renamed, removed, set, added, in this order. Names are in lower case.
+/// Changes to header fields: rename, remove, set, add, in this order. Names are in lower case.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldEdits {
     pub when: Option<FieldTemplate>,
-    /// From one name to another.
+    /// The old and the new name.
     pub rename: Vec<(String, String)>,
     pub remove: Vec<String>,
     /// With templates of their values.
@@ -63,22 +63,22 @@ pub struct FieldEdits {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AttributeEdits {
     pub when: Option<FieldTemplate>,
-    /// Custom attributes, where they are named, and templates of their values.
+    /// Custom attributes with their locations, and templates of their values.
     pub set: Vec<(FieldTemplate, FieldTemplate)>,
     pub remove: Vec<FieldTemplate>,
 }
 
-/// A rule of a policy.
+/// A policy rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyRule {
-    /// Whether it allows; else it denies.
+    /// Whether it allows or denies.
     pub allows: bool,
     pub condition: FieldTemplate,
     pub reason: Option<String>,
     pub show: bool,
 }
 
-/// An attribute that the configuration adds.
+/// A configured attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attribute {
     /// Without `custom.`.
@@ -86,16 +86,16 @@ pub struct Attribute {
     pub source: AttributeSource,
 }
 
-/// Where an attribute comes from.
+/// The source of an attribute's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AttributeSource {
-    /// Only from routes that set it.
+    /// Only routes that set it.
     Nothing,
     /// Another attribute.
     Attribute(FieldTemplate),
     Template(FieldTemplate),
     Expression(FieldTemplate),
-    /// A file.
+    /// A lookup in a file.
     Map {
         key: FieldTemplate,
         entries: Arc<MapFile>,

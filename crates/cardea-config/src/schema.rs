@@ -16,12 +16,12 @@ pub fn json_schema() -> Value {
     schema
 }
 
-/// The schema, in the form that files are checked against.
+/// The schema in the form that files are checked against.
 pub(super) fn shape() -> Shape {
     Shape::of_schema(&json_schema())
 }
 
-/// TOML has no null: an optional value is one that may be left out.
+/// TOML has no null: an optional value may be omitted.
 fn without_null(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
@@ -38,7 +38,7 @@ fn without_null(schema: &mut Value) {
             if object.get("default").is_some_and(is_nothing) {
                 object.remove("default");
             }
-            // The width of our integers is no business of the file's.
+            // The width of integers in the program is irrelevant for the file.
             if object.get("format").and_then(Value::as_str).is_some_and(|format| format.starts_with("uint")) {
                 object.remove("format");
             }
@@ -51,7 +51,7 @@ fn without_null(schema: &mut Value) {
     }
 }
 
-/// A default that says no more than the key's absence: null, or an empty table or list.
+/// A default that is equivalent to omitting the key: null, or an empty table or list.
 fn is_nothing(default: &Value) -> bool {
     match default {
         Value::Null => true,

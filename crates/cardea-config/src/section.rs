@@ -1,7 +1,7 @@
 //! Sections whose keys are fields of the libraries' settings.
 
-/// Declares such a section: the documentation of each key, how it is written, and the field that it sets. Defaults are those of
-/// the settings. A new key is an entry here, a field with its default there, and whatever uses it.
+/// Declares a section: the documentation of each key, its written form, and the field that it sets. Defaults are those
+/// of the settings. A new key needs an entry here, a field with its default there, and the code that uses it.
 macro_rules! section {
     (
         $(#[$meta:meta])*
@@ -24,7 +24,7 @@ macro_rules! section {
         }
 
         impl $name {
-            /// Takes what is written over into the settings.
+            /// Copies the written values into the settings.
             pub(crate) fn apply(self, settings: &mut $settings) {
                 $(settings.$($field).+ = self.$key;)*
             }
@@ -32,7 +32,7 @@ macro_rules! section {
     };
 }
 
-/// Declares a section whose keys stand in place of settings that hold more widely; what is left out stays.
+/// Declares a section whose keys override more general settings. Omitted keys change nothing.
 macro_rules! overrides {
     (
         $(#[$meta:meta])*
@@ -48,7 +48,7 @@ macro_rules! overrides {
         }
 
         impl $name {
-            /// Takes what is written over into the settings.
+            /// Copies the written values into the settings.
             pub(crate) fn apply(&self, settings: &mut $settings) {
                 $(if let Some(value) = self.$key {
                     settings.$($field).+ = value.into();

@@ -1,5 +1,4 @@
-//! The sections and values whose written form needs no resolving: they are used as they are read, since the
-//! schema holds all that there is to check.
+//! Sections and values whose written form needs no resolution: the schema contains all of their checks.
 
 mod acme;
 mod client_certificate;
@@ -18,24 +17,23 @@ pub use self::client_certificate::{ClientCertificateMode, ClientCertificateNeed}
 pub use self::readiness::{Need, Readiness};
 use super::form::{As, Threads};
 
-/// The process: who it runs as, and how many processors it uses.
+/// The process: its user, and the processors that it uses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Process {
-    /// The user to become after the sockets are bound, where the program is started as root. Left out, it stays
-    /// who it is.
+    /// The user to switch to after the sockets are bound, if the program is started as root. Default: no switch.
     pub user: Option<String>,
-    /// The group to become with `user`. Left out, the user's own.
+    /// The group to switch to with `user`. Default: the user's own.
     pub group: Option<String>,
-    /// How many threads carry traffic. `"auto"` counts the processors that the process may use: its affinity and
-    /// its control group's quota.
+    /// The number of worker threads. `"auto"` uses the number of available processors: the CPU affinity and the quota
+    /// of the control group.
     #[serde(with = "As::<Threads<1024>>")]
     pub workers: usize,
-    /// Lets other processes of the same user read this one's memory and the kernel write it to a core dump, as debuggers need
-    /// it. Private keys and secrets are in that memory. Off, nobody but root can.
+    /// Allows other processes of the same user to read this process's memory, and the kernel to write core dumps, as
+    /// debuggers need it. The memory contains private keys and secrets. Off, only root can.
     pub danger_dumpable: bool,
-    /// How often the time is read from the system. Every check of a token reads what was read then; so much later it
-    /// may expire.
+    /// How often the clock is read. Token checks use the last value read, so a token may be accepted for this much
+    /// longer.
     #[serde(with = "As::<Duration>")]
     #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "500ms"))]
     pub clock_period: Duration,
@@ -47,13 +45,13 @@ impl Default for Process {
     }
 }
 
-/// What the program says about itself, on standard error.
+/// The program's own log messages, on standard error.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Log {
-    /// The least severe messages that are written.
+    /// The lowest severity that is written.
     pub level: LogLevel,
-    /// How messages are written.
+    /// The format of messages.
     pub format: LogFormat,
 }
 
@@ -62,9 +60,9 @@ pub struct Log {
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum LogLevel {
-    /// Something that was asked for cannot be done.
+    /// A requested operation failed.
     Error,
-    /// Something that someone should look at.
+    /// An operator should investigate.
     Warn,
     /// Starts, reloads, changes of health.
     #[default]
@@ -75,19 +73,19 @@ pub enum LogLevel {
     Trace,
 }
 
-/// How log messages are written.
+/// The format of log messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum LogFormat {
-    /// A line for people.
+    /// Readable lines.
     #[default]
     Text,
-    /// A JSON object a line, for collectors.
+    /// One JSON object per line, for log collectors.
     Json,
 }
 
-/// What a syslog server takes the access log for (RFC 5424 §6.2.1).
+/// The syslog facility of access-log lines (RFC 5424 §6.2.1).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
@@ -106,18 +104,18 @@ pub enum SyslogFacility {
     Local7,
 }
 
-/// How the process ends (SIGTERM): it fails its readiness, goes on accepting for `delay`, then finishes what is
-/// in flight.
+/// The shutdown of the process (SIGTERM): readiness fails, new connections are accepted for `delay`, and running
+/// requests are finished.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Drain {
-    /// How long new connections are still accepted, so that load balancers notice the failing readiness. The
-    /// default is two probes of five seconds.
+    /// How long new connections are still accepted, so that load balancers notice the failing readiness. The default is
+    /// two probes at intervals of five seconds.
     #[serde(with = "As::<Duration>")]
     #[schemars(extend("x-maximum" = "10m"))]
     pub delay: Duration,
-    /// When what is still in flight is reset, counted from the signal. Must be above `delay`. The default is
-    /// below the 90 s after which systemd kills.
+    /// When remaining requests are aborted, counted from the signal. Must be above `delay`. The default is below the 90
+    /// s after which systemd kills the process.
     #[serde(with = "As::<Duration>")]
     #[schemars(extend("x-minimum" = "1s", "x-maximum" = "1d"))]
     pub deadline: Duration,
@@ -129,25 +127,26 @@ impl Default for Drain {
     }
 }
 
-/// What origins are told about the way of a request, and clients about that of a response.
+/// The fields that tell origins about the client of a request, and clients about the path of a response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ForwardingText {
     /// The pseudonym in `Via` fields (RFC 9110 §7.6.3).
     #[schemars(extend("format" = "cardea-name"))]
     pub via: String,
-    /// What becomes of the fields that name the client.
+    /// The handling of the fields that name the client.
     #[serde(with = "As::<ForwardedPolicy>")]
     pub forwarded: ForwardedPolicy,
-    /// Which fields name the client. Those of the other kind are removed, since whoever reads them would believe
-    /// what a client wrote.
+    /// Which fields name the client. Those of the other kind are removed, because an origin that reads them would trust
+    /// values from clients.
     #[serde(with = "As::<ForwardedHeader>")]
     pub header: ForwardedHeader,
-    /// Fields of clients that are forwarded although they are hints which only a trusted proxy may give (docs/headers.md
-    /// lists them): `["X-HTTP-Method-Override"]`. The default is none, since services act on them unchecked.
+    /// Client header fields that are forwarded although they are hints that only a trusted proxy may set
+    /// (docs/headers.md lists them): `["X-HTTP-Method-Override"]`. The default is none, because services act on them
+    /// without checks.
     pub keep_client_headers: Vec<String>,
-    /// Whether `Authorization` is forwarded on routes that ask for a token. By default it is, as RFC 9110 §11.6.2 has it
-    /// and as services need that verify tokens themselves; `false` keeps tokens from services that don't.
+    /// Whether `Authorization` is forwarded on routes that require a token. By default it is, as RFC 9110 §11.6.2
+    /// allows and as services need that verify tokens themselves. `false` withholds tokens from services.
     pub authorization: bool,
 }
 
@@ -167,9 +166,8 @@ impl Default for ForwardingText {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrustedProxies {
-    /// Whose word on the client's address is believed: the address of a request's source is the rightmost one in
-    /// `Forwarded` or `X-Forwarded-For` that is in none of these prefixes. Also whose PROXY protocol is believed,
-    /// where a listener does not say.
+    /// The address prefixes of trusted proxies. A request's source address is the rightmost one in `Forwarded` or
+    /// `X-Forwarded-For` outside these prefixes. They are also the default peers of the PROXY protocol.
     #[serde(with = "As::<Vec<Prefix>>")]
     pub prefixes: Vec<Prefix>,
 }
@@ -179,29 +177,29 @@ pub struct TrustedProxies {
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub(crate) enum ProxyProtocolVersion {
-    /// Not spoken.
+    /// Disabled.
     #[default]
     Off,
     /// Version 1, the text form.
     V1,
     /// Version 2, the binary form.
     V2,
-    /// Either.
+    /// Either version.
     Any,
 }
 
-/// What a ticket for resuming a TLS session is.
+/// The kind of TLS session tickets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum Tickets {
-    /// The name of a session that this node remembers.
+    /// The ticket refers to a session that this node stores.
     Stateful,
-    /// The session itself, sealed.
+    /// The ticket contains the encrypted session.
     Stateless,
 }
 
-/// Which of Microsoft Entra's two token formats.
+/// The token format of Microsoft Entra ID.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum EntraVersion {
@@ -214,7 +212,7 @@ pub enum EntraVersion {
     V2,
 }
 
-/// What a path may carry only where a route says so, since origins read it in two ways.
+/// Path characters that a route must allow explicitly, because origins interpret them in two ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum EncodedPathByte {
@@ -224,11 +222,12 @@ pub enum EncodedPathByte {
     /// An encoded backslash.
     #[serde(rename = "%5C")]
     EncodedBackslash,
-    /// A backslash as it is.
+    /// A literal backslash.
     #[serde(rename = "\\")]
     Backslash,
-    /// Path parameters (`/admin;x/users`, also as `%3B`), which some origins drop. They are refused where the path without
-    /// them belongs to another route, and where a policy, a condition or a change to attributes or headers reads the path.
+    /// Path parameters (`/admin;x/users`, also as `%3B`), which some origins remove. They are refused if the path
+    /// without them belongs to another route, and if a policy, a condition or a change to attributes or headers reads
+    /// the path.
     #[serde(rename = ";")]
     Parameters,
 }

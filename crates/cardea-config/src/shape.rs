@@ -1,4 +1,4 @@
-//! The JSON Schema in the form that a tree is checked against, and from which the reference is written.
+//! The JSON Schema in the form that trees are checked against and the reference is generated from.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use super::text::Format;
 
-/// What a value may be.
+/// The shape of a value.
 #[derive(Debug)]
 pub(super) struct Shape {
     pub(super) description: String,
-    /// What holds where the key is left out.
+    /// The default of an omitted key.
     pub(super) default: Option<Value>,
-    /// What to write where a value is missing or is none of its forms.
+    /// The remedy if a value is missing or has none of its forms.
     pub(super) remedy: Option<String>,
     pub(super) kind: Kind,
 }
@@ -20,7 +20,7 @@ pub(super) struct Shape {
 /// The kinds of values.
 #[derive(Debug)]
 pub(super) enum Kind {
-    /// Text, of a format and within limits where there are such.
+    /// Text, with an optional format and limits.
     String {
         format: Option<Format>,
         minimum: Option<String>,
@@ -40,7 +40,7 @@ pub(super) enum Kind {
     /// A table whose keys the operator chooses.
     Map(Box<Shape>),
     Table(TableShape),
-    /// One of several shapes that differ in their type.
+    /// One of several shapes of different types.
     Any(Vec<Shape>),
 }
 
@@ -49,7 +49,7 @@ pub(super) enum Kind {
 pub(super) struct Word {
     pub(super) value: String,
     pub(super) description: String,
-    /// It lets in more callers than the others do, and is therefore no remedy for anything.
+    /// It admits more callers than the other words; messages never suggest it.
     pub(super) opens: bool,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Key {
 }
 
 impl Shape {
-    /// Reads a schema that [`super::schema`] generated; whatever that does not generate has no rules.
+    /// Reads a schema that [`super::schema`] generated. Other schemas are not supported.
     pub(super) fn of_schema(schema: &Value) -> Self {
         let text = |key: &str| schema.get(key).and_then(Value::as_str).map(str::to_owned);
         Self {
@@ -78,7 +78,7 @@ impl Shape {
         }
     }
 
-    /// The type, in words, for messages.
+    /// The type for messages.
     pub(super) fn expected(&self) -> String {
         match &self.kind {
             Kind::String { format: None, .. } => "a string".to_owned(),
@@ -95,7 +95,7 @@ impl Shape {
     }
 }
 
-/// The words of a choice, as they are written.
+/// The words of a choice, as written.
 pub(super) fn words_of(words: &[Word]) -> String {
     words.iter().map(|word| format!("{:?}", word.value)).collect::<Vec<_>>().join(" or ")
 }
@@ -147,7 +147,7 @@ fn anything() -> Shape {
     Shape { description: String::new(), default: None, remedy: None, kind }
 }
 
-/// Choices are `enum` lists where their words have no documentation, `oneOf` constants where they have.
+/// Choices are `enum` lists if their words have no documentation, otherwise `oneOf` constants.
 fn words(schema: &Value) -> Option<Vec<Word>> {
     let opens = schema.get("x-opens").and_then(Value::as_bool).unwrap_or_default();
     let word = |value: &Value, description: Option<&Value>| {

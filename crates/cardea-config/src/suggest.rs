@@ -1,8 +1,8 @@
-//! Near misses: the key or name that was probably meant.
+//! Suggestions: the key or name that was probably meant.
 
 pub(super) use cardea_env::nearest;
 
-/// Keys that other programs use for what a key of ours says.
+/// Keys of other programs, with the corresponding keys of Cardea.
 const SYNONYMS: &[(&str, &str)] = &[
     ("upstream", "service"),
     ("backend", "service"),
@@ -47,7 +47,7 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("add_headers", "request_headers"),
 ];
 
-/// The key that was probably meant: a near miss, or our word for another program's.
+/// The key that was probably meant: a similar one, or the one that corresponds to another program's.
 pub(super) fn key<'a>(written: &str, known: &[&'a str]) -> Option<&'a str> {
     nearest(written, known.iter().copied()).or_else(|| {
         let available = SYNONYMS.iter().filter(|(_, ours)| known.contains(ours));

@@ -70,7 +70,7 @@ impl Fixture {
         self.load().unwrap_or_else(|problems| panic!("{problems}"))
     }
 
-    /// The problems, a line each, without the folder.
+    /// The problems, one line each, without the folder.
     fn problems(&self) -> Vec<String> {
         let problems = self.load().map(|_| ()).unwrap_err();
         let folder = format!("{}/", self.folder.path().display());
@@ -78,7 +78,7 @@ impl Fixture {
     }
 }
 
-/// The least that is a configuration.
+/// The smallest valid configuration.
 const LEAST: &str = "[[listener]]\nname = \"main\"\naddress = \"127.0.0.1:0\"\n";
 
 #[test]
@@ -96,7 +96,7 @@ fn a_listener_is_enough_and_everything_else_has_a_default() {
 
 #[test]
 fn the_defaults_are_within_their_own_limits() {
-    // Written out in full, the defaults must pass the checks that what is written passes.
+    // Written out in full, the defaults must pass the same checks.
     let mut text = String::new();
     for (section, value) in [
         ("limits", toml::to_string(&RawLimits::default()).unwrap()),
@@ -240,7 +240,7 @@ fn a_service_takes_what_it_leaves_out_from_what_holds_for_all() {
 }
 
 #[test]
-fn auth_is_public_or_a_demand_or_several() {
+fn auth_is_public_or_a_requirement_or_several() {
     let config = Fixture::new(&format!(
         "{LEAST}[[issuer]]\nname = \"main\"\nissuer = \"https://i.example\"\naudiences = [\"a\", \"b\"]\ndiscovery = true\n\
          [[issuer]]\nname = \"entra\"\npreset = \"entra\"\ntenants = [\"72F988BF-86f1-41af-91ab-2d7cd011db47\"]\naudiences = [\"a\"]\n\

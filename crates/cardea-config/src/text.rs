@@ -1,5 +1,5 @@
-//! Values that are written as text: durations, sizes, addresses, prefixes. Each has one syntax, one error with a
-//! remedy, and one schema.
+//! Values written as text: durations, sizes, addresses, prefixes. Each has one syntax, one error with a remedy, and one
+//! schema.
 
 use std::{
     fmt,
@@ -12,12 +12,12 @@ use std::{
 use cardea_gateway::model::Prefix;
 use cardea_upstream::Address;
 
-/// Why a text is not what it should be, and what to write.
+/// The problem of a text, and its remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextError {
-    /// What is wrong, to follow the quoted text: `"10" is not a duration`.
+    /// The problem, which follows the quoted text: `"10" is not a duration`.
     pub message: String,
-    /// What to write.
+    /// What to write instead.
     pub remedy: String,
 }
 
@@ -27,13 +27,13 @@ impl TextError {
     }
 }
 
-/// The longest Unix socket path that every system takes (`sun_path` of 108 octets with its NUL, unix(7)).
+/// The longest Unix socket path that every system supports (`sun_path` has 108 octets with its NUL, unix(7)).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 const DURATION_UNITS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
-/// Reads a duration: a whole number and a unit.
+/// Parses a duration: a whole number and a unit.
 pub fn parse_duration(text: &str) -> Result<Duration, TextError> {
     let split = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
@@ -48,7 +48,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, TextError> {
     })
 }
 
-/// Writes a duration in the largest unit that keeps it whole; below a millisecond nothing can be said.
+/// Formats a duration in the largest unit that divides it; fractions of a millisecond are not representable.
 pub fn display_duration(duration: Duration) -> String {
     let milliseconds = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let whole = |factor: u64| milliseconds != 0 && milliseconds.is_multiple_of(factor);
@@ -103,7 +103,7 @@ const SIZE_UNITS: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
 ];
 
-/// Reads a size in octets: a whole number and a unit.
+/// Parses a size in octets: a whole number and a unit.
 pub(super) fn parse_size(text: &str) -> Result<u64, TextError> {
     let split = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
@@ -118,7 +118,7 @@ pub(super) fn parse_size(text: &str) -> Result<u64, TextError> {
     )
 }
 
-/// Writes a size in the largest unit that keeps it whole.
+/// Formats a size in the largest unit that divides it.
 pub(super) fn display_size(size: u64) -> String {
     let whole = |factor: u64| size != 0 && size.is_multiple_of(factor);
     let (unit, factor) =
@@ -126,7 +126,7 @@ pub(super) fn display_size(size: u64) -> String {
     format!("{}{unit}", size / factor)
 }
 
-/// Reads a range of IP addresses, `10.0.0.0/8`; an address alone is a range of one.
+/// Parses an address prefix, `10.0.0.0/8`; an address is a prefix of full length.
 pub(super) fn parse_prefix(text: &str) -> Result<Prefix, TextError> {
     let wrong = || {
         TextError::new(
@@ -168,10 +168,10 @@ fn first_address(address: IpAddr, length: u8) -> IpAddr {
     }
 }
 
-/// Where to listen: an IP address with a port, or a Unix socket.
+/// A listening address: an IP address with a port, or a Unix socket.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum BindAddress {
-    /// An address and a port; port 0 takes any free one.
+    /// An address and a port; port 0 selects a free one.
     Tcp(SocketAddr),
     /// The path of a Unix stream socket.
     Unix(PathBuf),
@@ -205,7 +205,7 @@ impl FromStr for BindAddress {
     }
 }
 
-/// Reads where an endpoint answers.
+/// Parses the address of an endpoint.
 pub(super) fn parse_address(text: &str) -> Result<Address, TextError> {
     if let Some(path) = text.strip_prefix("unix:") {
         return socket_path(path).map(Address::Unix);
@@ -243,7 +243,8 @@ fn socket_path(path: &str) -> Result<PathBuf, TextError> {
     Ok(PathBuf::from(path))
 }
 
-/// Whether a text is a host name (RFC 1123 §2.1; `_` too, which internal names use), without a final dot.
+/// Whether a text is a host name (RFC 1123 §2.1), without a final dot. `_` is allowed too, because internal names use
+/// it.
 pub(super) fn is_dns_name(text: &str) -> bool {
     let label = |label: &str| {
         !label.is_empty()
@@ -252,7 +253,7 @@ pub(super) fn is_dns_name(text: &str) -> bool {
             && !label.ends_with('-')
             && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
     };
-    // A last label of digits alone would be read as an IPv4 address (RFC 1123 §2.1).
+    // A last label of digits would be read as an IPv4 address (RFC 1123 §2.1).
     let numeric = text.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
     !numeric && text.len() <= 253 && text.split('.').all(label)
 }
@@ -263,7 +264,7 @@ pub(super) fn is_token(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
-/// What the names of things may be: they appear in logs, metrics and commands.
+/// Checks a name, which appears in logs, metrics and commands.
 pub(super) fn check_name(text: &str) -> Result<(), TextError> {
     let fits = text.len() <= 64
         && text.starts_with(|first: char| first.is_ascii_alphanumeric())
@@ -286,7 +287,7 @@ pub(super) fn parse_file_mode(text: &str) -> Result<u32, TextError> {
     }
 }
 
-/// The formats that text in the configuration can have: how the schema calls it, and how it is checked.
+/// The formats of text in the configuration: their names in the schema, and their checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Duration,
@@ -314,7 +315,7 @@ impl Format {
         })
     }
 
-    /// What the reference calls it.
+    /// The name in the reference.
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::Duration => "duration",
@@ -328,7 +329,7 @@ impl Format {
         }
     }
 
-    /// What to write in quotes where a number or the like was written.
+    /// What to write in quotes if a number or another value was written.
     pub(super) fn example(self) -> &'static str {
         match self {
             Self::Duration => "10s",
@@ -355,7 +356,7 @@ impl Format {
         }
     }
 
-    /// What a text with limits measures; `None` where there is nothing to compare.
+    /// The measure that a limit applies to; `None` if there is none.
     pub(super) fn measure(self, text: &str) -> Option<u128> {
         match self {
             Self::Duration => parse_duration(text).ok().map(|duration| duration.as_millis()),

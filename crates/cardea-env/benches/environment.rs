@@ -1,8 +1,8 @@
-//! What the environment of a request costs, beside a dictionary that is built for each request and a shared one that
-//! is copied when it is changed; and what a policy costs: `cargo bench -p cardea-env --bench environment`.
+//! The cost of a request's environment, compared with a dictionary per request and with a shared one that is copied on
+//! change; and the cost of a policy: `cargo bench -p cardea-env --bench environment`.
 //!
-//! A case does for one request what its name says. The dictionaries map each name to a function, as the table does:
-//! what differs is who makes them, and when. Their values are read as ours are.
+//! Each case does for one request what its name says. The dictionaries map each name to a function, as the table does;
+//! they differ in who builds them, and when. Their values are read as those of the environment are.
 #![expect(clippy::expect_used, reason = "what is compiled is constant")]
 
 use std::collections::HashMap;
@@ -112,14 +112,14 @@ static TABLE: Table<Request> = Table::new(
 type Read = for<'a> fn(&'a Request) -> Value<'a>;
 type Dictionary = HashMap<&'static str, Read>;
 
-/// The names that are read where three are.
+/// The names for cases that read three.
 const THREE: [&str; 3] = ["request.path", "source.address", "destination.port"];
 
 fn main() {
     bench_measure::run(benches);
 }
 
-/// All that the table has, in a map of its own.
+/// All entries of the table, in a map of its own.
 fn dictionary() -> Dictionary {
     let families = TABLE.families().filter_map(|family| Some((family.name(), family.map?)));
     TABLE.attributes().map(|attribute| (attribute.name, attribute.read)).chain(families).collect()
@@ -193,7 +193,7 @@ fn benches(suite: &mut Suite) {
     policies(suite);
 }
 
-/// A case with its three subjects, each with what it does for one request.
+/// A case with its three subjects, and the operation of each for one request.
 fn each(
     case: &mut Case<'_>,
     mut ours: impl FnMut(&Names<Request>, &mut Request) -> usize,
@@ -239,7 +239,7 @@ fn snapshot(dictionary: &Dictionary, request: &Request) -> usize {
     values.collect::<HashMap<String, Owned>>().len()
 }
 
-/// The first has a peer in `bench/micro`, of the same name.
+/// The first has a counterpart in `bench/micro` with the same name.
 fn policies(suite: &mut Suite) {
     let cases = [
         (

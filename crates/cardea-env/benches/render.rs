@@ -1,4 +1,4 @@
-//! What a record of twelve fields and a header template cost: `cargo bench -p cardea-env`.
+//! The cost of a record of twelve fields and of a header template: `cargo bench -p cardea-env`.
 #![expect(clippy::expect_used, reason = "both are constant and compile")]
 
 use std::hint::black_box;

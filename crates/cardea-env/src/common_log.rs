@@ -1,12 +1,12 @@
-//! The common log format, and the combined one: as Apache writes them, for tools that read nothing else.
+//! The common and the combined log format, as written by Apache, for tools that read nothing else.
 //!
 //! ```text
 //! 203.0.113.9 - ada [10/Oct/2026:13:55:36 +0000] "GET /a?b HTTP/1.1" 200 2326 "https://a.example/" "curl/8"
 //! ```
 //!
-//! What is absent is `-`. Quotes and backslashes get a backslash, control characters are written as in C, and bytes
-//! that are not printable ASCII as `\xhh`. Unlike Apache, a space in what stands without quotes is `\x20`: who chooses
-//! a user's name can't add fields by it.
+//! Absent values are `-`. Quotes and backslashes are escaped with a backslash, control characters as in C, and bytes
+//! that are not printable ASCII as `\xhh`. Unlike in Apache, a space in an unquoted field is `\x20`, so that nobody can
+//! add fields through a user name.
 
 use std::fmt;
 
@@ -22,35 +22,35 @@ use crate::write::{Written, push_text};
 #[cfg(test)]
 mod tests;
 
-/// Which of the two.
+/// The two formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommonForm {
-    /// `%h %l %u %t "%r" %>s %b`.
+    /// The common format: `%h %l %u %t "%r" %>s %b`.
     Common,
-    /// The same, with the referrer and the user agent.
+    /// The combined format, which adds the referrer and the user agent.
     Combined,
 }
 
-/// The attributes that the fields are read from. The default are the names that the gateway has for them.
+/// The attributes of the fields. The defaults are the gateway's names.
 #[derive(Clone, Debug)]
 pub struct CommonFields<'n> {
-    /// `%h`: who asks.
+    /// `%h`: the client.
     pub host: &'n str,
-    /// `%u`: as whom.
+    /// `%u`: the user.
     pub user: &'n str,
-    /// `%t`: when.
+    /// `%t`: the time.
     pub time: &'n str,
     /// The first part of `%r`.
     pub method: &'n str,
     /// The second part of `%r`, up to the query.
     pub path: &'n str,
-    /// What stands behind a question mark there, where there is one.
+    /// The query, if there is one.
     pub query: &'n str,
     /// The last part of `%r`.
     pub protocol: &'n str,
     /// `%>s`.
     pub status: &'n str,
-    /// `%b`: octets of the response's body.
+    /// `%b`: the octets of the response's body.
     pub size: &'n str,
     /// `%{Referer}i`.
     pub referrer: &'n str,
@@ -87,16 +87,16 @@ pub struct CommonLog<R: 'static> {
     protocol: Reference<R>,
     status: Reference<R>,
     size: Reference<R>,
-    /// The referrer and the user agent, of the combined format.
+    /// The referrer and the user agent of the combined format.
     last: Option<[Reference<R>; 2]>,
 }
 
 impl<R: HasOverrides> CommonLog<R> {
-    /// Compiles a line. What must not be shown is written as `[redacted]`.
+    /// Compiles a line. Secrets are written as `[redacted]`.
     ///
     /// # Errors
     ///
-    /// [`RecordError::Attribute`], with the place of the field in [`CommonFields`].
+    /// [`RecordError::Attribute`] with the position of the field in [`CommonFields`].
     pub fn compile(
         form: CommonForm,
         fields: &CommonFields<'_>,
@@ -123,7 +123,7 @@ impl<R: HasOverrides> CommonLog<R> {
         })
     }
 
-    /// Appends one line and its line feed; there is no other line feed in it. Allocates nothing but room in `out`.
+    /// Appends one line and its line feed; the line contains no other line feed. It allocates only in `out`.
     pub fn write(&self, request: &R, out: &mut Vec<u8>) {
         bare(&self.host, request, out);
         out.extend_from_slice(b" - ");
@@ -153,7 +153,7 @@ impl<R: HasOverrides> CommonLog<R> {
         out.push(b'\n');
     }
 
-    /// A request that was refused before there was a method is a lone `-`.
+    /// A request that was refused before its method was known is a single `-`.
     fn request_line(&self, request: &R, out: &mut Vec<u8>) {
         if self.method.read(request).is_absent() {
             return out.push(b'-');
@@ -170,7 +170,7 @@ impl<R: HasOverrides> CommonLog<R> {
     }
 }
 
-/// A field without quotes: what is empty would be no field.
+/// Writes an unquoted field, which must not be empty.
 fn bare<R: HasOverrides>(reference: &Reference<R>, request: &R, out: &mut Vec<u8>) {
     let start = out.len();
     push(reference, request, Escape::ApacheBare, out);

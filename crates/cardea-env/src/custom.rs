@@ -1,4 +1,4 @@
-//! Custom attributes: names that the configuration declares, and where their values come from.
+//! Custom attributes: names that the configuration declares, and the sources of their values.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use crate::reference::Reference;
 use crate::template::Template;
 use crate::value::{Kind, Owned, Value};
 
-/// Where the value of a custom attribute comes from.
+/// The source of a custom attribute's value.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Source<R: 'static> {
-    /// Nowhere: it is absent until it is set while a request is served.
+pub enum ValueSource<R: 'static> {
+    /// None: it is absent until it is set while a request is served.
     Nothing,
     /// Another attribute, such as a header or a claim.
     Attribute(Reference<R>),
-    /// Text with attributes in it; absent where one of them is, and has no default.
+    /// A template; absent if one of its attributes is and has no default.
     Template(Template<R>),
-    /// What an expression gives; absent where what it reads is, and a fault where it has another one.
+    /// An expression; absent if an attribute that it reads is, and failed after another fault.
     Expression(Expression<R>),
-    /// What a map file has under a key.
+    /// A lookup in a map file.
     Map {
-        /// The key; where it is absent, so is the value.
+        /// The key; if it is absent, so is the value.
         key: Template<R>,
-        /// What there is.
+        /// The content of the file.
         entries: Arc<MapFile>,
-        /// What there is under any other key.
+        /// The value of unknown keys.
         default: Option<Owned>,
     },
 }
@@ -40,19 +40,19 @@ pub(crate) struct Custom<R: 'static> {
     name: Box<str>,
     slot: u16,
     registry: Arc<Registry>,
-    source: Source<R>,
+    source: ValueSource<R>,
 }
 
-/// What the custom attributes of one configuration share.
+/// The state that the custom attributes of one configuration share.
 pub(crate) struct Registry {
-    /// Different for each configuration of the process.
+    /// Unique for each configuration of the process.
     pub(crate) id: u64,
-    /// How many custom attributes there are, by the time that requests are served.
+    /// The number of custom attributes; final when requests are served.
     pub(crate) count: std::sync::atomic::AtomicUsize,
 }
 
 impl<R> Custom<R> {
-    pub(crate) fn new(name: &str, slot: u16, registry: Arc<Registry>, source: Source<R>) -> Self {
+    pub(crate) fn new(name: &str, slot: u16, registry: Arc<Registry>, source: ValueSource<R>) -> Self {
         Self { name: name.into(), slot, registry, source }
     }
 
@@ -64,42 +64,42 @@ impl<R> Custom<R> {
         self.slot
     }
 
-    pub(crate) fn source(&self) -> &Source<R> {
+    pub(crate) fn source(&self) -> &ValueSource<R> {
         &self.source
     }
 
     pub(crate) fn kind(&self) -> Kind {
         match &self.source {
-            Source::Nothing => Kind::Any,
-            Source::Attribute(reference) => reference.kind,
-            Source::Template(_) => Kind::Text,
-            Source::Expression(expression) => expression.kind(),
-            Source::Map { default, .. } => match default {
+            ValueSource::Nothing => Kind::Any,
+            ValueSource::Attribute(reference) => reference.kind,
+            ValueSource::Template(_) => Kind::Text,
+            ValueSource::Expression(expression) => expression.kind(),
+            ValueSource::Map { default, .. } => match default {
                 None | Some(Owned::Text(_)) => Kind::Text,
                 Some(_) => Kind::Any,
             },
         }
     }
 
-    /// What must not be shown of it: all, if it is made of what must not be shown.
+    /// The secret part: all of it, if its source reads a secret.
     pub(crate) fn hide(&self) -> Option<Hide> {
         match &self.source {
-            Source::Nothing => None,
-            Source::Attribute(reference) => reference.hide.clone(),
-            Source::Template(template) | Source::Map { key: template, .. } => {
+            ValueSource::Nothing => None,
+            ValueSource::Attribute(reference) => reference.hide.clone(),
+            ValueSource::Template(template) | ValueSource::Map { key: template, .. } => {
                 template.reveals_secrets().then_some(Hide::Whole)
             }
-            Source::Expression(expression) => expression.reveals_secrets().then_some(Hide::Whole),
+            ValueSource::Expression(expression) => expression.reveals_secrets().then_some(Hide::Whole),
         }
     }
 }
 
 impl<R: HasOverrides> Custom<R> {
-    /// The value; computed for a request when it is first read, and then kept.
+    /// The value, which is computed at the first read of a request, and then kept.
     pub(crate) fn read<'a>(&'a self, request: &'a R) -> Value<'a> {
         match &self.source {
-            Source::Nothing => Value::Absent,
-            Source::Attribute(reference) => reference.read(request),
+            ValueSource::Nothing => Value::Absent,
+            ValueSource::Attribute(reference) => reference.read(request),
             source => {
                 let count = self.registry.count.load(std::sync::atomic::Ordering::Relaxed);
                 let slot = usize::from(self.slot);
@@ -110,19 +110,19 @@ impl<R: HasOverrides> Custom<R> {
 }
 
 #[cold]
-fn compute<R: HasOverrides>(source: &Source<R>, request: &R) -> Answer {
+fn compute<R: HasOverrides>(source: &ValueSource<R>, request: &R) -> Answer {
     let value = match source {
-        Source::Nothing | Source::Attribute(_) => None,
-        Source::Template(template) => match template.text(request) {
+        ValueSource::Nothing | ValueSource::Attribute(_) => None,
+        ValueSource::Template(template) => match template.text(request) {
             (text, rendered) if !rendered.absent => Some(text),
             _ => None,
         },
-        Source::Expression(expression) => match expression.evaluate(request, &Scratch::new()) {
+        ValueSource::Expression(expression) => match expression.evaluate(request, &Scratch::new()) {
             Ok(value) => Owned::of(value),
             Err(fault) if fault.kind == FaultKind::Absent => None,
             Err(_) => return Answer::Failed,
         },
-        Source::Map { key, entries, default } => {
+        ValueSource::Map { key, entries, default } => {
             let mut text = Vec::new();
             // The file is UTF-8.
             match key.render(request, Escape::Utf8, &mut text).absent {

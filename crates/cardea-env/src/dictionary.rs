@@ -1,7 +1,7 @@
-//! What is known of a request, as a dictionary: by name, while it is served.
+//! The environment of a request as a dictionary, by name.
 //!
-//! It is two references, and costs nothing to make. What the configuration names should be looked up when it is
-//! loaded instead, by [`Lookup::resolve`](crate::Lookup::resolve).
+//! It consists of two references and costs nothing to create. Names in the configuration should be resolved when it is
+//! loaded instead, with [`Lookup::resolve`](crate::Lookup::resolve).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,8 +14,8 @@ use crate::value::{Owned, Value};
 #[cfg(test)]
 mod tests;
 
-/// A request as a dictionary. Its entries are attributes, families as a whole, and custom attributes; what is
-/// absent is not there. Members of families can be asked for by their names.
+/// A request as a dictionary. Its entries are attributes, whole families, and custom attributes; absent ones are not
+/// contained. Members of families can be looked up by their names.
 pub struct Dictionary<'r, R: 'static> {
     names: &'r Names<R>,
     request: &'r R,
@@ -26,8 +26,7 @@ impl<'r, R: HasOverrides> Dictionary<'r, R> {
         Self { names, request }
     }
 
-    /// What there is under a name, else `Absent`. Allocates nothing, but for members of a family that has no
-    /// `map`.
+    /// The value of a name, else `Absent`. It allocates nothing, except for members of a family without `map`.
     #[must_use]
     pub fn get(&self, name: &str) -> Value<'r> {
         match self.names.entry(name) {
@@ -59,25 +58,25 @@ impl<'r, R: HasOverrides> Dictionary<'r, R> {
         changed.unwrap_or_else(|| (family.read)(self.request, &key))
     }
 
-    /// Whether there is anything under a name.
+    /// Whether a name has a value.
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
         !self.get(name).is_absent()
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.iter().count()
     }
 
-    /// Whether there are none.
+    /// Whether there are no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
     }
 
-    /// The entries: attributes, families, custom attributes, each in the order of its declaration.
+    /// The entries: attributes, families, custom attributes, each in declaration order.
     pub fn iter(&self) -> impl Iterator<Item = (&'r str, Value<'r>)> {
         let table = self.names.table();
         let attributes =
@@ -88,7 +87,7 @@ impl<'r, R: HasOverrides> Dictionary<'r, R> {
         attributes.chain(families).chain(custom).filter(|(_, value)| !value.is_absent())
     }
 
-    /// A copy of all entries, which belongs to whoever asks: what happens to it does not happen to the request.
+    /// An independent copy of all entries.
     #[must_use]
     pub fn snapshot(&self) -> BTreeMap<String, Owned> {
         self.iter().filter_map(|(name, value)| Some((name.to_owned(), Owned::of(value)?))).collect()
@@ -119,7 +118,7 @@ impl<'r, R: HasOverrides> Dictionary<'r, R> {
     }
 }
 
-/// The names of the entries, and nothing of what they hold.
+/// Shows the names of the entries, but no values.
 impl<R: HasOverrides> fmt::Debug for Dictionary<'_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.iter().map(|(name, _)| name)).finish()

@@ -1,38 +1,37 @@
-//! How the bytes of a value are written where some bytes have a meaning of their own.
+//! How the bytes of a value are escaped for each kind of output.
 //!
-//! Whoever sends a request chooses most of what is written here. Each rule is therefore stated as what its
-//! output can contain.
+//! Callers choose most of the bytes that are written here. So each rule is defined by what its output can contain.
 
 use crate::value::Characters;
 
-/// The rule for writing a value's bytes.
+/// The escaping rule of a value's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Escape {
-    /// As they are; for keys that nothing parses.
+    /// No escaping; for keys that nothing parses.
     None,
     /// The same characters in UTF-8: bytes that are not UTF-8 are read as Latin-1.
     Utf8,
-    /// For the value of a header: each control character but HTAB becomes a space (RFC 9110 §5.5), in the
-    /// template's own text too, and white space at both ends goes. The output can hold no CR, LF or NUL.
+    /// For header values: each control character but HTAB becomes a space (RFC 9110 §5.5), also in the template's own
+    /// text, and white space at both ends is removed. The output contains no CR, LF or NUL.
     HeaderValue,
-    /// For the inside of a JSON string (RFC 8259 §7). Bytes that are not UTF-8 are read as Latin-1, so the
-    /// output is always valid UTF-8.
+    /// For the content of a JSON string (RFC 8259 §7). Bytes that are not UTF-8 are read as Latin-1, so the output is
+    /// always valid UTF-8.
     Json,
-    /// For a line of a text log: quotes, backslashes, control characters and bytes from 0x7F on become `\xHH`.
-    /// The output is one line of ASCII, and can't end a field that the template puts between quotes.
+    /// For a line of a text log: quotes, backslashes, control characters and bytes from 0x7F on become `\xHH`. The
+    /// output is one line of ASCII, and can't end a field that the template puts in quotes.
     LogField,
-    /// For what stands between quotes in a log of Apache's formats: quotes and backslashes get a backslash, control
-    /// characters are written as in C (`\n`), and what else is not printable ASCII as `\xhh`.
+    /// For quoted fields of Apache's log formats: quotes and backslashes are escaped with a backslash, control
+    /// characters as in C (`\n`), and other bytes that are not printable ASCII as `\xhh`.
     Apache,
-    /// The same without quotes around: a space becomes `\x20`.
+    /// The same for unquoted fields: a space becomes `\x20`.
     ApacheBare,
     /// For a part of a URI: all but the unreserved characters (RFC 3986 §2.3) become `%HH`.
     Percent,
 }
 
 impl Escape {
-    /// Appends a value's bytes; true if it had to replace what a header can't carry.
+    /// Appends a value's bytes; returns true if bytes were replaced that a header can't contain.
     pub(crate) fn push(self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
         match self {
             Escape::None => out.extend_from_slice(bytes),
@@ -47,8 +46,8 @@ impl Escape {
         false
     }
 
-    /// The same for bytes that are read as Latin-1 though they may be UTF-8. Which they are matters only where
-    /// characters are written.
+    /// The same for bytes that are Latin-1 even if they are valid UTF-8. It makes a difference only for rules that
+    /// write characters.
     pub(crate) fn push_latin1(self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
         match self {
             Escape::Utf8 => out.extend_from_slice(Characters::of_latin1(bytes).to_utf8().as_bytes()),
@@ -122,7 +121,7 @@ fn push_percent(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the inside of a JSON string. Nearly all values need no escape, and are copied as they are.
+/// Appends the content of a JSON string. Most values need no escape and are copied.
 pub(crate) fn push_json(bytes: &[u8], out: &mut Vec<u8>) {
     let plain = json_plain_prefix(bytes);
     let (plain, rest) = bytes.split_at(plain);
@@ -146,7 +145,7 @@ fn push_json_escaped(bytes: &[u8], utf8: bool, out: &mut Vec<u8>) {
             b'\n' => out.extend_from_slice(b"\\n"),
             b'\r' => out.extend_from_slice(b"\\r"),
             b'\t' => out.extend_from_slice(b"\\t"),
-            // DEL too: JSON would allow it, a terminal that shows the log would not thank us.
+            // DEL too: JSON allows it, but terminals that show the log may not.
             ..=0x1F | 0x7F => out.extend_from_slice(&[
                 b'\\',
                 b'u',
@@ -155,7 +154,7 @@ fn push_json_escaped(bytes: &[u8], utf8: bool, out: &mut Vec<u8>) {
                 HEX_LOWER[usize::from(byte >> 4)],
                 HEX_LOWER[usize::from(byte & 15)],
             ]),
-            // Latin-1 are the first 256 code points: two bytes in UTF-8.
+            // Latin-1 characters are the first 256 code points: two bytes in UTF-8.
             0x80.. if !utf8 => out.extend_from_slice(&[0xC0 | byte >> 6, 0x80 | byte & 0x3F]),
             _ => out.push(byte),
         }
@@ -165,10 +164,10 @@ fn push_json_escaped(bytes: &[u8], utf8: bool, out: &mut Vec<u8>) {
 const HEX_LOWER: &[u8; 16] = b"0123456789abcdef";
 const HEX_UPPER: &[u8; 16] = b"0123456789ABCDEF";
 
-/// How many bytes from the start a JSON string holds as they are: ASCII, no control, quote or backslash.
+/// The number of leading bytes that need no escape in a JSON string: ASCII, no control character, quote or backslash.
 ///
-/// Eight bytes at a time. Each of the tests sets the top bit of the bytes that it is about; a borrow can
-/// set that of a later byte wrongly, never that of an earlier one, and only the earliest is used.
+/// It tests eight bytes at a time. Each test sets the top bit of the bytes that it looks for. A borrow can set it
+/// wrongly in a later byte, never in an earlier one, and only the earliest is used.
 fn json_plain_prefix(bytes: &[u8]) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const TOPS: u64 = 0x8080_8080_8080_8080;

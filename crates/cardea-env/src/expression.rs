@@ -1,9 +1,8 @@
 //! Expressions of CEL, the Common Expression Language, over the attributes of a request.
 //!
-//! Compiled when the configuration is loaded: names, arguments and, where they are known, types are checked then.
-//! What is evaluated for a request is a small tree that reads attributes in place; it allocates only where it makes
-//! text, lists or maps that were not there. Which parts of CEL there are, and where this differs, is said in
-//! `docs/adr/0006`.
+//! They are compiled when the configuration is loaded: names, arguments and, as far as known, types are checked then.
+//! For a request, a small tree is evaluated that reads attributes in place; it allocates only for new text, lists or
+//! maps. `docs/adr/0006` lists the supported parts of CEL and the differences.
 
 use std::fmt;
 
@@ -38,6 +37,7 @@ pub use condition::Condition;
 pub use fault::{Fault, FaultKind};
 pub use meter::Scratch;
 pub use reference::functions_markdown;
+pub use time::parse_time;
 
 use lexer::{Lexer, TokenKind};
 use node::Node;
@@ -45,7 +45,7 @@ use node::Node;
 /// The most bytes of an expression's text.
 const LENGTH_MAX: usize = 16 * 1024;
 
-/// How deep expressions may be nested.
+/// The deepest nesting of expressions.
 const DEPTH_MAX: u16 = 64;
 
 /// A compiled expression.
@@ -63,8 +63,8 @@ impl<R: HasOverrides> Expression<R> {
     ///
     /// # Errors
     ///
-    /// [`ExpressionError`], which points: syntax, an attribute or a function that there is not, a wrong number of
-    /// arguments, types that don't fit.
+    /// [`ExpressionError`] with a position: a syntax error, an unknown attribute or function, a wrong number of
+    /// arguments, or a type mismatch.
     pub fn compile(text: &str, names: &impl Lookup<R>) -> Result<Self, ExpressionError> {
         Self::compile_in(text, &names.view(), false)
     }
@@ -78,42 +78,42 @@ impl<R: HasOverrides> Expression<R> {
         Ok(Self { source: text.into(), node, kind, names: names.into(), show })
     }
 
-    /// Evaluates it for a request. The value borrows from the expression, the request and `scratch`, in which what
-    /// the request does not hold is made.
+    /// Evaluates it for a request. The value borrows from the expression, the request and `scratch`, which stores newly
+    /// created values.
     ///
     /// # Errors
     ///
-    /// [`Fault`]: an attribute or key that is absent, an operation that there is not for these values, a limit.
+    /// [`Fault`]: an absent attribute or key, an operation that these values don't support, a limit.
     pub fn evaluate<'e>(&'e self, request: &'e R, scratch: &'e Scratch) -> Result<Value<'e>, Fault> {
         evaluate::evaluate(&self.node, request, scratch, self.show)
     }
 }
 
 impl<R> Expression<R> {
-    /// The text that it was compiled from.
+    /// The source text.
     #[must_use]
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// The type of its values; `Any` where only the request decides.
+    /// The type of its values; `Any` if it depends on the request.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The attributes that it may read, each name once.
+    /// The attributes that it may read, without repetition.
     pub fn references(&self) -> impl Iterator<Item = (&str, &Reference<R>)> {
         self.names.iter().map(|(name, reference)| (&**name, reference))
     }
 
-    /// Whether its value may have secrets in it.
+    /// Whether its value may contain secrets.
     pub(crate) fn reveals_secrets(&self) -> bool {
         let secret = |hide: &Option<Hide>| hide.is_some();
         !self.show && self.names.iter().any(|(_, reference)| secret(&reference.hide))
     }
 
-    /// What went wrong, with the part of the text where it did: ``` `token.claims.level` is absent ```.
+    /// Describes a fault with the part of the text that caused it: ``` `token.claims.level` is absent ```.
     #[must_use]
     pub fn describe(&self, fault: Fault) -> String {
         let rest = self.source.get(fault.position as usize..).unwrap_or("");
@@ -127,8 +127,8 @@ impl<R> Expression<R> {
     }
 }
 
-/// How long the expression is that a text begins with, up to the brace that closes what stands around it; `None`
-/// where there is none.
+/// The length of the expression at the start of a text, up to the closing brace of the surrounding template; `None` if
+/// there is none.
 pub(crate) fn closing_brace(text: &str) -> Result<Option<usize>, ExpressionError> {
     let mut lexer = Lexer::new(text);
     let mut open = 0_usize;
@@ -144,20 +144,20 @@ pub(crate) fn closing_brace(text: &str) -> Result<Option<usize>, ExpressionError
     }
 }
 
-/// Its text.
+/// Shows its text.
 impl<R> fmt::Debug for Expression<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Expression").field(&self.source).finish()
     }
 }
 
-/// An expression that does not compile. The fault of whoever wrote the configuration.
+/// An expression that does not compile, because of an error in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ExpressionError {
-    /// Where in the text, in bytes from its start.
+    /// The position in the text, in bytes.
     pub position: usize,
-    /// What is wrong, in one line.
+    /// The problem, in one line.
     pub message: String,
     /// The attribute or the function that was probably meant.
     pub suggestion: Option<String>,

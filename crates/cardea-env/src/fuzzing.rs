@@ -1,7 +1,7 @@
-//! What must hold for any bytes at all: the bodies of the fuzz targets, called by the fuzzers and by a test that
-//! replays their corpus.
+//! Properties that hold for any bytes: the bodies of the fuzz targets, run by the fuzzers and by a test that replays
+//! their corpus.
 //!
-//! The bytes are a text and, behind its first NUL each, values that the request gets: path, a header, a claim.
+//! The bytes are a text followed by NUL-separated values for the request: path, a header, a claim.
 
 #[cfg(test)]
 mod tests;
@@ -12,13 +12,13 @@ use crate::value::format::Unit;
 use crate::write::push_json_value;
 use crate::{Escape, Expression, Lookup as _, Owned, Scratch, Template, Value};
 
-/// The most memory that an evaluation may take: its limit, and what an arena adds to it by growing.
+/// The most memory of an evaluation: its limit, and the growth of an arena.
 const MEMORY_MAX: usize = 512 * 1024;
 
-/// What is in no text by chance.
+/// A value that no text contains by chance.
 const SECRET: &[u8] = b"f2c1e7a09b6d48d3";
 
-/// A text, and a request made of the rest, which carries a secret.
+/// A text, and a request from the rest, which contains a secret.
 fn split(data: &[u8]) -> Option<(&str, Request)> {
     let mut parts = data.split(|byte| *byte == 0);
     let text = std::str::from_utf8(parts.next()?).ok()?;
@@ -43,8 +43,8 @@ fn split(data: &[u8]) -> Option<(&str, Request)> {
     Some((text, request))
 }
 
-/// An expression compiles or points; what it gives stays within its limits, is the same each time, and can be
-/// written; what is shown holds no secret.
+/// An expression compiles or fails with a position. Its value stays within the limits, is deterministic, and can be
+/// written; shown values contain no secret.
 pub fn expression(data: &[u8]) {
     let Some((text, request)) = split(data) else { return };
     let names = names();
@@ -64,7 +64,7 @@ pub fn expression(data: &[u8]) {
     if let Ok(shown) = Expression::compile_in(text, &names.view(), true) {
         let scratch = Scratch::new();
         let written = json(shown.evaluate(&request, &scratch), text);
-        // Who fuzzes learns the secret from this comparison, and writes it into the text.
+        // The fuzzer learns the secret from this comparison, and writes it into the text.
         let known = SECRET.windows(4).any(|part| holds(data, part));
         assert!(known || !holds(&written, SECRET));
     }
@@ -89,8 +89,8 @@ fn json(value: Result<Value<'_>, Fault>, text: &str) -> Vec<u8> {
     out
 }
 
-/// A template compiles or points; a header's value holds no control characters, a line of a log no line's end, and
-/// a key tells values apart.
+/// A template compiles or fails with a position. A header value contains no control characters, a log line no line
+/// feed, and keys differ if values do.
 pub fn template(data: &[u8]) {
     let Some((text, request)) = split(data) else { return };
     let names = names();
@@ -111,7 +111,7 @@ pub fn template(data: &[u8]) {
     assert!(!header.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t'));
     assert_eq!(header, header.trim_ascii());
     let printable = |byte: &u8| matches!(byte, 0x20..=0x7E);
-    // The template's own text stays as it is, except in headers.
+    // The template's own text is unchanged, except in headers.
     if text.bytes().all(|byte| printable(&byte)) {
         for escape in [Escape::LogField, Escape::Apache, Escape::ApacheBare, Escape::Percent] {
             assert!(render(escape).iter().all(printable));
@@ -135,15 +135,14 @@ pub fn template(data: &[u8]) {
     assert_eq!(one.absent, template.render(&request, Escape::None, &mut Vec::new()).absent);
 }
 
-/// A name is found or not in the same way by all who look it up; what is removed is absent everywhere, and what was
-/// not is as before.
+/// All lookups agree on whether a name exists. Removed names are absent everywhere, and others are unchanged.
 pub fn attribute(data: &[u8]) {
     let Some((name, mut request)) = split(data) else { return };
     let names = names();
     let reference = match names.resolve(name) {
         Ok(reference) => reference,
         Err(error) => {
-            // At most 64 characters of the name, each escaped in up to ten.
+            // At most 64 characters of the name, each escaped to up to ten.
             assert!(error.to_string().chars().count() < 1_000);
             assert!(!error.to_string().contains(['\n', '\r']));
             return;

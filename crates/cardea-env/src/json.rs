@@ -1,4 +1,4 @@
-//! Records as JSON: one line per request, of fields that the configuration names.
+//! JSON records: one line per request, with fields that the configuration names.
 
 use std::fmt;
 
@@ -16,12 +16,11 @@ mod tests;
 /// The most fields of a record.
 const FIELDS_MAX: usize = 128;
 
-/// A compiled record: keys and what they read.
+/// A compiled record: keys and their attributes.
 ///
-/// Numbers and truth values are JSON's own. A duration is a number in the unit that its key ends in (`_ms` with
-/// three decimals, `_us`, `_ns`), else in seconds with six; a time is a string as RFC 3339 has it. Text that
-/// is not UTF-8 is read as Latin-1. Lists are arrays and maps objects. What is absent is left out, and what must not
-/// be shown is `"[redacted]"`.
+/// Numbers and booleans are those of JSON. A duration is a number in the unit of its key's suffix (`_ms` with three
+/// decimals, `_us`, `_ns`), else in seconds with six decimals; a time is an RFC 3339 string. Text that is not UTF-8 is
+/// read as Latin-1. Lists are arrays and maps are objects. Absent values are omitted, and secrets are `"[redacted]"`.
 pub struct JsonRecord<R: 'static> {
     fields: Box<[Field<R>]>,
 }
@@ -34,7 +33,7 @@ struct Field<R: 'static> {
 }
 
 impl<R: HasOverrides> JsonRecord<R> {
-    /// Compiles a record of at most 128 fields, each a JSON key and the attribute whose value it gets.
+    /// Compiles a record of at most 128 fields, each a JSON key and an attribute.
     ///
     /// # Errors
     ///
@@ -62,8 +61,7 @@ impl<R: HasOverrides> JsonRecord<R> {
         Ok(Self { fields: compiled.into() })
     }
 
-    /// Appends one object and a line feed; there is no other line feed in it. Allocates nothing but room in
-    /// `out`.
+    /// Appends one object and a line feed; the object contains no other line feed. It allocates only in `out`.
     pub fn write(&self, request: &R, out: &mut Vec<u8>) {
         let start = out.len();
         for field in &self.fields {
@@ -77,7 +75,7 @@ impl<R: HasOverrides> JsonRecord<R> {
         if out.len() == start {
             out.push(b'{');
         } else {
-            // In place of the first field's comma.
+            // Replaces the first field's comma.
             out[start] = b'{';
         }
         out.extend_from_slice(b"}\n");
@@ -102,27 +100,27 @@ impl<R> fmt::Debug for JsonRecord<R> {
     }
 }
 
-/// A record that does not compile. The fault of whoever wrote the configuration.
+/// A record that does not compile, because of an error in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// A field reads an attribute that there is not.
+    /// A field reads an unknown attribute.
     #[error("{source}")]
     Attribute {
-        /// Which field, from 0.
+        /// The index of the field, from 0.
         index: usize,
-        /// Why.
+        /// The error.
         source: ResolveError,
     },
     /// Two fields have the same key.
     #[error("the key \"{}\" is there twice", shortened(key))]
     DuplicateKey {
-        /// The second of them, from 0.
+        /// The index of the second field, from 0.
         index: usize,
-        /// The key.
+        /// The repeated key.
         key: String,
     },
-    /// More fields than a record may have.
+    /// More fields than allowed.
     #[error("a record has at most {FIELDS_MAX} fields")]
     TooManyFields,
 }

@@ -68,10 +68,12 @@ mod value;
 mod write;
 
 pub use common_log::{CommonFields, CommonForm, CommonLog};
-pub use custom::Source;
+pub use custom::ValueSource;
 pub use dictionary::Dictionary;
 pub use escape::Escape;
-pub use expression::{Condition, Expression, ExpressionError, Fault, FaultKind, Scratch, functions_markdown};
+pub use expression::{
+    Condition, Expression, ExpressionError, Fault, FaultKind, Scratch, functions_markdown, parse_time,
+};
 pub use json::{JsonRecord, RecordError};
 pub use lookup::Lookup;
 pub use map_file::{MapFile, MapFileError};
@@ -84,5 +86,6 @@ pub use suggest::nearest;
 pub use table::{Attribute, Family, Key, ResolveError, Table, markdown};
 pub use template::{Rendered, Template, TemplateError};
 pub use value::{
-    Inline, Kind, List, ListOf, Map, MapOf, Network, NetworkError, Owned, Value, json, json_object, strings,
+    Inline, Kind, List, ListOf, Map, MapOf, Network, NetworkError, Owned, Value, civil_date, json,
+    json_object, strings,
 };

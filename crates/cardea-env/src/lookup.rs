@@ -1,4 +1,4 @@
-//! Looking names up, when the configuration is loaded: in the static table, and among what it declares itself.
+//! Name lookup when the configuration is loaded: in the static table, and among custom attributes.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use crate::suggest::nearest;
 use crate::table::{Attribute, Family, ResolveError, Table};
 use crate::value::Kind;
 
-/// Where names are looked up: a [`Table`], or the [`Names`](crate::Names) of a configuration.
+/// The scope of names: a [`Table`], or the [`Names`](crate::Names) of a configuration.
 pub trait Lookup<R: 'static>: sealed::Sealed {
-    /// All that can be looked up.
+    /// All names.
     #[doc(hidden)]
     fn view(&self) -> View<'_, R>;
 
@@ -44,7 +44,7 @@ impl<R> Lookup<R> for Table<R> {
     }
 }
 
-/// All that can be looked up.
+/// All names.
 #[doc(hidden)]
 pub struct View<'n, R: 'static> {
     pub(crate) attributes: &'static [Attribute<R>],
@@ -107,7 +107,7 @@ impl<R> View<'_, R> {
         })
     }
 
-    /// A family as a whole.
+    /// A whole family.
     pub(crate) fn family(&self, name: &str) -> Option<Reference<R>> {
         let (id, family) = self.families.iter().enumerate().find(|(_, family)| family.name() == name)?;
         Some(Reference {
@@ -118,7 +118,7 @@ impl<R> View<'_, R> {
         })
     }
 
-    /// The place of the family of exactly this name, which need not be readable as a whole.
+    /// The index of the family with exactly this name, even if it can't be read as a whole.
     pub(crate) fn family_id(&self, name: &str) -> Option<usize> {
         self.families.iter().position(|family| family.name() == name)
     }
@@ -149,8 +149,7 @@ impl<R> View<'_, R> {
         table.chain(self.custom.iter().map(|custom| custom.name()))
     }
 
-    /// What was probably meant: a name with a slip in it, a family's prefix with one, or a name that lacks its
-    /// first part (`path`).
+    /// A suggestion: a similar name, a family with a similar prefix, or a name that lacks its first part (`path`).
     fn suggest(&self, name: &str) -> Option<String> {
         if let Some(near) = nearest(name, self.names()) {
             return Some(near.to_owned());
@@ -172,7 +171,7 @@ impl<R> View<'_, R> {
     }
 }
 
-/// The first key of what follows a name, and the path from there into a value of any kind.
+/// The first key of the rest of a name, and the path into a value of any kind.
 pub(crate) fn split(rest: &str, kind: Kind) -> (&str, impl Iterator<Item = &str>) {
     let word = |word: &str| {
         !word.is_empty()

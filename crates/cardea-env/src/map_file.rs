@@ -1,4 +1,4 @@
-//! Map files: a value for each key, one to a line.
+//! Map files: one key and value per line.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -6,8 +6,8 @@ use std::fmt;
 /// The most entries of a map file.
 const ENTRIES_MAX: usize = 1_000_000;
 
-/// A map file: `key value` on each line, with white space between and around; the value is the rest of the line.
-/// Empty lines, and lines that begin with `#`, say nothing.
+/// A map file: `key value` on each line, separated and surrounded by white space; the value is the rest of the line.
+/// Empty lines and lines that begin with `#` are ignored.
 #[derive(Default, PartialEq, Eq)]
 pub struct MapFile {
     entries: HashMap<Box<[u8]>, Box<[u8]>>,
@@ -18,7 +18,7 @@ impl MapFile {
     ///
     /// # Errors
     ///
-    /// [`MapFileError`], which names the line: a key without a value, or twice; more than a million entries.
+    /// [`MapFileError`] with the line: a key without a value, a repeated key, or more than a million entries.
     pub fn parse(text: &str) -> Result<Self, MapFileError> {
         let mut entries = HashMap::new();
         for (index, line) in text.lines().enumerate() {
@@ -39,13 +39,13 @@ impl MapFile {
         Ok(Self { entries })
     }
 
-    /// What there is under a key, which is compared byte by byte.
+    /// The value of a key, compared byte by byte.
     #[must_use]
     pub fn get(&self, key: &[u8]) -> Option<&[u8]> {
         self.entries.get(key).map(|value| &**value)
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -58,7 +58,7 @@ impl MapFile {
     }
 }
 
-/// Of entries that were written in another way. Of two with one key the last counts.
+/// Entries from another syntax. For repeated keys, the last one counts.
 impl FromIterator<(String, String)> for MapFile {
     fn from_iter<I: IntoIterator<Item = (String, String)>>(entries: I) -> Self {
         let bytes = |text: String| text.into_bytes().into_boxed_slice();
@@ -72,13 +72,13 @@ impl fmt::Debug for MapFile {
     }
 }
 
-/// A map file that can't be read. The fault of whoever wrote it.
+/// A map file with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct MapFileError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The problem.
     pub what: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! The names of one configuration: the static table, and the attributes that it declares itself.
+//! The names of one configuration: the static table, and the custom attributes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use foldhash::fast::FixedState;
 
-use crate::custom::{Custom, Registry, Source};
+use crate::custom::{Custom, Registry, ValueSource};
 use crate::dictionary::Dictionary;
 use crate::lookup::{Lookup, View, sealed};
 use crate::overrides::HasOverrides;
@@ -23,14 +23,14 @@ mod tests;
 /// The most custom attributes of a configuration.
 const CUSTOM_MAX: usize = 256;
 
-/// What a name of the table is, by its place.
+/// The kind of a name of the table, with its index.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Entry {
     Attribute(usize),
     Family(usize),
 }
 
-/// A static table, the custom attributes of one configuration, and what must not be shown.
+/// A static table, the custom attributes of one configuration, and its redaction.
 pub struct Names<R: 'static> {
     table: &'static Table<R>,
     custom: Vec<Arc<Custom<R>>>,
@@ -54,25 +54,25 @@ impl<R: HasOverrides> Names<R> {
             custom: Vec::new(),
             registry: Arc::new(Registry { id, count: AtomicUsize::new(0) }),
             redaction: Redaction::none(),
-            // Of two of the same name the attribute is found, as in `Lookup::resolve`.
+            // If both have the same name, the attribute is found, as in `Lookup::resolve`.
             index: families.chain(attributes).collect(),
         }
     }
 
-    /// The same, with what must not be shown. For the start: it says nothing about references made before.
+    /// Sets the redaction. It must be called first, because it doesn't affect existing references.
     #[must_use]
     pub fn with_redaction(mut self, redaction: Redaction) -> Self {
         self.redaction = redaction;
         self
     }
 
-    /// Adds a custom attribute. Its source can only read what was declared before it, so there are no circles.
+    /// Declares a custom attribute. Its source can only read names that were declared before, so there are no cycles.
     ///
     /// # Errors
     ///
-    /// If the name is taken, or looks like one of the table's; if it is not made of lower-case words between
-    /// dots; if there are 256 already.
-    pub fn declare(&mut self, name: &str, source: Source<R>) -> Result<(), DeclareError> {
+    /// If the name is taken or reserved for the table; if it is not made of lower-case words between dots; if there are
+    /// 256 already.
+    pub fn declare(&mut self, name: &str, source: ValueSource<R>) -> Result<(), DeclareError> {
         let word = |word: &str| {
             word.starts_with(|first: char| first.is_ascii_lowercase())
                 && word.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))
@@ -81,7 +81,7 @@ impl<R: HasOverrides> Names<R> {
         if !name.split('.').all(word) || name.len() > 128 {
             return Err(DeclareError::Form { name: name_of() });
         }
-        // What is in the table goes by the same first word: a later table may have this name.
+        // Names of the table share their first words: a later version may have this name.
         let first = name.split('.').next().unwrap_or(name);
         let taken = |known: &str| known.split('.').next() == Some(first);
         let attributes = self.table.attributes().map(|attribute| attribute.name);
@@ -104,20 +104,20 @@ impl<R: HasOverrides> Names<R> {
         Ok(())
     }
 
-    /// The custom attributes, in the order of their declaration.
+    /// The custom attributes, in declaration order.
     pub fn custom(&self) -> impl Iterator<Item = (&str, Kind)> {
         self.custom.iter().map(|custom| (custom.name(), custom.kind()))
     }
 
-    /// What is read where a reference is: the names of the table, by way of all custom attributes that it is made of,
-    /// and the custom attributes among these which only a change gives a value.
+    /// The names of the table that a reference reads, through all custom attributes, and the custom attributes among
+    /// them that only overrides set.
     #[must_use]
     pub fn sources(&self, reference: &Reference<R>) -> BTreeSet<String> {
         self.sources_of(vec![reference])
     }
 
-    /// What the text of a template is computed from, rather than what it shows: what its expressions read, and what the
-    /// expressions and the keys of maps read that make the custom attributes in it.
+    /// The names that the text of a template is computed from rather than contains: those read by its expressions, and
+    /// by the expressions and map keys of its custom attributes.
     #[must_use]
     pub fn computed_from(&self, template: &Template<R>) -> BTreeSet<String> {
         let mut computed = Vec::new();
@@ -130,11 +130,11 @@ impl<R: HasOverrides> Names<R> {
                 continue;
             }
             match custom.source() {
-                Source::Nothing => {}
-                Source::Attribute(reference) => shown.push(reference),
-                Source::Template(template) => template.split(&mut computed, &mut shown),
-                Source::Map { key, .. } => computed.extend(key.references()),
-                Source::Expression(expression) => {
+                ValueSource::Nothing => {}
+                ValueSource::Attribute(reference) => shown.push(reference),
+                ValueSource::Template(template) => template.split(&mut computed, &mut shown),
+                ValueSource::Map { key, .. } => computed.extend(key.references()),
+                ValueSource::Expression(expression) => {
                     computed.extend(expression.references().map(|(_, one)| one));
                 }
             }
@@ -165,20 +165,22 @@ impl<R: HasOverrides> Names<R> {
                 Base::Custom(_) => continue,
             };
             match custom.source() {
-                Source::Nothing => {
+                ValueSource::Nothing => {
                     sources.insert(custom.name().to_owned());
                 }
-                Source::Attribute(reference) => rest.push(reference),
-                Source::Template(template) | Source::Map { key: template, .. } => {
+                ValueSource::Attribute(reference) => rest.push(reference),
+                ValueSource::Template(template) | ValueSource::Map { key: template, .. } => {
                     rest.extend(template.references());
                 }
-                Source::Expression(expression) => rest.extend(expression.references().map(|(_, one)| one)),
+                ValueSource::Expression(expression) => {
+                    rest.extend(expression.references().map(|(_, one)| one))
+                }
             }
         }
         sources
     }
 
-    /// What is known of a request, by name.
+    /// The dictionary of a request.
     #[must_use]
     pub fn dictionary<'r>(&'r self, request: &'r R) -> Dictionary<'r, R> {
         Dictionary::new(self, request)
@@ -188,7 +190,7 @@ impl<R: HasOverrides> Names<R> {
         self.table
     }
 
-    /// The attribute or the family of a name.
+    /// The attribute or family with that name.
     pub(crate) fn entry(&self, name: &str) -> Option<Entry> {
         self.index.get(name).copied()
     }
@@ -217,17 +219,17 @@ impl<R> fmt::Debug for Names<R> {
     }
 }
 
-/// A custom attribute that can't be declared. The fault of whoever wrote the configuration.
+/// A custom attribute that can't be declared, because of an error in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeclareError {
-    /// The name is not well formed.
+    /// The name is malformed.
     #[error("\"{}\" is no name for an attribute: lower-case words between dots", shortened(name))]
     Form {
         /// The name.
         name: String,
     },
-    /// The first word is that of attributes which are always there.
+    /// The first word is reserved for built-in attributes.
     #[error("\"{}\": names that begin with \"{first}\" are the gateway's own", shortened(name))]
     Reserved {
         /// The name.
@@ -235,13 +237,13 @@ pub enum DeclareError {
         /// Its first word.
         first: String,
     },
-    /// The name, or the beginning of it, is declared already.
+    /// The name, or a prefix of it, is declared already.
     #[error("\"{}\" is declared already, or a name that it is a part of", shortened(name))]
     Taken {
         /// The name.
         name: String,
     },
-    /// There are as many as there can be.
+    /// The limit is reached.
     #[error("at most {CUSTOM_MAX} custom attributes can be declared")]
     TooMany,
 }

@@ -1,8 +1,8 @@
-//! What one request changes in its environment: names set, removed, or all cleared.
+//! The changes of one request to its environment: names that are set or removed, or all cleared.
 //!
-//! The table is static and the same for all requests. A change is noted beside it, in the request, and every
-//! read asks for one first: a test of one flag where there are none. So a change belongs to its request, and
-//! until the first one nothing is allocated.
+//! The table is static and shared by all requests. A change is stored in the request, and every read checks for one
+//! first, which is a test of one flag if there are none. So a change affects only its request, and nothing is allocated
+//! before the first one.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -14,21 +14,20 @@ use crate::value::{Map, Owned, Value};
 #[cfg(test)]
 mod tests;
 
-/// A request that may have changes. Whatever reads through a [`Reference`] asks for them.
+/// A request that may have overrides. Every read through a [`Reference`] checks them.
 pub trait HasOverrides: 'static {
-    /// The changes of this request. A type that leaves this out has none, and no custom attribute that is
-    /// computed.
+    /// The overrides of this request. A type without this method has none, and no computed custom attributes.
     fn overrides(&self) -> &AttributeOverrides {
         AttributeOverrides::none()
     }
 }
 
-/// The place of a family in its table.
+/// The index of a family in its table.
 pub(crate) type FamilyId = u16;
 
-/// The changes of one request, and what it has computed of custom attributes.
+/// The overrides of one request, and its computed custom attributes.
 ///
-/// Part of the request. A new one allocates nothing; the first change takes 48 bytes, and what was set.
+/// It is part of the request. A new one allocates nothing; the first change takes 48 bytes, plus the value.
 #[derive(Default)]
 pub struct AttributeOverrides {
     touched: bool,
@@ -37,7 +36,7 @@ pub struct AttributeOverrides {
     memo: OnceLock<Box<Memo>>,
 }
 
-/// A name, or all of a family.
+/// A name, or a whole family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Id {
     Attribute(u16),
@@ -48,18 +47,18 @@ pub(crate) enum Id {
 
 struct Change {
     id: Id,
-    /// What it is now; none where it was removed.
+    /// The new value; `None` if it was removed.
     value: Option<Owned>,
 }
 
 impl AttributeOverrides {
-    /// No changes.
+    /// No overrides.
     #[must_use]
     pub const fn new() -> Self {
         Self { touched: false, cleared: false, changes: Vec::new(), memo: OnceLock::new() }
     }
 
-    /// That of all requests which can't have changes.
+    /// The value for all requests that can't have overrides.
     #[must_use]
     pub fn none() -> &'static Self {
         static NONE: AttributeOverrides = AttributeOverrides::new();
@@ -73,25 +72,25 @@ impl AttributeOverrides {
         !self.touched
     }
 
-    /// From here on, the name reads as this. Setting a family as a whole takes the place of its members.
+    /// Sets the value of a name. Setting a whole family replaces its members.
     ///
     /// # Errors
     ///
-    /// If the reference leads into a value (`token.claims.a.b`): only names can be changed.
+    /// If the reference is to a part of a value (`token.claims.a.b`): only names can be changed.
     pub fn set<R: HasOverrides>(&mut self, name: &Reference<R>, value: Owned) -> Result<(), NotAKey> {
         self.change(name, Some(value))
     }
 
-    /// From here on, the name reads as absent; the name of a family, all of its members.
+    /// Removes a name; for a family, all of its members.
     ///
     /// # Errors
     ///
-    /// If the reference leads into a value (`token.claims.a.b`): only names can be changed.
+    /// If the reference is to a part of a value (`token.claims.a.b`): only names can be changed.
     pub fn remove<R: HasOverrides>(&mut self, name: &Reference<R>) -> Result<(), NotAKey> {
         self.change(name, None)
     }
 
-    /// From here on, each name reads as absent until it is set.
+    /// Removes all names until they are set.
     pub fn clear(&mut self) {
         self.touched = true;
         self.cleared = true;
@@ -99,7 +98,7 @@ impl AttributeOverrides {
         self.memo.take();
     }
 
-    /// As new, for the next request. A little memory is kept.
+    /// Resets it for the next request. A little memory is kept.
     pub fn reset(&mut self) {
         const KEPT_MAX: usize = 16;
         self.touched = false;
@@ -112,7 +111,7 @@ impl AttributeOverrides {
     fn change<R: HasOverrides>(&mut self, name: &Reference<R>, value: Option<Owned>) -> Result<(), NotAKey> {
         let id = name.id().ok_or(NotAKey)?;
         self.touched = true;
-        // What was computed of what is changed now.
+        // The values that were computed from the changed name.
         self.memo.take();
         if let Id::Family(family) = id {
             self.changes.retain(|change| !matches!(&change.id, Id::Member(of, _) if *of == family));
@@ -120,7 +119,7 @@ impl AttributeOverrides {
         match self.changes.iter_mut().find(|change| change.id == id) {
             Some(change) => change.value = value,
             None => {
-                // A request that changes anything mostly changes little: no room for what may follow.
+                // Most requests with changes have few, so no spare capacity is allocated.
                 if self.changes.len() == self.changes.capacity() && self.changes.len() < 4 {
                     self.changes.reserve_exact(1);
                 }
@@ -130,7 +129,7 @@ impl AttributeOverrides {
         Ok(())
     }
 
-    /// What a name other than a member was changed to; `None` where it was not.
+    /// The override of a name other than a member; `None` if it has none.
     pub(crate) fn changed(&self, id: &Id) -> Option<Value<'_>> {
         let change = self.changes.iter().find(|change| change.id == *id);
         match change {
@@ -139,20 +138,19 @@ impl AttributeOverrides {
         }
     }
 
-    /// What a member was changed to, with its family or alone.
+    /// The override of a member, its own or that of its family.
     pub(crate) fn changed_member(&self, family: FamilyId, key: &str) -> Option<Value<'_>> {
         self.member(family, key).or_else(|| Some(self.changed(&Id::Family(family))?.member(key.as_bytes())))
     }
 
-    /// What a member was changed to alone.
+    /// The override of a single member.
     fn member(&self, family: FamilyId, key: &str) -> Option<Value<'_>> {
         let same = |change: &&Change| matches!(&change.id, Id::Member(of, known) if *of == family && **known == *key);
         let change = self.changes.iter().find(same)?;
         Some(change.value.as_ref().map_or(Value::Absent, Owned::value))
     }
 
-    /// A family as a whole, with its changes; `unchanged` reads it without. `fold` says that keys which differ
-    /// only in case are the same.
+    /// A whole family with its overrides; `unchanged` reads it without. With `fold`, keys are case-insensitive.
     pub(crate) fn family<'a>(
         &'a self,
         family: FamilyId,
@@ -174,17 +172,17 @@ impl AttributeOverrides {
     }
 }
 
-/// The changed members of a family, which its map is read through.
+/// The overridden members of a family, through which its map is read.
 #[derive(Clone, Copy)]
 pub(crate) struct Members<'a> {
     overrides: &'a AttributeOverrides,
     family: FamilyId,
-    /// Keys that differ only in case are the same.
+    /// Whether keys are case-insensitive.
     fold: bool,
 }
 
 impl<'a> Members<'a> {
-    /// What a member was changed to; `None` where it was not.
+    /// The override of a member; `None` if it has none.
     pub(crate) fn get(&self, key: &[u8]) -> Option<Value<'a>> {
         let same = |known: &str| {
             if self.fold { known.as_bytes().eq_ignore_ascii_case(key) } else { known.as_bytes() == key }
@@ -195,7 +193,7 @@ impl<'a> Members<'a> {
         Some(change.value.as_ref().map_or(Value::Absent, Owned::value))
     }
 
-    /// Shows the members that were set.
+    /// Visits the members that were set.
     pub(crate) fn each(
         &self,
         visit: &mut dyn FnMut(Value<'a>, Value<'a>) -> ControlFlow<()>,
@@ -209,7 +207,7 @@ impl<'a> Members<'a> {
     }
 }
 
-/// How many were changed, and nothing of what they hold.
+/// Shows the number of overrides, but no values.
 impl fmt::Debug for AttributeOverrides {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AttributeOverrides")
@@ -219,19 +217,19 @@ impl fmt::Debug for AttributeOverrides {
     }
 }
 
-/// A reference that leads into a value, and so can't be set or removed.
+/// A reference to a part of a value, which can't be set or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("only an attribute, a family or one of its members can be changed, not a part of a value")]
 pub struct NotAKey;
 
-/// What a request has computed of custom attributes since its last change.
+/// The custom attributes that a request has computed since its last change.
 struct Memo {
-    /// Which configuration's they are.
+    /// The configuration that they belong to.
     registry: u64,
     answers: Box<[OnceLock<Answer>]>,
 }
 
-/// What computing a custom attribute gave.
+/// The result of computing a custom attribute.
 pub(crate) enum Answer {
     Absent,
     Failed,
@@ -239,8 +237,8 @@ pub(crate) enum Answer {
 }
 
 impl AttributeOverrides {
-    /// The answer in a slot, which `compute` gives the first time. `registry` and `count` are those of the
-    /// configuration: one of another is not mixed up with it, and fails.
+    /// The result in a slot, which `compute` returns the first time. `registry` and `count` are those of the
+    /// configuration; with another configuration it fails.
     pub(crate) fn memo(
         &self,
         registry: u64,

@@ -1,7 +1,7 @@
-//! Policies: the rules that decide whether a request may go on.
+//! Policies: the rules that decide whether a request is allowed.
 //!
-//! There is one way from rules to entry, [`Policy::decide`], and it fails closed: a rule that can't be evaluated
-//! denies, whether it would have allowed or denied.
+//! Rules lead to access only through [`Policy::decide`], which fails closed: a rule that can't be evaluated denies,
+//! whether it is an `allow` or a `deny` rule.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ mod tests;
 
 /// The rules of a route.
 ///
-/// A request is denied if a `deny` rule holds, and, where there are `allow` rules, unless one of these holds. All `deny`
-/// rules are looked at first, then the `allow` rules in their order until one holds. The first rule that can't be
-/// evaluated denies.
+/// A request is denied if a `deny` rule is true, or if there are `allow` rules and none of them is true. All `deny`
+/// rules are evaluated first, then the `allow` rules in order until one is true. The first rule that can't be evaluated
+/// denies.
 pub struct Policy<R: 'static> {
     rules: Vec<Rule<R>>,
 }
@@ -23,42 +23,42 @@ pub struct Policy<R: 'static> {
 /// One rule.
 #[derive(Debug)]
 pub struct Rule<R: 'static> {
-    /// What follows if it holds.
+    /// The effect if the condition is true.
     pub effect: Effect,
-    /// When it holds.
+    /// The condition of the rule.
     pub condition: Condition<R>,
-    /// What is logged where it decides; a word or a sentence of the operator's.
+    /// The operator's text that is logged if the rule decides.
     pub reason: Option<Box<str>>,
     /// Whether the caller is told the reason.
     pub show: bool,
 }
 
-/// What follows from a rule.
+/// The effect of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The request may go on.
+    /// The request is allowed.
     Allow,
-    /// It may not.
+    /// The request is denied.
     Deny,
 }
 
-/// What was decided.
+/// A decision.
 #[must_use = "a decision that nobody looks at lets everybody in"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// The request may go on.
+    /// The request is allowed.
     Allowed,
-    /// It may not.
+    /// The request is denied.
     Denied {
-        /// The rule that decided, by its place; `None` where there are `allow` rules, and none holds.
+        /// The index of the rule that decided; `None` if there are `allow` rules and none of them is true.
         rule: Option<usize>,
-        /// Why the rule could not be evaluated, if that is what decided.
+        /// The fault of the rule, if that was decisive.
         fault: Option<Fault>,
     },
 }
 
 impl Decision {
-    /// Whether the request may go on.
+    /// Whether the request is allowed.
     #[must_use]
     pub fn is_allowed(self) -> bool {
         self == Decision::Allowed
@@ -66,13 +66,13 @@ impl Decision {
 }
 
 impl<R: HasOverrides> Policy<R> {
-    /// A policy of these rules. Without any, everything is allowed.
+    /// A policy of these rules. Without rules, everything is allowed.
     #[must_use]
     pub fn new(rules: Vec<Rule<R>>) -> Self {
         Self { rules }
     }
 
-    /// Whether a request may go on.
+    /// Decides whether a request is allowed.
     pub fn decide(&self, request: &R) -> Decision {
         let mut needed = false;
         for effect in [Effect::Deny, Effect::Allow] {
@@ -90,14 +90,14 @@ impl<R: HasOverrides> Policy<R> {
         if needed { Decision::Denied { rule: None, fault: None } } else { Decision::Allowed }
     }
 
-    /// Each rule with what it comes to, for those who want to know why.
+    /// All rules with their results, for explanations.
     pub fn explain<'p>(&'p self, request: &'p R) -> impl Iterator<Item = (&'p Rule<R>, Result<bool, Fault>)> {
         self.rules.iter().map(|rule| (rule, rule.condition.test(request)))
     }
 }
 
 impl<R> Policy<R> {
-    /// The rules, in their places.
+    /// The rules in order.
     #[must_use]
     pub fn rules(&self) -> &[Rule<R>] {
         &self.rules

@@ -1,4 +1,4 @@
-//! What must not be shown: credentials and secrets that requests carry.
+//! Redaction of credentials and secrets in requests.
 
 use std::sync::Arc;
 
@@ -7,12 +7,11 @@ use crate::value::Value;
 #[cfg(test)]
 mod tests;
 
-/// Header fields that carry credentials, of requests and responses.
+/// Header fields with credentials, of requests and responses.
 pub const SECRET_HEADERS: &[&str] = &["authorization", "proxy-authorization", "cookie", "set-cookie"];
 
-/// Parameters of queries that carry secrets: tokens and codes of OAuth 2.0 (RFC 6749, RFC 6750 §2.3, RFC 7523)
-/// and OpenID Connect, what SAML puts into a query, signed URLs of object stores, and the names that are usual for
-/// keys and passwords.
+/// Query parameters with secrets: tokens and codes of OAuth 2.0 (RFC 6749, RFC 6750 §2.3, RFC 7523) and OpenID Connect,
+/// SAML messages, signed URLs of object stores, and common names of keys and passwords.
 pub const SECRET_PARAMETERS: &[&str] = &[
     "access_token",
     "api_key",
@@ -41,13 +40,13 @@ pub const SECRET_PARAMETERS: &[&str] = &[
     "x-goog-signature",
 ];
 
-/// What stands in place of a secret.
+/// The replacement of a secret.
 pub(crate) const REDACTED: &[u8] = b"[redacted]";
 
-/// What must not be shown in logs and templates. Names and parameters are compared without regard to case.
+/// The values that logs and templates must not show. Names and parameters are case-insensitive.
 ///
-/// A secret stays readable for policies and raw templates, which show nothing. A custom attribute whose source
-/// reads a secret is one itself.
+/// A secret is still readable for policies and raw templates, which show nothing. A custom attribute whose source reads
+/// a secret is a secret itself.
 #[derive(Clone, Debug, Default)]
 pub struct Redaction {
     families: Vec<String>,
@@ -65,7 +64,7 @@ struct Query {
     secret: Arc<[Box<str>]>,
 }
 
-/// What of a value must not be shown.
+/// The secret part of a value.
 #[derive(Clone, Debug)]
 pub(crate) enum Hide {
     /// All of it.
@@ -77,34 +76,34 @@ pub(crate) enum Hide {
 }
 
 impl Redaction {
-    /// Everything is shown.
+    /// Shows everything.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// One member of a family is not shown: `("request.headers.", "cookie")`.
+    /// Redacts a member of a family: `("request.headers.", "cookie")`.
     #[must_use]
     pub fn member(mut self, prefix: &str, key: &str) -> Self {
         self.members.push((prefix.to_owned(), key.into()));
         self
     }
 
-    /// No member of a family is shown: `"request.cookies."`.
+    /// Redacts all members of a family: `"request.cookies."`.
     #[must_use]
     pub fn family(mut self, prefix: &str) -> Self {
         self.families.push(prefix.to_owned());
         self
     }
 
-    /// An attribute is a query (`request.query`), or holds a URI: the values of these parameters are not shown.
+    /// Redacts the values of these parameters in an attribute that is a query (`request.query`) or a URI.
     #[must_use]
     pub fn query<S: Into<Box<str>>>(self, attribute: &str, parameters: impl IntoIterator<Item = S>) -> Self {
         self.with_query(attribute, None, parameters)
     }
 
-    /// A member of a family holds a URI (`("request.headers.", "referer")`): the values of these parameters of
-    /// its query are not shown.
+    /// Redacts the values of these query parameters in a family member that is a URI (`("request.headers.",
+    /// "referer")`).
     #[must_use]
     pub fn query_of_member<S: Into<Box<str>>>(
         self,
@@ -150,7 +149,7 @@ impl Redaction {
         }
         let members =
             self.members.iter().filter(|(known, _)| known == prefix).map(|(_, key)| Arc::clone(key));
-        // Where a member holds a URI, the whole of it is hidden within the map: the map is no place to look into.
+        // A member that is a URI is hidden entirely in the map, because maps are not searched.
         let queries = self.queries.iter().filter(|query| query.name == prefix);
         let queries = queries.filter_map(|query| query.key.as_deref().map(Arc::from));
         let keys: Arc<[Arc<str>]> = members.chain(queries).collect();
@@ -159,7 +158,7 @@ impl Redaction {
 }
 
 impl Hide {
-    /// What is shown in place of an entry of a map.
+    /// The shown value of an entry of a map.
     pub(crate) fn entry<'a>(keys: &[Arc<str>], key: Value<'_>, value: Value<'a>) -> Value<'a> {
         let hidden = |key: &[u8]| keys.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(key));
         match key {
@@ -169,10 +168,10 @@ impl Hide {
     }
 }
 
-/// The pieces of a query, or of a URI with one, in which the values of secret parameters are replaced.
+/// The parts of a query, or of a URI with one, with the values of secret parameters replaced.
 ///
-/// Parameters are what lies between `?`, `#`, `&` and `;`; a name may be percent-encoded. A fragment counts as well,
-/// since some answers of OAuth 2.0 come as one. Together the pieces are the text, where there is no secret.
+/// Parameters are separated by `?`, `#`, `&` and `;`; their names may be percent-encoded. A fragment counts too,
+/// because some OAuth 2.0 responses use it. Without secrets, the parts together are the text.
 pub(crate) fn shown_query<'a>(text: &'a [u8], secret: &'a [Box<str>]) -> impl Iterator<Item = &'a [u8]> {
     text.split_inclusive(ends_parameter).flat_map(move |parameter| {
         match parameter.iter().position(|byte| *byte == b'=') {
@@ -189,8 +188,7 @@ fn ends_parameter(byte: &u8) -> bool {
     matches!(byte, b'&' | b';' | b'#' | b'?')
 }
 
-/// Whether a name, maybe percent-encoded, is one of these. Brackets and what is in them do not count
-/// (`token[]`).
+/// Whether a name, possibly percent-encoded, is one of these. Brackets with their content are ignored (`token[]`).
 fn is_secret(name: &[u8], secret: &[Box<str>]) -> bool {
     secret.iter().any(|secret| {
         let mut rest = decoded(name);
@@ -199,7 +197,7 @@ fn is_secret(name: &[u8], secret: &[Box<str>]) -> bool {
     })
 }
 
-/// Text with its percent-encoding undone, where that is whole.
+/// Text with valid percent-encodings decoded.
 fn decoded(text: &[u8]) -> impl Iterator<Item = u8> {
     let mut rest = text;
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! A name that was looked up: what reads its value.
+//! A resolved name.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use crate::redaction::Hide;
 use crate::table::Key;
 use crate::value::{Kind, Value};
 
-/// A name that was looked up in a table.
+/// A resolved name of a table.
 pub struct Reference<R: 'static> {
     pub(crate) kind: Kind,
     pub(crate) base: Base<R>,
-    /// What leads from there into the value.
+    /// The path into the value.
     pub(crate) path: Box<[Box<str>]>,
-    /// What of it must not be shown.
+    /// The secret part, if any.
     pub(crate) hide: Option<Hide>,
 }
 
@@ -30,10 +30,10 @@ pub(crate) enum Base<R: 'static> {
 }
 
 impl<R: HasOverrides> Reference<R> {
-    /// Reads the value, as the request has changed it. Allocates nothing, unless the table's function does, or
-    /// a custom attribute is computed for the first time.
+    /// Reads the value, including overrides. It allocates nothing, unless the table's function does, or a custom
+    /// attribute is computed for the first time.
     ///
-    /// What must not be shown is read all the same: that is for who writes it.
+    /// Secrets are read too; writers must redact them.
     #[inline]
     #[must_use]
     pub fn read<'a>(&'a self, request: &'a R) -> Value<'a> {
@@ -58,13 +58,13 @@ impl<R: 'static> Reference<R> {
         self.kind
     }
 
-    /// Whether the value, or a part of it, must not be shown in logs.
+    /// Whether the value or a part of it is secret.
     #[must_use]
     pub fn is_secret(&self) -> bool {
         self.hide.is_some()
     }
 
-    /// What is changed where this is set or removed; `None` for a part of a value.
+    /// The name that is changed by set or remove; `None` for a part of a value.
     pub(crate) fn id(&self) -> Option<Id> {
         self.path.is_empty().then(|| self.base.id())
     }

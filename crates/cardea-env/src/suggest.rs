@@ -1,11 +1,10 @@
-//! The name that was probably meant: what an error about an unknown name ends in.
+//! Suggestions for unknown names in errors.
 
-/// Longer names are not compared: the cost grows with the square of the length, and no name is as long.
+/// Longer names are not compared: the cost is quadratic in the length, and no valid name is as long.
 const LENGTH_MAX: usize = 128;
 
-/// The candidate that is nearest to `name`, if one is near enough to be meant: at most a third of the name's letters have
-/// to be changed (inserted, deleted, replaced, or swapped with a neighbour), at least one may be, and never more than three.
-/// Case does not count.
+/// The candidate that is most similar to `name`, if it is similar enough: at most a third of the letters may be
+/// inserted, deleted, replaced or swapped, at least one and never more than three. Case is ignored.
 #[must_use]
 pub fn nearest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     if name.len() > LENGTH_MAX {

@@ -1,4 +1,4 @@
-//! The table of attributes: what can be known about a request, and how each thing is read.
+//! The table of attributes: what is known about a request, and how it is read.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -11,46 +11,46 @@ use crate::value::{Kind, Value};
 #[cfg(test)]
 mod tests;
 
-/// One thing that is known of a request by a fixed name.
+/// An attribute of a request with a fixed name.
 pub struct Attribute<R> {
-    /// Its name: lower-case words between dots, as CEL and Envoy have them (`source.address`).
+    /// The name: lower-case words between dots, as in CEL and Envoy (`source.address`).
     pub name: &'static str,
     /// The type of its values.
     pub kind: Kind,
-    /// What it is, in Markdown: unit, source, when it is absent.
+    /// The description in Markdown: unit, source, when it is absent.
     pub doc: &'static str,
-    /// Reads it. Called for each request: must neither allocate nor block.
+    /// Reads the value. It is called for each request and must neither allocate nor block.
     pub read: for<'a> fn(&'a R) -> Value<'a>,
 }
 
-/// Attributes whose names end in something that only the configuration knows, such as a header's name.
+/// Attributes whose names end with a part that only the configuration knows, such as a header's name.
 pub struct Family<R> {
-    /// What the names start with, the last dot included: `request.headers.`.
+    /// The start of the names, including the last dot: `request.headers.`.
     pub prefix: &'static str,
-    /// What the rest stands for, in documents: `name`.
+    /// The meaning of the rest of the name, for documents: `name`.
     pub argument: &'static str,
     /// The type of the members' values.
     pub kind: Kind,
-    /// What the members are, in Markdown.
+    /// The description of the members, in Markdown.
     pub doc: &'static str,
-    /// Turns the rest of a name (never empty) into a key, when the configuration is loaded; or says why there
-    /// can be no such member. The place to refuse what must not be read, such as a header of credentials.
+    /// Converts the rest of a name (never empty) to a key when the configuration is loaded, or returns why there is no
+    /// such member. It should refuse members that must not be read, such as credentials.
     pub prepare: fn(&str) -> Result<Key, &'static str>,
-    /// Reads one member. Called for each request: must neither allocate nor block.
+    /// Reads a member. It is called for each request and must neither allocate nor block.
     pub read: for<'a> fn(&'a R, &Key) -> Value<'a>,
-    /// Reads all members, as one `Value::Map` whose keys are those that `prepare` makes; `None` where members
-    /// can only be read one by one. Called for each request: must neither allocate nor block.
+    /// Reads all members as one `Value::Map` with the keys of `prepare`; `None` if members can only be read one by one.
+    /// It is called for each request and must neither allocate nor block.
     pub map: Option<for<'a> fn(&'a R) -> Value<'a>>,
 }
 
 impl<R> Family<R> {
-    /// The name of the family as a whole: the prefix without its dot.
+    /// The name of the whole family: the prefix without its last dot.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.prefix.strip_suffix('.').unwrap_or(self.prefix)
     }
 
-    /// Whether keys that differ only in case are the same.
+    /// Whether keys are case-insensitive.
     pub(crate) fn folds_case(&self) -> bool {
         (self.prepare)("A").is_ok_and(|key| &*key.text == "a")
     }
@@ -59,14 +59,14 @@ impl<R> Family<R> {
 /// The resolved argument of a [`Family`]'s member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// The argument as the family looks it up, for instance in lower case.
+    /// The argument in the form that the family looks up, for instance in lower case.
     pub text: Arc<str>,
-    /// What the family found out about it in advance, for instance the number of a well-known header.
+    /// Additional data of the family, for instance the id of a known header.
     pub id: Option<u32>,
 }
 
 impl Key {
-    /// A key that is the argument as it stands, for use as [`Family::prepare`].
+    /// A key that is the unchanged argument, for use as [`Family::prepare`].
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ pub struct Table<R: 'static> {
 }
 
 impl<R> Table<R> {
-    /// A table of these. [`Table::check`] says whether they make sense.
+    /// A table of these. [`Table::check`] validates it.
     #[must_use]
     pub const fn new(attributes: &'static [Attribute<R>], families: &'static [Family<R>]) -> Self {
         assert!(
@@ -115,7 +115,7 @@ impl<R> Table<R> {
         self.view().resolve(name)
     }
 
-    /// Reads one value. Allocates nothing, unless the table's function does.
+    /// Reads a value. It allocates nothing, unless the table's function does.
     #[inline]
     #[must_use]
     pub fn read<'a>(&self, reference: &'a Reference<R>, request: &'a R) -> Value<'a>
@@ -135,12 +135,11 @@ impl<R> Table<R> {
         self.families.iter()
     }
 
-    /// Whether the table makes sense; for a test beside the table.
+    /// Validates the table, for a test.
     ///
     /// # Errors
     ///
-    /// What is wrong with which name: not lower-case words between dots, there twice, hidden behind a family,
-    /// undocumented.
+    /// A name that is malformed, repeated, hidden by a family, or undocumented.
     pub fn check(&self) -> Result<(), String> {
         let word = |word: &str| {
             word.starts_with(|first: char| first.is_ascii_lowercase())
@@ -172,7 +171,7 @@ impl<R> Table<R> {
     }
 }
 
-/// A name that is not in the table. The fault of whoever wrote the configuration.
+/// An unknown name, because of an error in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResolveError {
@@ -181,21 +180,21 @@ pub enum ResolveError {
     Unknown {
         /// The name, as written.
         name: String,
-        /// What was probably meant.
+        /// A suggestion.
         suggestion: Option<String>,
     },
-    /// The family is there, but can have no such member.
+    /// The family exists, but can't have such a member.
     #[error("\"{}\": {reason}", shortened(name))]
     Argument {
         /// The name, as written.
         name: String,
-        /// Why not.
+        /// The reason.
         reason: &'static str,
     },
 }
 
 impl ResolveError {
-    /// What was probably meant.
+    /// The suggestion, if any.
     #[must_use]
     pub fn suggestion(&self) -> Option<&str> {
         match self {
@@ -205,7 +204,7 @@ impl ResolveError {
     }
 }
 
-/// The start of a name that someone wrote, for an error of bounded length on one line.
+/// The start of a name, for an error of bounded length on one line.
 pub(crate) fn shortened(name: &str) -> String {
     const LENGTH_MAX: usize = 64;
     let mut short: String = name.chars().take(LENGTH_MAX).flat_map(char::escape_debug).collect();

@@ -1,7 +1,7 @@
-//! Templates: text with attributes in it, for headers, log lines and throttle keys.
+//! Templates: text with attributes, for headers, log lines and throttle keys.
 //!
-//! `{name}` stands for an attribute, `{name|text}` for the attribute or, where it is absent, the text;
-//! `{= expression}` for what an expression gives; `{{` and `}}` are the braces themselves.
+//! `{name}` is an attribute, `{name|text}` the attribute or, if it is absent, the text; `{= expression}` is the value
+//! of an expression; `{{` and `}}` are literal braces.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const LENGTH_MAX: usize = 8 * 1024;
 /// A compiled template.
 pub struct Template<R: 'static> {
     parts: Box<[Part<R>]>,
-    /// Secrets are written as they are.
+    /// Whether secrets are written unchanged.
     raw: bool,
 }
 
@@ -35,18 +35,17 @@ enum Part<R: 'static> {
 }
 
 impl<R: HasOverrides> Template<R> {
-    /// Compiles a template of at most 8 KiB. What must not be shown ([`Redaction`](crate::Redaction)) is written as
-    /// `[redacted]`.
+    /// Compiles a template of at most 8 KiB. Secrets ([`Redaction`](crate::Redaction)) are written as `[redacted]`.
     ///
     /// # Errors
     ///
-    /// [`TemplateError`], which points: braces that do not match, a name that is not in the table.
+    /// [`TemplateError`] with a position: unbalanced braces, or an unknown name.
     pub fn compile(text: &str, names: &impl Lookup<R>) -> Result<Self, TemplateError> {
         Self::compile_in(text, &names.view(), false)
     }
 
-    /// The same, in which secrets stand as they are: for keys, which nobody sees, and for what goes back to who
-    /// sent it, such as a redirect. Not for logs.
+    /// The same without redaction: for keys, which are never shown, and for responses to the sender, such as a
+    /// redirect. Not for logs.
     ///
     /// # Errors
     ///
@@ -90,10 +89,10 @@ impl<R: HasOverrides> Template<R> {
         Ok(Self { parts: parts.into(), raw })
     }
 
-    /// Appends the template with a request's values in it.
+    /// Appends the template with a request's values.
     ///
-    /// The rule is for values and their defaults; the template's own text is the configuration's, and stays as
-    /// it is, except with [`Escape::HeaderValue`]. Allocates nothing but room in `out`.
+    /// The rule applies to values and their defaults. The template's own text is unchanged, except with
+    /// [`Escape::HeaderValue`]. It allocates only in `out`.
     pub fn render(&self, request: &R, escape: Escape, out: &mut Vec<u8>) -> Rendered {
         let start = out.len();
         let mut rendered = Rendered { absent: false, altered: false };
@@ -129,8 +128,8 @@ impl<R: HasOverrides> Template<R> {
         rendered
     }
 
-    /// The text as a value of its own, for an attribute that is made of it. What is put together is UTF-8; a template
-    /// of one attribute and nothing else gives text as it came.
+    /// The text as a value, for a custom attribute. A composed text is UTF-8; a template of one attribute and nothing
+    /// else is the attribute's unchanged text.
     #[must_use]
     pub fn text(&self, request: &R) -> (Owned, Rendered) {
         if let [Part::Reference { reference, .. }] = &*self.parts
@@ -145,10 +144,10 @@ impl<R: HasOverrides> Template<R> {
         (Owned::text(text), rendered)
     }
 
-    /// Appends a key: for throttles, hash balancing and caches. Two requests have the same key only if each value
-    /// that the template reads is the same in both; what nobody sent differs from what is empty.
+    /// Appends a key, for throttles, hash balancing and caches. Two requests have the same key only if all values that
+    /// the template reads are the same; absent and empty values differ.
     ///
-    /// The bytes are for comparison, not for reading: the values, each with its length before it.
+    /// The bytes are for comparison only: the values, each preceded by its length.
     pub fn render_key(&self, request: &R, out: &mut Vec<u8>) -> Rendered {
         let mut rendered = Rendered { absent: false, altered: false };
         for part in &self.parts {
@@ -171,7 +170,7 @@ impl<R: HasOverrides> Template<R> {
                 (Written::AsIs | Written::Altered, _) => true,
             };
             rendered.absent |= !written;
-            // The head of a request has a limit far below 4 GiB; `MAX` stands for what is absent.
+            // The limit of a request's head is far below 4 GiB; `MAX` marks an absent value.
             let length = if written { (out.len() - start - 4) as u32 } else { u32::MAX };
             if let Some(room) = out.get_mut(start..start + 4) {
                 room.copy_from_slice(&length.to_be_bytes());
@@ -182,7 +181,7 @@ impl<R: HasOverrides> Template<R> {
 }
 
 impl<R> Template<R> {
-    /// The template's text, if it reads nothing.
+    /// The template's text, if it reads no attribute.
     #[must_use]
     pub fn constant(&self) -> Option<&[u8]> {
         match &*self.parts {
@@ -192,12 +191,12 @@ impl<R> Template<R> {
         }
     }
 
-    /// Whether what it writes has secrets in it.
+    /// Whether its output may contain secrets.
     pub(crate) fn reveals_secrets(&self) -> bool {
         self.raw && self.references().any(Reference::is_secret)
     }
 
-    /// Splits what the template reads into what its expressions read, and what it shows as it is.
+    /// Separates the attributes that the template's expressions read from those that it contains.
     pub(crate) fn split<'t>(
         &'t self,
         computed: &mut Vec<&'t Reference<R>>,
@@ -214,7 +213,7 @@ impl<R> Template<R> {
         }
     }
 
-    /// What the template reads, in its order.
+    /// The attributes that the template reads, in order.
     pub fn references(&self) -> impl Iterator<Item = &Reference<R>> {
         self.parts.iter().flat_map(|part| {
             let (reference, expression) = match part {
@@ -254,26 +253,26 @@ impl<R> fmt::Debug for Template<R> {
     }
 }
 
-/// What became of a template's values.
+/// The result of rendering a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rendered {
-    /// A value without a default was absent: nothing stands in its place. A header that is only made of it is
-    /// better not sent.
+    /// Whether a value without a default was absent: it was rendered as nothing. A header made only of it should not be
+    /// sent.
     pub absent: bool,
-    /// [`Escape::HeaderValue`] replaced or trimmed bytes: two values that differ may now look the same, so a
-    /// header that states who someone is must not be sent.
+    /// Whether [`Escape::HeaderValue`] replaced or trimmed bytes: two different values may then look the same, so a
+    /// header with an identity must not be sent.
     pub altered: bool,
 }
 
-/// A template that does not compile. The fault of whoever wrote the configuration.
+/// A template that does not compile, because of an error in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct TemplateError {
-    /// Where in the text, in bytes from its start.
+    /// The position in the text, in bytes.
     pub position: usize,
-    /// What is wrong, in one line.
+    /// The problem, in one line.
     pub message: String,
-    /// The attribute that was probably meant.
+    /// A suggestion.
     pub suggestion: Option<String>,
 }
 
@@ -283,7 +282,7 @@ impl TemplateError {
     }
 }
 
-/// What stands behind a brace at `brace`: a name, and maybe a default. The part, and how long it is with its braces.
+/// Compiles a name with an optional default after a brace at `brace`. Returns the part and its length with braces.
 fn compile_reference<R>(
     rest: &str,
     brace: usize,
@@ -319,7 +318,7 @@ fn compile_reference<R>(
     }
 }
 
-/// What stands behind a brace at `brace` and an equals sign: an expression.
+/// Compiles an expression after a brace at `brace` and an equals sign.
 fn compile_expression<R: HasOverrides>(
     rest: &str,
     brace: usize,
@@ -341,7 +340,7 @@ fn unclosed(brace: usize) -> TemplateError {
     TemplateError::new(brace, "`{` without `}`; write `{{` for the brace itself")
 }
 
-/// Takes white space from both ends of what begins at `start` (RFC 9110 §5.5); true if there was any.
+/// Trims white space from both ends of the text from `start` on (RFC 9110 §5.5); returns whether there was any.
 fn trim(start: usize, out: &mut Vec<u8>) -> bool {
     let length = out.len();
     let space = |byte: &&u8| matches!(byte, b' ' | b'\t');

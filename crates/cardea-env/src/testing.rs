@@ -47,7 +47,7 @@ pub(crate) fn request() -> Request {
     }
 }
 
-/// Headers by their names in lower case, the first of each.
+/// Headers by their lower-case names, the first of each.
 pub(crate) struct Headers;
 
 impl MapOf for Headers {

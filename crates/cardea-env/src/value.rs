@@ -1,4 +1,4 @@
-//! What reading an attribute gives: a small value that borrows from the request and never allocates.
+//! The value of an attribute: small, borrowed from the request, never allocated.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -15,6 +15,7 @@ mod tests;
 mod view;
 
 pub(crate) use characters::Characters;
+pub use format::civil_date;
 pub use inline::Inline;
 pub use json::{json, json_object, strings};
 pub use network::{Network, NetworkError};
@@ -23,42 +24,40 @@ pub use view::{List, ListOf, Map, MapOf};
 
 use format::Unit;
 
-/// The value of one attribute of one request, or of an expression.
+/// The value of an attribute of a request, or of an expression.
 ///
-/// Values are `Copy` and at most 48 bytes: they are returned, matched and forgotten within one read. Lists and
-/// maps are views of what stands in the request; nothing is built.
+/// Values are `Copy` and at most 48 bytes. Lists and maps are views of the request's data; nothing is built.
 ///
-/// Two values are equal if they are of the same type and hold the same; what CEL takes for equal is decided by
-/// its expressions.
+/// Two values are equal if they have the same type and content; CEL's equality is implemented by expressions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Value<'a> {
-    /// The request has no such thing: no such header, no token, no response yet.
+    /// The value doesn't exist: no such header, no token, no response yet.
     Absent,
-    /// A custom attribute whose expression failed. Written as if it were absent; in an expression a fault.
+    /// A custom attribute whose expression failed. It is written as if absent, and is a fault in an expression.
     Failed,
-    /// The null of JSON.
+    /// JSON null.
     Null,
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
-    /// A whole number.
+    /// A signed integer.
     Int(i64),
-    /// A whole number that may lie beyond `i64::MAX`.
+    /// An integer that may exceed `i64::MAX`.
     Uint(u64),
     /// A number with a fraction.
     Double(f64),
-    /// Text that the request holds. Any bytes: UTF-8, and what is not UTF-8 is read as Latin-1 (RFC 9110 §5.5). It is
-    /// written as it came.
+    /// Text of the request: any bytes. They are UTF-8, or Latin-1 if they are not valid UTF-8 (RFC 9110 §5.5). They are
+    /// written unchanged.
     Bytes(&'a [u8]),
-    /// The same, read as Latin-1 though it may be UTF-8.
+    /// Text that is Latin-1 even if it is valid UTF-8.
     Latin1(&'a [u8]),
-    /// Short text that is made while reading, such as an identifier in hexadecimal.
+    /// Short text that is created by the read, such as an identifier in hexadecimal.
     Inline(Inline),
-    /// An address; IPv6 is written as RFC 5952 says.
+    /// An IP address; IPv6 is written as in RFC 5952.
     Address(IpAddr),
     /// A set of networks.
     Networks(&'a [Network]),
-    /// A span of time in nanoseconds, which may be negative.
+    /// A duration in nanoseconds, which may be negative.
     Duration(i64),
     /// A point in time, in nanoseconds since the Unix epoch.
     Time(i64),
@@ -71,26 +70,26 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// `Bytes` of what there is, else `Absent`.
+    /// `Bytes`, or `Absent` for `None`.
     #[must_use]
     pub fn bytes<T: AsRef<[u8]> + ?Sized>(bytes: Option<&'a T>) -> Self {
         bytes.map_or(Value::Absent, |bytes| Value::Bytes(bytes.as_ref()))
     }
 
-    /// `Int` of what there is, else `Absent`. What does not fit into an `i64` becomes `i64::MAX`.
+    /// `Int`, or `Absent` for `None`. Values out of range become `i64::MAX`.
     #[must_use]
     pub fn unsigned(number: Option<u64>) -> Self {
         number.map_or(Value::Absent, |number| Value::Int(i64::try_from(number).unwrap_or(i64::MAX)))
     }
 
-    /// `Duration` of what there is, else `Absent`. More than 292 years become as much.
+    /// `Duration`, or `Absent` for `None`. It saturates at 292 years.
     #[must_use]
     pub fn duration(duration: Option<Duration>) -> Self {
         let nanos = |duration: Duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
         duration.map_or(Value::Absent, |duration| Value::Duration(nanos(duration)))
     }
 
-    /// `Address` of what there is, else `Absent`.
+    /// `Address`, or `Absent` for `None`.
     #[must_use]
     pub fn address(address: Option<IpAddr>) -> Self {
         address.map_or(Value::Absent, Value::Address)
@@ -102,10 +101,10 @@ impl<'a> Value<'a> {
         matches!(self, Value::Absent | Value::Failed)
     }
 
-    /// The value as text, or `None` where it is absent, and for lists, maps and networks, which have no bounded
-    /// form. `scratch` holds the text of what is not text already.
+    /// The value as text. `None` if it is absent, and for lists, maps and networks, whose text is unbounded. `scratch`
+    /// stores the text of other types.
     ///
-    /// Text is as it came. Durations are in seconds with six decimals, times as RFC 3339 has them, in UTC with milliseconds.
+    /// Text is unchanged. Durations are in seconds with six decimals, times are RFC 3339 in UTC with milliseconds.
     #[must_use]
     pub fn text<'v>(&'v self, scratch: &'v mut Inline) -> Option<&'v [u8]> {
         *scratch = match self {
@@ -128,7 +127,7 @@ impl<'a> Value<'a> {
         Some(scratch.as_bytes())
     }
 
-    /// What a map holds under a key; `Absent` where this is no map.
+    /// The value of a map's key; `Absent` if this is no map.
     pub(crate) fn member(self, key: &[u8]) -> Self {
         match self {
             Value::Map(map) => map.get(key),
@@ -137,7 +136,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// The type of an attribute's values, for documents and for checks when the configuration is loaded.
+/// The type of an attribute's values, for documents and compile-time checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
@@ -159,7 +158,7 @@ pub enum Kind {
     List,
     /// `Value::Map`.
     Map,
-    /// Whatever the request holds, such as a claim.
+    /// Any type, such as a claim.
     Any,
 }
 

@@ -1,4 +1,4 @@
-//! How any value is written: as text, and as JSON.
+//! Writes any value as text or JSON.
 
 use std::ops::ControlFlow;
 
@@ -7,12 +7,12 @@ use crate::redaction::{Hide, REDACTED, shown_query};
 use crate::value::format::{self, Unit};
 use crate::value::{Inline, Value};
 
-/// How deep lists and maps are written; what lies deeper is null.
+/// The depth to which lists and maps are written; deeper parts are null.
 const DEPTH_MAX: usize = 16;
 
-/// Appends a value as text; says what became of it.
+/// Appends a value as text.
 ///
-/// The items of a list stand with commas between; a map, and a list in a list, is written as JSON.
+/// The items of a list are separated by commas; a map, and a list in a list, is written as JSON.
 pub(crate) fn push_text(value: Value<'_>, hide: Option<&Hide>, escape: Escape, out: &mut Vec<u8>) -> Written {
     let altered = match (value, hide) {
         (Value::Absent | Value::Failed, _) => return Written::Nothing,
@@ -37,21 +37,21 @@ pub(crate) fn push_text(value: Value<'_>, hide: Option<&Hide>, escape: Escape, o
     if altered { Written::Altered } else { Written::AsIs }
 }
 
-/// What became of a value.
+/// The result of writing a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
-    /// It is absent.
+    /// The value is absent.
     Nothing,
-    /// It was written.
+    /// The value was written.
     AsIs,
-    /// It was written, with other bytes in place of some that a header can't carry.
+    /// The value was written, with bytes replaced that a header can't contain.
     Altered,
 }
 
 fn push_scalar(value: Value<'_>, escape: Escape, out: &mut Vec<u8>) -> bool {
     if let Value::Networks(networks) = value {
         for (index, network) in networks.iter().enumerate() {
-            // Networks hold nothing that needs an escape, but for `/` and `:` in a URI.
+            // Networks need no escape, except `/` and `:` in a URI.
             let text = Inline::display(network);
             escape.push(if index > 0 { b"," } else { b"" }, out);
             escape.push(text.as_bytes(), out);
@@ -72,7 +72,7 @@ fn push_query(value: Value<'_>, secret: &[Box<str>], escape: Escape, out: &mut V
     shown_query(text, secret).fold(false, |altered, piece| altered | push(escape, piece, out))
 }
 
-/// JSON first, its escape behind it, and then the former taken out: no memory but that of `out`.
+/// Writes the JSON, then its escaped form after it, and removes the former: no memory but that of `out`.
 fn push_as_json(value: Value<'_>, hide: Option<&Hide>, escape: Escape, out: &mut Vec<u8>) -> bool {
     let start = out.len();
     push_json_value(value, hide, Unit::Seconds, out);
@@ -80,7 +80,7 @@ fn push_as_json(value: Value<'_>, hide: Option<&Hide>, escape: Escape, out: &mut
     let mut altered = false;
     let mut next = start;
     while next < end {
-        // One character, of up to four bytes: half of one would be another.
+        // One character of up to four bytes, which must not be split.
         let mut character = [0; 4];
         let mut length = 0;
         while next < end && length < character.len() && (length == 0 || out[next] & 0xC0 == 0x80) {
@@ -94,7 +94,7 @@ fn push_as_json(value: Value<'_>, hide: Option<&Hide>, escape: Escape, out: &mut
     altered
 }
 
-/// Appends a value as JSON. Durations are numbers in a unit; what is absent is null.
+/// Appends a value as JSON. Durations are numbers in a unit; absent values are null.
 pub(crate) fn push_json_value(value: Value<'_>, hide: Option<&Hide>, unit: Unit, out: &mut Vec<u8>) {
     match hide {
         None => push(value, None, unit, DEPTH_MAX, out),
@@ -172,7 +172,7 @@ fn push_items<'a>(items: impl Iterator<Item = Value<'a>>, unit: Unit, depth: usi
     enclose(b'[', b']', start, out);
 }
 
-/// Brackets around what was written from `start` on, the first of them in place of its first comma.
+/// Adds brackets around the output from `start` on, the first of them in place of its first comma.
 fn enclose(open: u8, close: u8, start: usize, out: &mut Vec<u8>) {
     match out.get_mut(start) {
         Some(comma) => *comma = open,

@@ -1,4 +1,4 @@
-//! What holds for every text, every value and every request: properties, and that reading allocates nothing.
+//! Properties that hold for any text, value and request, and the absence of allocations in reads.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -71,7 +71,7 @@ const FIELDS: [(&str, &str); 12] = [
     ("agent", "text"),
 ];
 
-/// Bytes of all sorts, and often those that have a meaning.
+/// Arbitrary bytes, often significant ones.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..80),
@@ -103,7 +103,7 @@ fn request() -> impl Strategy<Value = Request> {
         })
 }
 
-/// What a JSON reader must get back for these bytes: the text they are, else the same bytes as Latin-1.
+/// The text that a JSON parser must return for these bytes: UTF-8 if valid, else Latin-1.
 fn as_text(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
@@ -173,7 +173,7 @@ proptest! {
         };
         let same = one.text == other.text && one.other == other.other && one.number == other.number;
         prop_assert_eq!(key(&one) == key(&other), same);
-        // Bytes that move from one value to its neighbour make another key, and so does what is absent for what is empty.
+        // Moving bytes from one value to the next gives another key, and so does an absent instead of an empty value.
         let mut moved = one.clone();
         if let (Some(byte), Some(other)) = (moved.text.pop(), moved.other.as_mut()) {
             other.insert(0, byte);

@@ -70,7 +70,7 @@ pub(crate) fn admit(
     at: Wall,
 ) -> Result<Option<Response>, Reason> {
     if let Some(certificate) = shown(exchange) {
-        let checked = rule.demand.check(certificate, at);
+        let checked = rule.requirement.check(certificate, at);
         return match checked {
             Ok(()) => Ok(None),
             Err(ClientMismatch::NotVouchedFor) => Err(Reason::ClientCertificateInvalid),

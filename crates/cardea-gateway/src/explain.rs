@@ -61,7 +61,7 @@ pub struct Explanation {
     /// The route.
     pub route: Option<String>,
     /// What the route demands of a token, for people; none where it is public.
-    pub demand: Option<String>,
+    pub requirement: Option<String>,
     /// Who is calling, where the route asks and the token holds.
     pub caller: Option<CallerExplanation>,
     /// The rules of policies, in the order in which they are asked.
@@ -318,7 +318,7 @@ impl Circumstances for Asked<'_> {
 
     async fn routed(&mut self, route: &Route, _: &mut Exchange) -> Result<(), Reason> {
         self.explanation.route = Some(route.name.clone());
-        self.explanation.demand = route.demand.as_ref().map(describe);
+        self.explanation.requirement = route.requirement.as_ref().map(describe);
         Ok(())
     }
 
@@ -390,8 +390,8 @@ impl Circumstances for Asked<'_> {
 }
 
 /// What a route demands of a token, for people.
-fn describe(demand: &AccessRequirement) -> String {
-    let all = demand.alternatives.iter().map(|wanted| {
+fn describe(requirement: &AccessRequirement) -> String {
+    let all = requirement.alternatives.iter().map(|wanted| {
         let mut text = format!("issuer {}, audience {}", wanted.issuer, wanted.audiences.join(" or "));
         if !wanted.scopes.is_empty() {
             text.push_str(&format!(", scopes {}", wanted.scopes.join(" and ")));

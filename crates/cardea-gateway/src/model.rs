@@ -292,7 +292,7 @@ pub struct Route {
     /// Its name in the configuration.
     pub name: String,
     /// What the caller must show; `None` for `auth = "public"`.
-    pub demand: Option<AccessRequirement>,
+    pub requirement: Option<AccessRequirement>,
     /// What is made of the client's certificate; nothing where `None`.
     pub client_certificate: Option<ClientCertificateRule>,
     /// Whether safe requests are carried before the TLS handshake is done, by whoever has recorded them perhaps (RFC 8470).

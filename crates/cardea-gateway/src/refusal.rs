@@ -172,7 +172,7 @@ impl Reason {
                 TerminationReason::TokenExpired
                 | TerminationReason::TokenRevoked
                 | TerminationReason::IssuerChanged => 401,
-                TerminationReason::DemandUnmet | TerminationReason::CertificateInvalid => 403,
+                TerminationReason::RequirementUnmet | TerminationReason::CertificateInvalid => 403,
                 TerminationReason::RouteRemoved => 404,
                 TerminationReason::Draining | TerminationReason::BuffersExhausted => 503,
             },

@@ -16,7 +16,7 @@ pub enum TerminationReason {
     /// No route takes the request any more, or one that leads to no service.
     RouteRemoved,
     /// The route asks for more than the caller has shown.
-    DemandUnmet,
+    RequirementUnmet,
     /// The drain's deadline has come.
     Draining,
     /// The process holds as much for messages under way as it may, and this connection has held much of it for long.
@@ -31,7 +31,7 @@ impl TerminationReason {
         Self::IssuerChanged,
         Self::CertificateInvalid,
         Self::RouteRemoved,
-        Self::DemandUnmet,
+        Self::RequirementUnmet,
         Self::Draining,
         Self::BuffersExhausted,
     ];
@@ -45,7 +45,7 @@ impl TerminationReason {
             Self::IssuerChanged => "issuer_changed",
             Self::CertificateInvalid => "client_certificate_invalid",
             Self::RouteRemoved => "route_removed",
-            Self::DemandUnmet => "demand_unmet",
+            Self::RequirementUnmet => "demand_unmet",
             Self::Draining => "drain_deadline",
             Self::BuffersExhausted => "buffers_exhausted",
         }
@@ -59,7 +59,7 @@ impl TerminationReason {
             Self::IssuerChanged => "token no longer accepted",
             Self::CertificateInvalid => "client certificate no longer valid",
             Self::RouteRemoved => "no longer available",
-            Self::DemandUnmet => "no longer allowed",
+            Self::RequirementUnmet => "no longer allowed",
             Self::Draining => "going away",
             Self::BuffersExhausted => "out of buffers",
         }
@@ -79,7 +79,7 @@ impl TerminationReason {
     pub(crate) const fn grpc_status(self) -> &'static str {
         match self {
             Self::TokenExpired | Self::TokenRevoked | Self::IssuerChanged | Self::CertificateInvalid => "16",
-            Self::RouteRemoved | Self::DemandUnmet => "7",
+            Self::RouteRemoved | Self::RequirementUnmet => "7",
             Self::BuffersExhausted => "8",
             Self::Draining => "14",
         }

@@ -1,4 +1,4 @@
-//! What a head costs to read and to write, beside the tokenizer alone: `cargo bench -p cardea-http`.
+//! The cost of parsing and writing a head, compared with the tokenizer alone: `cargo bench -p cardea-http`.
 #![expect(clippy::expect_used, reason = "the heads are constant and well-formed")]
 
 use std::hint::black_box;
@@ -12,10 +12,10 @@ use cardea_http::{
     Authority, RequestHead, ResponseHead, Scheme, normalize_path, parse_target, strip_hop_by_hop,
 };
 
-/// What a load generator sends.
+/// The request of a load generator.
 const SMALL: &[u8] = b"GET /api/v1/orders HTTP/1.1\r\nhost: api.example.com\r\n\r\n";
 
-/// What a program sends with a token.
+/// The request of a program with a token.
 const API: &[u8] = b"POST /api/v1/tenants/4711/orders?expand=lines HTTP/1.1\r\n\
     Host: api.example.com\r\n\
     User-Agent: orders-sync/2.14.1\r\n\
@@ -29,7 +29,7 @@ GlqaA\r\n\
     Traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n\
     \r\n";
 
-/// What a browser sends.
+/// The request of a browser.
 const BROWSER: &[u8] = b"GET /orders?page=2&sort=date HTTP/1.1\r\n\
     Host: www.example.com\r\n\
     Connection: keep-alive\r\n\
@@ -59,7 +59,7 @@ const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\n\
     Vary: Accept-Encoding\r\n\
     \r\n";
 
-/// The room for fields that `cardea-http` gives the tokenizer.
+/// The number of fields that `cardea-http` allows the tokenizer.
 const FIELDS_MAX: usize = 256;
 
 fn main() {
@@ -104,7 +104,7 @@ fn benches(suite: &mut Suite) {
     });
 }
 
-/// Cardea checks the head and copies it into a head of its own; the tokenizer does neither.
+/// Cardea validates the head and copies it into its own; the tokenizer does neither.
 fn request_head(case: &mut Case<'_>, bytes: &'static [u8]) {
     let (mut decoder, mut head) = (RequestDecoder::new(HeadLimits::default()), RequestHead::default());
     case.counted("cardea", || decoder.decode(black_box(bytes), &mut head).expect("the head is valid"));
@@ -135,8 +135,7 @@ fn response_head(case: &mut Case<'_>) {
     });
 }
 
-/// What stands between a head that was read and one that may be routed: framing, target, authority, path, hop-by-hop
-/// fields.
+/// The steps between a parsed head and one that can be routed: framing, target, authority, path, hop-by-hop fields.
 fn normalise(case: &mut Case<'_>) {
     let mut head = decoded(API);
     let (mut path, mut authority) = (Vec::with_capacity(256), Authority::default());

@@ -1,4 +1,4 @@
-//! Authorities: host and port in one spelling, and the one authority of a request.
+//! Authorities: the normal form of host and port, and the authority of a request.
 
 #[cfg(test)]
 mod tests;
@@ -9,7 +9,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use crate::chars::{self, HOST};
 use crate::{Known, RequestError, RequestHead, Target, Version};
 
-/// The schemes that are served.
+/// The supported schemes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scheme {
     /// `http`.
@@ -19,7 +19,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// `http` or `https`.
+    /// The scheme's name: `http` or `https`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -28,7 +28,7 @@ impl Scheme {
         }
     }
 
-    /// 80 or 443 (RFC 9110 §4.2.1, §4.2.2).
+    /// The default port: 80 or 443 (RFC 9110 §4.2.1, §4.2.2).
     #[must_use]
     pub const fn default_port(self) -> u16 {
         match self {
@@ -44,8 +44,8 @@ impl fmt::Display for Scheme {
     }
 }
 
-/// A host and a port in one spelling (RFC 3986 §6.2.2, §6.2.3): lower case, without a trailing dot, without the
-/// scheme's default port, an IPv6 address in brackets in its shortest form (RFC 5952).
+/// A host and a port in normal form (RFC 3986 §6.2.2, §6.2.3): lower case, without a trailing dot, without the scheme's
+/// default port, an IPv6 address in brackets in its shortest form (RFC 5952).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Authority {
     text: String,
@@ -59,7 +59,7 @@ pub enum AuthorityError {
     /// No host, or an empty label in it.
     #[error("the host is empty or has an empty label")]
     HostEmpty,
-    /// A byte that no host name has: percent-encoded and non-ASCII names are refused too.
+    /// A byte that no host name contains. Percent-encoded and non-ASCII names are refused too.
     #[error("a byte that no host name has")]
     HostInvalid,
     /// Longer than 253 bytes (RFC 1035 §2.3.4).
@@ -80,23 +80,23 @@ impl Authority {
     /// The longest host name, in bytes.
     pub const HOST_LEN_MAX: usize = 253;
 
-    /// Reads and normalises an authority. A port may be empty, which is the default port (RFC 3986 §3.2.3).
+    /// Parses and normalises an authority. A port may be empty, which means the default port (RFC 3986 §3.2.3).
     ///
     /// # Errors
-    /// [`AuthorityError`] for anything that is not a plain host with an optional port.
+    /// [`AuthorityError`] for anything but a plain host with an optional port.
     pub fn parse(bytes: &[u8], scheme: Scheme) -> Result<Self, AuthorityError> {
         let mut authority = Self::default();
         authority.parse_into(bytes, scheme)?;
         Ok(authority)
     }
 
-    /// As [`Authority::parse`], reusing the memory of this one, which is left empty if there is an error.
+    /// Like [`Authority::parse`], but reuses the memory of this one, which is empty after an error.
     ///
     /// # Errors
     /// As [`Authority::parse`].
     pub fn parse_into(&mut self, bytes: &[u8], scheme: Scheme) -> Result<(), AuthorityError> {
         self.text.clear();
-        // The normal form is not longer: one allocation at the most.
+        // The normal form is not longer, so there is at most one allocation.
         self.text.reserve(bytes.len().min(Self::HOST_LEN_MAX + ":65535".len()));
         self.host_len = 0;
         self.port = None;
@@ -109,7 +109,7 @@ impl Authority {
         result
     }
 
-    /// The host; an IPv6 address has its brackets.
+    /// The host. An IPv6 address has brackets.
     #[must_use]
     pub fn host(&self) -> &str {
         self.text.get(..self.host_len).unwrap_or_default()
@@ -121,7 +121,7 @@ impl Authority {
         self.port
     }
 
-    /// Host and, unless it is the default, port, as they stand in `Host`.
+    /// The host, and the port unless it is the default, as in `Host`.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
@@ -179,7 +179,7 @@ impl Authority {
         Ok(())
     }
 
-    /// Without a zone, which has no meaning on the wire (RFC 6874 was withdrawn by RFC 9844).
+    /// Without a zone, which is not allowed in URIs (RFC 6874 was withdrawn by RFC 9844).
     fn push_ipv6(&mut self, address: &[u8]) -> Result<(), AuthorityError> {
         let address = core::str::from_utf8(address).map_err(|_| AuthorityError::AddressInvalid)?;
         let address: Ipv6Addr = address.parse().map_err(|_| AuthorityError::AddressInvalid)?;
@@ -194,7 +194,7 @@ impl fmt::Display for Authority {
 }
 
 impl AuthorityError {
-    /// A stable name of the reason, for answers and logs.
+    /// The stable reason code, for responses and logs.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -207,7 +207,7 @@ impl AuthorityError {
         }
     }
 
-    /// The status to answer with.
+    /// The status of the response.
     #[must_use]
     pub const fn status(&self) -> u16 {
         400

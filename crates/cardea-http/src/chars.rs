@@ -1,20 +1,20 @@
-//! Byte classes of the grammars, as one table: a test costs one load.
+//! Byte classes of the grammars in one table: a test costs one load.
 
 /// `tchar` (RFC 9110 §5.6.2).
 pub(crate) const TOKEN: u8 = 1;
 /// `unreserved` (RFC 3986 §2.3).
 pub(crate) const UNRESERVED: u8 = 2;
-/// What may stand in a path as it is, `/` and `%` not counted: `pchar` (RFC 3986 §3.3), and `[`, `]`, `|`, `\`,
-/// which the URL standard of browsers leaves unescaped there.
+/// Bytes that are allowed in a path without escaping, except `/` and `%`: `pchar` (RFC 3986 §3.3), and `[`, `]`, `|`,
+/// `\`, which the URL standard of browsers doesn't escape there.
 pub(crate) const PATH: u8 = 4;
-/// What may stand in a query as it is, `%` not counted: `pchar`, `/`, `?` (RFC 3986 §3.4), and
-/// `[ ] { } | \ ^` and the back-quote, which browsers leave unescaped there.
+/// Bytes that are allowed in a query without escaping, except `%`: `pchar`, `/`, `?` (RFC 3986 §3.4), and `[ ] { } | \
+/// ^` and the back-quote, which browsers don't escape there.
 pub(crate) const QUERY: u8 = 8;
-/// What may stand in a host name: letters, digits, `-`, `.` and `_`.
+/// Bytes that are allowed in a host name: letters, digits, `-`, `.` and `_`.
 pub(crate) const HOST: u8 = 16;
-/// Path bytes after which the quick test for an already normal path gives up.
+/// Path bytes for which the quick test for a normal path fails.
 pub(crate) const PATH_SPECIAL: u8 = 32;
-/// What may stand in a field name and folds to `-`: the punctuation of tokens, `-` not counted.
+/// Bytes of field names that fold to `-`: the punctuation of tokens, except `-`.
 pub(crate) const ODD: u8 = 64;
 
 static CLASSES: [u8; 256] = classes();
@@ -29,13 +29,14 @@ pub(crate) fn is(byte: u8, class: u8) -> bool {
     class_of(byte) & class != 0
 }
 
-/// Whether `bytes` is a `token` (RFC 9110 §5.6.2): not empty, and `tchar` throughout.
+/// Whether `bytes` is a `token` (RFC 9110 §5.6.2): not empty, and only `tchar`.
 pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&byte| is(byte, TOKEN))
 }
 
-/// Whether `bytes` may be a field value once white space around it is gone (RFC 9110 §5.5): no control byte but
-/// HTAB. 0x80–0xFF are allowed (`obs-text`). Eight bytes at a time: this runs for every field line that we write.
+/// Whether `bytes` is a field value after removal of surrounding white space (RFC 9110 §5.5): no control byte but HTAB.
+/// 0x80–0xFF are allowed (`obs-text`). It tests eight bytes at a time, because it runs for every field line that is
+/// written.
 pub(crate) fn is_field_value(bytes: &[u8]) -> bool {
     match bytes.last_chunk() {
         // The last eight bytes overlap those before.
@@ -53,7 +54,7 @@ fn has_control(eight: &[u8; 8]) -> bool {
         u64::from_ne_bytes([byte; 8])
     }
     let word = u64::from_ne_bytes(*eight);
-    // Without their highest bit no sum carries into the next byte; the high bit of each says what was found.
+    // Without the highest bit, no sum carries into the next byte. The high bit of each byte is the result.
     let low = word & !HIGH;
     let from_space_on = low + all(0x80 - 0x20);
     let not_tab = (low ^ all(b'\t')) + all(0x7F);
@@ -72,7 +73,7 @@ pub(crate) fn trim_ows(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// The members of a comma-separated list (RFC 9110 §5.6.1), trimmed; empty ones are skipped.
+/// The members of a comma-separated list (RFC 9110 §5.6.1), trimmed, without empty ones.
 pub(crate) fn list_members(value: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(trim_ows).filter(|member| !member.is_empty())
 }
@@ -106,7 +107,7 @@ const fn classes() -> [u8; 256] {
         if (byte as u8).is_ascii_alphanumeric() {
             table[byte] |= TOKEN | UNRESERVED | PATH | QUERY | HOST;
         }
-        // What is not allowed at all is for the careful path to refuse.
+        // The full check refuses bytes that are not allowed at all.
         if table[byte] & PATH == 0 && byte != b'/' as usize {
             table[byte] |= PATH_SPECIAL;
         }
@@ -133,7 +134,7 @@ mod tests {
 
     use super::*;
 
-    /// Byte by byte, as the grammar reads.
+    /// Byte by byte, following the grammar.
     fn is_field_value_plainly(bytes: &[u8]) -> bool {
         bytes.iter().all(|&byte| byte == b'\t' || (byte >= 0x20 && byte != 0x7F))
     }

@@ -1,8 +1,8 @@
-//! Why a message is refused: one reason code and one status for each cause.
+//! Why a message is refused: each cause has one reason code and one status.
 
 use crate::{AuthorityError, FieldError, MethodError, TargetError};
 
-/// A fault in the syntax or the size of a head, of a request or a response.
+/// An error in the syntax or the size of a head, of a request or a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
     /// A line ends in LF without CR (RFC 9112 §2.2 would let us accept it).
@@ -11,7 +11,7 @@ pub enum HeadError {
     /// A CR that is not followed by LF (RFC 9112 §2.2).
     #[error("a CR without LF")]
     BareCr,
-    /// A field value that goes on in the next line (RFC 9112 §5.2), or white space before the first field.
+    /// A field value that is continued on the next line (RFC 9112 §5.2), or white space before the first field.
     #[error("a line begins with white space")]
     ObsFold,
     /// More than four empty lines before a request, or any before a response (RFC 9112 §2.2).
@@ -41,7 +41,7 @@ pub enum HeadError {
 }
 
 impl HeadError {
-    /// A stable name of the reason, for answers and logs.
+    /// The stable reason code, for responses and logs.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -59,7 +59,7 @@ impl HeadError {
         }
     }
 
-    /// The status to answer a request with.
+    /// The status of the response to a request.
     #[must_use]
     pub const fn status(&self) -> u16 {
         match self {
@@ -80,13 +80,13 @@ impl From<FieldError> for HeadError {
     }
 }
 
-/// A body whose length cannot be told for certain (RFC 9112 §6).
+/// A body whose length is ambiguous (RFC 9112 §6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FramingError {
     /// Both `Content-Length` and `Transfer-Encoding` (RFC 9112 §6.1).
     #[error("both Content-Length and Transfer-Encoding")]
     ContentLengthWithTransferEncoding,
-    /// More than one `Content-Length`, or a list in one, of the same value or not (RFC 9110 §8.6).
+    /// More than one `Content-Length`, or a list in one, even with equal values (RFC 9110 §8.6).
     #[error("more than one Content-Length")]
     ContentLengthRepeated,
     /// Not a decimal number below 2^63 (RFC 9110 §8.6).
@@ -98,22 +98,23 @@ pub enum FramingError {
     /// Another transfer coding than `chunked` (RFC 9112 §6.1).
     #[error("a transfer coding other than chunked")]
     TransferEncodingUnknown,
-    /// `Transfer-Encoding` in HTTP/1.0, where framing is faulty (RFC 9112 §6.1).
+    /// `Transfer-Encoding` in HTTP/1.0, whose framing is unreliable (RFC 9112 §6.1).
     #[error("Transfer-Encoding in HTTP/1.0")]
     TransferEncodingInHttp10,
     /// A field of HTTP/1 connections in HTTP/2 (RFC 9113 §8.2.2).
     #[error("a connection-specific field in HTTP/2")]
     ConnectionFieldInHttp2,
-    /// A field that some origins read as `Content-Length` or `Transfer-Encoding`: other punctuation in the place of `-`.
+    /// A field that some origins treat as `Content-Length` or `Transfer-Encoding`: it has other punctuation instead of
+    /// `-`.
     #[error("a field name that may be taken for a framing field")]
     FramingFieldLookalike,
-    /// A transfer coding, or a length other than 0, where there can be no body (RFC 9110 §8.6, RFC 9112 §6.1).
+    /// A transfer coding, or a length other than 0, although there can be no body (RFC 9110 §8.6, RFC 9112 §6.1).
     #[error("a body length where there is no body")]
     BodyNotAllowed,
 }
 
 impl FramingError {
-    /// A stable name of the reason, for answers and logs.
+    /// The stable reason code, for responses and logs.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -130,8 +131,8 @@ impl FramingError {
     }
 }
 
-/// Why a request is refused. Whatever it is, the connection cannot be trusted any more and is to be closed
-/// (RFC 9112 §2.2, §6.3).
+/// Why a request is refused. In every case the connection must be closed, because its framing is unreliable (RFC 9112
+/// §2.2, §6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// The head's syntax or size.
@@ -140,7 +141,7 @@ pub enum RequestError {
     /// The method.
     #[error(transparent)]
     Method(#[from] MethodError),
-    /// Something like HTTP, but neither 1.0 nor 1.1 (RFC 9110 §15.6.6).
+    /// A version like HTTP, but neither 1.0 nor 1.1 (RFC 9110 §15.6.6).
     #[error("unsupported HTTP version")]
     VersionUnsupported,
     /// The target is longer than the limit (RFC 9110 §15.5.15).
@@ -149,7 +150,7 @@ pub enum RequestError {
     /// The target.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// No `Host` where there must be one (RFC 9112 §3.2).
+    /// `Host` is missing although it is required (RFC 9112 §3.2).
     #[error("no Host")]
     HostMissing,
     /// More than one `Host` (RFC 9112 §3.2).
@@ -161,22 +162,22 @@ pub enum RequestError {
     /// `Host` differs from the authority of the target.
     #[error("Host disagrees with the target")]
     HostDisagrees,
-    /// The target's scheme is not the one that the connection serves (RFC 9110 §7.4).
+    /// The target's scheme is not that of the connection (RFC 9110 §7.4).
     #[error("the target's scheme is not the connection's")]
     SchemeDisagrees,
     /// The body's length.
     #[error(transparent)]
     Framing(#[from] FramingError),
-    /// `Connection` names an end-to-end field, to have it dropped on the way (RFC 9110 §7.6.1).
+    /// `Connection` names an end-to-end field, which would be removed (RFC 9110 §7.6.1).
     #[error("Connection names an end-to-end field")]
     ConnectionNamesEndToEnd,
-    /// `Connection` is no list of tokens, or a very long one.
+    /// `Connection` is no list of tokens, or too long.
     #[error("Connection is malformed")]
     ConnectionInvalid,
 }
 
 impl RequestError {
-    /// A stable name of the reason, for answers and logs.
+    /// The stable reason code, for responses and logs.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -196,7 +197,7 @@ impl RequestError {
         }
     }
 
-    /// The status to answer with: 400, 414, 431, 501 or 505.
+    /// The status of the response: 400, 414, 431, 501 or 505.
     #[must_use]
     pub const fn status(&self) -> u16 {
         match self {
@@ -215,7 +216,7 @@ impl From<FieldError> for RequestError {
     }
 }
 
-/// Why a response of an origin is refused. The connection is to be closed, and the client gets 502.
+/// Why an origin's response is refused. The connection must be closed, and the client gets 502.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ResponseError {
     /// The head's syntax or size.
@@ -224,7 +225,7 @@ pub enum ResponseError {
     /// Neither HTTP/1.0 nor HTTP/1.1.
     #[error("unsupported HTTP version")]
     VersionUnsupported,
-    /// A status code outside of 100 to 599 (RFC 9110 §15).
+    /// A status code outside 100 to 599 (RFC 9110 §15).
     #[error("a status code out of range")]
     StatusInvalid,
     /// The body's length.
@@ -233,7 +234,7 @@ pub enum ResponseError {
 }
 
 impl ResponseError {
-    /// A stable name of the reason, for answers and logs.
+    /// The stable reason code, for responses and logs.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -244,7 +245,7 @@ impl ResponseError {
         }
     }
 
-    /// The status to answer the client with: 502.
+    /// The status of the response to the client: 502.
     #[must_use]
     pub const fn status(&self) -> u16 {
         502

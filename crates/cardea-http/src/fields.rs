@@ -1,4 +1,4 @@
-//! Field lines: one arena of bytes, one table, and a set of the known names that are there.
+//! Field lines: one arena of bytes, one table, and the set of known names that are present.
 
 mod known;
 mod noted;
@@ -13,20 +13,20 @@ pub use noted::NotedFields;
 use crate::chars::{is_field_value, is_token, trim_ows};
 use crate::names::is_odd;
 
-/// The bit of the set that says: there is a name with punctuation that some origins read as `-`.
+/// The bit of the set for a name with punctuation that some origins treat as `-`.
 const ODD_NAME: u128 = 1 << 127;
 
-/// The bit of the set that says: the arena was written anew, so that the places of earlier lines mean nothing any more.
+/// The bit of the set for a rewritten arena, in which earlier positions of lines are invalid.
 const REWRITTEN: u128 = 1 << 126;
 
-/// The bits of the set that stand for no known name.
+/// The bits of the set that are not known names.
 const FLAGS: u128 = ODD_NAME | REWRITTEN;
 
-/// The field lines of a message, in the order of their arrival, names in the spelling of their arrival.
+/// The field lines of a message in their order, with names in their received spelling.
 ///
-/// Every name is a token and every value is free of control bytes, whichever way it got in. Looking for a
-/// [`Known`] name that is absent costs one bit test. [`Fields::clear`] keeps the memory. At most
-/// [`Fields::BYTES_MAX`] bytes and [`Fields::LEN_MAX`] lines.
+/// Every name is a token and no value contains control bytes, however it was added. Looking up a [`Known`] name that is
+/// absent costs one bit test. [`Fields::clear`] keeps the memory. The limits are [`Fields::BYTES_MAX`] bytes and
+/// [`Fields::LEN_MAX`] lines.
 #[derive(Default)]
 pub struct Fields {
     arena: Vec<u8>,
@@ -37,15 +37,15 @@ pub struct Fields {
 /// One field line.
 #[derive(Clone, Copy)]
 pub struct Field<'a> {
-    /// The id of the name, if it is one that we handle by id.
+    /// The id of the name, if it is a known one.
     pub known: Option<Known>,
     /// The name as received.
     pub name: &'a [u8],
-    /// The value, without white space around it.
+    /// The value, without surrounding white space.
     pub value: &'a [u8],
 }
 
-/// Offsets into the arena. An empty name stands for the usual spelling of a known one.
+/// Offsets into the arena. An empty name means the usual spelling of a known one.
 #[derive(Clone, Copy)]
 struct Entry {
     name_start: u32,
@@ -55,7 +55,7 @@ struct Entry {
     known: Option<Known>,
 }
 
-/// Why a field line is not taken in.
+/// Why a field line is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FieldError {
     /// The name is empty, no token (RFC 9110 §5.1), or longer than 65,535 bytes.
@@ -73,15 +73,15 @@ pub enum FieldError {
 }
 
 impl Fields {
-    /// The most bytes that are held, names and values together.
+    /// The most bytes of names and values together.
     pub const BYTES_MAX: usize = 1 << 20;
-    /// The most field lines that are held.
+    /// The most field lines.
     pub const LEN_MAX: usize = 1024;
 
-    /// Appends a field line. White space around the value is dropped.
+    /// Appends a field line. White space around the value is removed.
     ///
     /// # Errors
-    /// [`FieldError`] if the name or the value is not valid, or there is no room.
+    /// [`FieldError`] if the name or the value is invalid, or there is no room.
     pub fn append(&mut self, name: &[u8], value: &[u8]) -> Result<(), FieldError> {
         if !is_token(name) {
             return Err(FieldError::NameInvalid);
@@ -99,10 +99,10 @@ impl Fields {
         Ok(())
     }
 
-    /// Appends a field line under the usual spelling of its name.
+    /// Appends a field line with the usual spelling of its name.
     ///
     /// # Errors
-    /// [`FieldError`] if the value is not valid, or there is no room.
+    /// [`FieldError`] if the value is invalid, or there is no room.
     pub fn append_known(&mut self, known: Known, value: &[u8]) -> Result<(), FieldError> {
         let value = checked(value)?;
         self.make_room(value.len())?;
@@ -111,10 +111,10 @@ impl Fields {
         Ok(())
     }
 
-    /// Removes all lines of this name and appends one. On an error nothing has changed.
+    /// Removes all lines with this name and appends one. After an error nothing has changed.
     ///
     /// # Errors
-    /// [`FieldError`] if the value is not valid, or there is no room.
+    /// [`FieldError`] if the value is invalid, or there is no room.
     pub fn set_known(&mut self, known: Known, value: &[u8]) -> Result<(), FieldError> {
         let value = checked(value)?;
         if self.arena.len().saturating_add(value.len()) > Self::BYTES_MAX {
@@ -136,37 +136,37 @@ impl Fields {
         self.entries.iter().map(|entry| entry.field(&self.arena))
     }
 
-    /// The value of the first line of this name.
+    /// The value of the first line with this name.
     #[must_use]
     pub fn get(&self, known: Known) -> Option<&[u8]> {
         self.get_all(known).next()
     }
 
-    /// The values of all lines of this name, in order.
+    /// The values of all lines with this name, in order.
     pub fn get_all(&self, known: Known) -> impl DoubleEndedIterator<Item = &[u8]> {
         let entries = if self.contains(known) { self.entries.as_slice() } else { &[] };
         entries.iter().filter(move |entry| entry.known == Some(known)).map(|entry| entry.value(&self.arena))
     }
 
-    /// The number of lines of this name.
+    /// The number of lines with this name.
     #[must_use]
     pub fn count(&self, known: Known) -> usize {
         self.get_all(known).count()
     }
 
-    /// Whether there is a line of this name.
+    /// Whether there is a line with this name.
     #[must_use]
     pub const fn contains(&self, known: Known) -> bool {
         self.present & known.bit() != 0
     }
 
-    /// The value of the first line of this name, in any case.
+    /// The value of the first line with this name, case-insensitive.
     #[must_use]
     pub fn get_by_name(&self, name: &[u8]) -> Option<&[u8]> {
         self.get_all_by_name(name).next()
     }
 
-    /// The values of all lines of this name, in any case.
+    /// The values of all lines with this name, case-insensitive.
     pub fn get_all_by_name(&self, name: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
         let known = Known::of(name);
         self.iter()
@@ -174,7 +174,7 @@ impl Fields {
             .map(|field| field.value)
     }
 
-    /// Removes all lines of this name; returns how many there were.
+    /// Removes all lines with this name; returns their number.
     pub fn remove(&mut self, known: Known) -> usize {
         if !self.contains(known) {
             return 0;
@@ -185,7 +185,7 @@ impl Fields {
         before - self.entries.len()
     }
 
-    /// Removes all lines of this name, in any case; returns how many there were.
+    /// Removes all lines with this name, case-insensitive; returns their number.
     pub fn remove_by_name(&mut self, name: &[u8]) -> usize {
         if let Some(known) = Known::of(name) {
             return self.remove(known);
@@ -195,7 +195,7 @@ impl Fields {
         before - self.entries.len()
     }
 
-    /// Keeps the lines for which `keep` says so.
+    /// Keeps the lines for which `keep` returns true.
     pub fn retain(&mut self, mut keep: impl FnMut(Field<'_>) -> bool) {
         let Self { arena, entries, present } = self;
         *present &= FLAGS;
@@ -233,31 +233,31 @@ impl Fields {
         self.iter().map(|field| field.name.len() + field.value.len()).sum()
     }
 
-    /// The bytes of memory that are held, used or not.
+    /// The allocated bytes, used or not.
     #[must_use]
     pub const fn memory_bytes(&self) -> usize {
         self.arena.capacity() + self.entries.capacity() * size_of::<Entry>()
     }
 
-    /// About the bytes that the lines take in a head.
+    /// The approximate size of the lines in a head, in bytes.
     pub(crate) fn wire_len(&self) -> usize {
         self.arena.len() + self.entries.len() * 32
     }
 
-    /// The known names that are there, as [`Known::bit`]s.
+    /// The known names that are present, as [`Known::bit`]s.
     pub(crate) const fn known_set(&self) -> u128 {
         self.present & !FLAGS
     }
 
-    /// Whether there may be a name with punctuation other than `-`, which is read as another name by services that fold
-    /// names.
+    /// Whether there may be a name with punctuation other than `-`, which services that fold names treat as another
+    /// name.
     #[must_use]
     pub const fn may_have_odd_names(&self) -> bool {
         self.present & ODD_NAME != 0
     }
 
-    /// Takes the lines that `httparse` found in `block`, which were checked there, replacing all there are. The
-    /// block is copied in one go and the lines point into it.
+    /// Replaces all lines by those that `httparse` found in `block` and validated. The block is copied at once and the
+    /// lines point into it.
     pub(crate) fn adopt(&mut self, block: &[u8], lines: &[httparse::Header<'_>]) -> Result<(), FieldError> {
         self.clear();
         if block.len() > Self::BYTES_MAX {
@@ -296,7 +296,7 @@ impl Fields {
         Ok(())
     }
 
-    /// Where the next byte goes. [`Fields::make_room`] keeps it below [`Fields::BYTES_MAX`].
+    /// The offset of the next byte. [`Fields::make_room`] keeps it below [`Fields::BYTES_MAX`].
     fn offset(&self) -> u32 {
         u32::try_from(self.arena.len()).unwrap_or(u32::MAX)
     }
@@ -309,7 +309,7 @@ impl Fields {
         self.present |= known.map_or(0, Known::bit);
     }
 
-    /// Makes sure that one more line of `bytes` fits, giving up the bytes of removed lines if need be.
+    /// Ensures that one more line of `bytes` fits, and drops the bytes of removed lines if necessary.
     fn make_room(&mut self, bytes: usize) -> Result<(), FieldError> {
         if self.entries.len() >= Self::LEN_MAX {
             return Err(FieldError::TooMany);
@@ -343,13 +343,13 @@ impl Entry {
     }
 }
 
-/// Offsets always lie within the arena that they were made for; should they not, the part is empty.
+/// Offsets are always within the arena that they were created for; otherwise the part would be empty.
 fn part(arena: &[u8], start: u32, len: u32) -> &[u8] {
     let start = start as usize;
     arena.get(start..start.saturating_add(len as usize)).unwrap_or_default()
 }
 
-/// The value without white space around it, if it is valid.
+/// The value without surrounding white space, if it is valid.
 fn checked(value: &[u8]) -> Result<&[u8], FieldError> {
     let value = trim_ows(value);
     if is_field_value(value) { Ok(value) } else { Err(FieldError::ValueInvalid) }
@@ -408,7 +408,7 @@ impl fmt::Debug for Field<'_> {
 }
 
 impl FieldError {
-    /// A stable name of the reason, for answers and logs.
+    /// The stable reason code, for responses and logs.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -419,7 +419,7 @@ impl FieldError {
         }
     }
 
-    /// The status to answer a request with.
+    /// The status of the response to a request.
     #[must_use]
     pub const fn status(&self) -> u16 {
         match self {

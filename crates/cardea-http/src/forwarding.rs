@@ -1,4 +1,4 @@
-//! Who forwarded a request: `Via`, `X-Forwarded-*` and `Forwarded`, written and read.
+//! The forwarding fields of a request: `Via`, `X-Forwarded-*` and `Forwarded`, written and parsed.
 
 #[cfg(test)]
 mod tests;
@@ -11,18 +11,18 @@ use crate::chars::{is_token, trim_ows};
 use crate::names::folds_to;
 use crate::{FieldError, Fields, Known, Scheme, Version};
 
-/// What becomes of the forwarding fields that a request brings.
+/// The handling of received forwarding fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ForwardedPolicy {
-    /// They are removed and ours are set: for an edge.
+    /// They are removed and ours are set: for the outermost proxy.
     #[default]
     Set,
-    /// Our hop is appended to the list of addresses; scheme and host are ours. For a gateway behind others that
-    /// are told apart by [`client_address`].
+    /// Our hop is appended to the list of addresses; scheme and host are ours. For a gateway behind other proxies,
+    /// which [`client_address`] evaluates.
     Append,
-    /// They are kept as they are, and what is missing is set: only behind a proxy that sets them all.
+    /// They are kept, and missing ones are set: only behind a proxy that sets all of them.
     Trust,
-    /// They are removed, and none are set.
+    /// They are removed, and not set.
     Off,
 }
 
@@ -36,21 +36,22 @@ pub enum ForwardedHeader {
     Forwarded,
 }
 
-/// What is known of the hop to us.
+/// The hop from the peer to the gateway.
 #[derive(Debug, Clone, Copy)]
 pub struct Hop<'a> {
-    /// The address that connected to us.
+    /// The address of the peer.
     pub client: IpAddr,
-    /// The scheme that it used.
+    /// The scheme of the connection.
     pub scheme: Scheme,
-    /// The authority that the request is for, normalised.
+    /// The normalised authority of the request.
     pub host: &'a str,
 }
 
 /// The most hops that [`client_address`] walks.
 const HOPS_MAX: usize = 32;
 
-/// All that says where a request comes from. What is not rewritten must not reach an origin that might believe it.
+/// All fields that state the origin of a request. Fields that are not rewritten must not reach an origin that might
+/// trust them.
 const FORWARDING: [Known; 8] = [
     Known::Forwarded,
     Known::XForwardedFor,
@@ -62,7 +63,7 @@ const FORWARDING: [Known; 8] = [
     Known::XRealIp,
 ];
 
-/// Appends our member to `Via` (RFC 9110 §7.6.3): the version that the message came in, and our pseudonym.
+/// Appends our member to `Via` (RFC 9110 §7.6.3): the version of the received message, and our pseudonym.
 ///
 /// # Errors
 /// [`FieldError`] if the pseudonym is no field value, or there is no room.
@@ -74,16 +75,16 @@ pub fn append_via(fields: &mut Fields, version: Version, pseudonym: &str) -> Res
     fields.append_known(Known::Via, &member)
 }
 
-/// Removes the forwarding fields that a request brought and that [`set_forwarded`] would replace, so that nobody reads
-/// before what no service gets.
+/// Removes the received forwarding fields that [`set_forwarded`] would replace, so that no decision is based on fields
+/// that no service gets.
 pub fn strip_forwarded(fields: &mut Fields, policy: ForwardedPolicy, header: ForwardedHeader) {
     if policy != ForwardedPolicy::Trust {
         remove_all_but(fields, kept(policy, header));
     }
 }
 
-/// Writes the forwarding fields of a request. Fields of the other family than `header` are removed too, unless
-/// trusted. Their other spellings are for [`crate::strip_lookalikes`].
+/// Writes the forwarding fields of a request. Fields of the other family than `header` are removed too, unless trusted.
+/// [`crate::strip_lookalikes`] removes other spellings.
 ///
 /// # Errors
 /// [`FieldError`] if the host is no field value, or there is no room.
@@ -109,11 +110,11 @@ pub fn set_forwarded(
     }
 }
 
-/// The address that a request really comes from: the rightmost one that is not trusted.
+/// The source address of a request: the rightmost untrusted one.
 ///
-/// Begins with the connection's peer, and as long as the address at hand is trusted goes on to the one that it
-/// vouches for, from right to left. Stops at the first that is malformed, `unknown` or obfuscated (RFC 7239 §6), and
-/// after 32 hops. IPv4-mapped addresses come out as IPv4.
+/// It begins with the connection's peer. As long as the address is trusted, it continues with the next one to the left.
+/// It stops at the first address that is malformed, `unknown` or obfuscated (RFC 7239 §6), and after 32 hops.
+/// IPv4-mapped addresses are returned as IPv4.
 pub fn client_address(
     fields: &Fields,
     peer: IpAddr,
@@ -132,8 +133,8 @@ pub fn client_address(
     for line in fields.get_all(known).rev() {
         let mut rest = Some(line);
         while let Some(list) = rest {
-            // Whether a comma is quoted can only be told from the left. No element that we can read has a quoted
-            // one, so it merely ends the walk: what follows it has an odd quote.
+            // Only a scan from the left can tell whether a comma is quoted. No element that we accept has a quoted
+            // comma, so a quoted one only ends the walk: the part after it has an odd quote.
             let (before, member) = split_last(list);
             rest = before;
             let member = trim_ows(member);
@@ -177,7 +178,7 @@ fn set_missing(fields: &mut Fields, header: ForwardedHeader, hop: &Hop<'_>) -> R
     Ok(())
 }
 
-/// The field that a policy adds to in place of replacing it.
+/// The field that a policy appends to instead of replacing it.
 const fn kept(policy: ForwardedPolicy, header: ForwardedHeader) -> Option<Known> {
     match (policy, header) {
         (ForwardedPolicy::Append, ForwardedHeader::XForwarded) => Some(Known::XForwardedFor),
@@ -193,7 +194,7 @@ fn remove_all_but(fields: &mut Fields, kept: Option<Known>) {
     }
 }
 
-/// Makes the lines of a list one line, with one more member.
+/// Merges the lines of a list into one, and appends a member.
 fn append_member(fields: &mut Fields, known: Known, member: &[u8]) -> Result<(), FieldError> {
     if !fields.contains(known) {
         return fields.append_known(known, member);
@@ -231,7 +232,7 @@ fn forwarded_element(hop: &Hop<'_>) -> Vec<u8> {
     element
 }
 
-/// The address in its usual spelling, an IPv4-mapped one as IPv4.
+/// The address in its usual notation; an IPv4-mapped one as IPv4.
 fn address(address: IpAddr) -> SmallVec<[u8; 40]> {
     match address.to_canonical() {
         // Written for every request; the formatting machinery takes several times as long.
@@ -249,7 +250,7 @@ fn address(address: IpAddr) -> SmallVec<[u8; 40]> {
     }
 }
 
-/// What stands before the last comma, and what behind it.
+/// The parts before and after the last comma.
 fn split_last(list: &[u8]) -> (Option<&[u8]>, &[u8]) {
     match list.iter().rposition(|&byte| byte == b',') {
         Some(comma) => (list.get(..comma), list.get(comma + 1..).unwrap_or_default()),
@@ -257,7 +258,7 @@ fn split_last(list: &[u8]) -> (Option<&[u8]>, &[u8]) {
     }
 }
 
-/// The `for` of an element of `Forwarded` (RFC 7239 §4): exactly one, and no other pair malformed.
+/// The `for` parameter of a `Forwarded` element (RFC 7239 §4). There must be exactly one, and no malformed pair.
 fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
     let mut found = None;
     for pair in element.split(|&byte| byte == b';').map(trim_ows) {
@@ -268,7 +269,7 @@ fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
         let (name, value) = pair.split_at_checked(equals)?;
         let value = value.strip_prefix(b"=")?;
         let value = match value {
-            // No value that matters has an escape in it.
+            // No valid value contains an escape.
             [b'"', inner @ .., b'"'] if !inner.iter().any(|byte| matches!(byte, b'"' | b'\\')) => inner,
             value if is_token(value) => value,
             _ => return None,
@@ -283,14 +284,14 @@ fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
     found
 }
 
-/// An address, with or without a port; IPv6 with or without brackets, but with them if there is a port.
+/// An address with or without a port. IPv6 may have brackets, and must have them with a port.
 fn parse_node(node: &[u8]) -> Option<IpAddr> {
     let text = core::str::from_utf8(node).ok()?;
     if let Ok(address) = text.parse::<IpAddr>() {
         return Some(address.to_canonical());
     }
     if let Ok(address) = text.parse::<SocketAddr>() {
-        // With a zone it is no address that means anything to us.
+        // An address with a zone has no meaning here.
         return if text.contains('%') { None } else { Some(address.ip().to_canonical()) };
     }
     let inner = text.strip_prefix('[')?.strip_suffix(']')?;

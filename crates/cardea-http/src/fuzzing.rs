@@ -1,5 +1,5 @@
-//! What must hold for any bytes at all: the bodies of the fuzz targets, called by the fuzzers and by a test that
-//! replays their corpus.
+//! Properties that hold for any bytes: the bodies of the fuzz targets, run by the fuzzers and by a test that replays
+//! their corpus.
 
 #[cfg(test)]
 mod tests;
@@ -18,10 +18,10 @@ use crate::{
     request_authority, strip_hop_by_hop, strip_hop_by_hop_response, upgrade_websocket,
 };
 
-/// Larger than any head that was accepted, once it is written again.
+/// Larger than the encoding of any accepted head.
 const ROOMY: HeadLimits = HeadLimits { head_bytes_max: 1 << 19, target_bytes_max: 1 << 18, fields_max: 256 };
 
-/// A request head decodes the same in one piece and byte by byte, and the same again once it is encoded.
+/// A request head is decoded identically at once and byte by byte, and again after encoding.
 pub fn request_head(data: &[u8]) {
     let mut head = RequestHead::default();
     let whole = RequestDecoder::new(HeadLimits::default()).decode(data, &mut head);
@@ -63,7 +63,7 @@ pub fn request_head(data: &[u8]) {
     }
 }
 
-/// A response head decodes the same in one piece and byte by byte, and the same again once it is encoded.
+/// A response head is decoded identically at once and byte by byte, and again after encoding.
 pub fn response_head(data: &[u8]) {
     let mut head = ResponseHead::default();
     let whole = ResponseDecoder::new(HeadLimits::default()).decode(data, &mut head);
@@ -89,7 +89,7 @@ pub fn response_head(data: &[u8]) {
     strip_hop_by_hop_response(&mut head.fields);
 }
 
-/// A chunked body decodes the same however it is cut, and the same again once it is encoded.
+/// A chunked body is decoded identically however it is split, and again after encoding.
 pub fn chunked(data: &[u8]) {
     let limits =
         ChunkedLimits { extension_bytes_max: 64, trailers: TrailerLimits { bytes_max: 256, fields_max: 8 } };
@@ -129,7 +129,7 @@ pub fn chunked(data: &[u8]) {
     }
 }
 
-/// The parts of a target are the target, and an authority is its own normal form.
+/// The parts of a target form the target, and an authority is its own normal form.
 pub fn target(data: &[u8]) {
     let Some((&choice, data)) = data.split_first() else {
         return;
@@ -165,7 +165,7 @@ pub fn target(data: &[u8]) {
     }
 }
 
-/// A normal path is its own normal form and has nothing left that a reader could resolve.
+/// A normalised path is its own normal form and contains nothing that another parser could resolve.
 pub fn normalize(data: &[u8]) {
     let mut normal = Vec::new();
     if normalize_path(data, &mut normal).is_err() {
@@ -177,14 +177,14 @@ pub fn normalize(data: &[u8]) {
     let text = String::from_utf8_lossy(&normal);
     assert!(text.is_ascii() && text.starts_with('/'));
     assert!(!text.contains("//") && !text.contains("%2E") && !text.contains("%2e"), "{text}");
-    // Whatever an origin takes for the end of a segment, it finds no dot segment.
+    // Whatever an origin treats as a segment separator, it finds no dot segment.
     let separated = ["%2F", "%5C", "%3B", "%00", "\\", ";"]
         .iter()
         .fold(text.into_owned(), |text, end| text.replace(end, "/"));
     assert!(separated.split('/').all(|segment| segment != "." && segment != ".."), "{separated}");
 }
 
-/// A PROXY header is refused or taken the same wherever it is cut.
+/// A PROXY header is decoded or refused identically however it is split.
 pub fn proxy_protocol(data: &[u8]) {
     let whole = proxy::decode(data);
     let pieces = first_answer(data, proxy::decode);
@@ -194,7 +194,7 @@ pub fn proxy_protocol(data: &[u8]) {
     }
 }
 
-/// The first answer of `decode` to a growing prefix of `data`, empty to whole.
+/// The first result of `decode` for a growing prefix of `data`.
 fn first_answer<T, E>(
     data: &[u8],
     mut decode: impl FnMut(&[u8]) -> Result<Option<T>, E>,

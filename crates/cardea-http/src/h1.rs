@@ -1,4 +1,4 @@
-//! The HTTP/1.1 codec (RFC 9112): heads, chunked bodies, and how long a body is.
+//! The HTTP/1.1 codec (RFC 9112): heads, chunked bodies, and message framing.
 
 mod chunked;
 mod framing;

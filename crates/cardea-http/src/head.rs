@@ -1,42 +1,42 @@
-//! The heads of messages: what comes before a body.
+//! The heads of messages.
 
 use core::fmt;
 
 use crate::{Fields, Method, Version};
 
-/// The head of a request, of any HTTP version. Meant to be reused: [`RequestHead::clear`] keeps the memory.
+/// The head of a request, of any HTTP version. Reuse it: [`RequestHead::clear`] keeps the memory.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RequestHead {
     /// The method.
     pub method: Method,
-    /// The version in which the request came.
+    /// The version of the request.
     pub version: Version,
     /// The field lines, in order.
     pub fields: Fields,
-    // Visible here for struct update syntax in tests.
+    // Visible in the crate for struct update syntax in tests.
     pub(crate) target: Vec<u8>,
 }
 
 impl RequestHead {
-    /// The request target as received (RFC 9112 §3.2); [`crate::parse_target`] reads it.
+    /// The request target as received (RFC 9112 §3.2); [`crate::parse_target`] parses it.
     #[must_use]
     pub fn target(&self) -> &[u8] {
         &self.target
     }
 
-    /// The bytes of memory that are held, used or not.
+    /// The allocated bytes, used or not.
     #[must_use]
     pub const fn memory_bytes(&self) -> usize {
         self.fields.memory_bytes() + self.target.capacity()
     }
 
-    /// Replaces the request target. The bytes are not checked here but by [`crate::parse_target`].
+    /// Replaces the request target. [`crate::parse_target`] validates it.
     pub fn set_target(&mut self, target: &[u8]) {
         self.target.clear();
         self.target.extend_from_slice(target);
     }
 
-    /// Back to the default, `GET / HTTP/1.1` without fields, keeping the memory for the next request.
+    /// Resets it to the default, `GET / HTTP/1.1` without fields, keeping the memory for the next request.
     pub fn clear(&mut self) {
         self.method = Method::Get;
         self.version = Version::Http11;
@@ -57,7 +57,7 @@ impl Default for RequestHead {
 }
 
 impl fmt::Debug for RequestHead {
-    /// Without the query, which may carry secrets, and with redacted credentials.
+    /// Omits the query, which may contain secrets, and redacts credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = self.target.splitn(2, |&byte| byte == b'?');
         let path = parts.next().unwrap_or_default().escape_ascii();
@@ -77,7 +77,7 @@ impl fmt::Debug for RequestHead {
 pub struct ResponseHead {
     /// The status code, 100 to 599.
     pub status: u16,
-    /// The version in which the response came.
+    /// The version of the response.
     pub version: Version,
     /// The field lines, in order.
     pub fields: Fields,
@@ -90,7 +90,7 @@ impl ResponseHead {
         Self { status, version: Version::Http11, fields: Fields::default() }
     }
 
-    /// Back to the default, `HTTP/1.1 200` without fields, keeping the memory for the next response.
+    /// Resets it to the default, `HTTP/1.1 200` without fields, keeping the memory for the next response.
     pub fn clear(&mut self) {
         self.status = 200;
         self.version = Version::Http11;

@@ -1,4 +1,4 @@
-//! Fields that concern one connection only, and the one upgrade that is let through.
+//! Fields that concern one connection only, and the only supported upgrade.
 
 #[cfg(test)]
 mod tests;
@@ -10,8 +10,8 @@ use crate::h1::{Framing, request_framing};
 use crate::names::fold_alike;
 use crate::{Fields, Known, Method, RequestError, RequestHead, Version};
 
-/// The fields that no proxy forwards, named in `Connection` or not (RFC 9110 §7.6.1, RFC 7540 §3.2.1).
-/// `Trailer` is not one of them.
+/// The fields that are never forwarded, named in `Connection` or not (RFC 9110 §7.6.1, RFC 7540 §3.2.1). `Trailer` is
+/// not one of them.
 const HOP_BY_HOP: u128 = Known::Connection.bit()
     | Known::KeepAlive.bit()
     | Known::ProxyConnection.bit()
@@ -23,21 +23,21 @@ const HOP_BY_HOP: u128 = Known::Connection.bit()
     | Known::ProxyAuthenticationInfo.bit()
     | Known::Http2Settings.bit();
 
-/// The most options that `Connection` may have: each costs a look at every field.
+/// The most options of `Connection`; each is compared with every field.
 const OPTIONS_MAX: usize = 16;
 
-/// The fields that `Connection` named beside those that are always hop-by-hop.
+/// The fields that `Connection` named besides those that are always hop-by-hop.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConnectionNames(Vec<SmallVec<[u8; 24]>>);
 
 impl ConnectionNames {
-    /// Whether it named a field of this name, or one that folds to the same.
+    /// Whether it named a field of this name, or one that folds to it.
     #[must_use]
     pub fn contains(&self, name: &[u8]) -> bool {
         self.0.iter().any(|named| fold_alike(named, name))
     }
 
-    /// Forgets them.
+    /// Removes all names.
     pub fn clear(&mut self) {
         self.0.clear();
     }
@@ -90,8 +90,8 @@ pub fn strip_hop_by_hop_response(fields: &mut Fields) -> ConnectionNames {
     named
 }
 
-/// Whether this is a request for a WebSocket (RFC 6455 §4.1), the one upgrade that is tunnelled: GET in HTTP/1.1
-/// without a body, `Upgrade: websocket` alone, and `upgrade` among the options of `Connection`.
+/// Whether this is a WebSocket request (RFC 6455 §4.1), the only upgrade that is tunnelled: GET in HTTP/1.1 without a
+/// body, `Upgrade: websocket` alone, and `upgrade` among the options of `Connection`.
 #[must_use]
 pub fn upgrade_websocket(head: &RequestHead) -> bool {
     let fields = &head.fields;

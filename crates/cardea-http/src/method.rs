@@ -1,4 +1,4 @@
-//! Request methods: the registered ones, and any other token, held without an allocation.
+//! Request methods: the registered ones, and any other token, without an allocation.
 
 use core::fmt;
 
@@ -30,7 +30,7 @@ pub enum Method {
     Other(OtherMethod),
 }
 
-/// A method that is none of the named ones: a token of at most [`OtherMethod::LEN_MAX`] bytes.
+/// A method that is not one of the named ones: a token of at most [`OtherMethod::LEN_MAX`] bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OtherMethod {
     len: u8,
@@ -43,13 +43,13 @@ pub enum MethodError {
     /// Empty, or not a token (RFC 9110 §9.1).
     #[error("the method is not a token")]
     Invalid,
-    /// Longer than [`OtherMethod::LEN_MAX`]: no method that anybody implements (RFC 9112 §3 asks for 501).
+    /// Longer than [`OtherMethod::LEN_MAX`]: no implemented method is (RFC 9112 §3 requires 501).
     #[error("the method is too long")]
     TooLong,
 }
 
 impl Method {
-    /// Reads a method.
+    /// Parses a method.
     ///
     /// # Errors
     /// [`MethodError`] if `bytes` is no token or too long.
@@ -85,13 +85,13 @@ impl Method {
         }
     }
 
-    /// Whether the method only reads (RFC 9110 §9.2.1). Unknown methods do not count as safe.
+    /// Whether the method is safe (RFC 9110 §9.2.1). Unknown methods are not.
     #[must_use]
     pub const fn is_safe(&self) -> bool {
         matches!(self, Self::Get | Self::Head | Self::Options | Self::Trace)
     }
 
-    /// Whether doing it twice is as good as once (RFC 9110 §9.2.2). Unknown methods do not count as idempotent.
+    /// Whether the method is idempotent (RFC 9110 §9.2.2). Unknown methods are not.
     #[must_use]
     pub const fn is_idempotent(&self) -> bool {
         self.is_safe() || matches!(self, Self::Put | Self::Delete)
@@ -99,7 +99,7 @@ impl Method {
 }
 
 impl OtherMethod {
-    /// The longest method that is held, in bytes.
+    /// The longest supported method, in bytes.
     pub const LEN_MAX: usize = 23;
 
     fn parse(bytes: &[u8]) -> Result<Self, MethodError> {
@@ -115,7 +115,7 @@ impl OtherMethod {
     /// The method as it was received.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        // A token is ASCII, so neither fallback is ever taken.
+        // A token is ASCII, so the fallbacks are unreachable.
         self.bytes
             .get(..usize::from(self.len))
             .and_then(|bytes| core::str::from_utf8(bytes).ok())
@@ -124,7 +124,7 @@ impl OtherMethod {
 }
 
 impl MethodError {
-    /// A stable name of the reason, for answers and logs.
+    /// The stable reason code, for responses and logs.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -133,7 +133,7 @@ impl MethodError {
         }
     }
 
-    /// The status to answer with.
+    /// The status of the response.
     #[must_use]
     pub const fn status(&self) -> u16 {
         match self {

@@ -10,26 +10,26 @@ mod tests;
 use crate::chars::{self, ODD, is_token};
 use crate::{Field, FieldError, Fields, Known};
 
-/// A set of field names that are compared folded, with prefixes that stand for all names that begin with them.
+/// A set of field names that are compared folded, with prefixes that include all names that begin with them.
 #[derive(Debug, Clone, Default)]
 pub struct HeaderNameSet {
     /// The members that are known names.
     known: u128,
     /// All members, folded, the shorter ones first.
     names: Vec<Box<[u8]>>,
-    /// Where in `names` the members of a length end; the last place is for all longer ones, too.
+    /// The ends of the members of each length in `names`; the last entry is for all longer ones.
     ends: Vec<u16>,
     /// Folded prefixes.
     prefixes: Vec<Box<[u8]>>,
-    /// Names that no prefix stands for.
+    /// Names that no prefix includes.
     exceptions: Vec<Box<[u8]>>,
-    /// The members in lower case, as they were given.
+    /// The members in lower case, as given.
     spelled: Vec<Box<[u8]>>,
-    /// A member was given with punctuation other than `-`.
+    /// Whether a member was given with punctuation other than `-`.
     is_odd: bool,
 }
 
-/// Names from this length on share a place in [`HeaderNameSet::ends`].
+/// Names of this length and longer share an entry of [`HeaderNameSet::ends`].
 const LENGTHS: usize = 48;
 
 impl HeaderNameSet {
@@ -50,7 +50,7 @@ impl HeaderNameSet {
         Ok(set)
     }
 
-    /// This set, with all names that begin like one of these. A [`Known`] name is a member only by its full name.
+    /// This set with all names that begin with one of these. A [`Known`] name is a member only by its full name.
     ///
     /// # Errors
     /// [`FieldError::NameInvalid`] if one is no token.
@@ -68,7 +68,7 @@ impl HeaderNameSet {
         Ok(self)
     }
 
-    /// This set, where no prefix stands for one of these names in this spelling, whatever its case.
+    /// This set, in which no prefix includes these names in this spelling, case-insensitive.
     ///
     /// # Errors
     /// [`FieldError::NameInvalid`] if one is no token.
@@ -119,7 +119,7 @@ impl HeaderNameSet {
             .collect();
     }
 
-    /// Whether the name is in the set, in any spelling that folds to a member's.
+    /// Whether the name is in the set, in any spelling that folds to a member.
     #[must_use]
     pub fn contains(&self, name: &[u8]) -> bool {
         let place = name.len().min(LENGTHS);
@@ -135,7 +135,7 @@ impl HeaderNameSet {
             && !self.exceptions.iter().any(|exception| name.eq_ignore_ascii_case(exception))
     }
 
-    /// Whether the name is in the set by a spelling of its own: one that was not given, whatever its case.
+    /// Whether the name is in the set in another spelling than the given one, case aside.
     #[must_use]
     pub fn contains_lookalike(&self, name: &[u8]) -> bool {
         self.contains(name) && !self.spelled.iter().any(|given| name.eq_ignore_ascii_case(given))
@@ -148,7 +148,7 @@ impl HeaderNameSet {
     }
 }
 
-/// Removes all fields whose name is in the set, trailers or not; returns how many there were.
+/// Removes all fields whose name is in the set, trailers or not; returns their number.
 pub fn strip_named(fields: &mut Fields, names: &HeaderNameSet) -> usize {
     let hit = |field: Field<'_>| match field.known {
         Some(known) => names.known & known.bit() != 0,
@@ -157,8 +157,8 @@ pub fn strip_named(fields: &mut Fields, names: &HeaderNameSet) -> usize {
     remove_if(fields, hit)
 }
 
-/// Removes every field whose name folds to a [`Known`] one without being it (`Content_Type`, `X.Forwarded.For`): what
-/// is decided by the one, a service may read from the other. Returns how many there were.
+/// Removes every field whose name folds to a [`Known`] one without being it (`Content_Type`, `X.Forwarded.For`): a
+/// service may read the one although decisions were based on the other. Returns their number.
 pub fn strip_lookalikes(fields: &mut Fields) -> usize {
     if !fields.may_have_odd_names() {
         return 0;
@@ -166,7 +166,7 @@ pub fn strip_lookalikes(fields: &mut Fields) -> usize {
     remove_if(fields, |field| field.known.is_none() && known_by_fold(field.name).is_some())
 }
 
-/// Removes every field whose name folds to one in the set without having its spelling; returns how many there were.
+/// Removes every field whose name folds to one in the set without having its spelling; returns their number.
 pub fn strip_lookalikes_of(fields: &mut Fields, names: &HeaderNameSet) -> usize {
     if names.is_empty() || !(names.is_odd || fields.may_have_odd_names()) {
         return 0;
@@ -174,7 +174,7 @@ pub fn strip_lookalikes_of(fields: &mut Fields, names: &HeaderNameSet) -> usize 
     remove_if(fields, |field| names.contains_lookalike(field.name))
 }
 
-/// Removes the fields for which `hit` says so. Nearly always there is nothing to remove.
+/// Removes the fields for which `hit` returns true. Usually there are none.
 fn remove_if(fields: &mut Fields, mut hit: impl FnMut(Field<'_>) -> bool) -> usize {
     if !fields.iter().any(&mut hit) {
         return 0;
@@ -184,10 +184,10 @@ fn remove_if(fields: &mut Fields, mut hit: impl FnMut(Field<'_>) -> bool) -> usi
     before - fields.len()
 }
 
-/// Whether a field of this name must not stand in a trailer section (RFC 9110 §6.5.1): what concerns framing,
-/// routing, authentication, request modifiers, response control or the format of the content.
+/// Whether a field of this name is forbidden in a trailer section (RFC 9110 §6.5.1): fields for framing, routing,
+/// authentication, request modifiers, response control or the format of the content.
 ///
-/// Of the names that we know only `ETag` and `Server-Timing` may stand there. Names are read folded.
+/// Of the known names only `ETag` and `Server-Timing` are allowed. Names are folded.
 #[must_use]
 pub fn forbidden_in_trailers(name: &[u8]) -> bool {
     match Known::of(name).or_else(|| known_by_fold(name)) {
@@ -197,21 +197,21 @@ pub fn forbidden_in_trailers(name: &[u8]) -> bool {
     }
 }
 
-/// Removes what must not stand in trailers; returns how many lines that were.
+/// Removes fields that are forbidden in trailers; returns the number of removed lines.
 pub fn filter_trailers(trailers: &mut Fields) -> usize {
     let before = trailers.len();
     trailers.retain(|field| !forbidden_in_trailers(field.name));
     before - trailers.len()
 }
 
-/// Whether there is a field that some take for one of this name, by another spelling than in case.
+/// Whether there is a field that some services treat as one of this name, with another spelling apart from case.
 #[must_use]
 pub fn has_lookalike(fields: &Fields, name: &[u8]) -> bool {
     (fields.may_have_odd_names() || is_odd(name))
         && fields.iter().any(|field| fold_alike(field.name, name) && !field.name.eq_ignore_ascii_case(name))
 }
 
-/// Whether two names are the same once folded.
+/// Whether two names are equal when folded.
 #[must_use]
 pub fn fold_alike(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(|(&one, &other)| fold(one) == fold(other))
@@ -222,7 +222,7 @@ pub(crate) fn is_odd(name: &[u8]) -> bool {
     name.iter().any(|&byte| chars::is(byte, ODD))
 }
 
-/// Whether `name` is `folded` once it is folded.
+/// Whether `name` folds to `folded`.
 pub(crate) fn folds_to(name: &[u8], folded: &[u8]) -> bool {
     name.len() == folded.len() && name.iter().zip(folded).all(|(&byte, &other)| fold(byte) == other)
 }

@@ -1,21 +1,21 @@
-//! Paths in one spelling (RFC 3986 §6.2.2), so that what was decided on is what the origin sees.
+//! The normal form of paths (RFC 3986 §6.2.2), so that the origin sees the path that was authorized.
 
 #[cfg(test)]
 mod tests;
 
 use crate::chars::{self, PATH, PATH_SPECIAL, UNRESERVED, hex_value};
 
-/// What a path has, as it was received, that origins read differently. A route must allow each explicitly. Also
-/// set where it stood in a segment that a `..` removed.
+/// Parts of the received path that origins interpret differently. A route must allow each explicitly. A flag is also
+/// set for a segment that a `..` removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PathFlags {
-    /// `%2F`: a slash to origins that decode before they split.
+    /// `%2F`: a slash to origins that decode before splitting.
     pub encoded_slash: bool,
     /// `%5C`: a backslash.
     pub encoded_backslash: bool,
     /// `%00`: the end of the string to origins written in C.
     pub encoded_nul: bool,
-    /// `\` as it is: a slash to some.
+    /// A literal `\`, which is a slash to some origins.
     pub backslash: bool,
     /// `;`, or `%3B`: path parameters, which some origins drop (`/a;x/b` is `/a/b` to them). Common and legal, so
     /// not part of [`PathFlags::any_refused`]: for routes that guard by exact segments.
@@ -37,7 +37,7 @@ pub enum PathError {
     /// A byte that must be percent-encoded.
     #[error("the path has a byte that must be percent-encoded")]
     ByteInvalid,
-    /// A dot segment that only some see: `..;x`, `..%2Fx`, `..\x`.
+    /// A dot segment that only some origins recognise: `..;x`, `..%2Fx`, `..\x`.
     #[error("the path has a disguised dot segment")]
     DotSegmentDisguised,
 }
@@ -88,7 +88,7 @@ pub fn normalize_path(path: &[u8], out: &mut Vec<u8>) -> Result<PathFlags, PathE
 }
 
 impl PathFlags {
-    /// Whether there is anything that is refused unless a route allows it.
+    /// Whether anything is present that is refused unless a route allows it.
     #[must_use]
     pub const fn any_refused(&self) -> bool {
         self.encoded_slash || self.encoded_backslash || self.encoded_nul || self.backslash
@@ -96,7 +96,7 @@ impl PathFlags {
 }
 
 impl PathError {
-    /// A stable name of the reason, for answers and logs.
+    /// The stable reason code, for responses and logs.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -108,14 +108,14 @@ impl PathError {
         }
     }
 
-    /// The status to answer with.
+    /// The status of the response.
     #[must_use]
     pub const fn status(&self) -> u16 {
         400
     }
 }
 
-/// Whether the path is certainly in its normal form and has nothing to flag: one load for each byte.
+/// Whether the path is certainly in normal form without flags: one load per byte.
 fn is_normal(path: &[u8]) -> bool {
     let mut after_slash = false;
     let mut special = path.first() != Some(&b'/');
@@ -127,7 +127,7 @@ fn is_normal(path: &[u8]) -> bool {
     !special
 }
 
-/// Appends a segment with its escapes normalised, and notes what is dangerous in it.
+/// Appends a segment with normalised escapes, and records its flags.
 fn push_segment(segment: &[u8], out: &mut Vec<u8>, flags: &mut PathFlags) -> Result<(), PathError> {
     let mut rest = segment;
     while let [byte, after @ ..] = rest {
@@ -178,11 +178,11 @@ fn pop_segment(out: &mut Vec<u8>) -> Result<(), PathError> {
     Ok(())
 }
 
-/// Whether an origin that splits at `\`, `%2F` or `%5C`, drops what follows `;` or `%3B`, or ends at `%00`, would
-/// find a dot segment in here.
+/// Whether an origin that splits at `\`, `%2F` or `%5C`, drops the part after `;` or `%3B`, or stops at `%00`, would
+/// find a dot segment.
 fn is_disguised(segment: &[u8]) -> bool {
     let mut rest = segment;
-    // The part since the last separator, as long as it has nothing but dots.
+    // The part after the last separator, as long as it contains only dots.
     let mut dots = Some(0_u8);
     loop {
         let (ends, after) = match rest {

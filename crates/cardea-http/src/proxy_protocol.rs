@@ -1,40 +1,39 @@
 //! The PROXY protocol, versions 1 and 2 (HAProxy's proxy-protocol.txt), as sent by load balancers.
 //!
-//! Only to be read from peers that are trusted to send it, and then to be demanded: a client that could choose
-//! would choose its address.
+//! It must be read only from trusted peers, and then be required: a client that could choose would choose its address.
 
 #[cfg(test)]
 mod tests;
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What a PROXY header says of a connection.
+/// The content of a PROXY header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProxyHeader {
-    /// The connection is the sender's own (a health check), or its origin is not known: what the socket says holds
+    /// The connection is the sender's own (a health check), or its source is unknown: the addresses of the socket apply
     /// (§2.1 `UNKNOWN`, §2.2 `LOCAL` and unspecified families).
     Local,
-    /// A connection that was relayed over TCP or UDP.
+    /// A connection relayed over TCP or UDP.
     Proxied {
-        /// The client.
+        /// The address of the client.
         source: SocketAddr,
         /// The address that the client connected to.
         destination: SocketAddr,
     },
-    /// A connection that was relayed from a Unix socket; the names are not kept.
+    /// A connection relayed from a Unix socket; the names are dropped.
     Unix,
 }
 
-/// Why bytes are not a PROXY header. The connection is to be closed without an answer.
+/// Why bytes are not a PROXY header. The connection must be closed without a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyError {
-    /// They do not begin as a header does.
+    /// They do not begin with a signature.
     #[error("no PROXY header")]
     Missing,
     /// A first line that does not follow §2.1, or is longer than 107 bytes.
     #[error("a malformed PROXY header of version 1")]
     TextInvalid,
-    /// A version, command, family or length that §2.2 does not have.
+    /// A version, command, family or length that §2.2 doesn't define.
     #[error("a malformed PROXY header of version 2")]
     BinaryInvalid,
     /// A header of version 2 that is longer than the limit.
@@ -46,7 +45,7 @@ pub enum ProxyError {
 }
 
 impl ProxyError {
-    /// A stable name of the reason, for logs.
+    /// The stable reason code, for logs.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -58,15 +57,15 @@ impl ProxyError {
     }
 }
 
-/// The longest header of version 1 with its line end (§2.1), in bytes.
+/// The longest header of version 1 including its line end (§2.1), in bytes.
 pub const TEXT_LEN_MAX: usize = 107;
-/// The default limit for what follows the 16 fixed bytes of version 2, in bytes.
+/// The default limit of the part after the 16 fixed bytes of version 2, in bytes.
 pub const BINARY_LEN_MAX: usize = 4096;
 
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 const TYPE_CRC32C: u8 = 0x03;
 
-/// Decodes the header at the beginning of `input`: its length and what it says, or `None` if it is not complete.
+/// Decodes the header at the beginning of `input`: its length and content, or `None` if it is incomplete.
 ///
 /// # Errors
 /// [`ProxyError`], as soon as it is certain.
@@ -74,7 +73,7 @@ pub fn decode(input: &[u8]) -> Result<Option<(usize, ProxyHeader)>, ProxyError> 
     decode_with_limit(input, BINARY_LEN_MAX)
 }
 
-/// As [`decode`], with another limit for what follows the fixed bytes of version 2.
+/// Like [`decode`], with another limit for the part after the fixed bytes of version 2.
 ///
 /// # Errors
 /// As [`decode`].
@@ -88,7 +87,7 @@ pub fn decode_with_limit(input: &[u8], len_max: usize) -> Result<Option<(usize, 
     }
 }
 
-/// Whether the shorter of both is the beginning of the other.
+/// Whether the shorter one is a prefix of the other.
 fn begins_alike(input: &[u8], signature: &[u8]) -> bool {
     input.iter().zip(signature).all(|(one, other)| one == other)
 }
@@ -108,7 +107,7 @@ fn decode_text(input: &[u8]) -> Result<Option<(usize, ProxyHeader)>, ProxyError>
 
 fn parse_text(line: &str) -> Option<ProxyHeader> {
     let rest = line.strip_prefix("PROXY ")?;
-    // After UNKNOWN the rest of the line is to be ignored.
+    // After UNKNOWN the rest of the line must be ignored.
     if rest == "UNKNOWN" || rest.starts_with("UNKNOWN ") {
         return Some(ProxyHeader::Local);
     }
@@ -130,7 +129,7 @@ fn parse_text(line: &str) -> Option<ProxyHeader> {
     })
 }
 
-/// Digits without a sign or superfluous zeros (§2.1).
+/// Digits without a sign or leading zeros (§2.1).
 fn parse_port(text: &str) -> Option<u16> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     if plain { text.parse().ok() } else { None }
@@ -156,7 +155,7 @@ fn decode_binary(input: &[u8], len_max: usize) -> Result<Option<(usize, ProxyHea
         return Ok(None);
     };
     let (header, addresses_len) = match (command, family) {
-        // LOCAL: the addresses are to be skipped, whatever the family.
+        // LOCAL: the addresses must be skipped, whatever the family.
         (0x20, _) => (ProxyHeader::Local, None),
         (_, 0x00) => (ProxyHeader::Local, Some(0)),
         (_, 0x11 | 0x12) => (parse_ipv4(body).ok_or(ProxyError::BinaryInvalid)?, Some(12)),
@@ -193,8 +192,8 @@ fn proxied(source: IpAddr, destination: IpAddr, ports: &[u8]) -> Option<ProxyHea
     })
 }
 
-/// Walks the extensions (§2.2): they must fill the header exactly, and a checksum must match. `offset` is where they
-/// begin in the `whole` header.
+/// Checks the extensions (§2.2): they must fill the header exactly, and a checksum must match. `offset` is their
+/// position in the `whole` header.
 fn check_extensions(mut extensions: &[u8], whole: &[u8], mut offset: usize) -> Result<(), ProxyError> {
     while let [kind, high, low, rest @ ..] = extensions {
         let len = usize::from(u16::from_be_bytes([*high, *low]));
@@ -207,7 +206,7 @@ fn check_extensions(mut extensions: &[u8], whole: &[u8], mut offset: usize) -> R
             if crc32c(bytes) != u32::from_be_bytes(expected) {
                 return Err(ProxyError::ChecksumWrong);
             }
-            // A second one would have the first in its sum.
+            // The sum of a second checksum would include the first.
             return check_rest(after);
         }
         offset += 3 + len;
@@ -216,7 +215,7 @@ fn check_extensions(mut extensions: &[u8], whole: &[u8], mut offset: usize) -> R
     if extensions.is_empty() { Ok(()) } else { Err(ProxyError::BinaryInvalid) }
 }
 
-/// What follows a checksum: well formed, and no second one, so that the work is linear.
+/// Checks the extensions after a checksum: well formed, and without a second one, so that the work is linear.
 fn check_rest(mut extensions: &[u8]) -> Result<(), ProxyError> {
     while let [kind, high, low, rest @ ..] = extensions {
         let len = usize::from(u16::from_be_bytes([*high, *low]));
@@ -228,7 +227,7 @@ fn check_rest(mut extensions: &[u8]) -> Result<(), ProxyError> {
     if extensions.is_empty() { Ok(()) } else { Err(ProxyError::BinaryInvalid) }
 }
 
-/// CRC32c (RFC 9260 appendix A), bit by bit: headers are short and few carry one.
+/// CRC32c (RFC 9260 appendix A), bit by bit: headers are short, and few have a checksum.
 fn crc32c(bytes: impl Iterator<Item = u8>) -> u32 {
     !bytes.fold(!0_u32, |crc, byte| {
         (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0x82F6_3B78 & (crc & 1).wrapping_neg()))

@@ -1,4 +1,4 @@
-//! Request targets (RFC 9112 §3.2): which form, and its parts.
+//! Request targets (RFC 9112 §3.2): their form and their parts.
 
 #[cfg(test)]
 mod tests;
@@ -19,18 +19,18 @@ pub enum TargetForm {
     Asterisk,
 }
 
-/// The parts of a request target, as they were sent: valid, not normalised.
+/// The parts of a request target as received: valid, not normalised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target<'a> {
-    /// The form.
+    /// The form of the target.
     pub form: TargetForm,
     /// The scheme of the absolute form.
     pub scheme: Option<Scheme>,
-    /// The authority of the absolute and of the authority form; [`crate::Authority`] reads it.
+    /// The authority of the absolute and the authority form; [`crate::Authority`] parses it.
     pub authority: Option<&'a [u8]>,
-    /// The path: `/` where the absolute form has none, `*` in the asterisk form, empty in the authority form.
+    /// The path: `/` if the absolute form has none, `*` in the asterisk form, empty in the authority form.
     pub path: &'a [u8],
-    /// What follows the first `?`.
+    /// The part after the first `?`.
     pub query: Option<&'a [u8]>,
 }
 
@@ -40,19 +40,19 @@ pub enum TargetError {
     /// None of the four forms.
     #[error("the target has none of the four forms")]
     FormInvalid,
-    /// A form that this method does not take (RFC 9112 §3.2.3, §3.2.4).
+    /// A form that is not allowed with this method (RFC 9112 §3.2.3, §3.2.4).
     #[error("the target's form does not fit the method")]
     FormNotAllowed,
     /// A scheme other than `http` and `https`.
     #[error("the target's scheme is neither http nor https")]
     SchemeUnknown,
-    /// The authority is missing, or has a byte that no authority has.
+    /// The authority is missing, or contains a byte that is not allowed in authorities.
     #[error("the target's authority is malformed")]
     AuthorityInvalid,
     /// User information in the authority (RFC 9110 §4.2.4).
     #[error("the target has user information")]
     UserInfo,
-    /// A fragment (RFC 9112 §3.2 has none in any form).
+    /// A fragment, which no form has (RFC 9112 §3.2).
     #[error("the target has a fragment")]
     Fragment,
     /// A byte that must be percent-encoded: white space, a control, non-ASCII, `"`, `<`, `>` …
@@ -63,7 +63,7 @@ pub enum TargetError {
     EscapeInvalid,
 }
 
-/// Splits and checks a request target.
+/// Splits and validates a request target.
 ///
 /// # Errors
 /// [`TargetError`] if it is malformed or does not fit the method.
@@ -89,7 +89,7 @@ pub fn parse_target(method: Method, target: &[u8]) -> Result<Target<'_>, TargetE
 }
 
 impl TargetError {
-    /// A stable name of the reason, for answers and logs.
+    /// The stable reason code, for responses and logs.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -104,7 +104,7 @@ impl TargetError {
         }
     }
 
-    /// The status to answer with.
+    /// The status of the response.
     #[must_use]
     pub const fn status(&self) -> u16 {
         400
@@ -132,7 +132,7 @@ fn absolute_form(target: &[u8]) -> Result<Target<'_>, TargetError> {
     Ok(Target { form: TargetForm::Absolute, scheme: Some(scheme), authority: Some(authority), path, query })
 }
 
-/// `host:port`; the port is not optional (RFC 9112 §3.2.3).
+/// `host:port` with a mandatory port (RFC 9112 §3.2.3).
 fn authority_form(target: &[u8]) -> Result<Target<'_>, TargetError> {
     if target.first() == Some(&b'/') || target == b"*" {
         return Err(TargetError::FormNotAllowed);
@@ -154,7 +154,7 @@ fn authority_form(target: &[u8]) -> Result<Target<'_>, TargetError> {
     }
 }
 
-/// Only what tells a target from none: [`crate::Authority::parse`] does the rest.
+/// A basic check of the authority; [`crate::Authority::parse`] does the rest.
 fn check_authority(authority: &[u8]) -> Result<(), TargetError> {
     if authority.contains(&b'@') {
         return Err(TargetError::UserInfo);
@@ -199,7 +199,7 @@ fn check(bytes: &[u8], class: u8) -> Result<(), TargetError> {
             (b'%', [high, low, after @ ..]) if hex_value(*high).is_some() && hex_value(*low).is_some() => {
                 after
             }
-            // In a query it has one reading: itself. In a path, decoders differ.
+            // In a query it is unambiguous. In a path, decoders differ.
             (b'%', _) if class == QUERY => after,
             (b'%', _) => return Err(TargetError::EscapeInvalid),
             (b'#', _) => return Err(TargetError::Fragment),

@@ -1,5 +1,6 @@
-//! What the check costs that each request makes of a verdict at hand, beside the same check with the clocks of the
-//! system: `cargo bench -p cardea-identity`. Verification itself is measured beside its peers in `bench/micro`.
+//! The cost of the check that each request makes of a cached verdict, compared with the same check on the system
+//! clocks: `cargo bench -p cardea-identity`. Verification itself is compared with other implementations in
+//! `bench/micro`.
 #![expect(clippy::disallowed_methods, reason = "compares with the clocks of the system")]
 #![expect(clippy::expect_used, reason = "a bench whose token is refused has nothing to measure")]
 
@@ -24,7 +25,7 @@ use nix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
 const ISSUER: &str = "https://id.example";
-/// Checks per call: one is near the cost of measuring.
+/// Checks per call: a single one is near the cost of measuring.
 const CHECKS: u64 = 64;
 
 fn main() {
@@ -40,7 +41,7 @@ fn benches(suite: &mut Suite) {
     let verdict = at_once(authenticator.verify(token.as_bytes(), now)).expect("the token is good");
     assert!(authenticator.is_current(&verdict, now), "the verdict is current");
 
-    // The whole check of the window, with the time read in four ways.
+    // The whole check of the validity window, with four ways to read the time.
     suite.case_of("verdict-window", CHECKS, |case| {
         case.counted("cardea", || repeat(|| black_box(&*verdict).is_valid_at(clock.now())));
         case.counted("cardea-wall-alone", || repeat(|| is_within(black_box(&verdict), clock.wall())));
@@ -60,7 +61,7 @@ fn benches(suite: &mut Suite) {
     });
     for bytes in [300, 1024, 4096] {
         let field = format!("Bearer {}", signer.token(bytes));
-        // What a request pays whose connection had the same token before.
+        // The cost of a request whose connection had the same token before.
         suite.case_of(&format!("verdict-connection-hit-{bytes}"), CHECKS, |case| {
             let mut slot = filled(&authenticator, &field, &clock);
             case.counted("cardea", || {
@@ -74,7 +75,7 @@ fn benches(suite: &mut Suite) {
                 move || repeat(|| recall(authenticator, black_box(field), &mut slot, clock))
             });
         });
-        // What it pays where another connection had it, or this one before another's: a connection that carries the
+        // The cost if another connection had the token, or this one had another since: a connection that carries the
         // requests of many callers in turn.
         suite.case_of(&format!("verdict-cache-hit-{bytes}"), CHECKS, |case| {
             let fields = [0; 2].map(|_| format!("Bearer {}", signer.token(bytes)));
@@ -86,7 +87,7 @@ fn benches(suite: &mut Suite) {
         });
         suite.case_of(&format!("verdict-cache-hit-{bytes}-shared"), CHECKS, |case| {
             case.on_threads("cardea", || {
-                // Of one issuer and of many callers, as the connections of a gateway are.
+                // Tokens of one issuer and many callers, as on the connections of a gateway.
                 let fields = [0; 2].map(|_| format!("Bearer {}", signer.token(bytes)));
                 let mut slot = filled(&authenticator, &fields[0], &clock);
                 drop(filled(&authenticator, &fields[1], &clock));
@@ -101,16 +102,16 @@ fn credentials(field: &str) -> BearerCredentials<'_> {
     bearer_credentials(std::iter::once(field.as_bytes())).ok().flatten().expect("the field is good")
 }
 
-/// A connection's slot after its first request.
+/// A connection's token cache after its first request.
 fn filled(authenticator: &Authenticator, field: &str, clock: &Clock) -> ConnectionTokenCache {
     let mut slot = ConnectionTokenCache::new();
-    // The first to ask verifies, all others find.
+    // The first request verifies; the others hit the cache.
     assert_ne!(ask(authenticator, field, &mut slot, clock), Some(VerdictSource::Connection));
     assert_eq!(ask(authenticator, field, &mut slot, clock), Some(VerdictSource::Connection));
     slot
 }
 
-/// What a request does: asks, and puts back what it got.
+/// The calls of a request: identify, then put back.
 fn ask(
     authenticator: &Authenticator,
     field: &str,
@@ -132,17 +133,17 @@ fn recall(
     ask(authenticator, field, slot, clock) == Some(VerdictSource::Connection)
 }
 
-/// With a connection that has seen another one last.
+/// The same on a connection that had another token last.
 fn find(authenticator: &Authenticator, field: &str, slot: &mut ConnectionTokenCache, clock: &Clock) -> bool {
     ask(authenticator, field, slot, clock) == Some(VerdictSource::Cache)
 }
 
-/// Makes the check as often as [`CHECKS`] says, and counts how often it allows.
+/// Runs the check [`CHECKS`] times and counts how often it allows.
 fn repeat(mut check: impl FnMut() -> bool) -> u64 {
     (0..CHECKS).map(|_| u64::from(check())).sum()
 }
 
-/// The same with another token each time.
+/// The same with alternating tokens.
 fn repeat_in_turn(fields: &[String; 2], mut check: impl FnMut(&str) -> bool) -> u64 {
     let [one, two] = fields;
     (0..CHECKS / 2).map(|_| u64::from(check(black_box(two))) + u64::from(check(black_box(one)))).sum()
@@ -163,11 +164,10 @@ fn kernel_coarse() -> Wall {
     Wall::from_unix_nanos(nanos)
 }
 
-/// Signs tokens.
 struct Signer(EcdsaKeyPair);
 
 impl Signer {
-    /// A token of about so many bytes, another one each time.
+    /// A new token of about that many bytes.
     fn token(&self, bytes: usize) -> String {
         let header = json!({"alg": "ES256", "typ": "at+jwt", "kid": "1"}).to_string();
         let claims = |padding: usize| {
@@ -209,7 +209,7 @@ fn authenticator() -> (Authenticator, Signer) {
     (authenticator, Signer(pair))
 }
 
-/// With its key at hand, a token waits for nothing.
+/// The result of a future that must not wait, because its key is known.
 fn at_once<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,

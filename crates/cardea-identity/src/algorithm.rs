@@ -1,4 +1,4 @@
-//! Signature algorithms (RFC 7518 §3.1, RFC 8037 §3.1) and what each asks of a key.
+//! Signature algorithms (RFC 7518 §3.1, RFC 8037 §3.1) and the keys that each requires.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use aws_lc_rs::signature::{self, EcdsaVerificationAlgorithm, RsaParameters, Veri
 
 /// An asymmetric signature algorithm that an issuer may be allowed to use.
 ///
-/// `none` and the HMAC family do not exist here: a key that verifies must not be able to sign.
+/// `none` and the HMAC family are not supported: a key that verifies must not be able to sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Algorithm {
     /// RSASSA-PKCS1-v1_5 with SHA-256.
@@ -32,7 +32,7 @@ pub enum Algorithm {
     EdDsa,
 }
 
-/// What kind of key an algorithm needs: `kty`, and the curve where there is one (RFC 7518 §6).
+/// The type of key that an algorithm requires: `kty`, and the curve if there is one (RFC 7518 §6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyType {
     Rsa,
@@ -43,7 +43,7 @@ pub(crate) enum KeyType {
 }
 
 impl Algorithm {
-    /// Every algorithm that this crate can verify.
+    /// All supported algorithms.
     pub const ALL: [Self; 10] = [
         Self::Rs256,
         Self::Rs384,
@@ -57,8 +57,8 @@ impl Algorithm {
         Self::EdDsa,
     ];
 
-    /// What an issuer may use when its configuration names nothing: what identity providers sign
-    /// with by default. The rest is as sound, but has to be asked for, so that the list says what is in use.
+    /// The algorithms that are allowed by default: those that identity providers sign with by default. The others are
+    /// as secure, but must be configured, so that the list shows what is in use.
     pub const DEFAULT: [Self; 4] = [Self::Rs256, Self::Ps256, Self::Es256, Self::EdDsa];
 
     /// The name in a JWS header (`alg`).
@@ -78,7 +78,7 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm of this exact name; names are case-sensitive (RFC 7515 §4.1.1).
+    /// The algorithm with exactly this name; names are case-sensitive (RFC 7515 §4.1.1).
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         if name == "Ed25519" {
             return Some(Self::EdDsa);
@@ -96,7 +96,7 @@ impl Algorithm {
         }
     }
 
-    /// The length of a signature in bytes, where the algorithm fixes it (RFC 7518 §3.4, RFC 8032 §5.1.6).
+    /// The length of a signature in bytes, if the algorithm fixes it (RFC 7518 §3.4, RFC 8032 §5.1.6).
     pub(crate) const fn signature_len(self) -> Option<usize> {
         match self.key_type() {
             KeyType::Rsa => None,
@@ -106,7 +106,7 @@ impl Algorithm {
         }
     }
 
-    /// The parameters for an RSA key, 2048 to 8192 bits.
+    /// The parameters for an RSA key of 2048 to 8192 bits.
     pub(crate) fn rsa(self) -> Option<&'static RsaParameters> {
         Some(match self {
             Self::Rs256 => &signature::RSA_PKCS1_2048_8192_SHA256,
@@ -119,7 +119,7 @@ impl Algorithm {
         })
     }
 
-    /// The parameters for a curve's key. Signatures are r‖s (RFC 7518 §3.4), never DER.
+    /// The parameters for an elliptic-curve key. Signatures are r‖s (RFC 7518 §3.4), never DER.
     pub(crate) fn curve(self) -> Option<&'static dyn VerificationAlgorithm> {
         const ES256: EcdsaVerificationAlgorithm = signature::ECDSA_P256_SHA256_FIXED;
         const ES384: EcdsaVerificationAlgorithm = signature::ECDSA_P384_SHA384_FIXED;
@@ -143,7 +143,7 @@ impl fmt::Display for Algorithm {
 impl FromStr for Algorithm {
     type Err = String;
 
-    /// Parses the exact name of RFC 7518 or RFC 8037; the error lists what is known.
+    /// Parses the exact name of RFC 7518 or RFC 8037. The error lists the supported names.
     fn from_str(name: &str) -> Result<Self, String> {
         Self::from_name(name).ok_or_else(|| {
             let known: Vec<_> = Self::ALL.iter().map(|algorithm| algorithm.name()).collect();

@@ -1,4 +1,4 @@
-//! The issuers that a configuration trusts, and the verification of a token step by step.
+//! The issuers that a configuration trusts, and the steps of token verification.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,73 +19,75 @@ use crate::issuer::{Issuer, Trusted};
 use crate::json;
 use crate::jwk::{Key, next_epoch};
 use crate::jws::{Compact, Header, TOKEN_BYTES_MAX};
-use crate::keyset::Source;
-use crate::remembered::{ConnectionTokenCache, Failed, Known, Memory, VerdictRef, VerdictSource};
-use crate::remote::{KeyDocument, Remote, Why};
+use crate::keyset::IssuerKeys;
+use crate::remote::{FetchReason, KeyDocument, Remote};
 use crate::revocations::Revocations;
 use crate::verdict::{Lapse, Verdict};
+use crate::verdict_cache::{
+    ConnectionTokenCache, Failed, VerdictCache, VerdictRef, VerdictSource, VerifiedToken,
+};
 
 /// The most issuers of a configuration.
 const ISSUERS_MAX: usize = 1000;
 
-/// The trusted issuers of one configuration. Immutable; key sets and revocations live on in the next.
+/// The trusted issuers of one configuration. It is immutable; key sets and revocations are passed on to the next one.
 pub struct Authenticator {
-    /// By the exact `iss`; several lead to one issuer where a preset has several tenants.
+    /// By the exact `iss`. A preset with several tenants has several for one issuer.
     trusted: HashMap<Arc<str>, Trusted, foldhash::fast::RandomState>,
-    /// By configured name.
+    /// By the configured name.
     issuers: HashMap<Arc<str>, Arc<Issuer>, foldhash::fast::RandomState>,
     fetch: Arc<dyn Fetch>,
     revocations: Arc<Revocations>,
-    memory: Memory,
-    /// Tells this authenticator from all others of the process.
+    memory: VerdictCache,
+    /// Distinguishes this authenticator from all others of the process.
     configuration: u64,
 }
 
 /// Why there is no verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unidentified {
-    /// The credentials hold no token. 400 `invalid_request`.
+    /// The credentials contain no token. 400 `invalid_request`.
     Credentials(CredentialsError),
     /// The token is refused, or can't be verified.
     Token(TokenError),
 }
 
-/// How an issuer's keys do, for metrics and the admin listener.
+/// The state of an issuer's keys, for metrics and the admin listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeySetStatus {
     /// The issuer's name in the configuration.
     pub issuer: Arc<str>,
-    /// How many keys can verify.
+    /// The number of keys that can verify.
     pub keys: usize,
     /// Whether tokens can be verified: there are keys, and they are not too old.
     pub usable: bool,
-    /// Failed fetches since the last good one.
+    /// Failed fetches since the last successful one.
     pub failures: u32,
-    /// Why the last fetch failed; for the operator.
+    /// Why the last fetch failed, for the operator.
     pub last_error: Option<String>,
-    /// How long ago the keys were fetched; `None` where they are not fetched, or were not yet.
+    /// The time since the keys were fetched; `None` if they are not fetched, or were not yet.
     pub age: Option<Duration>,
-    /// How many fetches have ended; `None` where the keys are not fetched.
+    /// Completed fetches; `None` if the keys are not fetched.
     pub fetches: Option<Fetches>,
 }
 
-/// How many fetches have ended, since the issuer first appeared in the configuration.
+/// Completed fetches since the issuer first appeared in the configuration.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fetches {
-    /// With keys.
+    /// Fetches that returned keys.
     pub succeeded: u64,
-    /// Without.
+    /// Fetches that failed.
     pub failed: u64,
 }
 
 impl Authenticator {
-    /// Resolves the issuers of a configuration. Reads key files (blocking, while a configuration
-    /// loads), fetches nothing and spawns nothing: see [`Authenticator::maintain`].
+    /// Resolves the issuers of a configuration. It reads key files (blocking, while a configuration loads), but fetches
+    /// nothing and spawns nothing: see [`Authenticator::maintain`].
     ///
-    /// From `previous` it takes over the revocations, and the keys of issuers that are still the same.
+    /// The revocations, and the keys of unchanged issuers, are taken over from `previous`.
     ///
     /// # Errors
-    /// The first issuer whose settings, addresses or key file are unusable, and repeated names or `iss`.
+    /// The first issuer with invalid settings, addresses or key file, and repeated names or `iss`.
     pub fn new(
         issuers: Vec<IssuerConfig>,
         previous: Option<&Self>,
@@ -96,7 +98,7 @@ impl Authenticator {
             issuers: HashMap::default(),
             fetch,
             revocations: previous.map_or_else(Arc::default, |old| Arc::clone(&old.revocations)),
-            memory: Memory::new(previous.map(|previous| &previous.memory))
+            memory: VerdictCache::new(previous.map(|previous| &previous.memory))
                 .map_err(IdentityError::OutOfMemory)?,
             configuration: next_epoch(),
         };
@@ -111,8 +113,8 @@ impl Authenticator {
         Ok(this)
     }
 
-    /// Every error of a configuration at once, where [`Authenticator::new`] stops at the first. Reads
-    /// key files, fetches nothing.
+    /// All errors of a configuration, where [`Authenticator::new`] returns the first. It reads key files and fetches
+    /// nothing.
     #[must_use]
     pub fn check(issuers: &[IssuerConfig]) -> Vec<IdentityError> {
         let mut this = match Self::new(Vec::new(), None, Arc::new(NoFetch)) {
@@ -147,7 +149,7 @@ impl Authenticator {
         Ok(())
     }
 
-    /// The verdict that the connection remembers of its last token, if these credentials are the same and it still holds.
+    /// The verdict of the connection's last token, if these credentials are the same and it is still valid.
     fn recall(
         &self,
         credentials: BearerCredentials<'_>,
@@ -163,8 +165,7 @@ impl Authenticator {
         })
     }
 
-    /// The verdict that is remembered in common of a token, if these credentials are the same and it still holds. The
-    /// connection remembers it then.
+    /// The cached verdict of these credentials, if it is still valid. It is stored for the connection too.
     fn find(
         &self,
         credentials: BearerCredentials<'_>,
@@ -175,33 +176,33 @@ impl Authenticator {
         Some(slot.hold(known, self.configuration))
     }
 
-    /// The verdict of a token of which nothing is remembered, as [`Authenticator::verify`] reaches it. It is remembered
-    /// then, in common and by the connection; a token that fails leaves the slot empty.
+    /// Verifies a token that has no cached verdict, as [`Authenticator::verify`] does, and caches the verdict. A token
+    /// that fails leaves the connection's slot empty.
     ///
     /// # Errors
-    /// As those of [`Authenticator::verify`].
+    /// Those of [`Authenticator::verify`].
     async fn learn(
         &self,
         token: &[u8],
         slot: &mut ConnectionTokenCache,
         now: Timestamp,
     ) -> Result<VerdictRef, TokenError> {
-        // Until the end of this function nothing is there that a mistake could find.
+        // The slot stays empty until the end of this function, so that a mistake finds nothing.
         slot.clear();
         if self.has_failed(token, now) {
             return Err(TokenError::SignatureInvalid);
         }
         let (verdict, issuer) = self.verified(token, now).await?;
-        let known = Known::new(token, verdict, &issuer.standing);
+        let known = VerifiedToken::new(token, verdict, &issuer.key_epoch);
         self.memory.keep(Arc::clone(&known), &issuer, now.mono);
         Ok(slot.hold(known, self.configuration))
     }
 
-    /// The verdict of credentials: recalled, found or learnt, and which of the three. It is to be
-    /// [put back](ConnectionTokenCache::put_back) into the slot; a failure leaves that empty.
+    /// The verdict of credentials, and its source: the connection, the cache or a verification. The caller [puts it
+    /// back](ConnectionTokenCache::put_back) into the slot; a failure leaves the slot empty.
     ///
     /// # Errors
-    /// Credentials that hold no token, and whatever [`Authenticator::verify`] says of it.
+    /// Credentials without a token, and the errors of [`Authenticator::verify`].
     pub async fn identify(
         &self,
         credentials: BearerCredentials<'_>,
@@ -216,19 +217,19 @@ impl Authenticator {
         }
         slot.clear();
         let token = credentials.token().map_err(Unidentified::Credentials)?;
-        // Boxed: the rare way must not make the future of the usual one larger.
+        // Boxed, so that this rare path doesn't enlarge the future of the common one.
         let verdict = Box::pin(self.learn(token, slot, now)).await.map_err(Unidentified::Token)?;
         Ok((verdict, VerdictSource::Verification))
     }
 
-    /// Verifies and remembers a wrong signature.
+    /// Verifies a token, and caches an invalid signature.
     async fn verified(&self, token: &[u8], now: Timestamp) -> Result<(Verdict, Arc<Issuer>), TokenError> {
         self.memory.verifications.fetch_add(1, Ordering::Relaxed);
         let mut signer = None;
         let result = self.run(token, now, &mut Silent, &mut signer).await;
         match (result, signer) {
             (Ok(verdict), Some((issuer, _))) => Ok((verdict, issuer)),
-            // There is no verdict without the one whose it is.
+            // A verdict always has a signer.
             (Ok(_), None) => Err(TokenError::KeysUnavailable),
             (Err(error), signer) => {
                 if let (TokenError::SignatureInvalid, Some((issuer, epoch))) = (&error, signer) {
@@ -240,7 +241,7 @@ impl Authenticator {
         }
     }
 
-    /// Whether the same bytes failed before the same keys.
+    /// Whether the same bytes failed with the same keys before.
     fn has_failed(&self, token: &[u8], now: Timestamp) -> bool {
         self.memory.failures().get(token, now.mono).is_some_and(|failed| {
             let issuer = self.issuers.get(&*failed.issuer);
@@ -248,26 +249,26 @@ impl Authenticator {
         })
     }
 
-    /// Verifies a token. With the key at hand it completes without waiting; for an unknown key or
-    /// before the first keys it waits for a fetch, at most the issuer's configured timeout.
+    /// Verifies a token. If the key is known, it completes without waiting. For an unknown key, or before the first
+    /// keys, it waits for a fetch, for the issuer's configured timeout at most.
     ///
     /// # Errors
-    /// [`TokenError`]: 401 `invalid_token`, but for [`TokenError::is_gateway_fault`], which is 503.
+    /// [`TokenError`]: 401 `invalid_token`, except [`TokenError::is_gateway_fault`], which is 503.
     pub async fn verify(&self, token: &[u8], now: Timestamp) -> Result<Arc<Verdict>, TokenError> {
         self.run(token, now, &mut Silent, &mut None).await.map(Arc::new)
     }
 
-    /// Verifies a token as [`Authenticator::verify`] does and tells every step, up to and including
-    /// the one that fails. The texts quote the token's header and claims: for the one who holds it.
+    /// Verifies a token as [`Authenticator::verify`] does and returns every step, up to and including the one that
+    /// fails. The texts quote the token's header and claims, for the holder of the token only.
     pub async fn explain(&self, token: &[u8], now: Timestamp) -> Vec<Check> {
         let mut recorder = Recorder::default();
-        // The result is the last of the steps.
+        // The last step contains the result.
         let _ = self.run(token, now, &mut recorder, &mut None).await;
         recorder.0
     }
 
-    /// Whether a verdict still holds: within its window, its issuer configured as it was, its key
-    /// neither gone nor changed, its subject not revoked. What a cached verdict is asked on each use.
+    /// Whether a verdict is still valid: now is within its window, its issuer's configuration is unchanged, its key was
+    /// neither removed nor changed, and its subject is not revoked. This is checked on each use of a cached verdict.
     #[must_use]
     pub fn is_current(&self, verdict: &Verdict, now: Timestamp) -> bool {
         let issuer = self.issuers.get(&*verdict.caller.issuer_name);
@@ -276,15 +277,15 @@ impl Authenticator {
             && !self.revocations.is_revoked(verdict)
     }
 
-    /// [`Authenticator::is_current`], for a verdict that was reached under this configuration.
-    fn stands(&self, known: &Known, now: Timestamp) -> bool {
+    /// [`Authenticator::is_current`] for a verdict that was reached under this configuration.
+    fn stands(&self, known: &VerifiedToken, now: Timestamp) -> bool {
         known.stands(now) && !self.revocations.is_revoked(&known.verdict)
     }
 
-    /// Why a verdict does not hold any more, for one that is held on to: a stream's. Past its end it holds for `grace`.
+    /// Why a verdict that is held, such as a stream's, is no longer valid. After its end it stays valid for `grace`.
     ///
-    /// Other than [`Authenticator::is_current`], it goes on where an issuer's keys can't be had at the moment: that
-    /// says nothing of the caller.
+    /// Unlike [`Authenticator::is_current`], it ignores that an issuer's keys are currently unavailable, which says
+    /// nothing about the caller.
     #[must_use]
     pub fn lapse(&self, verdict: &Verdict, now: Timestamp, grace: Duration) -> Option<Lapse> {
         let Some(issuer) = self.issuers.get(&*verdict.caller.issuer_name) else {
@@ -303,39 +304,39 @@ impl Authenticator {
         }
     }
 
-    /// A number that changes whenever a verdict may have lapsed otherwise than by time: for those who hold on to many,
-    /// and would ask of each.
+    /// A number that changes whenever a verdict may have become invalid for another reason than time. Holders of many
+    /// verdicts check them only when it changes.
     #[must_use]
     pub fn epoch(&self, now: Mono) -> u64 {
         let epochs = self.issuers.values().filter_map(|issuer| issuer.current_epoch(now));
-        // Each issuer's only grows; unlike a sum, mixed bits don't cancel each other out.
+        // Each issuer's epoch only grows; unlike in a sum, mixed bits don't cancel each other out.
         let mix = |epoch: u64| epoch.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
         let known = mix(self.configuration) ^ mix(self.revocations.epoch() << 32);
         epochs.fold(known, |all, epoch| all ^ mix(epoch))
     }
 
-    /// How many tokens had to be verified because nothing was remembered of them; counted on through reloads.
+    /// Tokens that had to be verified because no verdict was cached. Reloads don't reset the count.
     #[must_use]
     pub fn verifications(&self) -> u64 {
         self.memory.verifications.load(Ordering::Relaxed)
     }
 
-    /// How many verdicts are remembered, of all issuers; a gauge.
+    /// The number of cached verdicts of all issuers; a gauge.
     #[must_use]
     pub fn verdicts(&self) -> usize {
         self.issuers.values().map(|issuer| issuer.verdicts.len()).sum()
     }
 
-    /// Fetches the keys that are due and waits for them, at most the issuers' timeouts; forgets
-    /// revocations that have no more tokens. The program calls it once before it is ready and then
-    /// every few seconds; failures are logged, counted and repeated with growing waits.
+    /// Fetches the keys that are due and waits for them, for the issuers' timeouts at most. Deletes revocations whose
+    /// tokens have expired. The program calls it once before it is ready and then every few seconds. Failures are
+    /// logged, counted and retried with exponential backoff.
     pub async fn maintain(&self, now: Timestamp) {
         self.revocations.purge(now.wall);
         let flights: Vec<_> = self
             .remotes()
             .filter(|(_, remote)| remote.is_due(now.mono))
             .filter_map(|(_, remote)| {
-                let flight = remote.start(&self.fetch, now.mono, Why::Due)?;
+                let flight = remote.start(&self.fetch, now.mono, FetchReason::Due)?;
                 Some((remote, flight))
             })
             .collect();
@@ -344,25 +345,26 @@ impl Authenticator {
         }
     }
 
-    /// The key sets that were fetched, to be kept over a restart.
+    /// The fetched key sets, to be kept across a restart.
     #[must_use]
     pub fn key_documents(&self, now: Timestamp) -> Vec<KeyDocument> {
         self.remotes().filter_map(|(_, remote)| remote.document(now)).collect()
     }
 
-    /// The issuers whose keys are fetched and have not been known yet: those to [restore](Self::restore_keys).
+    /// The issuers whose keys are fetched and not yet known: the candidates for [`Self::restore_keys`].
     #[must_use]
     pub fn issuers_without_keys(&self) -> Vec<Arc<str>> {
         let unknown = self.remotes().filter(|(_, remote)| !remote.has_keys());
         unknown.map(|(name, _)| Arc::clone(name)).collect()
     }
 
-    /// Takes an issuer's keys from a document that was kept over a restart ([`KeyDocument`]), by whom only this program can
-    /// have been. They are used for as long as they would have been without the restart, and fetched again at once. Keys
-    /// that are there already stay.
+    /// Restores an issuer's keys from a document that this program stored before a restart ([`KeyDocument`]). They
+    /// expire when they would have without the restart, and are fetched again at once. Keys that are already known are
+    /// kept.
     ///
     /// # Errors
-    /// There is no such issuer whose keys are fetched; the document is no key set, from other settings, or from the future.
+    /// No such issuer fetches its keys; the document is no key set, was fetched with other settings, or is from the
+    /// future.
     pub fn restore_keys(
         &self,
         issuer: &str,
@@ -381,7 +383,7 @@ impl Authenticator {
         remote.restore(document, source, fetched_at, now)
     }
 
-    /// Gives up the memory of what has expired; to be called every few seconds.
+    /// Frees the memory of expired entries; to be called every few seconds.
     pub fn reclaim(&self, now: Timestamp) {
         self.issuers.values().for_each(|issuer| issuer.verdicts.reclaim(now.mono));
         self.memory.failures().reclaim(now.mono);
@@ -393,7 +395,7 @@ impl Authenticator {
         self.remotes().any(|(_, remote)| remote.is_due(now.mono))
     }
 
-    /// How every issuer's keys do, in the order of their names.
+    /// The state of every issuer's keys, sorted by name.
     #[must_use]
     pub fn key_sets(&self, now: Timestamp) -> Vec<KeySetStatus> {
         let mut all: Vec<_> = self
@@ -410,9 +412,9 @@ impl Authenticator {
                     fetches: None,
                 };
                 match &issuer.source {
-                    Source::Fixed(keys) => at_hand(Some(keys.len())),
-                    Source::Local(keys) => at_hand(keys.load().map(|keys| keys.len())),
-                    Source::Remote(remote) => remote.status(Arc::clone(&issuer.name), now.mono),
+                    IssuerKeys::Fixed(keys) => at_hand(Some(keys.len())),
+                    IssuerKeys::Local(keys) => at_hand(keys.load().map(|keys| keys.len())),
+                    IssuerKeys::Remote(remote) => remote.status(Arc::clone(&issuer.name), now.mono),
                 }
             })
             .collect();
@@ -420,7 +422,7 @@ impl Authenticator {
         all
     }
 
-    /// Revoked and disabled subjects; the same for every configuration of the process.
+    /// Revoked and disabled subjects, shared by all configurations of the process.
     #[must_use]
     pub fn revocations(&self) -> &Revocations {
         &self.revocations
@@ -428,12 +430,13 @@ impl Authenticator {
 
     fn remotes(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Remote>)> {
         self.issuers.iter().filter_map(|(name, issuer)| match &issuer.source {
-            Source::Remote(remote) => Some((name, remote)),
+            IssuerKeys::Remote(remote) => Some((name, remote)),
             _ => None,
         })
     }
 
-    /// The steps, in the order of RFC 7519 §7.2 and RFC 7515 §5.2. `signer` is told whose key is tried, and the epoch.
+    /// The steps, in the order of RFC 7519 §7.2 and RFC 7515 §5.2. `signer` receives the issuer whose key is tried, and
+    /// the epoch.
     async fn run(
         &self,
         token: &[u8],
@@ -489,8 +492,8 @@ impl Authenticator {
         Ok(verdict)
     }
 
-    /// Whose token it claims to be: `iss`, compared exactly (RFC 7519 §4.1.1). Claims are looked at
-    /// before the signature for this alone.
+    /// The issuer that the token claims to be from: `iss`, compared exactly (RFC 7519 §4.1.1). Claims are read before
+    /// the signature is verified for this purpose only.
     fn trusted(&self, claims: &Map<String, Value>) -> Result<&Trusted, TokenError> {
         match claims.get("iss") {
             None => Err(TokenError::ClaimMissing("iss")),
@@ -506,10 +509,10 @@ impl Authenticator {
         now: Timestamp,
     ) -> Result<(Arc<Key>, u64), TokenError> {
         let found = match &trusted.issuer.source {
-            Source::Fixed(keys) => Source::select(header, Some(keys)),
-            Source::Local(keys) => Source::select(header, keys.load().as_deref()),
-            Source::Remote(remote) => match self.key_at_hand(remote, header, now) {
-                // Boxed: the rare way must not make the future of the usual one larger.
+            IssuerKeys::Fixed(keys) => IssuerKeys::select(header, Some(keys)),
+            IssuerKeys::Local(keys) => IssuerKeys::select(header, keys.load().as_deref()),
+            IssuerKeys::Remote(remote) => match self.key_at_hand(remote, header, now) {
+                // Boxed, so that this rare path doesn't enlarge the future of the common one.
                 Err(TokenError::KeyUnknown | TokenError::KeysUnavailable) => {
                     Box::pin(self.fetched_key(remote, header, now)).await
                 }
@@ -531,8 +534,8 @@ impl Authenticator {
         now: Timestamp,
     ) -> Result<(Arc<Key>, u64), TokenError> {
         if remote.is_due(now.mono) {
-            // Ahead of need: this request goes on with the keys at hand.
-            let _ = remote.start(&self.fetch, now.mono, Why::Due);
+            // A fetch ahead of time: this request continues with the known keys.
+            let _ = remote.start(&self.fetch, now.mono, FetchReason::Due);
         }
         remote.select(header, now.mono)
     }
@@ -544,7 +547,7 @@ impl Authenticator {
         now: Timestamp,
     ) -> Result<(Arc<Key>, u64), TokenError> {
         let unusable = matches!(remote.select(header, now.mono), Err(TokenError::KeysUnavailable));
-        let why = if unusable { Why::Due } else { Why::UnknownKey };
+        let why = if unusable { FetchReason::Due } else { FetchReason::UnknownKey };
         if let Some(flight) = remote.start(&self.fetch, now.mono, why) {
             remote.landed(flight).await;
         }

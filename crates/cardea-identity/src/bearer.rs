@@ -4,22 +4,22 @@ use thiserror::Error;
 
 use crate::jws::TOKEN_BYTES_MAX;
 
-/// The longest value of `Authorization` that is looked at, in bytes.
+/// The longest accepted value of `Authorization`, in bytes.
 pub const CREDENTIALS_BYTES_MAX: usize = TOKEN_BYTES_MAX + SCHEME.len() + 64;
 
 const SCHEME: &[u8] = b"bearer";
 
-/// Why the `Authorization` fields of a request hold no bearer token that could be looked at.
+/// Why the `Authorization` fields of a request contain no acceptable bearer token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum CredentialsError {
-    /// More than one field: two parsers would take two different ones. 400 `invalid_request`.
+    /// More than one field, of which two parsers could take different ones. 400 `invalid_request`.
     #[error("more than one Authorization field")]
     Repeated,
-    /// Credentials of another scheme. For a bearer-protected route as good as none: 401 with a
-    /// challenge that has no `error` (RFC 6750 §3.1).
+    /// Credentials of another scheme. A route that requires a bearer token treats them as missing: 401 with a challenge
+    /// without `error` (RFC 6750 §3.1).
     #[error("the credentials are not a bearer token")]
     OtherScheme,
-    /// The bearer scheme, but no token that follows the grammar. 400 `invalid_request`.
+    /// The bearer scheme with a token that violates the grammar. 400 `invalid_request`.
     #[error("the bearer credentials are malformed")]
     Malformed,
     /// Longer than [`CREDENTIALS_BYTES_MAX`]. 400 `invalid_request`.
@@ -46,20 +46,20 @@ impl CredentialsError {
     }
 }
 
-/// Bearer credentials whose token was not looked at yet.
+/// Bearer credentials whose token has not been checked.
 #[derive(Clone, Copy)]
 pub struct BearerCredentials<'a>(&'a [u8]);
 
 impl<'a> BearerCredentials<'a> {
-    /// What stands where the token should. Good for a comparison with a token that was accepted, and for nothing else.
+    /// The unchecked bytes of the token. They may only be compared with those of an accepted token.
     pub(crate) const fn unchecked(self) -> &'a [u8] {
         self.0
     }
 
-    /// The token: `b64token` (RFC 6750 §2.1), which leaves no room for lists or parameters.
+    /// The token: `b64token` (RFC 6750 §2.1), which excludes lists and parameters.
     ///
     /// # Errors
-    /// [`CredentialsError::Malformed`] if it is none, [`CredentialsError::TooLong`].
+    /// [`CredentialsError::Malformed`] or [`CredentialsError::TooLong`].
     pub fn token(self) -> Result<&'a [u8], CredentialsError> {
         let Self(token) = self;
         let padding = token.iter().rev().take_while(|&&byte| byte == b'=').count();
@@ -83,7 +83,7 @@ impl std::fmt::Debug for BearerCredentials<'_> {
 /// The bearer token among the values of all `Authorization` fields; `None` without such a field.
 ///
 /// # Errors
-/// [`CredentialsError`]; see its variants for the answer that each calls for.
+/// [`CredentialsError`]. Its variants name the response.
 pub fn bearer_token<'a>(
     authorization_values: impl Iterator<Item = &'a [u8]>,
 ) -> Result<Option<&'a [u8]>, CredentialsError> {
@@ -92,10 +92,10 @@ pub fn bearer_token<'a>(
 
 /// The bearer credentials among the values of all `Authorization` fields; `None` without such a field.
 ///
-/// Values are as the parser gives them, without white space around. The scheme has no case.
+/// The values have no surrounding white space. The scheme is case-insensitive.
 ///
 /// # Errors
-/// [`CredentialsError`]; see its variants for the answer that each calls for.
+/// [`CredentialsError`]. Its variants name the response.
 pub fn bearer_credentials<'a>(
     mut authorization_values: impl Iterator<Item = &'a [u8]>,
 ) -> Result<Option<BearerCredentials<'a>>, CredentialsError> {
@@ -108,14 +108,14 @@ pub fn bearer_credentials<'a>(
     if value.len() > CREDENTIALS_BYTES_MAX {
         return Err(CredentialsError::TooLong);
     }
-    // As nearly all write it.
+    // The usual spelling.
     if let Some(token) = value.strip_prefix(b"Bearer ").filter(|token| !token.starts_with(b" ")) {
         return Ok(Some(BearerCredentials(token)));
     }
     let end = value.iter().position(|&byte| byte == b' ');
     let (scheme, rest) = value.split_at(end.unwrap_or(value.len()));
     if !scheme.eq_ignore_ascii_case(SCHEME) {
-        // A tab or comma behind the scheme's name is not another scheme.
+        // A tab or comma after the scheme's name doesn't make it another scheme.
         let name = scheme.get(..SCHEME.len()).unwrap_or_default();
         let separated = scheme.get(SCHEME.len()).is_some_and(|byte| !is_token_byte(*byte));
         return Err(if name.eq_ignore_ascii_case(SCHEME) && separated {
@@ -132,7 +132,7 @@ const fn is_b64token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/')
 }
 
-/// `tchar` (RFC 9110 §5.6.2): what the name of a scheme is made of.
+/// `tchar` (RFC 9110 §5.6.2), the characters of a scheme name.
 const fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(

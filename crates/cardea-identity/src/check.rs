@@ -1,25 +1,25 @@
-//! The steps of a verification as they can be watched: silently for requests, recorded for `explain`.
+//! The steps of a verification: ignored for requests, recorded for `explain`.
 
 use serde_json::Value;
 
 use crate::error::TokenError;
 
-/// One step of a verification, for people. `found` may quote the token's header and claims.
+/// One step of a verification, in readable form. `found` may quote the token's header and claims.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// What was checked: `form`, `header`, `issuer`, `key`, `signature`, `audience` …
+    /// The subject of the check: `form`, `header`, `issuer`, `key`, `signature`, `audience` …
     pub name: &'static str,
-    /// Whether it held. At most the last check of a list did not.
+    /// Whether the check passed. Only the last check of a list may have failed.
     pub passed: bool,
-    /// What would have passed.
+    /// The expected value.
     pub expected: String,
-    /// What the token has; for a failure, also why it failed.
+    /// The token's value; after a failure, also the reason.
     pub found: String,
 }
 
-/// Watches the steps. Requests use [`Silent`], which costs nothing.
+/// Observes the steps. Requests use [`Silent`], which costs nothing.
 pub(crate) trait Observer: Send {
-    /// Sees the result of the step `name`; `texts` gives what was expected and what was found.
+    /// Receives the result of the step `name`; `texts` returns the expected and the found value.
     fn observe<T>(
         &mut self,
         name: &'static str,
@@ -28,7 +28,7 @@ pub(crate) trait Observer: Send {
     ) -> Result<T, TokenError>;
 }
 
-/// Sees nothing.
+/// Ignores all steps.
 pub(crate) struct Silent;
 
 impl Observer for Silent {
@@ -42,7 +42,7 @@ impl Observer for Silent {
     }
 }
 
-/// Writes every step down.
+/// Records every step.
 #[derive(Default)]
 pub(crate) struct Recorder(pub(crate) Vec<Check>);
 

@@ -1,4 +1,4 @@
-//! The claims of an authentic token: times, audience, type, sender (RFC 7519 §4.1, RFC 9068 §4).
+//! The claims of an authentic token: times, audience, type, sender constraint (RFC 7519 §4.1, RFC 9068 §4).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use crate::issuer::{Issuer, Trusted};
 use crate::jws::Header;
 use crate::verdict::{Caller, Verdict};
 
-/// The last second that a time may name: the end of the year 9999.
+/// The latest accepted time: the end of the year 9999.
 const SECONDS_MAX: f64 = 253_402_300_799.0;
 
 const NANOS_PER_SECOND: f64 = 1e9;
 
-/// Turns the claims of a token whose signature holds into a verdict.
+/// Checks the claims of a token whose signature is valid, and returns the verdict.
 ///
 /// # Errors
-/// The first claim that does not hold.
+/// The first claim that is not acceptable.
 pub(crate) fn judge(
     observer: &mut impl Observer,
     trusted: &Trusted,
@@ -133,7 +133,7 @@ fn times(
             (format!("exp − iat of at most {} s", max.as_secs()), format!("{} s", found.as_secs()))
         })?;
     }
-    // Should the clock step back behind either, what is remembered of the token is judged as the token itself would be.
+    // If the clock is set back to before one of them, a cached verdict is judged as the token itself would be.
     let not_before = issued_at.map_or(not_before, |iat| not_before.max(iat.saturating_sub(skew)));
     Ok(Times { not_before, not_after, issued_at })
 }
@@ -165,7 +165,7 @@ fn numeric_date(claims: &Map<String, Value>, name: &'static str) -> Result<Optio
     Ok(Some(Wall::from_unix_nanos(nanos)))
 }
 
-/// `aud`: one string or an array of strings (RFC 7519 §4.1.3); required, never empty.
+/// `aud`: a string or an array of strings (RFC 7519 §4.1.3); required, never empty.
 fn audiences(claims: &Map<String, Value>) -> Result<Vec<String>, TokenError> {
     const INVALID: TokenError = TokenError::ClaimInvalid("aud");
     match claims.get("aud") {
@@ -208,7 +208,7 @@ fn caller(
     })
 }
 
-/// A claim that must be a string if it is there: not empty, without control characters.
+/// An optional claim that must be a string, not empty and without control characters.
 fn text(claims: &Map<String, Value>, name: &'static str) -> Result<Option<String>, TokenError> {
     match claims.get(name) {
         None => Ok(None),
@@ -227,16 +227,16 @@ fn scopes(claims: &Map<String, Value>, names: &ClaimNames) -> Result<Vec<String>
         return Ok(Vec::new());
     };
     let scopes = match value {
-        // RFC 6749 §3.3: parted by single spaces. More of them make empty parts, which say nothing.
+        // RFC 6749 §3.3: separated by single spaces. Repeated spaces make empty parts, which are ignored.
         Value::String(list) => list.split(' ').filter(|scope| !scope.is_empty()).map(str::to_owned).collect(),
         other => strings(other).ok_or(INVALID)?,
     };
-    // A scope with a space in it (from an array) would read as two in a header.
+    // A scope from an array that contains a space would read as two in a header.
     let sound = |scope: &String| is_plain(scope) && !scope.contains(' ');
     scopes.iter().all(sound).then_some(scopes).ok_or(INVALID)
 }
 
-/// Roles from every configured place. With groups left out, a partial list of groups counts as none.
+/// The roles from all configured claims. If groups were omitted, a partial list of groups is ignored.
 fn roles(claims: &Map<String, Value>, names: &ClaimNames, overage: bool) -> Result<Vec<String>, TokenError> {
     const INVALID: TokenError = TokenError::ClaimInvalid("roles");
     let mut roles = Vec::new();
@@ -256,7 +256,7 @@ fn lookup<'a>(claims: &'a Map<String, Value>, path: &ClaimPath) -> Option<&'a Va
     rest.iter().try_fold(claims.get(first)?, |value, part| value.as_object()?.get(part))
 }
 
-/// A string, or an array of nothing but strings.
+/// A string, or an array of strings only.
 fn strings(value: &Value) -> Option<Vec<String>> {
     match value {
         Value::String(text) => Some(vec![text.clone()]),

@@ -1,4 +1,4 @@
-//! What the operator says about an issuer, and the limits that hold for it.
+//! The configuration of an issuer, and its limits.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,59 +11,59 @@ use crate::algorithm::Algorithm;
 use crate::error::IdentityError;
 use crate::keyset::LocalKeys;
 
-/// How far clocks may differ unless configured: synchronised machines stay within a second; half a
-/// minute forgives those that are not, and extends a stolen token's life by no more than that.
+/// The default clock skew. Synchronised machines stay within a second. Half a minute tolerates those that are not, and
+/// extends a stolen token's life by no more than that.
 pub const SKEW_DEFAULT: Duration = Duration::from_secs(30);
 
-/// The largest skew that can be configured: five minutes, as much as Kerberos forgives.
+/// The largest clock skew: five minutes, as in Kerberos.
 pub const SKEW_MAX: Duration = Duration::from_secs(5 * 60);
 
-/// How many verdicts of an issuer's tokens are remembered unless configured: those of 16,384 callers, in up to 64 MiB.
+/// The default number of cached verdicts of an issuer: those of 16,384 callers, in up to 64 MiB.
 pub const VERDICTS_MAX_DEFAULT: usize = 16_384;
 
-/// The most verdicts of an issuer's tokens that can be remembered.
+/// The largest number of cached verdicts of an issuer.
 pub const VERDICTS_MAX_LIMIT: usize = 10_000_000;
 
 /// One trusted issuer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IssuerConfig {
-    /// The name by which routes and logs refer to the issuer; unique, at most 64 bytes. State that
-    /// survives a reload is keyed by it.
+    /// The name of the issuer in routes and logs; unique, at most 64 bytes. State that survives a reload is keyed by
+    /// it.
     pub name: String,
-    /// The exact value of `iss` (RFC 7519 §4.1.1), compared byte by byte; unique. With
-    /// [`KeySource::Discovery`] also where the metadata is. Not read where a [`Preset`] gives the issuers.
+    /// The exact value of `iss` (RFC 7519 §4.1.1), compared byte by byte; unique. With [`KeySource::Discovery`] it also
+    /// locates the metadata. Ignored with a [`Preset`], which defines the issuers.
     pub issuer: String,
-    /// The values of `aud` of which a token must have at least one. Never empty: a token that is
-    /// for anybody is a token for somebody else. The first one is the default of a route's demand.
+    /// The accepted values of `aud`. A token must have at least one of them. Never empty, because a token for any
+    /// audience may be meant for somebody else. The first one is the default of a route's access requirement.
     pub audiences: Vec<String>,
-    /// Where the keys are. Default: discovery.
+    /// The source of the keys. Default: discovery.
     pub keys: KeySource,
-    /// The algorithms that tokens may be signed with. Default: [`Algorithm::DEFAULT`]. Never empty.
+    /// The allowed signature algorithms. Default: [`Algorithm::DEFAULT`]. Never empty.
     pub algorithms: Vec<Algorithm>,
-    /// The accepted values of `typ`, without regard to case; the prefix `application/` may be left
-    /// out, here and in tokens. An empty string stands for a header without `typ`. Default:
-    /// `at+jwt` (RFC 9068 §2.1) and `JWT` (what most providers still send).
+    /// The accepted values of `typ`, case-insensitive. The prefix `application/` may be omitted, here and in tokens. An
+    /// empty string stands for a header without `typ`. Default: `at+jwt` (RFC 9068 §2.1) and `JWT` (which most
+    /// providers still send).
     pub types: Vec<String>,
-    /// How far the issuer's clock may differ from ours. Default [`SKEW_DEFAULT`], limit [`SKEW_MAX`].
+    /// The accepted difference between the issuer's clock and ours. Default [`SKEW_DEFAULT`], limit [`SKEW_MAX`].
     pub clock_skew: Duration,
-    /// The longest accepted `exp − iat`; a token without `iat` is then refused. Default: no limit.
+    /// The longest accepted `exp − iat`; then a token without `iat` is refused. Default: no limit.
     pub lifetime_max: Option<Duration>,
-    /// Where scopes and roles are.
+    /// The claims with scopes and roles.
     pub claims: ClaimNames,
-    /// Peculiarities of a provider.
+    /// The provider-specific rules.
     pub preset: Option<Preset>,
-    /// When keys are fetched, and how long they are used.
+    /// The times of key fetches, and the lifetime of keys.
     pub refresh: KeyRefresh,
-    /// Whether keys may come from private, loopback and link-local addresses. Default: no.
+    /// Whether keys may be fetched from private, loopback and link-local addresses. Default: no.
     pub allow_private_addresses: bool,
-    /// Hosts besides the issuer's own from which discovery may take keys, for example
-    /// `www.googleapis.com`. Compared exactly, without regard to case; no wildcards.
+    /// Hosts other than the issuer's own from which discovery may take keys, for example `www.googleapis.com`. Compared
+    /// exactly, case-insensitive; no wildcards.
     pub key_hosts: Vec<String>,
-    /// Whether `http` is acceptable for a loopback address, for development. Default: no.
+    /// Whether `http` is allowed for a loopback address, for development. Default: no.
     pub danger_allow_http_loopback: bool,
-    /// A PEM file of certificates to trust for fetching, besides those of the system.
+    /// A PEM file of CA certificates that are trusted for fetches, in addition to those of the system.
     pub ca_file: Option<PathBuf>,
-    /// How many verdicts of the issuer's tokens are remembered, with up to 4 KiB for each on average; 0: none.
+    /// The most cached verdicts of the issuer's tokens, with up to 4 KiB for each on average. Zero disables the cache.
     /// Default [`VERDICTS_MAX_DEFAULT`], limit [`VERDICTS_MAX_LIMIT`].
     pub verdicts_max: usize,
 }
@@ -92,7 +92,7 @@ impl Default for IssuerConfig {
 }
 
 impl IssuerConfig {
-    /// Checks everything that needs no other issuer.
+    /// Checks all settings that don't involve other issuers.
     pub(crate) fn validate(&self) -> Result<(), IdentityError> {
         if self.name.is_empty() || self.name.len() > 64 {
             return Err(self.error("the name needs 1 to 64 bytes"));
@@ -167,33 +167,33 @@ impl IssuerConfig {
     }
 }
 
-/// Where an issuer's keys are.
+/// The source of an issuer's keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeySource {
-    /// `jwks_uri` of the issuer's metadata: `/.well-known/openid-configuration` behind the issuer
-    /// (OpenID Connect Discovery 1.0 §4), else `/.well-known/oauth-authorization-server` between its
-    /// host and path (RFC 8414 §3). The metadata's `issuer` must be the configured one.
+    /// The `jwks_uri` of the issuer's metadata. The metadata is at `/.well-known/openid-configuration` after the issuer
+    /// (OpenID Connect Discovery 1.0 §4), else at `/.well-known/oauth-authorization-server` between its host and path
+    /// (RFC 8414 §3). The metadata's `issuer` must be the configured one.
     Discovery,
-    /// A JWK set at this address, whatever its host: naming it allows it.
+    /// A JWK set at this URL, on any host, because it is configured explicitly.
     Url(Url),
     /// A JWK set in a file of at most 1 MiB, read when the configuration loads.
     File(PathBuf),
-    /// Keys in memory, of our own authorization server.
+    /// Keys in memory, of the built-in authorization server.
     Local(LocalKeys),
 }
 
-/// Peculiarities of a provider, so that an operator need not know them.
+/// Provider-specific rules, so that an operator need not know them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Preset {
     /// Microsoft Entra ID, tokens of version 1.0: `https://sts.windows.net/{tenant}/`.
     EntraV1 {
-        /// The ids (GUIDs) of the accepted tenants; at least one, at most 1,000.
+        /// The GUIDs of the accepted tenants: 1 to 1,000.
         tenants: Vec<String>,
     },
     /// Microsoft Entra ID, tokens of version 2.0: `https://login.microsoftonline.com/{tenant}/v2.0`.
     EntraV2 {
-        /// The ids (GUIDs) of the accepted tenants; at least one, at most 1,000.
+        /// The GUIDs of the accepted tenants: 1 to 1,000.
         tenants: Vec<String>,
     },
 }
@@ -206,10 +206,10 @@ fn escaped(path: &Path) -> String {
 /// Which claims hold scopes and roles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimNames {
-    /// The first of these that a token has gives its scopes: a string parted by spaces (RFC 8693
-    /// §4.2) or an array of strings. Default: `scope`, then `scp`.
+    /// Scopes are taken from the first of these claims that the token has: a space-separated string (RFC 8693 §4.2) or
+    /// an array of strings. Default: `scope`, then `scp`.
     pub scopes: Vec<ClaimPath>,
-    /// Roles are gathered from all of these: arrays of strings, or a single string. Default: `roles`.
+    /// Roles are collected from all of these claims: arrays of strings, or a single string. Default: `roles`.
     pub roles: Vec<ClaimPath>,
 }
 
@@ -219,13 +219,13 @@ impl Default for ClaimNames {
     }
 }
 
-/// The way to a claim: `roles`, `realm_access.roles` for a nested one. Written with a leading `/`
-/// (`/resource_access/my.client/roles`) the parts may hold dots; a name with `://` is taken whole.
+/// The path of a claim: `roles`, or `realm_access.roles` for a nested one. With a leading `/`
+/// (`/resource_access/my.client/roles`) the parts may contain dots. A name with `://` is taken whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimPath(Vec<String>);
 
 impl ClaimPath {
-    /// The names from the outermost object inward.
+    /// The names from the outermost object to the innermost.
     pub(crate) fn parts(&self) -> &[String] {
         &self.0
     }
@@ -259,21 +259,21 @@ impl fmt::Display for ClaimPath {
     }
 }
 
-/// When keys are fetched from a URL, and how long they are used.
+/// The times of key fetches, and the lifetime of fetched keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyRefresh {
-    /// How long fetched keys count as fresh; one minute to one day. Default: one hour, so that a key
-    /// that its issuer withdrew is gone here within the hour.
+    /// How long fetched keys are fresh; one minute to one day. Default: one hour, so that a key that its issuer
+    /// withdrew is removed within the hour.
     pub lifetime: Duration,
-    /// How long before the end of `lifetime` they are fetched again; below `lifetime`. Default: 15 minutes.
+    /// How long before the end of `lifetime` the keys are fetched again; less than `lifetime`. Default: 15 minutes.
     pub ahead: Duration,
-    /// How long after `lifetime` keys are used while fetching fails; at most seven days. Default: 12
-    /// hours, an outage's length over night. After that tokens meet `keys_unavailable`.
+    /// How long keys are used after `lifetime` while fetches fail; at most seven days. Default: 12 hours, to survive an
+    /// outage over night. After that, tokens are answered `keys_unavailable`.
     pub stale_if_error: Duration,
-    /// The least time between fetches that unknown key ids cause; one second to one hour. Default: 30 seconds.
+    /// The shortest time between fetches caused by unknown key ids; one second to one hour. Default: 30 seconds.
     pub cooldown: Duration,
-    /// The most time for one refresh, discovery included, and so the longest that a request waits for
-    /// keys; 100 ms to 30 s. Default: 5 seconds.
+    /// The longest time of one refresh, including discovery, and so the longest time that a request waits for keys; 100
+    /// ms to 30 s. Default: 5 seconds.
     pub timeout: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! A token's content for people who hold it; trusts nothing and verifies nothing.
+//! Decodes a token for its holder, without verification.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::error::TokenError;
 use crate::json;
 use crate::jws::Compact;
 
-/// What a token says, unverified. Not a basis for any decision.
+/// The unverified content of a token. No decision may be based on it.
 #[derive(Clone, PartialEq)]
 pub struct Decoded {
     /// The JOSE header (RFC 7515 §4).
@@ -17,14 +17,14 @@ pub struct Decoded {
     pub claims: Map<String, Value>,
 }
 
-/// Claims are the token's content: they are for the one who asked, not for a log.
+/// Claims are the token's content: they are for the holder, not for a log.
 impl fmt::Debug for Decoded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Decoded").finish_non_exhaustive()
     }
 }
 
-/// Decodes a compact JWS without looking at its signature; headers that verification refuses are shown too.
+/// Decodes a compact JWS and ignores its signature. Headers that verification refuses are shown too.
 ///
 /// # Errors
 /// The token is too large, not three segments of base64url, or not made of strict JSON objects.

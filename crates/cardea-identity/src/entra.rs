@@ -1,7 +1,7 @@
-//! Microsoft Entra ID: issuers by tenant, and claims that only it has.
+//! Microsoft Entra ID: issuers by tenant, and its own claims.
 //!
-//! Facts: "Access token claims reference" and "Access tokens" of the Microsoft identity platform's
-//! documentation. Public cloud only; the national clouds have other hosts.
+//! Source: "Access token claims reference" and "Access tokens" of the Microsoft identity platform's documentation. Only
+//! the public cloud is supported; the national clouds have other hosts.
 
 use serde_json::{Map, Value};
 use url::Url;
@@ -51,8 +51,8 @@ impl Preset {
             .collect()
     }
 
-    /// Where the keys are: the tenant's own set if there is one tenant, else the common one, whose
-    /// keys state the tenants that they are for.
+    /// The source of the keys: the tenant's own set if there is one tenant, else the common one, whose keys name their
+    /// tenants.
     pub(crate) fn key_source(&self, config: &IssuerConfig) -> Result<KeySource, IdentityError> {
         let tenant = match self.tenants() {
             [only] => only.to_ascii_lowercase(),
@@ -69,7 +69,7 @@ impl Preset {
         Url::parse(&url).map(KeySource::Url).map_err(|_| config.error("the tenants give no address for keys"))
     }
 
-    /// `tid` and `ver` must agree with the issuer, which the signature alone does not say.
+    /// Checks that `tid` and `ver` agree with the issuer, which the signature alone doesn't prove.
     pub(crate) fn check(&self, claims: &Map<String, Value>, tenant: &str) -> Result<(), TokenError> {
         let version = match self {
             Self::EntraV1 { .. } => "1.0",
@@ -79,7 +79,7 @@ impl Preset {
         if is("tid", tenant) && is("ver", version) { Ok(()) } else { Err(TokenError::TenantMismatch) }
     }
 
-    /// The claim with the client's id: `appid` in version 1.0, `azp` in 2.0.
+    /// The claim with the client id: `appid` in version 1.0, `azp` in 2.0.
     pub(crate) const fn client_id_claim(&self) -> &'static str {
         match self {
             Self::EntraV1 { .. } => "appid",
@@ -87,7 +87,7 @@ impl Preset {
         }
     }
 
-    /// How the client proved itself: `appidacr` or `azpacr`.
+    /// How the client authenticated: `appidacr` or `azpacr`.
     pub(crate) fn client_authentication(&self, claims: &Map<String, Value>) -> Option<ClientAuthentication> {
         let name = match self {
             Self::EntraV1 { .. } => "appidacr",
@@ -102,8 +102,7 @@ impl Preset {
     }
 }
 
-/// Application or user: `idtyp` says so where the optional claim is configured; delegated
-/// permissions (`scp`) are only ever a user's.
+/// Application or user. The optional claim `idtyp` states it; delegated permissions (`scp`) always belong to a user.
 pub(crate) fn caller_kind(claims: &Map<String, Value>) -> CallerKind {
     match claims.get("idtyp").and_then(Value::as_str) {
         Some("app") => CallerKind::Application,
@@ -114,8 +113,8 @@ pub(crate) fn caller_kind(claims: &Map<String, Value>) -> CallerKind {
     }
 }
 
-/// Whether groups were left out of the token because there are too many: `_claim_names` points to
-/// where they could be asked for, or `hasgroups` says that there are some. A partial list is none.
+/// Whether the token omits groups because there are too many: `_claim_names` says where to request them, or `hasgroups`
+/// says that there are some. A partial list is ignored.
 pub(crate) fn groups_overage(claims: &Map<String, Value>) -> bool {
     let elsewhere = match claims.get("_claim_names") {
         None => false,
@@ -130,8 +129,8 @@ pub(crate) fn groups_overage(claims: &Map<String, Value>) -> bool {
     elsewhere || has_groups
 }
 
-/// Whether a key of the common set may sign for `tenant`: its `issuer` is a template for all
-/// tenants, or names this one.
+/// Whether a key of the common set may sign for `tenant`: its `issuer` is a template for all tenants, or names this
+/// one.
 pub(crate) fn key_serves(key_issuer: Option<&str>, tenant: &str) -> bool {
     key_issuer.is_none_or(|issuer| issuer.split('/').any(|part| part == "{tenantid}" || part == tenant))
 }

@@ -1,4 +1,4 @@
-//! What can be wrong: with a token (the caller's fault), with our keys, with the configuration.
+//! Errors of tokens (the caller's fault), of our keys, and of the configuration.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,10 @@ use thiserror::Error;
 
 use crate::fetch::FetchError;
 
-/// Why a token gives no verdict.
+/// Why a token is not accepted.
 ///
-/// The message may be shown to the caller: it holds constants only, never a byte of the token.
-/// [`TokenError::code`] is stable, for logs, metrics and problem documents.
+/// The message may be shown to the caller: it contains constants only, never a byte of the token. [`TokenError::code`]
+/// is stable, for logs, metrics and problem documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TokenError {
@@ -19,17 +19,17 @@ pub enum TokenError {
     /// Not three segments of canonical base64url (RFC 7515 §7.1, §2).
     #[error("the token is not a compact JWS: {0}")]
     Malformed(&'static str),
-    /// The header is not one JSON object with unique names and the right types.
+    /// The header is not a JSON object with unique names and the right types.
     #[error("the token's header is malformed: {0}")]
     HeaderMalformed(&'static str),
-    /// The header has a parameter that changes how the token would have to be read, or that brings
-    /// its own key (`crit`, `b64`, `zip`, `enc`, `jwk`, `jku`, `x5u`, `x5c`).
+    /// The header has a parameter that changes how the token must be read, or that contains its own key (`crit`, `b64`,
+    /// `zip`, `enc`, `jwk`, `jku`, `x5u`, `x5c`).
     #[error("the token's header has a parameter that is not accepted: {0}")]
     HeaderNotAccepted(&'static str),
-    /// The payload is not one JSON object with unique names, within bounds.
+    /// The payload is not a JSON object with unique names within the limits.
     #[error("the token's claims are malformed: {0}")]
     ClaimsMalformed(&'static str),
-    /// A claim that must be there is absent.
+    /// A required claim is missing.
     #[error("the token lacks the claim {0}")]
     ClaimMissing(&'static str),
     /// A claim has the wrong type or a value out of range.
@@ -38,49 +38,49 @@ pub enum TokenError {
     /// No trusted issuer has this `iss`.
     #[error("the token's issuer is not trusted")]
     IssuerUnknown,
-    /// `alg` is unknown or not on the issuer's list; `none` always.
+    /// `alg` is unknown or not allowed for the issuer; `none` never is.
     #[error("the token's algorithm is not allowed")]
     AlgorithmNotAllowed,
-    /// `typ` is not on the issuer's list (RFC 8725 §3.11).
+    /// `typ` is not accepted for the issuer (RFC 8725 §3.11).
     #[error("the token's type is not accepted")]
     TypeNotAccepted,
     /// The issuer has published no such key.
     #[error("the token's key is not known")]
     KeyUnknown,
-    /// Several keys fit, so none is taken.
+    /// Several keys match, so none is used.
     #[error("the token's key is ambiguous")]
     KeyAmbiguous,
-    /// The key exists but is of another type, for another algorithm, or of another tenant.
+    /// The key exists but has another type, algorithm or tenant.
     #[error("the token's key does not fit its algorithm or issuer")]
     KeyMismatch,
     /// The signature does not verify.
     #[error("the token's signature is invalid")]
     SignatureInvalid,
-    /// `aud` names none of the issuer's accepted audiences.
+    /// `aud` contains none of the issuer's accepted audiences.
     #[error("the token is for another audience")]
     AudienceNotAccepted,
-    /// At or after `exp`, skew included.
+    /// The time is at or after `exp`, including the skew.
     #[error("the token has expired")]
     Expired,
-    /// Before `nbf`, skew included.
+    /// The time is before `nbf`, including the skew.
     #[error("the token is not valid yet")]
     NotYetValid,
-    /// `iat` lies in the future by more than the skew.
+    /// `iat` is in the future by more than the skew.
     #[error("the token was issued in the future")]
     IssuedInFuture,
-    /// `exp − iat` is above the issuer's limit.
+    /// `exp − iat` exceeds the issuer's limit.
     #[error("the token's lifetime is too long")]
     LifetimeTooLong,
     /// `cnf` binds the token to a sender in a way that can't be checked here (RFC 7800).
     #[error("the token is bound to a sender that cannot be checked")]
     SenderConstrained,
-    /// `tid` or `ver` does not belong to the issuer (Entra ID).
+    /// `tid` or `ver` doesn't belong to the issuer (Entra ID).
     #[error("the token's tenant or version does not match its issuer")]
     TenantMismatch,
-    /// Revoked, or its subject disabled.
+    /// The token is revoked, or its subject is disabled.
     #[error("the token has been revoked")]
     Revoked,
-    /// No usable key set: never fetched, or too old. The gateway's fault, hence 503.
+    /// There is no usable key set: never fetched, or too old. The gateway's fault, hence 503.
     #[error("the issuer's keys are not available")]
     KeysUnavailable,
 }
@@ -132,7 +132,7 @@ pub enum IdentityError {
     Config {
         /// The issuer's configured name.
         name: String,
-        /// What is wrong and what would be right.
+        /// The problem and what is expected.
         message: String,
     },
     /// A key file can't be read.
@@ -142,10 +142,10 @@ pub enum IdentityError {
         name: String,
         /// The configured path.
         path: PathBuf,
-        /// Why it can't.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A key set is not one.
+    /// A key set is malformed.
     #[error("the key set is refused: {0}")]
     KeySet(#[from] KeySetError),
     /// Fetching a key set or its discovery document failed.
@@ -157,16 +157,16 @@ pub enum IdentityError {
     /// The address of a key set is not allowed.
     #[error("the key set's address is refused: {0}")]
     Address(&'static str),
-    /// A route asks for what no issuer can give.
+    /// A route has a requirement that no issuer can meet.
     #[error("demand: {0}")]
     AccessRequirement(String),
-    /// There is no memory for what is to be remembered.
+    /// There is not enough memory for the caches.
     #[error("{0}")]
     OutOfMemory(cardea_cache::LimitsError),
 }
 
 impl IdentityError {
-    /// The configured name of the issuer at fault, where there is one.
+    /// The configured name of the issuer with the error, if there is one.
     #[must_use]
     pub fn issuer(&self) -> Option<&str> {
         match self {
@@ -176,14 +176,14 @@ impl IdentityError {
     }
 }
 
-/// Why the bytes of a key set (RFC 7517 §5) are refused as a whole. Single keys are skipped instead.
+/// Why a whole key set (RFC 7517 §5) is refused. Single unusable keys are skipped instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum KeySetError {
     /// Longer than 1 MiB.
     #[error("longer than 1 MiB")]
     TooLarge,
-    /// Not one JSON object, names repeated, or nested too deep.
+    /// Not a JSON object, repeated names, or nested too deep.
     #[error("{0}")]
     Json(&'static str),
     /// No `keys` array.

@@ -1,4 +1,4 @@
-//! The seam to the network: how key sets and discovery documents are fetched.
+//! The seam to the network through which key sets and discovery documents are fetched.
 
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,12 +11,12 @@ use url::Url;
 
 /// Fetches a document over HTTPS. The program implements it; tests script it.
 ///
-/// An implementation follows no redirect, sends no credentials, accepts status 200 only, verifies
-/// the server's certificate, and ends by itself after [`FetchRequest::timeout`]. It checks every
-/// address that the host's name resolves to with [`is_private_address`] unless private ones are
-/// allowed, and connects to the very address that it checked.
+/// An implementation follows no redirect, sends no credentials, accepts status 200 only, verifies the server's
+/// certificate, and ends by itself after [`FetchRequest::timeout`]. It checks every address that the host's name
+/// resolves to with [`is_private_address`] unless private ones are allowed, and connects to the address that it
+/// checked.
 pub trait Fetch: Send + Sync {
-    /// The body of the answer to a GET, at most [`FetchRequest::bytes_max`] long.
+    /// The body of the response to a GET, at most [`FetchRequest::bytes_max`] long.
     fn fetch<'a>(
         &'a self,
         request: FetchRequest<'a>,
@@ -36,51 +36,51 @@ impl Fetch for NoFetch {
     }
 }
 
-/// What to fetch, and within which bounds.
+/// A document to fetch, and the limits.
 #[derive(Debug, Clone, Copy)]
 pub struct FetchRequest<'a> {
-    /// `https`; or `http` to a loopback address where [`FetchRequest::danger_allow_http_loopback`] is set.
+    /// `https`; or `http` to a loopback address if [`FetchRequest::danger_allow_http_loopback`] is set.
     pub url: &'a Url,
-    /// The longest body in bytes; one byte more is [`FetchError::TooLarge`].
+    /// The longest body in bytes; a longer one is [`FetchError::TooLarge`].
     pub bytes_max: usize,
-    /// From the resolution of the name to the last byte.
+    /// The time from the name resolution to the last byte.
     pub timeout: Duration,
     /// Whether the host may resolve to a private, loopback or link-local address.
     pub allow_private_addresses: bool,
-    /// Whether `http` may be spoken to a loopback address.
+    /// Whether `http` is allowed to a loopback address.
     pub danger_allow_http_loopback: bool,
-    /// A PEM file of certificates to trust besides those of the system.
+    /// A PEM file of CA certificates that are trusted in addition to those of the system.
     pub ca_file: Option<&'a Path>,
 }
 
-/// Why a fetch failed. Messages are for the operator; callers of the gateway never see them.
+/// Why a fetch failed. Messages are for the operator and are never shown to callers of the gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FetchError {
-    /// No complete answer in time.
+    /// No complete response in time.
     #[error("timed out")]
     Timeout,
     /// The body is longer than allowed.
     #[error("the answer is too large")]
     TooLarge,
-    /// A redirect, which is never followed: it would move trust to another place.
+    /// A redirect, which is never followed, because it would transfer trust to another server.
     #[error("the server redirects")]
     Redirect,
-    /// Another status than 200.
+    /// A status other than 200.
     #[error("status {0}")]
     Status(u16),
-    /// The name leads to an address that is not allowed.
+    /// The name resolves to an address that is not allowed.
     #[error("the address is private")]
     AddressRefused,
-    /// No connection, no name, TLS refused, or a broken answer.
+    /// Connection, name resolution or TLS failed, or the response is malformed.
     #[error("{0}")]
     Io(String),
 }
 
-/// Whether `address` is not of the public internet: loopback, private, link-local, shared, multicast,
-/// documentation and other special blocks (RFC 6890 and the IANA registries), IPv4 in IPv6 included.
+/// Whether `address` is not on the public internet: loopback, private, link-local, shared, multicast, documentation and
+/// other special blocks (RFC 6890 and the IANA registries), including IPv4 in IPv6.
 ///
-/// Requests to such addresses from a gateway are the classic way into cloud metadata services.
+/// Requests from a gateway to such addresses are the classic attack on cloud metadata services.
 #[must_use]
 pub fn is_private_address(address: IpAddr) -> bool {
     match address {
@@ -116,7 +116,7 @@ fn is_private_v6(v6: Ipv6Addr) -> bool {
     match segments {
         // ::/96 with :: and ::1, the deprecated IPv4-compatible block.
         [0, 0, 0, 0, 0, 0, ..] => true,
-        // 64:ff9b::/96 (RFC 6052) leads to the IPv4 address in its last bits.
+        // 64:ff9b::/96 (RFC 6052) contains the IPv4 address in its last bits.
         [0x64, 0xff9b, 0, 0, 0, 0, ..] => is_private_v4(last),
         // 64:ff9b:1::/48 (RFC 8215), local use.
         [0x64, 0xff9b, 1, ..] => true,

@@ -1,4 +1,4 @@
-//! What must hold for any bytes: run by the fuzzer, and over its corpus by the tests.
+//! Properties that hold for any bytes: checked by the fuzzer, and by the tests over its corpus.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,13 +17,13 @@ use crate::{Algorithm, Preset, bearer_token, claims, decode_unverified, json};
 
 const TENANT: &str = "11111111-2222-3333-4444-555555555555";
 
-/// Reads `data` in every way that a stranger's bytes are read: as credentials, as a token, as a key
-/// set, and, parted at the first line feed, as the header and the claims of an authentic token.
+/// Reads `data` in every way that untrusted bytes are read: as credentials, as a token, as a key set, and, split at the
+/// first line feed, as the header and the claims of an authentic token.
 ///
-/// Pure, without I/O. It must return, whatever `data` is.
+/// It is pure and must return for any `data`.
 ///
 /// # Panics
-/// If something that must hold does not; that is a finding.
+/// If a property is violated; that is a finding.
 pub fn fuzz_token(data: &[u8]) {
     credentials(data);
     token(data);
@@ -47,7 +47,7 @@ fn token(data: &[u8]) {
         assert!(decode_unverified(data).is_err());
         return;
     };
-    // Canonical: what was taken apart can be put together in one way only.
+    // Canonical: the decoded parts have only one encoding.
     let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
     let (header, payload) = (encode(&compact.header), encode(&compact.payload));
     let again = format!("{header}.{payload}.{}", encode(&compact.signature));
@@ -69,7 +69,7 @@ fn object(data: &[u8]) -> Option<Map<String, Value>> {
     Some(map)
 }
 
-/// Claims whose signature held, under an ordinary issuer and under a preset.
+/// Claims with a valid signature, under an ordinary issuer and under a preset.
 fn judged(header: &[u8], payload: &[u8]) {
     let (Ok(header), Some(payload)) = (Header::parse(header), object(payload)) else {
         return;

@@ -1,4 +1,4 @@
-//! A trusted issuer as the authenticator uses it: configuration resolved, keys attached.
+//! A trusted issuer as the authenticator uses it: the resolved configuration and its keys.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -10,26 +10,26 @@ use crate::config::{IssuerConfig, KeySource};
 use crate::error::{IdentityError, TokenError};
 use crate::jwk::{DOCUMENT_BYTES_MAX, KeySet, next_epoch};
 use crate::jws::Header;
-use crate::keyset::{Source, Standing, report};
-use crate::remembered::Verdicts;
+use crate::keyset::{IssuerKeys, KeyEpoch, report};
 use crate::remote::Remote;
+use crate::verdict_cache::IssuerVerdicts;
 
-/// An issuer and the source of its keys; shared with the next configuration if nothing changed.
+/// An issuer and its keys. It is shared with the next configuration if nothing changed.
 pub(crate) struct Issuer {
     pub(crate) name: Arc<str>,
     pub(crate) config: IssuerConfig,
-    pub(crate) source: Source,
-    /// Differs from that of the same issuer under another configuration.
+    pub(crate) source: IssuerKeys,
+    /// Differs between configurations of the same issuer.
     generation: u64,
-    /// Accepted `typ`, lower case, without `application/`.
+    /// The accepted values of `typ`, in lower case, without `application/`.
     types: Vec<String>,
-    /// Verdicts of its tokens.
-    pub(crate) verdicts: Verdicts,
-    /// What those turn on, of its keys.
-    pub(crate) standing: Arc<Standing>,
+    /// The cached verdicts of its tokens.
+    pub(crate) verdicts: IssuerVerdicts,
+    /// The epoch of its keys, which verdicts depend on.
+    pub(crate) key_epoch: Arc<KeyEpoch>,
 }
 
-/// One exact `iss`, and the issuer that it belongs to.
+/// An exact `iss`, and the issuer that it belongs to.
 pub(crate) struct Trusted {
     pub(crate) issuer: Arc<Issuer>,
     pub(crate) iss: Arc<str>,
@@ -38,7 +38,7 @@ pub(crate) struct Trusted {
 }
 
 impl Issuer {
-    /// Resolves `config`, with what can be kept of `previous`.
+    /// Resolves `config`, and takes over unchanged parts of `previous`.
     ///
     /// # Errors
     /// Settings out of range, an unreadable or malformed key file, an address that is not allowed.
@@ -59,7 +59,7 @@ impl Issuer {
             KeySource::File(path) => {
                 let keys = read(&config, &path)?;
                 let old = unchanged.and_then(|previous| match &previous.source {
-                    Source::Fixed(keys) => Some((previous, keys)),
+                    IssuerKeys::Fixed(keys) => Some((previous, keys)),
                     _ => None,
                 });
                 match old {
@@ -68,40 +68,40 @@ impl Issuer {
                         if keys.epoch == old.epoch && keys.len() == old.len() {
                             return Ok(Arc::clone(previous));
                         }
-                        Source::Fixed(Arc::new(keys))
+                        IssuerKeys::Fixed(Arc::new(keys))
                     }
-                    None => Source::Fixed(Arc::new(keys)),
+                    None => IssuerKeys::Fixed(Arc::new(keys)),
                 }
             }
-            KeySource::Local(keys) => Source::Local(keys),
+            KeySource::Local(keys) => IssuerKeys::Local(keys),
             keys => {
                 let remote = Remote::new(&config, &keys)?;
                 if let Some(previous) = previous.filter(|old| old.config.shares_keys_with(&config))
-                    && let Source::Remote(old) = &previous.source
+                    && let IssuerKeys::Remote(old) = &previous.source
                 {
                     remote.seed(old);
                 }
-                Source::Remote(Arc::new(remote))
+                IssuerKeys::Remote(Arc::new(remote))
             }
         };
-        let verdicts = Verdicts::new(config.verdicts_max)
+        let verdicts = IssuerVerdicts::new(config.verdicts_max)
             .map_err(|error| config.error(format!("verdicts_max: {error}")))?;
-        let standing = match &source {
-            Source::Fixed(keys) => {
-                let standing = Standing::default();
-                standing.publish(Some(keys), Mono::MAX);
-                Arc::new(standing)
+        let key_epoch = match &source {
+            IssuerKeys::Fixed(keys) => {
+                let key_epoch = KeyEpoch::default();
+                key_epoch.publish(Some(keys), Mono::MAX);
+                Arc::new(key_epoch)
             }
-            Source::Local(keys) => Arc::clone(keys.standing()),
-            Source::Remote(remote) => Arc::clone(remote.standing()),
+            IssuerKeys::Local(keys) => Arc::clone(keys.key_epoch()),
+            IssuerKeys::Remote(remote) => Arc::clone(remote.key_epoch()),
         };
         Ok(Arc::new(Self {
             verdicts,
-            standing,
+            key_epoch,
             name: config.name.as_str().into(),
             types: config.types.iter().map(|typ| media_type(typ)).collect(),
             source,
-            // A file's keys moved their own epoch; the configuration is what it was.
+            // Keys from a file changed their own epoch; the configuration is unchanged.
             generation: unchanged.map_or_else(next_epoch, |previous| previous.generation),
             config,
         }))
@@ -113,7 +113,7 @@ impl Issuer {
         self.types.contains(&typ)
     }
 
-    /// `alg` must be on the list (RFC 8725 §3.1); whether the key is for it, the key says.
+    /// `alg` must be on the list (RFC 8725 §3.1). Whether the key is for it is checked with the key.
     pub(crate) fn allows(&self, header: &Header) -> Result<crate::Algorithm, TokenError> {
         header
             .algorithm
@@ -121,20 +121,20 @@ impl Issuer {
             .ok_or(TokenError::AlgorithmNotAllowed)
     }
 
-    /// The epoch of verdicts that rest on a key set of epoch `keys`: unique over both numbers as long
-    /// as neither counter passes 2³², which a change a second takes 136 years for.
+    /// The epoch of verdicts that depend on a key set with the epoch `keys`. It is unique over both numbers as long as
+    /// neither counter exceeds 2³², which takes 136 years at a change per second.
     pub(crate) const fn epoch(&self, keys: u64) -> u64 {
         (self.generation << 32) | (keys & 0xffff_ffff)
     }
 
-    /// The epoch of verdicts as of now; `None` without keys that may be used.
+    /// The current epoch of verdicts; `None` without usable keys.
     pub(crate) fn current_epoch(&self, now: Mono) -> Option<u64> {
-        self.standing.epoch(now).map(|keys| self.epoch(keys))
+        self.key_epoch.epoch(now).map(|keys| self.epoch(keys))
     }
 }
 
-/// RFC 7515 §4.1.9: `application/` may be left out where no other `/` follows; names of media types
-/// have no case (RFC 2045 §5.1).
+/// RFC 7515 §4.1.9: `application/` may be omitted if no other `/` follows. Media types are case-insensitive (RFC 2045
+/// §5.1).
 fn media_type(typ: &str) -> String {
     let lower = typ.to_ascii_lowercase();
     match lower.strip_prefix("application/") {

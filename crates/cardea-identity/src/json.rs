@@ -1,7 +1,7 @@
-//! JSON from strangers: one object, unique names, bounded depth and size.
+//! Untrusted JSON: one object with unique names and bounded depth and size.
 //!
-//! RFC 8259 §4 leaves it open what repeated names mean, so two parsers may read two different
-//! tokens from the same bytes (RFC 8725 §2.6). Here they are an error.
+//! RFC 8259 §4 doesn't define the meaning of repeated names, so two parsers may read two different tokens from the same
+//! bytes (RFC 8725 §2.6). Here they are an error.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,19 +9,19 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// How much structure is accepted.
+/// The limits of a document's structure.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Nesting of arrays and objects, the outermost object included.
+    /// The nesting of arrays and objects, including the outermost object.
     pub(crate) depth: usize,
-    /// Values and names together.
+    /// The number of values and names together.
     pub(crate) nodes: usize,
 }
 
-/// A JWS header is a flat object; `jwk` (which is refused later) nests once.
+/// A JWS header is a flat object; `jwk` (which is refused later) is nested once.
 pub(crate) const HEADER_LIMITS: Limits = Limits { depth: 4, nodes: 128 };
 
-/// Claims nest a little (`realm_access.roles`, `_claim_sources`); a few hundred groups are usual.
+/// Claims are nested a little (`realm_access.roles`, `_claim_sources`); a few hundred groups are common.
 pub(crate) const CLAIMS_LIMITS: Limits = Limits { depth: 12, nodes: 4096 };
 
 /// A key set or a discovery document, up to 1 MiB.
@@ -33,7 +33,7 @@ const MANY: &str = "too many values";
 
 /// Parses `bytes` as exactly one JSON object within `limits`.
 ///
-/// The error is a constant that says what was wrong without quoting the input.
+/// The error is a constant that describes the problem without quoting the input.
 pub(crate) fn object(bytes: &[u8], limits: Limits) -> Result<Map<String, Value>, &'static str> {
     let left = Cell::new(limits.nodes);
     let refused = Cell::new(None);

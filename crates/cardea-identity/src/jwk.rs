@@ -1,4 +1,4 @@
-//! Key sets (RFC 7517): strict about each key, tolerant of keys that are not for us.
+//! Key sets (RFC 7517): strict about each key, tolerant of keys for other purposes.
 
 mod material;
 
@@ -18,28 +18,28 @@ use crate::jws::{Header, KID_BYTES_MAX};
 /// The longest key set or discovery document, in bytes.
 pub(crate) const DOCUMENT_BYTES_MAX: usize = 1024 * 1024;
 
-/// The most keys in a set, those that are skipped included.
+/// The most keys in a set, including skipped ones.
 const KEYS_MAX: usize = 128;
 
-/// Members that only a private or a symmetric key has (RFC 7518 §6.2.2, §6.3.2, §6.4.1).
+/// Members of private and symmetric keys (RFC 7518 §6.2.2, §6.3.2, §6.4.1).
 const PRIVATE_MEMBERS: [&str; 8] = ["d", "p", "q", "dp", "dq", "qi", "oth", "k"];
 
-/// Numbers epochs over the whole process, so that no two key sets ever share one by accident.
+/// Numbers epochs across the process, so that no two key sets share one.
 static EPOCHS: AtomicU64 = AtomicU64::new(1);
 
-/// A number that was never given out before.
+/// A number that was never returned before.
 pub(crate) fn next_epoch() -> u64 {
     EPOCHS.fetch_add(1, Ordering::Relaxed)
 }
 
-/// One public key that may verify signatures.
+/// A public key that verifies signatures.
 pub(crate) struct Key {
     pub(crate) kid: Option<Box<str>>,
-    /// `issuer` of the key: an extension of Entra ID, whose common key set serves many tenants.
+    /// The `issuer` of the key: an extension of Entra ID, whose common key set serves many tenants.
     pub(crate) issuer: Option<Box<str>>,
-    /// A parsed key per algorithm that it may be used with; one if the key states its `alg`.
+    /// A parsed key for each allowed algorithm; only one if the key has an `alg`.
     verifiers: Vec<(Algorithm, ParsedPublicKey)>,
-    /// Type and public members: whether a key changed under its name.
+    /// The key type and the public members, to detect a changed key with the same id.
     fingerprint: Vec<u8>,
 }
 
@@ -80,12 +80,12 @@ impl fmt::Debug for Key {
     }
 }
 
-/// A key that is not used, and why. Not an error: sets hold keys for encryption and for the future.
+/// A key that is not used, and why. This is no error: sets contain keys for encryption and for future algorithms.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Skipped {
     pub(crate) kid: Option<String>,
     pub(crate) reason: &'static str,
-    /// Worth an operator's attention: the key is dangerous or broken, not merely of no use.
+    /// Whether the operator should be warned: the key is dangerous or broken, not only unusable.
     pub(crate) alarming: bool,
 }
 
@@ -94,15 +94,15 @@ pub(crate) struct Skipped {
 pub(crate) struct KeySet {
     keys: Vec<Arc<Key>>,
     by_kid: HashMap<Box<str>, Vec<usize>, foldhash::fast::RandomState>,
-    /// Moves only when a key goes or changes, not when one is added.
+    /// Changes only when a key is removed or changed, not when one is added.
     pub(crate) epoch: u64,
 }
 
 impl KeySet {
-    /// Parses a JWK set; keys may be used with the algorithms in `allowed` only.
+    /// Parses a JWK set. Keys may be used only with the algorithms in `allowed`.
     ///
     /// # Errors
-    /// The set is refused as a whole if it is too large, not strict JSON or not a set.
+    /// The whole set is refused if it is too large, not strict JSON, or not a set.
     pub(crate) fn parse(bytes: &[u8], allowed: &[Algorithm]) -> Result<(Self, Vec<Skipped>), KeySetError> {
         if bytes.len() > DOCUMENT_BYTES_MAX {
             return Err(KeySetError::TooLarge);
@@ -139,7 +139,7 @@ impl KeySet {
         Self { keys, by_kid, epoch: next_epoch() }
     }
 
-    /// Takes the epoch of `previous` over if every key of it is still here, unchanged.
+    /// Keeps the epoch of `previous` if every key of it is still present and unchanged.
     pub(crate) fn succeeding(mut self, previous: &Self) -> Self {
         let kept = |old: &Arc<Key>| self.keys.iter().any(|new| new.same(old));
         if previous.keys.iter().all(kept) {
@@ -152,7 +152,7 @@ impl KeySet {
         self.keys.len()
     }
 
-    /// The one key for `header`: by `kid`, or without one the only key that fits its algorithm.
+    /// The key for `header`: by `kid`, or without one the only key that fits its algorithm.
     ///
     /// # Errors
     /// Unknown, ambiguous or mismatched keys; never a guess.
@@ -214,7 +214,7 @@ fn parse_key(member: &Value, allowed: &[Algorithm]) -> Result<Key, Refused> {
     })
 }
 
-/// `use` and `key_ops` (RFC 7517 §4.2, §4.3) must allow verification where they are present.
+/// `use` and `key_ops` (RFC 7517 §4.2, §4.3) must allow verification if they are present.
 fn for_signatures(jwk: &Map<String, Value>) -> Result<(), Refused> {
     if text(jwk, "use")?.is_some_and(|usage| usage != "sig") {
         return Err(("not for signatures (use)", false));
@@ -235,7 +235,7 @@ fn for_signatures(jwk: &Map<String, Value>) -> Result<(), Refused> {
     }
 }
 
-/// The algorithms that the key may be used with: its own `alg` if it has one, bound to its type.
+/// The algorithms that the key may be used with: only its own `alg` if it has one.
 fn usable(
     jwk: &Map<String, Value>,
     key_type: KeyType,

@@ -1,4 +1,4 @@
-//! The compact serialisation of a JWS (RFC 7515 §7.1) and its header, read strictly.
+//! The compact serialisation of a JWS (RFC 7515 §7.1) and its header, parsed strictly.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,26 +8,25 @@ use crate::algorithm::Algorithm;
 use crate::error::TokenError;
 use crate::json;
 
-/// The longest token that is looked at, in bytes. Large Entra ID tokens with 200 groups stay below 12 KiB.
+/// The longest accepted token, in bytes. Large Entra ID tokens with 200 groups have less than 12 KiB.
 pub const TOKEN_BYTES_MAX: usize = 16 * 1024;
 
-/// The longest encoded header. Real ones stay below 300 bytes.
+/// The longest encoded header. Real ones have less than 300 bytes.
 const HEADER_BYTES_MAX: usize = 4 * 1024;
 
 /// The longest `kid`, in bytes. SHA-256 thumbprints have 43, some providers use URLs.
 pub(crate) const KID_BYTES_MAX: usize = 512;
 
-/// Header parameters that would change how the token is read or where its key comes from.
+/// Header parameters that would change how the token is read or which key is used.
 ///
-/// `crit` (RFC 7515 §4.1.11): no extension is understood here, so it can only be refused. `b64`
-/// (RFC 7797 §6) must be listed in `crit` and is refused alone too. `zip` and `enc` belong to JWE.
-/// `jwk`, `jku`, `x5u`, `x5c` bring their own key (RFC 8725 §2.9, §3.10); keys come from the issuer's
-/// configuration only, and a token that tries is not worth guessing about.
+/// `crit` (RFC 7515 §4.1.11): no extension is supported here, so it must be refused. `b64` (RFC 7797 §6) must be listed
+/// in `crit`; it is refused without it too. `zip` and `enc` belong to JWE. `jwk`, `jku`, `x5u`, `x5c` name their own
+/// key (RFC 8725 §2.9, §3.10), but keys come only from the issuer's configuration.
 const NOT_ACCEPTED: [&str; 8] = ["crit", "b64", "zip", "enc", "jwk", "jku", "x5u", "x5c"];
 
-/// A token taken apart; nothing in it is trusted yet.
+/// A decoded token. Nothing in it is trusted yet.
 pub(crate) struct Compact<'a> {
-    /// `header '.' payload`, as it was sent: what the signature covers.
+    /// `header '.' payload` as it was sent, which the signature covers.
     pub(crate) signing_input: &'a [u8],
     pub(crate) header: Vec<u8>,
     pub(crate) payload: Vec<u8>,
@@ -64,19 +63,19 @@ impl<'a> Compact<'a> {
     }
 }
 
-/// Canonical base64url without padding: one spelling per value, so that nobody can respell a token.
-/// (An ECDSA signature still has a twin, r‖n−s, that anybody can compute: no list of refused tokens
-/// may go by their bytes.)
+/// Canonical base64url without padding: one encoding per value, so that no token has a second spelling. (An ECDSA
+/// signature still has a second form, r‖n−s, that anybody can compute: refused tokens must not be listed by their
+/// bytes.)
 pub(crate) fn decode(segment: &[u8]) -> Result<Vec<u8>, TokenError> {
     URL_SAFE_NO_PAD.decode(segment).map_err(|_| TokenError::Malformed("a segment is not canonical base64url"))
 }
 
-/// What a header says.
+/// A JOSE header.
 pub(crate) struct Header {
-    /// `None`: a name that this crate does not know, `none` among them.
+    /// `None`: an unsupported name, such as `none`.
     pub(crate) algorithm: Option<Algorithm>,
     pub(crate) kid: Option<String>,
-    /// As sent; compared without regard to case.
+    /// As sent; compared case-insensitively.
     pub(crate) typ: Option<String>,
     /// The whole header, for `explain` and `decode`.
     pub(crate) fields: Map<String, Value>,

@@ -1,4 +1,4 @@
-//! Where an issuer's keys are: in a file read once, in memory, or behind a URL.
+//! The keys of an issuer: from a file read once, in memory, or behind a URL.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,19 +13,19 @@ use crate::jwk::{Key, KeySet, Skipped};
 use crate::jws::Header;
 use crate::remote::Remote;
 
-/// What verdicts turn on, of an issuer's keys: beside the keys, so that asking takes two loads from one cache line and
-/// no hold of them.
+/// The state of an issuer's keys that verdicts depend on. It is separate from the keys, so that a check takes two loads
+/// from one cache line and no reference count.
 #[derive(Debug, Default)]
-pub(crate) struct Standing {
-    /// Of the keys; 0 where there are none.
+pub(crate) struct KeyEpoch {
+    /// The epoch of the keys; 0 if there are none.
     epoch: AtomicU64,
     /// In nanoseconds.
     usable_until: AtomicU64,
 }
 
-impl Standing {
-    /// Tells of keys that are in place already; one publication after the other. Whoever asks meanwhile meets none or
-    /// another epoch, and verifies.
+impl KeyEpoch {
+    /// Announces keys that are already stored. Calls must not overlap. A concurrent reader sees no keys or another
+    /// epoch, and verifies the token again.
     pub(crate) fn publish(&self, keys: Option<&KeySet>, usable_until: Mono) {
         self.epoch.store(keys.map_or(0, |keys| keys.epoch), Ordering::Release);
         self.usable_until.store(usable_until.nanos(), Ordering::Release);
@@ -38,18 +38,18 @@ impl Standing {
     }
 }
 
-/// Keys in memory: our own authorization server publishes here, without a way over the network.
+/// Keys in memory, published by the built-in authorization server without a network request.
 ///
-/// A clone is another handle to the same keys. Until the first publication there are none, and
-/// every token of the issuer meets [`TokenError::KeysUnavailable`].
+/// A clone is another handle to the same keys. Before the first publication there are none, and every token of the
+/// issuer fails with [`TokenError::KeysUnavailable`].
 #[derive(Clone)]
 pub struct LocalKeys(Arc<Local>);
 
 struct Local {
     current: ArcSwap<Option<Arc<KeySet>>>,
-    /// Orders publications, so that epochs follow from what was there before.
+    /// Serialises publications, so that each epoch follows from the keys before.
     publishing: Mutex<()>,
-    standing: Arc<Standing>,
+    key_epoch: Arc<KeyEpoch>,
 }
 
 impl LocalKeys {
@@ -57,13 +57,13 @@ impl LocalKeys {
     #[must_use]
     pub fn new() -> Self {
         let (current, publishing) = (ArcSwap::from_pointee(None), Mutex::new(()));
-        Self(Arc::new(Local { current, publishing, standing: Arc::default() }))
+        Self(Arc::new(Local { current, publishing, key_epoch: Arc::default() }))
     }
 
-    /// Replaces the keys by those of a JWK set (RFC 7517 §5). In effect when it returns.
+    /// Replaces the keys by those of a JWK set (RFC 7517 §5). They are in effect when it returns.
     ///
     /// # Errors
-    /// The set is malformed; the keys stay as they were.
+    /// The set is malformed; the keys are unchanged.
     pub fn publish(&self, jwks_json: &[u8]) -> Result<(), IdentityError> {
         let (keys, skipped) = KeySet::parse(jwks_json, &Algorithm::ALL)?;
         report("local", &skipped);
@@ -74,7 +74,7 @@ impl LocalKeys {
         };
         let keys = Arc::new(keys);
         self.0.current.store(Arc::new(Some(Arc::clone(&keys))));
-        self.0.standing.publish(Some(&keys), Mono::MAX);
+        self.0.key_epoch.publish(Some(&keys), Mono::MAX);
         Ok(())
     }
 
@@ -82,8 +82,8 @@ impl LocalKeys {
         self.0.current.load().as_ref().clone()
     }
 
-    pub(crate) fn standing(&self) -> &Arc<Standing> {
-        &self.0.standing
+    pub(crate) fn key_epoch(&self) -> &Arc<KeyEpoch> {
+        &self.0.key_epoch
     }
 
     fn is(&self, other: &Self) -> bool {
@@ -97,7 +97,7 @@ impl Default for LocalKeys {
     }
 }
 
-/// Two handles are equal if they lead to the same keys.
+/// Two handles are equal if they refer to the same keys.
 impl PartialEq for LocalKeys {
     fn eq(&self, other: &Self) -> bool {
         self.is(other)
@@ -113,23 +113,23 @@ impl fmt::Debug for LocalKeys {
     }
 }
 
-/// The long-lived source of an issuer's keys.
-pub(crate) enum Source {
-    /// Read from a file while the configuration loaded.
+/// The keys of an issuer, which outlive a configuration.
+pub(crate) enum IssuerKeys {
+    /// Read from a file when the configuration loaded.
     Fixed(Arc<KeySet>),
     Local(LocalKeys),
     Remote(Arc<Remote>),
 }
 
-impl Source {
-    /// The key for `header` among the keys at hand, and the epoch of their set.
+impl IssuerKeys {
+    /// The key for `header` among `keys`, and the epoch of the set.
     pub(crate) fn select(header: &Header, keys: Option<&KeySet>) -> Result<(Arc<Key>, u64), TokenError> {
         let keys = keys.ok_or(TokenError::KeysUnavailable)?;
         Ok((keys.select(header)?, keys.epoch))
     }
 }
 
-/// Tells the operator about keys that should not be where they are.
+/// Logs keys that should not be in a set.
 pub(crate) fn report(issuer: &str, skipped: &[Skipped]) {
     for key in skipped {
         let (kid, reason) = (key.kid.as_deref().unwrap_or("-"), key.reason);

@@ -1,15 +1,15 @@
-//! Who is calling: trusted issuers, key sets, token verification, verdicts.
+//! Authentication of callers: trusted issuers, key sets, token verification, verdicts.
 //!
-//! An [`Authenticator`] holds the issuers that the configuration trusts. [`Authenticator::verify`]
-//! turns the bytes of a bearer token into a [`Verdict`]: the token is authentic, from this issuer,
-//! for one of its accepted audiences, within this window of time, and states these claims. What a
-//! *route* asks for is an [`AccessRequirement`], compared with the verdict on every request.
+//! An [`Authenticator`] holds the issuers that the configuration trusts. [`Authenticator::verify`] turns the bytes of a
+//! bearer token into a [`Verdict`]: the token is authentic, from this issuer, for one of its accepted audiences, valid
+//! in this window of time, and has these claims. What a *route* requires is an [`AccessRequirement`], which is compared
+//! with the verdict on every request.
 //!
-//! The crate does no I/O but reading key files while a configuration loads: key sets come through
-//! the [`Fetch`] seam, time is an argument, and nothing here writes a token, a claim or a key to a log.
+//! The crate does no I/O except reading key files while a configuration loads. Key sets are fetched through the
+//! [`Fetch`] seam, time is an argument, and no token, claim or key is logged.
 //!
-//! Specifications: RFC 7515 (JWS), 7517 (JWK), 7518 (JWA), 7519 (JWT), 8037 (`EdDSA`), 8725 (best
-//! practices), 9068 (access tokens), 6750 (bearer tokens), 8414 (metadata).
+//! Specifications: RFC 7515 (JWS), 7517 (JWK), 7518 (JWA), 7519 (JWT), 8037 (`EdDSA`), 8725 (best practices), 9068
+//! (access tokens), 6750 (bearer tokens), 8414 (metadata).
 
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing)]
@@ -32,11 +32,11 @@ mod jwk;
 mod jws;
 mod keyset;
 mod policy;
-mod remembered;
 mod remote;
 mod requirement;
 mod revocations;
 mod verdict;
+mod verdict_cache;
 
 pub use algorithm::Algorithm;
 pub use authenticator::{Authenticator, Fetches, KeySetStatus, Unidentified};
@@ -55,8 +55,8 @@ pub use fetch::{Fetch, FetchError, FetchRequest, NoFetch, is_private_address};
 pub use fuzzing::fuzz_token;
 pub use jws::TOKEN_BYTES_MAX;
 pub use keyset::LocalKeys;
-pub use remembered::{ConnectionTokenCache, VerdictRef, VerdictSource};
 pub use remote::KeyDocument;
 pub use requirement::{AccessRequirement, AccessRequirementError, Alternative};
 pub use revocations::Revocations;
 pub use verdict::{Caller, CallerKind, ClientAuthentication, Lapse, Verdict};
+pub use verdict_cache::{ConnectionTokenCache, VerdictRef, VerdictSource};

@@ -1,4 +1,4 @@
-//! Which addresses keys may be fetched from.
+//! The addresses from which keys may be fetched.
 
 use std::net::IpAddr;
 
@@ -8,10 +8,10 @@ use crate::config::IssuerConfig;
 use crate::error::IdentityError;
 use crate::fetch::is_private_address;
 
-/// Refuses addresses that keys must not come from. Names are checked again when they are resolved.
+/// Refuses URLs that keys must not be fetched from. Resolved addresses are checked again at the fetch.
 ///
 /// # Errors
-/// [`IdentityError::Address`] with the rule that is broken.
+/// [`IdentityError::Address`] with the rule that is violated.
 pub(crate) fn check(url: &Url, config: &IssuerConfig) -> Result<(), IdentityError> {
     let refuse = |rule| Err(IdentityError::Address(rule));
     let Some(host) = url.host() else {
@@ -44,10 +44,10 @@ pub(crate) fn check(url: &Url, config: &IssuerConfig) -> Result<(), IdentityErro
     Ok(())
 }
 
-/// Refuses a `jwks_uri` from a discovery document that leaves the issuer's host without permission.
+/// Refuses a `jwks_uri` of a discovery document on another host than the issuer's, unless it is configured.
 ///
 /// # Errors
-/// As [`check`], and where the host is neither the issuer's nor listed.
+/// As [`check`], and if the host is neither the issuer's nor listed.
 pub(crate) fn check_discovered(url: &Url, issuer: &Url, config: &IssuerConfig) -> Result<(), IdentityError> {
     check(url, config)?;
     let host = url.host_str().unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Keys behind a URL: fetched in one flight at a time, ahead of need, and used for a bounded time after.
+//! Keys behind a URL. One fetch runs at a time, ahead of need, and fetched keys are used for a bounded time.
 //!
-//! Requests read a snapshot. A flight is a task of its own, so that a caller who hangs up can't cut
-//! it short: otherwise a stranger could keep new keys from ever arriving. What a stranger can cause,
-//! a fetch for an unknown key id, has a cooldown.
+//! Requests read a snapshot. A fetch is its own task, so that a caller who disconnects can't abort it: otherwise an
+//! attacker could prevent new keys from ever arriving. Fetches for unknown key ids, which anybody can cause, have a
+//! cooldown.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,54 +20,54 @@ use crate::error::{IdentityError, TokenError};
 use crate::fetch::{Fetch, FetchError, FetchRequest};
 use crate::jwk::{DOCUMENT_BYTES_MAX, Key, KeySet};
 use crate::jws::Header;
-use crate::keyset::{Source, Standing, report};
+use crate::keyset::{IssuerKeys, KeyEpoch, report};
 use crate::{json, policy};
 
-/// The first wait after a failure; it doubles with each one up to [`BACK_OFF_MAX`].
+/// The first delay after a failure. It doubles with each failure up to [`BACK_OFF_MAX`].
 const BACK_OFF: Duration = Duration::from_secs(1);
 const BACK_OFF_MAX: Duration = Duration::from_secs(60);
 
-/// The keys of one issuer that are fetched.
+/// The fetched keys of one issuer.
 pub(crate) struct Remote {
     config: IssuerConfig,
-    place: Place,
+    place: KeyDocumentUrl,
     current: ArcSwap<Snapshot>,
-    standing: Arc<Standing>,
-    /// When the next fetch is due, as [`Mono::nanos`]; `u64::MAX` while one is under way. Beside the
-    /// snapshot, so that a request learns with one load that there is nothing to do.
+    key_epoch: Arc<KeyEpoch>,
+    /// When the next fetch is due, as [`Mono::nanos`]; `u64::MAX` while one runs. It is separate from the snapshot, so
+    /// that a request needs one load to see that nothing is due.
     due_at: AtomicU64,
     flight: Mutex<Flight>,
 }
 
-enum Place {
-    /// The issuer, whose metadata says where.
+enum KeyDocumentUrl {
+    /// The issuer, whose metadata has the URL of the keys.
     Discovery(Url),
     Keys(Url),
 }
 
 struct Snapshot {
-    /// `None` until a first fetch succeeded.
+    /// `None` before the first successful fetch.
     keys: Option<Arc<KeySet>>,
-    /// Until then the keys are used, even if fetching fails.
+    /// Until when the keys are used, even if fetches fail.
     usable_until: Mono,
-    /// When the fetch began that they came from.
+    /// When the fetch of the keys started.
     fetched_at: Mono,
-    /// What they were read from; none where they were kept from before.
+    /// The document that contained them; `None` for restored keys.
     document: Option<Arc<[u8]>>,
 }
 
-/// A key set as it was fetched, to be kept over a restart.
+/// A fetched key set, to be kept across a restart.
 #[derive(Clone)]
 pub struct KeyDocument {
     /// The issuer's name in the configuration.
     pub issuer: Arc<str>,
-    /// What the keys depend on, of the issuer's configuration: under another one they must not be used.
+    /// The settings that the keys depend on. The keys must not be used with other settings.
     pub source: String,
     /// The document (RFC 7517 §5).
     pub bytes: Arc<[u8]>,
-    /// When it was fetched.
+    /// The time of the fetch.
     pub fetched_at: Wall,
-    /// The same time by the monotonic clock: tells one document from the next.
+    /// The same time on the monotonic clock, which identifies the document.
     pub fetched: Mono,
 }
 
@@ -80,46 +80,46 @@ impl std::fmt::Debug for KeyDocument {
     }
 }
 
-/// What only flights and those who start them touch.
+/// State that only fetches use.
 #[derive(Default)]
 struct Flight {
     running: Option<watch::Receiver<()>>,
-    /// No fetch at all before this, after failures.
+    /// After failures, the earliest time of the next fetch.
     retry_at: Option<Mono>,
-    /// No fetch for an unknown key before this.
+    /// The earliest time of the next fetch for an unknown key.
     cooled_at: Option<Mono>,
     failures: u32,
     fetches: Fetches,
-    /// Where discovery found the keys; asked again at every refresh that is due, not for unknown keys.
+    /// The URL that discovery found. It is requested again at every scheduled refresh, but not for unknown keys.
     found: Option<Url>,
     last_error: Option<String>,
 }
 
-/// Why a fetch is wanted.
+/// Why a fetch is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Why {
-    /// The time has come, or there is no usable key at all.
+pub(crate) enum FetchReason {
+    /// The fetch is due, or there is no usable key.
     Due,
-    /// A token names a key that is not there.
+    /// A token names an unknown key.
     UnknownKey,
 }
 
 impl Remote {
-    /// Nothing is fetched yet; the first fetch is due at once.
+    /// No keys yet; the first fetch is due at once.
     ///
     /// # Errors
-    /// The configured address is not allowed, or the issuer of a discovery is no URL.
+    /// The configured URL is not allowed, or the issuer for discovery is no URL.
     pub(crate) fn new(config: &IssuerConfig, keys: &KeySource) -> Result<Self, IdentityError> {
         let place = match keys {
-            KeySource::Url(url) => Place::Keys(url.clone()),
-            _ => Place::Discovery(
+            KeySource::Url(url) => KeyDocumentUrl::Keys(url.clone()),
+            _ => KeyDocumentUrl::Discovery(
                 Url::parse(&config.issuer)
                     .ok()
                     .filter(|url| url.query().is_none())
                     .ok_or_else(|| config.error("discovery needs an issuer that is a URL without query"))?,
             ),
         };
-        let (Place::Keys(url) | Place::Discovery(url)) = &place;
+        let (KeyDocumentUrl::Keys(url) | KeyDocumentUrl::Discovery(url)) = &place;
         policy::check(url, config).map_err(|error| config.error(error.to_string()))?;
         Ok(Self {
             config: config.clone(),
@@ -130,13 +130,13 @@ impl Remote {
                 fetched_at: Mono::MIN,
                 document: None,
             }),
-            standing: Arc::default(),
+            key_epoch: Arc::default(),
             due_at: AtomicU64::new(0),
             flight: Mutex::default(),
         })
     }
 
-    /// Takes over the keys that were fetched under another configuration of the same issuer.
+    /// Takes over the keys that were fetched for another configuration of the same issuer.
     pub(crate) fn seed(&self, previous: &Self) {
         self.put(previous.current.load_full());
         self.flight().fetches = previous.flight().fetches;
@@ -146,12 +146,12 @@ impl Remote {
         }
     }
 
-    /// Whether keys were known at any time.
+    /// Whether keys were ever fetched or restored.
     pub(crate) fn has_keys(&self) -> bool {
         self.current.load().keys.is_some()
     }
 
-    /// The document that the keys were read from, if it was fetched by this process.
+    /// The document that contains the keys, if this process fetched it.
     pub(crate) fn document(&self, now: Timestamp) -> Option<KeyDocument> {
         let current = self.current.load();
         let (bytes, fetched) = (current.document.clone()?, current.fetched_at);
@@ -164,11 +164,11 @@ impl Remote {
         })
     }
 
-    /// Takes keys from a document that was fetched at that time, before a restart. They are used for as long as they would
-    /// have been without it, and fetched again at once. Keys that are there already stay.
+    /// Restores keys from a document that was fetched at that time, before a restart. They expire when they would have
+    /// without it, and are fetched again at once. Keys that are already known are kept.
     ///
     /// # Errors
-    /// [`IdentityError`] where the document is no key set, from other settings, or from the future.
+    /// [`IdentityError`] if the document is no key set, was fetched with other settings, or is from the future.
     pub(crate) fn restore(
         &self,
         document: &[u8],
@@ -187,7 +187,7 @@ impl Remote {
         let refresh = self.config.refresh;
         let end = fetched_at.saturating_add(refresh.lifetime).saturating_add(refresh.stale_if_error);
         let usable_until = now.mono.saturating_add(end.saturating_since(now.wall));
-        // Against a flight that lands meanwhile.
+        // Excludes a concurrent fetch.
         let _flight = self.flight();
         if self.current.load().keys.is_none() {
             let age = u64::try_from(now.wall.saturating_since(fetched_at).as_nanos()).unwrap_or(u64::MAX);
@@ -203,34 +203,34 @@ impl Remote {
 
     fn put(&self, snapshot: Arc<Snapshot>) {
         self.current.store(Arc::clone(&snapshot));
-        self.standing.publish(snapshot.keys.as_deref(), snapshot.usable_until);
+        self.key_epoch.publish(snapshot.keys.as_deref(), snapshot.usable_until);
     }
 
-    pub(crate) fn standing(&self) -> &Arc<Standing> {
-        &self.standing
+    pub(crate) fn key_epoch(&self) -> &Arc<KeyEpoch> {
+        &self.key_epoch
     }
 
-    /// The key for `header` from the keys at hand.
+    /// The known key for `header`.
     ///
     /// # Errors
-    /// [`TokenError::KeysUnavailable`] if there are none or they are too old.
+    /// [`TokenError::KeysUnavailable`] if there are no keys or they are too old.
     pub(crate) fn select(&self, header: &Header, now: Mono) -> Result<(Arc<Key>, u64), TokenError> {
         let snapshot = self.current.load();
         let usable = snapshot.keys.as_deref().filter(|_| now < snapshot.usable_until);
-        Source::select(header, usable)
+        IssuerKeys::select(header, usable)
     }
 
-    /// Whether a fetch is due: ahead of the keys' end, or when a failed one may be repeated.
+    /// Whether a fetch is due: before the keys expire, or when a failed fetch may be retried.
     pub(crate) fn is_due(&self, now: Mono) -> bool {
         now.nanos() >= self.due_at.load(Ordering::Relaxed)
     }
 
-    /// Joins the flight under way or starts one; `None` if none may start now.
+    /// Joins the running fetch or starts one; `None` if none may start now.
     pub(crate) fn start(
         self: &Arc<Self>,
         fetch: &Arc<dyn Fetch>,
         now: Mono,
-        why: Why,
+        why: FetchReason,
     ) -> Option<watch::Receiver<()>> {
         let runtime = tokio::runtime::Handle::try_current().ok()?;
         let mut flight = self.flight();
@@ -238,14 +238,14 @@ impl Remote {
             return Some(running.clone());
         }
         let passed = |limit: Option<Mono>| limit.is_none_or(|limit| limit <= now);
-        let cooled = why == Why::Due || passed(flight.cooled_at);
+        let cooled = why == FetchReason::Due || passed(flight.cooled_at);
         if !passed(flight.retry_at) || !cooled {
             return None;
         }
         let (landed, running) = watch::channel(());
         flight.running = Some(running.clone());
         flight.cooled_at = Some(now.saturating_add(self.config.refresh.cooldown));
-        let found = flight.found.clone().filter(|_| why == Why::UnknownKey);
+        let found = flight.found.clone().filter(|_| why == FetchReason::UnknownKey);
         self.due_at.store(u64::MAX, Ordering::Release);
         drop(flight);
         let landing = Landing { remote: Arc::clone(self), started: now, result: None, _landed: landed };
@@ -253,9 +253,9 @@ impl Remote {
         Some(running)
     }
 
-    /// Waits until the flight lands, at most the configured timeout.
+    /// Waits for the end of the fetch, for the configured timeout at most.
     pub(crate) async fn landed(&self, mut flight: watch::Receiver<()>) {
-        // An error of `changed` is the landing: the sender is gone.
+        // An error of `changed` means that the fetch has ended: the sender was dropped.
         let _ = tokio::time::timeout(self.config.refresh.timeout, flight.changed()).await;
     }
 
@@ -277,12 +277,12 @@ impl Remote {
         self.flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fetches the keys; `found` is where an earlier discovery found them.
+    /// Fetches the keys; `found` is the URL that an earlier discovery found.
     async fn load(&self, fetch: &dyn Fetch, found: Option<Url>) -> Result<Fetched, IdentityError> {
         let place = match (&self.place, found) {
-            (Place::Keys(url), _) => url.clone(),
-            (Place::Discovery(_), Some(url)) => url,
-            (Place::Discovery(issuer), None) => self.discover(fetch, issuer).await?,
+            (KeyDocumentUrl::Keys(url), _) => url.clone(),
+            (KeyDocumentUrl::Discovery(_), Some(url)) => url,
+            (KeyDocumentUrl::Discovery(issuer), None) => self.discover(fetch, issuer).await?,
         };
         let bytes = self.get(fetch, &place).await?;
         let (keys, skipped) = KeySet::parse(&bytes, &self.config.algorithms)?;
@@ -340,12 +340,12 @@ struct Fetched {
     document: Arc<[u8]>,
 }
 
-/// A flight that lands whatever happens to its task: the last act is in `drop`.
+/// Ends a fetch, whatever happens to its task: `drop` does the last step.
 struct Landing {
     remote: Arc<Remote>,
     started: Mono,
     result: Option<Result<Fetched, IdentityError>>,
-    /// Dropped last of all: wakes those who wait.
+    /// Dropped last, which wakes the waiting requests.
     _landed: watch::Sender<()>,
 }
 
@@ -372,7 +372,7 @@ impl Drop for Landing {
                     Some(previous) => keys.succeeding(previous),
                     None => keys,
                 };
-                // Counted from the start: a slow answer is as old as its question.
+                // The lifetime starts with the request, because a slow response is as old as its request.
                 let fresh_until = self.started.saturating_add(refresh.lifetime);
                 remote.put(Arc::new(Snapshot {
                     keys: Some(Arc::new(keys)),

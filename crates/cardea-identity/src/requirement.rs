@@ -1,4 +1,4 @@
-//! What a route asks of a caller; compared with the verdict on every request.
+//! The access requirement of a route, which is compared with the verdict on every request.
 
 use thiserror::Error;
 
@@ -6,50 +6,50 @@ use crate::config::IssuerConfig;
 use crate::error::IdentityError;
 use crate::verdict::Verdict;
 
-/// The alternatives of which a caller must meet one. Without alternatives nobody passes.
+/// Alternatives, of which a caller must meet one. Without alternatives no caller passes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AccessRequirement {
     /// Tried in order.
     pub alternatives: Vec<Alternative>,
 }
 
-/// What a route asks of the tokens of one issuer. Audience, scopes and roles are bound to it: a
-/// scope from another issuer means nothing here.
+/// The requirement for the tokens of one issuer. Audience, scopes and roles belong to the issuer: a scope from another
+/// issuer has no meaning here.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Alternative {
     /// The issuer's name in the configuration.
     pub issuer: String,
-    /// The token's `aud` must have one of these. Empty: nothing passes, until [`AccessRequirement::resolve`]
-    /// fills in the issuer's first audience.
+    /// The token's `aud` must contain one of these. If empty, no token passes, until [`AccessRequirement::resolve`]
+    /// inserts the issuer's first audience.
     pub audiences: Vec<String>,
     /// The token must have all of these.
     pub scopes: Vec<String>,
-    /// The token must have one of these; empty: no role is asked for.
+    /// The token must have one of these; empty: no role is required.
     pub roles: Vec<String>,
 }
 
-/// Why a verdict does not meet a demand.
+/// Why a verdict does not meet a requirement.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AccessRequirementError {
     /// The route does not trust this issuer: 401 `invalid_token` (RFC 6750 §3.1).
     #[error("the token's issuer is not accepted here")]
     Issuer,
-    /// The token is for another audience than the route's: 401 `invalid_token`.
+    /// The token is for another audience than the route requires: 401 `invalid_token`.
     #[error("the token is for another audience")]
     Audience,
     /// A scope is missing: 403 `insufficient_scope`.
     #[error("the token lacks a scope")]
     Scope {
-        /// All scopes that the route asks for, parted by spaces, for the challenge's `scope`.
+        /// All scopes that the route requires, separated by spaces, for the challenge's `scope`.
         needed: String,
     },
-    /// No role fits: 403, as `insufficient_scope` without `scope`; roles are no scopes.
+    /// A role is missing: 403, as `insufficient_scope` without `scope`, because roles are no scopes.
     #[error("the caller lacks a role")]
     Role {
         /// The roles of which one is needed, for the log.
         needed: Vec<String>,
     },
-    /// No role fits, but the issuer left groups out of the token, so it can't be known: 403.
+    /// A role is missing, but the token omits groups, so it can't be known: 403.
     #[error("the caller's groups are not in the token")]
     GroupsOverage,
 }
@@ -67,14 +67,14 @@ impl AccessRequirementError {
         }
     }
 
-    /// Whether the token is of no use on this route (401 `invalid_token`) rather than its caller not
-    /// allowed (403 `insufficient_scope`), RFC 6750 §3.1.
+    /// Whether the token can't be used on this route (401 `invalid_token`) rather than its caller not being allowed
+    /// (403 `insufficient_scope`), RFC 6750 §3.1.
     #[must_use]
     pub const fn is_invalid_token(&self) -> bool {
         matches!(self, Self::Issuer | Self::Audience)
     }
 
-    /// How far an alternative was met: the furthest one explains best.
+    /// How many checks of an alternative passed. The error of the one with the most is reported.
     const fn progress(&self) -> u8 {
         match self {
             Self::Issuer => 0,
@@ -86,11 +86,11 @@ impl AccessRequirementError {
 }
 
 impl AccessRequirement {
-    /// Checks the alternatives against the configured issuers and gives those without audiences
-    /// their issuer's first one.
+    /// Checks the alternatives against the configured issuers, and inserts the issuer's first audience where there is
+    /// none.
     ///
     /// # Errors
-    /// An unknown issuer, or an audience that the issuer never accepts and that could thus never pass.
+    /// An unknown issuer, or an audience that the issuer never accepts, with which no token could pass.
     pub fn resolve(
         mut alternatives: Vec<Alternative>,
         issuers: &[IssuerConfig],
@@ -117,10 +117,11 @@ impl AccessRequirement {
         Ok(Self { alternatives })
     }
 
-    /// Compares a verdict with the demand. Of several failures the one that came furthest is told.
+    /// Compares a verdict with the requirement. If all alternatives fail, the error is that of the one with the most
+    /// passed checks.
     ///
     /// # Errors
-    /// [`AccessRequirementError`]; see its variants for the answer that each calls for.
+    /// [`AccessRequirementError`]. Its variants name the response.
     pub fn check(&self, verdict: &Verdict) -> Result<(), AccessRequirementError> {
         let mut failure = AccessRequirementError::Issuer;
         for alternative in &self.alternatives {

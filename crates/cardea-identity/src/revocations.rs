@@ -1,4 +1,4 @@
-//! Subjects whose tokens are refused although they are authentic and in time.
+//! Subjects whose tokens are refused although they are authentic and have not expired.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -8,17 +8,17 @@ use cardea_clock::Wall;
 
 use crate::verdict::Verdict;
 
-/// The most subjects that are remembered one by one.
+/// The most subjects with an entry of their own.
 const ENTRIES_MAX: usize = 262_144;
 
-/// Revoked and disabled subjects, by issuer name and subject (a token without `sub`: its client id).
+/// Revoked and disabled subjects, by issuer name and subject (for a token without `sub`: its client id).
 ///
-/// In effect when the call returns. Shared by every configuration of a process, so that a reload
-/// forgets nothing. Bounded: beyond 262,144 subjects the entry that could be forgotten first makes
-/// room, and what it said then holds for its whole issuer: too much is refused, never too little.
+/// A change is in effect when the call returns. The table is shared by all configurations of a process, so that a
+/// reload loses nothing. It is bounded: beyond 262,144 subjects the entry that expires first is evicted, and its
+/// revocation is applied to its whole issuer. So too many tokens are refused, never too few.
 #[derive(Debug, Default)]
 pub struct Revocations {
-    /// Read alone while there is nothing to look up.
+    /// The only value that is read while there are no entries.
     count: AtomicUsize,
     /// See [`Revocations::epoch`].
     epoch: AtomicU64,
@@ -28,7 +28,7 @@ pub struct Revocations {
 #[derive(Debug, Default)]
 struct Entries {
     subjects: HashMap<String, Entry>,
-    /// What holds for every subject, after entries had to make room.
+    /// The revocation that applies to every subject, after entries were evicted.
     everyone: Entry,
 }
 
@@ -45,16 +45,16 @@ struct Revoked {
 }
 
 impl Revocations {
-    /// Nothing is revoked.
+    /// An empty table.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Refuses the tokens of `subject` that were issued at or before the given time, and those that
-    /// do not say when. `forget_after`: when the last of them has expired, skew included.
+    /// Refuses the tokens of `subject` that were issued at or before the given time, and those without `iat`.
+    /// `forget_after` is the time when the last of them has expired, including the skew.
     ///
-    /// `iat` counts whole seconds: a token of the same second that was issued later is refused too.
+    /// `iat` is in whole seconds: a token that was issued later in the same second is refused too.
     pub fn revoke(&self, issuer: &str, subject: &str, issued_at_or_before: Wall, forget_after: Wall) {
         let revoked = Revoked { issued_at_or_before, forget_after };
         self.change(issuer, subject, |entry| {
@@ -67,8 +67,8 @@ impl Revocations {
         self.change(issuer, subject, |entry| entry.disabled = true);
     }
 
-    /// Ends [`Revocations::disable`]. What was revoked stays so: to keep tokens from before the
-    /// disabling dead, revoke them when disabling.
+    /// Ends [`Revocations::disable`]. Revocations stay in effect: to keep tokens from before the disabling refused,
+    /// revoke them when disabling.
     pub fn enable(&self, issuer: &str, subject: &str) {
         let mut issuers = self.write();
         if let Some(entries) = issuers.get_mut(issuer)
@@ -82,7 +82,7 @@ impl Revocations {
         self.recount(&issuers);
     }
 
-    /// Forgets revocations whose tokens have all expired.
+    /// Deletes revocations whose tokens have all expired.
     pub fn purge(&self, now: Wall) {
         if self.is_empty() {
             return;
@@ -101,7 +101,7 @@ impl Revocations {
         self.recount(&issuers);
     }
 
-    /// Whether the verdict's token is refused. Costs one load while nothing is revoked.
+    /// Whether the verdict's token is refused. It costs one load while nothing is revoked.
     #[must_use]
     pub fn is_revoked(&self, verdict: &Verdict) -> bool {
         if self.is_empty() {
@@ -123,7 +123,7 @@ impl Revocations {
         refuses(&entries.everyone) || entry.is_some_and(refuses)
     }
 
-    /// How many subjects are remembered; a gauge.
+    /// The number of entries; a gauge.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
@@ -165,7 +165,7 @@ impl Revocations {
         self.count.store(count, Ordering::Relaxed);
     }
 
-    /// Moves with each revocation, once it is in effect; not where one is taken back or forgotten.
+    /// Changes with each revocation, after it is in effect; not when one is withdrawn or deleted.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
@@ -179,7 +179,7 @@ impl Revocations {
     }
 }
 
-/// Both revocations in one: the later limit of each kind.
+/// Merges two revocations: the later limit of each kind.
 fn later(old: Option<Revoked>, new: Revoked) -> Revoked {
     old.map_or(new, |old| Revoked {
         issued_at_or_before: old.issued_at_or_before.max(new.issued_at_or_before),
@@ -187,8 +187,8 @@ fn later(old: Option<Revoked>, new: Revoked) -> Revoked {
     })
 }
 
-/// Widens the entry that would be forgotten first to its whole issuer. An operator's mass action is
-/// the only way here, so a scan is acceptable.
+/// Applies the entry that expires first to its whole issuer. Only an operator's mass action gets here, so a scan is
+/// acceptable.
 fn make_room(issuers: &mut HashMap<String, Entries>) {
     let first = issuers
         .iter()

@@ -1,4 +1,4 @@
-//! What a verified token says, and for how long.
+//! The content of a verified token, and its validity.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,34 +8,34 @@ use serde_json::{Map, Value};
 
 /// A verified token: authentic, from a trusted issuer, for one of its accepted audiences.
 ///
-/// It says nothing about a route: that is an [`AccessRequirement`](crate::AccessRequirement).
+/// It is independent of routes: those have an [`AccessRequirement`](crate::AccessRequirement).
 #[derive(Debug, Clone)]
 pub struct Verdict {
-    /// The first moment of validity: the later of `nbf` and `iat`, less the skew; [`Wall::MIN`] without either.
+    /// The start of validity: the later of `nbf` and `iat`, minus the skew; [`Wall::MIN`] without either.
     pub not_before: Wall,
-    /// The first moment after validity: `exp` plus the skew.
+    /// The end of validity: `exp` plus the skew.
     pub not_after: Wall,
     /// The same end on the monotonic clock, so that stepping the wall clock back extends nothing.
     pub deadline: Mono,
-    /// The issuer's epoch: changes when a key goes or changes, and with the issuer's configuration.
-    /// Unique over the process; 0 is never current.
+    /// The issuer's epoch. It changes when a key is removed or changed, and with the issuer's configuration. Unique in
+    /// the process; 0 is never current.
     pub epoch: u64,
-    /// Who calls.
+    /// The identity and the claims.
     pub caller: Caller,
 }
 
 impl Verdict {
-    /// Whether `now` lies within the window: from `not_before` on, and before `not_after` and the
-    /// deadline (RFC 7519 §4.1.4, §4.1.5). The skew is part of the window already.
+    /// Whether `now` is within the window: from `not_before` on, and before `not_after` and the deadline (RFC 7519 §4.1.4,
+    /// §4.1.5). The window includes the skew.
     ///
-    /// Times only: [`Authenticator::is_current`](crate::Authenticator::is_current) also looks at keys,
+    /// This checks times only: [`Authenticator::is_current`](crate::Authenticator::is_current) also checks keys,
     /// configuration and revocations.
     #[must_use]
     pub fn is_valid_at(&self, now: Timestamp) -> bool {
         self.not_before <= now.wall && now.wall < self.not_after && now.mono < self.deadline
     }
 
-    /// A verdict that is valid at no time: what a failure leaves behind, so that a bug fails closed.
+    /// A verdict that is never valid. Failures yield it, so that a bug fails closed.
     #[must_use]
     pub fn inverted() -> Self {
         Self {
@@ -48,31 +48,31 @@ impl Verdict {
     }
 }
 
-/// Why a verdict that was reached does not hold any more.
+/// Why a verdict is no longer valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lapse {
-    /// Its window is over.
+    /// Its window has ended.
     Expired,
     /// Its subject was revoked or disabled.
     Revoked,
-    /// Its issuer is trusted no more, or otherwise than it was, or its key is gone.
+    /// Its issuer or the issuer's configuration changed, or its key was removed.
     IssuerChanged,
 }
 
-/// Who calls, as the issuer states it. An identity is issuer *and* subject.
+/// The caller, as the issuer states it. An identity is issuer *and* subject.
 ///
-/// No string here holds a control character.
+/// No string here contains a control character.
 #[derive(Clone, Default)]
 pub struct Caller {
     /// The issuer's name in the configuration.
     pub issuer_name: Arc<str>,
-    /// The token's `iss`; with a tenant template the tenant's own.
+    /// The token's `iss`; with a tenant template that of the tenant.
     pub issuer: Arc<str>,
-    /// `sub`; absent in tokens of some issuers, never empty.
+    /// `sub`; missing in tokens of some issuers, never empty.
     pub subject: Option<String>,
     /// `client_id` (RFC 9068 §2.2), else `azp`; for Entra ID `appid` or `azp`.
     pub client_id: Option<String>,
-    /// All of `aud`, accepted or not.
+    /// All values of `aud`, accepted or not.
     pub audiences: Vec<String>,
     /// The scopes, in the token's order.
     pub scopes: Vec<String>,
@@ -82,21 +82,21 @@ pub struct Caller {
     pub token_id: Option<String>,
     /// `iat`.
     pub issued_at: Option<Wall>,
-    /// Application or user, where the issuer says so.
+    /// Application or user, if the issuer states it.
     pub kind: CallerKind,
-    /// How the client proved itself to the issuer, where the issuer says so.
+    /// How the client authenticated to the issuer, if the issuer states it.
     pub client_authentication: Option<ClientAuthentication>,
-    /// The issuer left groups out of the token, so roles that come from groups are unknown. A demand
-    /// for a role that is not there then fails with a reason of its own.
+    /// Whether the token omits groups, so that roles from groups are unknown. A requirement for a missing role then
+    /// fails with its own reason.
     pub groups_overage: bool,
-    /// Every claim of the token.
+    /// All claims of the token.
     pub claims: Map<String, Value>,
 }
 
 /// Whether an application calls for itself or for a user.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CallerKind {
-    /// The issuer does not say.
+    /// The issuer doesn't state it.
     #[default]
     Unknown,
     /// An application for itself.
@@ -105,10 +105,10 @@ pub enum CallerKind {
     User,
 }
 
-/// How a client proved itself to its issuer.
+/// How a client authenticated to its issuer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientAuthentication {
-    /// A public client: not at all.
+    /// A public client, without authentication.
     None,
     /// By a secret.
     Secret,
@@ -116,7 +116,7 @@ pub enum ClientAuthentication {
     Certificate,
 }
 
-/// Claims are personal data and may hold anything: their number is shown, nothing else.
+/// Claims are personal data: only their number is shown.
 impl fmt::Debug for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Caller")

@@ -1,4 +1,4 @@
-//! Management: what the command line and the admin socket do to clients and keys.
+//! Management of clients and keys, for the command line and the admin socket.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use crate::{
     AuthorizationServer, Client, Created, IssuerError, Key, NewClient, Page, RotateWhen, Secret, WrappingKey,
     client::check_secret_lifetime, client::invalid, client_auth::FORMAT_SHA256, client_auth::SECRETS_MAX,
     client_auth::is_live, revocation, rotation::KEYS_MAX, rotation::set_removals, secret::generate_client_id,
-    secret::generate_secret_id, server::ATTEMPTS_MAX, server::Changes, server::tell_of_new_key,
+    secret::generate_secret_id, server::ATTEMPTS_MAX, server::Changes, server::log_new_key,
 };
 
-/// The most clients of a page.
+/// The most clients in a page.
 const PAGE_MAX: u32 = 1_000;
-/// The longest that an old secret may stay good beside a new one.
+/// The longest time for which an old secret may stay valid beside a new one.
 const SECRET_OVERLAP_MAX: Duration = Duration::from_secs(90 * 24 * 3_600);
 
 impl AuthorizationServer {
-    /// Creates a client with its first secret. It is durable, and may have tokens, when this returns.
+    /// Creates a client with its first secret. When this returns, the client is durable and can get tokens.
     ///
     /// # Errors
-    /// [`IssuerError::InvalidClient`], [`IssuerError::ClientExists`], [`IssuerError::Store`]; [`IssuerError::Busy`] where
+    /// [`IssuerError::InvalidClient`], [`IssuerError::ClientExists`], [`IssuerError::Store`]; [`IssuerError::Busy`] if
     /// a chosen secret can't be hashed now.
     pub async fn create_client(&self, new: NewClient, now: Timestamp) -> Result<Created, IssuerError> {
         new.check(&self.config())?;
@@ -30,7 +30,7 @@ impl AuthorizationServer {
         let (secret, secret_record) = match new.secret {
             None => new_secret(now, new.secret_expires_in)?,
             Some(secret) => {
-                let (format, text) = self.verifier.store_chosen(secret.expose(), mono).await?;
+                let (format, text) = self.verifier.hash_chosen(secret.expose(), mono).await?;
                 (secret, secret_of(now, new.secret_expires_in, format, "chosen", text.into_bytes())?)
             }
         };
@@ -63,16 +63,16 @@ impl AuthorizationServer {
             Err(StoreError::AlreadyExists) => return Err(IssuerError::ClientExists { id: record.id }),
             Err(error) => return Err(error.into()),
         };
-        self.verifier.forget_read();
+        self.verifier.clients_changed();
         if let Some(revoked_through) = stored.tokens_revoked_through {
-            // There was a client of that id before. Its tokens stay dead.
+            // A client of this id existed before. Its tokens stay revoked.
             self.tell(&mut changes, &stored.id, RevocationState::IssuedThrough(revoked_through));
         }
         tracing::info!(client_id = stored.id, "client created");
         Ok(Created { client: Client::from(&stored), secret })
     }
 
-    /// A page of at most `limit` (and 1,000) clients, those after `after` in the byte order of their ids.
+    /// A page of at most `limit` clients (1,000 at most) whose ids follow `after`, in byte order.
     ///
     /// # Errors
     /// [`IssuerError::Store`].
@@ -93,13 +93,12 @@ impl AuthorizationServer {
         Ok(Client::from(&self.client(id).await?))
     }
 
-    /// Gives a client a new secret. The ones it has stay good for `overlap`, at most 90 days, or until they expire if
-    /// that is sooner; none for nothing. Tokens that were issued are not touched.
+    /// Adds a new secret to a client. Existing secrets stay valid for `overlap`, at most 90 days, or until they expire
+    /// if that is sooner. An `overlap` of zero invalidates them at once. Issued tokens stay valid.
     ///
     /// # Errors
-    /// [`IssuerError::UnknownClient`], [`IssuerError::InvalidClient`], [`IssuerError::TooManySecrets`] where
-    /// eight would be live,
-    /// [`IssuerError::Store`].
+    /// [`IssuerError::UnknownClient`], [`IssuerError::InvalidClient`], [`IssuerError::TooManySecrets`] if more than
+    /// eight would be valid, [`IssuerError::Store`].
     pub async fn rotate_secret(
         &self,
         id: &str,
@@ -133,8 +132,8 @@ impl AuthorizationServer {
         Ok(Created { client: Client::from(&record), secret })
     }
 
-    /// Disables a client. When this returns it gets no more tokens, and those it has are refused. Disabling
-    /// again changes nothing.
+    /// Disables a client. When this returns, the client gets no more tokens, and its issued tokens are refused.
+    /// Disabling a disabled client changes nothing.
     ///
     /// # Errors
     /// [`IssuerError::UnknownClient`], [`IssuerError::Store`].
@@ -153,9 +152,8 @@ impl AuthorizationServer {
         Ok(Client::from(&record))
     }
 
-    /// Enables a client again. No token from before this moment comes back to life: whatever was issued in
-    /// this second or before stays dead, and tokens issued from now on say a later second. Enabling an
-    /// enabled client changes nothing.
+    /// Enables a client again. Tokens issued in this second or earlier stay revoked; tokens issued from now on carry a
+    /// later second. Enabling an enabled client changes nothing.
     ///
     /// # Errors
     /// [`IssuerError::UnknownClient`], [`IssuerError::Store`].
@@ -165,8 +163,8 @@ impl AuthorizationServer {
         let record = self
             .change_client(id, now, |record| {
                 if let Some(disabled_at) = record.disabled_at.take() {
-                    // Not the time of disabling: a request that was under way then may have been answered a
-                    // moment later. Nor a time before it, should the clock have been set back.
+                    // The time of disabling is not enough: a concurrent request may have been answered a moment later.
+                    // The maximum guards against a clock that was set back.
                     let through = now.max(disabled_at);
                     record.tokens_revoked_through =
                         Some(record.tokens_revoked_through.map_or(through, |earlier| earlier.max(through)));
@@ -182,8 +180,8 @@ impl AuthorizationServer {
         Ok(Client::from(&record))
     }
 
-    /// Deletes a client. When this returns its tokens are refused, for good: a new client of the same id
-    /// doesn't revive them.
+    /// Deletes a client. When this returns, its tokens are refused permanently: a new client with the same id doesn't
+    /// make them valid again.
     ///
     /// # Errors
     /// [`IssuerError::UnknownClient`], [`IssuerError::Store`].
@@ -192,13 +190,13 @@ impl AuthorizationServer {
         if !self.store.delete_client(id, now.wall).await? {
             return Err(IssuerError::UnknownClient { id: id.into() });
         }
-        self.verifier.forget_read();
+        self.verifier.clients_changed();
         self.tell(&mut changes, id, RevocationState::Deleted(now.wall));
         tracing::info!(client_id = id, "client deleted");
         Ok(())
     }
 
-    /// The signing keys, in the order in which they take over.
+    /// The signing keys, in the order of activation.
     ///
     /// # Errors
     /// [`IssuerError::Store`].
@@ -208,9 +206,9 @@ impl AuthorizationServer {
         Ok(self.keys.load().describe(self.moment(now.wall)))
     }
 
-    /// Lets the next signing key take over, and makes it where there is none. [`RotateWhen::Scheduled`] changes nothing
-    /// where one is on its way already; with [`RotateWhen::Now`] the one that is on its way, which verifiers know
-    /// already, signs when this returns, or else a new one. Gives the keys as they are then.
+    /// Starts the rotation to the next signing key, which is generated if there is none. [`RotateWhen::Scheduled`]
+    /// changes nothing if a key is already published ahead. With [`RotateWhen::Now`] the key that is published ahead,
+    /// which verifiers know already, or else a new key signs when this returns. Returns the resulting keys.
     ///
     /// # Errors
     /// [`IssuerError::TooManyKeys`], [`IssuerError::Store`].
@@ -229,7 +227,7 @@ impl AuthorizationServer {
             let (made, is_full) = (keys.get(next).is_none(), keys.len() >= KEYS_MAX);
             match keys.get_mut(next) {
                 Some(waiting) if when == RotateWhen::Now => {
-                    // As one that was made to sign at once: it never waits.
+                    // Marked as created to sign at once, so that it is never withheld.
                     (waiting.created_at, waiting.activates_at) = (now, now);
                 }
                 _ if is_full => return Err(IssuerError::TooManyKeys { limit: KEYS_MAX }),
@@ -245,7 +243,7 @@ impl AuthorizationServer {
             let next = keys.get(next).cloned();
             if self.replace_keys(stored.version, keys).await? {
                 match &next {
-                    Some(key) if made => tell_of_new_key(key),
+                    Some(key) if made => log_new_key(key),
                     Some(key) => tracing::info!(kid = key.kid, "the key that was published ahead signs now"),
                     None => {}
                 }
@@ -255,12 +253,14 @@ impl AuthorizationServer {
         Err(IssuerError::Contended { what: "key set" })
     }
 
-    /// Wraps all signing keys anew, in one transaction. From then on the server opens with the new wrapping
-    /// key only: configure it before the next start. To be awaited to its end: given up half-way, the store may have the
-    /// new key while the server holds the old one, which [`Self::maintain`] then reports until the restart.
+    /// Encrypts all signing keys with a new wrapping key, in one transaction. From then on the server can open its keys
+    /// only with the new wrapping key, so configure it before the next start.
+    ///
+    /// This future must be awaited to its end. If it is dropped midway, the store may have the new key while the server
+    /// holds the old one; [`Self::maintain`] reports that until the restart.
     ///
     /// # Errors
-    /// [`IssuerError::WrappingKey`], [`IssuerError::Store`]; nothing was changed then.
+    /// [`IssuerError::WrappingKey`], [`IssuerError::Store`]. Then nothing was changed.
     pub async fn rewrap(&self, new: WrappingKey) -> Result<(), IssuerError> {
         let _changes = self.changes.lock().await;
         let old = self.wrapping_key();
@@ -282,7 +282,7 @@ impl AuthorizationServer {
         Err(IssuerError::Contended { what: "key set" })
     }
 
-    /// Closes the store. Requests that come later are answered 503.
+    /// Closes the store. Later requests are answered 503.
     pub async fn close(&self) {
         self.store.close().await;
     }
@@ -291,7 +291,7 @@ impl AuthorizationServer {
         self.store.client(id).await?.ok_or_else(|| IssuerError::UnknownClient { id: id.into() })
     }
 
-    /// Changes a client as it is in the store at that moment, trying again where somebody else was faster.
+    /// Applies a change to the stored client, and retries if another change was concurrent.
     async fn change_client(
         &self,
         id: &str,
@@ -308,7 +308,7 @@ impl AuthorizationServer {
             record.updated_at = now;
             match self.store.update_client(&record).await {
                 Ok(()) => {
-                    self.verifier.forget_read();
+                    self.verifier.clients_changed();
                     record.version = record.version.saturating_add(1);
                     return Ok(record);
                 }
@@ -319,7 +319,7 @@ impl AuthorizationServer {
         Err(IssuerError::Contended { what: "client" })
     }
 
-    /// Tells the sink. `_changes` shows that the lock is held, so that the sink hears of changes in their order.
+    /// Notifies the sink. `_changes` proves that the lock is held, so that the sink receives changes in their order.
     fn tell(&self, _changes: &mut Changes, id: &str, state: RevocationState) {
         if let Some(sink) = self.sink.get() {
             revocation::tell(&**sink, &Revocation { client_id: id.to_owned(), state });

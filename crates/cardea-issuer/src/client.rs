@@ -1,4 +1,4 @@
-//! Clients as those who administer them see them: without what verifies their secrets.
+//! Clients as administrators see them: without the data that verifies their secrets.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     config::{check_lifetime, check_scopes, is_visible_ascii},
 };
 
-/// The most bytes a client id may have.
+/// The most bytes of a client id.
 pub(crate) const CLIENT_ID_BYTES_MAX: usize = 128;
 const NAME_BYTES_MAX: usize = 200;
 const SECRET_LIFETIME_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3_600);
@@ -19,28 +19,29 @@ const SECRET_LIFETIME_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3_600)
 /// A client to be created.
 #[derive(Clone, Debug)]
 pub struct NewClient {
-    /// Its id: visible ASCII, at most 128 bytes; `None`: one is generated, which is recommended. An id with
-    /// `%` or `+` needs a `basic_encoding` other than [`BasicEncoding::Auto`], one with `:` needs
+    /// The client id: visible ASCII, at most 128 bytes. `None` generates one, which is recommended. An id with `%` or
+    /// `+` needs a `basic_encoding` other than [`BasicEncoding::Auto`], one with `:` needs
     /// [`BasicEncoding::FormEncoded`].
     pub id: Option<String>,
-    /// A name for people, at most 200 bytes.
+    /// A display name, at most 200 bytes.
     pub name: String,
-    /// The grants it may use. Default: client credentials.
+    /// The allowed grants. Default: client credentials.
     pub grant_types: Vec<GrantType>,
-    /// The scopes it may ask for, and is given when it asks for none.
+    /// The scopes that the client may request. A request without scopes gets all of them.
     pub scopes: Vec<String>,
-    /// The audiences it may ask for, from the configured ones; empty: all of them. Where the default audience
-    /// is not among them, the first one is the default for this client.
+    /// The audiences that the client may request, out of the configured ones. Empty allows all of them. If the default
+    /// audience is not among them, the first one is the client's default.
     pub audiences: Vec<String>,
-    /// How long its tokens live: 60 s to 24 h, and not longer than the overlap of keys allows; `None`: as configured.
+    /// The lifetime of the client's tokens: 60 s to 24 h, and not longer than the overlap of keys allows. `None` uses
+    /// the configured lifetime.
     pub access_token_lifetime: Option<Duration>,
-    /// When its first secret expires, at most ten years from now; `None`: never.
+    /// The lifetime of the first secret, at most ten years. `None`: it never expires.
     pub secret_expires_in: Option<Duration>,
-    /// How its Basic credentials are read.
+    /// The encoding of the client's Basic credentials.
     pub basic_encoding: BasicEncoding,
-    /// Its first secret, where somebody chose it; `None`: one is generated, which is recommended.
+    /// The first secret, if the operator chose one. `None` generates one, which is recommended.
     pub secret: Option<Secret>,
-    /// Whether a right secret of it may be remembered for a while. Default: yes.
+    /// Whether a verified secret of the client may be cached. Default: yes.
     pub remember_secret: bool,
 }
 
@@ -62,7 +63,7 @@ impl Default for NewClient {
 }
 
 impl NewClient {
-    /// Checks everything that can be checked without the store.
+    /// Checks all fields, without access to the store.
     pub(crate) fn check(&self, config: &AuthorizationServerConfig) -> Result<(), IssuerError> {
         if let Some(id) = &self.id {
             check_id(id, self.basic_encoding).map_err(|problem| invalid("id", problem))?;
@@ -98,12 +99,12 @@ impl NewClient {
     }
 }
 
-/// Whether tokens may be made for that audience.
+/// Whether tokens may be issued for that audience.
 pub(crate) fn is_audience(config: &AuthorizationServerConfig, audience: &str) -> bool {
     audience == config.default_audience || config.resources.iter().any(|resource| resource == audience)
 }
 
-/// Whether a secret may live that long.
+/// Checks the lifetime of a secret.
 pub(crate) fn check_secret_lifetime(lifetime: Option<Duration>) -> Result<(), IssuerError> {
     match lifetime {
         Some(lifetime) if lifetime.is_zero() || lifetime > SECRET_LIFETIME_MAX => {
@@ -130,49 +131,49 @@ pub(crate) fn invalid(field: &'static str, problem: String) -> IssuerError {
     IssuerError::InvalidClient { field, problem }
 }
 
-/// A client. It serialises for scripts; times are Unix seconds.
+/// A client. It is serialised for scripts; times are in Unix seconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Client {
-    /// The client id.
+    /// At most 128 bytes of visible ASCII.
     pub client_id: String,
-    /// A name for people.
+    /// A display name.
     pub name: String,
-    /// Whether it may have tokens.
+    /// Whether the client can get tokens.
     pub enabled: bool,
-    /// The grants it may use.
+    /// The allowed grants.
     pub grant_types: Vec<GrantType>,
-    /// The scopes it may ask for.
+    /// The scopes that the client may request.
     pub scopes: Vec<String>,
-    /// The audiences it may ask for; empty: all.
+    /// The audiences that the client may request; empty: all.
     pub audiences: Vec<String>,
-    /// How long its tokens live; `None`: as configured.
+    /// The lifetime of the client's tokens; `None`: the configured lifetime.
     pub access_token_lifetime_seconds: Option<u32>,
-    /// How its Basic credentials are read.
+    /// The encoding of the client's Basic credentials.
     pub basic_encoding: BasicEncoding,
-    /// Whether a right secret of it may be remembered for a while.
+    /// Whether a verified secret of the client may be cached.
     pub remember_secret: bool,
-    /// When it was created.
+    /// In Unix seconds.
     pub created_at: i64,
-    /// When it was last changed.
+    /// The time of the last change, in Unix seconds.
     pub updated_at: i64,
-    /// Since when it has been disabled.
+    /// The time of disabling, in Unix seconds.
     pub disabled_at: Option<i64>,
-    /// Its secrets, oldest first, expired ones included until the next rotation.
+    /// The client's secrets, oldest first. Expired ones are kept until the next rotation.
     pub secrets: Vec<ClientSecret>,
 }
 
-/// What may be said of a secret.
+/// The public data of a secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ClientSecret {
-    /// Names it within its client.
+    /// Identifies the secret within its client.
     pub id: String,
-    /// How what verifies it was made.
+    /// The hash algorithm and its cost.
     pub format: String,
     /// `generated`, `chosen` or `imported`.
     pub provenance: String,
-    /// When it was made, in Unix seconds.
+    /// In Unix seconds.
     pub created_at: i64,
-    /// From when it is refused, in Unix seconds.
+    /// The time from which the secret is refused, in Unix seconds.
     pub expires_at: Option<i64>,
 }
 
@@ -208,12 +209,12 @@ impl From<&SecretRecord> for ClientSecret {
     }
 }
 
-/// A client together with a new secret of it.
+/// A client with its new secret.
 #[derive(Clone, Debug)]
 pub struct Created {
     /// The client.
     pub client: Client,
-    /// The secret, as it was generated or chosen; it can't be shown again.
+    /// The generated or chosen secret. It can't be shown again.
     pub secret: Secret,
 }
 
@@ -222,6 +223,6 @@ pub struct Created {
 pub struct Page {
     /// The clients, in the byte order of their ids.
     pub clients: Vec<Client>,
-    /// What to ask for next; `None`: this was the last page.
+    /// The id to continue after; `None` on the last page.
     pub next: Option<String>,
 }

@@ -1,4 +1,5 @@
-//! Client authentication (RFC 6749 §2.3): what was presented, how it may be read, and whether it holds.
+//! Client authentication (RFC 6749 §2.3): the presented credentials, their possible readings, and the check of
+//! generated secrets.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use base64::{
@@ -9,13 +10,13 @@ use cardea_clock::Wall;
 use cardea_store::{BasicEncoding, ClientRecord, SecretRecord};
 use zeroize::Zeroizing;
 
-use crate::{client::CLIENT_ID_BYTES_MAX, form, form::Form, grant::Refusal, secret::sha256};
+use crate::{client::CLIENT_ID_BYTES_MAX, form, form::Form, grant::GrantError, secret::sha256};
 
-/// The most secrets of a client, expired ones included.
+/// The most secrets of a client, including expired ones.
 pub(crate) const SECRETS_MAX: usize = 8;
-/// The most bytes of a Basic credential, encoded.
+/// The most bytes of an encoded Basic credential.
 const BASIC_BYTES_MAX: usize = 4_096;
-/// The format of secrets that we generate.
+/// The format of generated secrets.
 pub(crate) const FORMAT_SHA256: &str = "sha256";
 
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -23,43 +24,43 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// One way to read what a client presented. Basic has two where they differ (RFC 6749 §2.3.1 against RFC 7617).
+/// One reading of the presented credentials. Basic has two if they differ (RFC 6749 §2.3.1 and RFC 7617).
 pub(crate) struct Reading {
     pub(crate) id: String,
     pub(crate) secret: Zeroizing<Vec<u8>>,
     digest: [u8; 32],
-    /// The encoding that the client's record must allow; `None` where it doesn't matter.
+    /// The encoding that the client's record must allow; `None` if any is allowed.
     encoding: Option<BasicEncoding>,
 }
 
-/// How the client tried to authenticate.
+/// The authentication method that the client used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
     Basic,
     Post,
 }
 
-/// What a client presented.
+/// The credentials that a client presented.
 pub(crate) struct Presented {
     pub(crate) method: Method,
-    /// None where what was presented can't be any client's.
+    /// Empty if the credentials can't be those of any client.
     pub(crate) readings: Vec<Reading>,
-    /// A `client_id` in the body, beside Basic: it must name the same client.
+    /// A `client_id` in the body beside Basic credentials. It must name the same client.
     pub(crate) body_client_id: Option<String>,
 }
 
-/// Finds the client's credentials. Whether they are right is for the [`crate::verification::Verifier`] to say.
+/// Extracts the client's credentials. The [`crate::verification::Verifier`] verifies them.
 ///
 /// # Errors
-/// `invalid_request` where there are two ways of authentication (RFC 6749 §2.3), `invalid_client` where there is none
-/// that we know.
-pub(crate) fn presented(authorization: &[&[u8]], form: &Form) -> Result<Presented, Refusal> {
+/// `invalid_request` if there are two authentication methods (RFC 6749 §2.3), `invalid_client` if there is none that is
+/// supported.
+pub(crate) fn presented(authorization: &[&[u8]], form: &Form) -> Result<Presented, GrantError> {
     let client_id = form.get("client_id");
     let client_secret = form.get("client_secret");
     let assertion = form.get("client_assertion").or_else(|| form.get("client_assertion_type"));
     let ways = authorization.len() + usize::from(client_secret.is_some()) + usize::from(assertion.is_some());
     if ways > 1 {
-        return Err(Refusal::invalid_request(
+        return Err(GrantError::invalid_request(
             "two_client_authentications",
             "more than one way of client authentication was used",
         ));
@@ -78,21 +79,22 @@ pub(crate) fn presented(authorization: &[&[u8]], form: &Form) -> Result<Presente
             Ok(Presented { method: Method::Post, readings, body_client_id: None })
         }
         (None, Some(_)) => {
-            Err(Refusal::invalid_request("client_id_missing", "client_secret without client_id"))
+            Err(GrantError::invalid_request("client_id_missing", "client_secret without client_id"))
         }
-        _ if assertion.is_some() => Err(Refusal::invalid_client(
+        _ if assertion.is_some() => Err(GrantError::invalid_client(
             "client_assertion_unsupported",
             "client assertions are not supported",
         )),
-        _ => {
-            Err(Refusal::invalid_client("client_authentication_missing", "client authentication is required"))
-        }
+        _ => Err(GrantError::invalid_client(
+            "client_authentication_missing",
+            "client authentication is required",
+        )),
     }
 }
 
 /// The readings of an `Authorization` value (RFC 7617 §2).
-fn basic(value: &[u8]) -> Result<Vec<Reading>, Refusal> {
-    let malformed = || Refusal::invalid_client("basic_malformed", "the Basic credentials are malformed");
+fn basic(value: &[u8]) -> Result<Vec<Reading>, GrantError> {
+    let malformed = || GrantError::invalid_client("basic_malformed", "the Basic credentials are malformed");
     let value = value.trim_ascii();
     let (scheme, credentials) = match value.iter().position(|byte| *byte == b' ') {
         Some(space) => (&value[..space], value[space..].trim_ascii_start()),
@@ -100,13 +102,13 @@ fn basic(value: &[u8]) -> Result<Vec<Reading>, Refusal> {
     };
     if !scheme.eq_ignore_ascii_case(b"Basic") {
         let description = "the Authorization scheme is not supported; use Basic";
-        return Err(Refusal::invalid_client("authorization_scheme_unsupported", description));
+        return Err(GrantError::invalid_client("authorization_scheme_unsupported", description));
     }
     if credentials.len() > BASIC_BYTES_MAX {
         return Err(malformed());
     }
     let decoded = Zeroizing::new(BASE64.decode(credentials).map_err(|_| malformed())?);
-    // The user-id ends at the first colon; the password may have more of them.
+    // The user-id ends at the first colon; the password may contain more.
     let colon = decoded.iter().position(|byte| *byte == b':').ok_or_else(malformed)?;
     let (user, password) = (&decoded[..colon], &decoded[colon + 1..]);
     if user.is_empty() {
@@ -134,8 +136,8 @@ fn reading(id: &[u8], secret: &[u8], encoding: Option<BasicEncoding>) -> Option<
 }
 
 impl Reading {
-    /// Whether this is a live secret of that client that we generated. A client that doesn't exist or has no secrets
-    /// takes the same steps as one that does: always [`SECRETS_MAX`] comparisons, each of constant time.
+    /// Whether this is a valid generated secret of that client. A client that doesn't exist or has no secrets takes the
+    /// same steps as one that does: always [`SECRETS_MAX`] comparisons in constant time.
     pub(crate) fn holds_generated(&self, record: Option<&ClientRecord>, now: Wall) -> bool {
         const NOBODYS: [u8; 32] = [0; 32];
         let secrets: &[SecretRecord] = record.map_or(&[], |record| &record.secrets);
@@ -150,7 +152,7 @@ impl Reading {
     }
 }
 
-/// Whether the client may authenticate by that reading at all, with whatever secret.
+/// Whether the client may authenticate with that reading, whatever the secret.
 pub(crate) fn is_permitted(record: &ClientRecord, reading: &Reading) -> bool {
     record.enabled
         && reading.encoding.is_none_or(|encoding| {
@@ -158,7 +160,7 @@ pub(crate) fn is_permitted(record: &ClientRecord, reading: &Reading) -> bool {
         })
 }
 
-/// Whether a secret is still good.
+/// Whether a secret has not expired.
 pub(crate) fn is_live(secret: &SecretRecord, now: Wall) -> bool {
     secret.expires_at.is_none_or(|expires_at| now < expires_at)
 }

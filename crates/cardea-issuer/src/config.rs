@@ -1,4 +1,4 @@
-//! What the operator says about the authorization server, and what of it is refused.
+//! The configuration of the authorization server, and its checks.
 
 use std::time::Duration;
 
@@ -11,18 +11,19 @@ mod secrets;
 
 pub use secrets::SecretConfig;
 
-/// The longest an access token may live.
+/// The longest lifetime of an access token.
 pub const TOKEN_LIFETIME_MAX: Duration = Duration::from_secs(24 * 3_600);
-/// The most by which a verifier's clock may differ from ours. Whatever must outlive a token outlives it by this.
+/// The largest difference between a verifier's clock and ours. Everything that must outlive a token outlives it by
+/// this.
 pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(300);
 
-/// How long access tokens live unless configured.
+/// The default lifetime of access tokens.
 pub const ACCESS_TOKEN_LIFETIME_DEFAULT: Duration = Duration::from_secs(3_600);
-/// How long a key signs unless configured: 90 days.
+/// The default time for which a key signs: 90 days.
 pub const KEY_LIFETIME_DEFAULT: Duration = Duration::from_secs(90 * 86_400);
-/// How long a key is published before it signs unless configured: a day.
+/// The default time for which a key is published before it signs: one day.
 pub const KEY_PUBLISH_AHEAD_DEFAULT: Duration = Duration::from_secs(86_400);
-/// How long a key stays published after it last signed unless configured: two days.
+/// The default time for which a key stays published after it last signed: two days.
 pub const KEY_OVERLAP_DEFAULT: Duration = Duration::from_secs(2 * 86_400);
 
 const TOKEN_LIFETIME_MIN: Duration = Duration::from_secs(60);
@@ -36,36 +37,36 @@ const NAME_BYTES_MAX: usize = 512;
 /// The authorization server's configuration. [`AuthorizationServerConfig::new`] fills in the defaults.
 #[derive(Clone, Debug)]
 pub struct AuthorizationServerConfig {
-    /// The issuer: `https`, or `http` on a loopback host; it may have a path, but no query, fragment or user. The
-    /// `iss` of tokens and the `issuer` of the metadata are this URL without a trailing slash.
+    /// The issuer: `https`, or `http` on a loopback host. It may have a path, but no query, fragment or user. The `iss`
+    /// of tokens and the `issuer` of the metadata are this URL without a trailing slash.
     pub issuer: Url,
-    /// How long access tokens live, where a client's record says nothing else. Default [`ACCESS_TOKEN_LIFETIME_DEFAULT`]; 60 s to 24 h,
-    /// whole seconds.
+    /// The lifetime of access tokens, unless the client's record has one. Default [`ACCESS_TOKEN_LIFETIME_DEFAULT`]; 60
+    /// s to 24 h, in whole seconds.
     pub access_token_lifetime: Duration,
-    /// How new signing keys sign. A change makes a new key at once, which takes over after `key_publish_ahead`.
+    /// The algorithm of new signing keys. A change creates a new key at once, which signs after `key_publish_ahead`.
     pub algorithm: SigningAlgorithm,
-    /// The `aud` of tokens whose request names no `resource` (RFC 9068 §3). Required.
+    /// The `aud` of tokens whose request has no `resource` (RFC 9068 §3). Required.
     pub default_audience: String,
-    /// What a request may name as `resource`: absolute URIs without fragment (RFC 8707 §2). The default audience
-    /// may be named too. At most 1,024.
+    /// The allowed values of `resource`: absolute URIs without fragment (RFC 8707 §2). The default audience is allowed
+    /// too. At most 1,024.
     pub resources: Vec<String>,
-    /// The scopes that exist. Where it is empty, clients may be given any scope, and the metadata lists none. At most
-    /// 1,024.
+    /// The existing scopes. If empty, clients may have any scope, and the metadata lists none. At most 1,024.
     pub scopes: Vec<String>,
-    /// How long a key signs before the next one takes over. Default [`KEY_LIFETIME_DEFAULT`]; at least twice `key_publish_ahead`, at
-    /// most 10 years.
+    /// How long a key signs before the next one replaces it. Default [`KEY_LIFETIME_DEFAULT`]; at least twice
+    /// `key_publish_ahead`, at most 10 years.
     pub key_lifetime: Duration,
-    /// How long a key is published before it signs, so that verifiers which cache the key set know it in time.
-    /// Default [`KEY_PUBLISH_AHEAD_DEFAULT`], at least 60 s.
+    /// How long a key is published before it signs, so that verifiers that cache the key set know it in time. Default
+    /// [`KEY_PUBLISH_AHEAD_DEFAULT`], at least 60 s.
     pub key_publish_ahead: Duration,
-    /// How long others may cache the key set and the metadata. Default: half of `key_publish_ahead`, at most five minutes;
-    /// 1 s to half of `key_publish_ahead`, so that whoever fetched the set just before a key was published fetches it again
-    /// before the key signs.
+    /// How long the key set and the metadata may be cached. Default: half of `key_publish_ahead`, at most five minutes.
+    /// Allowed: 1 s to half of `key_publish_ahead`, so that a verifier that fetched the set just before a key was
+    /// published fetches it again before the key signs.
     pub key_set_max_age: Option<Duration>,
-    /// How long a key stays published after it stopped signing. Default [`KEY_OVERLAP_DEFAULT`]; at least `access_token_lifetime` and
-    /// five minutes of clock skew. No token lives longer than this allows, whatever a client's record says.
+    /// How long a key stays published after it stopped signing. Default [`KEY_OVERLAP_DEFAULT`]; at least
+    /// `access_token_lifetime` plus five minutes of clock skew. It limits the lifetime of every token, whatever a
+    /// client's record says.
     pub key_overlap: Duration,
-    /// How client secrets are verified.
+    /// The verification of client secrets.
     pub secrets: SecretConfig,
 }
 
@@ -88,7 +89,7 @@ impl AuthorizationServerConfig {
         }
     }
 
-    /// Checks everything that can be checked without the store.
+    /// Checks all fields, without access to the store.
     ///
     /// # Errors
     /// [`IssuerError::InvalidConfig`] for the first field that is wrong.
@@ -113,18 +114,18 @@ impl AuthorizationServerConfig {
         self.secrets.check()
     }
 
-    /// The issuer's exact spelling: what `iss` holds and what verifiers compare with.
+    /// The exact spelling of the issuer, which `iss` contains and verifiers compare.
     #[must_use]
     pub fn issuer_text(&self) -> &str {
         self.issuer.as_str().trim_end_matches('/')
     }
 
-    /// How long others may cache the key set.
+    /// How long the key set may be cached.
     pub(crate) fn key_set_max_age(&self) -> Duration {
         self.key_set_max_age.unwrap_or_else(|| (self.key_publish_ahead / 2).min(KEY_SET_AGE_DEFAULT))
     }
 
-    /// The longest that any token may live, so that its key stays published until it has expired.
+    /// The longest lifetime of a token. The key that signed it stays published until the token has expired.
     pub(crate) fn token_lifetime_max(&self) -> Duration {
         self.key_overlap.saturating_sub(CLOCK_SKEW_MAX).min(TOKEN_LIFETIME_MAX)
     }
@@ -194,7 +195,7 @@ fn invalid(field: &'static str, problem: String) -> IssuerError {
     IssuerError::InvalidConfig { field, problem }
 }
 
-/// Whether a token may live that long.
+/// Checks the lifetime of a token.
 pub(crate) fn check_lifetime(lifetime: Duration) -> Result<(), String> {
     if lifetime < TOKEN_LIFETIME_MIN || lifetime > TOKEN_LIFETIME_MAX || lifetime.subsec_nanos() != 0 {
         return Err("expected 60 s to 24 h in whole seconds".into());
@@ -202,7 +203,7 @@ pub(crate) fn check_lifetime(lifetime: Duration) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether these may be scopes: each a scope-token of RFC 6749 §3.3, none twice.
+/// Checks a list of scopes: each is a scope-token of RFC 6749 §3.3, and none is repeated.
 pub(crate) fn check_scopes(scopes: &[String]) -> Result<(), String> {
     if scopes.len() > NAMES_MAX {
         return Err(format!("expected at most {NAMES_MAX}"));

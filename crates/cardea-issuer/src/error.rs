@@ -1,45 +1,45 @@
-//! What can go wrong in the authorization server, grouped by whose fault it is.
+//! The errors of the authorization server, grouped by who must correct them.
 
 use cardea_store::StoreError;
 
 use crate::wrapping::WrappingKeyError;
 
-/// An error of the authorization server. What a client of the token endpoint is told is a [`crate::Reply`] instead.
+/// An error of the authorization server. Clients of the token endpoint get a [`crate::Reply`] instead.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IssuerError {
-    /// The configuration is wrong: the operator's to correct.
+    /// The configuration is wrong. The operator must correct it.
     #[error("authorization server: {field}: {problem}")]
     InvalidConfig {
         /// The configuration field.
         field: &'static str,
-        /// What is wrong with it, and what would be right.
+        /// The problem and what is expected.
         problem: String,
     },
-    /// The wrapping key can't be read or doesn't fit the stored keys: the operator's to correct.
+    /// The wrapping key can't be read or doesn't fit the stored keys. The operator must correct it.
     #[error(transparent)]
     WrappingKey(#[from] WrappingKeyError),
-    /// What was asked of the registry can't be: the administrator's to correct.
+    /// A request to the client registry is invalid. The administrator must correct it.
     #[error("client {field}: {problem}")]
     InvalidClient {
         /// The field of the client.
         field: &'static str,
-        /// What is wrong with it, and what would be right.
+        /// The problem and what is expected.
         problem: String,
     },
-    /// There is no client of that id.
+    /// No client has that id.
     #[error("there is no client {id:?}")]
     UnknownClient {
-        /// The id that was asked for.
+        /// The requested id.
         id: String,
     },
-    /// A client of that id exists already.
+    /// A client with that id exists already.
     #[error("a client {id:?} exists already")]
     ClientExists {
-        /// The id that was asked for.
+        /// The requested id.
         id: String,
     },
-    /// The client has as many live secrets as it may.
+    /// The client has the most secrets allowed.
     #[error("client {id:?} has {limit} secrets that have not expired; rotate with a shorter overlap")]
     TooManySecrets {
         /// The client.
@@ -47,39 +47,39 @@ pub enum IssuerError {
         /// The limit.
         limit: usize,
     },
-    /// As many signing keys are published as may be.
+    /// The most signing keys allowed are published.
     #[error("{limit} signing keys are published already; wait until old ones are removed")]
     TooManyKeys {
         /// The limit.
         limit: usize,
     },
-    /// Some of the clients to be imported can't be; none was.
+    /// Some clients can't be imported. None was imported.
     #[error("{}", .0.first().map_or("no client can be imported", |refused| refused.problem.as_str()))]
     ImportRefused(Vec<RefusedClient>),
-    /// The hash threads have more to do than they may put off.
+    /// The queue of the hash threads is full.
     #[error("the hash threads are busy; try again")]
     Busy,
-    /// Somebody else kept changing the same record.
+    /// Concurrent changes to the same record kept preventing this one.
     #[error("the {what} kept changing while it was being changed; try again")]
     Contended {
-        /// What was to be changed.
+        /// The record to be changed.
         what: &'static str,
     },
-    /// A revocation sink was named before: the program's mistake.
+    /// A revocation sink was set before. This is an error of the program.
     #[error("a revocation sink was named already")]
     SinkNamed,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A stored signing key is not what its record says.
+    /// A stored signing key doesn't match its record.
     #[error("signing key {kid}: {problem}")]
     DamagedKey {
         /// The key's id.
         kid: String,
-        /// What is wrong with it.
+        /// The problem of the key.
         problem: &'static str,
     },
-    /// The cryptographic library refused; nothing a caller can correct.
+    /// The cryptographic library failed. The caller can't correct it.
     #[error("cryptography failed: {0}")]
     Crypto(&'static str),
 }
@@ -87,14 +87,14 @@ pub enum IssuerError {
 /// A client that can't be imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedClient {
-    /// Which of them, counted from 0.
+    /// The index in the import, from 0.
     pub index: usize,
-    /// Why.
+    /// The reason.
     pub problem: String,
 }
 
 impl IssuerError {
-    /// Whether the caller's input was at fault, rather than the store or the machine.
+    /// Whether the caller's input was wrong, rather than the store or the machine.
     #[must_use]
     pub fn is_callers_fault(&self) -> bool {
         matches!(

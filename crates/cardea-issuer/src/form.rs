@@ -7,20 +7,20 @@ use zeroize::Zeroizing;
 /// The most parameters of a request.
 const PARAMETERS_MAX: usize = 64;
 
-/// The parameters of a body that have a value, in order. Values may be secrets: they are wiped on drop.
+/// The parameters of a body that have a value, in order. Values may be secrets; they are wiped on drop.
 pub(crate) struct Form(Vec<(String, Zeroizing<String>)>);
 
-/// Why a body is no form.
+/// Why a body can't be parsed as a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FormError {
-    /// An octet that form-encoding would have escaped, a broken escape, or text that isn't UTF-8.
+    /// An octet that must be escaped, an invalid escape, or text that isn't UTF-8.
     Malformed,
-    /// More parameters than any honest request has.
+    /// More than [`PARAMETERS_MAX`] parameters.
     TooMany,
 }
 
 impl Form {
-    /// Parses a body. A parameter without a value is as good as absent (RFC 6749 §3.2), so it is dropped here.
+    /// Parses a body. A parameter without a value counts as absent (RFC 6749 §3.2) and is dropped.
     ///
     /// # Errors
     /// [`FormError`].
@@ -48,13 +48,13 @@ impl Form {
         self.all(name).next()
     }
 
-    /// Every value of a parameter that may be repeated.
+    /// All values of a parameter that may be repeated.
     pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
         self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The first name that stands there twice, but for `resource`, which may (RFC 8707 §2). Unknown
-    /// parameters count too: RFC 6749 §3.2 forbids repetition before it speaks of ignoring.
+    /// The first parameter that is repeated. Only `resource` may be (RFC 8707 §2). Unknown parameters count too,
+    /// because RFC 6749 §3.2 forbids repetition before it allows to ignore them.
     pub(crate) fn repeated(&self) -> Option<&str> {
         let mut names: Vec<&str> = self.0.iter().map(|(name, _)| name.as_str()).collect();
         names.sort_unstable();
@@ -63,8 +63,7 @@ impl Form {
     }
 }
 
-/// Undoes form-encoding: `+` is a space, `%XX` an octet. `None` where an escape is broken. Other octets stand
-/// for themselves.
+/// Undoes form-encoding: `+` is a space, `%XX` an octet. `None` if an escape is invalid. Other octets are unchanged.
 pub(crate) fn decode(encoded: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let mut decoded = Zeroizing::new(Vec::with_capacity(encoded.len()));
     let mut rest = encoded;
@@ -88,7 +87,7 @@ pub(crate) fn decode(encoded: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     Some(decoded)
 }
 
-/// Decodes a name or a value of a body, in which only visible ASCII may stand unescaped.
+/// Decodes a name or a value of a body. Only visible ASCII may be unescaped.
 fn text(encoded: &[u8]) -> Option<Zeroizing<String>> {
     if !encoded.iter().all(u8::is_ascii_graphic) {
         return None;
@@ -125,7 +124,7 @@ mod tests {
         expect("a==b", &[("a", "=b")]);
         expect("a=%c3%a9", &[("a", "é")]);
         expect("%61=1", &[("a", "1")]);
-        // Without a value: as if absent (RFC 6749 §3.2).
+        // Without a value: treated as absent (RFC 6749 §3.2).
         expect("a=&b&=&&c=1&", &[("c", "1")]);
     }
 

@@ -1,4 +1,4 @@
-//! The token endpoint: one client-credentials grant (RFC 6749 §4.4), from the request to the token.
+//! The token endpoint: the client-credentials grant (RFC 6749 §4.4).
 
 use std::borrow::Cow;
 
@@ -9,32 +9,32 @@ use serde::Serialize;
 use crate::{
     AuthorizationServerConfig, IssuerError, Reply, client::is_audience, client_auth, client_auth::Method,
     client_auth::Presented, config::is_scope_token, error_reply, form::Form, form::FormError, jwt,
-    jwt::Audience, jwt::Claims, server::AuthorizationServer, verification::Candidate, verification::Rejected,
-    verification::Rejection, verification::Source,
+    jwt::Audience, jwt::Claims, server::AuthorizationServer, verification::Candidate,
+    verification::RejectReason, verification::Rejection, verification::RequestContext,
 };
 
-/// The most resources of one request.
+/// The most resources in a request.
 const RESOURCES_MAX: usize = 16;
-/// The most scopes of one request, repeated ones included.
+/// The most scopes in a request, including repeated ones.
 const SCOPES_MAX: usize = 1_024;
-/// By how much `iat` may run ahead of the clock to set a token apart from those that were revoked.
+/// How far `iat` may be ahead of the clock, to distinguish a token from revoked ones.
 const ISSUED_AHEAD_SECONDS_MAX: i64 = 30;
 
-/// A `POST` to the token endpoint, as it came. Everything in it is hostile.
+/// A `POST` request to the token endpoint. Nothing in it is trusted.
 #[derive(Clone, Copy)]
 pub struct TokenRequest<'a> {
-    /// The value of every `Authorization` field.
+    /// The values of all `Authorization` fields.
     pub authorization: &'a [&'a [u8]],
-    /// The value of `Content-Type`; `None` where it is missing or repeated.
+    /// The value of `Content-Type`; `None` if it is missing or repeated.
     pub content_type: Option<&'a [u8]>,
     /// Whether the target has a query, even an empty one.
     pub query_present: bool,
-    /// The whole body. More than [`TokenRequest::BODY_BYTES_MAX`] is refused.
+    /// The whole body. A body larger than [`TokenRequest::BODY_BYTES_MAX`] is refused.
     pub body: &'a [u8],
 }
 
 impl TokenRequest<'_> {
-    /// The most bytes of a body. A gateway need not read more before it asks.
+    /// The most bytes of a body. A gateway need not read more.
     pub const BODY_BYTES_MAX: usize = 16 * 1_024;
 }
 
@@ -48,9 +48,9 @@ impl std::fmt::Debug for TokenRequest<'_> {
     }
 }
 
-/// Why there is no token: what the client is told, and what the operator is.
+/// Why no token is issued: the answer for the client and the reason for the operator.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct GrantError {
     status: u16,
     error: &'static str,
     description: Cow<'static, str>,
@@ -58,13 +58,14 @@ pub(crate) struct Refusal {
     retry_after_seconds: u64,
 }
 
-impl Refusal {
-    /// RFC 6749 §5.2: the request itself is wrong.
+impl GrantError {
+    /// The request itself is wrong (RFC 6749 §5.2).
     pub(crate) fn invalid_request(reason: &'static str, description: impl Into<Cow<'static, str>>) -> Self {
         Self::new(400, "invalid_request", reason, description)
     }
 
-    /// RFC 6749 §5.2: authentication failed. Always 401, for credentials in the body too, which the RFC allows.
+    /// Authentication failed (RFC 6749 §5.2). The status is always 401, which the RFC allows for credentials in the
+    /// body too.
     pub(crate) fn invalid_client(reason: &'static str, description: &'static str) -> Self {
         Self::new(401, "invalid_client", reason, description)
     }
@@ -88,18 +89,18 @@ impl Refusal {
         )
     }
 
-    /// An attempt that was not made, which says nothing about the client or the secret.
+    /// The attempt was rejected before it was made. The answer says nothing about the client or the secret.
     fn rejected(rejection: &Rejection) -> Self {
-        let reason = rejection.why.as_str();
-        let refusal = match rejection.why {
-            // RFC 6585 §4. RFC 6749 has no error of its own for it.
-            Rejected::FailuresExceeded => Self::new(
+        let reason = rejection.reason.as_str();
+        let refusal = match rejection.reason {
+            // RFC 6585 §4. RFC 6749 has no error for it.
+            RejectReason::FailuresExceeded => Self::new(
                 429,
                 "temporarily_unavailable",
                 reason,
                 "too many failed attempts for this client from this address; try again later",
             ),
-            Rejected::QueueFull | Rejected::TooOld => Self::new(
+            RejectReason::QueueFull | RejectReason::TimedOut => Self::new(
                 503,
                 "temporarily_unavailable",
                 reason,
@@ -118,8 +119,8 @@ impl Refusal {
     fn into_reply(self, realm: &str) -> Reply {
         let reply = error_reply(self.error, &self.description, self.status).because(self.reason);
         match self.status {
-            // RFC 9110 §15.5.2 wants a challenge in every 401, RFC 6749 §5.2 the scheme that was used; Basic is the
-            // one that we know.
+            // RFC 9110 §15.5.2 requires a challenge in every 401, and RFC 6749 §5.2 requires the scheme that was used.
+            // Basic is the only supported one.
             401 => {
                 reply.with_header("www-authenticate", format!("Basic realm=\"{realm}\", charset=\"UTF-8\""))
             }
@@ -129,7 +130,7 @@ impl Refusal {
     }
 }
 
-/// RFC 6749 §5.1.
+/// The successful response of RFC 6749 §5.1.
 #[derive(Serialize)]
 struct TokenResponse<'a> {
     access_token: &'a str,
@@ -143,10 +144,10 @@ struct TokenResponse<'a> {
 pub(crate) async fn token(
     server: &AuthorizationServer,
     request: TokenRequest<'_>,
-    source: Source,
+    context: RequestContext,
     now: Timestamp,
 ) -> Reply {
-    match issue(server, request, source, now).await {
+    match issue(server, request, context, now).await {
         Ok(reply) => reply,
         Err(refusal) => {
             tracing::debug!(reason = refusal.reason, "token request refused");
@@ -158,26 +159,31 @@ pub(crate) async fn token(
 async fn issue(
     server: &AuthorizationServer,
     request: TokenRequest<'_>,
-    source: Source,
+    context: RequestContext,
     now: Timestamp,
-) -> Result<Reply, Refusal> {
+) -> Result<Reply, GrantError> {
     let form = form_of(request)?;
     let presented = client_auth::presented(request.authorization, &form)?;
-    let client = authenticate(server, &presented, source, now).await?;
+    let client = authenticate(server, &presented, context, now).await?;
 
     match form.get("grant_type") {
         Some("client_credentials") => {}
         Some(_) => {
             let description = "only client_credentials is supported";
-            return Err(Refusal::new(400, "unsupported_grant_type", "grant_type_unsupported", description));
+            return Err(GrantError::new(
+                400,
+                "unsupported_grant_type",
+                "grant_type_unsupported",
+                description,
+            ));
         }
-        None => return Err(Refusal::invalid_request("grant_type_missing", "grant_type is missing")),
+        None => return Err(GrantError::invalid_request("grant_type_missing", "grant_type is missing")),
     }
     if !client.grant_types.contains(&GrantType::ClientCredentials) {
         let description = "this client may not use client_credentials";
-        return Err(Refusal::new(400, "unauthorized_client", "grant_type_not_allowed", description));
+        return Err(GrantError::new(400, "unauthorized_client", "grant_type_not_allowed", description));
     }
-    // The same for the whole request, though a reload come in between.
+    // One configuration for the whole request, even if a reload happens meanwhile.
     let config = server.config();
     let scope = scope_of(&form, &client, &config)?;
     let audiences = audiences_of(&form, &client, &config)?;
@@ -185,37 +191,38 @@ async fn issue(
     sign(server, &client, &scope, &audiences, lifetime, now.wall).await
 }
 
-/// Checks how the request came, and parses its body (RFC 6749 §3.2, §4.4.2).
-fn form_of(request: TokenRequest<'_>) -> Result<Form, Refusal> {
+/// Checks the form of the request and parses its body (RFC 6749 §3.2, §4.4.2).
+fn form_of(request: TokenRequest<'_>) -> Result<Form, GrantError> {
     if request.query_present {
-        // RFC 6749 §2.3.1: credentials never in the URI. Our endpoint has no query of its own, so nothing
-        // else belongs there.
-        return Err(Refusal::invalid_request(
+        // RFC 6749 §2.3.1 forbids credentials in the URI. The endpoint has no query parameters.
+        return Err(GrantError::invalid_request(
             "query_present",
             "parameters belong in the body, never in the query",
         ));
     }
     if !request.content_type.is_some_and(is_form) {
         let description = "the Content-Type must be application/x-www-form-urlencoded";
-        return Err(Refusal::invalid_request("content_type_wrong", description));
+        return Err(GrantError::invalid_request("content_type_wrong", description));
     }
     if request.body.len() > TokenRequest::BODY_BYTES_MAX {
-        return Err(Refusal::new(413, "invalid_request", "body_too_large", "the body is too large"));
+        return Err(GrantError::new(413, "invalid_request", "body_too_large", "the body is too large"));
     }
     let form = Form::parse(request.body).map_err(|error| match error {
         FormError::Malformed => {
-            Refusal::invalid_request("form_malformed", "the body is not a well-formed form")
+            GrantError::invalid_request("form_malformed", "the body is not a well-formed form")
         }
-        FormError::TooMany => Refusal::invalid_request("form_too_long", "the body has too many parameters"),
+        FormError::TooMany => {
+            GrantError::invalid_request("form_too_long", "the body has too many parameters")
+        }
     })?;
     if form.repeated().is_some() {
-        return Err(Refusal::invalid_request("parameter_repeated", "a parameter is there more than once"));
+        return Err(GrantError::invalid_request("parameter_repeated", "a parameter is there more than once"));
     }
     Ok(form)
 }
 
-/// Whether a `Content-Type` is that of a form. The type has no parameters; `charset=UTF-8` says what holds
-/// anyway, and clients send it. Any other would mean another reading of the body.
+/// Whether a `Content-Type` is that of a form. The type has no parameters. `charset=UTF-8` is accepted, because it
+/// changes nothing and clients send it. Any other parameter would mean another reading of the body.
 fn is_form(content_type: &[u8]) -> bool {
     let Ok(content_type) = std::str::from_utf8(content_type) else { return false };
     let mut parts = content_type.split(';').map(|part| part.trim_matches([' ', '\t']));
@@ -228,61 +235,60 @@ fn is_form(content_type: &[u8]) -> bool {
     })
 }
 
-/// Finds the client that the credentials belong to. It reads the store for every reading, whatever came of
-/// the one before, unless all are refused without it, and tells the client nothing about which part was wrong.
+/// Finds the client that the credentials belong to. The store is read for every reading, whatever the result of the one
+/// before, unless all readings are rejected without it. The error doesn't reveal which part was wrong.
 async fn authenticate(
     server: &AuthorizationServer,
     presented: &Presented,
-    source: Source,
+    context: RequestContext,
     now: Timestamp,
-) -> Result<ClientRecord, Refusal> {
-    let refused = server.verifier.refuse_unread(&presented.readings, source, now);
-    refused.map_err(|rejection| Refusal::rejected(&rejection))?;
+) -> Result<ClientRecord, GrantError> {
+    let refused = server.verifier.reject_before_read(&presented.readings, context, now);
+    refused.map_err(|rejection| GrantError::rejected(&rejection))?;
     let mut candidates = Vec::with_capacity(presented.readings.len());
     for reading in &presented.readings {
         let record = server
             .store
             .client(&reading.id)
             .await
-            .map_err(|error| Refusal::unavailable("store_failed", &IssuerError::Store(error)))?;
+            .map_err(|error| GrantError::unavailable("store_failed", &IssuerError::Store(error)))?;
         candidates.push(Candidate { reading, record });
     }
-    let verified = server.verifier.verify(&server.store, &candidates, source, now).await;
-    let authenticated = verified.map_err(|rejection| Refusal::rejected(&rejection))?;
+    let verified = server.verifier.verify(&server.store, &candidates, context, now).await;
+    let authenticated = verified.map_err(|rejection| GrantError::rejected(&rejection))?;
     let client = authenticated.and_then(|index| candidates.swap_remove(index).record);
     let client = client.ok_or_else(|| {
         let reason = match presented.method {
             Method::Basic => "basic_credentials_wrong",
             Method::Post => "post_credentials_wrong",
         };
-        Refusal::invalid_client(reason, "client authentication failed")
+        GrantError::invalid_client(reason, "client authentication failed")
     })?;
     if presented.body_client_id.as_ref().is_some_and(|id| *id != client.id) {
         let description = "client_id names another client than the Authorization header";
-        return Err(Refusal::invalid_request("client_ids_differ", description));
+        return Err(GrantError::invalid_request("client_ids_differ", description));
     }
     Ok(client)
 }
 
-/// The scope that is granted (RFC 6749 §3.3): what was asked for, without repetition, or all that the client
-/// may have.
+/// The granted scope (RFC 6749 §3.3): the requested scopes without repetition, or all that the client may have.
 fn scope_of(
     form: &Form,
     client: &ClientRecord,
     config: &AuthorizationServerConfig,
-) -> Result<String, Refusal> {
-    // What the configuration no longer has, no record brings back.
+) -> Result<String, GrantError> {
+    // A scope that the configuration no longer has is not granted, whatever the record says.
     let exists = |scope: &&str| config.scopes.is_empty() || config.scopes.iter().any(|known| known == scope);
     let allowed: Vec<&str> = client.scopes.iter().map(String::as_str).filter(exists).collect();
     let Some(requested) = form.get("scope") else { return Ok(allowed.join(" ")) };
     let mut granted: Vec<&str> = Vec::new();
     for (index, token) in requested.split(' ').enumerate() {
         if index >= SCOPES_MAX || !is_scope_token(token) {
-            return Err(Refusal::new(400, "invalid_scope", "scope_malformed", "the scope is malformed"));
+            return Err(GrantError::new(400, "invalid_scope", "scope_malformed", "the scope is malformed"));
         }
         if !allowed.contains(&token) {
             let description = "a scope was asked for that this client may not have";
-            return Err(Refusal::new(400, "invalid_scope", "scope_not_allowed", description));
+            return Err(GrantError::new(400, "invalid_scope", "scope_not_allowed", description));
         }
         if !granted.contains(&token) {
             granted.push(token);
@@ -296,9 +302,9 @@ fn audiences_of<'a>(
     form: &'a Form,
     client: &'a ClientRecord,
     config: &'a AuthorizationServerConfig,
-) -> Result<Vec<&'a str>, Refusal> {
+) -> Result<Vec<&'a str>, GrantError> {
     let refused =
-        |reason, description: &'static str| Err(Refusal::new(400, "invalid_target", reason, description));
+        |reason, description: &'static str| Err(GrantError::new(400, "invalid_target", reason, description));
     let may_have = |audience: &str| {
         is_audience(config, audience)
             && (client.audiences.is_empty() || client.audiences.iter().any(|allowed| allowed == audience))
@@ -320,7 +326,7 @@ fn audiences_of<'a>(
         let default = Some(config.default_audience.as_str()).filter(|audience| may_have(audience)).or(first);
         match default {
             Some(default) => audiences.push(default),
-            // The configuration no longer has any of the client's audiences.
+            // The configuration has none of the client's audiences any more.
             None => return refused("audience_none", "there is no resource for this client"),
         }
     }
@@ -334,12 +340,12 @@ async fn sign(
     audiences: &[&str],
     lifetime: i64,
     now: Wall,
-) -> Result<Reply, Refusal> {
+) -> Result<Reply, GrantError> {
     let issued_at = issued_at(client, now).ok_or_else(|| {
         let error = IssuerError::Crypto("the clock is behind the last revocation");
-        Refusal::unavailable("clock_behind_revocation", &error)
+        GrantError::unavailable("clock_behind_revocation", &error)
     })?;
-    let failed = |error: IssuerError| Refusal::unavailable("signing_failed", &error);
+    let failed = |error: IssuerError| GrantError::unavailable("signing_failed", &error);
     let claims = Claims {
         iss: server.issuer(),
         sub: &client.id,
@@ -359,15 +365,15 @@ async fn sign(
     Ok(Reply::json(200, body))
 }
 
-/// How long the client's tokens live: never so long that their key could go before them.
+/// The lifetime of the client's tokens. It never exceeds the time for which their key stays published.
 fn lifetime_seconds(client: &ClientRecord, config: &AuthorizationServerConfig) -> i64 {
     let most = config.token_lifetime_max().as_secs();
     let asked = client.token_lifetime_seconds.map_or(config.access_token_lifetime.as_secs(), u64::from);
     i64::try_from(asked.min(most)).unwrap_or(i64::MAX)
 }
 
-/// `iat`: now, but always after the second through which the client's tokens were revoked, so that a token is never
-/// taken for one of those. `None` where the clock is further back than that may hide.
+/// `iat`: the current second, or the second after the one through which the client's tokens were revoked, so that a new
+/// token never looks revoked. `None` if the clock was set back too far for that.
 fn issued_at(client: &ClientRecord, now: Wall) -> Option<i64> {
     let now = now.unix_seconds();
     let Some(revoked_through) = client.tokens_revoked_through else { return Some(now) };

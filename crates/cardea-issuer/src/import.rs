@@ -1,4 +1,4 @@
-//! Clients that come from another server, with the hashes of their secrets.
+//! The import of clients from another server, with the hashes of their secrets.
 
 use std::collections::HashSet;
 
@@ -11,11 +11,11 @@ use crate::{AuthorizationServer, IssuerError, NewClient, RefusedClient, admin::s
 /// A client to be imported.
 #[derive(Clone)]
 pub struct ImportedClient {
-    /// The client. It needs an id, and has no secret of its own here.
+    /// The client. It needs an id and must not have a secret of its own.
     pub client: NewClient,
-    /// What its secret was stored as, in one of the formats of [`StoredSecret::parse`].
+    /// The stored hash of its secret, in one of the formats of [`StoredSecret::parse`].
     pub secret_hash: String,
-    /// Whether it may have tokens.
+    /// Whether the client can get tokens.
     pub enabled: bool,
 }
 
@@ -26,7 +26,7 @@ impl std::fmt::Debug for ImportedClient {
 }
 
 impl AuthorizationServer {
-    /// Whether a client can be imported, as far as that can be said without the store.
+    /// Checks whether a client can be imported, without access to the store.
     ///
     /// # Errors
     /// [`IssuerError::InvalidClient`] for the first field that is wrong.
@@ -38,11 +38,11 @@ impl AuthorizationServer {
         stored(imported).map(drop)
     }
 
-    /// Imports clients, all of them or none, and says after each thousand how many are written. Secrets are hashed anew
-    /// as they turn out to be right, where the configured hash is stronger.
+    /// Imports all of the clients or none, and reports progress after each thousand. A secret is hashed again when it
+    /// is first verified, if the configured hash is stronger.
     ///
     /// # Errors
-    /// [`IssuerError::ImportRefused`] names those that can't be imported; [`IssuerError::Store`].
+    /// [`IssuerError::ImportRefused`] names the clients that can't be imported; [`IssuerError::Store`].
     pub async fn import_clients(
         &self,
         clients: &[ImportedClient],
@@ -67,7 +67,7 @@ impl AuthorizationServer {
         if !refused.is_empty() {
             return Err(IssuerError::ImportRefused(refused));
         }
-        // Other processes take over what it means for old tokens as they do for any change in the store.
+        // Other processes learn of the revocations of old tokens as of any change in the store.
         let _changes = self.changes.lock().await;
         match self.store.insert_clients(&records, progress).await {
             Ok(()) => {}
@@ -80,8 +80,8 @@ impl AuthorizationServer {
             }
             Err(error) => return Err(error.into()),
         }
-        self.verifier.forget_read();
-        self.verifier.follow(&self.store.secret_mix(now.wall).await?);
+        self.verifier.clients_changed();
+        self.verifier.set_mix(&self.store.secret_mix(now.wall).await?);
         tracing::info!(clients = records.len(), "clients imported");
         Ok(())
     }

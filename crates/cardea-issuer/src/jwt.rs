@@ -1,4 +1,4 @@
-//! Access tokens as RFC 9068 profiles them.
+//! Access tokens in the profile of RFC 9068.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{IssuerError, signing::SigningKey};
 #[derive(Debug, Serialize)]
 pub(crate) struct Claims<'a> {
     pub(crate) iss: &'a str,
-    /// The client itself: there is no user in this grant (RFC 9068 §2.2).
+    /// The client itself, because this grant has no user (RFC 9068 §2.2).
     pub(crate) sub: &'a str,
     pub(crate) client_id: &'a str,
     pub(crate) aud: Audience<'a>,
@@ -26,7 +26,7 @@ pub(crate) struct Claims<'a> {
     pub(crate) scope: &'a str,
 }
 
-/// RFC 7519 §4.1.3: one audience may stand without its array, and more verifiers understand it so.
+/// A single audience is written without an array (RFC 7519 §4.1.3), which more verifiers understand.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Audience<'a> {
@@ -53,8 +53,8 @@ pub(crate) fn token_id() -> Result<String, IssuerError> {
     Ok(URL_SAFE_NO_PAD.encode(bits))
 }
 
-/// Signs in place what is quick to sign, and RSA on the blocking threads, at most as many at once as
-/// `permits` has: more would take the processors from the requests that are under way.
+/// Signs a token. Fast algorithms sign in place, RSA on blocking threads. `permits` bounds the concurrent RSA
+/// signatures, which would otherwise take the processors from other requests.
 ///
 /// # Errors
 /// [`IssuerError::Crypto`].
@@ -74,8 +74,7 @@ pub(crate) async fn sign(
             (token, signature)
         }
         SigningAlgorithm::Rs256 => {
-            // The permit goes with the work: a request that is given up frees no processor before its
-            // signature is made.
+            // The permit moves into the work: a dropped request releases it only when its signature is done.
             let permit = Arc::clone(permits)
                 .acquire_owned()
                 .await

@@ -1,4 +1,4 @@
-//! The signing keys in memory: unwrapped, in order, with the key set that verifiers see.
+//! The signing keys in memory: decrypted, in order, with the key set that verifiers see.
 
 use std::sync::Arc;
 
@@ -8,29 +8,29 @@ use serde::Serialize;
 
 use crate::{IssuerError, WrappingKey, rotation::signing_index, signing::Jwk, signing::SigningKey};
 
-/// One state of the key set; a change makes another.
+/// An immutable state of the signing keys. A change creates another.
 #[derive(Debug)]
 pub(crate) struct KeyRing {
-    /// The version of the stored set that this one shows.
+    /// The version of the stored set.
     pub(crate) version: u64,
-    /// In the order in which they take over.
+    /// In the order of activation.
     pub(crate) entries: Vec<Entry>,
     /// RFC 7517 §5.
     pub(crate) key_set: Arc<str>,
 }
 
-/// A stored key and what it unwraps to.
+/// A stored key and its decrypted form.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) record: KeyRecord,
     pub(crate) key: Arc<SigningKey>,
 }
 
-/// When a key is to sign.
+/// The time for which a signing key is chosen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub(crate) now: Wall,
-    /// `now`, or earlier: until then it is known that the keys were published.
+    /// The time until which the keys are known to have been published: `now` or earlier.
     pub(crate) published: Wall,
 }
 
@@ -40,10 +40,10 @@ struct KeySet<'a> {
 }
 
 impl KeyRing {
-    /// Unwraps stored keys. Those that `previous` holds already are taken from there.
+    /// Decrypts stored keys. Keys that `previous` already holds are taken from there.
     ///
     /// # Errors
-    /// [`IssuerError::WrappingKey`] where the key is not the one they were wrapped with; [`IssuerError::DamagedKey`].
+    /// [`IssuerError::WrappingKey`] if the keys were encrypted with another wrapping key; [`IssuerError::DamagedKey`].
     pub(crate) fn load(
         stored: &KeySetRecord,
         wrapping_key: &WrappingKey,
@@ -73,7 +73,7 @@ impl KeyRing {
     /// The key that signs at that moment.
     ///
     /// # Errors
-    /// [`IssuerError::Crypto`] where there is none, which a server that opened never shows.
+    /// [`IssuerError::Crypto`] if there is none, which can't happen after the server opened.
     pub(crate) fn signing(&self, at: Moment) -> Result<Arc<SigningKey>, IssuerError> {
         self.signing_index(at)
             .and_then(|index| self.entries.get(index))
@@ -81,7 +81,7 @@ impl KeyRing {
             .ok_or(IssuerError::Crypto("there is no signing key"))
     }
 
-    /// What may be said of the keys.
+    /// The public data of the keys.
     pub(crate) fn describe(&self, at: Moment) -> Vec<Key> {
         let signing = self.signing_index(at);
         let describe = |(index, entry): (usize, &Entry)| Key {
@@ -99,7 +99,7 @@ impl KeyRing {
     pub(crate) fn signing_index(&self, at: Moment) -> Option<usize> {
         let activation = |entry: &Entry| {
             let KeyRecord { created_at, activates_at, .. } = entry.record;
-            // What was made to sign at once waits for nobody.
+            // A key that was created to sign at once is never withheld.
             let may_sign = activates_at <= at.published || activates_at == created_at;
             if may_sign { activates_at } else { Wall::MAX }
         };
@@ -107,22 +107,22 @@ impl KeyRing {
     }
 }
 
-/// A signing key as those who administer it see it. It serialises for scripts; times are Unix seconds.
+/// A signing key as administrators see it. It is serialised for scripts; times are in Unix seconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Key {
-    /// The key's id.
+    /// The RFC 7638 thumbprint of the public key.
     pub kid: String,
-    /// How it signs.
+    /// The `alg` of JOSE headers.
     pub algorithm: &'static str,
-    /// Whether it is the one that signs now.
+    /// Whether the key signs now.
     pub signing: bool,
-    /// When it was made; published since.
+    /// The time of creation and of first publication.
     pub created_at: i64,
-    /// From when it signs.
+    /// The time from which the key signs.
     pub activates_at: i64,
-    /// From when it is no longer published; known once its successor is.
+    /// The time from which the key is no longer published. It is set when its successor exists.
     pub remove_at: Option<i64>,
-    /// The wrapping key that it is stored under.
+    /// The id of the wrapping key that encrypts it.
     pub wrapping_key_id: String,
 }
 
@@ -138,7 +138,7 @@ fn unwrap(record: &KeyRecord, wrapping_key: &WrappingKey) -> Result<SigningKey, 
     Ok(key)
 }
 
-/// Makes a key that takes over at `activates_at`. Blocks: an RSA key takes a tenth of a second and more.
+/// Creates a key that signs from `activates_at`. It blocks: an RSA key takes a tenth of a second or more.
 ///
 /// # Errors
 /// [`IssuerError::Crypto`].

@@ -1,13 +1,11 @@
 //! The authorization server as a library: client registry, client authentication, access tokens, signing keys.
 //!
-//! [`AuthorizationServer`] answers token requests (RFC 6749 §4.4) with JWT access tokens (RFC 9068), describes
-//! itself (RFC 8414), publishes its key set (RFC 7517) and rotates its keys. It speaks no HTTP: the gateway carries
-//! requests to it and its [`Reply`] back. Everything that must survive is behind
-//! [`cardea_store::IssuerStore`].
+//! [`AuthorizationServer`] answers token requests (RFC 6749 §4.4) with JWT access tokens (RFC 9068), serves its
+//! metadata (RFC 8414) and its key set (RFC 7517), and rotates its keys. It contains no HTTP code: the gateway passes
+//! requests in and sends each [`Reply`]. Persistent data is behind [`cardea_store::IssuerStore`].
 //!
-//! Time is passed in; nothing here asks what time it is. Hashing of generated secrets is one SHA-256 and signing with
-//! elliptic curves some twenty microseconds, so both run in place; slow hashes, RSA and the disk have threads of their
-//! own.
+//! Time is passed in; this crate reads no clock. Generated secrets need one SHA-256, and signing with elliptic curves
+//! takes some twenty microseconds, so both run in place. Slow hashes, RSA and disk access have their own threads.
 
 mod admin;
 mod client;
@@ -45,5 +43,5 @@ pub use revocation::{REVOCATION_RETENTION, RevocationSink};
 pub use rotation::RotateWhen;
 pub use secret::Secret;
 pub use server::{AuthorizationServer, Maintained, PendingRevocations};
-pub use verification::{SecretStats, Source};
+pub use verification::{RequestContext, SecretStats};
 pub use wrapping::{WrappingKey, WrappingKeyError};

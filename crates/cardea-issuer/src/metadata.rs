@@ -1,4 +1,4 @@
-//! What the server says about itself: endpoints and the two metadata documents, from the configured issuer alone.
+//! The endpoints and the two metadata documents, derived from the configured issuer.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use url::Url;
 
 use crate::{AuthorizationServerConfig, IssuerError};
 
-/// The paths at which the gateway serves the authorization server, on the issuer's host. They are plain and
-/// normalised.
+/// The paths at which the gateway serves the authorization server, on the issuer's host. They are normalised and
+/// contain no escapes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoints {
     /// The token endpoint, `POST` (RFC 6749 §3.2).
     pub token: String,
     /// The key set, `GET` (RFC 7517 §5).
     pub jwks: String,
-    /// The authorization endpoint, which refuses.
+    /// The authorization endpoint, which refuses all requests.
     pub authorize: String,
-    /// The metadata of RFC 8414, whose well-known part comes before the issuer's path (§3).
+    /// The metadata of RFC 8414. The well-known part precedes the issuer's path (§3).
     pub oauth_metadata: String,
-    /// The metadata of OpenID Connect Discovery, whose well-known part comes after the issuer's path (§4).
+    /// The metadata of OpenID Connect Discovery. The well-known part follows the issuer's path (§4).
     pub openid_configuration: String,
 }
 
@@ -28,7 +28,7 @@ impl Endpoints {
         Self::of_issuer(&config.issuer)
     }
 
-    /// Those of an authorization server of this identifier.
+    /// The endpoints of the authorization server with this issuer identifier.
     #[must_use]
     pub fn of_issuer(issuer: &Url) -> Self {
         let path = issuer.path().trim_end_matches('/');
@@ -49,15 +49,15 @@ pub(crate) struct Metadata {
     pub(crate) openid: Arc<str>,
 }
 
-/// RFC 8414 §2, and OpenID Connect Discovery 1.0 §3 where a member says so.
+/// The metadata of RFC 8414 §2, with members of OpenID Connect Discovery 1.0 §3 where noted.
 ///
-/// No response type that gives anything works here. Both documents require the member, RFC 8414 §3.2 wants no empty list, and
-/// strict clients refuse a document with one: so it names `none`, the registered type that returns nothing
-/// (OAuth 2.0 Multiple Response Type Encoding Practices §4).
+/// No response type is supported. Both documents require the member, RFC 8414 §3.2 forbids empty lists, and strict
+/// clients refuse a document with one. So the list contains `none`, the registered type that returns nothing (OAuth 2.0
+/// Multiple Response Type Encoding Practices §4).
 #[derive(Serialize)]
 struct Document<'a> {
     issuer: &'a str,
-    /// Required by OpenID Connect Discovery; RFC 8414 wants it only where a grant uses it, and none does.
+    /// Required by OpenID Connect Discovery. RFC 8414 requires it only if a grant uses it, and none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     authorization_endpoint: Option<String>,
     token_endpoint: String,
@@ -70,16 +70,16 @@ struct Document<'a> {
     /// Required by OpenID Connect Discovery, though there are no users to identify.
     #[serde(skip_serializing_if = "Option::is_none")]
     subject_types_supported: Option<[&'static str; 1]>,
-    /// Required by OpenID Connect Discovery; it names what new keys sign with.
+    /// Required by OpenID Connect Discovery. It names the algorithm of new keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     id_token_signing_alg_values_supported: Option<[&'static str; 1]>,
 }
 
 impl Metadata {
-    /// Writes both documents.
+    /// Builds both documents.
     ///
     /// # Errors
-    /// [`IssuerError::InvalidConfig`] where JSON can't hold them, which no valid configuration shows.
+    /// [`IssuerError::InvalidConfig`] if they can't be serialised, which can't happen with a valid configuration.
     pub(crate) fn of(config: &AuthorizationServerConfig, endpoints: &Endpoints) -> Result<Self, IssuerError> {
         let origin = config.issuer.origin().ascii_serialization();
         let document = |openid: bool| {

@@ -1,24 +1,25 @@
-//! What the authorization server answers: JSON with the headers that the RFCs ask for.
+//! The replies of the authorization server: JSON with the header fields that the RFCs require.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// An answer, for the gateway to carry.
+/// A reply, which the gateway sends.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Reply {
     /// The HTTP status.
     pub status: u16,
-    /// Header fields; names in lower case.
+    /// Header fields with lower-case names.
     pub headers: Vec<(&'static str, String)>,
-    /// JSON. In an answer of 200 it contains a token.
+    /// JSON. In a 200 reply it contains a token.
     pub body: String,
-    /// Why the request was refused, for the log and the metrics and not for the client: a stable code of a small set.
+    /// Why the request was refused, for the log and the metrics and not for the client: one of a small set of stable
+    /// codes.
     pub reason: Option<&'static str>,
 }
 
 impl Reply {
-    /// JSON that nobody may keep (RFC 6749 §5.1).
+    /// JSON that must not be cached (RFC 6749 §5.1).
     pub(crate) fn json(status: u16, body: String) -> Self {
         let headers = vec![
             ("content-type", "application/json".to_owned()),
@@ -41,7 +42,7 @@ impl Reply {
 
 impl fmt::Debug for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A refusal shows all of itself; a success is a token.
+        // An error body is shown in full; a 200 body contains a token.
         let body = if self.status == 200 { "redacted" } else { &self.body };
         f.debug_struct("Reply")
             .field("status", &self.status)
@@ -57,9 +58,9 @@ struct ErrorBody<'a> {
     error_description: &'a str,
 }
 
-/// An error in the shape of RFC 6749 §5.2, for the refusals of the gateway's guards too (a throttle, an
-/// overload), so that a client of the token endpoint need understand only one. Characters that the RFC
-/// forbids in these values are replaced.
+/// An error response of RFC 6749 §5.2. The gateway's own refusals (throttle, overload) use it too, so that a client of
+/// the token endpoint needs to understand only one format. Characters that the RFC forbids in these values are
+/// replaced.
 #[must_use]
 pub fn error_reply(error: &str, description: &str, status: u16) -> Reply {
     let (error, description) = (permitted(error), permitted(description));

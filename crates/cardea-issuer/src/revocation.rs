@@ -1,4 +1,4 @@
-//! How tokens that were issued already die: the server tells a sink, which the verifier asks.
+//! Revocation of issued tokens: the server notifies a sink, which the token verifier asks.
 
 use std::time::Duration;
 
@@ -7,34 +7,34 @@ use cardea_store::{Revocation, RevocationState};
 
 use crate::{config::CLOCK_SKEW_MAX, config::TOKEN_LIFETIME_MAX};
 
-/// How long a revocation matters: until the last token that it concerns has expired for every verifier.
+/// How long a revocation is kept: until the last affected token has expired for every verifier.
 pub const REVOCATION_RETENTION: Duration =
     Duration::from_secs(TOKEN_LIFETIME_MAX.as_secs() + CLOCK_SKEW_MAX.as_secs());
 
-/// Who is told which tokens of ours are no longer good. A call takes effect before it returns: the management
-/// operation returns after it, and "disabled" then holds everywhere in this process.
+/// Receives revocations of issued tokens. A call takes effect before it returns, and the management operation returns
+/// after it: then "disabled" holds everywhere in this process.
 ///
-/// A call says all that holds for its client and replaces what was said before; the same may be said again at any
-/// time. What was said may be forgotten from `forget_after` on, because no token that it concerns is valid any more.
+/// A call states everything that holds for its client and replaces earlier calls. It may be repeated at any time. The
+/// sink may forget it from `forget_after` on, because then no affected token is valid any more.
 pub trait RevocationSink: Send + Sync {
-    /// No token of this client is good, whenever it was issued.
+    /// No token of this client is valid, whenever it was issued.
     fn disabled(&self, client_id: &str, forget_after: Wall);
 
-    /// The client is in use again. Its tokens with an `iat` at or before the whole second of
-    /// `revoked_through` (that is, `iat <= revoked_through.unix_seconds()`) stay dead; every later one is
-    /// good. The server never issues a token of that client with an `iat` in that second.
+    /// The client is enabled again. Its tokens with an `iat` at or before the whole second of `revoked_through` (that
+    /// is, `iat <= revoked_through.unix_seconds()`) stay revoked; later ones are valid. The server never issues a token
+    /// of that client with an `iat` in that second.
     fn enabled(&self, client_id: &str, revoked_through: Wall, forget_after: Wall);
 
-    /// The client is gone: no token of it is good. Should a client of that id be created again, `enabled` says so.
+    /// The client is deleted: none of its tokens is valid. If a client with that id is created again, `enabled` is
+    /// called.
     fn deleted(&self, client_id: &str, forget_after: Wall);
 }
 
-/// Tells a sink what became of a client.
+/// Notifies a sink of the state of a client.
 pub(crate) fn tell(sink: &dyn RevocationSink, revocation: &Revocation) {
     let id = &revocation.client_id;
     match revocation.state {
-        // Tokens whose requests were under way when the client was disabled may be a moment younger; the skew
-        // covers them.
+        // Tokens of requests that ran when the client was disabled may be issued a moment later; the skew covers them.
         RevocationState::Disabled(at) => sink.disabled(id, at.saturating_add(REVOCATION_RETENTION)),
         RevocationState::IssuedThrough(at) => sink.enabled(id, at, at.saturating_add(REVOCATION_RETENTION)),
         RevocationState::Deleted(at) => sink.deleted(id, at.saturating_add(REVOCATION_RETENTION)),

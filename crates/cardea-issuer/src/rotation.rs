@@ -15,29 +15,29 @@ use crate::AuthorizationServerConfig;
 /// The most keys that are published at once.
 pub(crate) const KEYS_MAX: usize = 16;
 
-/// When an administrator wants the next key to take over.
+/// When an administrator wants the next key to sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RotateWhen {
-    /// After it has been published for `key_publish_ahead`, so that no verifier meets a key it doesn't know.
+    /// After it has been published for `key_publish_ahead`, so that every verifier knows it.
     Scheduled,
-    /// At once: for a key that may have leaked. It is the key that is published ahead, where there is one, which
-    /// verifiers know already; else a new one, and verifiers that cache the key set must fetch it again.
+    /// At once, for a key that may have leaked. The key that is published ahead signs, if there is one: verifiers know
+    /// it already. Otherwise a new key signs, and verifiers that cache the key set must fetch it again.
     Now,
 }
 
-/// What is to be done with the stored keys.
+/// The changes to the stored keys.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// The keys that stay, with their removal times.
     pub(crate) keys: Vec<KeyRecord>,
-    /// Whether they differ from what is stored.
+    /// Whether the keys differ from the stored ones.
     pub(crate) changed: bool,
-    /// When a key that is to be made takes over, where one is to be made.
+    /// When a new key is to be activated, if one must be created.
     pub(crate) create: Option<Wall>,
 }
 
-/// The index of the key that signs at `now`: the last that has taken over, or the first where the clock was
-/// set back to before any of them. `None` only where there are no keys.
+/// The index of the key that signs at `now`: the last that is active, or the first if the clock was set back to before
+/// all of them. `None` only if there are no keys.
 pub(crate) fn signing_index(activations: impl Iterator<Item = Wall>, now: Wall) -> Option<usize> {
     let mut signing = None;
     for (index, activates_at) in activations.enumerate() {
@@ -48,8 +48,8 @@ pub(crate) fn signing_index(activations: impl Iterator<Item = Wall>, now: Wall) 
     signing
 }
 
-/// What the configuration asks for at `now`, given keys in the order in which they take over. A key that is made now takes
-/// over at `takes_over_at`, where it isn't the first.
+/// The changes that the configuration requires at `now`, given keys in the order of activation. A key that is created
+/// now is activated at `takes_over_at`, unless it is the first.
 pub(crate) fn plan(
     stored: &[KeyRecord],
     config: &AuthorizationServerConfig,
@@ -61,7 +61,7 @@ pub(crate) fn plan(
         return Plan { keys, changed: false, create: Some(now) };
     };
     set_removals(&mut keys, config);
-    // Only keys that no longer sign go, and only when every token they signed has expired.
+    // A key is removed only when it no longer signs and every token it signed has expired.
     let mut index = 0;
     keys.retain(|key| {
         index += 1;
@@ -78,8 +78,8 @@ pub(crate) fn plan(
     Plan { changed: keys != stored, keys, create }
 }
 
-/// Gives each key that has a successor the time from which it is no longer needed. A time that was given stays at the
-/// least, so that a shorter overlap never cuts the tokens that were signed under a longer one.
+/// Sets the removal time of each key that has a successor. An earlier removal time is never brought forward, so that a
+/// shorter overlap doesn't invalidate tokens that were signed under a longer one.
 pub(crate) fn set_removals(keys: &mut [KeyRecord], config: &AuthorizationServerConfig) {
     for index in 1..keys.len() {
         let due = keys[index].activates_at.saturating_add(config.key_overlap);
@@ -91,16 +91,16 @@ pub(crate) fn set_removals(keys: &mut [KeyRecord], config: &AuthorizationServerC
     }
 }
 
-/// How long nobody may have published the keys before that counts. Below it, what is left of `key_publish_ahead` is far above
-/// what verifiers cache the key set for.
+/// How long the keys may go unpublished before activations are delayed. Below it, the rest of `key_publish_ahead` still
+/// exceeds the caching time of the key set.
 pub(crate) fn unpublished_max(config: &AuthorizationServerConfig) -> Duration {
     config.key_publish_ahead / 8
 }
 
-/// Lets keys that were published for less than `key_publish_ahead`, since nobody was there to publish them between
-/// `published_through` and `now`, sign so much later. Returns whether there are any.
+/// Delays the activation of keys that were not published between `published_through` and `now`, so that each is
+/// published for `key_publish_ahead` before it signs. Returns whether any was delayed.
 ///
-/// A key that was made to sign at once signs at once.
+/// A key that was created to sign at once is not delayed.
 pub(crate) fn withhold(
     keys: &mut [KeyRecord],
     published_through: Wall,
@@ -119,8 +119,8 @@ pub(crate) fn withhold(
     withheld
 }
 
-/// Whether it has to be written down that the keys are published: now and then while one waits, and once it signs, so that
-/// it is never withheld again.
+/// Whether the publication of the keys must be recorded: periodically while a key waits, and once when it signs, so
+/// that it is never withheld again.
 pub(crate) fn is_mark_due(
     keys: &[KeyRecord],
     marked: Option<Wall>,

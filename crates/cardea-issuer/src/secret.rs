@@ -1,4 +1,4 @@
-//! Client secrets and client ids that we generate: 256 and 128 random bits in a recognisable form.
+//! Generated client secrets and client ids: 256 and 128 random bits in a recognisable format.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::IssuerError;
 
-/// What every generated secret begins with.
+/// The prefix of generated secrets.
 const SECRET_PREFIX: &str = "cdsec_";
-/// What every generated client id begins with.
+/// The prefix of generated client ids.
 const CLIENT_ID_PREFIX: &str = "cdcli_";
 /// Base62 digits of 256 bits: 62⁴³ > 2²⁵⁶.
 const SECRET_DIGITS: usize = 43;
@@ -20,7 +20,7 @@ const SECRET_DIGITS: usize = 43;
 const CLIENT_ID_DIGITS: usize = 22;
 /// Base62 digits of a CRC-32: 62⁶ > 2³².
 const CHECKSUM_DIGITS: usize = 6;
-/// The fewest characters of a chosen secret: fewer can be guessed, however slow the hash.
+/// The fewest characters of a chosen secret. Shorter ones can be guessed, however slow the hash.
 const CHOSEN_MIN: usize = 16;
 /// The most characters of a chosen secret.
 const CHOSEN_MAX: usize = 256;
@@ -38,17 +38,17 @@ const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmn
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
-    /// Draws a new secret.
+    /// Generates a secret.
     ///
     /// # Errors
-    /// [`IssuerError::Crypto`] where the system has no randomness to give.
+    /// [`IssuerError::Crypto`] if the operating system provides no randomness.
     pub fn generate() -> Result<Self, IssuerError> {
         let mut bits = Zeroizing::new([0_u8; 32]);
         rand::fill(bits.as_mut_slice()).map_err(|_| IssuerError::Crypto("no randomness"))?;
         Ok(Self::from_bits(&mut bits))
     }
 
-    /// A secret that somebody chose: 16 to 256 characters of printable ASCII (RFC 6749 appendix A.2).
+    /// A secret chosen by the operator: 16 to 256 characters of printable ASCII (RFC 6749 appendix A.2).
     ///
     /// # Errors
     /// [`IssuerError::InvalidClient`], without the secret.
@@ -72,13 +72,13 @@ impl Secret {
         Self(text)
     }
 
-    /// The secret itself, to be shown to whoever asked for it and to nobody else.
+    /// The secret itself. It may be shown only to the operator who requested it.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Whether `text` has the form and the checksum of a generated secret. It says nothing about any client.
+    /// Whether `text` has the format and the checksum of a generated secret, whatever client it belongs to.
     #[must_use]
     pub fn is_well_formed(text: &str) -> bool {
         let Some((body, checksum)) = text.rsplit_once('_') else { return false };
@@ -91,7 +91,7 @@ impl Secret {
         checksum == expected
     }
 
-    /// What the store keeps of it.
+    /// The digest that the store keeps.
     pub(crate) fn digest(&self) -> Vec<u8> {
         sha256(self.0.as_bytes()).to_vec()
     }
@@ -108,7 +108,7 @@ pub(crate) fn generate_client_id() -> Result<String, IssuerError> {
     random_base62(CLIENT_ID_PREFIX, CLIENT_ID_DIGITS)
 }
 
-/// A name for a secret within its client, so that one can be spoken of without being shown.
+/// An id for a secret within its client, which may be logged.
 pub(crate) fn generate_secret_id() -> Result<String, IssuerError> {
     let mut bits = [0_u8; 8];
     rand::fill(&mut bits).map_err(|_| IssuerError::Crypto("no randomness"))?;
@@ -125,14 +125,14 @@ fn random_base62(prefix: &str, digits: usize) -> Result<String, IssuerError> {
     Ok(text)
 }
 
-/// SHA-256 of `bytes`. One pass is enough for secrets of 256 random bits: there is nothing to guess.
+/// SHA-256 of `bytes`. One pass suffices for secrets of 256 random bits, which can't be guessed.
 pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut out = [0; 32];
     out.copy_from_slice(digest(&SHA256, bytes).as_ref());
     out
 }
 
-/// Appends the big-endian number `bytes` in exactly `digits` base62 digits, leaving `bytes` zero.
+/// Appends the big-endian number `bytes` as exactly `digits` base62 digits, leaving `bytes` zero.
 fn push_base62(out: &mut String, bytes: &mut [u8], digits: usize) {
     let mut reversed = Zeroizing::new(Vec::with_capacity(digits));
     for _ in 0..digits {
@@ -149,7 +149,7 @@ fn push_base62(out: &mut String, bytes: &mut [u8], digits: usize) {
     out.extend(reversed.iter().rev().map(|digit| char::from(*digit)));
 }
 
-/// CRC-32/ISO-HDLC, bit by bit: it runs once per secret that is made or scanned.
+/// CRC-32/ISO-HDLC, bit by bit: it runs once per secret that is generated or scanned.
 fn crc32(bytes: &[u8]) -> u32 {
     let mut crc = u32::MAX;
     for byte in bytes {
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn the_checksum_is_the_crc_of_zlib() {
-        // The check value that every catalogue of CRCs gives for the digits 1 to 9.
+        // The check value of the CRC catalogue, for the digits 1 to 9.
         assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
         assert_eq!(crc32(b""), 0);
     }

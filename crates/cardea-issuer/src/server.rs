@@ -1,4 +1,4 @@
-//! The authorization server itself: what it holds, how it opens, what it publishes, how it keeps itself up to date.
+//! The authorization server: its state, start, publications and maintenance.
 
 use std::{
     fmt,
@@ -20,86 +20,86 @@ use tokio::sync::{Mutex, MutexGuard, Semaphore};
 use crate::{
     AuthorizationServerConfig, CLOCK_SKEW_MAX, Endpoints, IssuerError, Reply, RevocationSink, TokenRequest,
     WrappingKey, error_reply, grant, key_ring, key_ring::KeyRing, key_ring::Moment, metadata::Metadata,
-    revocation, revocation::REVOCATION_RETENTION, rotation, signing::SigningKey, verification::SecretStats,
-    verification::Source, verification::Verifier,
+    revocation, revocation::REVOCATION_RETENTION, rotation, signing::SigningKey,
+    verification::RequestContext, verification::SecretStats, verification::Verifier,
 };
 
-/// How often a change is tried again that somebody else got ahead of.
+/// How often a change is retried after a concurrent change.
 pub(crate) const ATTEMPTS_MAX: usize = 8;
 
-/// How often the registry's secrets are counted, for what stands in for those that don't exist.
+/// How often the registry's secrets are counted, for the distribution of dummy secrets.
 const COUNTED_EVERY: Duration = Duration::from_secs(60);
 
-/// The authorization server. Shared in an `Arc`; every method may be called at any time from any task.
+/// The authorization server. It is shared in an `Arc`; every method may be called at any time from any task.
 pub struct AuthorizationServer {
     config: ArcSwap<AuthorizationServerConfig>,
-    /// The issuer as tokens and metadata spell it, which never changes.
+    /// The issuer as tokens and metadata spell it. It never changes.
     issuer: Box<str>,
     pub(crate) store: Arc<dyn IssuerStore>,
     pub(crate) keys: ArcSwap<KeyRing>,
-    /// Bounds how many RSA signatures are made at once.
+    /// Bounds the concurrent RSA signatures.
     pub(crate) signing_permits: Arc<Semaphore>,
     pub(crate) verifier: Verifier,
     pub(crate) sink: OnceLock<Arc<dyn RevocationSink>>,
-    /// Held through every change that this process makes, so that the sink hears of them in the order of the store. It
-    /// is asynchronous, so no thread waits for it, and no token request takes it.
+    /// Held during every change that this process makes, so that the sink receives changes in the order of the store.
+    /// It is asynchronous, so no thread waits for it, and no token request takes it.
     pub(crate) changes: Mutex<Changes>,
-    /// Until when it is known which keys may sign, in nanoseconds since the Unix epoch.
+    /// Until when the set of keys that may sign is known, in nanoseconds since the Unix epoch.
     trusted_until: AtomicI64,
-    /// Copies of the key set from before the last change of the configuration.
+    /// Cached copies of the key set from before the last change of the configuration.
     copies: RwLock<Copies>,
     wrapping_key: RwLock<WrappingKey>,
     endpoints: Endpoints,
     metadata: ArcSwap<Metadata>,
 }
 
-/// What those who change something share.
+/// State that is shared by all changes.
 #[derive(Debug)]
 pub(crate) struct Changes {
-    /// Up to when the store's revocations have been told to the sink.
+    /// The time up to which the sink has received the store's revocations.
     pub(crate) told_until: Wall,
-    /// When tombstones were last forgotten.
+    /// When tombstones were last deleted.
     forgot_at: Wall,
     /// When the registry's secrets were last counted.
     counted_at: Wall,
-    /// Until when this process is known to have published the keys; `None` before it first did.
+    /// Until when this process is known to have published the keys; `None` before the first publication.
     published_through: Option<Wall>,
-    /// What this process last wrote down of that.
+    /// The value of it that this process last stored.
     marked: Option<Wall>,
 }
 
-/// What became of maintenance, where the store could be read.
+/// The result of maintenance, if the store could be read.
 #[derive(Debug)]
 pub struct Maintained {
-    /// Whether what had to be written was: an error means that nothing can be administered now.
+    /// The result of the writes. After an error, administration doesn't work for now.
     pub writes: Result<(), IssuerError>,
 }
 
-/// How long others may hold copies of the key set that they cached before the configuration changed.
+/// How long copies of the key set may be cached that were fetched before the configuration changed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Copies {
-    /// From when on, and for how long.
+    /// The start of that time, and its length.
     since: Option<Wall>,
     wait: Duration,
 }
 
 impl Copies {
-    /// Notes that the key set was to be cached for `max_age` until `now`.
+    /// Records that the key set could be cached for `max_age` until `now`.
     fn note(&mut self, max_age: Duration, now: Wall) {
-        // Twice as long, as in the lead of a key: whoever caches it may be late.
+        // Twice as long, as with `key_publish_ahead`: a cache may be late.
         let wait = max_age.saturating_mul(2);
         if now.saturating_add(wait) >= self.gone_at(now) {
             (self.since, self.wait) = (Some(now), wait);
         }
     }
 
-    /// When there are none any more. A clock that was set back doesn't make it later than if they had been made just now.
+    /// When no copy is left. If the clock was set back, it is no later than if the copies had been fetched just now.
     fn gone_at(self, now: Wall) -> Wall {
         self.since.map_or(Wall::MIN, |since| since.min(now).saturating_add(self.wait))
     }
 }
 
-/// Revocations that were read and are to be told.
+/// Revocations that were read and must be passed to the sink.
 #[must_use]
 #[derive(Debug)]
 pub struct PendingRevocations<'a> {
@@ -108,19 +108,18 @@ pub struct PendingRevocations<'a> {
 }
 
 impl PendingRevocations<'_> {
-    /// Tells them.
+    /// Passes them to the sink.
     pub fn tell(self, sink: &dyn RevocationSink) {
         self.found.iter().for_each(|revocation| revocation::tell(sink, revocation));
     }
 }
 
 impl AuthorizationServer {
-    /// Checks the configuration, loads and unwraps the signing keys, and makes the first one where there is none.
+    /// Checks the configuration, loads and decrypts the signing keys, and creates the first one if there is none.
     ///
     /// # Errors
-    /// [`IssuerError::InvalidConfig`]; [`IssuerError::WrappingKey`] where the key is not the one that the
-    /// stored keys were wrapped with, in which case nothing was changed; [`IssuerError::DamagedKey`];
-    /// [`IssuerError::Store`].
+    /// [`IssuerError::InvalidConfig`]; [`IssuerError::WrappingKey`] if the stored keys were encrypted with another key,
+    /// in which case nothing was changed; [`IssuerError::DamagedKey`]; [`IssuerError::Store`].
     pub async fn open(
         config: AuthorizationServerConfig,
         store: Arc<dyn IssuerStore>,
@@ -131,8 +130,8 @@ impl AuthorizationServer {
         let endpoints = Endpoints::of(&config);
         let metadata = Metadata::of(&config, &endpoints)?;
         let ring = KeyRing::load(&store.keys().await?, &wrapping_key, None)?;
-        let verifier = Verifier::new(&config.secrets, &stand_in_key(&*store).await?)?;
-        verifier.follow(&store.secret_mix(now.wall).await?);
+        let verifier = Verifier::new(&config.secrets, &dummy_key(&*store).await?)?;
+        verifier.set_mix(&store.secret_mix(now.wall).await?);
         let server = Self {
             verifier,
             issuer: config.issuer_text().into(),
@@ -162,25 +161,30 @@ impl AuthorizationServer {
         Ok(server)
     }
 
-    /// Answers a token request of which nothing is known but what it says: see [`Self::token_from`].
+    /// Answers a token request from an unknown address and without a deadline: see [`Self::token_from`].
     pub async fn token(&self, request: TokenRequest<'_>, now: Timestamp) -> Reply {
-        self.token_from(request, Source::default(), now).await
+        self.token_from(request, RequestContext::default(), now).await
     }
 
-    /// Answers a token request. Failures are counted for `source`, and a hash is waited for no longer than it allows:
-    /// 429 for too many failures, 503 where there are too many hashes to compute, both with `Retry-After`.
-    pub async fn token_from(&self, request: TokenRequest<'_>, source: Source, now: Timestamp) -> Reply {
-        grant::token(self, request, source, now).await
+    /// Answers a token request. Failures are counted for the address of `context`, and its deadline limits the wait for
+    /// a hash. Too many failures are answered 429, a full hash queue 503, both with `Retry-After`.
+    pub async fn token_from(
+        &self,
+        request: TokenRequest<'_>,
+        context: RequestContext,
+        now: Timestamp,
+    ) -> Reply {
+        grant::token(self, request, context, now).await
     }
 
-    /// Figures of the verification of secrets.
+    /// Statistics of the verification of secrets.
     #[must_use]
     pub fn secret_stats(&self, now: Timestamp) -> SecretStats {
         self.verifier.stats(now.mono)
     }
 
-    /// The authorization endpoint, which exists because metadata must name one. It refuses every request and
-    /// never redirects: no client has a redirection URI that could be trusted (RFC 6749 §4.1.2.1).
+    /// The authorization endpoint, which exists because metadata must name one. It refuses every request and never
+    /// redirects, because no client has a redirection URI that could be trusted (RFC 6749 §4.1.2.1).
     #[must_use]
     pub fn authorize_refusal(&self) -> Reply {
         let description = "this server issues tokens to clients only; use the token endpoint";
@@ -199,10 +203,9 @@ impl AuthorizationServer {
         self.config.load_full()
     }
 
-    /// Goes on by another configuration: token requests that begin from now on, and keys with the next
-    /// [`Self::maintain`]. Its issuer must be the same; its `secrets` are left as they are, since their threads and
-    /// tables are there for good. Keys that are made from now on sign no earlier than whoever cached the key set until now
-    /// fetches it again.
+    /// Changes the configuration: for token requests that begin from now on, and for keys at the next
+    /// [`Self::maintain`]. The issuer must be the same. `secrets` are not changed, because their threads and tables
+    /// exist for the life of the process. New keys sign only after every cached copy of the key set has expired.
     ///
     /// # Errors
     /// [`IssuerError::InvalidConfig`], in which case nothing has changed.
@@ -220,7 +223,7 @@ impl AuthorizationServer {
         Ok(())
     }
 
-    /// Where the gateway serves it.
+    /// The paths at which the gateway serves it.
     #[must_use]
     pub fn endpoints(&self) -> &Endpoints {
         &self.endpoints
@@ -238,31 +241,31 @@ impl AuthorizationServer {
         Arc::clone(&self.metadata.load().openid)
     }
 
-    /// The published key set (RFC 7517 §5), as JSON. The same `Arc` until a key comes or goes.
+    /// The published key set (RFC 7517 §5), as JSON. The `Arc` stays the same until a key is added or removed.
     #[must_use]
     pub fn key_set(&self) -> Arc<str> {
         Arc::clone(&self.keys.load().key_set)
     }
 
-    /// How long the key set and the metadata may be cached: `max-age` for the gateway. At most half of what a key is
-    /// published ahead, so that a key is known everywhere before it signs.
+    /// How long the key set and the metadata may be cached: the gateway's `max-age`. It is at most half of
+    /// `key_publish_ahead`, so that a key is known everywhere before it signs.
     #[must_use]
     pub fn key_set_max_age(&self) -> Duration {
         self.config.load().key_set_max_age()
     }
 
-    /// How writing to the store fares, on which all administration depends.
+    /// The state of writes to the store, on which all administration depends.
     #[must_use]
     pub fn write_health(&self) -> WriteHealth {
         self.store.write_health()
     }
 
-    /// Names who is to be told of revocations, and tells it all that matter. Only the first sink is told anything; a
-    /// second one is refused.
+    /// Sets the receiver of revocations, and passes all current ones to it. Only one sink can be set; a second one is
+    /// refused.
     ///
     /// # Errors
-    /// [`IssuerError::SinkNamed`];
-    /// [`IssuerError::Store`] where they can't be read; then no request may be let in yet.
+    /// [`IssuerError::SinkNamed`]; [`IssuerError::Store`] if the revocations can't be read: then no request may be
+    /// accepted yet.
     pub async fn set_revocation_sink(
         &self,
         sink: Arc<dyn RevocationSink>,
@@ -280,29 +283,29 @@ impl AuthorizationServer {
         self.sink.set(sink).map_err(|_| IssuerError::SinkNamed)
     }
 
-    /// All revocations that matter, for a sink that has to learn of them again. Until they are told or dropped, nothing is
-    /// administered and nothing else is told, so that no change is missed in between.
+    /// All current revocations, for a sink that needs them again. Until they are passed on or dropped, administration
+    /// and other notifications wait, so that no change is missed.
     ///
     /// # Errors
-    /// [`IssuerError::Store`] where they can't be read.
+    /// [`IssuerError::Store`] if they can't be read.
     pub async fn revocations(&self, now: Timestamp) -> Result<PendingRevocations<'_>, IssuerError> {
         let changes = self.changes.lock().await;
         let found = self.store.revocations(now.wall.saturating_sub(REVOCATION_RETENTION)).await?;
         Ok(PendingRevocations { found, _changes: changes })
     }
 
-    /// What is to be done every few seconds by whoever publishes the keys: takes over what other processes changed in the
-    /// store (keys, revocations), brings keys, lets them take over and removes them when they are due. It is cheap where
+    /// Maintenance, to be called every few seconds by the process that publishes the keys. It takes over changes of
+    /// other processes (keys, revocations), and creates, activates and removes keys that are due. It is cheap if
     /// nothing is due.
     ///
     /// # Errors
-    /// [`IssuerError::Store`] where the store can't be read, and [`IssuerError::WrappingKey`] where another process
-    /// wrapped the keys anew. The server goes on with what it has; the next call tries again.
+    /// [`IssuerError::Store`] if the store can't be read, and [`IssuerError::WrappingKey`] if another process changed
+    /// the wrapping key. The server continues with its present state; the next call tries again.
     pub async fn maintain(&self, now: Timestamp) -> Result<Maintained, IssuerError> {
         let mut changes = self.changes.lock().await;
         self.tell_revocations(&mut changes, now.wall).await?;
         if changes.counted_at.saturating_add(COUNTED_EVERY) <= now.wall || now.wall < changes.counted_at {
-            self.verifier.follow(&self.store.secret_mix(now.wall).await?);
+            self.verifier.set_mix(&self.store.secret_mix(now.wall).await?);
             changes.counted_at = now.wall;
         }
         self.load_keys().await?;
@@ -312,23 +315,23 @@ impl AuthorizationServer {
     /// The part of maintenance that writes.
     async fn keep(&self, changes: &mut Changes, now: Wall) -> Result<(), IssuerError> {
         if self.store.write_health().failing {
-            // Whether there is room again is learnt by the smallest change there is.
+            // The smallest change shows whether there is disk space again.
             self.store.probe().await?;
             tracing::info!("changes can be stored again");
         }
         if changes.forgot_at.saturating_add(REVOCATION_RETENTION) < now {
-            // Kept twice as long as they matter: nothing depends on when exactly they go.
+            // Tombstones are kept for twice as long as needed, because nothing depends on the exact time.
             let before = now.saturating_sub(REVOCATION_RETENTION).saturating_sub(REVOCATION_RETENTION);
             self.store.forget_tombstones(before).await?;
             changes.forgot_at = now;
         }
-        // First which keys may take over: what is removed depends on it.
+        // Activations come first, because removals depend on them.
         self.keep_published(changes, now).await?;
         self.rotate_if_due(now).await
     }
 
-    /// Lets no key sign that was not published for long enough, whatever the reason: nobody was there, or the clock
-    /// stepped ahead.
+    /// Prevents a key from signing that was not published for long enough, because no process ran or the clock stepped
+    /// forward.
     async fn keep_published(&self, changes: &mut Changes, now: Wall) -> Result<(), IssuerError> {
         let through = self.published_through(changes, now).await?;
         let config = self.config();
@@ -364,8 +367,8 @@ impl AuthorizationServer {
         Ok(self.store.published_through().await?.max(known).unwrap_or(now))
     }
 
-    /// Until a while after `published_through`, keys take over when they are due; later only once it is known that they
-    /// were published.
+    /// For a while after `published_through`, keys sign when they are due; after that only once their publication is
+    /// confirmed.
     fn trust_until(&self, published_through: Wall) {
         let until = published_through.saturating_add(rotation::unpublished_max(&self.config.load()));
         self.trusted_until.store(until.unix_nanos(), Ordering::Relaxed);
@@ -374,7 +377,7 @@ impl AuthorizationServer {
     /// The key that signs at `now`.
     ///
     /// # Errors
-    /// [`IssuerError::Crypto`] where there is none, which a server that opened never shows.
+    /// [`IssuerError::Crypto`] if there is none, which can't happen after the server opened.
     pub(crate) fn signing_key(&self, now: Wall) -> Result<Arc<SigningKey>, IssuerError> {
         self.keys.load().signing(self.moment(now))
     }
@@ -384,7 +387,8 @@ impl AuthorizationServer {
         Moment { now, published: now.min(trusted_until) }
     }
 
-    /// Tells the sink what other processes revoked. It reads a little further back than it must, for their clocks.
+    /// Passes the revocations of other processes to the sink. The range read overlaps the last one, to allow for clock
+    /// differences.
     async fn tell_revocations(&self, changes: &mut Changes, now: Wall) -> Result<(), IssuerError> {
         let Some(sink) = self.sink.get() else { return Ok(()) };
         let since = changes.told_until.min(now).saturating_sub(CLOCK_SKEW_MAX);
@@ -395,8 +399,8 @@ impl AuthorizationServer {
         Ok(())
     }
 
-    /// Does to the stored keys what their plan says. Called by one task at a time; other processes are kept
-    /// apart by the set's version.
+    /// Applies the rotation plan to the stored keys. Only one task calls it at a time; the version of the set excludes
+    /// other processes.
     async fn rotate_if_due(&self, now: Wall) -> Result<(), IssuerError> {
         for _ in 0..ATTEMPTS_MAX {
             let (stored, config) = (self.load_keys().await?, self.config());
@@ -412,7 +416,7 @@ impl AuthorizationServer {
             let newest = keys.last().cloned();
             if self.replace_keys(stored.version, keys).await? {
                 if plan.create.is_some() {
-                    newest.iter().for_each(tell_of_new_key);
+                    newest.iter().for_each(log_new_key);
                 }
                 return Ok(());
             }
@@ -420,7 +424,7 @@ impl AuthorizationServer {
         Err(IssuerError::Contended { what: "key set" })
     }
 
-    /// Reads the stored keys, and makes them the ones in use where they are newer.
+    /// Reads the stored keys, and uses them if they are newer.
     pub(crate) async fn load_keys(&self) -> Result<KeySetRecord, IssuerError> {
         let stored = self.store.keys().await?;
         let current = self.keys.load_full();
@@ -431,9 +435,10 @@ impl AuthorizationServer {
         Ok(stored)
     }
 
-    /// Stores keys in the place of those of `version`, and puts them in use. `false`: somebody else was faster.
+    /// Replaces the stored keys if their version is still `version`, and uses the new ones. Returns `false` after a
+    /// concurrent change.
     pub(crate) async fn replace_keys(&self, version: u64, keys: Vec<KeyRecord>) -> Result<bool, IssuerError> {
-        // Load first: what can't be loaded must not be stored.
+        // They are loaded before they are stored: keys that can't be loaded must not be stored.
         let replacement = KeySetRecord { version: version.saturating_add(1), keys };
         let ring = KeyRing::load(&replacement, &self.wrapping_key(), Some(&self.keys.load()))?;
         match self.store.replace_keys(version, &replacement.keys).await {
@@ -446,7 +451,7 @@ impl AuthorizationServer {
         }
     }
 
-    /// When a key that is published from `now` on may sign: then, all who cache the key set know it.
+    /// When a key that is published from `now` on may sign: when every cached copy of the key set contains it.
     pub(crate) fn takes_over_at(&self, now: Wall) -> Wall {
         let copies = *self.copies.read().unwrap_or_else(PoisonError::into_inner);
         now.saturating_add(self.config.load().key_publish_ahead).max(copies.gone_at(now))
@@ -469,17 +474,17 @@ impl AuthorizationServer {
     }
 }
 
-/// Said once the key is stored, and not before.
-pub(crate) fn tell_of_new_key(key: &KeyRecord) {
+/// Must be called only after the key is stored.
+pub(crate) fn log_new_key(key: &KeyRecord) {
     let (algorithm, activates_at) = (key.algorithm, key.activates_at.unix_seconds());
     tracing::info!(kid = key.kid, %algorithm, activates_at, "signing key made");
 }
 
-/// The registry's key for stand-ins, which is made by whoever needs it first.
-async fn stand_in_key(store: &dyn IssuerStore) -> Result<[u8; 32], IssuerError> {
+/// The key that dummy secrets are chosen with. The first process that needs it stores it.
+async fn dummy_key(store: &dyn IssuerStore) -> Result<[u8; 32], IssuerError> {
     let mut candidate = [0; 32];
     aws_lc_rs::rand::fill(&mut candidate).map_err(|_| IssuerError::Crypto("no randomness"))?;
-    Ok(store.stand_in_key(candidate).await?)
+    Ok(store.dummy_key(candidate).await?)
 }
 
 impl fmt::Debug for AuthorizationServer {

@@ -1,4 +1,4 @@
-//! Signing keys: making, loading, signing, and their public halves as JWKs.
+//! Signing keys: generating, loading and signing, and their public halves as JWKs.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub(crate) struct SigningKey {
     algorithm: SigningAlgorithm,
     pair: Pair,
     jwk: Jwk,
-    /// The protected header of every token that it signs, encoded.
+    /// The encoded protected header of every token signed with it.
     header: String,
 }
 
@@ -33,7 +33,7 @@ enum Pair {
     EdDsa(Ed25519KeyPair),
 }
 
-/// A public key as RFC 7517 writes it.
+/// A public key in the form of RFC 7517.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Jwk {
     kid: String,
@@ -43,7 +43,7 @@ pub(crate) struct Jwk {
     public: Public,
 }
 
-/// The members that say what the key is (RFC 7518 §6, RFC 8037 §2), in the order of RFC 7638 §3.3.
+/// The members that describe the key (RFC 7518 §6, RFC 8037 §2), in the order of RFC 7638 §3.3.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 enum Public {
@@ -60,8 +60,8 @@ struct Header<'a> {
 }
 
 impl SigningKey {
-    /// Makes a key, and gives its PKCS #8 for the store. An RSA key takes a tenth of a second and more: not
-    /// for the runtime's threads.
+    /// Generates a key and returns its PKCS #8 for the store. An RSA key takes a tenth of a second or more: not for the
+    /// runtime's threads.
     ///
     /// # Errors
     /// [`IssuerError::Crypto`].
@@ -88,7 +88,7 @@ impl SigningKey {
         Ok((key, pkcs8))
     }
 
-    /// Loads a key; `None` where the bytes are not a key of that algorithm.
+    /// Loads a key; `None` if the bytes are not a key of that algorithm.
     pub(crate) fn from_pkcs8(algorithm: SigningAlgorithm, pkcs8: &[u8]) -> Option<Self> {
         let (pair, public) = match algorithm {
             SigningAlgorithm::Es256 => {
@@ -132,12 +132,12 @@ impl SigningKey {
         &self.jwk
     }
 
-    /// The protected header of a token that this key signs, in base64url.
+    /// The base64url-encoded protected header of tokens signed with this key.
     pub(crate) fn header(&self) -> &str {
         &self.header
     }
 
-    /// Signs as RFC 7518 §3.3 and §3.4 and RFC 8037 §3.1 say. RSA takes most of a millisecond: not for the
+    /// Signs as RFC 7518 §3.3 and §3.4 and RFC 8037 §3.1 specify. RSA takes most of a millisecond: not for the
     /// runtime's threads.
     ///
     /// # Errors
@@ -163,7 +163,7 @@ impl fmt::Debug for SigningKey {
     }
 }
 
-/// Modulus and exponent of an `RSAPublicKey` (RFC 8017 §A.1.1) as our own library writes it, without sign octets.
+/// Modulus and exponent of an `RSAPublicKey` (RFC 8017 §A.1.1) as the crypto library encodes it, without sign octets.
 fn rsa_public(der: &[u8]) -> Option<(&[u8], &[u8])> {
     let (sequence, rest) = der_value(0x30, der)?;
     let (modulus, exponent) = der_value(0x02, sequence)?;
@@ -175,7 +175,7 @@ fn rsa_public(der: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&modulus[unsigned(modulus)?..], &exponent[unsigned(exponent)?..]))
 }
 
-/// The contents of the DER value of that tag that `der` begins with, and what follows it.
+/// The contents of the leading DER value, which must have that tag, and the bytes that follow it.
 fn der_value(tag: u8, der: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&[found, length], rest) = der.split_first_chunk::<2>()?;
     if found != tag {

@@ -1,10 +1,9 @@
-//! Whether a presented secret is one of a client's: remembered ones first, then the budget of failures, then the hash.
+//! The verification of client secrets: first the cache, then the failure budget, then the hash.
 //!
-//! The order is what keeps one caller from hurting another. Remembered secrets come before any budget, so guessing
-//! locks nobody out, and a secret that was right from there before has a budget of its own, so guessing locks nobody out
-//! who is no longer remembered either; the budget comes before the hash, so guessing takes no more of the hash threads than it may. Where
-//! that much is known without the client's record, what would be refused isn't worth reading it
-//! (docs/adr/0010-refused-before-the-store-is-read.md).
+//! The order keeps one caller from affecting another. The cache is asked before any budget, so guessing locks no cached
+//! client out. A proven secret has a budget of its own, so guessing locks no client out whose entry has expired. The budget
+//! is checked before the hash, so guessing can't occupy the hash threads. Attempts that are refused whatever the client's
+//! record says are refused before the store is read (docs/adr/0010-refused-before-the-store-is-read.md).
 
 use std::{fmt, net::IpAddr, sync::Arc, thread, time::Duration};
 
@@ -22,76 +21,70 @@ use crate::{
     client_auth::is_permitted,
 };
 
-mod calibration;
-mod courtesy;
+mod cache;
+mod dummy;
 mod failures;
-mod hash_needed;
-#[cfg(feature = "bench-hashes")]
-mod instead;
-mod keyed;
 mod lanes;
 mod pool;
 mod proven;
 mod queue;
-mod remembered;
-mod stand_in;
 mod stats;
 
-pub(crate) use stats::Rejected;
+pub(crate) use stats::RejectReason;
 pub use stats::SecretStats;
 
 use self::{
+    cache::{Fingerprint, SlowHashClients, VerificationCache},
+    dummy::{DummySecret, DummySecrets},
     failures::{Charge, Failures, Outcome, ProvenSecret},
-    hash_needed::HashNeeded,
-    pool::Pool,
+    pool::HashPool,
     queue::Presented,
-    remembered::{Fingerprint, Remembered},
-    stand_in::{StandIn, StandIns},
     stats::Counters,
 };
 
-/// Where a token request comes from, and how long it may take.
+/// The client address and the deadline of a token request.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Source {
-    /// The address that failures are counted for; `None`: not known, and never refused for failures.
+pub struct RequestContext {
+    /// The address that failures are counted for. `None`: the address is unknown, and the request is never refused for
+    /// failures.
     pub address: Option<IpAddr>,
-    /// When the request's time is over; `None`: as configured for the hash alone.
+    /// The deadline of the request. `None`: only the configured wait for the hash applies.
     pub deadline: Option<Mono>,
 }
 
-/// Which jobs go first. Each but the last has turns, and none is kept out for ever.
+/// The priority of a job. Each but the last has turns, so none is starved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
-    /// On a client from where it was right before: ahead of all that only may be.
-    Familiar,
-    /// From where nobody failed lately.
-    Usual,
-    /// The same, on a client that is being guessed at.
-    Doubtful,
-    /// From where few failed lately, or from nobody knows where.
-    Failed,
-    /// From where more did.
-    Suspect,
-    /// Nobody waits for it: when there is nothing else to do, and put aside when there is.
-    Later,
+pub(super) enum Priority {
+    /// The client has authenticated from this address prefix before.
+    KnownPair,
+    /// No recent failure from this prefix.
+    Normal,
+    /// As normal, but the client is being guessed at.
+    TargetedClient,
+    /// Few recent failures from this prefix, or an unknown address.
+    FewFailures,
+    /// More recent failures from this prefix.
+    ManyFailures,
+    /// Nobody waits for the result. It runs when no other job waits, and is interrupted by others.
+    Background,
 }
 
-/// Why there was no hash.
+/// Why no hash was computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Busy {
-    Full,
-    TooOld,
+pub(super) enum HashError {
+    QueueFull,
+    TimedOut,
     Stopped,
 }
 
-/// An attempt that was not made.
+/// An attempt that was rejected without a hash.
 #[derive(Debug)]
 pub(crate) struct Rejection {
-    pub(crate) why: Rejected,
+    pub(crate) reason: RejectReason,
     pub(crate) retry_after: Duration,
 }
 
-/// One reading of what was presented, with the client that it names.
+/// One reading of the presented credentials, with the client that it names.
 pub(crate) struct Candidate<'a> {
     pub(crate) reading: &'a Reading,
     pub(crate) record: Option<ClientRecord>,
@@ -102,38 +95,38 @@ impl Candidate<'_> {
         self.record.as_ref().is_some_and(|record| is_permitted(record, self.reading))
     }
 
-    /// The version that remembering is bound to.
+    /// The version that cache entries are bound to.
     fn version(&self) -> u64 {
         self.record.as_ref().map_or(0, |record| record.version)
     }
 }
 
-/// A stored secret that a reading is to be compared with.
+/// A stored secret to compare a reading with.
 struct Comparison {
     candidate: usize,
     stored: StoredSecret,
-    /// The record's secret; a stand-in has none.
+    /// The secret of the record; `None` for a dummy secret.
     secret: Option<SecretRecord>,
 }
 
-/// The verification of secrets: threads, memory and budget.
+/// Verifies secrets: the hash threads, the caches and the failure budgets.
 pub(crate) struct Verifier {
-    pool: Arc<Pool>,
-    remembered: Arc<Remembered>,
+    pool: Arc<HashPool>,
+    cache: Arc<VerificationCache>,
     failures: Failures,
-    hash_needed: HashNeeded,
-    stand_ins: StandIns,
+    slow_hash_clients: SlowHashClients,
+    dummies: DummySecrets,
     counters: Arc<Counters>,
     target: Target,
     wait_max: Duration,
 }
 
 impl Verifier {
-    /// `stand_in_key` is the registry's.
+    /// `dummy_key` is the registry's key for dummy secrets.
     ///
     /// # Errors
     /// [`IssuerError::Crypto`] without randomness; [`IssuerError::InvalidConfig`].
-    pub(crate) fn new(config: &SecretConfig, stand_in_key: &[u8; 32]) -> Result<Self, IssuerError> {
+    pub(crate) fn new(config: &SecretConfig, dummy_key: &[u8; 32]) -> Result<Self, IssuerError> {
         let mut keys = Zeroizing::new([[0_u8; 32]; 3]);
         for key in keys.iter_mut() {
             rand::fill(key).map_err(|_| IssuerError::Crypto("no randomness"))?;
@@ -142,69 +135,69 @@ impl Verifier {
         let processors = thread::available_parallelism().map_or(1, usize::from);
         let threads = if config.hash_threads == 0 { processors.div_ceil(2) } else { config.hash_threads };
         Ok(Self {
-            pool: Arc::new(Pool::new(
+            pool: Arc::new(HashPool::new(
                 threads,
                 config.hash_queue_max,
                 config.hash_wait_max,
                 Arc::clone(&counters),
             )),
-            remembered: Arc::new(Remembered::new(&keys[0], config.remember_for, config.remembered_max)),
+            cache: Arc::new(VerificationCache::new(&keys[0], config.remember_for, config.remembered_max)),
             failures: Failures::new(&keys[1], config.failures_max, config.failure_forgiven_every),
-            hash_needed: HashNeeded::new(&keys[2]),
-            stand_ins: StandIns::new(stand_in_key),
+            slow_hash_clients: SlowHashClients::new(&keys[2]),
+            dummies: DummySecrets::new(dummy_key),
             counters,
             target: config.target()?,
             wait_max: config.hash_wait_max,
         })
     }
 
-    /// Takes over what secrets the registry has, for the stand-ins.
-    pub(crate) fn follow(&self, mix: &[SecretMix]) {
-        self.stand_ins.follow(mix);
+    /// Sets the distribution of the registry's secrets, which dummy secrets follow.
+    pub(crate) fn set_mix(&self, mix: &[SecretMix]) {
+        self.dummies.set_mix(mix);
     }
 
-    /// Clients have changed in this process: what it knows of those it read before may be wrong.
-    pub(crate) fn forget_read(&self) {
-        self.hash_needed.forget();
+    /// Forgets which clients need a slow hash, because clients have changed in this process.
+    pub(crate) fn clients_changed(&self) {
+        self.slow_hash_clients.clear();
     }
 
-    /// Refuses what [`Self::verify`] would refuse whatever the clients' records say: what is not remembered, can be nothing
-    /// but hashed, and may not be, or has no place to wait in.
+    /// Rejects attempts that [`Self::verify`] would reject whatever the clients' records say: the secret is not cached and
+    /// needs a slow hash, and the failure budget is exhausted or the queue is full.
     ///
     /// # Errors
-    /// [`Rejection`]. Nothing was counted as a failure.
-    pub(crate) fn refuse_unread(
+    /// [`Rejection`]. No failure is counted.
+    pub(crate) fn reject_before_read(
         &self,
         readings: &[Reading],
-        source: Source,
+        context: RequestContext,
         now: Timestamp,
     ) -> Result<(), Rejection> {
-        let is_hashed_only = |reading: &Reading| {
+        let needs_slow_hash = |reading: &Reading| {
             check_secret(&reading.secret).is_ok()
-                && self.hash_needed.holds(&reading.id, now.mono)
-                && self.remembered.version(&self.fingerprint(reading), now).is_none()
+                && self.slow_hash_clients.contains(&reading.id, now.mono)
+                && self.cache.client_version(&self.fingerprint(reading), now).is_none()
         };
-        if readings.is_empty() || !readings.iter().all(is_hashed_only) {
+        if readings.is_empty() || !readings.iter().all(needs_slow_hash) {
             return Ok(());
         }
-        let proven = self.proven(readings, source, now);
-        let looked = self.failures.look(&ids(readings), proven.as_ref(), source.address, now.mono);
-        let class = looked.map_err(|retry_after| self.exceeded(retry_after))?;
-        if self.pool.admits(class, now.mono) { Ok(()) } else { Err(self.rejection(Busy::Full)) }
+        let proven = self.proven(readings, context, now);
+        let peeked = self.failures.peek(&ids(readings), proven.as_ref(), context.address, now.mono);
+        let priority = peeked.map_err(|retry_after| self.exceeded(retry_after))?;
+        if self.pool.admits(priority, now.mono) { Ok(()) } else { Err(self.rejection(HashError::QueueFull)) }
     }
 
-    /// Which of the candidates is authenticated, the first of them where there are more.
+    /// The index of the first candidate that is authenticated.
     ///
-    /// A client that doesn't exist, is disabled, has no secret or is read otherwise takes the steps of one that is
-    /// right up to the comparison: its own secrets are hashed, or stand-ins.
+    /// A client that doesn't exist, is disabled, has no secret or has another encoding takes the same steps as an accepted
+    /// one up to the comparison: its own secrets are hashed, or dummy secrets.
     ///
     /// # Errors
-    /// [`Rejection`]; then no hash was computed, but one that had begun.
+    /// [`Rejection`]: no hash was computed, or the result of a started one was not awaited.
     pub(crate) async fn verify(
         &self,
         store: &Arc<dyn IssuerStore>,
         candidates: &[Candidate<'_>],
-        source: Source,
+        context: RequestContext,
         now: Timestamp,
     ) -> Result<Option<usize>, Rejection> {
         let mut generated = None;
@@ -217,52 +210,48 @@ impl Verifier {
         if generated.is_some() {
             return Ok(generated);
         }
-        if let Some(index) = self.remembered(candidates, now) {
-            self.counters.remembered();
+        if let Some(index) = self.cached(candidates, now) {
+            self.counters.cache_hit();
             return Ok(Some(index));
         }
         let comparisons = self.comparisons(candidates, now);
         if comparisons.is_empty() {
             return Ok(None);
         }
-        let proven = self.proven(candidates.iter().map(|candidate| candidate.reading), source, now);
-        let charge = self.charge(candidates, proven.as_ref(), source, now)?;
-        let matched = match self.hash(candidates, &comparisons, &charge, source, now).await {
+        let proven = self.proven(candidates.iter().map(|candidate| candidate.reading), context, now);
+        let charge = self.charge(candidates, proven.as_ref(), context, now)?;
+        let matched = match self.hash(candidates, &comparisons, &charge, context, now).await {
             Ok(matched) => matched,
-            Err(busy) => return Err(self.rejection(busy)),
+            Err(error) => return Err(self.rejection(error)),
         };
         let right = comparisons.iter().zip(matched).find(|(comparison, matched)| {
-            // A stand-in is right for nobody.
+            // A dummy secret authenticates nobody.
             *matched && comparison.secret.is_some() && candidates[comparison.candidate].is_permitted()
         });
         let Some((comparison, _)) = right else {
             if let Some(proven) = &proven {
-                self.failures.disprove(proven);
+                self.failures.forget_proven(proven);
             }
             charge.settle(Outcome::Wrong);
             return Ok(None);
         };
         charge.settle(Outcome::Right);
         let candidate = &candidates[comparison.candidate];
-        let remembers =
-            self.remembered.is_on() && candidate.record.as_ref().is_some_and(|record| record.remember_secret);
-        let fingerprint = remembers.then(|| self.fingerprint(candidate.reading));
-        self.failures.welcome(&candidate.reading.id, fingerprint, source.address, now.mono);
-        self.settle(store, &candidates[comparison.candidate], comparison, now);
+        let may_cache =
+            self.cache.is_enabled() && candidate.record.as_ref().is_some_and(|record| record.remember_secret);
+        let fingerprint = may_cache.then(|| self.fingerprint(candidate.reading));
+        self.failures.record_success(&candidate.reading.id, fingerprint, context.address, now.mono);
+        self.record_success(store, &candidates[comparison.candidate], comparison, now);
         Ok(Some(comparison.candidate))
     }
 
-    /// What is stored of a secret that somebody chose. It waits for a thread as long as it takes.
+    /// The profile and stored form of a secret that an operator chose. It waits for a hash thread without a limit.
     ///
     /// # Errors
-    /// [`IssuerError::Busy`]; [`IssuerError::InvalidClient`] where it can be no secret.
-    pub(crate) async fn store_chosen(
-        &self,
-        secret: &str,
-        now: Mono,
-    ) -> Result<(String, String), IssuerError> {
+    /// [`IssuerError::Busy`]; [`IssuerError::InvalidClient`] if the secret is not allowed.
+    pub(crate) async fn hash_chosen(&self, secret: &str, now: Mono) -> Result<(String, String), IssuerError> {
         let secret: Presented = Arc::new(Password::new(Zeroizing::new(secret.as_bytes().to_vec())));
-        let hashed = self.pool.hash(secret, self.target, salt()?, Class::Usual, now).await;
+        let hashed = self.pool.hash(secret, self.target, salt()?, Priority::Normal, now).await;
         match hashed {
             Ok(Some(text)) => Ok((self.target.profile(), text)),
             Ok(None) => {
@@ -278,14 +267,14 @@ impl Verifier {
         SecretStats {
             queue_size,
             queue_age: oldest.map_or(Duration::ZERO, |oldest| now.saturating_since(oldest)),
-            remembered_size: self.remembered.len(),
+            cache_size: self.cache.len(),
             failures_size: self.failures.len(),
             ..self.counters.read()
         }
     }
 
-    /// What each reading is to be compared with: the live secrets of its client that need a hash, or stand-ins. Clients
-    /// that have no others are taken note of.
+    /// The stored secrets to compare each reading with: the valid secrets of its client that need a slow hash, or dummy
+    /// secrets. Clients without other secrets are recorded in [`SlowHashClients`].
     fn comparisons(&self, candidates: &[Candidate<'_>], now: Timestamp) -> Vec<Comparison> {
         let mut comparisons = Vec::new();
         for (index, candidate) in candidates.iter().enumerate() {
@@ -297,7 +286,7 @@ impl Verifier {
             let mut live = secrets.iter().filter(|secret| is_live(secret, now.wall)).peekable();
             let mut needs_no_hash = false;
             if live.peek().is_none() {
-                let StandIn { hashed, has_generated } = self.stand_ins.of(&candidate.reading.id);
+                let DummySecret { hashed, has_generated } = self.dummies.of(&candidate.reading.id);
                 needs_no_hash = has_generated;
                 let of = |stored| Comparison { candidate: index, stored, secret: None };
                 comparisons.extend(hashed.into_iter().map(of));
@@ -323,17 +312,17 @@ impl Verifier {
                 }
             }
             if comparisons.len() > before && !needs_no_hash {
-                self.hash_needed.learn(&candidate.reading.id, now.mono);
+                self.slow_hash_clients.insert(&candidate.reading.id, now.mono);
             }
         }
         comparisons
     }
 
-    fn remembered(&self, candidates: &[Candidate<'_>], now: Timestamp) -> Option<usize> {
+    fn cached(&self, candidates: &[Candidate<'_>], now: Timestamp) -> Option<usize> {
         let mut found = None;
         for (index, candidate) in candidates.iter().enumerate() {
-            let remembered = self.remembered.version(&self.fingerprint(candidate.reading), now);
-            let holds = remembered.is_some_and(|version| version == candidate.version());
+            let version = self.cache.client_version(&self.fingerprint(candidate.reading), now);
+            let holds = version.is_some_and(|version| version == candidate.version());
             if holds & candidate.is_permitted() && found.is_none() {
                 found = Some(index);
             }
@@ -345,28 +334,28 @@ impl Verifier {
         &self,
         candidates: &[Candidate<'_>],
         proven: Option<&ProvenSecret>,
-        source: Source,
+        context: RequestContext,
         now: Timestamp,
     ) -> Result<Charge<'_>, Rejection> {
         let ids = ids(candidates.iter().map(|candidate| candidate.reading));
-        let charged = self.failures.charge(&ids, proven, source.address, now.mono);
+        let charged = self.failures.charge(&ids, proven, context.address, now.mono);
         charged.map_err(|retry_after| self.exceeded(retry_after))
     }
 
-    /// A reading whose secret was right from there before.
+    /// The first reading whose secret is proven for the address.
     fn proven<'a>(
         &self,
         readings: impl IntoIterator<Item = &'a Reading>,
-        source: Source,
+        context: RequestContext,
         now: Timestamp,
     ) -> Option<ProvenSecret> {
         readings.into_iter().find_map(|reading| {
-            self.failures.proven(&reading.id, &self.fingerprint(reading), source.address, now.mono)
+            self.failures.proven(&reading.id, &self.fingerprint(reading), context.address, now.mono)
         })
     }
 
     fn fingerprint(&self, reading: &Reading) -> Fingerprint {
-        self.remembered.fingerprint(&reading.id, &reading.secret)
+        self.cache.fingerprint(&reading.id, &reading.secret)
     }
 
     async fn hash(
@@ -374,13 +363,13 @@ impl Verifier {
         candidates: &[Candidate<'_>],
         comparisons: &[Comparison],
         charge: &Charge<'_>,
-        source: Source,
+        context: RequestContext,
         now: Timestamp,
-    ) -> Result<Vec<bool>, Busy> {
-        let left = source.deadline.map_or(self.wait_max, |deadline| deadline.saturating_since(now.mono));
+    ) -> Result<Vec<bool>, HashError> {
+        let left = context.deadline.map_or(self.wait_max, |deadline| deadline.saturating_since(now.mono));
         let wait = left.min(self.wait_max);
         if wait.is_zero() {
-            return Err(Busy::TooOld);
+            return Err(HashError::TimedOut);
         }
         let secrets: Vec<Presented> = candidates
             .iter()
@@ -389,25 +378,25 @@ impl Verifier {
         let jobs = comparisons
             .iter()
             .map(|comparison| (comparison.stored.clone(), Arc::clone(&secrets[comparison.candidate])));
-        self.pool.verify(jobs.collect(), charge.class, &charge.taken, wait, now.mono).await
+        self.pool.verify(jobs.collect(), charge.priority, &charge.taken, wait, now.mono).await
     }
 
     fn exceeded(&self, retry_after: Duration) -> Rejection {
-        self.counters.rejected(Rejected::FailuresExceeded);
-        Rejection { why: Rejected::FailuresExceeded, retry_after }
+        self.counters.rejected(RejectReason::FailuresExceeded);
+        Rejection { reason: RejectReason::FailuresExceeded, retry_after }
     }
 
-    fn rejection(&self, busy: Busy) -> Rejection {
-        let why = match busy {
-            Busy::Full | Busy::Stopped => Rejected::QueueFull,
-            Busy::TooOld => Rejected::TooOld,
+    fn rejection(&self, error: HashError) -> Rejection {
+        let reason = match error {
+            HashError::QueueFull | HashError::Stopped => RejectReason::QueueFull,
+            HashError::TimedOut => RejectReason::TimedOut,
         };
-        self.counters.rejected(why);
-        Rejection { why, retry_after: Duration::from_secs(1) }
+        self.counters.rejected(reason);
+        Rejection { reason, retry_after: Duration::from_secs(1) }
     }
 
-    /// What a right secret leaves behind: memory of it, and a better hash where its own is weaker than configured.
-    fn settle(
+    /// Caches a right secret, and hashes it again if its stored hash is weaker than configured.
+    fn record_success(
         &self,
         store: &Arc<dyn IssuerStore>,
         candidate: &Candidate<'_>,
@@ -418,19 +407,19 @@ impl Verifier {
         let reading = candidate.reading;
         if record.remember_secret {
             let fingerprint = self.fingerprint(reading);
-            self.remembered.remember(fingerprint, record.version, secret.expires_at, now);
+            self.cache.insert(fingerprint, record.version, secret.expires_at, now);
         }
         if comparison.stored.needs_rehash(&self.target) {
             let rehash = Rehash {
                 pool: Arc::clone(&self.pool),
-                remembered: Arc::clone(&self.remembered),
+                cache: Arc::clone(&self.cache),
                 store: Arc::clone(store),
                 target: self.target,
                 record: record.clone(),
                 secret_id: secret.id.clone(),
                 secret: Arc::new(Password::new(reading.secret.clone())),
             };
-            // Nobody waits for it. Where the queue is full it is left to the next time.
+            // If the queue is full, the next right secret tries again.
             tokio::spawn(rehash.run(now));
         }
     }
@@ -442,10 +431,10 @@ impl fmt::Debug for Verifier {
     }
 }
 
-/// Hashes a secret anew that was just right.
+/// Replaces the stored hash of a secret that was just verified.
 struct Rehash {
-    pool: Arc<Pool>,
-    remembered: Arc<Remembered>,
+    pool: Arc<HashPool>,
+    cache: Arc<VerificationCache>,
     store: Arc<dyn IssuerStore>,
     target: Target,
     record: ClientRecord,
@@ -457,7 +446,8 @@ impl Rehash {
     async fn run(mut self, now: Timestamp) {
         let Ok(salt) = salt() else { return };
         let secret = Arc::clone(&self.secret);
-        let Ok(Some(text)) = self.pool.hash(secret, self.target, salt, Class::Later, now.mono).await else {
+        let Ok(Some(text)) = self.pool.hash(secret, self.target, salt, Priority::Background, now.mono).await
+        else {
             return;
         };
         let Some(stored) = self.record.secrets.iter_mut().find(|secret| secret.id == self.secret_id) else {
@@ -466,28 +456,28 @@ impl Rehash {
         stored.format = self.target.profile();
         stored.verifier = text.into_bytes();
         let expires_at = stored.expires_at;
-        // Compare-and-swap on the version: whatever happened to the client meanwhile is not undone.
+        // Compare-and-swap on the version, so that no concurrent change of the client is undone.
         match self.store.update_client(&self.record).await {
             Ok(()) => {
                 tracing::info!(
                     client_id = self.record.id,
                     secret_id = self.secret_id,
-                    "client secret hashed anew"
+                    "client secret hashed again"
                 );
                 if self.record.remember_secret {
-                    let fingerprint = self.remembered.fingerprint(&self.record.id, self.secret.as_bytes());
+                    let fingerprint = self.cache.fingerprint(&self.record.id, self.secret.as_bytes());
                     let version = self.record.version.saturating_add(1);
-                    self.remembered.remember(fingerprint, version, expires_at, now);
+                    self.cache.insert(fingerprint, version, expires_at, now);
                 }
             }
-            // Another request was faster, or the client was changed: the next right secret tries again.
+            // A concurrent request or change was first. The next right secret tries again.
             Err(StoreError::Changed) => {}
-            Err(error) => tracing::warn!(%error, client_id = self.record.id, "a secret can't be hashed anew"),
+            Err(error) => tracing::warn!(%error, client_id = self.record.id, "secret can't be hashed again"),
         }
     }
 }
 
-/// The clients that were named, each once.
+/// The ids of the clients that were named, without repetition.
 fn ids<'a>(readings: impl IntoIterator<Item = &'a Reading>) -> Vec<&'a str> {
     let mut ids: Vec<&str> = readings.into_iter().map(|reading| reading.id.as_str()).collect();
     ids.dedup();

@@ -1,4 +1,5 @@
-//! The key that wraps signing keys at rest: AES-256-GCM-SIV under 32 bytes that the operator keeps apart.
+//! The wrapping key, which encrypts private keys at rest: AES-256-GCM-SIV under 32 bytes that the operator stores
+//! elsewhere.
 
 use std::fmt;
 
@@ -24,14 +25,14 @@ const LENIENT_PADDING: GeneralPurposeConfig =
 const STANDARD: GeneralPurpose = GeneralPurpose::new(&base64::alphabet::STANDARD, LENIENT_PADDING);
 const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&base64::alphabet::URL_SAFE, LENIENT_PADDING);
 
-/// The 32-byte key under which private keys are stored. `Debug` redacts; the bytes are wiped on drop.
+/// The 32-byte key that encrypts stored private keys. `Debug` redacts it; the bytes are wiped on drop.
 #[derive(Clone)]
 pub struct WrappingKey {
     bytes: Zeroizing<[u8; KEY_BYTES]>,
     id: String,
 }
 
-/// Why a wrapping key is of no use.
+/// Why a wrapping key can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WrappingKeyError {
@@ -40,10 +41,10 @@ pub enum WrappingKeyError {
         "wrapping key: expected 32 bytes in base64 or hex{found}; make one with: openssl rand -base64 32"
     )]
     Malformed {
-        /// What was found instead, as far as that can be said without showing it.
+        /// What was found instead, without showing it.
         found: String,
     },
-    /// The stored keys were wrapped with another key.
+    /// The stored keys were encrypted with another key.
     #[error(
         "signing key {kid} was wrapped with key {stored}, but the configured wrapping key is {configured}; \
          configure the key it was wrapped with (nothing was changed)"
@@ -51,12 +52,12 @@ pub enum WrappingKeyError {
     Mismatch {
         /// The signing key's id.
         kid: String,
-        /// The id of the wrapping key that its record names.
+        /// The id of the wrapping key in the record.
         stored: String,
-        /// The id of the wrapping key that was given.
+        /// The id of the configured wrapping key.
         configured: String,
     },
-    /// The wrapping key is the right one, but the wrapped bytes or their record have been changed.
+    /// The wrapping key is the right one, but the encrypted bytes or their record were changed.
     #[error("signing key {kid} can't be unwrapped: its record is damaged (nothing was changed)")]
     Damaged {
         /// The signing key's id.
@@ -65,29 +66,29 @@ pub enum WrappingKeyError {
 }
 
 impl WrappingKey {
-    /// Draws a new key, for a server that keeps nothing (the demo) and for tests.
+    /// Generates a key, for a server without persistent data (the demo) and for tests.
     ///
     /// # Errors
-    /// [`crate::IssuerError::Crypto`] where the system has no randomness to give.
+    /// [`crate::IssuerError::Crypto`] if the operating system provides no randomness.
     pub fn generate() -> Result<Self, crate::IssuerError> {
         let mut bytes = Zeroizing::new([0; KEY_BYTES]);
         rand::fill(bytes.as_mut_slice()).map_err(|_| crate::IssuerError::Crypto("no randomness"))?;
         Ok(Self::from_bytes(&bytes))
     }
 
-    /// The key of these 32 bytes.
+    /// The key with these 32 bytes.
     #[must_use]
     pub fn from_bytes(bytes: &[u8; KEY_BYTES]) -> Self {
         let id = key_id(bytes);
         Self { bytes: Zeroizing::new(*bytes), id }
     }
 
-    /// Reads a key as a file or an environment variable holds it: 64 hex digits, or base64 (either alphabet, with or
-    /// without padding), white space around it ignored; or a file's 32 raw bytes, unless somebody may have typed them:
-    /// a pass phrase is no key.
+    /// Parses a key from a file or an environment variable: 64 hex digits, or base64 (either alphabet, with or without
+    /// padding), with surrounding white space ignored; or a file's 32 raw bytes, unless they look typed: a pass phrase
+    /// is no key.
     ///
     /// # Errors
-    /// [`WrappingKeyError::Malformed`], which never shows what it read.
+    /// [`WrappingKeyError::Malformed`], which never shows the input.
     pub fn parse(text: &[u8]) -> Result<Self, WrappingKeyError> {
         let trimmed = text.trim_ascii();
         let decoded = if trimmed.len() == 2 * KEY_BYTES && trimmed.iter().all(u8::is_ascii_hexdigit) {
@@ -110,31 +111,32 @@ impl WrappingKey {
         Ok(Self::from_bytes(bytes))
     }
 
-    /// A short name of the key, safe to show: it says which key a record was wrapped with, and nothing about the key.
+    /// A short id of the key, which may be shown. It identifies the key of a record and reveals nothing about the key.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Wraps a private key: a random nonce, then the ciphertext with its tag, bound to the key's id and algorithm.
+    /// Encrypts a private key: a random nonce, then the ciphertext with its tag, bound to the key's id and algorithm.
     pub(crate) fn wrap(&self, kid: &str, algorithm: SigningAlgorithm, private: &[u8]) -> Option<Vec<u8>> {
         self.seal_for(associated_data(kid, algorithm), private)
     }
 
-    /// Wraps a private key that signs no tokens. `context` says whose it is; it can be opened for the same alone.
+    /// Encrypts a private key that signs no tokens. It can be opened only with the same `context`, which names its
+    /// owner.
     ///
     /// # Errors
-    /// [`crate::IssuerError::Crypto`] where the system has no randomness to give.
+    /// [`crate::IssuerError::Crypto`] if the operating system provides no randomness.
     pub fn seal(&self, context: &str, private: &[u8]) -> Result<Vec<u8>, crate::IssuerError> {
         let sealed = self.seal_for(other_data(context), private);
         sealed.ok_or(crate::IssuerError::Crypto("no randomness"))
     }
 
-    /// Opens what [`Self::seal`] made.
+    /// Decrypts the result of [`Self::seal`].
     ///
     /// # Errors
-    /// [`WrappingKeyError::Mismatch`] where `stored_id` names another wrapping key, [`WrappingKeyError::Damaged`]
-    /// where it names this one and the bytes don't authenticate. Both call the key by its context.
+    /// [`WrappingKeyError::Mismatch`] if `stored_id` is the id of another wrapping key, [`WrappingKeyError::Damaged`]
+    /// if it is the id of this one and the bytes don't authenticate. Both name the key by its context.
     pub fn open(
         &self,
         context: &str,
@@ -152,7 +154,7 @@ impl WrappingKey {
         self.unwrap(&record.kid, record.algorithm, &record.wrapping_key_id, &record.wrapped).map(drop)
     }
 
-    /// Checks that a record, which messages call `name`, was wrapped with this key.
+    /// Checks that a record, which messages call `name`, was encrypted with this key.
     ///
     /// # Errors
     /// [`WrappingKeyError::Mismatch`].
@@ -171,7 +173,7 @@ impl WrappingKey {
         let mut nonce = [0; NONCE_LEN];
         rand::fill(&mut nonce).ok()?;
         let mut out = Vec::with_capacity(NONCE_LEN + private.len() + TAG_BYTES);
-        // The plaintext is encrypted where it lies, so this buffer never leaves a copy of it behind.
+        // The plaintext is encrypted in place, so no copy of it remains.
         let mut sealed = Zeroizing::new(Vec::with_capacity(private.len() + TAG_BYTES));
         sealed.extend_from_slice(private);
         self.cipher()?
@@ -186,11 +188,11 @@ impl WrappingKey {
         Some(out)
     }
 
-    /// Unwraps what [`Self::wrap`] made.
+    /// Decrypts the result of [`Self::wrap`].
     ///
     /// # Errors
-    /// [`WrappingKeyError::Mismatch`] where `stored_id` names another wrapping key, [`WrappingKeyError::Damaged`]
-    /// where it names this one and the bytes don't authenticate.
+    /// [`WrappingKeyError::Mismatch`] if `stored_id` is the id of another wrapping key, [`WrappingKeyError::Damaged`]
+    /// if it is the id of this one and the bytes don't authenticate.
     pub(crate) fn unwrap(
         &self,
         kid: &str,
@@ -233,19 +235,19 @@ impl fmt::Debug for WrappingKey {
     }
 }
 
-/// 64 bits of a hash under a label of its own: enough to tell keys apart, useless for finding one of 256 bits.
+/// 64 bits of a hash under its own label: enough to distinguish keys, useless for finding one.
 fn key_id(bytes: &[u8; KEY_BYTES]) -> String {
     let mut labelled = Zeroizing::new(b"cardea wrapping key id\0".to_vec());
     labelled.extend_from_slice(bytes);
     URL_SAFE_NO_PAD.encode(&sha256(&labelled)[..8])
 }
 
-/// Binds the ciphertext to its record, so that no record can be given another's key.
+/// Binds the ciphertext to its record, so that records can't be exchanged.
 fn associated_data(kid: &str, algorithm: SigningAlgorithm) -> Vec<u8> {
     format!("cardea signing key v1\0{}\0{kid}", algorithm.as_str()).into_bytes()
 }
 
-/// The same for keys that sign no tokens; no context makes it that of one which does.
+/// The same for keys that sign no tokens. No context yields the data of a signing key.
 fn other_data(context: &str) -> Vec<u8> {
     format!("cardea private key v1\0{context}").into_bytes()
 }

@@ -1,5 +1,5 @@
-//! Runs one kernel for itself, so that `perf stat -e cycles:u` tells what an iteration of its lanes costs:
-//! `kernel sha512 avx512-8 100000`. Cycles are the same on a busy machine, which times are not.
+//! Runs one kernel alone, so that `perf stat -e cycles:u` measures the cost of an iteration of its lanes: `kernel
+//! sha512 avx512-8 100000`. Unlike times, cycles don't depend on the load of the machine.
 
 use std::process::ExitCode;
 

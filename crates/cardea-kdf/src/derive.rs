@@ -1,4 +1,4 @@
-//! One job, with the least latency.
+//! A single derivation with minimal latency.
 
 use std::num::NonZeroU32;
 
@@ -77,7 +77,7 @@ fn fill<H: Kernels>(key: &Key<H>, salt: &[u8], iterations: NonZeroU32, out: &mut
     }
     let mut numbers = 1..=u32::MAX;
     let mut out = out;
-    // As many blocks at a time as run side by side with the most throughput.
+    // As many blocks at a time as run with the highest throughput.
     while !out.is_empty() {
         let kernel = H::choose(out.len().div_ceil(H::OUTPUT), None);
         let (now, later) = out.split_at_mut(out.len().min(kernel.lanes * H::OUTPUT));

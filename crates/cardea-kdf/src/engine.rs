@@ -1,4 +1,4 @@
-//! Many jobs at once: the lanes of one core, kept filled.
+//! Many derivations at once: keeps the SIMD lanes of one core filled.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -12,8 +12,8 @@ use crate::kernel::{Backend, Chain, Kernel, Kernels};
 use crate::prf::Prf;
 use crate::schedule::{Key, Keyed, Schedule};
 
-/// Iterations after which [`Engine::step`] asks its source again even if no lane has finished, where nobody says
-/// otherwise: the time after which a job that arrives joins those that run, between 0.05 and 0.7 ms.
+/// The default number of iterations after which [`Engine::step`] asks its source again even if no lane has finished. It
+/// is the delay before a new job joins the running ones: between 0.05 and 0.7 ms.
 const STEP_ITERATIONS: NonZeroU32 = NonZeroU32::new(1024).unwrap();
 
 /// A derivation to be done.
@@ -22,16 +22,16 @@ pub struct Job<T> {
     pub schedule: Arc<Schedule>,
     /// The salt.
     pub salt: Box<[u8]>,
-    /// Iterations; whoever reads them from others caps them first.
+    /// The iteration count. Counts from untrusted input must be capped first.
     pub iterations: NonZeroU32,
     /// Bytes of output, from 1 to [`Job::OUTPUT_LEN_MAX`].
     pub output_len: usize,
-    /// What the caller knows the job by.
+    /// The caller's identifier of the job.
     pub tag: T,
 }
 
 impl<T> Job<T> {
-    /// The longest output of a job in bytes. It bounds what one job may take of the lanes' memory.
+    /// The longest output of a job in bytes, which bounds a job's memory.
     pub const OUTPUT_LEN_MAX: usize = 4096;
 }
 
@@ -41,29 +41,29 @@ impl<T: fmt::Debug> fmt::Debug for Job<T> {
     }
 }
 
-/// Runs independent jobs of one function in the lanes of one core. A lane that finishes takes the next job; which
-/// instructions run the lanes is chosen anew in each step, by how many are filled ([`Kernel::choose`]), so a lone job
-/// waits for nobody and is not slowed by lanes that are empty.
+/// Runs independent jobs of one function in the lanes of one core. A lane that finishes takes the next job. Each step
+/// chooses the instructions by the number of filled lanes ([`Kernel::choose`]), so a single job waits for nothing and
+/// is not slowed by empty lanes.
 ///
-/// It owns no thread: whoever calls [`Engine::step`] computes.
+/// It owns no thread: the caller of [`Engine::step`] computes.
 pub struct Engine<T>(Lanes<T>);
 
 /// By the hash function.
 enum Lanes<T> {
-    Sha1(Pool<Sha1, T>),
-    Sha256(Pool<Sha256, T>),
-    Sha512(Pool<Sha512, T>),
+    Sha1(LanePool<Sha1, T>),
+    Sha256(LanePool<Sha256, T>),
+    Sha512(LanePool<Sha512, T>),
 }
 
 impl<T> Engine<T> {
-    /// An engine that uses whatever the processor has.
+    /// An engine that uses all features of the processor.
     #[must_use]
     pub fn new(prf: Prf) -> Self {
         Self::with(prf, None)
     }
 
-    /// An engine that uses one back-end alone: for tests and measurements. Nothing where it is absent here, or has no
-    /// kernel for `prf`.
+    /// An engine that uses only one back-end: for tests and measurements. `None` if the processor doesn't support it,
+    /// or it has no kernel for `prf`.
     #[must_use]
     pub fn with_backend(prf: Prf, backend: Backend) -> Option<Self> {
         Kernel::choose(prf, 1, Some(backend)).map(|_| Self::with(prf, Some(backend)))
@@ -71,14 +71,14 @@ impl<T> Engine<T> {
 
     fn with(prf: Prf, forced: Option<Backend>) -> Self {
         Self(match prf {
-            Prf::HmacSha1 => Lanes::Sha1(Pool::new(forced)),
-            Prf::HmacSha256 => Lanes::Sha256(Pool::new(forced)),
-            Prf::HmacSha512 => Lanes::Sha512(Pool::new(forced)),
+            Prf::HmacSha1 => Lanes::Sha1(LanePool::new(forced)),
+            Prf::HmacSha256 => Lanes::Sha256(LanePool::new(forced)),
+            Prf::HmacSha512 => Lanes::Sha512(LanePool::new(forced)),
         })
     }
 
-    /// Lets [`Engine::step`] return after so many iterations at the latest, in place of 1024: for who has something else
-    /// to do in between. Below 100, more than a hundredth of the time goes into taking lanes up and putting them down.
+    /// Sets the most iterations of one [`Engine::step`], 1024 by default, for callers with other work in between. Below
+    /// 100, more than a hundredth of the time is spent on loading and storing lanes.
     #[must_use]
     pub fn with_step(mut self, iterations: NonZeroU32) -> Self {
         match &mut self.0 {
@@ -99,7 +99,7 @@ impl<T> Engine<T> {
         }
     }
 
-    /// How many lanes there are: what [`Engine::filled`] is at most.
+    /// The number of lanes, which is the maximum of [`Engine::filled`].
     #[must_use]
     pub const fn lanes(&self) -> usize {
         match &self.0 {
@@ -109,7 +109,7 @@ impl<T> Engine<T> {
         }
     }
 
-    /// How many lanes hold a block of some job's output.
+    /// The number of lanes that hold a block of a job's output.
     #[must_use]
     pub fn filled(&self) -> usize {
         match &self.0 {
@@ -150,7 +150,7 @@ impl<T> fmt::Debug for Engine<T> {
     }
 }
 
-/// Hash functions that tell which schedule is theirs.
+/// Hash functions that recognise their key schedules.
 trait Keys: Kernels {
     fn key(schedule: &Schedule) -> Option<&Key<Self>>;
 }
@@ -172,42 +172,42 @@ keys!(Sha256);
 keys!(Sha512);
 
 /// The lanes of one hash function.
-struct Pool<H: Hash, T> {
+struct LanePool<H: Hash, T> {
     forced: Option<Backend>,
     step_iterations: NonZeroU32,
     capacity: usize,
-    /// The blocks under way, without gaps.
+    /// The running blocks, without gaps.
     chains: Vec<Chain<H>>,
-    /// What belongs to each of them.
+    /// The job and the position of each block.
     lanes: Vec<Lane>,
-    /// The jobs under way, each with a lane at least; at most as many as lanes.
+    /// The running jobs, each with at least one lane; at most as many as lanes.
     tasks: Vec<Option<Task<T>>>,
-    /// The task of which not all blocks are in lanes yet.
+    /// The job whose blocks are not all in lanes yet.
     placing: Option<usize>,
 }
 
-/// What a lane does.
+/// The content of a lane.
 #[derive(Clone, Copy)]
 struct Lane {
     task: usize,
     /// From 1, as RFC 8018 counts.
     block: u32,
-    /// Iterations still to be done.
+    /// The remaining iterations.
     remaining: u32,
 }
 
-/// A job under way.
+/// A running job.
 struct Task<T> {
     job: Job<T>,
     output: Zeroizing<Vec<u8>>,
-    /// Blocks that are in lanes or were; the next one has the number after it.
+    /// The number of blocks that were put into lanes.
     placed: u32,
-    /// Blocks that are in `output`.
+    /// The number of blocks in `output`.
     done: u32,
     blocks: u32,
 }
 
-impl<H: Keys, T> Pool<H, T> {
+impl<H: Keys, T> LanePool<H, T> {
     fn new(forced: Option<Backend>) -> Self {
         let capacity = H::choose(usize::from(u16::MAX), forced).lanes;
         Self {
@@ -233,7 +233,7 @@ impl<H: Keys, T> Pool<H, T> {
         any
     }
 
-    /// Puts blocks into free lanes: those of the job that was begun, then those of new ones.
+    /// Fills free lanes: first with further blocks of the job that was started, then with new jobs.
     fn fill(
         &mut self,
         source: &mut impl FnMut() -> Option<Job<T>>,
@@ -267,7 +267,7 @@ impl<H: Keys, T> Pool<H, T> {
         }
     }
 
-    /// Puts the next block of a task into a lane, and tells whether there are more.
+    /// Puts the next block of a job into a lane, and returns whether it has more.
     fn place(&mut self, index: usize) -> bool {
         let Some(task) = self.tasks.get_mut(index).and_then(Option::as_mut) else { return false };
         let Some(key) = H::key(&task.job.schedule) else { return false };
@@ -277,7 +277,7 @@ impl<H: Keys, T> Pool<H, T> {
         task.placed < task.blocks
     }
 
-    /// Iterates all lanes as often as the one that is done first needs.
+    /// Iterates all lanes until the first of them is done.
     fn run(&mut self) {
         let most = self.step_iterations.get();
         let iterations = self.lanes.iter().map(|lane| lane.remaining).min().unwrap_or(0).min(most);
@@ -296,7 +296,7 @@ impl<H: Keys, T> Pool<H, T> {
         }
     }
 
-    /// Takes what is done out of its lanes.
+    /// Removes finished blocks from their lanes.
     fn harvest(&mut self, finished: &mut impl FnMut(T, Result<&[u8], Error>)) {
         let mut at = 0;
         while let Some(lane) = self.lanes.get(at).copied() {
@@ -313,7 +313,7 @@ impl<H: Keys, T> Pool<H, T> {
         }
     }
 
-    /// Writes what a chain came to into the output of its task, and gives its place up.
+    /// Writes the result of a block into the output of its job, and frees its lane.
     fn write(&mut self, at: usize, lane: Lane) {
         if let (Some(chain), Some(task)) =
             (self.chains.get(at), self.tasks.get_mut(lane.task).and_then(Option::as_mut))
@@ -323,14 +323,14 @@ impl<H: Keys, T> Pool<H, T> {
             H::write(&chain.sum, &mut task.output[start..end]);
             task.done += 1;
         }
-        // It is dropped, and so wiped, where it stands: `swap_remove` would leave the bytes of what it moves behind it.
+        // It is dropped, and so wiped, in place: `swap_remove` would leave a copy of the moved bytes.
         let last = self.chains.len() - 1;
         self.chains.swap(at, last);
         self.chains.truncate(last);
     }
 }
 
-/// For a pattern.
+/// For use in a pattern.
 const MAX: usize = Job::<()>::OUTPUT_LEN_MAX;
 
 impl<T> Task<T> {

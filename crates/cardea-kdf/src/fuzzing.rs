@@ -1,4 +1,4 @@
-//! What must hold of the lanes for any jobs: the entry point of a fuzzer, which the tests replay.
+//! Properties of the lanes that hold for any jobs: the entry point of a fuzzer, whose corpus the tests replay.
 
 use std::num::NonZeroU32;
 
@@ -7,15 +7,15 @@ use crate::kernel::Backend;
 use crate::prf::Prf;
 use crate::schedule::Schedule;
 
-/// Reads jobs from any bytes, runs them together on each back-end, and each alone on the portable one.
+/// Decodes jobs from any bytes, runs them together on each back-end, and each alone on the portable one.
 ///
 /// # Panics
 ///
-/// When a back-end derives something else, or not every job.
+/// If a back-end derives another result, or omits a job.
 pub fn fuzz_lanes(data: &[u8]) {
     let Some((&first, mut rest)) = data.split_first() else { return };
     let prf = Prf::ALL[usize::from(first) % Prf::ALL.len()];
-    // How many jobs arrive before each step.
+    // The number of jobs that arrive before each step.
     let arrive = usize::from(first >> 2) + 1;
     let mut jobs = Vec::new();
     while let Some((&[iterations, password, salt, output], after)) = rest.split_first_chunk() {
@@ -45,7 +45,7 @@ pub fn fuzz_lanes(data: &[u8]) {
 /// Password, salt, iterations and length of the output.
 type Raw<'a> = (&'a [u8], &'a [u8], u32, usize);
 
-/// The output of each job, absent where the job was refused.
+/// The output of each job; `None` if the job was refused.
 fn run(engine: Option<Engine<usize>>, jobs: &[Raw<'_>], arrive: usize) -> Vec<Option<Vec<u8>>> {
     let mut outputs = vec![None; jobs.len()];
     let Some(mut engine) = engine else { return outputs };

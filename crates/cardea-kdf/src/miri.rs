@@ -1,5 +1,5 @@
-//! What is small enough for Miri (`cargo xtask test miri`), which has no vector instructions: the way of processors
-//! without them.
+//! Tests that are small enough for Miri (`cargo xtask test miri`), which has no vector instructions: the path of
+//! processors without them.
 
 use std::num::NonZeroU32;
 

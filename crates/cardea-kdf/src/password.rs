@@ -8,12 +8,12 @@ use zeroize::Zeroizing;
 use crate::prf::Prf;
 use crate::schedule::Schedule;
 
-/// A password with its HMAC key schedules: each is made when it is first asked for, and then shared by all jobs of its
+/// A password with its HMAC key schedules. Each is computed at its first use, and then shared by all jobs of its
 /// function.
 ///
-/// A client whose secret is being rotated has several stored secrets, and what it presents is compared with each of
-/// them. Only the salt and what follows differ; the schedule costs two compressions, and for a password longer than a
-/// block one more for each block of it.
+/// A client whose secret is being rotated has several stored secrets, and the presented secret is compared with each of
+/// them. Only the salt and the later input differ. A schedule costs two compressions, plus one for each block of a
+/// password longer than a block.
 ///
 /// The bytes are wiped when it is dropped, the schedules with their last job.
 #[derive(Default)]
@@ -23,13 +23,13 @@ pub struct Password {
 }
 
 impl Password {
-    /// Takes the bytes over, so that no copy of them stays behind.
+    /// Takes ownership of the bytes, so that no copy remains.
     #[must_use]
     pub fn new(bytes: Zeroizing<Vec<u8>>) -> Self {
         Self { bytes, ..Self::default() }
     }
 
-    /// The bytes.
+    /// The password.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
@@ -44,7 +44,7 @@ impl Password {
 }
 
 impl fmt::Debug for Password {
-    /// Tells which schedules were made, and nothing of the password.
+    /// Shows which schedules were computed, and nothing of the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let made: Vec<Prf> =
             self.schedules.iter().filter_map(OnceLock::get).map(|schedule| schedule.prf()).collect();
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn several_stored_secrets_cost_one_key_schedule() {
         let iterations = NonZeroU32::new(3).unwrap();
-        // Of a long one, its own blocks are hashed too: eight of SHA-512 and one of padding.
+        // The blocks of a long one are hashed too: eight of SHA-512 and one of padding.
         for (length, schedule) in [(20, 2), (1024, 2 + 9)] {
             let text = vec![b'p'; length];
             let password = password(&text);
@@ -99,7 +99,7 @@ mod tests {
                 },
             ) {}
             assert_eq!(right, 5);
-            // Each salt is a block of its own; what follows it is no schedule.
+            // Each salt is a block; the other compressions are no schedule.
             assert_eq!(compressions() - before, schedule + 5, "{length}");
         }
     }

@@ -1,4 +1,4 @@
-//! The pseudorandom functions of PBKDF2 that are supported.
+//! The supported pseudorandom functions of PBKDF2.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[non_exhaustive]
 pub enum Prf {
-    /// HMAC-SHA-1. Only for what was stored long ago.
+    /// HMAC-SHA-1. Only for old stored secrets.
     HmacSha1,
     /// HMAC-SHA-256.
     HmacSha256,
@@ -18,7 +18,7 @@ impl Prf {
     /// All of them, weakest first.
     pub const ALL: [Self; 3] = [Self::HmacSha1, Self::HmacSha256, Self::HmacSha512];
 
-    /// Bytes of one block of output: more cost the computation once again per block begun.
+    /// The bytes of one block of output. Each further block costs the whole computation again.
     #[must_use]
     pub const fn output_len(self) -> usize {
         match self {

@@ -1,4 +1,4 @@
-//! The key schedule of HMAC: what a password becomes before any salt is seen.
+//! The key schedule of HMAC, which depends only on the password.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::hash::{Hash, Sha1, Sha256, Sha512, State};
 use crate::prf::Prf;
 
-/// The HMAC key schedule of one password. To compare one password with several stored secrets, make it once:
-/// [`Password`](crate::Password) does so.
+/// The HMAC key schedule of one password. To compare one password with several stored secrets, create it once, as
+/// [`Password`](crate::Password) does.
 ///
-/// Wiped when dropped, and never copied: jobs share it.
+/// It is wiped when dropped, and never copied: jobs share it.
 pub struct Schedule(pub(crate) Keyed);
 
 /// By the hash function.
@@ -21,7 +21,7 @@ pub(crate) enum Keyed {
 }
 
 impl Schedule {
-    /// Hashes what a password contributes; passwords longer than a block are hashed first (RFC 2104 §2).
+    /// Computes the schedule. Passwords longer than a block are hashed first (RFC 2104 §2).
     #[must_use]
     pub fn new(prf: Prf, password: &[u8]) -> Self {
         Self(match prf {
@@ -31,7 +31,7 @@ impl Schedule {
         })
     }
 
-    /// The function that it is for.
+    /// The function of the schedule.
     #[must_use]
     pub const fn prf(&self) -> Prf {
         match self.0 {
@@ -48,7 +48,7 @@ impl fmt::Debug for Schedule {
     }
 }
 
-/// The chaining values after the padded key: the inner one, and the outer one.
+/// The chaining values after the padded key: inner and outer.
 pub(crate) struct Key<H: Hash> {
     pub(crate) inner: State<H::Word>,
     pub(crate) outer: State<H::Word>,

@@ -1,11 +1,11 @@
-//! The operations that the hash functions are written in, over one word or over a vector of them.
+//! The operations of the hash functions, over a word or a vector of words.
 
-/// Lanes of words on which the same operations run. A vector whose instructions not every processor has is made from
-/// a proof that this one has them, so whoever holds one may use it.
+/// Words in lanes with common operations. A vector type whose instructions are optional is created from a proof that
+/// the processor has them, so its operations are safe to use.
 pub(crate) trait Vector: Copy {
-    /// What is in a lane.
+    /// The type of a lane.
     type Word: Word;
-    /// Shows that the instructions exist here.
+    /// Proves that the processor has the instructions.
     type Proof: Copy;
     /// How many words.
     const LANES: usize;
@@ -17,15 +17,16 @@ pub(crate) trait Vector: Copy {
     fn store(self, words: &mut [Self::Word]);
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
-    /// Itself, but nothing is known of it: keeps the order of a sum, which the compiler would change.
+    /// Returns itself, but hides its value from the compiler, which would otherwise reorder a sum.
     fn pin(self) -> Self;
     fn xor(self, other: Self) -> Self;
-    /// Rotates by `RIGHT` bits to the right, which are `LEFT` to the left: their sum is the width of a word.
+    /// Rotates by `RIGHT` bits to the right, which equals `LEFT` bits to the left: together they are the width of a
+    /// word.
     fn rotate<const RIGHT: i32, const LEFT: i32>(self) -> Self;
     fn shift_right<const BITS: u32>(self) -> Self;
     /// Bits of `yes` where `self` has ones, of `no` where it has zeros.
     fn choose(self, yes: Self, no: Self) -> Self;
-    /// The bit that at least two of three have.
+    /// The bits that are set in at least two of the three.
     fn majority(self, second: Self, third: Self) -> Self;
 }
 
@@ -36,7 +37,7 @@ pub(crate) trait Word:
     const BYTES: usize;
     /// Reads [`Self::BYTES`] bytes.
     fn from_be(bytes: &[u8]) -> Self;
-    /// Writes as many of the leading bytes as fit.
+    /// Writes as many leading bytes as fit.
     fn write_be(self, out: &mut [u8]);
     /// The low bits of a length.
     fn from_length(bits: u64) -> Self;
@@ -133,7 +134,7 @@ macro_rules! word {
 word!(u32);
 word!(u64);
 
-/// Two vectors side by side: where one alone waits for its own results, the other one fills the gap.
+/// Two vectors side by side: one fills the gaps in which the other waits for its results.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]
 pub(crate) struct Pair<V>(V, V);

@@ -1,7 +1,7 @@
-//! What has to be kept of certificates that come from an ACME authority (RFC 8555).
+//! The persistent state of certificates from an ACME authority (RFC 8555).
 //!
-//! It is shared by all nodes that use the database: each serves what any of them was issued, answers the challenges of any
-//! of them, and one of them at a time, the holder of the lease, asks the authority.
+//! All nodes that use the database share it. Each node serves every issued certificate and answers every challenge. One
+//! node at a time, the holder of the lease, talks to the authority.
 
 use std::fmt;
 
@@ -9,44 +9,44 @@ use cardea_clock::Wall;
 
 use crate::{Database, StoreFuture};
 
-/// The durable state of ACME. What a write acknowledged survives the loss of power.
+/// The durable state of ACME. An acknowledged write survives a loss of power.
 pub trait AcmeStore: Database {
-    /// Counts every change of a certificate or a challenge, by whichever node.
+    /// A counter of all changes of certificates and challenges, by any node.
     fn acme_version(&self) -> StoreFuture<'_, u64>;
 
     /// The account at the authority of that directory.
     fn acme_account<'a>(&'a self, directory: &'a str) -> StoreFuture<'a, Option<AccountRecord>>;
 
-    /// Keeps an account, in the place of the one before.
+    /// Stores an account, replacing the one before.
     fn put_acme_account<'a>(&'a self, account: &'a AccountRecord) -> StoreFuture<'a, ()>;
 
-    /// Forgets the account at the authority of that directory.
+    /// Deletes the account at the authority of that directory.
     fn delete_acme_account<'a>(&'a self, directory: &'a str) -> StoreFuture<'a, ()>;
 
-    /// All certificates of that directory, issued or tried for.
+    /// All certificates of that directory, whether issued or only attempted.
     fn acme_certificates<'a>(&'a self, directory: &'a str) -> StoreFuture<'a, Vec<CertificateRecord>>;
 
-    /// Keeps a certificate with its key, whole, in the place of the one before.
+    /// Stores a certificate with its key, replacing the one before.
     fn put_acme_certificate<'a>(&'a self, certificate: &'a CertificateRecord) -> StoreFuture<'a, ()>;
 
-    /// Keeps of a certificate that was kept what the authority says about its renewal, and nothing else: somebody may have
-    /// made it due meanwhile.
+    /// Updates only the renewal information of a stored certificate. All else stays: another process may have made it
+    /// due meanwhile.
     fn put_acme_renewal<'a>(&'a self, certificate: &'a CertificateRecord) -> StoreFuture<'a, ()>;
 
     /// The challenges that have not expired at `now`.
     fn acme_challenges(&self, now: Wall) -> StoreFuture<'_, Vec<ChallengeRecord>>;
 
-    /// Replaces all challenges: there are only those of the holder of the lease.
+    /// Replaces all challenges. Only the holder of the lease has any.
     fn replace_acme_challenges<'a>(&'a self, challenges: &'a [ChallengeRecord]) -> StoreFuture<'a, ()>;
 
-    /// Takes the lease until `until`, or holds it for longer. Gives whether `holder` has it now; another one's lasts until
-    /// its time is over.
+    /// Takes the lease until `until`, or extends it. Returns whether `holder` has it now. A lease held by another node
+    /// lasts until it expires.
     fn take_acme_lease<'a>(&'a self, holder: &'a str, now: Wall, until: Wall) -> StoreFuture<'a, bool>;
 
-    /// Gives the lease back, if `holder` has it.
+    /// Releases the lease, if `holder` has it.
     fn release_acme_lease<'a>(&'a self, holder: &'a str) -> StoreFuture<'a, ()>;
 
-    /// Forgets certificates that expired before `before`, and those never issued that were last tried for before it.
+    /// Deletes certificates that expired before `before`, and those never issued whose last attempt was before it.
     fn forget_acme_certificates(&self, before: Wall) -> StoreFuture<'_, ()>;
 }
 
@@ -57,13 +57,13 @@ pub struct AccountRecord {
     pub directory: String,
     /// The account's URL, which is its name in requests (RFC 8555 §6.2).
     pub url: String,
-    /// What the authority was told about whom to contact.
+    /// The contacts registered with the authority.
     pub contacts: Vec<String>,
-    /// Its private key, PKCS #8 under the wrapping key.
+    /// Its private key: PKCS #8, encrypted with the wrapping key.
     pub sealed: Vec<u8>,
-    /// Which wrapping key.
+    /// The id of the wrapping key.
     pub wrapping_key_id: String,
-    /// When it was registered.
+    /// The time of registration.
     pub created_at: Wall,
 }
 
@@ -73,41 +73,41 @@ impl fmt::Debug for AccountRecord {
     }
 }
 
-/// A certificate, or how attempts at one have gone.
+/// A certificate, or the attempts to get one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateRecord {
     /// The URL of the authority's directory.
     pub directory: String,
-    /// The hosts it is for, sorted.
+    /// The hosts of the certificate, sorted.
     pub hosts: Vec<String>,
-    /// The type of its key, as the configuration names it.
+    /// The type of its key, as in the configuration.
     pub key_type: String,
-    /// The last one that was issued.
+    /// The last issued certificate.
     pub issued: Option<IssuedRecord>,
-    /// Attempts that have failed since the last success.
+    /// Failed attempts since the last success.
     pub failures: u32,
-    /// Before this no attempt is made.
+    /// The earliest time of the next attempt.
     pub next_attempt_at: Option<Wall>,
-    /// From when to when the authority wants what was issued to be renewed (RFC 9773 §4.2), as far as it has said.
+    /// The time window in which the authority wants the certificate to be renewed (RFC 9773 §4.2), if known.
     pub renewal_window: Option<(Wall, Wall)>,
-    /// Before this it is not asked about that again.
+    /// The earliest time to ask for that window again.
     pub ask_renewal_at: Option<Wall>,
-    /// Why the last attempt failed: a short name, and a sentence.
+    /// Why the last attempt failed: a reason code and a sentence.
     pub problem: Option<(String, String)>,
 }
 
-/// A certificate that was issued.
+/// An issued certificate.
 #[derive(Clone, PartialEq, Eq)]
 pub struct IssuedRecord {
-    /// PEM, the leaf first.
+    /// The chain in PEM, the leaf first.
     pub chain: String,
-    /// Its private key, PKCS #8 under the wrapping key.
+    /// Its private key: PKCS #8, encrypted with the wrapping key.
     pub sealed: Vec<u8>,
-    /// Which wrapping key.
+    /// The id of the wrapping key.
     pub wrapping_key_id: String,
-    /// When it came.
+    /// The time of issuance.
     pub issued_at: Wall,
-    /// When it expires.
+    /// The end of its validity.
     pub not_after: Wall,
 }
 
@@ -120,18 +120,18 @@ impl fmt::Debug for IssuedRecord {
     }
 }
 
-/// A challenge that the authority may ask about at any moment.
+/// A challenge, which the authority may request at any moment.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ChallengeRecord {
     /// The authority's token.
     pub token: String,
     /// `http-01` or `tls-alpn-01`.
     pub kind: String,
-    /// The host that it is about.
+    /// The host to be validated.
     pub host: String,
-    /// The answer (RFC 8555 §8.1).
+    /// The answer to the challenge (RFC 8555 §8.1).
     pub key_authorization: String,
-    /// From when nobody asks any more.
+    /// The time from which it is no longer requested.
     pub expires_at: Wall,
 }
 

@@ -1,30 +1,30 @@
-//! What can go wrong in a store.
+//! The errors of a store.
 
 use std::error::Error as StdError;
 
-/// What can go wrong in a store.
+/// An error of a store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The database can't be opened where it is said to be: the operator's to correct.
+    /// The database can't be opened. The operator must correct it.
     #[error("database {path}: {problem}")]
     Unusable {
-        /// Where it is.
+        /// The path of the database.
         path: String,
-        /// What is wrong, and what to do.
+        /// The problem and its remedy.
         problem: String,
     },
-    /// There was a database, and it is gone: a new one must not take its place unseen.
+    /// The database existed before and is missing. It must not be replaced by a new one silently.
     #[error(
         "database {path} is {what}, but there was one: {trace} was written for it. Restore the database from a backup; \
          to start anew, without clients and keys, remove {trace} (nothing was changed)"
     )]
     Lost {
-        /// Where it was.
+        /// The path of the database.
         path: String,
         /// Missing or empty.
         what: &'static str,
-        /// What shows that there was one.
+        /// The file that shows that it existed.
         trace: String,
     },
     /// The file was removed or replaced while it was in use.
@@ -33,45 +33,45 @@ pub enum StoreError {
          restart to use the one that is there now"
     )]
     Replaced {
-        /// Where it was.
+        /// The path of the database.
         path: String,
     },
-    /// The file is damaged, or no database: restore it.
+    /// The file is damaged or no database. It must be restored.
     #[error(
         "database {path} is damaged or not a database ({detail}); restore it from a backup (nothing was changed)"
     )]
     Corrupt {
-        /// Where it is.
+        /// The path of the database.
         path: String,
-        /// What the database said.
+        /// The message of the database.
         detail: String,
     },
-    /// The database belongs to a newer Cardea.
+    /// The database was written by a newer version of Cardea.
     #[error(
         "database {path} has schema version {found}, this program knows up to {known}; \
          run the newer Cardea (nothing was changed)"
     )]
     NewerSchema {
-        /// Where it is.
+        /// The path of the database.
         path: String,
-        /// Its version.
+        /// The version of its schema.
         found: i64,
-        /// The newest version this program knows.
+        /// The newest version that this program supports.
         known: i64,
     },
-    /// There is such a client already.
+    /// A client with that id exists already.
     #[error("there is such a client already")]
     AlreadyExists,
-    /// There are clients already of the ids of some of many.
+    /// Clients with some of these ids exist already.
     #[error("there are such clients already")]
     AlreadyExistAt {
-        /// Which of them, counted from 0; in their order, the first thousand of them.
+        /// Their indices from 0, in order: the first thousand.
         indices: Vec<usize>,
     },
     /// The record changed since it was read.
     #[error("the record was changed by somebody else")]
     Changed,
-    /// Somebody else holds the database for too long; trying again may help.
+    /// Another process holds the database for too long. A retry may succeed.
     #[error("the database is busy")]
     Busy,
     /// A stored value is not one that this program writes.
@@ -80,12 +80,12 @@ pub enum StoreError {
         /// The table and column.
         what: &'static str,
     },
-    /// The database did not confirm a change. It may be in effect, now or after a restart, or not.
+    /// The database did not confirm a change. The change may or may not be in effect, now or after a restart.
     #[error(
         "the database did not confirm the change; look whether it is in effect before making it again: {0}"
     )]
     Unconfirmed(#[source] Box<dyn StdError + Send + Sync>),
-    /// Anything else: the disk is full, the disk fails.
+    /// Any other error, such as a full or failing disk.
     #[error("the database failed: {0}")]
     Failed(#[source] Box<dyn StdError + Send + Sync>),
 }

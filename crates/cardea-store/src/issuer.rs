@@ -1,8 +1,8 @@
-//! What the authorization server keeps: clients with their secrets, and signing keys.
+//! The persistent data of the authorization server: clients with their secrets, and signing keys.
 //!
-//! The trait speaks of whole records, and every change names the version that it was made from. So the rules are
-//! written once, above it, and a database needs nothing but atomic writes. `tests/it/conformance.rs` is what every
-//! implementation must pass.
+//! The trait works on whole records, and every change names the version that it is based on. So the rules are
+//! implemented once, above the trait, and a database needs only atomic writes. Every implementation must pass
+//! `tests/it/conformance.rs`.
 
 use std::fmt;
 
@@ -11,26 +11,26 @@ use serde::Serialize;
 
 use crate::{Database, StoreFuture};
 
-/// A durable registry of clients and signing keys, shared by any number of tasks and, where the database
-/// allows it, of processes. What a write acknowledged survives the loss of power.
+/// A durable registry of clients and signing keys, shared by any number of tasks and, if the database allows it, of
+/// processes. An acknowledged write survives a loss of power.
 pub trait IssuerStore: Database {
-    /// The client of that id, with its secrets, as of one moment.
+    /// The client with that id and its secrets, from one consistent read.
     fn client<'a>(&'a self, id: &'a str) -> StoreFuture<'a, Option<ClientRecord>>;
 
-    /// At most `limit` clients in the byte order of their ids, those after `after`.
+    /// At most `limit` clients whose ids follow `after`, in byte order.
     fn clients<'a>(&'a self, after: Option<&'a str>, limit: u32) -> StoreFuture<'a, Vec<ClientRecord>>;
 
-    /// Adds a client as version 1 and gives the record as it was stored. Where a client of that id was
-    /// deleted before, its tombstone goes, the record's `tokens_revoked_through` becomes its `created_at`, and its version
-    /// is the one after the deleted client's last, in the same transaction: a version of an id never comes back, as long
-    /// as anything may be bound to it.
+    /// Adds a client as version 1 and returns the stored record. If a client with that id was deleted before, its
+    /// tombstone is removed, the record's `tokens_revoked_through` becomes its `created_at`, and its version follows
+    /// the deleted client's last one, in the same transaction. So a version of an id is never used twice while anything
+    /// may be bound to it.
     ///
     /// # Errors
     /// [`StoreError::AlreadyExists`](crate::StoreError::AlreadyExists).
     fn insert_client<'a>(&'a self, record: &'a ClientRecord) -> StoreFuture<'a, ClientRecord>;
 
-    /// Adds clients as [`IssuerStore::insert_client`] does, all of them or none, and says after each thousand how many it has
-    /// added.
+    /// Adds all of the clients or none, as [`IssuerStore::insert_client`] does, and reports progress after each
+    /// thousand.
     ///
     /// # Errors
     /// [`StoreError::AlreadyExistAt`](crate::StoreError::AlreadyExistAt).
@@ -40,73 +40,72 @@ pub trait IssuerStore: Database {
         progress: &'a (dyn Fn(usize) + Sync),
     ) -> StoreFuture<'a, ()>;
 
-    /// Replaces the client whose version is `record.version`, and counts the version up.
+    /// Replaces the client whose version is `record.version`, and increments the version.
     ///
     /// # Errors
-    /// [`StoreError::Changed`](crate::StoreError::Changed) where the stored version is another one, or the client is gone.
+    /// [`StoreError::Changed`](crate::StoreError::Changed) if the stored version is another one, or the client was
+    /// deleted.
     fn update_client<'a>(&'a self, record: &'a ClientRecord) -> StoreFuture<'a, ()>;
 
-    /// Deletes a client with its secrets and leaves a tombstone. Gives whether there was one.
+    /// Deletes a client with its secrets and leaves a tombstone. Returns whether the client existed.
     fn delete_client<'a>(&'a self, id: &'a str, deleted_at: Wall) -> StoreFuture<'a, bool>;
 
-    /// Everything that was disabled, enabled again or deleted at or after `since`, as it stands now.
+    /// The current state of every client that was disabled, enabled or deleted at or after `since`.
     fn revocations(&self, since: Wall) -> StoreFuture<'_, Vec<Revocation>>;
 
-    /// Forgets the tombstones of clients that were deleted before `before`.
+    /// Deletes the tombstones of clients that were deleted before `before`.
     fn forget_tombstones(&self, before: Wall) -> StoreFuture<'_, ()>;
 
-    /// What clients have for secrets that are live at `now`: at most 1,000 combinations of formats, the most frequent
-    /// ones.
+    /// The distribution of the formats of secrets that are valid at `now`: the 1,000 most frequent combinations.
     fn secret_mix(&self, now: Wall) -> StoreFuture<'_, Vec<SecretMix>>;
 
-    /// The key by which stand-ins are chosen for clients that don't exist: `candidate` where there was none yet. It never
-    /// changes.
-    fn stand_in_key(&self, candidate: [u8; 32]) -> StoreFuture<'_, [u8; 32]>;
+    /// The key that dummy secrets are chosen with. `candidate` is stored if there is none yet. It never changes.
+    fn dummy_key(&self, candidate: [u8; 32]) -> StoreFuture<'_, [u8; 32]>;
 
-    /// All signing keys; version 0 and none where there have never been any.
+    /// All signing keys; version 0 and no keys if none were ever stored.
     fn keys(&self) -> StoreFuture<'_, KeySetRecord>;
 
-    /// Replaces all signing keys where their version is still `version`, and counts it up.
+    /// Replaces all signing keys if their version is `version`, and increments the version.
     ///
     /// # Errors
-    /// [`StoreError::Changed`](crate::StoreError::Changed) where it is not.
+    /// [`StoreError::Changed`](crate::StoreError::Changed) if it is another one.
     fn replace_keys<'a>(&'a self, version: u64, keys: &'a [KeyRecord]) -> StoreFuture<'a, ()>;
 
-    /// Until when the keys are known to have been published; `None` where that was never written down.
+    /// Until when the keys are known to have been published; `None` if that was never recorded.
     fn published_through(&self) -> StoreFuture<'_, Option<Wall>>;
 
-    /// Writes down that the keys are published at `now`.
+    /// Records that the keys are published at `now`.
     fn mark_published(&self, now: Wall) -> StoreFuture<'_, ()>;
 }
 
-/// A client as it is stored.
+/// A stored client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientRecord {
-    /// The client id.
+    /// At most 128 bytes of visible ASCII.
     pub id: String,
-    /// Counts the changes, from 1; of a client whose id a deleted one had, from that one's last version.
+    /// Counts the changes, from 1, or from the last version of a deleted client with the same id.
     pub version: u64,
-    /// A name for people.
+    /// A display name.
     pub name: String,
-    /// Whether it may have tokens.
+    /// Whether the client can get tokens.
     pub enabled: bool,
-    /// The grants it may use.
+    /// The allowed grants.
     pub grant_types: Vec<GrantType>,
-    /// The scopes it may ask for, and is given when it asks for none.
+    /// The scopes that the client may request. A request without scopes gets all of them.
     pub scopes: Vec<String>,
-    /// The audiences it may ask for; empty: all.
+    /// The audiences that the client may request; empty: all.
     pub audiences: Vec<String>,
-    /// How long its tokens live, in seconds; `None`: as configured.
+    /// The lifetime of the client's tokens in seconds; `None`: the configured lifetime.
     pub token_lifetime_seconds: Option<u32>,
-    /// How its Basic credentials are read.
+    /// The encoding of the client's Basic credentials.
     pub basic_encoding: BasicEncoding,
-    /// Whether a right secret of it may be remembered for a while.
+    /// Whether a verified secret of the client may be cached.
     pub remember_secret: bool,
-    /// When it was created.
+    /// The time of creation.
     pub created_at: Wall,
-    /// When it was last changed.
+    /// The time of the last change.
     pub updated_at: Wall,
-    /// Since when it has been disabled.
+    /// The time of disabling.
     pub disabled_at: Option<Wall>,
     /// Tokens issued in this second or before are refused.
     pub tokens_revoked_through: Option<Wall>,
@@ -114,21 +113,21 @@ pub struct ClientRecord {
     pub secrets: Vec<SecretRecord>,
 }
 
-/// A client secret as it is stored: never the secret itself.
+/// A stored client secret: never the secret itself.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretRecord {
-    /// Names the secret within its client.
+    /// Identifies the secret within its client.
     pub id: String,
-    /// How `verifier` was made: `sha256`, for generated secrets of 256 random bits; else algorithm and cost, as
-    /// a stored secret's profile in `cardea-kdf` names them. An unknown format matches nothing.
+    /// The algorithm of `verifier`: `sha256` for generated secrets of 256 random bits, otherwise the algorithm and cost
+    /// in the form of a stored secret's profile in `cardea-kdf`. An unknown format matches nothing.
     pub format: String,
-    /// Where the secret came from: `generated` by us, `chosen` by somebody, or `imported` as a hash.
+    /// The origin of the secret: `generated` by the server, `chosen` by an operator, or `imported` as a hash.
     pub provenance: String,
-    /// What a presented secret is compared with: SHA-256, or the text of a stored secret in its own format.
+    /// The hash that a presented secret is compared with: a SHA-256, or a stored secret in its own format.
     pub verifier: Vec<u8>,
-    /// When it was made.
+    /// The time of creation.
     pub created_at: Wall,
-    /// From when it is refused.
+    /// The time from which the secret is refused.
     pub expires_at: Option<Wall>,
 }
 
@@ -142,30 +141,30 @@ impl fmt::Debug for SecretRecord {
     }
 }
 
-/// How many clients have secrets of the same formats.
+/// The number of clients whose secrets have the same formats.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretMix {
-    /// How many clients.
+    /// At least 1.
     pub clients: u64,
-    /// The formats of their secrets, as often as there are secrets of them.
+    /// The formats of the secrets of such a client, one per secret.
     pub formats: Vec<String>,
 }
 
-/// A client whose tokens, or some of them, are no longer good.
+/// A client whose tokens are revoked, all or in part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revocation {
-    /// The client.
+    /// The client, which may be deleted.
     pub client_id: String,
-    /// What became of it.
+    /// The present state of the client.
     pub state: RevocationState,
 }
 
-/// What became of a client.
+/// The state of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RevocationState {
-    /// Disabled at that time, and disabled still.
+    /// Disabled at that time.
     Disabled(Wall),
-    /// In use; its tokens issued in the second of that time or before are refused.
+    /// Enabled. Tokens issued in the second of that time or before are refused.
     IssuedThrough(Wall),
     /// Deleted at that time.
     Deleted(Wall),
@@ -174,28 +173,28 @@ pub enum RevocationState {
 /// All signing keys and the version of their set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeySetRecord {
-    /// Counts the changes of the set.
+    /// The version of the set, which counts its changes.
     pub version: u64,
-    /// The keys, in the order in which they take over.
+    /// The keys, in the order of activation.
     pub keys: Vec<KeyRecord>,
 }
 
-/// A signing key as it is stored.
+/// A stored signing key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyRecord {
     /// The key's id: its RFC 7638 thumbprint.
     pub kid: String,
-    /// How it signs.
+    /// The signature algorithm.
     pub algorithm: SigningAlgorithm,
-    /// PKCS #8 under the wrapping key.
+    /// PKCS #8, encrypted with the wrapping key.
     pub wrapped: Vec<u8>,
-    /// Which wrapping key.
+    /// The id of the wrapping key.
     pub wrapping_key_id: String,
-    /// When it was made; published since.
+    /// The time of creation and of first publication.
     pub created_at: Wall,
-    /// From when it signs.
+    /// The time from which the key signs.
     pub activates_at: Wall,
-    /// From when it is no longer published; known once its successor is.
+    /// The time from which the key is no longer published. It is set when its successor exists.
     pub remove_at: Option<Wall>,
 }
 
@@ -214,12 +213,12 @@ impl fmt::Debug for KeyRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrantType {
-    /// RFC 6749 §4.4.
+    /// The client-credentials grant (RFC 6749 §4.4).
     ClientCredentials,
 }
 
 impl GrantType {
-    /// Its name in requests and metadata.
+    /// The name in requests and metadata.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -227,29 +226,29 @@ impl GrantType {
         }
     }
 
-    /// The grant of that name.
+    /// The grant with that name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         (name == Self::ClientCredentials.as_str()).then_some(Self::ClientCredentials)
     }
 }
 
-/// How a client fills in HTTP Basic. RFC 6749 §2.3.1 wants id and secret form-encoded first; many clients do not.
-/// For ids and secrets of `[A-Za-z0-9_]`, such as we generate, it makes no difference.
+/// How a client encodes HTTP Basic credentials. RFC 6749 §2.3.1 requires form-encoding of id and secret; many clients
+/// don't do it. It makes no difference for ids and secrets of `[A-Za-z0-9_]`, such as generated ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BasicEncoding {
-    /// Both readings are tried. Not for ids with `%`, `+` or `:`, where they differ.
+    /// Both readings are tried. Not allowed for ids with `%`, `+` or `:`, where they differ.
     #[default]
     Auto,
-    /// As the RFC says.
+    /// Form-encoded (RFC 6749 §2.3.1).
     FormEncoded,
-    /// As RFC 7617 says, and nothing more.
+    /// Not encoded (RFC 7617).
     Raw,
 }
 
 impl BasicEncoding {
-    /// Its name in the store and on the command line.
+    /// The name in the store and on the command line.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -259,28 +258,28 @@ impl BasicEncoding {
         }
     }
 
-    /// The encoding of that name.
+    /// The encoding with that name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         [Self::Auto, Self::FormEncoded, Self::Raw].into_iter().find(|encoding| encoding.as_str() == name)
     }
 }
 
-/// How access tokens are signed (RFC 7518 §3.1, RFC 8037).
+/// The signature algorithm of access tokens (RFC 7518 §3.1, RFC 8037).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SigningAlgorithm {
-    /// ECDSA on P-256 with SHA-256: short, quick to sign. The default.
+    /// ECDSA on P-256 with SHA-256: short signatures, fast to sign. The default.
     #[default]
     Es256,
-    /// RSA PKCS #1 v1.5 with SHA-256 and 2048-bit keys, for verifiers that know nothing else. It signs on
-    /// threads apart.
+    /// RSA PKCS #1 v1.5 with SHA-256 and 2048-bit keys, for verifiers that support nothing else. It signs on separate
+    /// threads.
     Rs256,
     /// Ed25519.
     EdDsa,
 }
 
 impl SigningAlgorithm {
-    /// Its name in JOSE headers and key sets.
+    /// The name in JOSE headers and key sets.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -290,7 +289,7 @@ impl SigningAlgorithm {
         }
     }
 
-    /// The algorithm of that name; case matters (RFC 7515 §4.1.1).
+    /// The algorithm with that name, which is case-sensitive (RFC 7515 §4.1.1).
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         [Self::Es256, Self::Rs256, Self::EdDsa].into_iter().find(|algorithm| algorithm.as_str() == name)

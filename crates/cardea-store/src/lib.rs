@@ -1,7 +1,8 @@
-//! What survives a restart: the registry of clients, signing keys, certificates from an ACME authority.
+//! Persistent data: the client registry, signing keys, and certificates from an ACME authority.
 //!
-//! [`IssuerStore`] and [`AcmeStore`] are what the rest of the program uses. Each database is a module that implements
-//! both: [`sqlite`], with the feature of that name. Private keys come here sealed; nothing in this crate opens them.
+//! The rest of the program uses the traits [`IssuerStore`] and [`AcmeStore`]. Each database is a module that implements
+//! both, such as [`sqlite`], behind a feature of the same name. Private keys are encrypted before they get here;
+//! nothing in this crate decrypts them.
 
 use std::{fmt, future::Future, pin::Pin};
 
@@ -18,33 +19,33 @@ pub use issuer::{
     RevocationState, SecretMix, SecretRecord, SigningAlgorithm,
 };
 
-/// A future that a store gives.
+/// A future that a store returns.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-/// What every operation of a store gives.
+/// The result of a store operation.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
-/// What all stores have in common: an open database.
+/// An open database.
 pub trait Database: Send + Sync + fmt::Debug {
-    /// Writes something that nobody reads, and flushes it: whether changes can be made now.
+    /// Writes a value that nobody reads and flushes it, to test whether changes can be made now.
     ///
     /// # Errors
-    /// Why not.
+    /// Why changes can't be made.
     fn probe(&self) -> StoreFuture<'_, ()>;
 
-    /// How writing has fared.
+    /// The state of writes.
     fn write_health(&self) -> WriteHealth;
 
-    /// Finishes what is under way and closes the database. Nothing works afterwards.
+    /// Finishes running operations and closes the database. Later operations fail.
     fn close(&self) -> BoxFuture<'_, ()>;
 }
 
-/// How a store's writes fare.
+/// The state of a store's writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteHealth {
-    /// The last transaction failed: changes can't be made until one, or [`Database::probe`], succeeds.
+    /// Whether the last transaction failed. Changes can't be made until one, or [`Database::probe`], succeeds.
     pub failing: bool,
-    /// Transactions that failed, those not counted that were refused for what they asked.
+    /// Failed transactions, not counting those whose request was invalid.
     pub failures: u64,
-    /// Connections that were closed because their state was in doubt.
+    /// Connections that were closed because their state was unknown.
     pub connections_discarded: u64,
 }

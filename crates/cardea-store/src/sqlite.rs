@@ -1,8 +1,8 @@
-//! The embedded store: SQLite with a write-ahead log, every commit flushed to the disk.
+//! The embedded store: SQLite with a write-ahead log, where every commit is flushed to the disk.
 //!
-//! `sqlx` gives each connection a thread of its own, so no disk access ever runs on the runtime's threads.
-//! One connection writes, so that writers of this process queue in order; those of another process are kept
-//! apart by SQLite's lock. A connection that met an error is closed, and another one opened.
+//! `sqlx` gives each connection its own thread, so no disk access runs on the runtime's threads. One connection writes,
+//! so that writers of this process queue in order; SQLite's lock separates processes. A connection that met an error is
+//! closed and replaced.
 
 use std::{
     path::{Path, PathBuf},
@@ -36,13 +36,13 @@ use reader::Reader;
 use rows::{SELECT_CLIENT, SELECT_CLIENTS, clients_of, key_of, mix_of};
 use writer::Writer;
 
-/// How long a writer waits for another process to finish.
+/// How long a writer waits for another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an operation waits for a free connection.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 const READERS: u32 = 4;
 
-/// Tells databases in memory from each other.
+/// Distinguishes databases in memory.
 static IN_MEMORY: AtomicU64 = AtomicU64::new(0);
 
 /// A store in one SQLite file.
@@ -54,23 +54,21 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the database of that file, which is created (mode 0600) where it doesn't exist, and brings its
-    /// schema up to date. A file that others may read is made private. Beside it stands a marker, `<file>.id`, which
-    /// tells a first start from a database that is gone.
+    /// Opens the database at that path and migrates its schema. A missing file is created with mode 0600, and an
+    /// existing one is made private. The marker file `<file>.id` distinguishes a first start from a lost database.
     ///
     /// # Errors
-    /// [`StoreError::Unusable`] where the folder is missing, the file can't be opened, or holds another
-    /// program's database, or another one than the marker says; [`StoreError::Lost`] where the file is missing or empty
-    /// and there was one before;
-    /// [`StoreError::Corrupt`] where it is damaged; [`StoreError::NewerSchema`]. In all these cases nothing
-    /// was changed.
+    /// [`StoreError::Unusable`] if the folder is missing, the file can't be opened, or it holds another program's
+    /// database or another one than the marker names; [`StoreError::Lost`] if the file is missing or empty although it
+    /// existed before; [`StoreError::Corrupt`] if it is damaged; [`StoreError::NewerSchema`]. In all these cases
+    /// nothing was changed.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::open_waiting(path.as_ref(), BUSY_TIMEOUT).await
     }
 
     async fn open_waiting(path: &Path, busy_timeout: Duration) -> Result<Self, StoreError> {
         let path = path.to_path_buf();
-        // Before the schema is looked at: another process writes the marker once it has made the schema.
+        // This precedes the check of the schema: another process writes the marker after it has created the schema.
         let marker = on_file(&path, file::prepare).await?;
         let options = SqliteConnectOptions::new()
             .filename(&path)
@@ -79,7 +77,7 @@ impl SqliteStore {
             .foreign_keys(true)
             .busy_timeout(busy_timeout)
             .disable_statement_logging();
-        // Whose database this is comes first: the log mode is a lasting change of the file.
+        // The owner of the database is checked first, because the log mode changes the file permanently.
         let mut connection = options.connect().await.map_err(|error| opening(&path, error))?;
         let prepared = schema::prepare(&mut connection, &path, marker.as_deref()).await;
         let closed = connection.close().await;
@@ -94,12 +92,12 @@ impl SqliteStore {
         Self::connect(path, options, Some(identity)).await
     }
 
-    /// A store in memory, which is gone when it is dropped: for the demo and for tests.
+    /// A store in memory, which lasts until it is dropped: for the demo and for tests.
     ///
     /// # Errors
     /// [`StoreError::Failed`].
     pub async fn in_memory() -> Result<Self, StoreError> {
-        // A name with a slash in front: all connections of this process share it.
+        // A name with a leading slash: all connections of this process share the database.
         let path = PathBuf::from(format!("/cardea-{}", IN_MEMORY.fetch_add(1, Relaxed)));
         let options = SqliteConnectOptions::new()
             .filename(&path)
@@ -108,7 +106,7 @@ impl SqliteStore {
             .foreign_keys(true)
             .busy_timeout(BUSY_TIMEOUT)
             .disable_statement_logging();
-        // It lasts as long as there is a connection: this one, until there are others.
+        // The database exists while a connection is open: this one, until there are others.
         let mut first = options.connect().await.map_err(failed)?;
         schema::prepare(&mut first, &path, None).await?;
         let store = Self::connect(path, options, None).await?;
@@ -116,8 +114,8 @@ impl SqliteStore {
         Ok(store)
     }
 
-    /// Connects. Where two processes open a new file at once, one finds it locked while the other changes to the
-    /// write-ahead log, for which SQLite doesn't wait by itself.
+    /// Connects. If two processes open a new file at once, one finds it locked while the other switches to the
+    /// write-ahead log. SQLite doesn't wait for that by itself.
     async fn connect(
         path: PathBuf,
         options: SqliteConnectOptions,
@@ -134,7 +132,7 @@ impl SqliteStore {
                 opened => break opened?,
             }
         };
-        // Connections stay: they are few. One that takes the place of another must be to the same file.
+        // The few connections are kept open. A replacement must connect to the same file.
         let readers = SqlitePoolOptions::new()
             .max_connections(READERS)
             .acquire_timeout(ACQUIRE_TIMEOUT)
@@ -191,7 +189,7 @@ impl Database for SqliteStore {
 impl IssuerStore for SqliteStore {
     fn client<'a>(&'a self, id: &'a str) -> StoreFuture<'a, Option<ClientRecord>> {
         Box::pin(async move {
-            // One statement, so client and secrets are of one moment.
+            // One statement, so that client and secrets are consistent.
             let rows = self.reader.all(sqlx::query(SELECT_CLIENT).bind(id)).await?;
             Ok(clients_of(&rows)?.into_iter().next())
         })
@@ -274,18 +272,21 @@ impl IssuerStore for SqliteStore {
         })
     }
 
-    fn stand_in_key(&self, candidate: [u8; 32]) -> StoreFuture<'_, [u8; 32]> {
+    fn dummy_key(&self, candidate: [u8; 32]) -> StoreFuture<'_, [u8; 32]> {
         Box::pin(async move {
+            // tidy: glossary: databases have this table
             let select = || sqlx::query("SELECT key FROM stand_in");
             let mut found = self.reader.optional(select()).await?;
             if found.is_none() {
                 let mut write = self.writer.begin().await?;
                 let insert =
+                    // tidy: glossary: databases have this table
                     sqlx::query("INSERT INTO stand_in (id, key) VALUES (1, ?1) ON CONFLICT DO NOTHING");
                 let done = insert.bind(&candidate[..]).execute(write.connection()?).await;
                 write.end(done.map(drop).map_err(failed)).await?;
                 found = self.reader.optional(select()).await?;
             }
+            // tidy: glossary: databases have this table
             let invalid = StoreError::Invalid { what: "stand_in.key" };
             let Some(row) = found else { return Err(invalid) };
             row.try_get::<Vec<u8>, _>("key").map_err(failed)?.try_into().map_err(|_| invalid)
@@ -294,7 +295,7 @@ impl IssuerStore for SqliteStore {
 
     fn keys(&self) -> StoreFuture<'_, KeySetRecord> {
         Box::pin(async move {
-            // A version without keys is a row of nulls: one statement reads both, as of one moment.
+            // A version without keys is a row of nulls, so that one statement reads both consistently.
             let rows = self
                 .reader
                 .all(sqlx::query(
@@ -337,7 +338,7 @@ impl IssuerStore for SqliteStore {
     }
 }
 
-/// Runs something that blocks where it may.
+/// Runs a blocking function on a thread where that is allowed.
 async fn on_file<T: Send + 'static>(
     path: &Path,
     work: impl FnOnce(&Path) -> Result<T, StoreError> + Send + 'static,
@@ -382,7 +383,7 @@ fn failed(error: sqlx::Error) -> StoreError {
     }
 }
 
-/// The error of opening the database of that file.
+/// The error of opening the database at that path.
 fn opening(path: &Path, error: sqlx::Error) -> StoreError {
     let path_text = || path.display().to_string();
     match primary_code(&error) {

@@ -1,5 +1,4 @@
-//! What a server has to make to get certificates by ACME (RFC 8555): requests for them, and the certificate that answers
-//! TLS-ALPN-01 (RFC 8737).
+//! Certificate requests for ACME (RFC 8555), and the certificate that answers TLS-ALPN-01 (RFC 8737).
 
 use std::sync::Arc;
 
@@ -18,21 +17,21 @@ use zeroize::Zeroizing;
 use crate::config::MinVersion;
 use crate::provider;
 
-/// The protocol by which an authority asks for the answer to TLS-ALPN-01 (RFC 8737 §6.2).
+/// The protocol in which an authority requests the answer to TLS-ALPN-01 (RFC 8737 §6.2).
 pub const ALPN: &[u8] = b"acme-tls/1";
 
-/// Why something could not be made: a name that is no host, or the random generator.
+/// Why a key, a request or an answer could not be created: an invalid host name, or no randomness.
 #[derive(Debug, Error)]
 pub enum AcmeCryptoError {
-    /// What makes keys, requests and certificates.
+    /// Generating a key, a request or a certificate failed.
     #[error("can't make a key or a request: {0}")]
     Make(#[from] rcgen::Error),
-    /// The TLS stack.
+    /// The TLS stack refused the certificate.
     #[error("can't use the answer to a challenge: {0}")]
     Use(#[from] rustls::Error),
 }
 
-/// The key of a certificate that is requested.
+/// The key type of a requested certificate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RequestedKey {
     /// ECDSA over P-256.
@@ -40,12 +39,12 @@ pub enum RequestedKey {
     EcdsaP256,
     /// ECDSA over P-384.
     EcdsaP384,
-    /// RSA of 2048 bits. Takes up to a second of the processor to make.
+    /// RSA with 2048 bits. It takes up to a second to generate.
     Rsa2048,
 }
 
 impl RequestedKey {
-    /// Its stable name.
+    /// The name in configuration and logs.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -56,21 +55,21 @@ impl RequestedKey {
     }
 }
 
-/// A request for a certificate (RFC 2986), with the fresh key that it is for.
+/// A certificate request (RFC 2986), with its new key.
 pub struct CertificateRequest {
-    /// DER.
+    /// The request in DER.
     pub request: Vec<u8>,
-    /// PKCS #8, unencrypted; wiped when dropped.
+    /// The private key: PKCS #8, unencrypted; wiped when dropped.
     pub key: Zeroizing<Vec<u8>>,
 }
 
-/// Makes a key, and a request for a certificate for `hosts`: DNS names.
+/// Generates a key, and a certificate request for the DNS names `hosts`.
 ///
 /// # Errors
 /// [`AcmeCryptoError::Make`].
 pub fn request(hosts: &[String], key: RequestedKey) -> Result<CertificateRequest, AcmeCryptoError> {
     let mut params = CertificateParams::new(hosts.to_vec())?;
-    // Identity is in the alternative names alone (RFC 9525 §2), and authorities ignore or refuse the rest.
+    // Only the alternative names identify the host (RFC 9525 §2), and authorities ignore or refuse other fields.
     params.distinguished_name = DistinguishedName::new();
     let key = match key {
         RequestedKey::EcdsaP256 => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?,
@@ -81,9 +80,9 @@ pub fn request(hosts: &[String], key: RequestedKey) -> Result<CertificateRequest
     Ok(CertificateRequest { request, key: Zeroizing::new(key.serialize_der()) })
 }
 
-/// The configuration of handshakes that answer TLS-ALPN-01 for `host`: a certificate that nobody believes, with the digest
-/// of the key authorization in it (RFC 8737 §3). Only for clients that offer nothing but [`ALPN`], and nothing else is to
-/// be said on their connections. Sessions are not resumed: none of ours may begin here.
+/// The configuration of handshakes that answer TLS-ALPN-01 for `host`: an untrusted certificate that contains the
+/// digest of the key authorization (RFC 8737 §3). It is only for clients that offer nothing but [`ALPN`], and no
+/// application data may follow. Sessions are not resumed: no session of ours may begin here.
 ///
 /// # Errors
 /// [`AcmeCryptoError`].
@@ -107,7 +106,7 @@ pub fn challenge_config(host: &str, key_authorization: &str) -> Result<Arc<Serve
     Ok(Arc::new(config))
 }
 
-/// Whether a client asks for the answer to a challenge: it offers [`ALPN`] and nothing else (RFC 8737 §3).
+/// Whether a client requests the answer to a challenge: it offers [`ALPN`] and nothing else (RFC 8737 §3).
 #[must_use]
 pub fn asks_for_challenge(hello: &ClientHello<'_>) -> bool {
     let Some(mut offered) = hello.alpn() else { return false };

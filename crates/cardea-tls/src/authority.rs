@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 use crate::certificate::KeyType;
 use crate::client_auth::ClientName;
 
-/// Why a certificate could not be made: a name that is no host, or the random generator.
+/// Why a certificate could not be created: an invalid host name, or no randomness.
 #[derive(Debug, Error)]
 #[error("can't make a certificate: {0}")]
 pub struct AuthorityError(#[from] rcgen::Error);
@@ -26,19 +26,19 @@ pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
-/// A leaf as it goes into files.
+/// A leaf certificate, in the form of its files.
 #[derive(Clone)]
 pub struct Issued {
-    /// The leaf's certificate. The authority's own isn't appended: clients have that.
+    /// The leaf certificate. The authority's own is not appended, because clients have it.
     pub chain_pem: String,
-    /// The leaf's private key, PKCS #8, unencrypted; wiped when dropped.
+    /// The leaf's private key: PKCS #8, unencrypted; wiped when dropped.
     pub key_pem: Zeroizing<String>,
     /// The leaf's serial number, for [`Authority::revocation_list`].
     pub serial: Vec<u8>,
 }
 
 impl Authority {
-    /// Makes an authority called `name`, valid in the given time, to the second.
+    /// Creates an authority called `name` that is valid in the given time, with a resolution of a second.
     ///
     /// # Errors
     /// [`AuthorityError`] if no key can be generated.
@@ -46,7 +46,7 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, name);
-        // It signs leaves only (RFC 5280 §4.2.1.9).
+        // It may only sign leaf certificates (RFC 5280 §4.2.1.9).
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         params.not_before = date_time_ymd(1970, 1, 1) + since_epoch(not_before);
@@ -69,7 +69,7 @@ impl Authority {
         self.issue_with(KeyType::Ecdsa, names, not_before, not_after)
     }
 
-    /// The same with a key of the given type: ECDSA P-256, Ed25519, or RSA of 2048 bits.
+    /// The same with a key of the given type: ECDSA P-256, Ed25519, or RSA with 2048 bits.
     ///
     /// # Errors
     /// [`AuthorityError`] as above.
@@ -89,7 +89,7 @@ impl Authority {
     /// Issues a client certificate with an ECDSA P-256 key.
     ///
     /// # Errors
-    /// [`AuthorityError`] if a name can't stand in a certificate.
+    /// [`AuthorityError`] if a name can't be encoded.
     pub fn issue_client(
         &self,
         common_name: &str,
@@ -145,7 +145,7 @@ impl Authority {
         not_before: Wall,
         not_after: Wall,
     ) -> Result<Issued, AuthorityError> {
-        // Identity is in the alternative names alone (RFC 9525 §2).
+        // Only the alternative names identify the host (RFC 9525 §2).
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, common_name);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -154,7 +154,7 @@ impl Authority {
         params.not_after = date_time_ymd(1970, 1, 1) + since_epoch(not_after);
         let mut serial = vec![0; 16];
         rand::fill(&mut serial).map_err(|_| rcgen::Error::RemoteKeyError)?;
-        // Positive, and as long as it is (RFC 5280 §4.1.2.2).
+        // Positive, without changing its length (RFC 5280 §4.1.2.2).
         if let Some(first) = serial.first_mut() {
             *first = *first & 0x7f | 0x40;
         }
@@ -181,7 +181,7 @@ impl fmt::Debug for Issued {
     }
 }
 
-/// Since the Unix epoch, which is where the library's dates start from here; no certificate is older.
+/// The time since the Unix epoch, from which the library's dates are computed here. No certificate is older.
 fn since_epoch(time: Wall) -> Duration {
     Duration::from_secs(u64::try_from(time.unix_seconds()).unwrap_or(0))
 }

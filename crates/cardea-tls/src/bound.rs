@@ -1,8 +1,8 @@
-//! Sessions end with the keys of the certificates that they began under.
+//! Binds sessions to the keys of the certificates that they began with.
 //!
-//! A key is replaced because it may have leaked, or its certificate because it was revoked. Whoever began a session with it
-//! must not go on without seeing the new one. So each session is kept with a mark of the keys that its host was served
-//! with, and is resumed only while these are the same; whether it is kept here or in a ticket.
+//! A key is replaced because it may have leaked, or because its certificate was revoked. A client that began a session
+//! with it must then see the new certificate. So each session carries a mark of its host's keys and is resumed only
+//! while these are unchanged, whether it is stored here or in a ticket.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use zeroize::Zeroize;
 
 use crate::names::{KEY_MARK_LEN, KeyMark, Names};
 
-/// A store of sessions, or what makes tickets, for hosts with these keys.
+/// A session store or ticketer for hosts with these keys.
 pub(crate) struct Bound<T: ?Sized> {
     names: Arc<Names>,
     inner: Arc<T>,
@@ -27,17 +27,17 @@ impl<T: ?Sized> Bound<T> {
         self.names.key_mark(server_name(session)?)
     }
 
-    /// The session with its mark behind it; nothing where it can't be one.
+    /// The session followed by its mark; `None` if it can't be a session.
     fn marked(&self, session: &[u8]) -> Option<Vec<u8>> {
         let mark = self.mark_of(session)?;
-        // One allocation: growing would leave a copy behind that nobody wipes.
+        // One allocation, because growing would leave a copy that is not wiped.
         let mut marked = Vec::with_capacity(session.len() + KEY_MARK_LEN);
         marked.extend_from_slice(session);
         marked.extend_from_slice(&mark);
         Some(marked)
     }
 
-    /// The session, if its host still has the keys that it began under.
+    /// The session, if its host still has the keys that it began with.
     fn unmarked(&self, mut marked: Vec<u8>) -> Option<Vec<u8>> {
         let same =
             marked.split_last_chunk().is_some_and(|(session, mark)| self.mark_of(session) == Some(*mark));
@@ -97,8 +97,7 @@ impl<T: fmt::Debug + ?Sized> fmt::Debug for Bound<T> {
     }
 }
 
-/// The server name of a session, as rustls writes it: a mark of whether there is one, its length, its octets. Nothing where
-/// it is written otherwise.
+/// The server name of a session in the encoding of rustls: a flag, its length, its octets. `None` for another encoding.
 fn server_name(session: &[u8]) -> Option<Option<&str>> {
     match session.split_first()? {
         (0, _) => Some(None),

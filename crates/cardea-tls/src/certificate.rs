@@ -1,4 +1,4 @@
-//! A certificate with its key, loaded from files and checked before it is served.
+//! A certificate with its key, loaded from files and validated before it is served.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::{files, names, provider};
 /// Public chains have two or three; some private ones have five.
 const CHAIN_LEN_MAX: usize = 16;
 
-/// The type of a certificate's key, in the order in which we prefer them: cheapest signature first.
+/// The type of a certificate's key, in order of preference: the cheapest signature first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KeyType {
     /// ECDSA over P-256, P-384 or P-521.
@@ -34,7 +34,7 @@ pub enum KeyType {
 }
 
 impl KeyType {
-    /// Its name in lower case, for logs and metric labels.
+    /// The lower-case name, for logs and metric labels.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -54,37 +54,37 @@ impl KeyType {
     }
 }
 
-/// What metrics and warnings before expiry need to know of a served certificate.
+/// The data of a served certificate, for metrics and for warnings before expiry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateInfo {
-    /// Hosts it is served for, in lower case; wildcards as `*.example.com`.
+    /// The hosts it is served for, in lower case; wildcards as `*.example.com`.
     pub hosts: Vec<String>,
-    /// When the leaf becomes valid.
+    /// The start of the leaf's validity.
     pub not_before: Wall,
-    /// When the leaf expires.
+    /// The end of the leaf's validity.
     pub not_after: Wall,
-    /// The type of its key.
+    /// The key type of the leaf.
     pub key_type: KeyType,
-    /// The file of its chain.
+    /// The chain file.
     pub path: PathBuf,
     /// The trust domain of its hosts.
     pub trust_domain: String,
-    /// Until when the response of its authority (OCSP) that is sent along holds; `None` where none is.
+    /// The end of validity of the stapled OCSP response; `None` without one.
     pub staple_until: Option<Wall>,
 }
 
-/// How a configured certificate does.
+/// The state of a configured certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateState {
-    /// The file of its chain, or what a managed one is called.
+    /// The chain file, or the name of a managed certificate.
     pub path: PathBuf,
-    /// Its hosts; empty where they can't be told.
+    /// The hosts; empty if they are unknown.
     pub hosts: Vec<String>,
-    /// What is served; `None` where handshakes for its hosts fail.
+    /// The certificate in service; `None` if handshakes for its hosts fail.
     pub served: Option<CertificateInfo>,
-    /// What is wrong with what is there now, where something is: what is served then is what was there before.
+    /// The problems of the present files, if there are any. Then the previous certificate stays in service.
     pub problems: Vec<String>,
-    /// Nothing is served, and nothing is wrong: it has yet to be issued.
+    /// Whether the certificate has yet to be issued: none is served, and there is no problem.
     pub is_awaited: bool,
 }
 
@@ -93,13 +93,12 @@ pub struct CertificateState {
 pub(crate) struct Certificate {
     pub(crate) info: CertificateInfo,
     pub(crate) certified: Arc<CertifiedKey>,
-    /// How clients of its hosts are asked for theirs.
+    /// How the handshake requests certificates from clients of its hosts.
     pub(crate) client_auth: Option<ClientAuthConfig>,
 }
 
 impl Certificate {
-    /// Loads and checks the files of `config`. Chain and key are both looked at, so that both their errors
-    /// are told at once.
+    /// Loads and validates the files of `config`. The errors of both chain and key are reported.
     pub(crate) fn load(config: &CertificateConfig, now: Wall) -> Result<Self, Vec<CertificateError>> {
         let at = |path: &Path| {
             let path = path.to_owned();
@@ -141,8 +140,7 @@ impl Certificate {
     }
 }
 
-/// The hosts that a certificate which can't be used is for, as far as that can be told: those configured, or those that its
-/// leaf names.
+/// The hosts of an unusable certificate, if they are known: the configured ones, or those that the leaf names.
 pub(crate) fn hosts_of_unusable(config: &CertificateConfig) -> Option<Vec<String>> {
     if !config.hosts.is_empty() {
         return config.hosts.iter().map(|host| names::normal_host(host)).collect();
@@ -152,7 +150,7 @@ pub(crate) fn hosts_of_unusable(config: &CertificateConfig) -> Option<Vec<String
     subject_names(&leaf).ok().filter(|hosts| !hosts.is_empty())
 }
 
-/// All certificates of a PEM file, in its order.
+/// All certificates of a PEM file, in order.
 pub(crate) fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateProblem> {
     let bytes = files::read(path)?;
     parse_chain(&bytes)
@@ -168,7 +166,7 @@ pub(crate) fn parse_chain(bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, 
     Ok(chain)
 }
 
-/// What a PEM parser's error means, without quoting the file: the line may be part of a key.
+/// The problem behind a PEM parser's error, without quoting the file, whose line may be part of a key.
 pub(crate) fn damaged(error: pem::Error) -> CertificateProblem {
     CertificateProblem::Damaged(
         match error {
@@ -242,7 +240,7 @@ pub(crate) fn check_chain(
     let (Some(leaf), Some(der)) = (parsed.first(), chain.first()) else {
         return Err(CertificateProblem::NoCertificate { holds_key: false });
     };
-    // A second, stricter parser, the one that clients of this stack use: what it refuses can't be served to them.
+    // A second, stricter parser, which clients of this TLS stack use: they would refuse what it refuses.
     ParsedCertificate::try_from(der)
         .map_err(|error| CertificateProblem::Malformed { position: 1, reason: error.to_string() })?;
     check_key(&parsed, key, &config.key)?;
@@ -253,13 +251,13 @@ pub(crate) fn check_chain(
     if now < facts.not_before {
         return Err(CertificateProblem::NotYetValid(rfc3339(not_before)));
     }
-    // The last second is part of the validity (RFC 5280 §4.1.2.5).
+    // The last second belongs to the validity (RFC 5280 §4.1.2.5).
     if now.unix_seconds() > not_after.timestamp() {
         return Err(CertificateProblem::Expired(rfc3339(not_after)));
     }
     for (position, issuer) in parsed.iter().enumerate().skip(1) {
         if now.unix_seconds() > issuer.validity().not_after.timestamp() {
-            // Some authorities serve an expired cross-signed root on purpose, for old clients.
+            // Some authorities include an expired cross-signed root on purpose, for old clients.
             tracing::warn!(
                 path = %config.chain.display(), position = position + 1,
                 "an issuer in this chain has expired; clients may refuse it"
@@ -288,7 +286,7 @@ fn check_key(
     }
 }
 
-/// Each certificate is followed by its issuer (RFC 8446 §4.4.2 asks for that; some clients insist).
+/// Checks that each certificate is followed by its issuer (required by RFC 8446 §4.4.2, and by some clients).
 fn check_order(parsed: &[X509Certificate<'_>]) -> Result<(), CertificateProblem> {
     let broken = parsed.windows(2).position(|pair| match pair {
         [issued, issuer] => issued.issuer().as_raw() != issuer.subject().as_raw(),
@@ -297,7 +295,7 @@ fn check_order(parsed: &[X509Certificate<'_>]) -> Result<(), CertificateProblem>
     broken.map_or(Ok(()), |index| Err(CertificateProblem::BrokenChain { position: index + 1 }))
 }
 
-/// The hosts to serve the leaf for: those configured, if it covers them, else all that it names.
+/// The hosts to serve the leaf for: the configured ones, which it must cover, else all that it names.
 fn hosts(leaf: &X509Certificate<'_>, config: &CertificateConfig) -> Result<Vec<String>, CertificateProblem> {
     let covered = subject_names(leaf)?;
     if config.hosts.is_empty() {
@@ -322,8 +320,7 @@ fn hosts(leaf: &X509Certificate<'_>, config: &CertificateConfig) -> Result<Vec<S
         .collect()
 }
 
-/// DNS names and IP addresses among the subject alternative names. The common name is not one: no client
-/// has looked at it for years (RFC 9525 §2).
+/// DNS names and IP addresses among the subject alternative names. The common name doesn't count (RFC 9525 §2).
 fn subject_names(leaf: &X509Certificate<'_>) -> Result<Vec<String>, CertificateProblem> {
     let extension = leaf
         .subject_alternative_name()

@@ -1,4 +1,4 @@
-//! TLS as we speak it to upstreams and to where key sets come from.
+//! The TLS client for upstreams and for fetching key sets.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -12,11 +12,11 @@ use crate::config::{ClientTlsConfig, Roots};
 use crate::error::{CertificateProblem, TlsError};
 use crate::provider;
 
-/// A client configuration that verifies servers against the chosen roots. Holds up to 256 servers' sessions
-/// for resumption; to be made once and shared. Blocks on the file system.
+/// A client configuration that verifies servers against the chosen roots. It stores the sessions of up to 256 servers
+/// for resumption, so create it once and share it. Blocks on the file system.
 ///
 /// # Errors
-/// [`TlsError::Roots`] names what is wrong with the file; [`TlsError::SystemRoots`] if the system has none.
+/// [`TlsError::Roots`] names the problem of the file; [`TlsError::SystemRoots`] if the system has none.
 pub fn client_config(config: &ClientTlsConfig) -> Result<Arc<ClientConfig>, TlsError> {
     let roots = match &config.roots {
         Roots::System => system_roots()?,
@@ -34,8 +34,8 @@ pub fn client_config(config: &ClientTlsConfig) -> Result<Arc<ClientConfig>, TlsE
     Ok(Arc::new(client))
 }
 
-/// The name that a server's certificate must carry: a DNS name or an IP address, with or without the brackets
-/// of IPv6 and a trailing dot. No port.
+/// The name that a server's certificate must have: a DNS name or an IP address. The brackets of IPv6 and a trailing dot
+/// are removed. No port.
 ///
 /// # Errors
 /// [`TlsError::ServerName`] if it is neither.
@@ -45,7 +45,7 @@ pub fn server_name(host: &str) -> Result<ServerName<'static>, TlsError> {
     ServerName::try_from(bare.to_owned()).map_err(|_| TlsError::ServerName(host.to_owned()))
 }
 
-/// The system's roots, read once; a failure is not remembered, so installing them helps at the next attempt.
+/// The system's roots, read once. A failure is not cached, so that installing them takes effect at the next attempt.
 fn system_roots() -> Result<Arc<RootCertStore>, TlsError> {
     static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
     if let Some(roots) = ROOTS.get() {
@@ -53,7 +53,7 @@ fn system_roots() -> Result<Arc<RootCertStore>, TlsError> {
     }
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
-    // Stores carry certificates that no longer parse; browsers skip them too.
+    // System stores contain certificates that can't be parsed any more; browsers skip them too.
     let (_, skipped) = roots.add_parsable_certificates(found.certs);
     if skipped > 0 {
         tracing::debug!(skipped, "some root certificates of the system can't be used");

@@ -1,4 +1,4 @@
-//! What an operator decides about TLS, as plain values.
+//! The TLS settings of listeners and clients, as plain values.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,29 +11,30 @@ use crate::client_auth::ClientAuthConfig;
 use crate::managed::ManagedCertificate;
 use crate::staple::OcspConfig;
 
-/// One certificate that a listener serves.
+/// A certificate of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateConfig {
     /// PEM file with the leaf first, then each issuer in turn; at most 1 MiB and 16 certificates.
     pub chain: PathBuf,
     /// PEM file with the leaf's private key, unencrypted: PKCS #8, SEC 1 or PKCS #1.
     pub key: PathBuf,
-    /// Host names that it is served for: names, `*.` wildcards or addresses, each covered by the leaf.
-    /// Empty: every DNS name and IP address of the leaf's subject alternative names.
+    /// The host names that it is served for: names, `*.` wildcards or addresses, each covered by the leaf. If empty,
+    /// every DNS name and IP address of the leaf's subject alternative names.
     pub hosts: Vec<String>,
-    /// Where chain and key come from in place of files; `chain` is then a name for messages. Handshakes for its hosts, which
-    /// must be named, fail until it has been filled.
+    /// The source of chain and key instead of files; then `chain` is a name for messages. Its hosts must be configured,
+    /// and handshakes for them fail until it contains a certificate.
     pub managed: Option<Arc<ManagedCertificate>>,
-    /// Hosts of one trust domain may share a connection; a request for a host of another one gets 421.
+    /// The trust domain of its hosts. Hosts of one trust domain may share a connection; a request for a host of another
+    /// one is answered 421.
     pub trust_domain: String,
-    /// Whether its hosts ask clients for certificates; all certificates of a host ask in the same way. Sessions of hosts
-    /// that ask are remembered here, whatever tickets others get, and each is good for one use.
+    /// The client certificate policy of its hosts. All certificates of a host must have the same. Sessions of hosts
+    /// that request client certificates are always stored here, and each is used once.
     pub client_auth: Option<ClientAuthConfig>,
-    /// Where responses about it come from (OCSP), to be sent along in handshakes. `None`: none is sent.
+    /// The source of stapled OCSP responses; `None` disables stapling.
     pub ocsp: Option<OcspConfig>,
 }
 
-/// The lowest version of TLS that is negotiated.
+/// The lowest TLS version that is negotiated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MinVersion {
     /// TLS 1.2 and 1.3.
@@ -55,75 +56,76 @@ impl MinVersion {
 static FROM_TLS12: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
 static FROM_TLS13: [&SupportedProtocolVersion; 1] = [&TLS13];
 
-/// What is served to a client that names no host, or one that no certificate is for.
+/// Which certificate a client gets that sends no server name or an unknown one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UnknownName {
-    /// The first certificate of the listener (and those of another key type for the same host).
+    /// The default certificate: the first of the listener, and those of other key types for the same host.
     #[default]
     DefaultCertificate,
-    /// Nothing: the handshake fails with an alert, so scanners by address learn no host name.
+    /// None: the handshake fails with an alert, so that scanners by address learn no host name.
     Refuse,
 }
 
-/// Tickets that carry their session, sealed, instead of standing for one that is remembered (RFC 5077). They can be used more
-/// than once, for [`ServerTlsConfig::session_lifetime`] and up to an hour longer, and at most for 7 days.
+/// Tickets that contain their encrypted session, instead of referring to a stored one (RFC 5077). They can be used more
+/// than once, for [`ServerTlsConfig::session_lifetime`] and up to an hour longer, and for 7 days at most.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatelessTickets {
-    /// Where their keys come from.
+    /// The source of their keys.
     pub keys: TicketKeys,
-    /// Whether sessions of TLS 1.2 get such tickets, too. Whoever has the keys can read what these sessions say, where the
-    /// key exchange of TLS 1.3 prevents that. Without, they are remembered, and resumed by their ids.
+    /// Whether TLS 1.2 sessions get such tickets too. A holder of the keys can decrypt recorded TLS 1.2 sessions, which
+    /// the key exchange of TLS 1.3 prevents. If false, TLS 1.2 sessions are stored and resumed by their ids.
     pub tls12: bool,
 }
 
-/// Where the keys of tickets come from. All move on each hour, and what is older than tickets may be is wiped.
+/// The source of ticket keys. All keys change every hour, and keys that no valid ticket needs are wiped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TicketKeys {
-    /// From a secret that is made at start and never leaves the memory of this process: tickets end with it.
+    /// A random secret that is created at start and never leaves the process: its tickets end with the process.
     Process,
-    /// From a secret that the nodes of a fleet share.
+    /// A secret that the nodes of a fleet share.
     Fleet(TicketSecretConfig),
 }
 
-/// A secret that the nodes of a fleet share, so that each resumes what any of them began.
+/// A secret that the nodes of a fleet share, so that each can resume the sessions of the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TicketSecretConfig {
-    /// One line with the Unix time from which it counts, and 64 hexadecimal digits:
-    /// `echo "$(date +%s) $(openssl rand -hex 32)"`. Every hour the secret in it is replaced by one that follows from it and
-    /// opens no ticket that has expired, so it should be in a folder that the service may write to; each node has its own copy.
+    /// A file with one line: the Unix time from which the secret is valid, and 64 hexadecimal digits: `echo "$(date
+    /// +%s) $(openssl rand -hex 32)"`. Every hour the secret in the file is replaced by its successor, which opens no
+    /// expired ticket. So the service must be able to write to the folder, and each node needs its own copy.
     pub file: PathBuf,
-    /// What tells this listener from others that have the same secret, and is the same on all nodes: its name.
+    /// Distinguishes this listener from others with the same secret, and is the same on all nodes: the listener's name.
     pub context: String,
 }
 
-/// TLS as a listener terminates it.
+/// The TLS settings of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerTlsConfig {
-    /// Certificates; at least one. The first is the default one.
+    /// The certificates; at least one. The first is the default.
     pub certificates: Vec<CertificateConfig>,
     /// Default: TLS 1.2.
     pub min_version: MinVersion,
-    /// Protocols by our preference (RFC 7301). Default: `h2`, `http/1.1`. A client that offers only others is
-    /// refused; one that offers none is let in.
+    /// Protocols in our order of preference (RFC 7301). Default: `h2`, `http/1.1`. A client that offers only others is
+    /// refused; one that offers none is accepted.
     pub alpn: Vec<Vec<u8>>,
     /// Default: the first certificate.
     pub unknown_name: UnknownName,
-    /// Sessions remembered for resumption, of at most 4 KiB each on average; below 2^31. In a full store an expired
-    /// one goes first, else one that nobody has resumed lately. Hosts that ask clients for certificates, each kind by
-    /// itself, have as many of their own. Default: 20,000. 0: no resumption.
+    /// The most stored sessions for resumption, of at most 4 KiB each on average; below 2^31. A full store evicts an
+    /// expired session first, else one that was not resumed recently. Hosts that request client certificates have
+    /// separate stores of the same size, one per policy. Default: 20,000. Zero disables resumption.
     pub sessions_max: usize,
-    /// How long a session can be resumed, since it began or was last resumed by TLS 1.3. Default: 12 hours. Clients
-    /// are told 24 hours, and keep none for longer than 7 days (RFC 8446 §4.6.1). Zero: no resumption.
+    /// How long a session can be resumed after it began or was last resumed with TLS 1.3. Default: 12 hours. Clients
+    /// are told 24 hours, and keep no session for longer than 7 days (RFC 8446 §4.6.1). Zero disables resumption.
     pub session_lifetime: Duration,
-    /// Where present, tickets carry their sessions. Default: none; a ticket of TLS 1.3 stands for a session that is
-    /// remembered and good for one use.
+    /// If set, tickets contain their sessions. Default: none; then a TLS 1.3 ticket refers to a stored session and is
+    /// used once.
     pub stateless_tickets: Option<StatelessTickets>,
-    /// What a client that resumes a session by TLS 1.3 may send before the handshake is done (0-RTT), in bytes. Who has recorded
-    /// it can send it again: it is let in once, since the session is taken out of the store by its first use, so there is
-    /// none with stateless tickets, nor for hosts that ask for certificates. Default: 0.
+    /// The most bytes of early data (0-RTT), which a client that resumes a TLS 1.3 session may send before the
+    /// handshake is done. An attacker can record and resend them. They are accepted once, because the first use removes
+    /// the session from the store; so there is no early data with stateless tickets, nor for hosts that request client
+    /// certificates. Default: 0.
     pub early_data_bytes_max: u32,
-    /// TLS 1.3 tickets sent after a full handshake. Default: 1, since most clients resume once at a time and
-    /// each ticket costs a key derivation, a record and a place in the session store. At most 4.
+    /// TLS 1.3 tickets sent after a full handshake. Default: 1, because most clients resume one session at a time, and
+    /// each ticket costs a key derivation, a record and an entry of the session store. At most 4.
     pub tickets: u8,
 }
 
@@ -143,7 +145,7 @@ impl Default for ServerTlsConfig {
     }
 }
 
-/// Which certificate authorities a client of ours believes.
+/// The CA certificates that a TLS client trusts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Roots {
     /// The system's store, read once per process.
@@ -155,14 +157,14 @@ pub enum Roots {
     SystemAnd(PathBuf),
 }
 
-/// TLS as we speak it to an upstream, or to where key sets come from. Servers are always verified.
+/// The TLS settings for connections to upstreams and to servers of key sets. Servers are always verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientTlsConfig {
-    /// Default: the system's.
+    /// Default: the system's store.
     pub roots: Roots,
     /// Default: TLS 1.2.
     pub min_version: MinVersion,
-    /// Protocols offered, by preference. Default: `http/1.1`.
+    /// Protocols offered, in order of preference. Default: `http/1.1`.
     pub alpn: Vec<Vec<u8>>,
 }
 

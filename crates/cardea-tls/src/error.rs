@@ -1,4 +1,4 @@
-//! What can be wrong with certificates, keys and roots, each with its remedy.
+//! The errors of certificates, keys and roots, each with its remedy.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::staple::StapleError;
 
-/// Why a TLS configuration can't be used. Every message is meant for the operator.
+/// Why a TLS configuration can't be used. Every message is for the operator.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -16,7 +16,7 @@ pub enum TlsError {
     /// A listener without a certificate.
     #[error("no certificate is configured: a TLS listener needs at least one")]
     NoCertificate,
-    /// A file of root certificates.
+    /// A file of root certificates can't be used.
     #[error("{}: {problem}", path.display())]
     Roots {
         /// The file.
@@ -24,15 +24,15 @@ pub enum TlsError {
         /// What is wrong with it.
         problem: CertificateProblem,
     },
-    /// The system's store of root certificates has none that can be used.
+    /// The system's store has no usable root certificate.
     #[error(
         "the system has no usable root certificates ({0}): install ca-certificates, or name a file of roots"
     )]
     SystemRoots(String),
-    /// A host that can't be connected to by TLS.
+    /// The host is no valid server name.
     #[error("\"{0}\" is neither a DNS name nor an IP address")]
     ServerName(String),
-    /// More sessions than can be kept.
+    /// More sessions than can be stored.
     #[error("sessions: {0}")]
     Sessions(#[from] cardea_cache::LimitsError),
     /// rustls refuses the combination of settings.
@@ -40,85 +40,85 @@ pub enum TlsError {
     Settings(#[from] rustls::Error),
 }
 
-/// Why a connection must be closed though its handshake is done.
+/// Why a connection must be closed after its handshake.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum HandshakeRefused {
-    /// It isn't done.
+    /// The handshake isn't finished.
     #[error("the handshake is not finished")]
     Unfinished,
-    /// The client showed no certificate where it must.
+    /// The client sent no certificate although it is required.
     #[error("the client has shown no certificate")]
     CertificateMissing,
-    /// The client showed one where it wasn't asked.
+    /// The client sent a certificate that wasn't requested.
     #[error("the client has shown a certificate that nobody asked for")]
     CertificateUnasked,
-    /// The certificate of a resumed session does not hold any longer.
+    /// The certificate of a resumed session is no longer valid.
     #[error("the client's certificate does not hold any longer: {0}")]
     CertificateInvalid(rustls::Error),
-    /// The certificate can't be parsed by the parser that reads its names.
+    /// The parser that reads its names can't parse the certificate.
     #[error("the client's certificate can't be read")]
     CertificateUnreadable,
 }
 
-/// One certificate or key that can't be used.
+/// A certificate or key that can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}: {problem}", path.display())]
 pub struct CertificateError {
-    /// The file that has to be changed.
+    /// The file to be corrected.
     pub path: PathBuf,
-    /// What is wrong with it, and the remedy.
+    /// The problem and its remedy.
     pub problem: CertificateProblem,
 }
 
-/// What is wrong with a file; the message ends with the remedy.
+/// The problem of a file; the message ends with the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CertificateProblem {
     /// The file can't be read.
     #[error("can't be read: {0}; check the path and that the service's user may read it")]
     Unreadable(String),
-    /// The file is larger than any chain or key is.
+    /// The file is larger than any chain or key.
     #[error("is larger than {limit_bytes} bytes; is it the right file?")]
     TooLarge {
         /// The limit.
         limit_bytes: u64,
     },
-    /// An unusable certificate whose hosts can't be told, though clients of these hosts are asked for certificates.
+    /// An unusable certificate whose hosts are unknown, although its hosts request client certificates.
     #[error(
         "its hosts can't be told, so what they require of clients could not be enforced; correct the file or list the `hosts`"
     )]
     HostsUnknown,
-    /// No secret for tickets that can be used.
+    /// No usable secret for tickets.
     #[error("{0}")]
     TicketSecret(&'static str),
-    /// Nothing in it.
+    /// The file is empty.
     #[error("is empty; write the PEM file again")]
     Empty,
     /// Binary DER where PEM is expected.
     #[error("is DER, not PEM; convert it with `openssl x509 -inform der` (`openssl pkey` for a key)")]
     NotPem,
-    /// PEM that breaks off or is damaged.
+    /// PEM that is truncated or damaged.
     #[error("is truncated or damaged ({0}); write the PEM file again")]
     Damaged(String),
     /// PEM without a certificate.
     #[error("holds no certificate (no \"BEGIN CERTIFICATE\" line){}", if *.holds_key { "; it holds a key: are chain and key swapped?" } else { "; name the file with the chain" })]
     NoCertificate {
-        /// Whether there is a private key in it instead.
+        /// Whether it contains a private key instead.
         holds_key: bool,
     },
     /// PEM without a private key.
     #[error("holds no private key{}", if *.holds_certificate { "; it holds a certificate: are chain and key swapped?" } else { "; name the file with the key" })]
     NoKey {
-        /// Whether there is a certificate in it instead.
+        /// Whether it contains a certificate instead.
         holds_certificate: bool,
     },
-    /// A private key under a passphrase.
+    /// A private key that is encrypted with a passphrase.
     #[error(
         "is encrypted with a passphrase; decrypt it with `openssl pkey -in KEY -out NEW` and restrict who may read it"
     )]
     EncryptedKey,
-    /// A key that the TLS stack doesn't take.
+    /// A key that the TLS stack doesn't support.
     #[error(
         "is not a key that TLS can use ({0}); use ECDSA P-256 or P-384, Ed25519, or RSA of 2048 bits or more"
     )]
@@ -128,9 +128,9 @@ pub enum CertificateProblem {
         "certificate {position} can't be parsed ({reason}); get the certificate again from its authority"
     )]
     Malformed {
-        /// Counted from 1.
+        /// Its position in the file, from 1.
         position: usize,
-        /// What the parser says.
+        /// The parser's error.
         reason: String,
     },
     /// More certificates than any chain has.
@@ -150,7 +150,7 @@ pub enum CertificateProblem {
         "is in the wrong order: the key belongs to certificate {position}; put that one first, then each issuer"
     )]
     LeafNotFirst {
-        /// Where the leaf is, counted from 1.
+        /// The position of the leaf, from 1.
         position: usize,
     },
     /// A certificate that isn't followed by its issuer.
@@ -158,19 +158,19 @@ pub enum CertificateProblem {
         "is in the wrong order: certificate {position} is not issued by the next one; put each issuer right after what it issued and leave out the rest"
     )]
     BrokenChain {
-        /// The certificate whose issuer doesn't follow, counted from 1.
+        /// The position of the certificate whose issuer doesn't follow, from 1.
         position: usize,
     },
-    /// The leaf's time is over.
+    /// The leaf has expired.
     #[error("expired on {0}; renew it")]
     Expired(String),
-    /// The leaf's time has not come.
+    /// The leaf isn't valid yet.
     #[error("is not valid before {0}; check the clock of this machine, or wait")]
     NotYetValid(String),
-    /// A leaf without names, where none are configured either.
+    /// A leaf without names, and no configured hosts.
     #[error("names no host: no subject alternative name of type DNS or IP; issue it with one")]
     NoNames,
-    /// A configured host that isn't one.
+    /// A configured host that is no valid host name.
     #[error(
         "is configured for \"{0}\", which is no host; write a host name, a wildcard such as \"*.example.com\", or an IP address"
     )]
@@ -182,10 +182,10 @@ pub enum CertificateProblem {
     HostNotCovered {
         /// The host.
         host: String,
-        /// What it does cover.
+        /// The names that it covers.
         covered: String,
     },
-    /// One host in two trust domains.
+    /// A host in two trust domains.
     #[error("serves \"{host}\" in trust domain \"{domain}\", but {} serves it in \"{other_domain}\"; a host belongs to one trust domain", other.display())]
     TrustDomainConflict {
         /// The host.
@@ -197,7 +197,7 @@ pub enum CertificateProblem {
         /// The trust domain of the other certificate.
         other_domain: String,
     },
-    /// One host that asks clients for certificates in two ways.
+    /// A host with two different client certificate policies.
     #[error("serves \"{host}\", as {} does, and asks clients for certificates in another way; a host asks in one way", other.display())]
     ClientAuthConflict {
         /// The host.
@@ -205,12 +205,12 @@ pub enum CertificateProblem {
         /// The other certificate.
         other: PathBuf,
     },
-    /// A file of revocation lists without one.
+    /// A file of revocation lists without any.
     #[error(
         "holds no revocation list (no \"BEGIN X509 CRL\" line); convert DER with `openssl crl -inform der`"
     )]
     NoRevocationList,
-    /// A response about the certificate that can't be served. The certificate is served without it.
+    /// An OCSP response that can't be stapled. The certificate is served without it.
     #[error("{0}")]
     Staple(StapleError),
     /// A revocation list that can't be parsed.

@@ -1,4 +1,4 @@
-//! What a finished handshake negotiated, for attributes, logs and metrics.
+//! The negotiated parameters of a handshake, for attributes, logs and metrics.
 
 use std::sync::Arc;
 
@@ -9,32 +9,32 @@ use rustls::{
 
 use crate::client_auth::ClientCertificate;
 
-/// What a handshake negotiated. The names are few and static, so they are safe as metric labels; `sni` is the
-/// client's choice and is not. The signature scheme is not among them: rustls tells it to nobody.
+/// The negotiated parameters of a handshake. The names are few and static, so they can be metric labels; `sni` is
+/// chosen by the client and can't. The signature scheme is missing, because rustls doesn't expose it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandshakeFacts {
-    /// `TLSv1.2` or `TLSv1.3`.
+    /// The protocol version: `TLSv1.2` or `TLSv1.3`.
     pub protocol: &'static str,
-    /// The name in IANA's registry, such as `TLS_AES_128_GCM_SHA256`.
+    /// The name in the IANA registry, such as `TLS_AES_128_GCM_SHA256`.
     pub cipher_suite: &'static str,
-    /// The hash of the suite, for keys and transcript, in the spelling of the suite's name: `SHA256` or `SHA384`.
+    /// The hash of the cipher suite, in the spelling of the suite's name: `SHA256` or `SHA384`.
     pub cipher_hash: &'static str,
-    /// The name in IANA's registry, such as `X25519MLKEM768`; empty where a TLS 1.2 session was resumed, which
-    /// exchanges no key.
+    /// The name in the IANA registry, such as `X25519MLKEM768`; empty if a TLS 1.2 session was resumed, which has no
+    /// key exchange.
     pub key_exchange_group: &'static str,
-    /// The server name the client sent, in lower case and without a trailing dot.
+    /// The server name that the client sent, in lower case and without a trailing dot.
     pub sni: Option<Box<str>>,
-    /// `h2`, `http/1.1`, or `other`; `None` where the client offered nothing.
+    /// `h2`, `http/1.1`, or `other`; `None` if the client offered no protocol.
     pub alpn: Option<&'static str>,
     /// Whether an earlier session was resumed.
     pub resumed: bool,
-    /// What the client has shown; [`ClientCertificate::holds`] says whether it still does.
+    /// The client's certificate; [`ClientCertificate::holds`] tells whether it is still valid.
     pub client_certificate: Option<Arc<ClientCertificate>>,
 }
 
 impl HandshakeFacts {
-    /// The facts of `connection` but for the client's certificate; `None` while it is still handshaking, unless its
-    /// client sends early data: then all of them are settled.
+    /// The facts of `connection` except the client certificate. `None` during the handshake, unless the client sends
+    /// early data: then all of them are known.
     #[must_use]
     pub(crate) fn of(connection: &mut ServerConnection) -> Option<Self> {
         if connection.is_handshaking() && connection.early_data().is_none() {
@@ -68,7 +68,7 @@ fn protocol(version: ProtocolVersion) -> &'static str {
     }
 }
 
-/// rustls names the suites of TLS 1.3 otherwise than the registry does.
+/// rustls uses other names for TLS 1.3 suites than the registry.
 fn cipher_suite(suite: CipherSuite) -> &'static str {
     match suite {
         CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",

@@ -1,4 +1,4 @@
-//! Files as they are read: bounded, and stamped so that a change is noticed.
+//! Bounded reads of files, and stamps to notice changes.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -9,24 +9,24 @@ use zeroize::Zeroizing;
 
 use crate::error::CertificateProblem;
 
-/// Larger than any chain or key; smaller than what a mistaken path could cost.
+/// Larger than any chain or key, and small enough for a mistaken path.
 const SIZE_BYTES_MAX: u64 = 1 << 20;
 
-/// What changes when a file does: replaced by a rename (inode), written in place (times, size), or reached
-/// through another symbolic link, as mounted secrets are (device and inode).
+/// A value that changes when a file is replaced by a rename (inode), written in place (times, size), or reached through
+/// another symbolic link, as mounted secrets are (device and inode).
 ///
-/// Two stamps that can't be taken are equal, so that a missing file is no change forever.
+/// Two stamps of missing files are equal, so that a missing file counts as unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp(Option<[i64; 6]>, u64);
 
 impl Stamp {
-    /// The stamp of what is no file: 0 where there is nothing.
+    /// The stamp of content without a file; 0 if there is no content.
     pub(crate) fn version(version: u64) -> Self {
         Self(None, version)
     }
 
-    /// Takes the stamp of what `path` leads to. To be taken before the file is read: whatever is written in
-    /// between then counts as a change.
+    /// Takes the stamp of the file at `path`. It must be taken before the file is read, so that a concurrent write
+    /// counts as a change.
     pub(crate) fn of(path: &Path) -> Self {
         let Ok(meta) = fs::metadata(path) else { return Self(None, 0) };
         let (device, inode) = (meta.dev().cast_signed(), meta.ino().cast_signed());
@@ -36,7 +36,7 @@ impl Stamp {
     }
 }
 
-/// Reads a PEM file, at most 1 MiB; the bytes are wiped when dropped, because it may hold a key.
+/// Reads a PEM file of at most 1 MiB. The bytes are wiped when dropped, because they may contain a key.
 pub(crate) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, CertificateProblem> {
     let unreadable = |error: std::io::Error| CertificateProblem::Unreadable(error.to_string());
     let meta = fs::metadata(path).map_err(unreadable)?;
@@ -48,7 +48,7 @@ pub(crate) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, CertificateProblem
     let Some(size) = usize::try_from(meta.len()).ok().filter(|_| meta.len() <= SIZE_BYTES_MAX) else {
         return Err(too_large);
     };
-    // One allocation for the whole file: growing would leave copies of the key behind.
+    // One allocation for the whole file, because growing would leave copies of the key.
     let mut bytes = Zeroizing::new(Vec::with_capacity(size.saturating_add(1)));
     File::open(path)
         .and_then(|file| file.take(SIZE_BYTES_MAX + 1).read_to_end(&mut bytes))
@@ -60,13 +60,13 @@ pub(crate) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, CertificateProblem
         return Err(CertificateProblem::Empty);
     }
     if bytes.first() == Some(&0x30) {
-        // An ASN.1 SEQUENCE; PEM text starts otherwise.
+        // An ASN.1 SEQUENCE; PEM text starts differently.
         return Err(CertificateProblem::NotPem);
     }
     Ok(bytes)
 }
 
-/// Whether everybody on the machine may read the file.
+/// Whether all users may read the file.
 pub(crate) fn world_readable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.mode() & 0o004 != 0)
 }

@@ -1,11 +1,11 @@
-//! Certificates, server and client configurations of TLS, trust domains.
+//! Certificates, TLS server and client configurations, trust domains.
 //!
-//! [`ServerTls`] is what a listener needs: certificates chosen by server name, reloaded when their files
-//! change, resumption that never leaves the listener, and the trust domain of every host.
-//! [`client_config`] is what a connection to an upstream needs. [`HandshakeFacts`] says what was negotiated.
+//! [`ServerTls`] is the TLS of a listener: certificates chosen by server name and reloaded when their files change,
+//! resumption that never leaves the listener, and the trust domain of every host. [`client_config`] is the TLS of
+//! upstream connections. [`HandshakeFacts`] has the negotiated parameters.
 //!
-//! The one TLS stack is rustls on aws-lc-rs, with the explicit [`provider`]: the process-wide default of
-//! rustls is neither read nor set. TLS 1.2 and 1.3; 0-RTT only where it is configured, because a replayed request would pass
+//! The only TLS stack is rustls on aws-lc-rs, with the explicit [`provider`]: the process-wide default of rustls is
+//! neither read nor set. TLS 1.2 and 1.3 are supported; 0-RTT must be configured, because a replayed request would pass
 //! every check that the first one passed (RFC 8446 §8).
 
 #[cfg(feature = "acme")]
@@ -36,8 +36,8 @@ mod tickets;
 pub use certificate::{CertificateInfo, CertificateState, KeyType};
 pub use client::{client_config, server_name};
 pub use client_auth::{
-    AuthorityFault, AuthorityProblem, ClientAuthConfig, ClientAuthMode, ClientAuthority,
-    ClientAuthorityConfig, ClientCertificate, ClientDemand, ClientMismatch, ClientName, ClientNameError,
+    AuthorityFault, AuthorityProblem, CertificateRequirement, ClientAuthConfig, ClientAuthMode,
+    ClientAuthority, ClientAuthorityConfig, ClientCertificate, ClientMismatch, ClientName, ClientNameError,
     RevocationListInfo,
 };
 pub use config::{

@@ -1,4 +1,4 @@
-//! A certificate that comes from no file: whoever manages it fills it, and listeners serve what is in it.
+//! A certificate that is set at run time instead of read from files.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,13 +13,14 @@ use crate::certificate::{UsableKey, check_chain, parse_chain, usable_key};
 use crate::config::CertificateConfig;
 use crate::error::{CertificateError, CertificateProblem};
 
-/// A place for a certificate with its key, empty at first. [`ServerTls::reload_if_changed`](crate::ServerTls::reload_if_changed)
-/// takes what was put there, as it takes changed files.
+/// A slot for a certificate with its key, empty at first.
+/// [`ServerTls::reload_if_changed`](crate::ServerTls::reload_if_changed) takes over its content as it does with changed
+/// files.
 pub struct ManagedCertificate {
     name: PathBuf,
     hosts: Vec<String>,
     material: ArcSwapOption<Material>,
-    /// Counts what was put here.
+    /// Counts the changes of the content.
     version: AtomicU64,
 }
 
@@ -29,17 +30,17 @@ pub(crate) struct Material {
     validity: Validity,
 }
 
-/// When a certificate may be used.
+/// The validity of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
-    /// When it becomes valid.
+    /// The start of validity.
     pub not_before: Wall,
-    /// When it expires.
+    /// The end of validity.
     pub not_after: Wall,
 }
 
 impl ManagedCertificate {
-    /// A place for a certificate for all of `hosts`; messages call it `name`.
+    /// An empty slot for a certificate for all of `hosts`; messages call it `name`.
     #[must_use]
     pub fn new(name: impl Into<PathBuf>, hosts: Vec<String>) -> Arc<Self> {
         Arc::new(Self {
@@ -50,7 +51,7 @@ impl ManagedCertificate {
         })
     }
 
-    /// What a listener needs to serve it.
+    /// The content for a listener.
     #[must_use]
     pub fn config(self: &Arc<Self>, trust_domain: &str) -> CertificateConfig {
         CertificateConfig {
@@ -64,17 +65,17 @@ impl ManagedCertificate {
         }
     }
 
-    /// Its hosts.
+    /// The configured hosts.
     #[must_use]
     pub fn hosts(&self) -> &[String] {
         &self.hosts
     }
 
-    /// Puts a certificate here: a chain in PEM, the leaf first, and its key in PKCS #8. What can't be served at `now`
-    /// changes nothing.
+    /// Stores a certificate: a chain in PEM, the leaf first, and its key in PKCS #8. A certificate that can't be served
+    /// at `now` changes nothing.
     ///
     /// # Errors
-    /// What is wrong: the chain, the key, that they don't belong together, or a host that isn't covered.
+    /// The problem: the chain, the key, a mismatch of both, or a host that isn't covered.
     pub fn put(self: &Arc<Self>, chain: &[u8], key: &[u8], now: Wall) -> Result<Validity, CertificateError> {
         let at = |problem| CertificateError { path: self.name.clone(), problem };
         let material = self.check(chain, key, now).map_err(at)?;
@@ -84,7 +85,7 @@ impl ManagedCertificate {
         Ok(validity)
     }
 
-    /// When what is here may be used; none where nothing is.
+    /// The validity of the present certificate; `None` if the slot is empty.
     #[must_use]
     pub fn validity(&self) -> Option<Validity> {
         self.material.load().as_ref().map(|material| material.validity)
@@ -107,7 +108,7 @@ impl ManagedCertificate {
     }
 }
 
-/// The same place, not the same content.
+/// Equal if it is the same slot, whatever its content.
 impl PartialEq for ManagedCertificate {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)

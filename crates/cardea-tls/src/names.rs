@@ -1,5 +1,4 @@
-//! Which certificate and which trust domain a host belongs to: exact names first, then wildcards of one
-//! label, then the default.
+//! The certificate and the trust domain of a host: exact names first, then wildcards of one label, then the default.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,52 +16,52 @@ use crate::client_auth::ClientAuthConfig;
 use crate::config::{CertificateConfig, UnknownName};
 use crate::error::{CertificateError, CertificateProblem};
 
-/// A trust domain of one [`ServerTls`](crate::ServerTls): cheap to keep and to compare. Those of two
-/// `ServerTls` have nothing to do with each other. Hosts that ask clients for certificates in different ways are never
-/// in the same one, whatever the configuration calls it.
+/// A trust domain of one [`ServerTls`](crate::ServerTls), cheap to copy and to compare. Trust domains of two
+/// `ServerTls` are unrelated. Hosts with different client certificate policies are never in the same one, whatever its
+/// configured name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TrustDomain(u32);
 
-/// The names of all certificates of a listener; rustls asks it for the certificate of each handshake.
+/// The names of all certificates of a listener. rustls asks it for the certificate of each handshake.
 #[derive(Debug)]
 pub(crate) struct Names {
     exact: HashMap<Box<str>, Entry>,
-    /// By what follows the `*.`.
+    /// By the name without `*.`.
     wildcards: HashMap<Box<str>, Entry>,
     default: Option<Entry>,
     /// The trust domains, by their ids.
     domains: Vec<Domain>,
-    /// The ways in which clients are asked for certificates; the first is not at all.
+    /// The client certificate policies. The first one requests no certificate.
     policies: Vec<Option<ClientAuthConfig>>,
 }
 
-/// A trust domain: what the configuration calls it, and how its clients are asked for certificates.
+/// A trust domain: its configured name, and its client certificate policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Domain {
     name: Box<str>,
-    /// Index in the policies.
+    /// Index of its policy.
     policy: usize,
 }
 
-/// What is served for one name. Empty where its certificate has yet to come: handshakes fail then.
+/// The certificates for a name. Empty if the certificate has yet to be issued: then handshakes fail.
 #[derive(Debug, Clone)]
 struct Entry {
     trust_domain: TrustDomain,
-    /// Index of the certificate that the name was first seen in, for error messages.
+    /// Index of the first certificate with the name, for error messages.
     origin: usize,
     /// In order of preference: by key type, then as configured.
     keys: Vec<(KeyType, Arc<CertifiedKey>)>,
-    /// A digest of the keys: sessions end with the keys that they began under.
+    /// A digest of the keys, to which sessions are bound.
     mark: KeyMark,
 }
 
-/// Stands for the keys that a host is served with.
+/// Identifies the keys of a host.
 pub(crate) type KeyMark = [u8; KEY_MARK_LEN];
-/// Long enough that no two sets of keys have the same one.
+/// Long enough to make collisions infeasible.
 pub(crate) const KEY_MARK_LEN: usize = 16;
 
-/// Where names come from: a certificate, or the configuration of one that has yet to come.
-struct Source<'a> {
+/// The origin of names: a certificate, or the configuration of one that has yet to be issued.
+struct NameSource<'a> {
     path: &'a Path,
     hosts: &'a [String],
     domain: &'a str,
@@ -71,8 +70,8 @@ struct Source<'a> {
 }
 
 impl Names {
-    /// Indexes `certificates`, and the hosts of those that have yet to come. An error names every host that is in two trust
-    /// domains.
+    /// Indexes `certificates`, and the hosts of those that have yet to be issued. An error names every host that is in
+    /// two trust domains.
     pub(crate) fn new(
         certificates: &[Certificate],
         awaited: &[&CertificateConfig],
@@ -88,7 +87,7 @@ impl Names {
         let mut errors = Vec::new();
         let there = certificates.iter().map(|certificate| {
             let info = &certificate.info;
-            Source {
+            NameSource {
                 path: &info.path,
                 hosts: &info.hosts,
                 domain: &info.trust_domain,
@@ -96,14 +95,14 @@ impl Names {
                 there: Some(certificate),
             }
         });
-        let awaited = awaited.iter().map(|config| Source {
+        let awaited = awaited.iter().map(|config| NameSource {
             path: &config.chain,
             hosts: &config.hosts,
             domain: &config.trust_domain,
             client_auth: config.client_auth.as_ref(),
             there: None,
         });
-        let sources: Vec<Source<'_>> = there.chain(awaited).collect();
+        let sources: Vec<NameSource<'_>> = there.chain(awaited).collect();
         for (index, source) in sources.iter().enumerate() {
             let trust_domain = names.intern(source.domain, source.client_auth);
             for host in source.hosts {
@@ -123,7 +122,7 @@ impl Names {
             entry.mark = entry.key_mark();
         }
         if unknown == UnknownName::DefaultCertificate {
-            // The entry of a host holds every key type that there is for it.
+            // The entry of a host contains all of its key types.
             let host = certificates.first().and_then(|first| first.info.hosts.first());
             names.default = host
                 .and_then(|host| match host.strip_prefix("*.") {
@@ -140,7 +139,7 @@ impl Names {
         self.lookup(host).map(|entry| entry.trust_domain)
     }
 
-    /// What stands for the keys that a client of this server name is served with; nothing where it is served none.
+    /// The mark of the keys that a client with this server name gets; `None` if it gets none.
     pub(crate) fn key_mark(&self, sni: Option<&str>) -> Option<KeyMark> {
         let entry = match sni {
             Some(name) => self.lookup(name),
@@ -149,7 +148,7 @@ impl Names {
         entry.filter(|entry| !entry.keys.is_empty()).map(|entry| entry.mark)
     }
 
-    /// The trust domain of a connection whose client named no host.
+    /// The trust domain of a connection without a server name.
     pub(crate) fn default_trust_domain(&self) -> Option<TrustDomain> {
         self.default.as_ref().map(|entry| entry.trust_domain)
     }
@@ -158,12 +157,12 @@ impl Names {
         self.domain(domain).map(|domain| domain.name.as_ref())
     }
 
-    /// The ways in which clients are asked for certificates; the first is not at all.
+    /// The client certificate policies. The first one requests no certificate.
     pub(crate) fn policies(&self) -> &[Option<ClientAuthConfig>] {
         &self.policies
     }
 
-    /// Which of them holds for a connection by its server name; the first where such a client is refused.
+    /// The policy for a connection with this server name; the first one if such a client is refused.
     pub(crate) fn policy_of(&self, sni: Option<&str>) -> usize {
         let domain = match sni {
             Some(name) => self.trust_domain_of(name),
@@ -172,18 +171,18 @@ impl Names {
         domain.and_then(|domain| self.domain(domain)).map_or(0, |domain| domain.policy)
     }
 
-    /// How the clients of a trust domain are asked.
+    /// The client certificate policy of a trust domain.
     pub(crate) fn policy_in(&self, domain: TrustDomain) -> Option<&ClientAuthConfig> {
         self.policies.get(self.domain(domain)?.policy)?.as_ref()
     }
 
-    /// All names, without `*.` where they are wildcards, and their trust domains.
+    /// All names, whether each is a wildcard (then without `*.`), and their trust domains.
     pub(crate) fn each(&self) -> impl Iterator<Item = (bool, &str, TrustDomain)> {
         let exact = self.exact.iter().map(|(name, entry)| (false, &**name, entry.trust_domain));
         exact.chain(self.wildcards.iter().map(|(name, entry)| (true, &**name, entry.trust_domain)))
     }
 
-    /// Whether a certificate names `pattern`: a host, by its name or a wildcard; or a wildcard.
+    /// Whether a certificate covers `pattern`: a host, by its name or a wildcard, or a wildcard.
     pub(crate) fn names(&self, pattern: &str) -> bool {
         match pattern.strip_prefix("*.") {
             Some(suffix) => self.wildcards.contains_key(suffix),
@@ -198,7 +197,7 @@ impl Names {
         self.domains.get(usize::try_from(domain.0).ok()?)
     }
 
-    /// Whether every host there can be is in the same trust domain here as there.
+    /// Whether every possible host is in the same trust domain in both.
     pub(crate) fn same_trust_domains(&self, other: &Self) -> bool {
         let same = |ours: &HashMap<Box<str>, Entry>, theirs: &HashMap<Box<str>, Entry>| {
             ours.len() == theirs.len()
@@ -212,7 +211,7 @@ impl Names {
             && same(&self.wildcards, &other.wildcards)
     }
 
-    /// The same bytes wherever the same hosts are in the same trust domains, and other ones elsewhere.
+    /// Bytes that are equal if and only if all hosts are in the same trust domains.
     pub(crate) fn trust_domains(&self) -> Vec<u8> {
         let mut entries: Vec<(&str, &str, TrustDomain)> = Vec::new();
         entries.extend(self.exact.iter().map(|(name, entry)| ("", name.as_ref(), entry.trust_domain)));
@@ -221,7 +220,7 @@ impl Names {
         entries.sort_unstable_by_key(|(kind, name, _)| (*kind, *name));
         let mut bytes = Vec::new();
         for (kind, name, domain) in entries {
-            // Hosts that ask for certificates have no tickets of this kind; to which kind a host belongs must show.
+            // Hosts that request certificates have no tickets of this kind, so the kind of a host must be part of it.
             let asks = if self.domain(domain).is_some_and(|domain| domain.policy > 0) { "asks" } else { "" };
             for text in [kind, name, self.trust_domain_name(domain).unwrap_or_default(), asks] {
                 bytes.extend_from_slice(&(text.len() as u64).to_be_bytes());
@@ -245,7 +244,7 @@ impl Names {
         TrustDomain(u32::try_from(id).unwrap_or(u32::MAX))
     }
 
-    /// The entry of `host`, made where there is none.
+    /// The entry of `host`, inserted if there is none.
     fn entry(&mut self, host: &str, trust_domain: TrustDomain, index: usize) -> Result<&mut Entry, usize> {
         let (map, name) = match host.strip_prefix("*.") {
             Some(suffix) => (&mut self.wildcards, suffix),
@@ -290,7 +289,7 @@ impl ResolvesServerCert for Names {
 impl Entry {
     fn insert(&mut self, certificate: &Certificate) {
         let key_type = certificate.info.key_type;
-        // After its equals: of two with the same key type, the one configured first is served.
+        // After its equals: with equal key types, the one configured first is served.
         let place = self.keys.partition_point(|(other, _)| *other <= key_type);
         self.keys.insert(place, (key_type, Arc::clone(&certificate.certified)));
     }
@@ -299,7 +298,7 @@ impl Entry {
         let mut hash = digest::Context::new(&digest::SHA256);
         for (_, certified) in &self.keys {
             let public = certified.key.public_key();
-            // Without one, the certificate stands for its key.
+            // Without a public key, the certificate identifies its key.
             let leaf = certified.cert.first().map_or(&[][..], |leaf| leaf.as_ref());
             let bytes = public.as_ref().map_or(leaf, |public| public.as_ref());
             hash.update(&(bytes.len() as u64).to_be_bytes());
@@ -310,18 +309,19 @@ impl Entry {
         mark
     }
 
-    /// The best key that the client can verify; else the best one, for the handshake to fail on. None where there is none.
+    /// The best key that the client can verify; else the best key, with which the handshake fails. `None` if there is
+    /// none.
     fn choose(&self, offered: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         let usable = self.keys.iter().find(|(_, certified)| certified.key.choose_scheme(offered).is_some());
         usable.or(self.keys.first()).map(|(_, certified)| Arc::clone(certified))
     }
 }
 
-/// The longest DNS name in text (RFC 1035 §2.3.4), and a trailing dot or the brackets of an address.
+/// The longest DNS name as text (RFC 1035 §2.3.4), plus a trailing dot or the brackets of an address.
 const HOST_LEN_MAX: usize = 256;
 
-/// `host` in lower case, without a trailing dot or the brackets of an IPv6 address; nothing if it is too long
-/// to be a host. Hosts that arrive are nearly always so already, and then nothing is copied.
+/// `host` in lower case, without a trailing dot or the brackets of an IPv6 address; `None` if it is too long. Most
+/// hosts are in this form already, and then nothing is copied.
 fn lower_case<'a>(host: &'a str, buffer: &'a mut [u8; HOST_LEN_MAX]) -> Option<&'a str> {
     let host = host.strip_suffix('.').unwrap_or(host);
     let host = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
@@ -334,14 +334,14 @@ fn lower_case<'a>(host: &'a str, buffer: &'a mut [u8; HOST_LEN_MAX]) -> Option<&
     std::str::from_utf8(copy).ok()
 }
 
-/// What follows the `*.` of the one wildcard that covers `host`: all but its first label. Addresses have none.
+/// The suffix of the only wildcard that covers `host`: all labels but the first. `None` for addresses.
 ///
-/// This is the only meaning of a wildcard, wherever one is written (RFC 9525 §6.3): `*.example.com` covers
+/// This is the only meaning of a wildcard, wherever it is written (RFC 9525 §6.3): `*.example.com` covers
 /// `a.example.com`, and neither `example.com` nor `a.b.example.com`. `host` is in lower case, without a port and a
 /// trailing dot.
 #[must_use]
 pub fn wildcard_of(host: &str) -> Option<&str> {
-    // Only addresses end in a digit or a bracket, or have colons, apart from a few names.
+    // Apart from a few names, only addresses end in a digit or a bracket, or contain colons.
     let may_be_address =
         host.ends_with(|last: char| last.is_ascii_digit() || last == ']') || host.contains(':');
     if host.starts_with("*.") || (may_be_address && is_address(host)) {
@@ -363,8 +363,8 @@ pub(crate) fn address(octets: &[u8]) -> Option<IpAddr> {
         .ok()
 }
 
-/// The form in which a name of a certificate or of the configuration is kept; nothing if it isn't a host, a
-/// wildcard of one label, or an address.
+/// The normal form of a name of a certificate or of the configuration; `None` if it isn't a host, a wildcard of one
+/// label, or an address.
 pub(crate) fn normal_host(name: &str) -> Option<String> {
     let name = name.strip_suffix('.').unwrap_or(name);
     let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
@@ -376,7 +376,7 @@ pub(crate) fn normal_host(name: &str) -> Option<String> {
     Some(name.to_ascii_lowercase())
 }
 
-fn conflict(host: &str, source: &Source<'_>, other: &Source<'_>) -> CertificateError {
+fn conflict(host: &str, source: &NameSource<'_>, other: &NameSource<'_>) -> CertificateError {
     let problem = if source.domain == other.domain {
         CertificateProblem::ClientAuthConflict { host: host.to_owned(), other: other.path.to_owned() }
     } else {

@@ -1,16 +1,16 @@
-//! The cryptography behind every configuration of this crate: aws-lc-rs, with our order of cipher suites.
+//! The cryptography provider: aws-lc-rs, with our order of cipher suites.
 
 use std::sync::{Arc, OnceLock};
 
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{self, cipher_suite};
 
-/// The provider of every server and client configuration here; never installed as the process default.
+/// The provider of every server and client configuration of this crate; it is never installed as the process default.
 ///
-/// AES-128 comes first: its suite hashes with SHA-256, which processors have instructions for, where the
-/// SHA-384 key schedule of AES-256 was a fifth of a full handshake. ChaCha20 serves clients without AES
-/// instructions that offer nothing else. TLS 1.2 keeps ephemeral key exchange with AEAD suites only.
-/// Key exchange offers and prefers X25519MLKEM768, then X25519, P-256, P-384.
+/// AES-128 comes first: its suite uses SHA-256, for which processors have instructions, while the SHA-384 key schedule
+/// of AES-256 took a fifth of a full handshake. ChaCha20 is for clients without AES instructions that offer nothing
+/// else. TLS 1.2 uses only ephemeral key exchange with AEAD suites. Key exchange prefers X25519MLKEM768, then X25519,
+/// P-256, P-384.
 #[must_use]
 pub fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();

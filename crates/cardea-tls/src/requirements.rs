@@ -1,9 +1,9 @@
-//! What hosts require of their clients, over all listeners: the table of a certificate binds the authority of a request,
-//! whatever listener, protocol or spelling the request arrives by.
+//! The requirements of hosts over all listeners: the policy of a certificate applies to the authority of a request,
+//! whatever listener, protocol or spelling the request arrives with.
 //!
-//! A handshake enforces what its own server name requires, and nothing else: a client may send another name or none, and
-//! may come by a listener that does not know the host, or that has no TLS. So each request is compared again, by
-//! [`HostRequirements::check`], with what its connection has shown.
+//! A handshake enforces only the policy of its own server name. A client may send another name or none, or use a
+//! listener that does not know the host or has no TLS. So [`HostRequirements::check`] compares each request with the
+//! certificate of its connection.
 
 use std::collections::hash_map::Entry as Slot;
 use std::fmt;
@@ -23,9 +23,9 @@ use crate::server::{ServerTls, published};
 
 /// The requirements of all hosts that the certificates of any listener name.
 ///
-/// The most specific name counts, over all listeners: an exact name before a wildcard. A host that no certificate names
-/// belongs to the default certificate of the listener that it is asked for at; without TLS it is required what all default
-/// certificates require.
+/// The most specific name over all listeners applies: an exact name before a wildcard. A host without a certificate
+/// belongs to the default certificate of the listener that received the request. Without TLS, the requirements of all
+/// default certificates apply to it.
 pub struct HostRequirements {
     /// The names of the listeners.
     listeners: Vec<Box<str>>,
@@ -36,14 +36,14 @@ pub struct HostRequirements {
     rebuilding: Mutex<()>,
 }
 
-/// What is known of the connection of a request.
+/// The connection of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival<'a> {
     /// The name of its listener.
     pub listener: &'a str,
-    /// Whether it is a connection of TLS.
+    /// Whether the connection uses TLS.
     pub secure: bool,
-    /// The certificate that the client has shown.
+    /// The client's certificate.
     pub certificate: Option<&'a ClientCertificate>,
 }
 
@@ -53,59 +53,59 @@ pub enum RequirementUnmet {
     /// The host belongs to a trust domain of other listeners.
     #[error("the host belongs to another trust domain")]
     OtherTrustDomain,
-    /// The host's clients must show a certificate, which this connection was not asked for, or not on behalf of this host.
+    /// The host requires a client certificate, and the handshake requested none, or not for this host.
     #[error("the host requires a client certificate that this connection was not asked for")]
     CertificateUnasked,
-    /// The same, of a host that no certificate names, on a connection without TLS.
+    /// The same for a host without a certificate, on a connection without TLS.
     #[error("every listener with TLS requires a client certificate for this host")]
     CertificateUnaskedByDefault,
-    /// The certificate that was shown has expired, or was revoked.
+    /// The client's certificate has expired or was revoked.
     #[error("the client's certificate does not hold any longer")]
     CertificateInvalid,
 }
 
-/// A host that is asked for in two ways between which nothing decides.
+/// A host with two policies of equal precedence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contradiction {
-    /// The host, or the wildcard.
+    /// The host or the wildcard.
     pub host: String,
-    /// The listener of the one way.
+    /// The listener with one policy.
     pub first: String,
-    /// The listener of the other.
+    /// The listener with the other policy.
     pub second: String,
 }
 
 #[derive(Default)]
 struct Table {
-    /// Of the certificates that it was made from.
+    /// The version of the certificates that it was built from.
     version: u64,
     exact: HashMap<Box<str>, Host>,
-    /// By what follows the `*.`.
+    /// By the name without `*.`.
     wildcards: HashMap<Box<str>, Host>,
-    /// What the default certificate of each listener requires, in their order.
-    defaults: Vec<Option<Place>>,
+    /// The requirement of the default certificate of each listener, in order.
+    defaults: Vec<Option<ListenerRequirement>>,
 }
 
-/// A name of certificates.
+/// A name in certificates.
 #[derive(Default)]
 struct Host {
-    /// One for each listener that has such a certificate, in their order. Never empty.
-    places: Vec<Place>,
-    /// Whether one of them requires client certificates.
+    /// One per listener with such a certificate, in order. Never empty.
+    places: Vec<ListenerRequirement>,
+    /// Whether any of them requires client certificates.
     required: bool,
 }
 
-/// What a listener requires for a name.
+/// The requirement of a listener for a name.
 #[derive(Clone)]
-struct Place {
+struct ListenerRequirement {
     listener: usize,
     trust_domain: Box<str>,
     policy: Option<Arc<ClientAuthConfig>>,
 }
 
 impl HostRequirements {
-    /// The requirements of these listeners, by their names; `None` where there is nothing to compare: no certificate asks
-    /// for those of clients, and there is one trust domain at the most, or one listener.
+    /// The requirements of these listeners, by name. `None` if no check is needed: no certificate has a client
+    /// certificate policy, and there is at most one trust domain, or one listener.
     #[must_use]
     pub fn new<'n>(listeners: impl IntoIterator<Item = (&'n str, Arc<ServerTls>)>) -> Option<Self> {
         let (listeners, served): (Vec<Box<str>>, Vec<Arc<ServerTls>>) =
@@ -133,7 +133,7 @@ impl HostRequirements {
         let mut table = Table::default();
         let mut unknown = Vec::new();
         for (listener, certificates) in certificates.iter().enumerate() {
-            let place = |certificate: &CertificateConfig| Place {
+            let place = |certificate: &CertificateConfig| ListenerRequirement {
                 listener,
                 trust_domain: certificate.trust_domain.as_str().into(),
                 policy: certificate.client_auth.clone().map(Arc::new),
@@ -172,11 +172,11 @@ impl HostRequirements {
         own.is_some_and(|place| place.policy.is_some())
     }
 
-    /// Whether a request for `host`, a normalised one without a port, may be served on its connection. Costs a load and at
-    /// most two look-ups by hash.
+    /// Whether a request for `host`, normalised and without a port, may be served on its connection. It costs a load
+    /// and at most two hash lookups.
     ///
     /// # Errors
-    /// [`RequirementUnmet`] says what is in the way.
+    /// [`RequirementUnmet`] is the reason for a refusal.
     pub fn check(&self, host: &str, arrival: &Arrival<'_>, now: Wall) -> Result<(), RequirementUnmet> {
         let table = self.current();
         let here = self.position(arrival.listener).filter(|_| arrival.secure);
@@ -189,7 +189,7 @@ impl HostRequirements {
             return Err(RequirementUnmet::OtherTrustDomain);
         }
         if found.required {
-            // More than one only where certificates were replaced: then all of them bind.
+            // There is more than one only after certificates were replaced: then all of them apply.
             let required = found.places.iter().filter(|place| place.is_required());
             return required.into_iter().try_for_each(|place| place.check(arrival.certificate, now));
         }
@@ -209,14 +209,15 @@ impl HostRequirements {
                 Some(place) => place.check(arrival.certificate, now),
                 None => Ok(()),
             },
-            None if table.defaults.iter().flatten().all(Place::is_required) => {
+            None if table.defaults.iter().flatten().all(ListenerRequirement::is_required) => {
                 Err(RequirementUnmet::CertificateUnaskedByDefault)
             }
             None => Ok(()),
         }
     }
 
-    /// Hosts that one listener requires client certificates for, while another one does not, or believes others.
+    /// Hosts for which one listener requires client certificates while another one does not, or accepts other
+    /// authorities.
     #[must_use]
     pub fn contradictions(&self) -> Vec<Contradiction> {
         let table = self.table.load();
@@ -237,8 +238,8 @@ impl HostRequirements {
         found
     }
 
-    /// The listeners at which clients can show the certificate that the host (or the wildcard) requires; `None` where it
-    /// requires none.
+    /// The listeners at which clients can present the certificate that the host (or the wildcard) requires; `None` if
+    /// it requires none.
     #[must_use]
     pub fn listeners_that_ask(&self, host: &str) -> Option<Vec<&str>> {
         let table = self.table.load();
@@ -251,7 +252,7 @@ impl HostRequirements {
         found.required.then(|| names.collect())
     }
 
-    fn name(&self, place: &Place) -> String {
+    fn name(&self, place: &ListenerRequirement) -> String {
         self.listeners.get(place.listener).map(|name| name.to_string()).unwrap_or_default()
     }
 
@@ -271,7 +272,7 @@ impl HostRequirements {
 
     #[cold]
     fn rebuild(&self) {
-        // Whoever comes second has nothing to wait for: what is there was true until a moment ago.
+        // A concurrent caller need not wait: the present table was current a moment ago.
         if let Ok(_rebuilding) = self.rebuilding.try_lock() {
             self.table.store(Arc::new(Table::of(&self.served)));
         }
@@ -284,7 +285,7 @@ impl Table {
         let mut table = Self { version: published(), ..Self::default() };
         for (listener, tls) in served.iter().enumerate() {
             let names = tls.names();
-            let place = |domain| Place {
+            let place = |domain| ListenerRequirement {
                 listener,
                 trust_domain: names.trust_domain_name(domain).unwrap_or_default().into(),
                 policy: names.policy_in(domain).cloned().map(Arc::new),
@@ -298,7 +299,7 @@ impl Table {
     }
 
     /// Adds what a listener requires for a name, of a wildcard what follows the `*.`.
-    fn add(&mut self, wildcard: bool, name: &str, place: Place) {
+    fn add(&mut self, wildcard: bool, name: &str, place: ListenerRequirement) {
         let map = if wildcard { &mut self.wildcards } else { &mut self.exact };
         let host = match map.entry(name.into()) {
             Slot::Occupied(host) => host.into_mut(),
@@ -316,12 +317,12 @@ impl Table {
         })
     }
 
-    fn default_of(&self, listener: usize) -> Option<&Place> {
+    fn default_of(&self, listener: usize) -> Option<&ListenerRequirement> {
         self.defaults.get(listener)?.as_ref()
     }
 }
 
-impl Place {
+impl ListenerRequirement {
     fn is_required(&self) -> bool {
         self.policy.as_ref().is_some_and(|policy| policy.mode == ClientAuthMode::Require)
     }
@@ -332,14 +333,14 @@ impl Place {
         };
         let authorities: &[Arc<ClientAuthority>] =
             self.policy.as_ref().map_or(&[], |policy| &policy.authorities);
-        // Where it need not be shown, it is for the route to say what follows once it has expired.
+        // If it is only requested, the route decides what happens after its expiry.
         if !self.is_required() && certificate.was_asked_for_by(authorities) {
             return Ok(());
         }
         if authorities.iter().any(|authority| certificate.is_vouched_for_by(authority, now)) {
             return Ok(());
         }
-        // A certificate that was shown for another host must not be taken for one of this host's.
+        // A certificate that was presented for another host must not be accepted for this one.
         if self.is_required() && !certificate.holds(now) {
             return Err(RequirementUnmet::CertificateInvalid);
         }

@@ -1,4 +1,4 @@
-//! A listener's TLS: one published configuration, replaced as a whole when certificate files change.
+//! The TLS of a listener: one published configuration, replaced as a whole when certificate files change.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -26,71 +26,69 @@ mod active;
 
 use active::Active;
 
-/// TLS as one listener terminates it; shared by its connections, and kept for as long as they last.
+/// The TLS of a listener, shared by its connections for as long as they last.
 ///
-/// Sessions are resumed only here, or where a ticket secret says so at the same listener of another node: each
-/// `ServerTls` has a session store of its own, and keys of its own from the secret, so what one listener demanded of a
-/// client is never taken for what another one demands. Within it a session is bound to its server name (RFC 6066 §3),
-/// and all are given up when a reload moves a host between trust domains. Hosts that ask clients for certificates have
-/// stores of their own, for each way of asking.
+/// Sessions are resumed only here, or, with a shared ticket secret, at the same listener of another node. Each
+/// `ServerTls` has its own session store and derives its own keys from the secret, so a session never carries over what
+/// another listener required. A session is bound to its server name (RFC 6066 §3), and all are removed when a reload
+/// moves a host between trust domains. Hosts that request client certificates have separate stores, one per policy.
 pub struct ServerTls {
     settings: ServerTlsConfig,
     clock: Clock,
     ticket_secrets: Option<Arc<TicketSecrets>>,
     active: ArcSwap<Active>,
     watched: Mutex<Watched>,
-    /// How all configured certificates do, beside what takes time to be replaced.
+    /// The states of all configured certificates, which change independently of handshakes.
     states: ArcSwap<Vec<CertificateState>>,
 }
 
-/// How often certificates of any listener were replaced.
+/// Counts the replacements of certificates of all listeners.
 static PUBLISHED: AtomicU64 = AtomicU64::new(0);
 
-/// Changes whenever the certificates of a listener do; for what is made from those of several.
+/// Changes whenever the certificates of any listener do, for data that is derived from several listeners.
 pub(crate) fn published() -> u64 {
     PUBLISHED.load(Ordering::Acquire)
 }
 
-/// What reloads compare and change.
+/// State that reloads compare and change.
 struct Watched {
     slots: Vec<Slot>,
-    /// What the last reload complained of: an unchanged complaint is made once, not every few seconds.
+    /// The errors of the last reload: an unchanged error is reported once, not every few seconds.
     reported: Vec<CertificateError>,
 }
 
 #[derive(Clone)]
 struct Slot {
-    /// None where it is managed and has yet to come, or where it can't be used.
+    /// `None` if it is managed and has yet to be issued, or if it can't be used.
     certificate: Option<Certificate>,
-    /// The hosts of one that can't be used, where they can be told.
+    /// The hosts of an unusable certificate, if they are known.
     hosts: Option<Vec<String>>,
     is_unusable: bool,
     stamps: [Stamp; 2],
     staple: Option<Staple>,
-    /// Of the file of the staple, where it comes from one.
+    /// The stamp of the staple file, if there is one.
     staple_stamp: Option<Stamp>,
     asked: Asked,
 }
 
 impl ServerTls {
-    /// Loads all certificates. Sessions live by `clock`.
+    /// Loads all certificates. `clock` determines the expiry of sessions.
     ///
     /// # Errors
-    /// [`TlsError::Certificates`] with everything that is wrong with any of them now; [`TlsError::NoCertificate`] if
-    /// there is none; [`TlsError::Sessions`] for more sessions than can be kept. Blocks on the file system.
+    /// [`TlsError::Certificates`] with all current problems; [`TlsError::NoCertificate`] if there is no certificate;
+    /// [`TlsError::Sessions`] for more sessions than can be stored. Blocks on the file system.
     pub fn load(config: &ServerTlsConfig, clock: &Clock) -> Result<Self, TlsError> {
         Self::load_tolerating(config, clock, &|_| false)
     }
 
-    /// Loads all certificates, where some of them may be unusable: those that `tolerates` says. Handshakes for their hosts
-    /// fail until what is wrong with them is corrected, which [`Self::reload_if_changed`] finds; nothing else is served in
-    /// their place, and what is asked of clients of these hosts goes on to hold. Where it can't be told which hosts an
-    /// unusable certificate is for, handshakes for names that no certificate covers fail, too. See
-    /// [`Self::certificate_states`].
+    /// Loads all certificates, of which those that `tolerates` selects may be unusable. Handshakes for their hosts fail
+    /// until [`Self::reload_if_changed`] finds them corrected. No other certificate is served instead, and their client
+    /// certificate policies stay in effect. If the hosts of an unusable certificate are unknown, handshakes for names
+    /// that no certificate covers fail too. See [`Self::certificate_states`].
     ///
     /// # Errors
-    /// As [`Self::load`], for all others, and [`CertificateProblem::HostsUnknown`] where clients of hosts that can't be told
-    /// must be asked for certificates: another listener could serve such a host without asking.
+    /// As [`Self::load`] for all others, and [`CertificateProblem::HostsUnknown`] if unknown hosts must request client
+    /// certificates, because another listener could serve such a host without one.
     pub fn load_tolerating(
         config: &ServerTlsConfig,
         clock: &Clock,
@@ -135,15 +133,15 @@ impl ServerTls {
         })
     }
 
-    /// The configuration for the next handshake, where [`Self::asks_by_name`] is false; else that of a client that names
-    /// no host. To be asked for at each accept: a reload replaces it.
+    /// The configuration for the next handshake, if [`Self::asks_by_name`] is false; else that for a client without a
+    /// server name. Get it at each accept, because a reload replaces it.
     #[must_use]
     pub fn config(&self) -> Arc<ServerConfig> {
         self.config_for(None)
     }
 
-    /// Whether the configuration depends on the server name, since not all hosts treat client certificates alike. The
-    /// server name must then be read before [`Self::config_for`] is asked.
+    /// Whether the configuration depends on the server name, because hosts have different client certificate policies.
+    /// Then the server name must be read before [`Self::config_for`] is called.
     #[must_use]
     pub fn asks_by_name(&self) -> bool {
         self.active.load().asks_by_name()
@@ -155,25 +153,25 @@ impl ServerTls {
         Arc::clone(&self.active.load().policy(sni).config)
     }
 
-    /// How the handshake for a host asks for the client's certificate; `None` where it doesn't.
+    /// The client certificate policy of a host; `None` if it has none.
     #[must_use]
     pub fn client_auth_of(&self, host: &str) -> Option<ClientAuthConfig> {
         let active = self.active.load();
         active.names.policies().get(active.names.policy_of(Some(host))).cloned().flatten()
     }
 
-    /// All the ways in which some host asks.
+    /// The client certificate policies of all hosts.
     #[must_use]
     pub fn client_auths(&self) -> Vec<ClientAuthConfig> {
         self.active.load().names.policies().iter().flatten().cloned().collect()
     }
 
-    /// The facts of a handshake that is done, or whose client sends early data. A client certificate that came with a resumed session is verified again:
-    /// it may have expired since, or been revoked.
+    /// The facts of a finished handshake, or of one whose client sends early data. The client certificate of a resumed
+    /// session is verified again, because it may have expired or been revoked since.
     ///
     /// # Errors
-    /// [`HandshakeRefused`]: the connection must be closed, before what it has to send is sent: among that are tickets with
-    /// which the client would come again and again.
+    /// [`HandshakeRefused`]: the connection must be closed before its pending data is sent, which contains tickets with
+    /// which the client would return.
     pub fn handshake_facts(
         &self,
         connection: &mut ServerConnection,
@@ -184,7 +182,7 @@ impl ServerTls {
             (None, None) => {}
             (Some(verifier), None) if verifier.mode() == ClientAuthMode::Request => {}
             (Some(_), None) => return Err(HandshakeRefused::CertificateMissing),
-            // A reload moved the host to where clients aren't asked.
+            // A reload moved the host to a policy that requests no certificate.
             (None, Some(_)) => return Err(HandshakeRefused::CertificateUnasked),
             (Some(verifier), Some(chain)) => {
                 let certificate = verifier.accept(chain, facts.resumed, self.clock.wall())?;
@@ -194,29 +192,29 @@ impl ServerTls {
         Ok(facts)
     }
 
-    /// Looks whether certificate files have changed and serves what is good among the new ones from the next
-    /// handshake on; established connections and sessions go on. Returns whether anything was replaced.
+    /// Reloads certificate files that have changed, and serves the valid ones from the next handshake on. Established
+    /// connections and sessions continue. Returns whether anything was replaced.
     ///
-    /// A certificate that can't be used at `now` keeps its predecessor in service, is tried again by every
-    /// call, and doesn't hold up the others. Sessions that have expired are wiped, too. To be called every few seconds, off the runtime's threads:
-    /// blocks on the file system (two `stat` calls per certificate when nothing has changed).
+    /// If a certificate can't be used at `now`, its predecessor stays in service. Every call tries it again, and the
+    /// other certificates are not delayed. Expired sessions are wiped too. To be called every few seconds, not on the
+    /// runtime's threads: it blocks on the file system (two `stat` calls per unchanged certificate).
     ///
     /// # Errors
-    /// [`TlsError::Certificates`] with what is wrong, whether or not others were replaced; the same complaint is
-    /// returned once, until it changes.
+    /// [`TlsError::Certificates`] with the problems, whether or not other certificates were replaced; the same problem
+    /// is returned once.
     pub fn reload_if_changed(&self, now: Wall) -> Result<bool, TlsError> {
         self.active.load().reclaim();
-        // A panic elsewhere can't leave the slots half-written: they are replaced as a whole.
+        // A panic elsewhere can't leave the slots in an inconsistent state, because they are replaced as a whole.
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut fresh, mut errors) = (Vec::new(), Vec::new());
         if let Some(secrets) = &self.ticket_secrets {
             errors.extend(secrets.tick(now).err());
         }
         for (index, (config, slot)) in self.settings.certificates.iter().zip(&watched.slots).enumerate() {
-            // What could not be used may be by now, though its files are the same: its time may have come.
+            // Unchanged files of an unusable certificate may have become valid with time.
             if stamps(config) != slot.stamps || slot.is_unusable {
                 match Slot::load(config, now) {
-                    // What is managed is never taken away.
+                    // A managed certificate is never removed.
                     Ok(loaded) if loaded.certificate.is_none() && slot.certificate.is_some() => {}
                     Ok(slot) => fresh.push((index, slot)),
                     Err(problems) => errors.extend(problems),
@@ -230,11 +228,11 @@ impl ServerTls {
         }
         let mut changed = self.publish(&mut watched.slots, &fresh, &mut errors)?;
         if !changed && self.active.load().is_outdated() {
-            // Who vouches for clients has changed: sessions are given up, and clients are told other names of roots.
+            // The authorities have changed: sessions are removed, and clients get the names of the new roots.
             changed = self.republish(&watched.slots)?;
         }
         if !changed && fresh.len() > 1 {
-            // One of them moves a host between trust domains; the others need not wait for it.
+            // One of them moves a host between trust domains; the others can be published.
             errors.retain(|error| !matches!(error.problem, CertificateProblem::TrustDomainConflict { .. }));
             for one in fresh.chunks(1) {
                 changed |= self.publish(&mut watched.slots, one, &mut errors)?;
@@ -253,11 +251,11 @@ impl ServerTls {
         Ok(changed)
     }
 
-    /// The questions to ask responders about certificates whose responses are fetched and have used up half of their time, or
-    /// are missing. Each is handed out once in five minutes. To be called off the runtime's threads.
+    /// The requests for responders of certificates whose fetched response is missing or past half of its validity. Each
+    /// is returned once in five minutes. Not to be called on the runtime's threads.
     ///
     /// # Errors
-    /// Beside them what keeps a certificate from being asked about.
+    /// Beside them, the problems that prevent requests.
     #[must_use]
     pub fn staples_due(&self, now: Wall) -> (Vec<StapleRequest>, Vec<CertificateError>) {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
@@ -275,10 +273,10 @@ impl ServerTls {
         (due, errors)
     }
 
-    /// Serves a responder's answer from the next handshake on, if it holds.
+    /// Staples a responder's answer from the next handshake on, if it is valid.
     ///
     /// # Errors
-    /// [`StapleError`] says why not; what was served before goes on until it runs out.
+    /// [`StapleError`] is the reason for a refusal. The previous staple is served until it expires.
     pub fn set_staple(
         &self,
         request: &StapleRequest,
@@ -290,14 +288,14 @@ impl ServerTls {
         let chain = slot.chain().ok_or(StapleError::OtherCertificate)?;
         let staple = Staple::check(response, chain, now)?;
         if slot.staple.as_ref().is_some_and(|old| staple.next_update < old.next_update) {
-            // An older answer, sent again by whoever stands between.
+            // An older answer, replayed by a party in between.
             return Err(StapleError::OutOfTime);
         }
         let mut next = watched.slots.clone();
         if let Some(slot) = next.get_mut(request.index) {
             slot.staple = Some(staple);
         }
-        // The certificates are the same, so there is nothing that could be wrong with them.
+        // The certificates are unchanged, so this can't fail because of them.
         if self.republish(&next).is_ok() {
             watched.slots = next;
             self.states.store(Arc::new(states(&self.settings, &watched.slots, &watched.reported)));
@@ -305,15 +303,14 @@ impl ServerTls {
         Ok(())
     }
 
-    /// The trust domain of a host in a request's authority: that of the certificate which a client that names
-    /// this host gets. `None` where such a client is refused. Case, a trailing dot and the brackets of an IPv6
-    /// address make no difference; the host carries no port.
+    /// The trust domain of a host in a request's authority: that of the certificate for this host. `None` if such a
+    /// client is refused. Case, a trailing dot and the brackets of an IPv6 address are ignored; the host has no port.
     #[must_use]
     pub fn trust_domain_of(&self, host: &str) -> Option<TrustDomain> {
         self.active.load().names.trust_domain_of(host)
     }
 
-    /// The trust domain of a connection by the server name that its client sent, if any.
+    /// The trust domain of a connection with this server name, if the client sent one.
     #[must_use]
     pub fn trust_domain_of_connection(&self, sni: Option<&str>) -> Option<TrustDomain> {
         let active = self.active.load();
@@ -323,19 +320,20 @@ impl ServerTls {
         }
     }
 
-    /// Whether a request for `host` must be answered with 421 on a connection with this server name
-    /// (RFC 9110 §15.5.20): its trust domain is another one, or there is none.
+    /// Whether a request for `host` on a connection with this server name must be answered 421 (RFC 9110 §15.5.20),
+    /// because its trust domain is another one, or it has none.
     #[must_use]
     pub fn is_misdirected(&self, sni: Option<&str>, host: &str) -> bool {
         if sni == Some(host) {
-            // Nearly every request; saves both lookups.
+            // True for nearly every request, and saves both lookups.
             return false;
         }
         let domain = self.trust_domain_of_connection(sni);
         domain.is_none() || domain != self.trust_domain_of(host)
     }
 
-    /// Whether one of the certificates names `pattern`, a host or a wildcard; a host also by a wildcard of a certificate.
+    /// Whether one of the certificates names `pattern`, a host or a wildcard. A wildcard certificate names its hosts
+    /// too.
     #[must_use]
     pub fn has_certificate_for(&self, pattern: &str) -> bool {
         self.active.load().names.names(pattern)
@@ -355,25 +353,25 @@ impl ServerTls {
         self.active.load().names.trust_domain_name(domain).map(str::to_owned)
     }
 
-    /// The certificates in service, in the order of the configuration.
+    /// The certificates in service, in configured order.
     #[must_use]
     pub fn certificates(&self) -> Vec<CertificateInfo> {
         self.active.load().certificates.clone()
     }
 
-    /// How each configured certificate does, in their order.
+    /// The states of all configured certificates, in configured order.
     #[must_use]
     pub fn certificate_states(&self) -> Arc<Vec<CertificateState>> {
         self.states.load_full()
     }
 
-    /// How resumption fares, for metrics.
+    /// Statistics of resumption, for metrics.
     #[must_use]
     pub fn session_stats(&self) -> SessionStats {
         self.active.load().session_stats()
     }
 
-    /// Publishes `slots` with the fresh ones in their places. Where that puts a host into two trust domains it
+    /// Publishes `slots` with the fresh ones in their positions. If that would put a host into two trust domains, it
     /// changes nothing, adds to `errors` and returns false.
     fn publish(
         &self,
@@ -420,8 +418,8 @@ impl fmt::Debug for ServerTls {
 }
 
 impl Slot {
-    /// Loads a certificate, and its staple where that comes from a file. Without one it can be served, too. A managed one that
-    /// can't be used is as good as none: what manages it gets another one.
+    /// Loads a certificate, and its staple if that is a file. The certificate can be served without a staple. A managed
+    /// one that can't be used counts as missing, because its manager will replace it.
     fn load(config: &CertificateConfig, now: Wall) -> Result<Self, Vec<CertificateError>> {
         // Before the files are read.
         let stamps = stamps(config);
@@ -453,7 +451,7 @@ impl Slot {
         })
     }
 
-    /// The settings of a certificate that isn't there, with its hosts.
+    /// The settings of a missing certificate, with its hosts.
     fn awaited<'a>(&self, config: &'a CertificateConfig) -> Cow<'a, CertificateConfig> {
         match &self.hosts {
             Some(hosts) => Cow::Owned(CertificateConfig { hosts: hosts.clone(), ..config.clone() }),
@@ -461,7 +459,7 @@ impl Slot {
         }
     }
 
-    /// For a certificate that can't be used, until it can.
+    /// The slot of a certificate that can't be used.
     fn unusable(config: &CertificateConfig) -> Self {
         Self {
             certificate: None,
@@ -474,7 +472,7 @@ impl Slot {
         }
     }
 
-    /// The slot with another staple, where there is one, or with none where its time is over.
+    /// The slot with a new staple, or without one if it has expired.
     fn with_staple_of(
         &self,
         config: &CertificateConfig,
@@ -492,7 +490,7 @@ impl Slot {
                         (slot.staple, slot.staple_stamp) = (Some(staple), Some(stamp));
                         changed = true;
                     }
-                    // What has run out must go; the complaint comes with the next look.
+                    // An expired staple must be removed; the error is reported by the next call.
                     Err(_) if changed => {}
                     Err(error) => return Err(staple_error(path, error)),
                 }
@@ -505,7 +503,7 @@ impl Slot {
         self.certificate.as_ref().map(|certificate| certificate.certified.cert.as_slice())
     }
 
-    /// The certificate with what is sent along.
+    /// The certificate with its staple.
     fn certificate(&self) -> Option<Certificate> {
         let mut certificate = self.certificate.clone()?;
         if let Some(staple) = &self.staple {
@@ -518,7 +516,7 @@ impl Slot {
     }
 }
 
-/// How each certificate does, given what is complained of.
+/// The states of the certificates, with the given errors.
 fn states(
     settings: &ServerTlsConfig,
     slots: &[Slot],

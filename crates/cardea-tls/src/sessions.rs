@@ -1,4 +1,4 @@
-//! The sessions that a listener's clients may resume.
+//! The session store of a listener.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -13,17 +13,17 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::config::ServerTlsConfig;
 
-/// Of a TLS 1.2 session id that we made, and of a TLS 1.3 ticket that stands for a session here.
+/// The length of our TLS 1.2 session ids, and of TLS 1.3 tickets that refer to a session here.
 const ID_LEN: usize = 32;
-/// What a session may take on average. One has about 200 bytes; a client's certificates come on top.
+/// The average size of a session. One has about 200 bytes, plus a client's certificates.
 const SESSION_BYTES: usize = 4 * 1024;
-/// Sessions that are forgotten under one lock.
+/// Sessions that are removed under one lock.
 const RECLAIMED_AT_ONCE: usize = 64;
 
-/// Keys for everything that was said in the session; wiped when it goes.
+/// The secrets of the session, which are wiped when they are dropped.
 type Secrets = Zeroizing<Box<[u8]>>;
 
-/// Of a session.
+/// A session id.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Id([u8; ID_LEN]);
 
@@ -35,7 +35,7 @@ impl Id {
 }
 
 impl Hash for Id {
-    /// Ids that are stored are random and ours, so that nobody chooses them for their hash, and half of one suffices.
+    /// Stored ids are random and ours, so nobody can choose them for their hash, and half of one suffices.
     fn hash<H: Hasher>(&self, state: &mut H) {
         let (words, _) = self.0.as_chunks();
         state.write_u64(u64::from_le_bytes(words[0]));
@@ -43,37 +43,37 @@ impl Hash for Id {
     }
 }
 
-/// How a listener's sessions fare. Counters begin anew where a reload gives up all sessions.
+/// Statistics of a listener's sessions. Counters restart when a reload removes all sessions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionStats {
-    /// Sessions that are kept, some of which may have expired.
+    /// Stored sessions, including expired ones.
     pub sessions: usize,
-    /// What they take, in bytes, without the store's own 84 bytes for each.
+    /// Their size in bytes, without the store's own 84 bytes for each.
     pub bytes: usize,
     /// Lookups that found one.
     pub hits: u64,
-    /// Lookups that found none: forgotten, used before, or never ours.
+    /// Lookups that found no session: evicted, used before, or never ours.
     pub misses: u64,
-    /// Sessions that went for newer ones before their time: above zero, the store is too small.
+    /// Sessions that were evicted before they expired. Above zero, the store is too small.
     pub evicted: u64,
 }
 
-/// Sessions of one listener and of its trust domains, by their ids.
+/// The sessions of one listener and its trust domains, by their ids.
 ///
-/// Bounded by number, by bytes and by lifetime; what is forgotten is wiped. A TLS 1.3 session is taken out by its first
-/// use, so that a ticket works once, even where it is offered twice at the same time.
+/// The store is bounded by number, bytes and lifetime, and removed sessions are wiped. The first use of a TLS 1.3
+/// session removes it, so that a ticket works once, even if it is offered twice at the same time.
 pub(crate) struct Sessions {
     cache: Sharded<Id, Secrets, RandomState>,
     clock: Clock,
     is_enabled: bool,
-    /// A session id of TLS 1.2 works once, too.
+    /// Whether a TLS 1.2 session id works only once too.
     is_single_use: bool,
 }
 
 impl Sessions {
-    /// Where clients are asked for certificates, every session is good for one use: a client that can't be let in by a
-    /// session, because its certificate no longer holds, then comes with a full handshake.
+    /// With client certificates, every session is used once: a client that can't resume because its certificate is no
+    /// longer valid then does a full handshake.
     pub(crate) fn new(
         config: &ServerTlsConfig,
         is_single_use: bool,
@@ -91,7 +91,7 @@ impl Sessions {
         Ok(Arc::new(Self { cache, clock: clock.clone(), is_enabled, is_single_use }))
     }
 
-    /// Wipes what has expired. Without this, sessions would wait for others to take their places.
+    /// Wipes expired sessions, which otherwise would stay until they are evicted.
     pub(crate) fn reclaim(&self) {
         while self.cache.reclaim(RECLAIMED_AT_ONCE, self.clock.mono()) > 0 {}
     }
@@ -110,7 +110,7 @@ impl Sessions {
 
 impl StoresServerSessions for Sessions {
     fn put(&self, key: Vec<u8>, mut value: Vec<u8>) -> bool {
-        // Copied, since giving up spare capacity would leave a copy behind that nobody wipes.
+        // Copied, because shrinking the vector would leave a copy that is not wiped.
         let secrets = Secrets::new(Box::from(value.as_slice()));
         value.zeroize();
         Id::of(&key).is_some_and(|id| self.cache.insert(id, secrets, self.clock.mono()))

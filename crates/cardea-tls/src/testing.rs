@@ -1,8 +1,8 @@
-//! What the tests of this crate share: connections in memory.
+//! Helpers of this crate's tests: connections in memory.
 
 use rustls::{ConnectionCommon, Error, SideData};
 
-/// Carries what `from` has to say to `to`: how many bytes that was, or what `to` objects to.
+/// Passes the pending bytes of `from` to `to`: their number, or the error of `to`.
 pub(crate) fn carry<A: SideData, B: SideData>(
     from: &mut ConnectionCommon<A>,
     to: &mut ConnectionCommon<B>,

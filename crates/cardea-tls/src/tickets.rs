@@ -1,10 +1,10 @@
-//! Tickets that carry their session themselves.
+//! Tickets that contain their encrypted session.
 //!
-//! Their keys come from a secret, made by this process or shared by a fleet, and the hour: the nodes of a fleet derive the
-//! same ones without talking to each other, and each opens what any of them has sealed. Each hour's secret is
-//! made from the last one by a one-way function, and what is older than a session may live is wiped. So what leaks today
-//! opens no ticket that was recorded before that. A ticket has a key of its own, made from its hour's secret, from what
-//! the listener stands for, and from a salt: tickets of one listener mean nothing to another one, and no nonce can repeat.
+//! Their keys are derived from a secret, of this process or shared by a fleet, and the hour: the nodes of a fleet
+//! derive the same keys without communication, and each opens the tickets of the others. Each hour's secret is derived
+//! from the previous one by a one-way function, and secrets that no valid ticket needs are wiped. So a leaked secret
+//! opens no older ticket. Each ticket has its own key, derived from its hour's secret, the listener's audience, and a
+//! salt: tickets of one listener are invalid at another one, and no nonce can repeat.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -27,24 +27,24 @@ mod secret_file;
 
 use ratchet::{Ring, SECRET_LEN, STEP, Secret, expand, step_at};
 
-/// What makes the key of a ticket its own.
+/// The salt, which makes the key of a ticket unique.
 const SALT_LEN: usize = 32;
-/// Before the sealed session: the number of the hour, then the salt.
+/// The bytes before the encrypted session: the number of the hour, then the salt.
 const HEAD_LEN: usize = size_of::<u64>() + SALT_LEN;
 /// RFC 8446 §4.6.1: no ticket is used for longer than 7 days.
 const STEPS_MAX: u64 = 7 * 24 - 1;
 
-/// The secrets of the hours that count now.
+/// The secrets of the current and recent hours.
 pub(crate) struct TicketSecrets {
     ring: RwLock<Ring>,
     clock: Clock,
-    /// Hours for which a ticket is good, at least.
+    /// The number of hours for which a ticket is valid at least.
     kept: u64,
-    /// None where this process has made the secret.
+    /// `None` if this process generated the secret.
     file: Option<SecretFile>,
 }
 
-/// Where a fleet's secret comes from, and is kept.
+/// The file of a fleet's secret.
 struct SecretFile {
     path: PathBuf,
     watched: Mutex<Watched>,
@@ -52,12 +52,12 @@ struct SecretFile {
 
 struct Watched {
     stamp: Stamp,
-    /// Whether it was said already that the file can't be written.
+    /// Whether a failure to write the file was reported.
     is_reported: bool,
 }
 
 impl TicketSecrets {
-    /// Makes the secret, or reads it and moves it on to what counts now.
+    /// Generates the secret, or reads it and advances it to the present.
     pub(crate) fn load(keys: &TicketKeys, lifetime: Duration, clock: &Clock) -> Result<Arc<Self>, TlsError> {
         let kept = lifetime.as_secs().div_ceil(STEP.as_secs()).clamp(1, STEPS_MAX);
         let now = clock.wall();
@@ -81,7 +81,7 @@ impl TicketSecrets {
         Ok(Arc::new(secrets))
     }
 
-    /// Reads the file again if somebody has changed it, and moves it on, so that it opens no more than we do.
+    /// Reloads the file if it was changed, and advances it, so that it opens no more tickets than this process does.
     pub(crate) fn tick(&self, now: Wall) -> Result<(), CertificateError> {
         let Some(file) = &self.file else {
             self.make_again(now);
@@ -99,7 +99,8 @@ impl TicketSecrets {
         Ok(())
     }
 
-    /// Makes a new secret where there is none for this time, since the clock was put right by more than a session lives.
+    /// Generates a new secret if there is none for this time, because the clock was corrected by more than the lifetime
+    /// of a session.
     fn make_again(&self, now: Wall) {
         let is_lost = self.at(now, |ring, step| ring.secret(step).is_none());
         if is_lost && let Some(ring) = made(now, self.kept) {
@@ -107,8 +108,8 @@ impl TicketSecrets {
         }
     }
 
-    /// Replaces the secret in the file by that of the oldest hour that still counts. Where that can't be done, it is said
-    /// once: the file is then worth as much as all tickets since it was written.
+    /// Replaces the secret in the file by that of the oldest current hour. A failure is reported once: then the file
+    /// opens all tickets since it was written.
     fn forget(&self, file: &SecretFile, now: Wall) {
         let first = self.at(now, |ring, _| ring.first());
         let mut watched = file.watched.lock().unwrap_or_else(PoisonError::into_inner);
@@ -126,7 +127,7 @@ impl TicketSecrets {
         }
     }
 
-    /// Runs `read` on secrets that are up to date, with the current hour.
+    /// Runs `read` on up-to-date secrets, with the current hour.
     fn at<R>(&self, now: Wall, read: impl FnOnce(&Ring, u64) -> R) -> R {
         let step = step_at(now);
         let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
@@ -147,7 +148,7 @@ impl fmt::Debug for TicketSecrets {
     }
 }
 
-/// The secrets that the file leads to.
+/// The secrets derived from the file.
 fn read(path: &Path, now: Wall, kept: u64) -> Result<Ring, CertificateError> {
     secret_file::read(path)
         .and_then(|(begin, secret)| {
@@ -156,8 +157,8 @@ fn read(path: &Path, now: Wall, kept: u64) -> Result<Ring, CertificateError> {
         .map_err(|problem| CertificateError { path: path.to_owned(), problem })
 }
 
-/// Secrets that nobody else has; none where the operating system gives no random bytes. They begin before now, so that there
-/// are some for a clock that is put back a little.
+/// Random secrets; `None` if the operating system provides no randomness. They begin in the past, so that a clock that
+/// is set back a little still has some.
 fn made(now: Wall, kept: u64) -> Option<Ring> {
     let mut secret = Secret::default();
     rand::fill(&mut *secret).ok()?;
@@ -165,13 +166,13 @@ fn made(now: Wall, kept: u64) -> Option<Ring> {
     Ring::new(now.saturating_sub(kept), secret, now, kept).ok()
 }
 
-/// What seals and opens the tickets of one listener.
+/// Encrypts and decrypts the tickets of one listener.
 #[derive(Debug)]
 pub(crate) struct Ticketer {
     secrets: Arc<TicketSecrets>,
-    /// A digest of what the listener stands for: tickets are good only where it is the same.
+    /// A digest of the listener's properties: tickets are valid only with the same digest.
     audience: [u8; digest::SHA256_OUTPUT_LEN],
-    /// Whether sessions of TLS 1.2 are sealed, too.
+    /// Whether TLS 1.2 sessions are put into tickets too.
     tls12: bool,
 }
 
@@ -179,7 +180,7 @@ impl Ticketer {
     /// For a listener with these hosts in these trust domains.
     pub(crate) fn new(secrets: &Arc<TicketSecrets>, config: &StatelessTickets, domains: &[u8]) -> Arc<Self> {
         let context = match &config.keys {
-            // Each listener has a secret of its own.
+            // Each listener has its own secret.
             TicketKeys::Process => "",
             TicketKeys::Fleet(fleet) => &fleet.context,
         };
@@ -192,7 +193,7 @@ impl Ticketer {
         Arc::new(Self { secrets: Arc::clone(secrets), audience, tls12: config.tls12 })
     }
 
-    /// Whether a session may be in a ticket.
+    /// Whether a session may be put into a ticket.
     fn takes(&self, session: &[u8]) -> bool {
         self.tls12 || is_tls13(session)
     }
@@ -218,7 +219,7 @@ impl Ticketer {
         let (hour, salt) = head.split_at_checked(size_of::<u64>())?;
         let step = u64::from_be_bytes(hour.try_into().ok()?);
         let key = self.secrets.at(now, |ring, now| {
-            // One hour ahead is what a node's clock may be.
+            // A node's clock may be one hour ahead.
             let counts = step <= now + 1 && now <= step.saturating_add(self.secrets.kept);
             self.key(ring.secret(step).filter(|_| counts)?, hour, salt)
         })?;
@@ -245,18 +246,18 @@ impl ProducesTickets for Ticketer {
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        // Where there is none, TLS 1.2 sends an empty one, which says so (RFC 5077 §3.3).
+        // Without a ticket, TLS 1.2 sends an empty one, which means that (RFC 5077 §3.3).
         self.takes(plain).then(|| self.seal(plain, self.secrets.clock.wall()))?
     }
 
     fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
-        // A node of the fleet may have sealed it by another configuration.
+        // Another node may have created it with another configuration.
         self.open(cipher, self.secrets.clock.wall()).filter(|plain| self.takes(plain))
     }
 }
 
-/// Whether a session is one of TLS 1.3. rustls gives one kind of tickets to both versions, and writes before the version
-/// the server name: a mark of whether there is one, its length, its octets. What isn't so is in no ticket.
+/// Whether a session is one of TLS 1.3. rustls uses one ticketer for both versions, and writes the server name before
+/// the version: a flag, its length, its octets. A session in another encoding is put into no ticket.
 fn is_tls13(session: &[u8]) -> bool {
     let version = match session.split_first() {
         Some((0, rest)) => Some(rest),
@@ -266,7 +267,7 @@ fn is_tls13(session: &[u8]) -> bool {
     version.is_some_and(|rest| rest.starts_with(&u16::from(ProtocolVersion::TLSv1_3).to_be_bytes()))
 }
 
-/// Always the same, since no two tickets share a key.
+/// Always the same, because no two tickets share a key.
 fn nonce() -> Nonce {
     Nonce::assume_unique_for_key([0; NONCE_LEN])
 }

@@ -1,4 +1,4 @@
-//! OpenSSL's client against a listener's configuration, over loopback.
+//! OpenSSL's client with a listener's configuration, over loopback.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy sees as plain functions here")]
 
@@ -27,7 +27,7 @@ fn server(dir: &Path) -> ServerTls {
     server_with(dir, None)
 }
 
-/// A server with the certificates of that folder, which are made where there are none.
+/// A server with the certificates of that folder, which are created if they are missing.
 fn server_with(dir: &Path, stateless_tickets: Option<StatelessTickets>) -> ServerTls {
     let is_new = !dir.join("ca.pem").exists();
     let authority = Authority::new("test", EARLIER, LATER).unwrap();
@@ -56,7 +56,7 @@ fn server_with(dir: &Path, stateless_tickets: Option<StatelessTickets>) -> Serve
     ServerTls::load(&config, &ManualClock::new(NOW).clock()).unwrap()
 }
 
-/// Accepts one connection, shakes hands, and sends a word.
+/// Accepts one connection, does the handshake, and sends a word.
 fn serve_one(listener: &TcpListener, server: &ServerTls) -> Option<HandshakeFacts> {
     let (socket, _) = listener.accept().unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -100,7 +100,7 @@ fn openssl_connects_with_each_version_and_name() {
     }
 }
 
-/// Runs OpenSSL's client, and serves it with one connection.
+/// Runs OpenSSL's client, and serves its connection.
 fn connect(listener: &TcpListener, server: &ServerTls, arguments: &[&str]) -> HandshakeFacts {
     let mut client = Command::new("openssl")
         .args(["s_client", "-ign_eof", "-servername", "a.example", "-connect"])
@@ -126,7 +126,7 @@ fn openssl_resumes_by_session_id_and_by_ticket() {
     let (one, other) = (server(dir.path()), server(dir.path()));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let session = dir.path().join("session").display().to_string();
-    // A session of TLS 1.2 may be used often, a ticket of TLS 1.3 once.
+    // A TLS 1.2 session may be used repeatedly, a TLS 1.3 ticket once.
     for (flag, again) in [("-tls1_2", true), ("-tls1_3", false)] {
         assert!(!connect(&listener, &one, &[flag, "-sess_out", &session]).resumed);
         assert!(fs::metadata(&session).is_ok_and(|file| file.len() > 0), "{flag}: the client has a session");
@@ -185,7 +185,7 @@ fn openssl_resumes_by_a_ticket_of_this_process_until_it_ends() {
     for (flag, tls12) in [("-tls1_2", true), ("-tls1_2", false), ("-tls1_3", false)] {
         let (server, restarted) = (start(tls12), start(tls12));
         assert!(!connect(&listener, &server, &[flag, "-sess_out", &session]).resumed);
-        // A ticket may be used often, as a session id may.
+        // A stateless ticket may be used repeatedly, as a session id may.
         for _ in 0..2 {
             assert!(connect(&listener, &server, &[flag, "-sess_in", &session]).resumed, "{flag} {tls12}");
         }

@@ -1,4 +1,4 @@
-//! Fetches key sets and discovery documents: GET over HTTPS, to an address that was checked, within bounds.
+//! Fetches key sets and discovery documents: GET over HTTPS, to a checked address, with limits.
 
 pub(crate) mod ocsp;
 
@@ -31,25 +31,25 @@ use url::{Host, Url};
 /// The most addresses of a name that are tried.
 const ADDRESSES_MAX: usize = 4;
 
-/// The largest head of a response, in bytes, and the most that is read ahead of its body.
+/// The largest head of a response, in bytes, and the limit of data read ahead of its body.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// The most files of authorities that are remembered; a configuration has at most one for each issuer.
+/// The most cached CA files; a configuration has at most one for each issuer.
 const AUTHORITIES_MAX: usize = 1_000;
 
-/// What a server is told about us.
+/// The `User-Agent` of requests.
 const USER_AGENT: &str = concat!("cardea/", env!("CARGO_PKG_VERSION"));
 
-/// Fetches over the network. Each fetch has a connection of its own: key sets are fetched minutes apart.
+/// Fetches over the network. Each fetch has its own connection, because key sets are fetched minutes apart.
 #[derive(Default)]
 pub(crate) struct HttpFetch {
-    /// The TLS configuration for each file of authorities; parsing the system's roots costs milliseconds.
+    /// The TLS configuration for each CA file; parsing the system's roots takes milliseconds.
     authorities: Mutex<HashMap<Option<PathBuf>, Authorities>>,
 }
 
 #[derive(Clone)]
 struct Authorities {
-    /// When the file was last changed, as it was when it was read.
+    /// The modification time of the file when it was read.
     changed_at: Option<SystemTime>,
     config: Arc<ClientConfig>,
 }
@@ -72,13 +72,13 @@ impl HttpFetch {
         exchange(tls.map_err(|error| failed("TLS", &error))?, message(request.url)?, request.bytes_max).await
     }
 
-    /// The TLS configuration that trusts the system's roots and those of `ca_file`, which is read again when it
-    /// has changed.
+    /// The TLS configuration that trusts the system's roots and those of `ca_file`, which is reloaded when it has
+    /// changed.
     async fn client_config(&self, ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, FetchError> {
         let path = ca_file.map(Path::to_owned);
         let known = self.lock().get(&path).cloned();
         let key = path.clone();
-        // Files and parsing are not for the runtime's threads.
+        // Reading and parsing files must not run on the runtime's threads.
         let load = move || -> Result<Authorities, TlsError> {
             let changed_at = path.as_deref().and_then(changed_at);
             match known {
@@ -124,14 +124,14 @@ fn authorities(ca_file: Option<PathBuf>) -> Result<Arc<ClientConfig>, TlsError> 
     let with = |roots| client_config(&ClientTlsConfig { roots, ..ClientTlsConfig::default() });
     let Some(path) = ca_file else { return with(Roots::System) };
     match with(Roots::SystemAnd(path.clone())) {
-        // A container may have no roots at all; the file alone is then what the operator meant.
+        // In a container without system roots, only the file is used.
         Err(TlsError::SystemRoots(_)) => with(Roots::File(path)),
         result => result,
     }
 }
 
-/// Connects to an address that was checked. The name is resolved once, so that nothing can change between the check
-/// and the connection.
+/// Connects to a checked address. The name is resolved once, so that nothing can change between the check and the
+/// connection.
 async fn connect(request: FetchRequest<'_>) -> Result<(TcpStream, SocketAddr), FetchError> {
     let addresses = resolve(request.url).await?;
     let plain = match request.url.scheme() {
@@ -141,8 +141,7 @@ async fn connect(request: FetchRequest<'_>) -> Result<(TcpStream, SocketAddr), F
     };
     for address in &addresses {
         let ip = address.ip().to_canonical();
-        // One address that is refused refuses them all: a name that leads both inside and outside is up to
-        // no good.
+        // One forbidden address refuses them all: a name with both internal and public addresses is suspicious.
         if (plain && !ip.is_loopback()) || (!request.allow_private_addresses && is_private_address(ip)) {
             return Err(FetchError::AddressRefused);
         }
@@ -154,7 +153,7 @@ async fn connect_to_one(
     addresses: Vec<SocketAddr>,
     timeout: Duration,
 ) -> Result<(TcpStream, SocketAddr), FetchError> {
-    // An address that swallows packets must leave time for the others.
+    // An unreachable address must leave time for the others.
     let attempts = addresses.len().min(ADDRESSES_MAX);
     let limit = timeout / u32::try_from(attempts + 1).unwrap_or(u32::MAX);
     let mut last = FetchError::Io("the name has no address".to_owned());
@@ -182,7 +181,7 @@ async fn resolve(url: &Url) -> Result<Vec<SocketAddr>, FetchError> {
     }
 }
 
-/// Sends the request and reads the response. The connection lives and dies with this future.
+/// Sends the request and reads the response. The connection ends with this future.
 async fn exchange<S>(
     stream: S,
     message: Request<Full<Bytes>>,
@@ -208,7 +207,7 @@ where
     tokio::select! {
         biased;
         answer = &mut answer => return answer,
-        // The peer has closed, which may be how the body ends; what it sent is there to be read.
+        // The peer has closed the connection, which may end the body; received data can still be read.
         _ = connection => {}
     }
     answer.await
@@ -225,7 +224,7 @@ fn message(url: &Url) -> Result<Request<Full<Bytes>>, FetchError> {
         .map_err(|error| FetchError::Io(error.to_string()))
 }
 
-/// The host with its port, and path with query.
+/// The host with its port, and the path with the query.
 fn origin_form(url: &Url) -> (String, String) {
     let host = url.host_str().unwrap_or_default();
     let authority = match url.port() {
@@ -257,7 +256,7 @@ fn failed(what: &str, error: &(dyn Error + 'static)) -> FetchError {
     let mut text = format!("{what}: {error}");
     let mut cause = error.source();
     while let Some(error) = cause {
-        // An `io::Error` shows what it wraps already.
+        // An `io::Error` already includes the error that it wraps.
         let shown = error.to_string();
         if !text.ends_with(&shown) {
             text.push_str(": ");

@@ -8,10 +8,10 @@ use tracing_subscriber::{
 
 use crate::config::{Log, LogFormat, LogLevel};
 
-/// What is written of the log, once it has begun and where `RUST_LOG` says nothing about it.
+/// The filter of the log, once it was started and unless `RUST_LOG` is set.
 static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 
-/// Begins to log as the configuration says. `RUST_LOG` overrides the level.
+/// Starts the log with the configured settings. `RUST_LOG` overrides the level.
 pub(crate) fn start(log: &Log) {
     let from_environment = EnvFilter::try_from_default_env().ok();
     let is_fixed = from_environment.is_some();
@@ -30,10 +30,10 @@ pub(crate) fn start(log: &Log) {
     }
 }
 
-/// Writes the messages of another level from now on.
+/// Changes the level.
 pub(crate) fn set_level(level: LogLevel) {
     if let Some(handle) = FILTER.get() {
-        // It fails only where there is no log any more.
+        // It fails only if there is no log any more.
         let _ = handle.reload(filter(level));
     }
 }
@@ -46,7 +46,7 @@ fn filter(level: LogLevel) -> EnvFilter {
         LogLevel::Debug => "debug",
         LogLevel::Trace => "trace",
     };
-    // Libraries have less to say than we do.
+    // Libraries are less verbose.
     EnvFilter::new(format!(
         "warn,cardea={level},cardea_gateway={level},cardea_identity={level},cardea_issuer={level},cardea_store={level},cardea_tls={level},cardea_upstream={level}"
     ))

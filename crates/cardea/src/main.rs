@@ -16,7 +16,8 @@ use std::process::ExitCode;
 use cardea_config as config;
 use cli::{Command, Exit, Output};
 
-/// Small allocations dominate what a request costs beyond its system calls, and musl's allocator takes a lock for each.
+/// Small allocations dominate the cost of a request besides its system calls, and musl's allocator takes a lock for
+/// each.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -26,7 +27,7 @@ fn main() -> ExitCode {
         Err(exit) => return exit.into(),
     };
     let mut output = Output::standard();
-    // All commands read secrets, or may.
+    // Any command may read secrets.
     if let Err(error) = process::protect_memory() {
         output.error(&format!("{error:#}"));
         return Exit::Failure.into();

@@ -1,4 +1,4 @@
-//! What the process asks of the operating system: descriptors, and to be nobody in particular.
+//! Process settings: descriptor limits, memory protection and privileges.
 
 use anyhow::{Context as _, Result, bail};
 use nix::{
@@ -9,12 +9,12 @@ use nix::{
     unistd::{Gid, Group, Uid, User, setgid, setgroups, setuid},
 };
 
-use crate::config::{Config, Placed, Process, Service};
+use crate::config::{Config, Located, Process, Service};
 
-/// Descriptors that are needed beside connections: standard streams, the database, logs, the admin listener and its socket,
-/// files that are read again.
+/// Descriptors that are needed besides connections: standard streams, the database, logs, the admin listener and its
+/// socket, files that are reloaded.
 const DESCRIPTORS_BESIDE: u64 = 64;
-/// Descriptors of each worker: what its runtime watches sockets with, and a socket of each listener besides.
+/// Descriptors of each worker: those of its runtime, and a socket of each listener.
 const DESCRIPTORS_PER_WORKER: u64 = 4;
 
 /// With fewer the program can't start, beside those of its workers: it opens as many before it serves anybody.
@@ -49,11 +49,11 @@ pub(crate) fn raise_descriptor_limit(needed: u64) {
     }
 }
 
-/// How many descriptors `config` may need with so many workers: a client's connection, one to a service for each
-/// request over HTTP/1.1, what the pools of services keep idle, and what is beside these.
+/// The number of descriptors that `config` may need with this many workers: a client's connection, one to a service for
+/// each HTTP/1.1 request, the pools' idle connections, and the others.
 pub(crate) fn descriptors_needed(config: &Config, workers: usize) -> u64 {
     let connections = config.general.limits.connections_max as u64;
-    let idle = |service: &Placed<Service>| {
+    let idle = |service: &Located<Service>| {
         let pool = &service.config.pool;
         let of_endpoint = pool.connections_max.unwrap_or(usize::MAX).min(pool.idle_max);
         (of_endpoint as u64).saturating_mul(service.config.endpoints.len() as u64)
@@ -67,15 +67,15 @@ pub(crate) fn descriptors_needed(config: &Config, workers: usize) -> u64 {
         .saturating_add(DESCRIPTORS_BESIDE)
 }
 
-/// Keeps other processes of the same user from reading this one's memory, and the kernel from writing it to a core dump
-/// (prctl(2), `PR_SET_DUMPABLE`). To be called before a secret is read.
+/// Prevents other processes of the same user from reading this one's memory, and the kernel from writing it to a core
+/// dump (prctl(2), `PR_SET_DUMPABLE`). To be called before a secret is read.
 pub(crate) fn protect_memory() -> Result<()> {
     set_dumpable(false).context("making the process non-dumpable")?;
     let (_, hard) = getrlimit(Resource::RLIMIT_CORE).context("reading the limit of core dumps")?;
     setrlimit(Resource::RLIMIT_CORE, 0, hard).context("limiting core dumps")
 }
 
-/// Keeps it so, or gives it up where the configuration asks for that. A change of the user resets it.
+/// Restores the protection, or removes it if that is configured. A change of the user resets it.
 pub(crate) fn settle_dumpable(process: &Process) -> Result<()> {
     set_dumpable(process.danger_dumpable).context("process.danger_dumpable")?;
     if process.danger_dumpable {
@@ -88,9 +88,9 @@ pub(crate) fn settle_dumpable(process: &Process) -> Result<()> {
     Ok(())
 }
 
-/// Becomes the configured user and group, for good.
+/// Switches permanently to the configured user and group.
 ///
-/// To be called while there is one thread.
+/// To be called while there is only one thread.
 pub(crate) fn drop_privileges(process: &Process) -> Result<()> {
     let user = match &process.user {
         Some(name) => Some(

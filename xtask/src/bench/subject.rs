@@ -36,10 +36,6 @@ pub(super) enum Subject {
     Keycloak,
     /// An authorization server: `bench/spring`.
     Spring,
-    /// Cardea with the hashes of OpenSSL in place of ours.
-    OpenSslHash,
-    /// Cardea with a delay in place of a hash.
-    DelayedHash,
     /// What takes connections in place of Cardea, and does nothing with them.
     Sink,
     /// The same once more: what differs between the two is noise.
@@ -156,8 +152,6 @@ impl Subject {
             Self::Pingora => "pingora",
             Self::Keycloak => "keycloak",
             Self::Spring => "spring-authorization-server",
-            Self::OpenSslHash => "cardea-with-openssl",
-            Self::DelayedHash => "cardea-with-delay",
             Self::Sink => "sink",
             Self::SinkAgain => "sink-again",
             Self::Relay => "relay",
@@ -170,9 +164,9 @@ impl Subject {
             Self::Cardea => Role::Cardea,
             Self::Again | Self::Baseline => Role::Same,
             Self::Nginx | Self::Haproxy | Self::Envoy | Self::Caddy | Self::Pingora => Role::Peer,
-            Self::Keycloak | Self::Spring | Self::OpenSslHash | Self::Sink => Role::Peer,
+            Self::Keycloak | Self::Spring | Self::Sink => Role::Peer,
             Self::SinkAgain => Role::Same,
-            Self::Relay | Self::RelayShared | Self::DelayedHash => Role::Limit,
+            Self::Relay | Self::RelayShared => Role::Limit,
         }
     }
 
@@ -193,9 +187,7 @@ impl Subject {
             Self::Envoy => Tool::Envoy.version(),
             Self::Caddy => Tool::Caddy.version(),
             Self::Keycloak | Self::Spring => self.pinned_version().to_owned(),
-            Self::OpenSslHash | Self::DelayedHash | Self::Sink | Self::SinkAgain => {
-                "of this bench alone".to_owned()
-            }
+            Self::Sink | Self::SinkAgain => "of this bench alone".to_owned(),
             Self::Pingora => "bench/pingora, pingora-proxy 0.9.1".to_owned(),
             Self::Relay => "bench/relay, a runtime per worker".to_owned(),
             Self::RelayShared => "bench/relay, one runtime".to_owned(),
@@ -287,12 +279,9 @@ impl Subject {
                 command.args([address.to_string(), setup.origin.to_string(), workers, most.to_string()]);
                 command
             }
-            Self::Keycloak
-            | Self::Spring
-            | Self::OpenSslHash
-            | Self::DelayedHash
-            | Self::Sink
-            | Self::SinkAgain => bail!("{} carries no requests", self.name()),
+            Self::Keycloak | Self::Spring | Self::Sink | Self::SinkAgain => {
+                bail!("{} carries no requests", self.name())
+            }
             Self::Relay | Self::RelayShared => {
                 ensure!(!setup.http2, "the relay knows no HTTP/2");
                 let mut command = on(setup.processors, &tools.relay);

@@ -62,7 +62,7 @@ enum Secrets {
     /// Chosen, under PBKDF2.
     Hashed,
     /// The same, and remembered.
-    Remembered,
+    Cached,
 }
 
 /// How clients authenticate, and what tokens are signed with.
@@ -83,7 +83,7 @@ impl Case {
         Self::new("pbkdf2-sha512-10000-es256-basic-c32", Secrets::Hashed, Algorithm::Es256, "basic"),
         Self::new(
             "pbkdf2-sha512-10000-remembered-es256-basic-c32",
-            Secrets::Remembered,
+            Secrets::Cached,
             Algorithm::Es256,
             "basic",
         ),
@@ -100,10 +100,10 @@ impl Case {
     /// Why a subject has nothing of the kind.
     fn refusal(&self, subject: Subject) -> Option<&'static str> {
         match (self.secrets, subject) {
-            (Secrets::Hashed | Secrets::Remembered, Subject::Keycloak) => {
+            (Secrets::Hashed | Secrets::Cached, Subject::Keycloak) => {
                 Some("it keeps clients' secrets as they are, and hashes none")
             }
-            (Secrets::Remembered, Subject::Spring) => Some("it remembers no secret"),
+            (Secrets::Cached, Subject::Spring) => Some("it remembers no secret"),
             _ => None,
         }
     }
@@ -362,7 +362,7 @@ impl Registry {
         let (iterations, remember) = match secrets {
             Secrets::Generated => (210_000, "1m"),
             Secrets::Hashed => (ITERATIONS, "0s"),
-            Secrets::Remembered => (ITERATIONS, "1m"),
+            Secrets::Cached => (ITERATIONS, "1m"),
         };
         vec![
             ("STATE", self.folder.to_string_lossy().into_owned()),

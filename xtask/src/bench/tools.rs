@@ -131,36 +131,6 @@ impl Tools {
         Ok(program)
     }
 
-    /// Cardea with the feature `bench-hashes`. Where cargo puts it nothing of it stays, so that nobody takes it for Cardea.
-    ///
-    /// # Errors
-    ///
-    /// It does not build.
-    pub(super) fn cardea_with_other_hashes(&self, quickly: bool) -> Result<PathBuf> {
-        let (profile, folder) = if quickly { ("dev", "debug") } else { ("dist", "dist") };
-        let place = target_directory(&self.root)?.join(folder).join("cardea");
-        let aside = self.work.join("cardea-aside");
-        let is_there = place.exists();
-        if is_there {
-            fs::copy(&place, &aside)?;
-        }
-        let mut build = cargo(&self.root);
-        build.args(["build", "--quiet", "--package=cardea", "--features=bench-hashes", "--profile", profile]);
-        let kept = self.work.join("cardea-hashes");
-        let built = pass(&mut build).and_then(|built| {
-            ensure!(built, "the program with other hashes does not build");
-            Ok(fs::copy(&place, &kept)?)
-        });
-        // Never written over: cargo's own file may be the same one under another name.
-        if place.exists() {
-            fs::remove_file(&place)?;
-        }
-        if is_there {
-            fs::copy(&aside, &place)?;
-        }
-        built.map(|_| kept)
-    }
-
     /// A program of one of the registries.
     ///
     /// # Errors

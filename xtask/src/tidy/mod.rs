@@ -6,6 +6,7 @@
 mod crates;
 mod documents;
 mod files;
+mod glossary;
 mod rust;
 mod sources;
 mod text;
@@ -94,6 +95,7 @@ fn check(files: &[File], root: &Path, tasks: &CommandLine, program: Option<&Comm
         }
     }
     findings.extend(crates::check(files));
+    findings.extend(glossary::check(files));
     findings.retain(|finding| !is_excused(finding, files));
     findings
 }

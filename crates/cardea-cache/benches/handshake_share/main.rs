@@ -1,8 +1,8 @@
 //! The cache's share of a resumed handshake: `cargo bench -p cardea-cache --bench handshake_share`.
 //!
-//! A rustls server and a rustls client shake hands in memory, without sockets and without a gateway, which would make the
-//! share smaller. What the server's side takes, and what its calls of the session store take, is measured in the same run.
-//! The store is kept as full as it can be.
+//! A rustls server and a rustls client do handshakes in memory, without sockets and without a gateway, which would make
+//! the share smaller. The time of the server's side and the time of its session store calls are measured in the same
+//! run. The store is kept full.
 #![expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 #![expect(clippy::expect_used, reason = "the certificate is made here, and each handshake succeeds")]
 #![expect(clippy::print_stdout, reason = "a measurement is for reading")]
@@ -26,7 +26,7 @@ const WARM_UP: usize = 200;
 const HANDSHAKES: usize = 2_000;
 const NOW: Mono = Mono::from_nanos(1);
 
-/// Sessions, and the time that has gone into them.
+/// A session store that measures its own time.
 #[derive(Debug)]
 struct Store {
     sessions: Sharded<[u8; 32], Vec<u8>, foldhash::quality::RandomState>,
@@ -168,7 +168,7 @@ fn handshake(client: &Arc<ClientConfig>, server: &Arc<ServerConfig>) -> (Duratio
             client.process_new_packets().expect("the server is in order");
         }
         wire.clear();
-        // Where there is nothing to be read, that is an error.
+        // It is an error if there is nothing to read.
         let _ = client.reader().read(&mut [0; 16]);
     }
 }

@@ -1,8 +1,8 @@
-//! Which policy keeps the sessions that come back: `cargo bench -p cardea-cache --bench hit_ratio`.
+//! The hit ratios of eviction policies: `cargo bench -p cardea-cache --bench hit_ratio`.
 //!
-//! A trace is made of clients whose visits are spread by Zipf's law, and of a flood of handshakes whose clients never
-//! come back. A visit looks its session up, and enters a new one where that is gone. `-- --steps` shows instead what the
-//! hand loses that passes few entries, beside one that passes any number.
+//! A trace consists of clients whose visits follow Zipf's law, and of a flood of handshakes whose clients never return.
+//! A visit looks up its session, and inserts a new one if it is gone. `-- --steps` shows instead the cost of bounding
+//! the steps of the hand.
 #![expect(clippy::print_stdout, reason = "a measurement is for reading")]
 #![expect(clippy::expect_used, reason = "the limits are constant and can be had")]
 
@@ -15,7 +15,7 @@ use policies::{Fifo, Lru, Policy, S3Fifo, Sieve};
 
 const CLIENTS: usize = 200_000;
 const VISITS: usize = 800_000;
-/// Of the exponent of Zipf's law: web clients are found between 0.6 and 1.
+/// Exponents of Zipf's law: for web clients, values between 0.6 and 1 were measured.
 const EXPONENTS: [f64; 2] = [0.7, 0.9];
 /// Entries, as a share of the clients.
 const CAPACITIES: [usize; 3] = [2_000, 20_000, 60_000];
@@ -79,7 +79,7 @@ fn steps(capacity: usize) -> Vec<(&'static str, Box<dyn Policy>)> {
     ]
 }
 
-/// The share of hits in the second half of the trace; the first one fills the cache.
+/// The hit ratio in the second half of the trace; the first one fills the cache.
 fn replay(policy: &mut dyn Policy, clients: &Zipf, flood: usize) -> f64 {
     let (mut random, mut hits, mut stranger) = (Random(7), 0_u32, 1 << 40);
     for visit in 0..VISITS {
@@ -105,7 +105,7 @@ impl Random {
     }
 }
 
-/// Ranks by Zipf's law, by their sums.
+/// Samples ranks by Zipf's law, with cumulative sums.
 struct Zipf(Vec<f64>);
 
 impl Zipf {

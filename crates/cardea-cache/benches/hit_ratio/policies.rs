@@ -1,4 +1,4 @@
-//! Policies of eviction in their plainest form: what counts here is what they keep, not what they cost.
+//! Eviction policies in their simplest form: only their hit ratio is measured, not their cost.
 
 use std::collections::VecDeque;
 use std::num::NonZero;
@@ -7,7 +7,7 @@ use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 
 /// A cache of keys.
 pub(crate) trait Policy {
-    /// Looks a key up, and enters it where it is not there. Whether it was.
+    /// Looks up a key, and inserts it if it is absent. Returns whether it was present.
     fn access(&mut self, key: u64) -> bool;
 }
 
@@ -59,7 +59,7 @@ impl Policy for Lru {
     }
 }
 
-/// A small queue that one-hit wonders leave soon, a main one, and a memory of what left (Yang et al., SOSP 2023).
+/// A small queue that one-hit wonders leave soon, a main one, and a list of evicted keys (Yang et al., SOSP 2023).
 pub(crate) struct S3Fifo {
     capacity: usize,
     small: VecDeque<u64>,
@@ -138,7 +138,7 @@ impl Policy for S3Fifo {
     }
 }
 
-/// A visited bit and a hand (Zhang et al., NSDI 2024) that passes `steps` keys at the most.
+/// A visited bit and a hand (Zhang et al., NSDI 2024) that passes at most `steps` keys.
 pub(crate) struct Sieve {
     capacity: usize,
     steps: usize,
@@ -175,7 +175,7 @@ impl Sieve {
         if at == NONE { self.oldest } else { at }
     }
 
-    /// Takes one out, and returns its place.
+    /// Evicts a key, and returns its index.
     fn evict(&mut self) -> usize {
         let mut at = self.or_oldest(self.hand);
         for _ in 1..self.steps {

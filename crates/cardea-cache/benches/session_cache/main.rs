@@ -28,13 +28,13 @@ use subjects::{Cardea, LeastRecent, Locks, Moka, QuickCache, Rustls, Subject};
 const SMALL: [u64; 2] = [20_480, 204_800];
 const LARGE: [u64; 2] = [5_120_000, 20_000_000];
 
-/// What is asked for.
+/// The options of the command line.
 struct Options {
     list: bool,
     large: bool,
-    /// Samples of each row that are printed; only of the large sizes, of which a row is no median.
+    /// Samples of each row that are printed, for large sizes only, which have no median.
     rounds: usize,
-    /// All where there is none.
+    /// All if empty.
     names: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ impl Options {
                     let rounds = arguments.next().and_then(|rounds| rounds.parse().ok());
                     options.rounds = rounds.expect("a number of rounds");
                 }
-                // What cargo says to each bench.
+                // Cargo passes it to each bench.
                 option if option.starts_with("--") => {}
                 name => options.names.push(name.to_owned()),
             }
@@ -63,13 +63,13 @@ impl Options {
     }
 }
 
-/// Where figures go.
+/// The output of figures.
 struct Report {
     options: Options,
 }
 
 impl Report {
-    /// Measures a row if it is wanted. `measure` gives nanoseconds per operation, of each sample.
+    /// Measures a row if it is selected. `measure` returns nanoseconds per operation of each sample.
     fn row(&self, name: &str, measure: impl FnOnce() -> Vec<f64>) {
         if !self.options.takes(name) {
             return;
@@ -108,7 +108,7 @@ fn main() {
     }
 }
 
-/// All rows of a subject, of which each kind of cache is filled once.
+/// All rows of a subject; each kind of cache is filled once.
 fn all<S: Subject>(report: &Report, prefix: &str, size: Size) {
     let name = |kind: Kind, what: &str, lifetime: &str| {
         format!("{prefix}-{}-{}-{lifetime}{what}/{}", kind.name(), size.entries, S::NAME)
@@ -152,13 +152,13 @@ fn hot<S: Subject>(report: &Report, prefix: &str, size: Size, chain: &mut Chain<
     }
 }
 
-/// A walk through as many cache lines as there are slots, each of which says which one is next.
+/// Follows a chain through as many cache lines as there are slots.
 fn wait(size: Size) -> Vec<f64> {
     #[derive(Clone, Copy)]
     #[repr(align(64))]
     struct Line(u64);
     let mut lines: Vec<Line> = (0..size.entries).map(Line).collect();
-    // One cycle through all of them in an order that no prefetcher guesses (Sattolo).
+    // One cycle through all of them in an order that no prefetcher predicts (Sattolo).
     for last in (1..size.entries).rev() {
         lines.swap(last as usize, (random_number(last) % last) as usize);
     }

@@ -1,4 +1,4 @@
-//! The operations, and the time that they take.
+//! The measured operations.
 
 use std::hint::{black_box, spin_loop};
 use std::ops::Range;
@@ -11,14 +11,14 @@ use cardea_clock::Mono;
 use crate::nanoseconds;
 use crate::subjects::{Key, Subject};
 
-/// Of entries, where there is one.
+/// The lifetime of entries that have one.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(1_000);
-/// Keys of a hot set.
+/// The keys of a hot set.
 const HOT: u64 = 512;
-/// Shares of the entries that have expired when the operations begin.
+/// The shares of entries that have expired when the operations begin.
 pub(crate) const EXPIRED: [(&str, u64, u64); 4] =
     [("1-10", 1, 10), ("1-4", 1, 4), ("1-3", 1, 3), ("1-2", 1, 2)];
-/// When what shall have expired was entered.
+/// The insertion time of entries that are to expire.
 const EARLY: Mono = Mono::from_nanos(1);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,18 +38,18 @@ impl Kind {
     }
 }
 
-/// How many entries there are, and how much is done with them.
+/// The number of entries and of operations.
 #[derive(Clone, Copy)]
 pub(crate) struct Size {
     pub(crate) entries: u64,
-    /// Of one thread in a sample, if there are so many entries.
+    /// Operations of one thread in a sample.
     pub(crate) operations: u64,
     pub(crate) samples: usize,
-    /// For the rows in which entries have expired.
+    /// Fills for the rows with expired entries.
     pub(crate) fills: usize,
 }
 
-/// How many threads operate, where it is more than one.
+/// The thread counts above one.
 pub(crate) fn thread_counts() -> Vec<usize> {
     let mut counts = vec![2, thread::available_parallelism().map_or(1, usize::from)];
     counts.retain(|count| *count > 1);
@@ -57,13 +57,13 @@ pub(crate) fn thread_counts() -> Vec<usize> {
     counts
 }
 
-/// A full cache that goes from one measurement to the next.
+/// A full cache that is reused for consecutive measurements.
 pub(crate) struct Chain<S> {
     size: Size,
     has_lifetime: bool,
-    /// Filled when the first row is wanted.
+    /// Filled for the first selected row.
     cache: Option<S>,
-    /// Of the entries that are there in any case: those that were put last.
+    /// The keys that are certainly present: the last ones inserted.
     numbers: Range<u64>,
 }
 
@@ -80,7 +80,7 @@ impl<S: Subject> Chain<S> {
         })
     }
 
-    /// Samples of operations on keys of all entries, or on fresh ones.
+    /// Samples of operations on keys of all entries, or on new ones.
     pub(crate) fn spread(&mut self, kind: Kind, threads: usize) -> Vec<f64> {
         (0..=self.size.samples).map(|sample| self.sample(kind, threads, sample as u64)).skip(1).collect()
     }
@@ -101,7 +101,7 @@ impl<S: Subject> Chain<S> {
 
     fn sample(&mut self, kind: Kind, threads: usize, sample: u64) -> f64 {
         let Size { entries, operations, .. } = self.size;
-        // A part of the entries, so that all operations of a sample find what is as full.
+        // A part of the entries, so that all operations of a sample find a similarly full cache.
         let removes = operations.min(entries / 8).min(S::REMOVES_MAX);
         let operations = if kind == Kind::Remove { removes } else { operations };
         let numbers = self.numbers.clone();
@@ -127,7 +127,7 @@ impl<S: Subject> Chain<S> {
     }
 }
 
-/// Samples of each operation, by its kind, on caches that are full and hold so many expired entries, the oldest.
+/// Samples of each operation, by kind, on full caches with that many expired entries, the oldest ones.
 pub(crate) fn expired<S: Subject>(size: Size, expired: u64) -> [Vec<f64>; 3] {
     let late = EARLY.saturating_add(LIFETIME / 2);
     let now = EARLY.saturating_add(LIFETIME);
@@ -147,7 +147,7 @@ pub(crate) fn expired<S: Subject>(size: Size, expired: u64) -> [Vec<f64>; 3] {
         for kind in [Kind::Get, Kind::Remove] {
             samples[kind as usize].extend((0..several).map(|_| run(&cache, kind, &next(), now)));
         }
-        // As many as have expired, in batches whose keys are made beforehand.
+        // As many as have expired, in batches whose keys are generated beforehand.
         let (mut put, mut nanos) = (0, 0.0);
         while put < expired {
             let batch = (expired - put).min(1 << 20);
@@ -160,7 +160,7 @@ pub(crate) fn expired<S: Subject>(size: Size, expired: u64) -> [Vec<f64>; 3] {
     samples
 }
 
-/// Nanoseconds of one thread per operation. Each list of keys is that of a thread.
+/// Nanoseconds of one thread per operation. Each thread has its own list of keys.
 fn run<S: Subject>(cache: &S, kind: Kind, keys: &[Vec<Key>], now: Mono) -> f64 {
     let operations = keys[0].len() as u64;
     if let [keys] = keys {
@@ -187,16 +187,16 @@ fn run<S: Subject>(cache: &S, kind: Kind, keys: &[Vec<Key>], now: Mono) -> f64 {
     nanoseconds(end - start, operations)
 }
 
-/// Where threads wait until all of them run, each on a processor. A barrier that they sleep at would wake them up one
-/// after the other, and a sample is over before the last one is there: that measures one thread, twice.
+/// A barrier at which threads spin until all of them run, each on a processor. A sleeping barrier would wake them one
+/// after the other, and the sample would end before the last one starts.
 struct StartingLine {
     threads: usize,
-    /// Whose turn it is, with all turns before.
+    /// The next turn, counting all turns before.
     turn: AtomicUsize,
 }
 
 impl StartingLine {
-    /// So many that they aren't taken within a time slice but by threads that run at the same time.
+    /// Enough turns that they can't be taken within a time slice unless the threads run in parallel.
     const ROUNDS: usize = 100;
 
     const fn new(threads: usize) -> Self {
@@ -228,12 +228,13 @@ fn operate<S: Subject>(cache: &S, kind: Kind, keys: &[Key], now: Mono) {
     }
 }
 
-/// Of numbers from 0, each once, the next one far from the last: steps by a prime that divides no number of entries.
+/// Visits the numbers from 0 once each, consecutive ones far apart: steps by a prime that doesn't divide any number of
+/// entries.
 fn nth(number: u64, entries: u64) -> u64 {
     (u128::from(number) * 2_654_435_761 % u128::from(entries)) as u64
 }
 
-/// As random as a session's, from a number.
+/// A key as random as a session id, generated from a number.
 pub(crate) fn key(number: u64) -> Key {
     let mut key = [0; 32];
     for (part, bytes) in (0..).zip(key.as_chunks_mut::<8>().0) {

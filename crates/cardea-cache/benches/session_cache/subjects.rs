@@ -1,4 +1,4 @@
-//! The caches that are measured, each as a server with many threads would use it.
+//! The measured caches, each as a server with many threads would use it.
 
 use std::hash::{Hash, Hasher};
 use std::num::NonZero;
@@ -10,7 +10,7 @@ use cardea_cache::{Lifetime, Limits, SHARDS_PER_THREAD, Sharded};
 use cardea_clock::Mono;
 use rustls::server::{ServerSessionMemoryCache, StoresServerSessions};
 
-/// A session's. Of what is random already, a part suffices to be hashed: as the session store of `cardea-tls` does.
+/// A session id. A part of random bytes suffices as hash, as in the session store of `cardea-tls`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key(pub(crate) [u8; 32]);
 
@@ -25,11 +25,11 @@ impl Hash for Key {
 /// A cache of words.
 pub(crate) trait Subject: Sync {
     const NAME: &str;
-    /// Whether entries can expire. Those that can't are measured without.
+    /// Whether entries can expire. Other caches are measured without expiry.
     const HAS_LIFETIME: bool;
-    /// Whether it is told the time, and gives up what has expired.
+    /// Whether it is given the time, and reclaims expired entries.
     const HAS_TIME: bool = false;
-    /// In a sample.
+    /// The most removals in a sample.
     const REMOVES_MAX: u64 = u64::MAX;
 
     fn new(entries: usize, lifetime: Option<Duration>) -> Self;
@@ -67,14 +67,13 @@ impl Subject for Cardea {
     }
 }
 
-/// The store that comes with rustls. What it asks for are vectors, and their allocation is counted: there is no other
-/// way to use it.
+/// The session store of rustls. Its interface uses vectors, whose allocation is counted because it can't be avoided.
 pub(crate) struct Rustls(Arc<ServerSessionMemoryCache>);
 
 impl Subject for Rustls {
     const NAME: &str = "rustls";
     const HAS_LIFETIME: bool = false;
-    /// It looks for the key among all that it holds.
+    /// It searches for the key among all entries.
     const REMOVES_MAX: u64 = 8;
 
     fn new(entries: usize, _: Option<Duration>) -> Self {
@@ -94,12 +93,12 @@ impl Subject for Rustls {
     }
 }
 
-/// The crate `lru` behind a lock, with the hash that we use.
+/// The crate `lru` behind a lock, with our hash.
 pub(crate) struct LeastRecent(Mutex<lru::LruCache<Key, (u64, u64), foldhash::quality::RandomState>>, u64);
 
 impl Subject for LeastRecent {
     const NAME: &str = "lru-mutex";
-    /// Checked when an entry is found, as is usual where this crate is used.
+    /// Checked at each lookup, as is usual with this crate.
     const HAS_LIFETIME: bool = true;
 
     fn new(entries: usize, lifetime: Option<Duration>) -> Self {
@@ -124,7 +123,7 @@ impl Subject for LeastRecent {
     }
 }
 
-/// Does much of its work later, in batches, of which a part falls into what is measured.
+/// It defers much of its work to batches, a part of which is measured.
 pub(crate) struct Moka(moka::sync::Cache<Key, u64, foldhash::quality::RandomState>);
 
 impl Subject for Moka {
@@ -184,8 +183,7 @@ impl Subject for QuickCache {
     }
 }
 
-/// As many locks as `Cardea` has, each with a counter: what threads pay for meeting each other before a cache does
-/// anything.
+/// As many locks as `Cardea` has, each with a counter: the cost of lock contention without a cache.
 pub(crate) struct Locks(Box<[Locked]>);
 
 /// Alone in its cache lines.

@@ -1,4 +1,4 @@
-//! The cache beside plain reference models, the worked examples of its design, and its limits.
+//! The cache compared with simple reference models, the worked examples of its design, and its limits.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use crate::{Entry, Lifetime, Limits};
 mod lines;
 
 impl<K, V, S> Cache<K, V, S> {
-    /// The address after what every lookup writes, and after what an eviction goes by.
+    /// The end of the fields that every lookup writes, and of those that an eviction starts from.
     pub(crate) fn written_until(&self) -> (usize, usize) {
         let start = (&raw const self.now).addr();
         assert!(start < (&raw const self.hits).addr());
@@ -46,7 +46,7 @@ fn contents(cache: &Cache<u64, u64>) -> Vec<u64> {
     cache.slab.iter().map(|(key, _)| *key).collect()
 }
 
-/// Puts each of `keys` at the second of its own number.
+/// Inserts each of `keys` at the second of its own number.
 fn put_each(cache: &mut Cache<u64, u64>, keys: &[u64]) {
     for key in keys {
         assert!(cache.insert(*key, *key, at(*key)).stored);
@@ -64,7 +64,7 @@ fn example_1_an_overflow_without_expiry_drops_the_oldest() {
 
 #[test]
 fn example_2_an_expired_entry_goes_before_live_ones_though_it_was_read_last() {
-    // The old version scanned all entries for this; the new one dropped 3, which was live, and kept 1.
+    // The old version scanned all entries; the new one dropped 3, which was live, and kept 1.
     for lifetime in [seconds(7), own(7)] {
         let mut cache = Cache::new(limits(4, lifetime)).unwrap();
         put_each(&mut cache, &[1, 3, 5, 7]);
@@ -167,7 +167,7 @@ fn what_is_looked_up_stays_and_the_hand_passes_a_bounded_number() {
     assert!(cache.get(&1, at(1)).is_some() && cache.get(&2, at(1)).is_some());
     put_each(&mut cache, &[100]);
     assert_eq!(cache.get(&3, at(1)).copied(), None, "the oldest that was not looked up");
-    // All are looked up now. The hand stands at 4, and the last of its four steps is where it ends.
+    // All were used. The hand is at 4, and the last of its four steps is where it ends.
     for key in [1, 2, 4, 5, 6, 100] {
         assert!(cache.get(&key, at(1)).is_some());
     }
@@ -186,7 +186,7 @@ fn the_bound_in_bytes_holds_and_each_insert_evicts_a_bounded_number() {
     assert_eq!(cache.bytes(), 80);
     let inserted = cache.insert(50, 40, at(1));
     assert_eq!((inserted.stored, inserted.removed.len(), cache.bytes()), (true, 10, 100));
-    // Sixteen of the small ones are not enough.
+    // Evicting sixteen small ones is not enough.
     let inserted = cache.insert(51, 60, at(1));
     assert!(!inserted.stored && inserted.removed.len() == 17 && cache.bytes() <= 100);
     assert!(!cache.insert(52, 101, at(1)).stored);
@@ -207,7 +207,7 @@ fn for_bytes_too_expired_entries_go_before_live_ones() {
         for key in 1..=9 {
             assert!(cache.get(&key, at(10)).is_some());
         }
-        // Six have expired, all of them looked up; the tenth is the one that recency would give up first.
+        // Six have expired, all of them used; the tenth is the one that recency would evict first.
         let inserted = cache.insert(50, 6, at(16));
         assert_eq!((inserted.stored, inserted.removed.len(), cache.bytes()), (true, 6, 10));
         assert_eq!(contents(&cache), [7, 8, 9, 10, 50], "{lifetime:?}");
@@ -234,7 +234,7 @@ fn debug_output_shows_neither_keys_nor_values() {
     assert!(shown.contains("len: 1") && !shown.contains("the key") && !shown.contains("the secret"));
 }
 
-/// All keys that hash alike: what a stranger achieves who knows the hash.
+/// A hash that is equal for all keys, as an attacker who knows the hash function achieves.
 #[derive(Clone, Default)]
 struct Alike;
 
@@ -263,7 +263,7 @@ fn keys_that_hash_alike_take_twenty_places_and_evict_nobody() {
     assert!(cache.insert(99, 99, at(1)).stored);
 }
 
-/// A value that counts itself.
+/// A value that counts its instances.
 struct Counted(Rc<Cell<usize>>);
 
 impl Drop for Counted {
@@ -297,7 +297,7 @@ enum Op {
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let key = 0..40_u8;
-    // From below a tick of the wheel to hours.
+    // From less than a tick of the wheel to hours.
     let nanos = (18_u32..44, any::<u64>()).prop_map(|(exponent, bits)| bits & ((1 << exponent) - 1));
     let op = prop_oneof![
         6 => (key.clone(), nanos.clone()).prop_map(|(key, left)| Op::Put(key, left)),
@@ -310,7 +310,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..200)
 }
 
-/// What must be there: a map, and scans over it.
+/// The reference model: a map that is scanned.
 #[derive(Default)]
 struct Model {
     entries: HashMap<u8, (u64, u64)>,
@@ -352,7 +352,7 @@ fn check(
             Op::Remove(key) => {
                 let expected = model.entries.remove(&key).map(|(value, _)| value);
                 let removed = cache.remove(&key);
-                // What has expired may be there still.
+                // Expired entries may still be present.
                 prop_assert!(removed == expected || expected.is_none());
             }
             Op::Reclaim(max) => {
@@ -372,7 +372,7 @@ fn check(
                     .filter(|(other, _)| *other != key && model.entries.contains_key(other))
                     .map(|(other, _)| *other)
                     .collect();
-                // An expired entry never displaces a live one: only if all places are taken by live ones does one go.
+                // An expired entry never displaces a live one: one is evicted only if all entries are live.
                 let full = model.entries.len() == capacity;
                 prop_assert_eq!(lost.len(), usize::from(full && inserted.stored));
                 model.entries.retain(|key, _| !lost.contains(key));
@@ -467,7 +467,7 @@ proptest! {
                         }
                         model.remove(model.hand);
                     }
-                    // A hand that ran off the end waits for what comes there.
+                    // A hand beyond the end waits for the next entry.
                     model.entries.push((key, known.is_some()));
                     let _ = cache.insert(key, 0_u64, at(0));
                 }

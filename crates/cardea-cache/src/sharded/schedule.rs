@@ -1,21 +1,20 @@
-//! A lock for tests of threads: every order in which they can take their locks is tried, none is left to chance.
+//! A lock for tests that tries every order in which threads can take their locks.
 //!
-//! What threads share here is behind locks, and safe code touches nothing of it elsewhere. So all that they can do to each
-//! other is decided by who takes a lock next. [`explore`] lets one thread run at a time, from a lock to its next one, and
-//! runs all of them again for each order that there is.
+//! Threads share only data behind locks, so their interaction depends only on the order of the locks. [`explore`] lets
+//! one thread run at a time, from one lock to its next, and repeats the run for each possible order.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Condvar, LockResult, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 
-/// What is explored in one test at the most: beyond it, somebody has added an operation too many.
+/// The most orders of one test; more indicate a test with too many operations.
 const ORDERS_MAX: usize = 20_000;
 
 thread_local! {
     static TURNS: RefCell<Option<(Arc<Turns>, usize)>> = const { RefCell::new(None) };
 }
 
-/// That of the standard library, but for threads that [`explore`] has started.
+/// The lock of the standard library, except for threads that [`explore`] has started.
 #[repr(transparent)]
 pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
 
@@ -31,13 +30,13 @@ impl<T> Mutex<T> {
         match self.0.try_lock() {
             Ok(guard) => Ok(guard),
             Err(TryLockError::Poisoned(poisoned)) => Err(poisoned),
-            // Whoever waits for a turn has no lock.
+            // A thread that waits for a turn holds no lock.
             Err(TryLockError::WouldBlock) => panic!("a lock is taken by a thread that has one"),
         }
     }
 }
 
-/// Whose turn it is.
+/// The turns of the threads.
 struct Turns {
     state: std::sync::Mutex<State>,
     changed: Condvar,
@@ -86,7 +85,7 @@ impl Turns {
     }
 }
 
-/// Marks a thread as ended, also one that panics.
+/// Marks a thread as ended, even after a panic.
 struct Ending(Arc<Turns>, usize);
 
 impl Drop for Ending {
@@ -96,15 +95,15 @@ impl Drop for Ending {
     }
 }
 
-/// Runs `thread` as often as there are orders, with a new `shared` each time and for each number below `threads`; then
-/// `check`, with the order in which locks were taken. Returns how many orders there are.
+/// Runs `thread` for each possible order, with a new `shared` each time and for each number below `threads`; then
+/// `check` with the order of the locks. Returns the number of orders.
 pub(crate) fn explore<T: Sync>(
     threads: usize,
     shared: impl Fn() -> T,
     thread: impl Fn(&T, usize) + Sync,
     check: impl Fn(&T, &[usize]),
 ) -> usize {
-    // Of the last order: which of how many was chosen at each step.
+    // The choices of the last order, and their alternatives.
     let mut choices: Vec<(usize, usize)> = Vec::new();
     for explored in 1..=ORDERS_MAX {
         let (shared, mut order) = (shared(), Vec::new());
@@ -134,7 +133,7 @@ pub(crate) fn explore<T: Sync>(
             }
         });
         check(&shared, &order);
-        // The next one: another choice at the last step that has one left.
+        // The next one: another choice at the last step with an alternative left.
         while choices.last().is_some_and(|(chosen, of)| chosen + 1 == *of) {
             choices.pop();
         }

@@ -1,4 +1,4 @@
-//! Shards, and threads that use them at once.
+//! Shards, and concurrent threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -68,7 +68,7 @@ fn a_lookup_writes_to_no_cache_line_but_that_of_the_lock_which_says_also_what_to
     }
 }
 
-/// A value that looks at its cache when it is dropped, which takes the lock.
+/// A value that reads its cache when it is dropped, which takes the lock.
 struct Nosy(Arc<Sharded<u64, Nosy>>, Arc<AtomicUsize>);
 
 impl Drop for Nosy {
@@ -79,7 +79,7 @@ impl Drop for Nosy {
 
 #[test]
 fn values_are_dropped_outside_of_the_locks() {
-    // Explored, so that a lock within a lock is a failure, and no wait without an end.
+    // Explored, so that a nested lock fails instead of deadlocking.
     let run = |(): &(), _: usize| {
         let cache = Arc::new(Sharded::new(limits(4), 1).unwrap());
         let seen = Arc::new(AtomicUsize::new(0));
@@ -124,7 +124,7 @@ fn of_many_threads_one_takes_each_entry() {
     assert_eq!((taken.load(Relaxed), cache.len()), (KEYS as usize, 0));
 }
 
-/// What one order of operations does to a map: each takes one lock, so that the order of locks is theirs.
+/// The operations' effects in every order: each takes one lock, so the order of locks is the order of operations.
 #[test]
 fn in_every_order_threads_get_what_they_would_get_one_after_the_other() {
     #[derive(Clone, Copy)]
@@ -135,7 +135,7 @@ fn in_every_order_threads_get_what_they_would_get_one_after_the_other() {
         Remove,
     }
     const KEY: u64 = 7;
-    // Of three threads, three operations each.
+    // Three operations of each of three threads.
     let scripts = [
         [Op::Insert(1), Op::Take, Op::Insert(2)],
         [Op::Get, Op::Take, Op::Get],
@@ -178,7 +178,7 @@ fn in_every_order_threads_get_what_they_would_get_one_after_the_other() {
     assert_eq!(explore(3, shared, run, check), 1_680);
 }
 
-/// A value that counts, and looks at its cache, when it is dropped.
+/// A value that counts drops, and reads its cache when it is dropped.
 struct Watcher(std::sync::Weak<Watched>);
 
 struct Watched {
@@ -190,7 +190,7 @@ struct Watched {
 impl Drop for Watcher {
     fn drop(&mut self) {
         if let Some(watched) = self.0.upgrade() {
-            // Takes the lock, which fails a test where the thread has it.
+            // Takes the lock, which fails the test if the thread holds it.
             assert!(watched.cache.len() <= 3);
             watched.dropped.fetch_add(1, Relaxed);
         }
@@ -207,7 +207,7 @@ fn in_every_order_values_go_once_and_outside_of_locks_and_time_never_goes_back()
     let run = |watched: &Arc<Watched>, thread: usize| {
         let value = || Watcher(Arc::downgrade(watched));
         if thread == 0 {
-            // Its reading of the clock is old: what the other one has seen expire stays so.
+            // Its clock reading is older: entries that the other thread saw expire stay expired.
             assert!(watched.cache.insert(1, value(), NOW));
             watched.cache.insert(2, value(), NOW);
             if let Some(value) = watched.cache.take(&1, NOW) {
@@ -224,7 +224,7 @@ fn in_every_order_values_go_once_and_outside_of_locks_and_time_never_goes_back()
         let kept = watched.cache.len();
         assert_eq!(watched.dropped.load(Relaxed) + kept, 3, "{order:?}");
         assert!(watched.cache.get_with(&3, later, |_| ()).is_some(), "a live one is gone: {order:?}");
-        // Entered by the old clock, after the new one was seen, an entry begins its life there.
+        // An entry that is inserted with the older reading starts at the newer time.
         let is_first = order[0] == 0;
         assert!(is_first || watched.found.load(Relaxed) == 1, "{order:?}");
     };

@@ -1,20 +1,20 @@
-//! Who vouches for clients, which hosts ask them, and whether what routes want can ever be had.
+//! Client certificates: loads the authorities, and checks that the rules of routes can be met.
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use cardea_gateway::{client_certificate::ClientCertificateRule, model::ListenerModel};
-use cardea_tls::{ClientAuthConfig, ClientAuthority, ClientDemand, HostRequirements, ServerTls};
+use cardea_tls::{CertificateRequirement, ClientAuthConfig, ClientAuthority, HostRequirements, ServerTls};
 
 use super::{
     super::{
-        model::{self, Placed},
-        source::Place,
+        model::{self, Located},
+        source::Location,
     },
     Builder,
 };
 
 impl Builder<'_> {
-    /// Loads all of them. One whose settings are the same goes on.
+    /// Loads all client authorities. One with unchanged settings is kept.
     pub(super) fn client_authorities(&mut self) {
         for authority in self.config.client_authorities.iter().filter(|one| one.is_sound) {
             let settings = &authority.value;
@@ -35,7 +35,8 @@ impl Builder<'_> {
         }
     }
 
-    /// How the hosts of a certificate ask. An authority that could not be loaded has its own problem reported already.
+    /// The client certificate policy of a certificate's hosts. An authority that could not be loaded was reported
+    /// already.
     pub(super) fn client_auth(&self, certificate: &model::Certificate) -> Option<ClientAuthConfig> {
         let mode = certificate.client_certificate?;
         Some(ClientAuthConfig { mode, authorities: self.named(&certificate.client_authorities) })
@@ -44,7 +45,7 @@ impl Builder<'_> {
     pub(super) fn client_certificate(&self, rule: &model::ClientCertificateRule) -> ClientCertificateRule {
         ClientCertificateRule {
             required: rule.required,
-            demand: ClientDemand {
+            requirement: CertificateRequirement {
                 authorities: self.named(&rule.authorities),
                 names: rule.names.clone(),
                 fingerprints: rule.fingerprints.clone(),
@@ -57,7 +58,8 @@ impl Builder<'_> {
         }
     }
 
-    /// A route that wants what no handshake asks for would let nobody in, and send clients in circles.
+    /// Reports routes that require a certificate which no handshake requests: they would refuse all clients, or
+    /// redirect them in a loop.
     pub(super) fn check_client_certificates(&mut self, listeners: &HashMap<String, Arc<ListenerModel>>) {
         if !self.has_all(listeners) {
             return;
@@ -93,7 +95,7 @@ impl Builder<'_> {
         &mut self,
         listeners: &HashMap<String, Arc<ListenerModel>>,
     ) -> (Option<HostRequirements>, Vec<PathBuf>) {
-        let unloaded = |listener: &Placed<model::Listener>| {
+        let unloaded = |listener: &Located<model::Listener>| {
             let tls = listener.unloaded_tls.as_ref()?;
             Some((listener.name.clone(), self.certificate_configs(tls)))
         };
@@ -116,13 +118,13 @@ impl Builder<'_> {
             return None;
         }
         let config = self.config;
-        // In the order of the configuration, so that what is said of two of them does not change.
+        // In configured order, so that messages about two of them are stable.
         let secure = config.listeners.iter().filter_map(|listener| {
             Some((listener.name.as_str(), Arc::clone(listeners.get(&listener.name)?.tls.as_ref()?)))
         });
         let requirements = HostRequirements::new(secure)?;
         for contradiction in requirements.contradictions() {
-            let first = config.sources.position(self.certificate_place(
+            let first = config.sources.position(self.certificate_location(
                 listeners,
                 &contradiction.first,
                 &contradiction.host,
@@ -131,7 +133,7 @@ impl Builder<'_> {
                 "clients of {} are not asked here as they are at {first}, and one of the two requires a client certificate",
                 contradiction.host
             );
-            let at = self.certificate_place(listeners, &contradiction.second, &contradiction.host);
+            let at = self.certificate_location(listeners, &contradiction.second, &contradiction.host);
             self.problem(
                 at,
                 message,
@@ -156,8 +158,7 @@ impl Builder<'_> {
         Some(requirements)
     }
 
-    /// Warns of hosts of routes that no certificate names: whoever asks for them gets the default certificate, and is required
-    /// what that requires.
+    /// Warns of route hosts that no certificate names: their clients get the default certificate with its requirements.
     pub(super) fn check_certificates_of_routes(&mut self, listeners: &HashMap<String, Arc<ListenerModel>>) {
         if !self.has_all(listeners) {
             return;
@@ -181,21 +182,21 @@ impl Builder<'_> {
         }
     }
 
-    /// Where the certificate of a host is configured, or else its listener.
-    fn certificate_place(
+    /// The location of a host's certificate, or else of its listener.
+    fn certificate_location(
         &self,
         listeners: &HashMap<String, Arc<ListenerModel>>,
         listener: &str,
         host: &str,
-    ) -> Place {
+    ) -> Location {
         let Some(written) = self.config.listeners.iter().find(|one| one.name == listener) else {
-            return Place::default();
+            return Location::default();
         };
-        // Its names may be known from its file alone.
+        // Its names may be known only from its file.
         let served = listeners.get(listener).and_then(|listener| listener.tls.as_ref());
         let served = served.map(|tls| tls.certificates()).unwrap_or_default();
         let of_host = served.iter().find(|info| info.hosts.iter().any(|name| name == host));
-        let is_meant = |certificate: &&Placed<model::Certificate>| {
+        let is_meant = |certificate: &&Located<model::Certificate>| {
             let is_file = matches!(
                 &certificate.source,
                 model::CertificateSource::Files { chain, .. } if of_host.is_some_and(|info| info.path == *chain)
@@ -206,9 +207,9 @@ impl Builder<'_> {
         certificates.find(is_meant).map_or(written.at, |certificate| certificate.at)
     }
 
-    /// Whether the TLS of all listeners could be loaded; what could not is reported.
+    /// Whether the TLS of all listeners could be loaded; failures were reported.
     fn has_all(&self, listeners: &HashMap<String, Arc<ListenerModel>>) -> bool {
-        let secure = |listener: &&Placed<model::Listener>| listener.tls.is_some();
+        let secure = |listener: &&Located<model::Listener>| listener.tls.is_some();
         let loaded = listeners.values().filter(|listener| listener.tls.is_some()).count();
         loaded == self.config.listeners.iter().filter(secure).count()
             && self.client_authorities.len() == self.config.client_authorities.len()

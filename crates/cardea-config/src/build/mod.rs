@@ -1,4 +1,4 @@
-//! Builds a [`Model`] from a configuration: whatever can fail at a reload fails here, before anything changes.
+//! Builds a [`Model`] from a configuration. Everything that can fail at a reload fails here, before anything changes.
 
 mod client_certificates;
 mod mount;
@@ -29,38 +29,38 @@ use cardea_upstream::{Connections, PoolConfig, ServiceConfig, ServiceState};
 
 use self::{rules::fixed_names, throttles::ThrottlePlace};
 use super::{
-    model::{self, Config, Placed},
+    model::{self, Config, Located},
     problem::{Problem, Severity},
-    source::Place,
+    source::Location,
 };
 
-/// What a configuration only names, and the program has.
+/// The objects that a configuration names and the program provides.
 pub trait Provider: Send + Sync {
-    /// The destination inside the program.
+    /// The built-in destination.
     fn builtin(&self, which: model::BuiltIn) -> Arc<dyn BuiltIn>;
 
-    /// Where the certificate for these hosts is put that an authority issues; `None` where no authority was opened, as in a
+    /// The slot for the certificate of these hosts that an authority issues; `None` if no authority was opened, as in a
     /// check.
     fn certificate(&self, hosts: &[String]) -> Option<Arc<ManagedCertificate>>;
 }
 
-/// What all models of a process share.
+/// The objects that all models of a process share.
 pub struct Foundation {
-    /// The time, for what is checked of certificates.
+    /// The clock for checks of certificates.
     pub clock: Clock,
     /// Fetches key sets.
     pub fetch: Arc<dyn Fetch>,
-    /// The keys of issuers that are local.
+    /// The keys of local issuers.
     pub local_keys: LocalKeys,
-    /// What the program adds.
+    /// The objects that the program provides.
     pub provider: Arc<dyn Provider>,
-    /// How many workers carry requests.
+    /// The number of workers.
     pub workers: usize,
-    /// Certificates that can't be used are left out, so that the others are served: to start. A check tolerates nothing.
+    /// Whether unusable certificates are left out, so that the others are served at a start. A check tolerates none.
     pub tolerates_certificates: bool,
 }
 
-/// A model that is ready to be put in force.
+/// A model that is ready to be used.
 pub struct Built {
     /// The model.
     pub model: Arc<Model>,
@@ -68,22 +68,22 @@ pub struct Built {
     pub services: HashMap<String, Arc<Service>>,
     /// The authorities of client certificates, by name.
     pub client_authorities: HashMap<String, Arc<ClientAuthority>>,
-    /// What its author probably does not want.
+    /// Settings that probably do not do what their author wants.
     pub warnings: Vec<Problem>,
     /// Certificates that were not loaded and whose hosts can't be told: what hosts require of clients is not known then.
     pub unknown_hosts: Vec<PathBuf>,
     /// The settings that each listener's TLS was loaded by, by name.
     tls: HashMap<String, ServerTlsConfig>,
-    /// The settings that connections to each service are made by, by name.
+    /// The TLS settings of connections to each service, by name.
     service_tls: HashMap<String, Option<model::ServiceTls>>,
-    /// What is counted for each route, by name.
+    /// The metrics of each route, by name.
     route_metrics: HashMap<String, Arc<RouteMetrics>>,
     /// The settings of each throttle, in the order of the model's.
     throttles: Vec<model::Throttle>,
 }
 
 impl Built {
-    /// Moves the services on from those of `previous`. To be called once, after the model has become the current one.
+    /// Takes over the state of `previous`'s services. Call it once, after the model has become the current one.
     pub fn succeed(&self, previous: &Self, now: Mono) {
         for (name, service) in &self.services {
             service.state.activate(previous.services.get(name).map(|old| &*old.state), now);
@@ -95,7 +95,7 @@ impl Built {
         }
     }
 
-    /// The certificates in files that can't be used.
+    /// The certificate files that can't be used.
     fn unusable_certificates(&self) -> HashSet<PathBuf> {
         let tls = self.model.listeners.values().filter_map(|listener| listener.tls.as_ref());
         let states = tls.flat_map(|tls| tls.certificate_states().to_vec());
@@ -103,10 +103,10 @@ impl Built {
     }
 }
 
-/// Builds the model of `config`. What lives longer is taken over from `previous`.
+/// Builds the model of `config`. Long-lived objects are taken over from `previous`.
 ///
 /// # Errors
-/// Every problem that could be found, sorted by file and line.
+/// All problems, sorted by file and line.
 pub fn build(
     config: &Config,
     foundation: &Foundation,
@@ -183,16 +183,16 @@ pub fn build(
     })
 }
 
-/// Builds a model and throws it away, for what is wrong with it, warnings included. Nothing is opened, bound or fetched. Of a
-/// configuration that has errors already, all that is sound is judged.
+/// Builds a model for its problems and warnings, and drops it. Nothing is opened, bound or fetched. Of a configuration
+/// with errors, the sound parts are checked.
 ///
 /// # Errors
 /// The problems, or else the warnings.
 pub fn check(config: &Config, provider: Arc<dyn Provider>) -> Result<(), Vec<Problem>> {
-    // Read once, by what tells whether certificates hold.
+    // Read once, for the validity of certificates.
     let clock = CoarseClock::start(PERIOD_DEFAULT).map_err(|error| {
         vec![config.problem(
-            Place::default(),
+            Location::default(),
             format!("no clock: {error}"),
             "see the error of the operating system",
         )]
@@ -221,27 +221,27 @@ struct Builder<'a> {
     route_metrics: HashMap<String, Arc<RouteMetrics>>,
     throttles: Vec<ThrottlePlace>,
     names: Names<Exchange>,
-    /// The headers of requests that are read by what was compiled.
+    /// The request headers that compiled rules read.
     headers_read: BTreeSet<String>,
     any_header_read: bool,
-    /// The `when` of a route reads the time.
+    /// Whether the `when` of a route reads the time.
     time_chooses: bool,
 }
 
 impl Builder<'_> {
-    fn problem(&mut self, at: Place, message: impl ToString, remedy: &str) {
+    fn problem(&mut self, at: Location, message: impl ToString, remedy: &str) {
         if !self.config.sources.is_judged(at) {
             return;
         }
         self.problems.push(self.config.problem(at, message.to_string(), remedy));
     }
 
-    fn warn(&mut self, at: Place, message: String, remedy: &str) {
+    fn warn(&mut self, at: Location, message: String, remedy: &str) {
         let problem = self.config.problem(at, message, remedy);
         self.warnings.push(Problem { severity: Severity::Warning, ..problem });
     }
 
-    /// What is counted for a route goes on for as long as there is one of its name.
+    /// The metrics of a route are kept as long as a route of its name exists.
     fn route_metrics(&mut self, name: &str) -> Arc<RouteMetrics> {
         let known = self.previous.and_then(|built| built.route_metrics.get(name));
         let metrics = known.map_or_else(|| Arc::new(RouteMetrics::new(name)), Arc::clone);
@@ -276,11 +276,11 @@ impl Builder<'_> {
         models
     }
 
-    /// A gateway none of whose listeners can serve anything is of no use to anybody, and says so at its start.
+    /// Reports a gateway none of whose listeners can serve anything.
     fn check_something_is_served(&mut self, listeners: &HashMap<String, Arc<ListenerModel>>) {
         let serves = |listener: &Arc<ListenerModel>| match &listener.tls {
             None => true,
-            // What an authority has yet to issue is served when it comes.
+            // A certificate that has yet to be issued will be served later.
             Some(tls) => {
                 tls.certificate_states().iter().any(|state| state.served.is_some() || state.is_awaited)
             }
@@ -300,7 +300,7 @@ impl Builder<'_> {
 
     /// The certificates of a listener that are sound.
     fn certificate_configs(&self, tls: &model::ListenerTls) -> Vec<CertificateConfig> {
-        let certificate = |certificate: &Placed<model::Certificate>| {
+        let certificate = |certificate: &Located<model::Certificate>| {
             let settings = match &certificate.source {
                 model::CertificateSource::Files { chain, key } => CertificateConfig {
                     chain: chain.clone(),
@@ -315,7 +315,7 @@ impl Builder<'_> {
                 model::CertificateSource::Acme => {
                     let hosts = &certificate.hosts;
                     let place = self.foundation.provider.certificate(hosts);
-                    // In a check it is as if none had been issued yet.
+                    // In a check, no certificate is issued yet.
                     let place = place.unwrap_or_else(|| ManagedCertificate::new("acme", hosts.clone()));
                     place.config(&certificate.trust_domain)
                 }
@@ -329,7 +329,7 @@ impl Builder<'_> {
     /// TLS of a listener. One whose settings are the same goes on, with its sessions.
     fn server_tls(
         &mut self,
-        listener: &Placed<model::Listener>,
+        listener: &Located<model::Listener>,
         tls: &model::ListenerTls,
     ) -> Option<Arc<ServerTls>> {
         let settings =
@@ -342,13 +342,13 @@ impl Builder<'_> {
         let same = |built: &&Built| built.tls.get(&listener.name) == Some(&settings);
         let old = self.previous.filter(same).and_then(|built| built.model.listeners.get(&listener.name));
         if let Some(old) = old.and_then(|old| old.tls.as_ref()) {
-            // Files that changed are read now, so that a reload shows what is wrong with them.
+            // Changed files are read now, so that a reload reports their problems.
             if let Err(error) = old.reload_if_changed(self.foundation.clock.wall()) {
                 self.problem(listener.at, error, "see the file named");
             }
             return Some(Arc::clone(old));
         }
-        // At a start all are tolerated, and at a reload those that are served by nobody as it is.
+        // At a start all are tolerated, at a reload only those that are already unusable.
         let running = self.previous.map(|built| built.unusable_certificates());
         let tolerates = |certificate: &CertificateConfig| match &running {
             None => self.foundation.tolerates_certificates,
@@ -369,14 +369,14 @@ impl Builder<'_> {
         }
     }
 
-    /// A problem of a certificate, at the certificate's own place.
+    /// Reports a problem of a certificate, at the certificate's location.
     fn certificate_problem(
         &mut self,
-        listener: &Placed<model::Listener>,
+        listener: &Located<model::Listener>,
         tls: &model::ListenerTls,
         error: &CertificateError,
     ) {
-        let names_it = |certificate: &&Placed<model::Certificate>| {
+        let names_it = |certificate: &&Located<model::Certificate>| {
             let staple = match &certificate.ocsp {
                 Some(OcspConfig::File(path)) => Some(path),
                 Some(OcspConfig::Fetch) | None => None,
@@ -397,11 +397,11 @@ impl Builder<'_> {
             .map(|issuer| with_keys(&issuer.value, &self.foundation.local_keys))
             .collect();
         let old = self.previous.map(|built| &*built.model.authenticator);
-        // Disabling a client reaches its tokens only where the issuer is known to be our own.
+        // Disabling a client revokes its tokens only if the issuer is known to be the built-in one.
         if let Some(server) = &self.config.authorization_server {
             let ours = server.settings.issuer_text();
             let config = self.config;
-            let foreign = |issuer: &&Placed<IssuerConfig>| {
+            let foreign = |issuer: &&Located<IssuerConfig>| {
                 !matches!(issuer.keys, KeySource::Local(_)) && issuer.issuer.trim_end_matches('/') == ours
             };
             for issuer in config.issuers.iter().filter(foreign) {
@@ -413,7 +413,7 @@ impl Builder<'_> {
         for error in &errors {
             let named =
                 self.config.issuers.iter().find(|issuer| Some(issuer.name.as_str()) == error.issuer());
-            let at = named.map_or_else(Place::default, |issuer| issuer.at);
+            let at = named.map_or_else(Location::default, |issuer| issuer.at);
             self.problem(at, error, "see [[issuer]] in docs/configuration.md");
         }
         if !errors.is_empty() {
@@ -422,7 +422,7 @@ impl Builder<'_> {
         match Authenticator::new(issuers.clone(), old, Arc::clone(&self.foundation.fetch)) {
             Ok(authenticator) => (issuers, Some(Arc::new(authenticator))),
             Err(error) => {
-                self.problem(Place::default(), error, "see [[issuer]] in docs/configuration.md");
+                self.problem(Location::default(), error, "see [[issuer]] in docs/configuration.md");
                 (issuers, None)
             }
         }
@@ -430,7 +430,7 @@ impl Builder<'_> {
 
     fn services(&mut self) -> Vec<Arc<Service>> {
         let mut services = Vec::with_capacity(self.config.services.len());
-        // Clients of the same settings share one configuration, which holds the roots.
+        // Clients with equal settings share one configuration, which contains the roots.
         let mut shared: Vec<(ClientTlsConfig, Arc<rustls::ClientConfig>)> = Vec::new();
         for service in &self.config.services {
             let hash_policy = service.hash_policy.as_ref().and_then(|written| self.hash_policy(written));
@@ -495,7 +495,7 @@ impl Builder<'_> {
                 let at = error
                     .route()
                     .and_then(|index| places.get(index))
-                    .map_or_else(Place::default, |route| route.at);
+                    .map_or_else(Location::default, |route| route.at);
                 self.problem(at, error, "change one of the routes");
                 None
             }
@@ -504,11 +504,11 @@ impl Builder<'_> {
 
     fn route(
         &mut self,
-        route: &Placed<model::Route>,
+        route: &Located<model::Route>,
         issuers: &[IssuerConfig],
         services: &HashMap<&str, &Arc<Service>>,
     ) -> Option<Route> {
-        // All of them are compiled before anything else is judged, so that each error in one is told.
+        // All of them are compiled before other checks, so that every error in them is reported.
         let mut rules = self.route_rules(route);
         let request_headers = self.header_rules(&route.request_headers);
         let response_headers = self.header_rules(&route.response_headers);
@@ -526,11 +526,11 @@ impl Builder<'_> {
         if !route.is_sound {
             return None;
         }
-        let demand = match &route.auth {
+        let requirement = match &route.auth {
             model::Auth::Public => None,
             model::Auth::AccessRequirement(alternatives) => {
                 match AccessRequirement::resolve(alternatives.clone(), issuers) {
-                    Ok(demand) => Some(demand),
+                    Ok(requirement) => Some(requirement),
                     Err(error) => {
                         self.problem(route.at, error, "see auth in docs/configuration.md");
                         return None;
@@ -539,7 +539,7 @@ impl Builder<'_> {
             }
         };
         let destination = match &route.destination {
-            // A service that could not be built has its own problem reported already.
+            // A service that could not be built was reported already.
             model::Destination::Service { index } => {
                 let name = self.config.services.get(*index)?.config.name.as_str();
                 Destination::Service(services.get(name).map(|service| Arc::clone(service))?)
@@ -560,7 +560,7 @@ impl Builder<'_> {
         };
         Some(Route {
             name: route.name.clone(),
-            demand,
+            requirement,
             client_certificate: route.client_certificate.as_ref().map(|rule| self.client_certificate(rule)),
             early_data: route.early_data,
             destination,
@@ -579,7 +579,7 @@ impl Builder<'_> {
     }
 }
 
-/// An issuer as the authenticator takes it: our own keys are those of this process.
+/// An issuer in the authenticator's form; local keys are those of this process.
 fn with_keys(issuer: &IssuerConfig, local_keys: &LocalKeys) -> IssuerConfig {
     let mut issuer = issuer.clone();
     if let KeySource::Local(keys) = &mut issuer.keys {
@@ -588,13 +588,13 @@ fn with_keys(issuer: &IssuerConfig, local_keys: &LocalKeys) -> IssuerConfig {
     issuer
 }
 
-/// The regions of a service's endpoints, by the labels that endpoints have in logs.
+/// The regions of a service's endpoints, by the endpoints' labels in logs.
 fn regions(service: &ServiceConfig) -> Vec<(String, String)> {
     let endpoints = service.endpoints.iter();
     endpoints.filter_map(|one| Some((one.address.to_string(), one.region.clone()?))).collect()
 }
 
-/// TLS to a service, with the roots of others that have the same settings.
+/// The TLS of a service. Services with equal settings share their roots.
 fn service_tls(
     tls: &model::ServiceTls,
     shared: &mut Vec<(ClientTlsConfig, Arc<rustls::ClientConfig>)>,

@@ -1,4 +1,4 @@
-//! The endpoints of our own authorization server, which are there without routes.
+//! The endpoints of the built-in authorization server, which exist without routes.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -11,9 +11,9 @@ use cardea_issuer::Endpoints;
 use super::{super::model::BuiltIn, Builder};
 
 impl Builder<'_> {
-    /// The endpoints of our own authorization server are routes like any other, on the host of its issuer.
+    /// The endpoints of the built-in authorization server as routes on the host of its issuer.
     pub(super) fn mount_issuer(&mut self, routes: &mut Vec<(RouteMatch, Arc<Route>)>) {
-        // By what the configuration says, so that a check and an explanation, which open no registry, have them too.
+        // Derived from the configuration, so that `check` and `explain`, which open no registry, have them too.
         let Some(config) = &self.config.authorization_server else { return };
         if !config.mount {
             return;
@@ -51,7 +51,7 @@ impl Builder<'_> {
             let name = format!("authorization-server-{name}");
             let throttles = self.throttles_of([].iter());
             let route = Route {
-                demand: None,
+                requirement: None,
                 client_certificate: None,
                 early_data: false,
                 destination: Destination::BuiltIn(self.foundation.provider.builtin(which)),

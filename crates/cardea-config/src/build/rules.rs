@@ -1,10 +1,10 @@
-//! Compiles the expressions and templates of a configuration: attributes, policies, changes to headers, the access log.
+//! Compiles the expressions and templates of a configuration: attributes, policies, header changes, the access log.
 
 use std::{collections::HashSet, sync::Arc};
 
 use cardea_env::{
     CommonFields, CommonForm, CommonLog, Condition, Effect, Expression, ExpressionError, JsonRecord,
-    Lookup as _, Names, Owned, Policy, RecordError, Reference, Rule, Source, Template, TemplateError,
+    Lookup as _, Names, Owned, Policy, RecordError, Reference, Rule, Template, TemplateError, ValueSource,
 };
 use cardea_gateway::{
     attributes,
@@ -26,7 +26,7 @@ use super::{
     Builder,
 };
 
-/// What all remedies end in.
+/// The end of all remedies.
 const ATTRIBUTES: &str = "docs/attributes.md lists all attributes";
 
 /// What is known before the route is.
@@ -36,13 +36,13 @@ pub(super) const KNOWN_BEFORE_ROUTE: [&str; 5] =
 /// What of these is known only at the end.
 pub(super) const KNOWN_AT_THE_END: [&str; 2] = ["request.size", "request.duration"];
 
-/// The families of headers of requests.
+/// The families of request headers.
 const HEADERS: [&str; 2] = ["request.headers", "request.first_header"];
 
-/// The family of what a route's pattern matched.
+/// The family of the parameters of a route's pattern.
 const PATH_PARAMETERS: &str = "route.parameters";
 
-/// The attributes that are always there.
+/// The attributes that always exist.
 pub(super) fn fixed_names() -> Names<Exchange> {
     Names::new(&attributes::TABLE).with_redaction(attributes::redaction())
 }
@@ -52,7 +52,7 @@ const CHOSEN_BY_CLIENT: [&str; 4] =
     ["request.query", "request.headers", "request.first_header", "request.cookies"];
 
 impl Builder<'_> {
-    /// Declares the attributes that the configuration adds.
+    /// Declares the custom attributes.
     pub(super) fn declare(&mut self) {
         for attribute in &self.config.attributes {
             let name = format!("custom.{}", attribute.name);
@@ -60,8 +60,8 @@ impl Builder<'_> {
                 Ok(source) => source,
                 Err((at, position, message, suggestion)) => {
                     self.text_problem(at, position, message, suggestion.as_deref());
-                    // What reads it must not be told that it isn't there.
-                    Source::Nothing
+                    // Rules that read it must not be reported as reading an unknown attribute.
+                    ValueSource::Nothing
                 }
             };
             if let Err(error) = self.names.declare(&name, source)
@@ -72,7 +72,7 @@ impl Builder<'_> {
         }
     }
 
-    /// What holds for all requests; takes the names, so nothing can be compiled after it.
+    /// The rules of all requests. It takes the names, so nothing can be compiled after it.
     pub(super) fn environment(&mut self) -> EnvironmentModel {
         let config = self.config;
         let policy = self.policy(&config.policy);
@@ -104,7 +104,7 @@ impl Builder<'_> {
             ..RouteRules::default()
         };
         if let (Some(condition), Some(written)) = (&rules.when, &route.when) {
-            // One that could not be compiled is a problem of its own.
+            // An attribute that could not be compiled was reported already.
             let has_source = |name: &str| {
                 let mut attributes = self.config.attributes.iter();
                 attributes.any(|one| one.name == name && one.source != AttributeSource::Nothing)
@@ -166,7 +166,7 @@ impl Builder<'_> {
         self.names.sources(reference).iter().any(|source| is(source))
     }
 
-    /// Whether changes to headers depend on the path. One that merely shows it does not.
+    /// Whether header changes depend on the path, rather than only containing it.
     pub(super) fn headers_read_path(&self, rules: &[HeaderRule]) -> bool {
         rules.iter().any(|rule| match rule {
             HeaderRule::Set(_, template) | HeaderRule::Add(_, template) => {
@@ -179,8 +179,8 @@ impl Builder<'_> {
         })
     }
 
-    /// Warns of routes that let slashes and backslashes pass in a form that services read in two ways, while their rules read
-    /// the path. Path parameters are allowed for no other reason, by whoever knows that the service keeps them.
+    /// Warns of routes that allow ambiguous slashes or backslashes while their rules read the path. Path parameters are
+    /// allowed only on purpose, for services that keep them.
     pub(super) fn check_allowed_paths(&mut self, router: &Router<Arc<Route>>, always_read: bool) {
         let config = self.config;
         let reading: HashSet<&str> = router
@@ -211,7 +211,7 @@ impl Builder<'_> {
     }
 
     /// Warns of a redirect to a host that the client chooses.
-    pub(super) fn check_redirect(&mut self, route: &model::Placed<model::Route>, to: &FieldTemplate) {
+    pub(super) fn check_redirect(&mut self, route: &model::Located<model::Route>, to: &FieldTemplate) {
         let Some(reference) = self.host_by_client(&to.text) else { return };
         let message = format!(
             "the redirect of the route {:?} leads wherever the client says: {reference} is part of the host",
@@ -307,7 +307,7 @@ impl Builder<'_> {
         all
     }
 
-    /// A policy; none where there are no rules. A rule that can't be compiled is a problem, so that nothing is built.
+    /// A policy; `None` without rules. A rule that can't be compiled is an error, so that nothing is built.
     fn policy(&mut self, rules: &[rules::PolicyRule]) -> Option<Policy<Exchange>> {
         let mut compiled = Vec::with_capacity(rules.len());
         for rule in rules {
@@ -339,7 +339,7 @@ impl Builder<'_> {
         }
     }
 
-    /// A template of what is no place to show something in: a redirect goes back to whoever sent the secrets.
+    /// A template that may contain secrets: a redirect returns them only to the client that sent them.
     pub(super) fn raw_template(&mut self, written: &FieldTemplate) -> Option<Template<Exchange>> {
         match Template::compile_raw(&written.text, &self.names) {
             Ok(template) => Some(self.noted(template)),
@@ -369,16 +369,16 @@ impl Builder<'_> {
         }
     }
 
-    /// The headers of requests that what was compiled so far reads, and those that routes match.
+    /// The request headers that compiled rules read or that routes match.
     fn headers_read(&self) -> HeadersRead {
         let matched =
             self.config.routes.iter().flat_map(|route| &route.matches.headers).map(|(name, _)| name);
-        // What is no token names no field that could come.
+        // A name that is no token can't be that of a received field.
         let names = self.headers_read.iter().chain(matched).filter(|name| HeaderNameSet::new([name]).is_ok());
         HeadersRead { names: HeaderNameSet::new(names).unwrap_or_default(), all: self.any_header_read }
     }
 
-    /// A template of a key, which nobody sees.
+    /// A template of a key, which is never shown.
     pub(super) fn hash_policy(&mut self, written: &FieldTemplate) -> Option<Template<Exchange>> {
         let template = self.raw_template(written)?;
         if template.constant().is_some() {
@@ -432,7 +432,7 @@ impl Builder<'_> {
     }
 
     fn common_log(&mut self, form: CommonForm) -> Option<CommonLog<Exchange>> {
-        // What a client sends twice is shown all the same.
+        // Repeated fields are shown too.
         let fields = CommonFields {
             referrer: "request.first_header.referer",
             agent: "request.first_header.user-agent",
@@ -476,7 +476,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Whether a problem follows from an attribute of the configuration that could not be resolved.
+    /// Whether a problem follows from a custom attribute that could not be resolved.
     fn follows(&self, message: &str) -> bool {
         self.config.lost_attributes && message.contains("custom.")
     }
@@ -503,7 +503,7 @@ impl Builder<'_> {
         None
     }
 
-    /// A problem within a text that was written.
+    /// Reports a problem at a position in a written text.
     fn text_problem(
         &mut self,
         written: &FieldTemplate,
@@ -531,34 +531,34 @@ fn is_time(source: &str) -> bool {
     source == "request.time"
 }
 
-/// Tells whether a name of the table is what is asked for.
+/// Selects names of the table.
 type Is = fn(&str) -> bool;
 
 type SourceError<'a> = (&'a FieldTemplate, usize, String, Option<String>);
 
-/// Where an attribute comes from, in terms of the names before it.
+/// The source of an attribute, compiled with the names declared before it.
 fn source<'a>(
     source: &'a AttributeSource,
     names: &Names<Exchange>,
-) -> Result<Source<Exchange>, SourceError<'a>> {
+) -> Result<ValueSource<Exchange>, SourceError<'a>> {
     let template = |written: &'a FieldTemplate| {
         Template::compile_raw(&written.text, names)
             .map_err(|error| (written, error.position, error.message, error.suggestion))
     };
     Ok(match source {
-        AttributeSource::Nothing => Source::Nothing,
-        AttributeSource::Attribute(written) => Source::Attribute(
+        AttributeSource::Nothing => ValueSource::Nothing,
+        AttributeSource::Attribute(written) => ValueSource::Attribute(
             names
                 .resolve(&written.text)
                 .map_err(|error| (written, 0, error.to_string(), error.suggestion().map(str::to_owned)))?,
         ),
-        AttributeSource::Template(written) => Source::Template(template(written)?),
+        AttributeSource::Template(written) => ValueSource::Template(template(written)?),
         AttributeSource::Expression(written) => {
             let expression = Expression::compile(&written.text, names)
                 .map_err(|error| (written, error.position, error.message, error.suggestion))?;
-            Source::Expression(expression)
+            ValueSource::Expression(expression)
         }
-        AttributeSource::Map { key, entries, default } => Source::Map {
+        AttributeSource::Map { key, entries, default } => ValueSource::Map {
             key: template(key)?,
             entries: Arc::clone(entries),
             default: default.as_ref().map(|text| Owned::text(text.as_bytes())),

@@ -12,7 +12,7 @@ use cardea_guard::ThrottleTable;
 
 use super::{
     super::{
-        model::{self, Placed},
+        model::{self, Located},
         rules::FieldTemplate,
     },
     Builder,
@@ -46,7 +46,7 @@ impl Builder<'_> {
         config.throttles.iter().map(|throttle| self.throttle(throttle)).collect()
     }
 
-    fn throttle(&mut self, throttle: &Placed<model::Throttle>) -> Throttle {
+    fn throttle(&mut self, throttle: &Located<model::Throttle>) -> Throttle {
         let mut place = ThrottlePlace::default();
         let mut attributes = Vec::with_capacity(throttle.key.len());
         for written in &throttle.key {

@@ -1,5 +1,5 @@
-//! What the operator wrote: the shape of the files and nothing else. The documentation of these types is the
-//! reference of the configuration, and their schema is what files are checked against.
+//! The written form: the shape of the files and nothing else. The documentation of these types is the reference of the
+//! configuration, and files are checked against their schema.
 
 mod acme;
 mod client_certificate;
@@ -26,7 +26,7 @@ pub(super) use self::{
     identity::{RawAuthorizationServer, RawIssuer, RawPreset, RawSecret},
     limits::{RawLimits, RawTimeouts},
     listener::{RawCertificate, RawListener, RawListenerTls, RawRedirectToHttps},
-    route::{RawAuth, RawDemand, RawHeaderCondition, RawRedirect, RawRespond, RawRoute},
+    route::{RawAccessRequirement, RawAuth, RawHeaderCondition, RawRedirect, RawRespond, RawRoute},
     rules::{
         OneOrMany, RawAccessLog, RawAttribute, RawAttributeEdits, RawAttributeMap, RawFieldEdits,
         RawPolicyRule,
@@ -39,22 +39,22 @@ use super::{
     sections::{Drain, ForwardingText, Log, Process, Readiness, TrustedProxies},
 };
 
-/// The configuration of Cardea, in TOML. Texts may refer to the environment: `${NAME}`, or `${NAME:-default}`
-/// where it may be unset; `$$` stands for a dollar sign. Relative paths start from the folder of the file that
-/// names them. Durations are a whole number and a unit (`ms`, `s`, `m`, `h`, `d`), sizes likewise (`B`, `KB`,
-/// `KiB`, `MB`, `MiB`, …).
+/// The configuration of Cardea, in TOML. Strings may refer to the environment: `${NAME}`, or `${NAME:-default}` if it
+/// may be unset; `$$` stands for a dollar sign. Relative paths start from the folder of the file that contains them.
+/// Durations are a whole number and a unit (`ms`, `s`, `m`, `h`, `d`), sizes likewise (`B`, `KB`, `KiB`, `MB`, `MiB`,
+/// …).
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawConfig {
-    /// Further files, relative to this one: `["conf.d/*.toml"]`. `*` and `?` stand in the last part of a path, and
-    /// files are read in the order of their names. Tables merge, lists append, and any other value must be set
-    /// once. An included file includes no others.
+    /// Further files, relative to this one: `["conf.d/*.toml"]`. `*` and `?` are allowed in the last part of a path,
+    /// and files are read in the order of their names. Tables are merged, lists are appended, and any other value must
+    /// be set once. An included file includes no others.
     pub(super) include: Vec<String>,
-    /// The region where this gateway stands. Endpoints in it are preferred.
+    /// The region of this gateway. Endpoints in the same region are preferred.
     #[schemars(extend("format" = "cardea-name"))]
     pub(super) region: Option<String>,
-    /// How expressions and JSON logs read bytes in the values of headers that are not ASCII: as the services behind do.
-    /// They are forwarded, and written into headers, as they came.
+    /// How expressions and JSON logs decode non-ASCII bytes in header values: choose what the services do. The bytes
+    /// are forwarded unchanged.
     #[serde(with = "As::<HeaderEncoding>")]
     pub(super) header_encoding: HeaderEncoding,
     pub(super) process: Process,
@@ -74,47 +74,46 @@ pub(super) struct RawConfig {
     pub(super) identity_headers: RawIdentityHeaders,
     pub(super) authorization_server: Option<RawAuthorizationServer>,
     pub(super) acme: Option<RawAcme>,
-    /// Who vouches for clients that show certificates.
+    /// The authorities of client certificates.
     pub(super) client_authority: Vec<RawClientAuthority>,
-    /// Attributes of requests that this configuration adds to those of docs/attributes.md.
+    /// Additional attributes of requests, besides those of docs/attributes.md.
     pub(super) attribute: Vec<RawAttribute>,
-    /// Who may, on all routes: asked before the route's own policy.
+    /// The policy of all routes, evaluated before the route's own.
     pub(super) policy: Vec<RawPolicyRule>,
-    /// Changes to the fields of every request before it is forwarded. Those of its route come after them.
+    /// Changes to the header fields of every request before it is forwarded. Those of its route follow.
     pub(super) request_headers: OneOrMany<RawFieldEdits>,
-    /// Changes to the fields of every response before it is sent, refusals of the gateway included. Those of its route
-    /// come after them.
+    /// Changes to the header fields of every response before it is sent, including the gateway's own refusals. Those of
+    /// its route follow.
     pub(super) response_headers: OneOrMany<RawFieldEdits>,
     /// Rate limits.
     pub(super) throttle: Vec<RawThrottle>,
     /// Where the gateway listens; at least one.
     pub(super) listener: Vec<RawListener>,
-    /// Whose tokens are believed.
+    /// The trusted issuers of tokens.
     pub(super) issuer: Vec<RawIssuer>,
-    /// A folder in which the keys of issuers are kept once they were fetched, so that a restart does not depend on each
-    /// issuer being reachable; `"off"`: none. It is made, for the gateway's user alone, and is believed only where nobody
-    /// else may write to it. Left out, `issuer-keys` beside the database, or beside this file where there is no database.
+    /// A folder for the fetched keys of issuers, so that a restart does not depend on every issuer being reachable;
+    /// `"off"` disables it. It is created for the gateway's user only, and used only if no other user may write to it.
+    /// Default: `issuer-keys` beside the database, or beside this file if there is no database.
     pub(super) key_cache: Option<String>,
-    /// What requests are forwarded to.
+    /// The services that requests are forwarded to.
     pub(super) service: Vec<RawService>,
-    /// Which requests go where, and who may make them. The most specific match wins, whatever the order: exact
-    /// host, longest wildcard host, any host; then exact path, pattern, longest prefix; then more header
-    /// conditions; then an expression; then a method.
+    /// The routes of requests. The most specific match wins, whatever the order: exact host, longest wildcard host, any
+    /// host; then exact path, pattern, longest prefix; then more header conditions; then an expression; then a method.
     pub(super) route: Vec<RawRoute>,
 }
 
-/// The operator's side doors.
+/// The admin listener and the admin socket.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawAdmin {
-    /// Where metrics, health and readiness are read over HTTP; nothing can be changed there. `"off"` closes it.
-    /// The default is reachable from this machine alone.
+    /// The address of metrics, health and readiness over HTTP. It is read only. `"off"` disables it. The default is
+    /// reachable from this machine only.
     pub(super) address: String,
-    /// The DNS names by which `address` may be asked, beside `localhost` and IP addresses: those that scrapers and checks of
-    /// health use. Requests for any other name are answered 421, so that no web page can lead a name of its own here (DNS
-    /// rebinding).
+    /// The DNS names by which `address` may be requested, in addition to `localhost` and IP addresses: those that
+    /// scrapers and health checks use. Requests for other names are answered 421, which prevents DNS rebinding by web
+    /// pages.
     pub(super) hosts: Vec<String>,
-    /// The Unix socket, of mode 0600, through which the command line changes things. `"off"` closes it.
+    /// The Unix socket, with mode 0600, through which the command line makes changes. `"off"` disables it.
     pub(super) socket: String,
 }
 
@@ -128,14 +127,14 @@ impl Default for RawAdmin {
     }
 }
 
-/// The fields in which origins are told who calls. They are removed from every request on every route, then set
-/// where the caller is known and has the claim.
+/// The header fields that tell origins the identity of the caller. They are removed from every request on every route,
+/// and set if the caller is known and has the claim.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawIdentityHeaders {
-    /// The issuer of the token, exactly.
+    /// The exact issuer of the token.
     pub(super) issuer: String,
-    /// The subject, which means nothing without its issuer.
+    /// The subject, which is unique only together with its issuer.
     pub(super) subject: String,
     /// The client that the token was issued to.
     pub(super) client_id: String,
@@ -143,7 +142,7 @@ pub(super) struct RawIdentityHeaders {
     pub(super) scopes: String,
     /// The roles, separated by commas.
     pub(super) roles: String,
-    /// Further fields, each with the claim that it carries: `{ "x-auth-tenant" = "tid" }`.
+    /// Further fields, each with its claim: `{ "x-auth-tenant" = "tid" }`.
     pub(super) extra: BTreeMap<String, String>,
 }
 

@@ -16,60 +16,60 @@ use super::{
     rules::{OneOrMany, RawAttributeEdits, RawFieldEdits, RawPolicyRule},
 };
 
-/// Which requests go where, and who may make them. One of `path`, `path_prefix` and `path_pattern` says which
-/// paths are meant (any, where all are left out); one of `service`, `redirect`, `respond` and `builtin` says
-/// where requests go.
+/// A route: conditions, access requirement and destination of requests. One of `path`, `path_prefix` and `path_pattern`
+/// selects the paths (all, if none is set); one of `service`, `redirect`, `respond` and `builtin` is the destination.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawRoute {
-    /// Its name, in logs and metrics.
+    /// The name in logs and metrics.
     #[schemars(extend("format" = "cardea-name"))]
     pub(crate) name: String,
-    /// The hosts that it is for: names, or `"*.example.com"` for every name one label below one, as in certificates:
-    /// `a.example.com`, not `a.b.example.com`. Left out, any.
+    /// The hosts: names, or `"*.example.com"` for all names with exactly one more label, as in certificates:
+    /// `a.example.com`, not `a.b.example.com`. Default: any.
     #[serde(default)]
     pub(crate) hosts: Vec<String>,
-    /// The names of the listeners that it is bound to: elsewhere it does not exist. Left out, all.
+    /// The names of the listeners that the route exists on. Default: all.
     #[serde(default)]
     #[schemars(length(min = 1))]
     pub(crate) listeners: Option<Vec<String>>,
-    /// The one path that it is for.
+    /// The exact path.
     #[serde(default)]
     pub(crate) path: Option<String>,
-    /// The path that it is for, with everything below: `"/api"` takes `/api` and `/api/x`, not `/apix`.
+    /// A path and everything below it: `"/api"` matches `/api` and `/api/x`, not `/apix`.
     #[serde(default)]
     pub(crate) path_prefix: Option<String>,
-    /// Paths by their segments: `"/users/{id}/orders"`; `{*rest}` at the end takes all that follows.
+    /// A pattern of path segments: `"/users/{id}/orders"`; `{*rest}` at the end matches everything that follows.
     #[serde(default)]
     pub(crate) path_pattern: Option<String>,
-    /// The methods that it is for. Left out, any.
+    /// The methods. Default: any.
     #[serde(default)]
     pub(crate) methods: Vec<String>,
-    /// Header fields that a request must have: with this value, or with any where it is `true`.
+    /// Required header fields: with this value, or with any value if it is `true`.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, RawHeaderCondition>,
-    /// An expression that must hold for a request: `"request.query_params['preview'] == '1'"`. It knows the request, its
-    /// source and its connection, not yet who is calling. Where it can't be evaluated the request is refused with 403, so
-    /// that nobody reaches a route that asks for less.
+    /// An expression that must be true for a request: `"request.query_params['preview'] == '1'"`. It can use the
+    /// request, its source and its connection, but not the caller, who is not yet authenticated. If it can't be
+    /// evaluated, the request is refused with 403, so that it reaches no route with a weaker requirement.
     #[serde(default)]
     pub(crate) when: Option<String>,
-    /// Who may make the request: `"public"` for everyone, or what a token must say; with several tables, one of
-    /// them must fit.
+    /// Who may make the request: `"public"` for all callers, or the requirements of a token. With several tables, the
+    /// token must meet one of them.
     #[schemars(extend("x-remedy" = "say what a token must have: auth = { issuer = \"…\", scopes = [\"…\"] }, or a list of such tables; a route that is meant for everyone says auth = \"public\""))]
     pub(crate) auth: RawAuth,
-    /// What is made of the client's certificate: `"required"` or `"optional"`, or a table. Left out, it is not looked at.
+    /// The client certificate rule: `"required"` or `"optional"`, or a table. Default: client certificates are ignored.
     #[serde(default)]
     pub(crate) client_certificate: Option<RawClientCertificate>,
-    /// Whether GET, HEAD and OPTIONS over HTTP/1.1 without a body are carried before the TLS handshake is done, where the
-    /// listener takes early data. Services are told by `Early-Data: 1` (RFC 8470), and one that answers 425 is asked again after
-    /// the handshake. All other requests wait for it. Left out, all do.
+    /// Whether GET, HEAD and OPTIONS requests over HTTP/1.1 without a body are forwarded before the TLS handshake is
+    /// done, if the listener accepts early data. They are forwarded with `Early-Data: 1` (RFC 8470), and repeated after
+    /// the handshake if the service answers 425. All other requests wait for the handshake. Default: all wait.
     #[serde(default)]
     pub(crate) early_data: bool,
-    /// Names of routes some of whose requests this one takes though it asks for less: by a parameter, a more specific host, or
-    /// since the other one is for some methods alone. `check` warns of such pairs; those named here are meant.
+    /// Names of routes some of whose requests this one takes although its requirement is weaker: through a parameter, a
+    /// more specific host, or because the other one is for some methods only. `check` warns of such pairs; those named
+    /// here are intended.
     #[serde(default)]
     pub(crate) opens: Vec<String>,
-    /// Rules that a request must pass beside `auth`.
+    /// Policy rules, evaluated in addition to `auth`.
     #[serde(default)]
     pub(crate) policy: Vec<RawPolicyRule>,
     /// Names of throttles that count its requests, in addition to those of all routes and of its service.
@@ -91,33 +91,32 @@ pub(crate) struct RawRoute {
     /// Answers with a built-in service.
     #[serde(default, with = "As::<Option<BuiltIn>>")]
     pub(crate) builtin: Option<BuiltIn>,
-    /// Takes `path_prefix` away from the path before it is forwarded.
+    /// Removes `path_prefix` from the path before it is forwarded.
     #[serde(default)]
     pub(crate) strip_prefix: bool,
-    /// The path that is forwarded instead; parameters of `path_pattern` stand in braces:
-    /// `"/v2/{id}"`.
+    /// The path that is forwarded instead. Parameters of `path_pattern` are in braces: `"/v2/{id}"`.
     #[serde(default)]
     pub(crate) rewrite_path: Option<String>,
-    /// What paths may carry though some origins read it in another way, and so another path than the one whose
-    /// rules were applied. Requests with any of them are refused elsewhere.
+    /// Path characters that some origins interpret in another way, so that the path would not be the one that was
+    /// authorized. Requests with characters that are not listed here are refused.
     #[serde(default)]
     pub(crate) allow_encoded: Vec<EncodedPathByte>,
-    /// Timeouts that differ from the general ones.
+    /// Timeouts that override the general ones.
     #[serde(default)]
     pub(crate) timeouts: RawRouteTimeouts,
-    /// The largest request body. Left out, `limits.body_bytes_max`.
+    /// The largest request body. Default: `limits.body_bytes_max`.
     #[serde(default, with = "As::<Option<Size<u64>>>")]
     #[schemars(extend("x-maximum" = "1TiB"))]
     pub(crate) body_bytes_max: Option<u64>,
-    /// Whether the request's `Authorization` is forwarded. Left out, `forwarding.authorization` where the route asks for a
-    /// token, and `true` where it is public.
+    /// Whether the request's `Authorization` is forwarded. Default: `forwarding.authorization` if the route requires a
+    /// token, and `true` if it is public.
     #[serde(default)]
     pub(crate) forward_authorization: Option<bool>,
-    /// Changes to the fields of the request before it is forwarded, after those for all routes.
+    /// Changes to the header fields of the request before it is forwarded, after those for all routes.
     #[serde(default)]
     pub(crate) request_headers: OneOrMany<RawFieldEdits>,
-    /// Changes to the fields of the response before it is sent, after those for all routes. Refusals of the gateway have only
-    /// the latter.
+    /// Changes to the header fields of the response before it is sent, after those for all routes. They do not apply to
+    /// the gateway's own refusals.
     #[serde(default)]
     pub(crate) response_headers: OneOrMany<RawFieldEdits>,
 }
@@ -127,7 +126,7 @@ pub(crate) struct RawRoute {
 #[serde(untagged)]
 #[schemars(inline)]
 pub(crate) enum RawHeaderCondition {
-    /// The field is there.
+    /// The field is present.
     Present(bool),
     /// The field has this value.
     Exact(String),
@@ -138,38 +137,38 @@ pub(crate) enum RawHeaderCondition {
 #[serde(untagged)]
 #[schemars(inline)]
 pub(crate) enum RawAuth {
-    /// Everyone.
+    /// All callers.
     Public(RawPublic),
-    /// Whoever has a token that fits.
-    AccessRequirement(RawDemand),
-    /// Whoever has a token that fits one of these.
-    Alternatives(#[schemars(length(min = 1))] Vec<RawDemand>),
+    /// Callers whose token meets this requirement.
+    AccessRequirement(RawAccessRequirement),
+    /// Callers whose token meets one of these requirements.
+    Alternatives(#[schemars(length(min = 1))] Vec<RawAccessRequirement>),
 }
 
-/// The word for everyone.
+/// The word for all callers.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub(crate) enum RawPublic {
-    /// Everyone.
+    /// All callers.
     #[schemars(extend("x-opens" = true))]
     Public,
 }
 
-/// What a token must say.
+/// The requirements of a token.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct RawDemand {
-    /// The name of the issuer that it must come from.
+pub(crate) struct RawAccessRequirement {
+    /// The name of the token's issuer.
     #[schemars(extend("format" = "cardea-name"))]
     pub(crate) issuer: String,
-    /// The audiences that it may be for; one must fit. Left out, the first of the issuer's `audiences`.
+    /// The accepted audiences, of which the token must have one. Default: the first of the issuer's `audiences`.
     #[serde(default)]
     pub(crate) audiences: Vec<String>,
-    /// The scopes that it must have, all of them.
+    /// The scopes, all of which the token must have.
     #[serde(default)]
     pub(crate) scopes: Vec<String>,
-    /// The roles of which it must have one. Left out, none is needed.
+    /// The roles, of which the token must have one. Default: no role is required.
     #[serde(default)]
     pub(crate) roles: Vec<String>,
 }
@@ -178,13 +177,14 @@ pub(crate) struct RawDemand {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawRedirect {
-    /// Where to: a URL or an absolute path, which may have attributes in braces: `"https://new.example.com{request.path}"`.
+    /// The target: a URL or an absolute path, which may contain attributes in braces:
+    /// `"https://new.example.com{request.path}"`.
     pub(crate) to: String,
-    /// Whether the request's query is appended, behind parameters that `to` has already; an empty one leaves no `?`. Where `to`
-    /// reads the query itself nothing is appended.
+    /// Whether the request's query is appended, after any parameters in `to`. An empty query adds no `?`. If `to`
+    /// contains the query itself, nothing is appended.
     #[serde(default = "yes")]
     pub(crate) keep_query: bool,
-    /// The status: 301, 302, 303, 307 or 308. The default keeps the method and is remembered by clients.
+    /// The status: 301, 302, 303, 307 or 308. The default preserves the method and is cached by clients.
     #[serde(default = "permanent_redirect")]
     #[schemars(range(min = 301, max = 308))]
     pub(crate) status: u16,
@@ -202,14 +202,14 @@ fn permanent_redirect() -> u16 {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawRespond {
-    /// The status.
+    /// The status code.
     #[serde(default = "ok")]
     #[schemars(range(min = 200, max = 599))]
     pub(crate) status: u16,
     /// The media type of the body.
     #[serde(default = "text_plain")]
     pub(crate) content_type: String,
-    /// The body.
+    /// The content of the response.
     #[serde(default)]
     pub(crate) body: Option<String>,
     /// A file with the body, of at most 1 MiB, which is read when the configuration is loaded.

@@ -1,5 +1,4 @@
-//! What expressions and templates say of requests, as written: attributes, policies, changes to headers, the access
-//! log.
+//! Attributes, policies, header changes and the access log, as written.
 
 use std::collections::BTreeMap;
 
@@ -12,33 +11,33 @@ use super::super::{
     sections::SyslogFacility,
 };
 
-/// One line for each request.
+/// The access log: one line for each request.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RawAccessLog {
-    /// Whether it is written.
+    /// Whether the access log is written.
     pub(crate) enabled: bool,
-    /// `"stdout"`; a file that is opened for appending, and again on SIGUSR1; or a syslog server, which gets datagrams
-    /// of RFC 5424: `"syslog"` (at `/dev/log`), `"syslog:/path/of/socket"`, `"syslog:udp:192.0.2.1:514"`.
+    /// The destination: `"stdout"`; a file, which is appended to and reopened on SIGUSR1; or a syslog server, which
+    /// gets RFC 5424 datagrams: `"syslog"` (at `/dev/log`), `"syslog:/path/of/socket"`, `"syslog:udp:192.0.2.1:514"`.
     pub(crate) path: String,
-    /// `"json"`, `"common"`, `"combined"`, or a template of a line:
-    /// `"{source.address} {request.method} {request.path} {response.status}"`.
+    /// The format: `"json"`, `"common"`, `"combined"`, or a template of a line: `"{source.address} {request.method}
+    /// {request.path} {response.status}"`.
     pub(crate) format: String,
-    /// The members of a line of JSON, each with the attribute that it shows, in place of the usual ones:
-    /// `{ tenant = "custom.tenant" }`. They are written in the order of their names.
+    /// The members of a JSON line, each with its attribute, instead of the default ones: `{ tenant = "custom.tenant"
+    /// }`. They are written in the order of their names.
     pub(crate) fields: BTreeMap<String, String>,
-    /// Only requests for which this expression holds: `"request.path != '/health'"`. One for which it can't be evaluated
-    /// is logged.
+    /// Logs only requests for which this expression is true: `"request.path != '/health'"`. A request for which it
+    /// can't be evaluated is logged.
     pub(crate) when: Option<String>,
-    /// One request in so many is logged, by chance.
+    /// Logs a random sample of one request in this many.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) sample_one_in: u32,
-    /// Requests for which this expression holds are logged whatever chance says: `"response.status >= 500"`.
+    /// Requests for which this expression is true are logged even if they are not in the sample: `"response.status >=
+    /// 500"`.
     pub(crate) sample_always: Option<String>,
-    /// What a syslog server takes lines for.
+    /// The syslog facility.
     pub(crate) syslog_facility: SyslogFacility,
-    /// What may wait to be written; lines beyond it are dropped and counted, since a full disk must not stop
-    /// traffic.
+    /// The size of the buffer. If it is full, lines are dropped and counted, because a full disk must not stop traffic.
     #[serde(with = "As::<Size<usize>>")]
     #[schemars(extend("x-minimum" = "64KiB", "x-maximum" = "1GiB"))]
     pub(crate) queue_bytes_max: usize,
@@ -60,27 +59,27 @@ impl Default for RawAccessLog {
     }
 }
 
-/// An attribute of requests that this configuration adds: `custom.` and its name, which templates, expressions and
-/// logs read like any other. It comes from one of `header`, `claim`, `template`, `expression` and `map`; without any of
-/// these it is there where a route sets it.
+/// An additional attribute of requests: `custom.` and its name. Templates, expressions and logs read it like any other.
+/// Its value comes from one of `header`, `claim`, `template`, `expression` and `map`; without any of these, only routes
+/// set it.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawAttribute {
-    /// Its name, of lower-case letters, digits and `_`: `tenant` is read as `custom.tenant`.
+    /// The name, of lower-case letters, digits and `_`: `tenant` is read as `custom.tenant`.
     pub(crate) name: String,
-    /// The header of the request that it is the value of. Whoever calls chooses that.
+    /// The request header with the value. Callers can choose it.
     #[serde(default)]
     pub(crate) header: Option<String>,
-    /// The claim of the token that it is the value of; dots lead into objects.
+    /// The token claim with the value. Dots separate the names of nested objects.
     #[serde(default)]
     pub(crate) claim: Option<String>,
-    /// A template that makes it: `"{token.iss} {token.sub}"`.
+    /// A template of the value: `"{token.iss} {token.sub}"`.
     #[serde(default)]
     pub(crate) template: Option<String>,
-    /// An expression that makes it: `"source.address in cidr('10.0.0.0/8')"`.
+    /// An expression with the value: `"source.address in cidr('10.0.0.0/8')"`.
     #[serde(default)]
     pub(crate) expression: Option<String>,
-    /// A file in which it is looked up.
+    /// A file in which the value is looked up.
     #[serde(default)]
     pub(crate) map: Option<RawAttributeMap>,
 }
@@ -89,74 +88,76 @@ pub(crate) struct RawAttribute {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawAttributeMap {
-    /// The file, of at most 1 MiB, read when the configuration is loaded: lines of a key, white space and a value, where
-    /// `#` begins a comment; or, where its name ends in `.json`, an object whose members are texts.
+    /// The file, of at most 1 MiB, which is read when the configuration is loaded. Each line has a key, white space and
+    /// a value; `#` begins a comment. If the file name ends in `.json`, it is an object whose members are strings.
     pub(crate) file: String,
-    /// A template of what is looked up: `"{token.client_id}"`. Where that is absent, so is the attribute.
+    /// A template of the key: `"{token.client_id}"`. If it is absent, so is the attribute.
     pub(crate) key: String,
-    /// The value for a key that is not in the file. Left out, the attribute is absent then.
+    /// The value for a key that is not in the file. Default: the attribute is absent.
     #[serde(default)]
     pub(crate) default: Option<String>,
 }
 
-/// A rule of a policy: `allow` or `deny` with a CEL expression. If one of the `deny` rules holds, or any rule can't be
-/// evaluated, the request is refused with 403; so it is if there are `allow` rules and none of them holds.
+/// A policy rule: `allow` or `deny` with a CEL expression. A request is refused with 403 if a `deny` rule is true, if
+/// any rule can't be evaluated, or if there are `allow` rules and none of them is true.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawPolicyRule {
-    /// An expression that lets a request in where it holds: `"token.sub == route.parameters.id"`.
+    /// An expression that allows a request if it is true: `"token.sub == route.parameters.id"`.
     #[serde(default)]
     pub(crate) allow: Option<String>,
-    /// An expression that refuses a request where it holds: `"request.headers['x-debug'] == '1'"`.
+    /// An expression that denies a request if it is true: `"request.headers['x-debug'] == '1'"`.
     #[serde(default)]
     pub(crate) deny: Option<String>,
-    /// Why. That of a rule that denies is in the access log; that of one that allows is for readers.
+    /// The reason. That of a `deny` rule is written to the access log; that of an `allow` rule is a comment.
     #[serde(default)]
     pub(crate) reason: Option<String>,
-    /// Whether the caller is told the reason too.
+    /// Whether the reason is also sent to the caller.
     #[serde(default)]
     pub(crate) show: bool,
 }
 
-/// Changes to header fields: first those that are renamed, then removals, then what is set, then what is added. All
-/// values and conditions are those from before the first change.
+/// Changes to header fields: first renames, then removals, then `set`, then `add`. All values and conditions use the
+/// fields from before the first change.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub(crate) struct RawFieldEdits {
-    /// Only for requests for which this expression holds. Where it can't be evaluated, the fields that are set, removed or
-    /// renamed here are removed and nothing is written, so that nobody gets a field past by making it fail.
+    /// Applies the changes only to requests for which this expression is true. If it can't be evaluated, the fields
+    /// that would be set, removed or renamed are removed and nothing is written, so that nobody can keep a field by
+    /// making the expression fail.
     pub(crate) when: Option<String>,
-    /// Fields with their new names. Whatever had the new name goes, even where nothing takes its place.
+    /// Fields with their new names. Existing fields with the new name are removed, even if the renamed field is absent.
     pub(crate) rename: BTreeMap<String, String>,
     /// Fields to remove.
     pub(crate) remove: Vec<String>,
-    /// Fields with their values, which replace any of the same name. Values may have attributes in braces:
-    /// `{ "x-original-host" = "{request.host}" }`. An empty value leaves the field out.
+    /// Fields with their values, which replace existing ones of the same name. Values may contain attributes in braces:
+    /// `{ "x-original-host" = "{request.host}" }`. A field with an empty value is omitted.
     pub(crate) set: BTreeMap<String, String>,
-    /// Fields with values that are added to those of the same name.
+    /// Fields with values that are added to existing ones of the same name.
     pub(crate) add: BTreeMap<String, String>,
 }
 
-/// Changes to attributes, once it is known who is calling: policies, headers and the log see them.
+/// Changes to attributes, after authentication of the caller: policies, headers and the log use the changed values.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
 pub(crate) struct RawAttributeEdits {
-    /// Only for requests for which this expression holds. Where it can't be evaluated, the attributes read as absent.
+    /// Applies the changes only to requests for which this expression is true. If it can't be evaluated, the attributes
+    /// become absent.
     pub(crate) when: Option<String>,
     /// Attributes of `[[attribute]]` with templates of their values: `{ "custom.tier" = "gold" }`.
     pub(crate) set: BTreeMap<String, String>,
-    /// Attributes that read as absent from there on. A header itself stays; `request_headers` removes that.
+    /// Attributes that become absent. A header field itself is kept; `request_headers` removes it.
     pub(crate) remove: Vec<String>,
 }
 
-/// Changes, alone or one after the other.
+/// One set of changes, or several in order.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]
 pub(crate) enum OneOrMany<T> {
-    /// Changes.
+    /// One set of changes.
     One(T),
     /// Several, each with its own condition.
     Many(Vec<T>),

@@ -1,4 +1,4 @@
-//! Certificates from an authority.
+//! Certificates from an ACME authority.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use url::Url;
@@ -7,18 +7,18 @@ use zeroize::Zeroizing;
 use super::{
     super::{
         document::Cursor,
-        model::{Acme, CertificateSource, DatabaseUse, ExternalAccount, Listener, Placed},
+        model::{Acme, CertificateSource, DatabaseUse, ExternalAccount, Listener, Located},
         raw::{RawAcme, RawExternalAccount},
         sections::ChallengeKind,
     },
     Resolver,
 };
 
-/// How many hosts a certificate may be for: as many as public authorities take.
+/// The most hosts of a certificate, as with public authorities.
 const HOSTS_MAX: usize = 100;
 
 impl Resolver<'_> {
-    /// The authority; `None` where it could not be resolved, which was reported.
+    /// The authority; `None` if it could not be resolved, which was reported.
     pub(super) fn acme(&mut self, raw: RawAcme, at: Cursor<'_>) -> Option<Acme> {
         let directory = Url::parse(&raw.directory).ok().filter(|url| {
             url.scheme() == "https"
@@ -77,7 +77,7 @@ impl Resolver<'_> {
             external_account,
             key_type: raw.key_type,
             renew_before_percent: raw.renew_before_percent,
-            at: at.place(),
+            at: at.location(),
         })
     }
 
@@ -105,10 +105,10 @@ impl Resolver<'_> {
         }
     }
 
-    /// What concerns certificates and authority together.
+    /// Checks that involve both certificates and the authority.
     pub(super) fn acme_certificates(
         &mut self,
-        listeners: &[Placed<Listener>],
+        listeners: &[Located<Listener>],
         acme: Option<&Acme>,
         written: bool,
     ) {
@@ -137,7 +137,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The hosts of a certificate that comes from an authority: named one by one, since nothing else says them.
+    /// The hosts of a certificate from the authority. They must be configured, because no file contains them.
     pub(super) fn acme_hosts(&mut self, hosts: &[String], at: Cursor<'_>) {
         if hosts.is_empty() && !at.lost_any(&["hosts"]) {
             self.error(

@@ -1,4 +1,4 @@
-//! Client certificates: who vouches for them, which hosts ask, which routes want them.
+//! Client certificates: the authorities, the hosts that request them, and the rules of routes.
 
 use cardea_gateway::{client_certificate::ClientCertificateForward, routing::HostPattern};
 use cardea_tls::{ClientAuthMode, ClientAuthorityConfig};
@@ -6,7 +6,7 @@ use cardea_tls::{ClientAuthMode, ClientAuthorityConfig};
 use super::{
     super::{
         document::Cursor,
-        model::{ClientCertificateRule, Placed, StepUp},
+        model::{ClientCertificateRule, Located, StepUp},
         raw::{RawClientAuthority, RawClientCertificate, RawClientCertificateRule},
         sections::ClientCertificateNeed,
     },
@@ -19,7 +19,7 @@ impl Resolver<'_> {
         &mut self,
         raw: Vec<RawClientAuthority>,
         at: Cursor<'_>,
-    ) -> Vec<Placed<ClientAuthorityConfig>> {
+    ) -> Vec<Located<ClientAuthorityConfig>> {
         self.each(raw, at, |this, raw, at| {
             let (roots, _) = this.key_file(at.key("ca_file"), &raw.ca_file);
             let lists = raw.crl_files.iter().enumerate();
@@ -28,7 +28,7 @@ impl Resolver<'_> {
         })
     }
 
-    /// How the hosts of a certificate ask, by their own table or by the listener's.
+    /// The client certificate policy of a certificate's hosts, from its own table or the listener's.
     pub(super) fn asked_authorities(
         &mut self,
         mode: Option<ClientAuthMode>,
@@ -110,7 +110,7 @@ impl Resolver<'_> {
             fingerprints,
             step_up,
             forward: raw.forward,
-            at: at.place(),
+            at: at.location(),
         }
     }
 

@@ -11,7 +11,7 @@ use super::{
     super::{
         document::Cursor,
         expand,
-        model::{AuthorizationServer, Database, DatabaseUse, Placed, Secret},
+        model::{AuthorizationServer, Database, DatabaseUse, Located, Secret},
         raw::{RawAuthorizationServer, RawIssuer, RawPreset, RawSecret},
         sections::EntraVersion,
         text::display_duration,
@@ -27,7 +27,7 @@ impl Resolver<'_> {
         server_issuer: Option<&str>,
         has_server: bool,
         at: Cursor<'_>,
-    ) -> Vec<Placed<IssuerConfig>> {
+    ) -> Vec<Located<IssuerConfig>> {
         let mut local: Option<usize> = None;
         let mut values: HashMap<String, usize> = HashMap::new();
         let mut issuers = Vec::with_capacity(raw.len());
@@ -42,7 +42,7 @@ impl Resolver<'_> {
                     );
                 }
                 if let Some(first) = local.replace(index) {
-                    let first = self.sources.position(at.index(first).key("local").place());
+                    let first = self.sources.position(at.index(first).key("local").location());
                     self.error(
                         at_issuer.key("local"),
                         "a second issuer is local",
@@ -52,18 +52,18 @@ impl Resolver<'_> {
             }
             let before = self.problems.reported();
             let issuer = self.issuer(raw, server_issuer, at_issuer);
-            // Tokens find their issuer by `iss`, so that must lead to one.
+            // Tokens are assigned to issuers by `iss`, so it must be unique.
             if !issuer.issuer.is_empty()
                 && let Some(first) = values.insert(issuer.issuer.clone(), index)
             {
-                let first = self.sources.position(at.index(first).place());
+                let first = self.sources.position(at.index(first).location());
                 self.error(
                     at_issuer.key("issuer"),
                     format!("the issuer {:?} is there twice; first at {first}", issuer.issuer),
                     "keep one, with the audiences of both",
                 );
             }
-            // The authorization server, whose keys these are, may not have been resolved.
+            // The authorization server with these keys may be unresolved.
             let is_orphan = matches!(issuer.keys, KeySource::Local(_)) && server_issuer.is_none();
             let mut issuer = self.placed(issuer, before, at_issuer);
             issuer.is_sound &= !is_orphan;
@@ -149,7 +149,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The keys that belong to the Entra preset, there or not.
+    /// Checks the keys of the Entra preset, present or not.
     fn entra_keys(&mut self, raw: &RawIssuer, at: Cursor<'_>) {
         if raw.preset.is_none() {
             for (key, is_written) in
@@ -227,7 +227,7 @@ impl Resolver<'_> {
         if raw.local { KeySource::Local(LocalKeys::new()) } else { KeySource::Discovery }
     }
 
-    /// The value of `iss`: any text for keys from elsewhere, a URL where the keys are found through it.
+    /// The value of `iss`: any text if the keys come from elsewhere, a URL with discovery.
     fn issuer_value(&mut self, written: &str, is_discovered: bool, at: Cursor<'_>) -> String {
         if written.is_empty() {
             self.error(at, "the issuer is empty", "write what the tokens' iss is");
@@ -261,7 +261,7 @@ impl Resolver<'_> {
         hosts
     }
 
-    /// The authorization server; `None` where it could not be resolved, which was reported.
+    /// The authorization server; `None` if it could not be resolved, which was reported.
     pub(super) fn authorization_server(
         &mut self,
         raw: RawAuthorizationServer,
@@ -342,10 +342,10 @@ impl Resolver<'_> {
             secrets,
         };
         let (database, wrapping_key) = (database?, wrapping_key?);
-        Some(AuthorizationServer { settings, database, wrapping_key, mount: raw.mount, at: at.place() })
+        Some(AuthorizationServer { settings, database, wrapping_key, mount: raw.mount, at: at.location() })
     }
 
-    /// A database, and the key under which private keys are kept in it.
+    /// A database, and the key that encrypts its private keys.
     pub(super) fn database_with_key(
         &mut self,
         written: &str,
@@ -357,9 +357,9 @@ impl Resolver<'_> {
         let wrapping_key = self.secret(wrapping_key, at.key("wrapping_key"));
         self.databases.push(Database {
             path: path.clone(),
-            at: at.key("database").place(),
+            at: at.key("database").location(),
             wrapping_key: wrapping_key.clone(),
-            wrapping_key_at: at.key("wrapping_key").place(),
+            wrapping_key_at: at.key("wrapping_key").location(),
             used_for,
         });
         (path, wrapping_key)
@@ -411,11 +411,11 @@ impl Resolver<'_> {
         }
     }
 
-    /// Reads a secret from where it is kept.
+    /// Reads a secret from its source.
     pub(super) fn secret(&mut self, raw: RawSecret, at: Cursor<'_>) -> Option<Secret> {
         let secret = match (raw.file, raw.env) {
             (Some(_), None) | (None, Some(_)) if self.key_files == KeyFiles::Skip => {
-                // Base64 of something, as keys are.
+                // Any base64 value.
                 Secret::in_memory(trimmed(b"AAAA".to_vec()), "$UNREAD")
             }
             (Some(file), None) => {
@@ -454,13 +454,13 @@ impl Resolver<'_> {
             return None;
         }
         if let Some(exposure) = secret.exposure() {
-            self.problems.warn(at.key("file").place(), exposure, "make it private: chmod 600");
+            self.problems.warn(at.key("file").location(), exposure, "make it private: chmod 600");
         }
         Some(secret)
     }
 }
 
-/// Without the white space at its end; the original is wiped.
+/// The content without white space at its end; the original is wiped.
 fn trimmed(content: Vec<u8>) -> Zeroizing<Vec<u8>> {
     let content = Zeroizing::new(content);
     Zeroizing::new(content.trim_ascii_end().to_vec())
@@ -479,7 +479,7 @@ fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// Whether two spellings name the same issuer: parsing gives a URL without a path a final slash.
+/// Whether two spellings name the same issuer: parsing adds a final slash to a URL without a path.
 fn same_issuer(left: &str, right: &str) -> bool {
     left.trim_end_matches('/') == right.trim_end_matches('/')
 }

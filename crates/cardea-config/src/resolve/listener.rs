@@ -10,7 +10,7 @@ use cardea_tls::{
 use super::{
     super::{
         document::Cursor,
-        model::{Certificate, CertificateSource, Listener, ListenerTls, Placed, Route},
+        model::{Certificate, CertificateSource, Listener, ListenerTls, Located, Route},
         raw::{RawCertificate, RawListener, RawListenerTls, RawRedirectToHttps},
         sections::{ClientCertificateMode, ProxyProtocolVersion, Tickets},
         text::BindAddress,
@@ -19,9 +19,9 @@ use super::{
     path::host_pattern,
 };
 
-/// What a client may send before its handshake is done: a request's head of usual size, and what one record holds.
+/// The most early data of a client: a request head of usual size, and the content of one record.
 const EARLY_DATA_BYTES_MAX: u32 = 16 << 10;
-/// The permissions of a Unix socket where nothing is said: its owner and group.
+/// The default permissions of a Unix socket: its owner and group.
 const SOCKET_MODE: u32 = 0o660;
 
 impl Resolver<'_> {
@@ -31,7 +31,7 @@ impl Resolver<'_> {
         authorities: &[&str],
         trusted: &[Prefix],
         root: Cursor<'_>,
-    ) -> Vec<Placed<Listener>> {
+    ) -> Vec<Located<Listener>> {
         let at = root.key("listener");
         if raw.is_empty() && !self.dropped.any("listener") {
             self.error(
@@ -212,8 +212,12 @@ impl Resolver<'_> {
         is_stateless.then_some(StatelessTickets { keys, tls12: raw.tls12_tickets })
     }
 
-    /// Routes that allow what no listener takes.
-    pub(super) fn early_data_of_routes(&mut self, routes: &[Placed<Route>], listeners: &[Placed<Listener>]) {
+    /// Reports routes that allow early data which no listener accepts.
+    pub(super) fn early_data_of_routes(
+        &mut self,
+        routes: &[Located<Route>],
+        listeners: &[Located<Listener>],
+    ) {
         let takes = |listener: &Listener| listener.tls.as_ref().is_some_and(ListenerTls::early_data);
         if self.dropped.any("listener") || listeners.iter().any(|one| takes(one) || !one.is_sound) {
             return;

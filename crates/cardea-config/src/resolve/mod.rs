@@ -1,4 +1,4 @@
-//! From what was written to what is used: references, addresses, files, and whatever concerns more than one key.
+//! Resolves the written form: references, addresses, files, and checks that involve more than one key.
 
 mod acme;
 mod client_certificate;
@@ -37,19 +37,19 @@ use super::{
     document::{Cursor, Node},
     fingerprint::{Contents, Fingerprint},
     model::{
-        Acme, Admin, AuthorizationServer, Config, Database, General, Listener, Placed, Service, Throttle,
+        Acme, Admin, AuthorizationServer, Config, Database, General, Listener, Located, Service, Throttle,
     },
     problem::Problems,
     raw::{RawAdmin, RawConfig, RawIdentityHeaders},
     rules::Attribute,
     sections::{Drain, ForwardingText, Readiness},
-    source::{Place, Sources},
+    source::{Location, Sources},
     text::{BindAddress, display_duration, display_size, is_dns_name, is_token},
 };
 
 /// The largest file that a configuration may refer to: certificates, keys, bodies of responses.
 const REFERENCED_BYTES_MAX: u64 = 1 << 20;
-/// How many unknown names get a near miss; whoever has more has another problem.
+/// The most unknown names for which a similar name is suggested.
 const SUGGESTIONS_MAX: usize = 100;
 
 /// Resolves one configuration.
@@ -59,29 +59,29 @@ pub(super) struct Resolver<'a> {
     dropped: &'a Dropped,
     environment: Environment<'a>,
     key_files: KeyFiles,
-    /// Near misses that are still looked for: each costs a look at every name.
+    /// How many suggestions are still computed: each compares every name.
     suggestions_left: usize,
-    /// The databases that were named so far.
+    /// The databases that were configured so far.
     databases: Vec<Database>,
-    /// The trusted proxies that were written did not fit.
+    /// Whether the configured trusted proxies were invalid.
     lost_trusted_proxies: bool,
-    /// What was read of files that the configuration names.
+    /// The contents of files that the configuration names.
     contents: Contents,
 }
 
-/// What routes refer to.
+/// The names that routes refer to.
 struct Names<'a> {
-    services: &'a [Placed<Service>],
+    services: &'a [Located<Service>],
     service_indices: HashMap<&'a str, usize>,
-    issuers: HashMap<&'a str, &'a Placed<IssuerConfig>>,
+    issuers: HashMap<&'a str, &'a Located<IssuerConfig>>,
     has_authorization_server: bool,
     identity_headers: &'a IdentityHeaders,
     client_authorities: &'a [&'a str],
-    listeners: &'a [Placed<Listener>],
-    attributes: &'a [Placed<Attribute>],
-    throttles: &'a [Placed<Throttle>],
+    listeners: &'a [Located<Listener>],
+    attributes: &'a [Located<Attribute>],
+    throttles: &'a [Located<Throttle>],
     general: &'a General,
-    /// Where a route asks for a token and says nothing else.
+    /// The default for routes that require a token.
     forwards_authorization: bool,
 }
 
@@ -106,7 +106,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// What was read of files that the configuration names.
+    /// The contents of files that the configuration names.
     pub(super) fn into_contents(self) -> Contents {
         self.contents
     }
@@ -279,7 +279,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Where keys of issuers are kept: beside the database unless it is written otherwise.
+    /// The folder for the keys of issuers: beside the database by default.
     fn key_cache(
         &self,
         written: Option<String>,
@@ -349,20 +349,20 @@ impl<'a> Resolver<'a> {
                 );
             }
         }
-        Admin { address, hosts, socket, at: at.place() }
+        Admin { address, hosts, socket, at: at.location() }
     }
 
     fn identity_headers(&mut self, raw: RawIdentityHeaders, at: Cursor<'_>) -> IdentityHeaders {
         let mut seen: BTreeMap<String, String> = BTreeMap::new();
-        let mut field = |this: &mut Self, key: Cursor<'_>, place: Place, label: &str, name: String| {
-            let name = this.settable_field_name(place, key.shown(&name).to_owned(), name);
-            // Origins that map fields to variables read all punctuation as one, so the two are one name.
+        let mut field = |this: &mut Self, key: Cursor<'_>, location: Location, label: &str, name: String| {
+            let name = this.settable_field_name(location, key.shown(&name).to_owned(), name);
+            // Origins that map fields to variables treat all punctuation alike, so the two are one name.
             match seen.entry(folded(&name)) {
                 btree_map::Entry::Vacant(vacant) => {
                     vacant.insert(label.to_owned());
                 }
                 btree_map::Entry::Occupied(first) => this.problems.add(
-                    place,
+                    location,
                     format!("{name:?} already carries the {}", first.get()),
                     "give each its own field",
                 ),
@@ -377,8 +377,8 @@ impl<'a> Resolver<'a> {
             ("scopes", raw.scopes, IdentityField::Scopes),
             ("roles", raw.roles, IdentityField::Roles),
         ] {
-            let place = at.key(key).place();
-            fields.push((field(self, at.key(key), place, key, name), carried));
+            let location = at.key(key).location();
+            fields.push((field(self, at.key(key), location, key, name), carried));
         }
         for (name, claim) in raw.extra {
             let entry = at.key("extra").key(&name);
@@ -386,15 +386,15 @@ impl<'a> Resolver<'a> {
                 self.error(entry, format!("{name:?} names no claim"), "write the claim that it carries");
             }
             let label = format!("claim {claim}");
-            let name = field(self, Cursor::nowhere(entry.key_place()), entry.key_place(), &label, name);
+            let name = field(self, Cursor::nowhere(entry.key_location()), entry.key_location(), &label, name);
             fields.push((name, IdentityField::Claim(claim.split('.').map(str::to_owned).collect())));
         }
-        // What is no field name was reported.
+        // Invalid field names were reported.
         let names = own_headers(fields.iter().map(|(name, _)| name.as_str())).unwrap_or_default();
         IdentityHeaders { names, fields }
     }
 
-    /// Fields of clients may pass although they are hints. One that is none would be a misunderstanding.
+    /// Client fields may be kept although they are hints. Listing any other field is a mistake.
     fn forwarding(
         &mut self,
         forwarding: ForwardingText,
@@ -427,17 +427,17 @@ impl<'a> Resolver<'a> {
     }
 
     /// A field name that the gateway may set or remove, in lower case.
-    fn settable_field_name(&mut self, place: Place, shown: String, name: String) -> String {
+    fn settable_field_name(&mut self, location: Location, shown: String, name: String) -> String {
         let name = name.to_ascii_lowercase();
         if !is_token(&name) {
             self.problems.add(
-                place,
+                location,
                 format!("{shown:?} is not a field name"),
                 "use letters, digits and -, as in \"x-request-id\" (RFC 9110 §5.1)",
             );
         } else if RESERVED_FIELDS.contains(&folded(&name).as_str()) {
             self.problems.add(
-                place,
+                location,
                 format!("{name:?} belongs to the protocol, and the gateway takes care of it"),
                 "choose another field",
             );
@@ -445,7 +445,7 @@ impl<'a> Resolver<'a> {
         name
     }
 
-    /// Reports sections of the same name, of those that are referred to by it.
+    /// Reports repeated names of sections that are referred to by name.
     fn unique_sections(&mut self, raw: &RawConfig, at: Cursor<'_>) {
         self.unique_names(
             raw.attribute.iter().map(|raw| raw.name.as_str()),
@@ -465,12 +465,12 @@ impl<'a> Resolver<'a> {
         );
     }
 
-    /// Reports names that stand for two things.
+    /// Reports repeated names.
     fn unique_names<'n>(&mut self, names: impl Iterator<Item = &'n str>, at: Cursor<'_>, what: &str) {
         let mut seen: HashMap<&str, usize> = HashMap::new();
         for (index, name) in names.enumerate() {
             if let Some(&first) = seen.get(name) {
-                let first = self.sources.position(at.index(first).key("name").place());
+                let first = self.sources.position(at.index(first).key("name").location());
                 self.error(
                     at.index(index).key("name"),
                     format!("a second {what} is called {name:?}; the first is at {first}"),
@@ -482,14 +482,14 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Whether no error was reported since there were `before` of them, and all that was written at `at` fits.
+    /// Whether no error was reported since there were `before` of them, and everything at `at` is valid.
     fn is_sound_since(&self, before: usize, at: Cursor<'_>) -> bool {
         self.problems.reported() == before && at.is_sound()
     }
 
-    /// What was resolved at `at`, since there were `before` errors.
-    fn placed<T>(&self, value: T, before: usize, at: Cursor<'_>) -> Placed<T> {
-        Placed { value, at: at.place(), is_sound: self.is_sound_since(before, at) }
+    /// The resolved value at `at`; there were `before` errors before.
+    fn placed<T>(&self, value: T, before: usize, at: Cursor<'_>) -> Located<T> {
+        Located { value, at: at.location(), is_sound: self.is_sound_since(before, at) }
     }
 
     /// Resolves each element of a list, and notes where it is and whether an error was found in it.
@@ -498,7 +498,7 @@ impl<'a> Resolver<'a> {
         raw: Vec<R>,
         at: Cursor<'_>,
         mut resolve: impl FnMut(&mut Self, R, Cursor<'_>) -> T,
-    ) -> Vec<Placed<T>> {
+    ) -> Vec<Located<T>> {
         let mut resolved = Vec::with_capacity(raw.len());
         for (index, raw) in raw.into_iter().enumerate() {
             let at = at.index(index);
@@ -526,15 +526,15 @@ impl<'a> Resolver<'a> {
     }
 
     fn error(&mut self, at: Cursor<'_>, message: impl Into<String>, remedy: impl Into<String>) {
-        self.problems.add(at.place(), message, remedy);
+        self.problems.add(at.location(), message, remedy);
     }
 
-    /// A path, relative to the folder of the file that names it.
+    /// A path, relative to the folder of the file that contains it.
     fn path(&self, at: Cursor<'_>, written: &str) -> PathBuf {
-        self.sources.folder(at.place()).join(written)
+        self.sources.folder(at.location()).join(written)
     }
 
-    /// A path to a file with certificates, keys or a secret, which is read where they are.
+    /// The path of a certificate, key or secret file, which is read if key files are.
     fn key_file(&mut self, at: Cursor<'_>, written: &str) -> (PathBuf, Option<Vec<u8>>) {
         if self.key_files == KeyFiles::Skip && !written.is_empty() {
             return (self.path(at, written), None);
@@ -542,7 +542,7 @@ impl<'a> Resolver<'a> {
         self.file(at, written)
     }
 
-    /// A path to a file that can be read; its content is read too, since nothing less tells that it can be.
+    /// The path of a readable file and its content. Only reading proves that it is readable.
     fn file(&mut self, at: Cursor<'_>, written: &str) -> (PathBuf, Option<Vec<u8>>) {
         let path = self.path(at, written);
         if written.is_empty() {
@@ -551,7 +551,7 @@ impl<'a> Resolver<'a> {
         }
         match read_bounded(&path) {
             Ok(content) => {
-                self.contents.note(at.place(), &content);
+                self.contents.note(at.location(), &content);
                 (path, Some(content))
             }
             Err(error) => {
@@ -570,7 +570,7 @@ impl<'a> Resolver<'a> {
 }
 
 fn read_bounded(path: &std::path::Path) -> io::Result<Vec<u8>> {
-    // Before it is opened: opening a pipe would wait for its writer.
+    // Before it is opened, because opening a pipe would wait for its writer.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
@@ -583,23 +583,23 @@ fn read_bounded(path: &std::path::Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Whether a field is one that only the gateway sets. Origins may read all punctuation as one, and so the two as one name.
+/// Whether only the gateway may set a field. Origins may treat all punctuation alike, and so the two names as one.
 fn carries_identity(identity: &IdentityHeaders, name: &str) -> bool {
     identity.fields.iter().any(|(field, _)| folded(field) == folded(name))
 }
 
-/// How long a whole request may take.
+/// The time limit of a whole request.
 fn request_timeout(timeouts: &Timeouts) -> Duration {
     timeouts.request.unwrap_or(Duration::MAX)
 }
 
-/// A field name as services read it that make a variable of it: in lower case, with all punctuation as `-`.
+/// A field name as seen by services that map it to a variable: in lower case, with all punctuation as `-`.
 fn folded(name: &str) -> String {
     let fold = |byte: char| if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { '-' };
     name.chars().map(fold).collect()
 }
 
-/// Fields that carry the protocol itself, or credentials: no configuration may set them.
+/// Fields of the protocol itself, or with credentials: no configuration may set them.
 const RESERVED_FIELDS: &[&str] = &[
     "authorization",
     "client-cert",

@@ -1,4 +1,4 @@
-//! Addresses that can't be listened on side by side: of listeners, and of the admin listener and its socket.
+//! Listening addresses that conflict: of listeners, the admin listener and the admin socket.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -10,57 +10,57 @@ use std::{
 use super::{
     super::{
         document::Cursor,
-        model::{Admin, Listener, Placed},
-        source::Place,
+        model::{Admin, Listener, Located},
+        source::Location,
         text::BindAddress,
     },
     Resolver,
 };
 
-/// Whether sockets on `[::]` leave IPv4 alone, on this machine.
+/// Whether sockets on `[::]` exclude IPv4 on this machine.
 const ONLY_IPV6: &str = "/proc/sys/net/ipv6/bindv6only";
 
-/// Who wants to listen.
+/// A configured listening address.
 struct Claim {
     who: String,
     address: SocketAddr,
-    place: Place,
+    location: Location,
 }
 
 impl Resolver<'_> {
-    /// The first of two addresses that overlap keeps the other from being bound.
-    pub(super) fn overlaps(&mut self, listeners: &[Placed<Listener>], admin: &Admin, root: Cursor<'_>) {
+    /// Reports addresses that overlap, so that the second one can't be bound.
+    pub(super) fn overlaps(&mut self, listeners: &[Located<Listener>], admin: &Admin, root: Cursor<'_>) {
         let mut by_port: HashMap<u16, Vec<Claim>> = HashMap::new();
-        let mut paths: HashMap<PathBuf, (String, Place)> = HashMap::new();
+        let mut paths: HashMap<PathBuf, (String, Location)> = HashMap::new();
         let written = listeners.iter().enumerate().map(|(index, listener)| {
-            let place = root.key("listener").index(index).key("address").place();
-            (format!("the listener {:?}", listener.name), listener.address.clone(), place)
+            let location = root.key("listener").index(index).key("address").location();
+            (format!("the listener {:?}", listener.name), listener.address.clone(), location)
         });
         let at = root.key("admin");
         let side_doors = [
             admin.address.map(|address| {
-                ("the admin listener".to_owned(), BindAddress::Tcp(address), at.key("address").place())
+                ("the admin listener".to_owned(), BindAddress::Tcp(address), at.key("address").location())
             }),
             admin.socket.clone().map(|path| {
-                ("the admin socket".to_owned(), BindAddress::Unix(path), at.key("socket").place())
+                ("the admin socket".to_owned(), BindAddress::Unix(path), at.key("socket").location())
             }),
         ];
-        for (who, address, place) in written.chain(side_doors.into_iter().flatten()) {
+        for (who, address, location) in written.chain(side_doors.into_iter().flatten()) {
             match address {
                 BindAddress::Tcp(address) if address.port() == 0 => {}
                 BindAddress::Tcp(address) => {
-                    by_port.entry(address.port()).or_default().push(Claim { who, address, place });
+                    by_port.entry(address.port()).or_default().push(Claim { who, address, location });
                 }
-                // Components leave out what changes nothing: `//` and `/./`.
+                // Path components ignore redundant parts: `//` and `/./`.
                 BindAddress::Unix(path) => match paths.entry(path.components().collect()) {
                     Entry::Vacant(vacant) => {
-                        vacant.insert((who, place));
+                        vacant.insert((who, location));
                     }
                     Entry::Occupied(first) => {
-                        let (first, first_place) = first.get();
-                        let other = self.named(first, *first_place);
+                        let (first, first_location) = first.get();
+                        let other = self.named(first, *first_location);
                         self.problems.add(
-                            place,
+                            location,
                             format!("unix:{} is taken by {other}", path.display()),
                             "give each its own path",
                         );
@@ -77,17 +77,17 @@ impl Resolver<'_> {
                 else {
                     continue;
                 };
-                let other = self.named(&first.who, first.place);
+                let other = self.named(&first.who, first.location);
                 if first.address == claim.address {
                     self.problems.add(
-                        claim.place,
+                        claim.location,
                         format!("{} is taken by {other}", claim.address),
                         "give each its own address or port",
                     );
                 } else {
                     let all = if first.address.ip().is_unspecified() { first.address } else { claim.address };
                     self.problems.add(
-                        claim.place,
+                        claim.location,
                         format!("{} overlaps with {} of {other}", claim.address, first.address),
                         format!("{all} takes every address of its port: keep it alone, or give each its own address or port"),
                     );
@@ -96,18 +96,18 @@ impl Resolver<'_> {
         }
     }
 
-    fn named(&self, who: &str, place: Place) -> String {
-        // The admin listener and its socket are there without a word.
-        let position = self.sources.position(place);
-        if place == Place::default() { who.to_owned() } else { format!("{who} at {position}") }
+    fn named(&self, who: &str, location: Location) -> String {
+        // The admin listener and its socket exist by default.
+        let position = self.sources.position(location);
+        if location == Location::default() { who.to_owned() } else { format!("{who} at {position}") }
     }
 }
 
-/// Whether a connection could reach both, so that the system refuses the second of them.
+/// Whether a connection could reach both, so that the system refuses the second one.
 fn overlap(one: SocketAddr, other: SocketAddr, dual_stack: bool) -> bool {
     let (first, second) = (one.ip().to_canonical(), other.ip().to_canonical());
     if first == second {
-        // Addresses of two links may be the same.
+        // Addresses of two links may be equal.
         return match (one, other) {
             (SocketAddr::V6(one), SocketAddr::V6(other)) => one.scope_id() == other.scope_id(),
             _ => true,

@@ -1,4 +1,4 @@
-//! Hosts and paths that routes match: their syntax, and the one form that requests are compared in.
+//! Hosts and paths of routes: their syntax, and the normal form that requests are compared in.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -6,7 +6,7 @@ use cardea_http::normalize_path;
 
 use super::super::text::is_dns_name;
 
-/// A host or `*.` and a domain, in the form that a normalised authority has: lower case, no final dot.
+/// A host or `*.` and a domain, in the form of a normalised authority: lower case, no final dot.
 ///
 /// # Errors
 /// What to write instead.
@@ -44,8 +44,8 @@ pub(super) fn host_pattern(written: &str) -> Result<String, String> {
     }
 }
 
-/// Checks a path that is compared with normalised ones (RFC 3986 §6.2.2), and would never match if it were not
-/// normal itself.
+/// Checks a path that is compared with normalised ones (RFC 3986 §6.2.2). A path that is not normalised would never
+/// match.
 ///
 /// # Errors
 /// What to write instead.
@@ -71,7 +71,7 @@ pub(super) fn check_path(path: &str) -> Result<(), String> {
             return Err("percent-encode what cannot stand in a path as it is (RFC 3986 §3.3)".to_owned());
         }
     }
-    // What else normalisation refuses or changes, such as a disguised dot segment.
+    // Everything else that normalisation refuses or changes, such as an encoded dot segment.
     let mut normal = Vec::with_capacity(path.len());
     match normalize_path(path.as_bytes(), &mut normal) {
         Ok(_) if normal == path.as_bytes() => Ok(()),
@@ -115,7 +115,7 @@ pub(super) fn check_pattern(pattern: &str) -> Result<BTreeSet<String>, String> {
             literal.push_str(segment);
             continue;
         }
-        // Stands for whatever the parameter takes, so that the literal segments are judged in their places.
+        // A substitute for the parameter, so that the literal segments are checked in their positions.
         literal.push_str("/x");
         let name = segment.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
         let name = name.ok_or("let a parameter take a whole segment: \"/{name}/\"")?;
@@ -214,7 +214,7 @@ mod tests {
         }
     }
 
-    /// What a route says of itself has to mean something to the router, which reads it again.
+    /// Whether the router accepts the path, which it parses again.
     fn router_takes(path: PathMatch) -> bool {
         Router::new(vec![(RouteMatch::new(path), ())]).is_ok()
     }

@@ -1,17 +1,18 @@
-//! Routes whose precedence opens access: a route that asks for less takes requests which a reader would expect another one to
-//! guard.
+//! Routes whose precedence opens access: a route with a weaker requirement takes requests that a reader would expect
+//! another one to guard.
 //!
-//! Two routes are reported where there are hosts, paths, methods and listeners that both are for, the second asks for less
-//! than the first, and one of these holds:
-//! - the second has precedence, and its path does not repeat the names in the first one's: it gets there by a parameter, by
-//!   a shorter prefix on a more specific host, not by naming what it opens (`/{lang}/{page}` and the prefix `/admin`);
-//! - the first is for some methods, header fields or a condition alone, and what it passes over falls to the second, again
-//!   by a path that does not repeat the names (`POST /orders` and the prefix `/`), or, where it is for some methods, by a
-//!   path that does, for all methods (`POST /orders` and the prefix `/orders`, which takes `DELETE` too).
+//! Two routes are reported if there are hosts, paths, methods and listeners that both match, the second has a weaker
+//! requirement than the first, and one of these conditions is met:
+//! - The second has precedence, and its path does not repeat the names in the first one's: it matches by a parameter,
+//!   or by a shorter prefix on a more specific host (`/{lang}/{page}` and the prefix `/admin`).
+//! - The first is limited to some methods, header fields or a condition, and its other requests fall to the second,
+//!   again by a path that does not repeat the names (`POST /orders` and the prefix `/`), or, if it is limited to some
+//!   methods, by a path that repeats them, for all methods (`POST /orders` and the prefix `/orders`, which takes
+//!   `DELETE` too).
 //!
-//! Not reported is what is written as an exception (`/admin/health` below `/admin`), what a third route as strict as the first
-//! takes before, routes that answer by themselves (`redirect`, `respond`, `builtin`), and what the second route names in its
-//! `opens`.
+//! Not reported are exceptions (`/admin/health` below `/admin`), requests that a third route as strict as the first
+//! takes before, routes that answer themselves (`redirect`, `respond`, `builtin`), and routes that the second route
+//! names in its `opens`.
 
 use std::collections::BTreeMap;
 
@@ -20,18 +21,18 @@ use cardea_identity::Alternative;
 
 use super::super::{
     document::Cursor,
-    model::{Auth, Destination, Placed, Route},
+    model::{Auth, Destination, Located, Route},
 };
 use super::Resolver;
 
-/// So many pairs of routes are compared; a configuration with more is told that the rest was not.
+/// The most pairs of routes that are compared. A warning reports if there are more.
 const PAIRS_MAX: usize = 1_000_000;
-/// So many pairs are reported.
+/// The most pairs that are reported.
 const REPORTED_MAX: usize = 100;
 
 impl Resolver<'_> {
     /// Warns of routes that open what others guard.
-    pub(super) fn route_precedence(&mut self, routes: &[Placed<Route>], at: Cursor<'_>) {
+    pub(super) fn route_precedence(&mut self, routes: &[Located<Route>], at: Cursor<'_>) {
         self.acknowledged(routes);
         let routes: Vec<Shape<'_>> = routes.iter().filter(|route| route.is_sound).map(Shape::of).collect();
         let mut by_head: BTreeMap<String, Vec<usize>> = BTreeMap::new();
@@ -45,7 +46,7 @@ impl Resolver<'_> {
                 pairs += 1;
                 if pairs > PAIRS_MAX || reported == REPORTED_MAX {
                     let message = format!("no further pairs of routes were compared after {pairs}");
-                    self.problems.warn(at.place(), message, "put right what was found, and check again");
+                    self.problems.warn(at.location(), message, "put right what was found, and check again");
                     return;
                 }
                 if std::ptr::eq(opening, guard) || opening.route.opens.contains(&guard.route.name) {
@@ -71,8 +72,8 @@ impl Resolver<'_> {
         self.problems.warn(*opening, message, remedy);
     }
 
-    /// Names in `opens` are those of other routes.
-    fn acknowledged(&mut self, routes: &[Placed<Route>]) {
+    /// Checks that the names in `opens` are those of other routes.
+    fn acknowledged(&mut self, routes: &[Located<Route>]) {
         if self.dropped.any("route") {
             return;
         }
@@ -111,13 +112,13 @@ fn candidates(guard: &Shape<'_>, by_head: &BTreeMap<String, Vec<usize>>) -> Vec<
     found
 }
 
-/// A path that the second route opens, if it opens any.
+/// A path that the second route opens, if any.
 fn opened(guard: &Shape<'_>, opening: &Shape<'_>, routes: &[Shape<'_>]) -> Option<String> {
     if !opening.is_weaker_than(guard) || !opening.shares_listener(guard) {
         return None;
     }
     let is_exception = opening.names(guard);
-    // What is open names its methods, or is open for those that nobody thought of.
+    // An exception names its methods, or is open for all of them.
     if is_exception
         && (guard.route.matches.methods.is_empty()
             || guard.is_conditional()
@@ -154,9 +155,9 @@ fn opened(guard: &Shape<'_>, opening: &Shape<'_>, routes: &[Shape<'_>]) -> Optio
     })
 }
 
-/// A route with its path taken apart.
+/// A route with its path split into segments.
 struct Shape<'r> {
-    route: &'r Placed<Route>,
+    route: &'r Located<Route>,
     /// Names; `None` for a parameter.
     segments: Vec<Option<&'r str>>,
     end: End,
@@ -165,14 +166,14 @@ struct Shape<'r> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Closed,
-    /// `{*rest}`: something follows.
+    /// `{*rest}`: at least one more character.
     Rest,
-    /// Anything may follow.
+    /// A prefix: anything may follow.
     Open,
 }
 
 impl<'r> Shape<'r> {
-    fn of(route: &'r Placed<Route>) -> Self {
+    fn of(route: &'r Located<Route>) -> Self {
         let (text, mut end) = match &route.matches.path {
             PathMatch::Prefix(path) => (path.trim_end_matches('/'), End::Open),
             PathMatch::Exact(path) | PathMatch::Pattern(path) => (path.as_str(), End::Closed),
@@ -188,7 +189,7 @@ impl<'r> Shape<'r> {
         Self { route, segments, end }
     }
 
-    /// The names that the path begins with, each behind a slash.
+    /// The leading names of the path, each after a slash.
     fn head(&self) -> String {
         self.segments.iter().map_while(|segment| *segment).fold(String::new(), |head, name| head + "/" + name)
     }
@@ -210,7 +211,7 @@ impl<'r> Shape<'r> {
         self.route.auth != Auth::Public || self.needs_certificate() || !self.route.policy.is_empty()
     }
 
-    /// Whether it lets in somebody that the other one would not, as far as that can be told.
+    /// Whether it certainly admits a caller that the other one does not.
     fn is_weaker_than(&self, other: &Self) -> bool {
         let by_token = match (&self.route.auth, &other.route.auth) {
             (_, Auth::Public) => false,
@@ -224,12 +225,12 @@ impl<'r> Shape<'r> {
             || (self.route.policy.is_empty() && !other.route.policy.is_empty())
     }
 
-    /// Whether it is for some requests to its paths alone, beside their methods.
+    /// Whether it matches only some requests to its paths, besides their methods.
     fn is_conditional(&self) -> bool {
         self.route.when.is_some() || !self.route.matches.headers.is_empty()
     }
 
-    /// Whether no request has the header fields that both ask for.
+    /// Whether no request can have the header fields that both require.
     fn excludes_headers_of(&self, other: &Self) -> bool {
         self.route.matches.headers.iter().any(|(name, wanted)| {
             other.route.matches.headers.iter().any(|(theirs, value)| match (wanted, value) {
@@ -239,7 +240,7 @@ impl<'r> Shape<'r> {
         })
     }
 
-    /// Whether each name in the other one's path is in this one's, in its place.
+    /// Whether the path repeats each name of the other path at the same position.
     fn names(&self, other: &Self) -> bool {
         other.segments.iter().enumerate().all(|(at, segment)| match segment {
             Some(name) => self.segments.get(at) == Some(&Some(*name)),
@@ -257,7 +258,7 @@ impl<'r> Shape<'r> {
         own.is_empty() || (!theirs.is_empty() && theirs.iter().all(|name| own.contains(name)))
     }
 
-    /// Hosts that both are for: one of each kind.
+    /// Hosts that both match: one of each kind.
     fn hosts_with(&self, other: &Self) -> Vec<String> {
         let sample = |pattern: &HostPattern| match pattern.is_wildcard() {
             true => format!("x.{}", pattern.name()),
@@ -270,7 +271,7 @@ impl<'r> Shape<'r> {
         samples
     }
 
-    /// How specific the host pattern is that covers a host: the smallest comes first.
+    /// The specificity of the host pattern that covers a host: lower values win.
     fn host_rank(&self, host: &str) -> Option<u8> {
         if self.route.matches.hosts.is_empty() {
             return Some(2);
@@ -279,7 +280,7 @@ impl<'r> Shape<'r> {
         ranks.map(|pattern| u8::from(pattern.is_wildcard())).min()
     }
 
-    /// The order of routes for a host, as the router has it; `None` where this one is not for it.
+    /// The precedence of the route for a host, as in the router; `None` if it does not match the host.
     fn rank(&self, host: &str) -> Option<impl Ord + use<>> {
         let mut kinds: Vec<u8> = self.segments.iter().map(|segment| u8::from(segment.is_none())).collect();
         kinds.extend(match self.end {
@@ -301,7 +302,7 @@ impl<'r> Shape<'r> {
         ))
     }
 
-    /// Whether it is for all of these paths.
+    /// Whether it matches all of these paths.
     fn covers(&self, path: &Path<'_>) -> bool {
         let fits =
             self.segments.iter().enumerate().all(|(at, segment)| match (segment, path.segments.get(at)) {
@@ -317,7 +318,7 @@ impl<'r> Shape<'r> {
     }
 }
 
-/// Paths that two routes are for.
+/// Paths that two routes match.
 struct Path<'r> {
     segments: Vec<Option<&'r str>>,
     end: End,
@@ -401,7 +402,7 @@ impl Methods {
     }
 }
 
-/// Whether whoever has a token for the one has one for the other.
+/// Whether every token that meets the one meets the other.
 fn implies(one: &Alternative, other: &Alternative) -> bool {
     let among = |own: &[String], theirs: &[String]| {
         theirs.is_empty() || (!own.is_empty() && own.iter().all(|name| theirs.contains(name)))

@@ -14,8 +14,8 @@ use cardea_identity::Alternative;
 use super::{
     super::{
         document::Cursor,
-        model::{Auth, BuiltIn, Destination, Placed, Route},
-        raw::{RawAuth, RawDemand, RawHeaderCondition, RawRedirect, RawRespond, RawRoute},
+        model::{Auth, BuiltIn, Destination, Located, Route},
+        raw::{RawAccessRequirement, RawAuth, RawHeaderCondition, RawRedirect, RawRespond, RawRoute},
         rules::FieldTemplate,
         sections::EncodedPathByte,
         suggest,
@@ -27,7 +27,7 @@ use super::{
     rules::is_field_value,
 };
 
-/// What a route is for, taken apart so that two routes for the same are equal here.
+/// The conditions of a route in a form that is equal for two routes with the same conditions.
 type MatchKey<'r> =
     (Option<&'r HostPattern>, &'r PathMatch, &'r str, &'r [(String, HeaderMatch)], bool, &'r str);
 
@@ -37,8 +37,8 @@ impl Resolver<'_> {
         raw: Vec<RawRoute>,
         names: &Names<'_>,
         at: Cursor<'_>,
-    ) -> Vec<Placed<Route>> {
-        let mut routes: Vec<Placed<Route>> = Vec::with_capacity(raw.len());
+    ) -> Vec<Located<Route>> {
+        let mut routes: Vec<Located<Route>> = Vec::with_capacity(raw.len());
         for (index, raw) in raw.into_iter().enumerate() {
             let at = at.index(index);
             let before = self.problems.reported();
@@ -51,8 +51,8 @@ impl Resolver<'_> {
         routes
     }
 
-    /// Two routes for the same requests: nothing would say which one is meant.
-    fn unique_matches(&mut self, routes: &[Placed<Route>]) {
+    /// Reports two routes with the same conditions, neither of which has precedence.
+    fn unique_matches(&mut self, routes: &[Located<Route>]) {
         let mut seen: HashMap<MatchKey<'_>, usize> = HashMap::new();
         let any = [String::new()];
         for (index, route) in routes.iter().enumerate().filter(|(_, route)| route.is_sound) {
@@ -91,7 +91,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// A route, and whether what it refers to is known.
+    /// A route, and whether its references are known.
     fn route(&mut self, raw: RawRoute, names: &Names<'_>, at: Cursor<'_>) -> (Route, bool) {
         let hosts = self.host_patterns(raw.hosts, at.key("hosts"));
         let listeners = self.bound_listeners(raw.listeners.unwrap_or_default(), names, at.key("listeners"));
@@ -181,13 +181,13 @@ impl Resolver<'_> {
         (route, is_resolved)
     }
 
-    /// The hosts that a route is for.
+    /// The host patterns of a route.
     fn host_patterns(&mut self, raw: Vec<String>, at: Cursor<'_>) -> Vec<HostPattern> {
         let mut patterns = Vec::with_capacity(raw.len());
         for host in self.hosts(raw, at) {
             match host.parse() {
                 Ok(pattern) => patterns.push(pattern),
-                // Never left out without a word: a route without hosts takes every host.
+                // An invalid host is never dropped silently: a route without hosts matches every host.
                 Err(error) => {
                     self.error(
                         at,
@@ -200,7 +200,7 @@ impl Resolver<'_> {
         patterns
     }
 
-    /// Whether whom a route asks for is known.
+    /// Whether the issuers that a route refers to are known.
     fn is_resolved(&self, auth: &Auth, names: &Names<'_>) -> bool {
         match auth {
             Auth::Public => true,
@@ -255,7 +255,7 @@ impl Resolver<'_> {
             if let Some(written) = written.as_ref().filter(|written| written.contains('*')) {
                 let at = at.key(key);
                 self.problems.warn(
-                    at.place(),
+                    at.location(),
                     format!("{:?} has a *, which stands for itself alone", at.shown(written)),
                     "a path_prefix takes everything below it without one; for one segment write path_pattern = \"/users/{id}\"",
                 );
@@ -272,7 +272,7 @@ impl Resolver<'_> {
                 if let Err(remedy) = check_path(&prefix) {
                     wrong(self, "path_prefix", &prefix, remedy);
                 }
-                // Prefixes end at segments, so a final slash says nothing.
+                // Prefixes end at segments, so a final slash has no meaning.
                 let prefix = match prefix.strip_suffix('/') {
                     Some(shorter) if !shorter.is_empty() => shorter.to_owned(),
                     _ => prefix,
@@ -320,7 +320,7 @@ impl Resolver<'_> {
             let lower = name.to_ascii_lowercase();
             if !is_token(&lower) {
                 self.problems.add(
-                    entry.key_place(),
+                    entry.key_location(),
                     format!("{name:?} is not a field name"),
                     "use letters, digits and - (RFC 9110 §5.1)",
                 );
@@ -338,7 +338,11 @@ impl Resolver<'_> {
                 RawHeaderCondition::Exact(value) => HeaderMatch::Exact(value),
             };
             if conditions.insert(lower, condition).is_some() {
-                self.problems.add(entry.key_place(), format!("{name:?} is there twice"), "keep one of them");
+                self.problems.add(
+                    entry.key_location(),
+                    format!("{name:?} is there twice"),
+                    "keep one of them",
+                );
             }
         }
         conditions.into_iter().collect()
@@ -347,26 +351,28 @@ impl Resolver<'_> {
     fn auth(&mut self, raw: RawAuth, names: &Names<'_>, at: Cursor<'_>) -> Auth {
         match raw {
             RawAuth::Public(_) => Auth::Public,
-            RawAuth::AccessRequirement(demand) => {
-                Auth::AccessRequirement(vec![self.demand(demand, names, at)])
+            RawAuth::AccessRequirement(requirement) => {
+                Auth::AccessRequirement(vec![self.requirement(requirement, names, at)])
             }
-            RawAuth::Alternatives(demands) => {
-                if demands.is_empty() {
+            RawAuth::Alternatives(requirements) => {
+                if requirements.is_empty() {
                     self.error(
                         at,
                         "nobody could make this request: auth has no alternative",
                         "add one: { issuer = \"…\" }",
                     );
                 }
-                let demands = demands.into_iter().enumerate();
+                let requirements = requirements.into_iter().enumerate();
                 Auth::AccessRequirement(
-                    demands.map(|(index, demand)| self.demand(demand, names, at.index(index))).collect(),
+                    requirements
+                        .map(|(index, requirement)| self.requirement(requirement, names, at.index(index)))
+                        .collect(),
                 )
             }
         }
     }
 
-    fn demand(&mut self, raw: RawDemand, names: &Names<'_>, at: Cursor<'_>) -> Alternative {
+    fn requirement(&mut self, raw: RawAccessRequirement, names: &Names<'_>, at: Cursor<'_>) -> Alternative {
         match names.issuers.get(raw.issuer.as_str()) {
             Some(issuer) if !issuer.is_sound => {}
             Some(issuer) => {
@@ -398,7 +404,7 @@ impl Resolver<'_> {
         Alternative { issuer: raw.issuer, audiences: raw.audiences, scopes: raw.scopes, roles: raw.roles }
     }
 
-    /// A reference to something that does not exist.
+    /// Reports a reference to something that does not exist.
     pub(super) fn unknown<'n>(
         &mut self,
         what: &str,
@@ -504,7 +510,7 @@ impl Resolver<'_> {
                 "write a URL, or a path that begins with one slash",
             );
         }
-        let to = FieldTemplate { text: raw.to, at: at.key("to").place() };
+        let to = FieldTemplate { text: raw.to, at: at.key("to").location() };
         Destination::Redirect { to, keep_query: raw.keep_query, status: raw.status }
     }
 
@@ -570,7 +576,7 @@ impl Resolver<'_> {
     }
 }
 
-/// Splits `/v2/{id}/x` into what stands and what is filled in.
+/// Splits `/v2/{id}/x` into literal parts and parameters.
 fn path_parts(text: &str) -> Vec<PathPart> {
     let mut parts = Vec::new();
     let mut rest = text;

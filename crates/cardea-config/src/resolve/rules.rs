@@ -11,7 +11,7 @@ use cardea_gateway::{
 use super::{
     super::{
         document::Cursor,
-        model::Placed,
+        model::Located,
         raw::{
             OneOrMany, RawAccessLog, RawAttribute, RawAttributeEdits, RawAttributeMap, RawFieldEdits,
             RawPolicyRule,
@@ -21,12 +21,12 @@ use super::{
             FieldTemplate, PolicyRule,
         },
         sections::SyslogFacility,
-        source::Place,
+        source::Location,
     },
     Resolver, carries_identity,
 };
 
-/// Where the system's own syslog server listens.
+/// The socket of the system's syslog server.
 const SYSLOG_SOCKET: &str = "/dev/log";
 
 impl Resolver<'_> {
@@ -39,7 +39,7 @@ impl Resolver<'_> {
             self.error(fields_at, "fields are those of a line of JSON", "write format = \"json\"");
         }
         let fields = raw.fields.into_iter().map(|(name, attribute)| {
-            let at = fields_at.key(&name).place();
+            let at = fields_at.key(&name).location();
             (name, FieldTemplate { text: attribute, at })
         });
         let fields: Vec<_> = fields.collect();
@@ -65,7 +65,7 @@ impl Resolver<'_> {
             when: self.expression(raw.when, at.key("when")),
             sample_one_in: raw.sample_one_in,
             sample_always: self.expression(raw.sample_always, at.key("sample_always")),
-            format_at: at.key("format").place(),
+            format_at: at.key("format").location(),
         }
     }
 
@@ -96,13 +96,13 @@ impl Resolver<'_> {
         }
     }
 
-    /// An expression, where one was written.
+    /// An optional expression.
     pub(super) fn expression(&mut self, written: Option<String>, at: Cursor<'_>) -> Option<FieldTemplate> {
         let text = written?;
         if text.trim().is_empty() {
             self.error(at, "the expression is empty", "write one, or leave the key out");
         }
-        Some(FieldTemplate { text, at: at.place() })
+        Some(FieldTemplate { text, at: at.location() })
     }
 
     pub(super) fn policy(&mut self, raw: Vec<RawPolicyRule>, at: Cursor<'_>) -> Vec<PolicyRule> {
@@ -140,7 +140,7 @@ impl Resolver<'_> {
         rules
     }
 
-    pub(super) fn attributes(&mut self, raw: Vec<RawAttribute>, at: Cursor<'_>) -> Vec<Placed<Attribute>> {
+    pub(super) fn attributes(&mut self, raw: Vec<RawAttribute>, at: Cursor<'_>) -> Vec<Located<Attribute>> {
         self.each(raw, at, Self::attribute)
     }
 
@@ -165,7 +165,7 @@ impl Resolver<'_> {
         let named = |prefix: &str, name: String, key: &str| {
             AttributeSource::Attribute(FieldTemplate {
                 text: format!("{prefix}{name}"),
-                at: at.key(key).place(),
+                at: at.key(key).location(),
             })
         };
         let source = if let Some(header) = raw.header {
@@ -173,7 +173,7 @@ impl Resolver<'_> {
         } else if let Some(claim) = raw.claim {
             named("token.claims.", claim, "claim")
         } else if let Some(text) = raw.template {
-            AttributeSource::Template(FieldTemplate { text, at: at.key("template").place() })
+            AttributeSource::Template(FieldTemplate { text, at: at.key("template").location() })
         } else if let Some(text) = self.expression(raw.expression, at.key("expression")) {
             AttributeSource::Expression(text)
         } else if let Some(map) = raw.map {
@@ -201,14 +201,14 @@ impl Resolver<'_> {
             );
             MapFile::default()
         });
-        let key = FieldTemplate { text: raw.key, at: at.key("key").place() };
+        let key = FieldTemplate { text: raw.key, at: at.key("key").location() };
         AttributeSource::Map { key, entries: Arc::new(entries), default: raw.default }
     }
 
     pub(super) fn attribute_edits(
         &mut self,
         raw: OneOrMany<RawAttributeEdits>,
-        attributes: &[Placed<Attribute>],
+        attributes: &[Located<Attribute>],
         at: Cursor<'_>,
     ) -> Vec<AttributeEdits> {
         let raw = raw.into_vec().into_iter().enumerate();
@@ -218,7 +218,7 @@ impl Resolver<'_> {
     fn one_attribute_edit(
         &mut self,
         raw: RawAttributeEdits,
-        attributes: &[Placed<Attribute>],
+        attributes: &[Located<Attribute>],
         at: Cursor<'_>,
     ) -> AttributeEdits {
         let set_at = at.key("set");
@@ -230,19 +230,19 @@ impl Resolver<'_> {
                 .is_some_and(|name| attributes.iter().any(|attribute| attribute.name == name));
             if !known && !self.dropped.any("attribute") {
                 self.problems.add(
-                    entry.key_place(),
+                    entry.key_location(),
                     format!("{name:?} is not an attribute that this configuration adds"),
                     "add an [[attribute]], and write \"custom.\" and its name",
                 );
             }
-            let name = FieldTemplate { text: name, at: entry.key_place() };
-            set.push((name, FieldTemplate { text: value, at: entry.place() }));
+            let name = FieldTemplate { text: name, at: entry.key_location() };
+            set.push((name, FieldTemplate { text: value, at: entry.location() }));
         }
         let remove = raw
             .remove
             .into_iter()
             .enumerate()
-            .map(|(index, text)| FieldTemplate { text, at: at.key("remove").index(index).place() });
+            .map(|(index, text)| FieldTemplate { text, at: at.key("remove").index(index).location() });
         AttributeEdits { when: self.expression(raw.when, at.key("when")), set, remove: remove.collect() }
     }
 
@@ -267,8 +267,8 @@ impl Resolver<'_> {
         let mut rename = Vec::with_capacity(raw.rename.len());
         for (from, to) in raw.rename {
             let entry = at.key("rename").key(&from);
-            let from = self.edited_field(from, entry.key_place(), identity, is_request);
-            let to = self.edited_field(to, entry.place(), identity, is_request);
+            let from = self.edited_field(from, entry.key_location(), identity, is_request);
+            let to = self.edited_field(to, entry.location(), identity, is_request);
             if from == to {
                 self.error(entry, format!("{from} has that name already"), "write another name");
             }
@@ -276,8 +276,8 @@ impl Resolver<'_> {
         }
         let mut remove = Vec::with_capacity(raw.remove.len());
         for (index, name) in raw.remove.into_iter().enumerate() {
-            let place = at.key("remove").index(index).place();
-            remove.push(self.edited_field(name, place, identity, is_request));
+            let location = at.key("remove").index(index).location();
+            remove.push(self.edited_field(name, location, identity, is_request));
         }
         FieldEdits {
             when: self.expression(raw.when, at.key("when")),
@@ -298,7 +298,7 @@ impl Resolver<'_> {
         let mut values: Vec<(String, FieldTemplate)> = Vec::with_capacity(raw.len());
         for (name, value) in raw {
             let entry = at.key(&name);
-            let name = self.edited_field(name, entry.key_place(), identity, is_request);
+            let name = self.edited_field(name, entry.key_location(), identity, is_request);
             if !is_field_value(&value) {
                 self.error(
                     entry,
@@ -307,9 +307,9 @@ impl Resolver<'_> {
                 );
             }
             if values.iter().any(|(other, _)| *other == name) {
-                self.problems.add(entry.key_place(), format!("{name} is set twice"), "keep one of them");
+                self.problems.add(entry.key_location(), format!("{name} is set twice"), "keep one of them");
             }
-            values.push((name, FieldTemplate { text: value, at: entry.place() }));
+            values.push((name, FieldTemplate { text: value, at: entry.location() }));
         }
         values
     }
@@ -317,22 +317,22 @@ impl Resolver<'_> {
     fn edited_field(
         &mut self,
         name: String,
-        place: Place,
+        location: Location,
         identity: &IdentityHeaders,
         is_request: bool,
     ) -> String {
         if is_request && name.eq_ignore_ascii_case("authorization") {
             self.problems.add(
-                place,
+                location,
                 "\"authorization\" carries credentials, which no rule sets or reads",
                 "to keep it from services, write forward_authorization = false in the route, or authorization = false in [forwarding]",
             );
             return name;
         }
-        let name = self.settable_field_name(place, name.clone(), name);
+        let name = self.settable_field_name(location, name.clone(), name);
         if is_request && carries_identity(identity, &name) {
             self.problems.add(
-                place,
+                location,
                 format!("{name} carries the caller's identity, which only the gateway sets"),
                 "choose another field, or change [identity_headers]",
             );
@@ -341,7 +341,7 @@ impl Resolver<'_> {
     }
 }
 
-/// Whether a text can be a field's value (RFC 9110 §5.5), in characters that every recipient takes.
+/// Whether a text is a field value (RFC 9110 §5.5) in characters that every recipient accepts.
 pub(super) fn is_field_value(text: &str) -> bool {
     text.trim_ascii() == text && text.bytes().all(|byte| byte == b'\t' || (byte >= 0x20 && byte != 0x7f))
 }

@@ -8,7 +8,7 @@ use cardea_upstream::{Address, EndpointConfig, HealthConfig, PoolConfig, Service
 use super::{
     super::{
         document::Cursor,
-        model::{Failover, General, Placed, Service, ServiceTls, Throttle},
+        model::{Failover, General, Located, Service, ServiceTls, Throttle},
         raw::RawService,
         rules::FieldTemplate,
         text::display_duration,
@@ -21,9 +21,9 @@ impl Resolver<'_> {
         &mut self,
         raw: Vec<RawService>,
         general: &General,
-        throttles: &[Placed<Throttle>],
+        throttles: &[Located<Throttle>],
         at: Cursor<'_>,
-    ) -> Vec<Placed<Service>> {
+    ) -> Vec<Located<Service>> {
         self.each(raw, at, |this, raw, at| this.service(raw, general, throttles, at))
     }
 
@@ -31,7 +31,7 @@ impl Resolver<'_> {
         &mut self,
         raw: RawService,
         general: &General,
-        throttles: &[Placed<Throttle>],
+        throttles: &[Located<Throttle>],
         at: Cursor<'_>,
     ) -> Service {
         let request = request_timeout(&general.exchanges);
@@ -114,7 +114,7 @@ impl Resolver<'_> {
             connect_timeout: raw.connect_timeout.unwrap_or(general.exchanges.connect),
             hash_policy: raw
                 .hash_policy
-                .map(|text| FieldTemplate { text, at: at.key("hash_policy").place() }),
+                .map(|text| FieldTemplate { text, at: at.key("hash_policy").location() }),
             throttles: self.throttle_names(raw.throttles, throttles, at.key("throttles")),
             tls,
         }

@@ -5,7 +5,7 @@ use cardea_guard::{ThrottleLimit, ThrottleLimitError};
 use super::{
     super::{
         document::Cursor,
-        model::{Placed, Throttle},
+        model::{Located, Throttle},
         raw::RawThrottle,
         rules::FieldTemplate,
     },
@@ -13,13 +13,13 @@ use super::{
 };
 
 impl Resolver<'_> {
-    pub(super) fn throttles(&mut self, raw: Vec<RawThrottle>, at: Cursor<'_>) -> Vec<Placed<Throttle>> {
+    pub(super) fn throttles(&mut self, raw: Vec<RawThrottle>, at: Cursor<'_>) -> Vec<Located<Throttle>> {
         self.each(raw, at, Self::throttle)
     }
 
     fn throttle(&mut self, raw: RawThrottle, at: Cursor<'_>) -> Throttle {
         let key = raw.key.into_iter().enumerate();
-        let key = key.map(|(index, text)| FieldTemplate { text, at: at.key("key").index(index).place() });
+        let key = key.map(|(index, text)| FieldTemplate { text, at: at.key("key").index(index).location() });
         let burst = raw.burst.unwrap_or(raw.rate.count);
         let limit = ThrottleLimit::new(raw.rate.count, raw.rate.per, burst).unwrap_or_else(|error| {
             let remedy = match error {
@@ -52,7 +52,7 @@ impl Resolver<'_> {
     pub(super) fn throttle_names(
         &mut self,
         raw: Vec<String>,
-        throttles: &[Placed<Throttle>],
+        throttles: &[Located<Throttle>],
         at: Cursor<'_>,
     ) -> Vec<String> {
         let known = || throttles.iter().map(|throttle| throttle.name.as_str());

@@ -1,32 +1,32 @@
-//! The words for what is made of client certificates.
+//! The values of client certificate settings.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Whether a handshake asks for a certificate.
+/// Whether a handshake requests a certificate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum ClientCertificateMode {
-    /// It does not.
+    /// Requests no certificate.
     #[default]
     #[schemars(extend("x-opens" = true))]
     Off,
-    /// It does, and lets in clients without one.
+    /// Requests a certificate and accepts clients without one.
     #[schemars(extend("x-opens" = true))]
     Request,
-    /// It does, and lets in nobody without one.
+    /// Requests a certificate and refuses clients without one.
     Require,
 }
 
-/// Whether a route needs a certificate.
+/// Whether a route requires a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum ClientCertificateNeed {
-    /// There must be one.
+    /// A certificate is required.
     Required,
-    /// There may be one.
+    /// A certificate is optional.
     #[schemars(extend("x-opens" = true))]
     Optional,
 }

@@ -1,34 +1,34 @@
-//! What the gateway must be able to do to be called ready.
+//! The conditions of readiness.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What makes the gateway unready (`/ready` answers 503, so that load balancers send it nothing), and what is only
-/// reported there and in the metrics. It is always unready while it drains, while its clock is stale, and while its
-/// authorization server cannot read its database.
+/// Which conditions make the gateway unready (`/ready` answers 503, so that load balancers send it nothing), and which
+/// are only reported there and in the metrics. The gateway is always unready while it drains, while its clock is stale,
+/// and while its authorization server cannot read its database.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Readiness {
-    /// The issuers, by name, whose keys must be usable. Left out, an issuer makes the gateway unready only while its keys
-    /// have never been known; `[]`: none ever does.
+    /// The names of the issuers whose keys must be usable. By default, an issuer makes the gateway unready only until
+    /// its keys were first fetched; with `[]`, none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub issuers: Option<Vec<String>>,
-    /// Changes of clients and keys can be stored. While the disk is full or the database is locked, nobody can be disabled,
-    /// but all else works: requests are authorized and tokens are issued.
+    /// Whether changes of clients and keys can be stored. While the disk is full or the database is locked, no client
+    /// can be disabled, but everything else works: requests are authorized and tokens are issued.
     pub administration: Need,
-    /// Every configured certificate can be used: it is there, belongs to its key, and has not expired. Handshakes for the
-    /// hosts of one that can't be used fail; all others go on.
+    /// Whether every configured certificate can be used: it exists, belongs to its key, and has not expired. Only
+    /// handshakes for the hosts of an unusable certificate fail.
     pub certificates: Need,
 }
 
-/// Whether something must work for the gateway to be ready.
+/// Whether a condition is required for readiness.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum Need {
-    /// It is reported, and the gateway is ready without.
+    /// It is only reported.
     #[default]
     Reported,
-    /// The gateway is not ready without.
+    /// The gateway is unready without it.
     Required,
 }

@@ -1,4 +1,4 @@
-//! Tests of certificates that come from an authority.
+//! Tests of certificates from an ACME authority.
 
 use super::*;
 

@@ -1,10 +1,10 @@
-//! Property tests: whatever a file says, it is a configuration or a list of problems.
+//! Property tests: any file yields a configuration or a list of problems.
 
 use proptest::prelude::*;
 
 use super::{Fixture, LEAST};
 
-/// Values of every kind, right in one place and wrong in most.
+/// Values of every kind, each valid in few positions.
 const VALUES: &[&str] = &[
     "\"\"",
     "\"public\"",
@@ -41,7 +41,7 @@ const VALUES: &[&str] = &[
     "{ set = { a = \"b\", Host = \"c\" }, remove = [\"\"] }",
 ];
 
-/// The remedy where the types refuse what the schema took.
+/// The remedy if the types refuse a value that the schema accepted.
 const MISMATCH: &str = "see the reference of the configuration";
 
 fn assert_sound(text: &str) {

@@ -1,4 +1,4 @@
-//! Tests of what is said of client certificates.
+//! Tests of client certificate settings.
 
 use cardea_gateway::client_certificate::ClientCertificateForward;
 

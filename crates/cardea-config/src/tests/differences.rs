@@ -1,9 +1,9 @@
-//! What counts as a difference between two configurations.
+//! Differences between two configurations.
 
 use super::{Fixture, LEAST};
 use crate::Happened;
 
-/// What differs between these two, and in which keys.
+/// The differences between two configurations, with their keys.
 fn differences(before: &str, after: &str) -> Vec<(Happened, String, Vec<String>)> {
     let load = |more: &str| Fixture::new(&format!("{LEAST}{more}")).config();
     let (before, after) = (load(before), load(after));
@@ -115,7 +115,7 @@ respond = { file = "page.html" }
         let after = fixture.config();
         let found = before.fingerprint.differences(&after.fingerprint);
         let [one] = found.as_slice() else { panic!("{file}: {found:?}") };
-        // A secret is named by where it comes from.
+        // A secret is identified by its source.
         let name = format!("{} {}", one.kind, one.name);
         assert_eq!(name.strip_suffix(".file").unwrap_or(&name), expected, "{file}");
         assert_eq!(one.happened, Happened::Changed, "{file}");

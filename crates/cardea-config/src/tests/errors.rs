@@ -1,4 +1,4 @@
-//! Tests of the problems that are reported, with their places and remedies.
+//! Tests of reported problems, with their locations and remedies.
 
 use super::{Fixture, LEAST};
 
@@ -7,7 +7,7 @@ fn assert_problems(text: &str, expected: &[&str]) {
     assert_eq!(Fixture::new(text).problems(), expected, "{text}");
 }
 
-/// Asserts that a file that follows a listener has this one problem.
+/// Asserts that a file, after a listener, has exactly this problem.
 fn assert_problem(text: &str, expected: &str) {
     let problems = Fixture::new(&format!("{text}\n{LEAST}")).problems();
     assert_eq!(problems.len(), 1, "{problems:#?}\n{text}");
@@ -69,7 +69,7 @@ redirect = { to = "/", status = 300 }
 
 #[test]
 fn what_follows_from_an_error_is_not_an_error_of_its_own() {
-    // The service exists, though its endpoint is wrong; the listener exists, though its address is.
+    // The service exists, though its endpoint is invalid; so does the listener, though its address is.
     assert_problems(
         "[[listener]]\nname = \"l\"\naddress = 5\n[[service]]\nname = \"s\"\n[[service.endpoint]]\naddress = \"x\"\n[[route]]\nname = \"r\"\nauth = \"public\"\nservice = \"s\"\n",
         &[

@@ -1,11 +1,11 @@
-//! Tests of warnings: each beside a configuration that is close to it and has none.
+//! Tests of warnings, each with a similar configuration that has none.
 
 use cardea_gateway::routing::{HeaderMatch, HostPattern, Outcome, RequestView, RouteMatch, Router};
 use proptest::prelude::*;
 
 use super::{Fixture, LEAST};
 
-/// The warnings about a configuration without errors, without their places.
+/// The warnings about a valid configuration, without their locations.
 fn warnings(text: &str) -> Vec<String> {
     let fixture = Fixture::new(&format!("{LEAST}{text}"));
     fixture.config().warnings.iter().map(|problem| problem.message.clone()).collect()
@@ -61,7 +61,7 @@ fn what_our_own_tokens_never_have_is_told() {
             ", scopes = [\"orders.raed\"]",
             Some("\"orders.raed\", which the authorization server gives"),
         ),
-        // Where none are listed, there may be any.
+        // Without a list, any scope is possible.
         ("[]", ", scopes = [\"orders.raed\"]", None),
         ("[]", ", audiences = [\"https://more\"]", None),
         ("[]", ", audiences = [\"https://else\", \"https://more\"]", None),
@@ -101,7 +101,7 @@ impl RequestView for Asked {
     }
 }
 
-/// A route as it is written, and as the router has it.
+/// A route as written, and as the router has it.
 fn route(host: usize, path: usize, methods: usize, header: usize) -> (String, RouteMatch) {
     let (host, hosts) = [("[]", None), ("[\"a.example\"]", Some("a.example"))][host];
     let (key, path) = [

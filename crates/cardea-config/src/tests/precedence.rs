@@ -7,7 +7,7 @@ const ISSUER: &str = "[[issuer]]\nname = \"main\"\nissuer = \"https://i.example\
 const PUBLIC: &str = "auth = \"public\"\nservice = \"s\"";
 const GUARDED: &str = "auth = { issuer = \"main\", scopes = [\"x\"] }\nservice = \"s\"";
 
-/// What is said of these routes, whose names are `r0`, `r1` and so on.
+/// The warnings about these routes, which are named `r0`, `r1` and so on.
 fn told(routes: &[(&str, &str)]) -> Vec<String> {
     let mut text = format!("{LEAST}{ISSUER}");
     for (index, (matches, rest)) in routes.iter().enumerate() {
@@ -31,7 +31,7 @@ fn routes_that_open_what_others_guard_are_reported() {
             vec![("path_pattern = \"/{team}/admin\"", GUARDED), ("path_pattern = \"/open/{page}\"", PUBLIC)],
             "/open/admin",
         ),
-        // By what the guard passes over.
+        // By requests that the guard does not match.
         (
             vec![
                 ("path_prefix = \"/admin\"\nmethods = [\"GET\", \"POST\"]", GUARDED),
@@ -71,7 +71,7 @@ fn routes_that_open_what_others_guard_are_reported() {
             ],
             "/admin/{…}",
         ),
-        // The same path for all methods: nobody named those that are open.
+        // The same path for all methods: the open ones are not named.
         (
             vec![
                 ("path_prefix = \"/admin\"\nmethods = [\"POST\"]", GUARDED),
@@ -79,7 +79,7 @@ fn routes_that_open_what_others_guard_are_reported() {
             ],
             "/admin and below",
         ),
-        // A third route that is for a part of it.
+        // A third route that covers only a part of it.
         (
             vec![
                 ("path_prefix = \"/admin\"\nmethods = [\"GET\"]", GUARDED),
@@ -98,7 +98,7 @@ fn routes_that_open_what_others_guard_are_reported() {
         assert!(first.contains("warning: ") && first.contains("cardea.toml:"), "{first}");
         assert!(first.contains("opens = [\"r0\"] says that it is meant"), "{first}");
     }
-    // The place of the one that opens, and that of the one that guards.
+    // The locations of the opening and of the guarding route.
     let told = told(&[admin, ("path_pattern = \"/{lang}/{page}\"", PUBLIC)]);
     assert_eq!(told.len(), 1, "{told:?}");
     let line = |text: &str| {
@@ -121,7 +121,7 @@ fn exceptions_that_are_written_as_such_are_not() {
         vec![by_method, ("path_prefix = \"/admin\"\nmethods = [\"PUT\"]", PUBLIC)],
         vec![by_method, ("path_prefix = \"/\"\nmethods = [\"GET\"]", PUBLIC)],
         vec![by_method, ("path_prefix = \"/other\"", PUBLIC)],
-        // Third routes that are as strict, or serve nothing.
+        // Third routes that are as strict, or that no service is behind.
         vec![by_method, ("", PUBLIC), admin],
         vec![
             by_method,
@@ -129,13 +129,13 @@ fn exceptions_that_are_written_as_such_are_not() {
             ("path_prefix = \"/admin\"", "auth = \"public\"\nrespond = { status = 405 }"),
         ],
         vec![admin, (pages, PUBLIC), ("path_pattern = \"/admin/{page}\"", GUARDED)],
-        // Nothing of a service is opened.
+        // No service is opened.
         vec![admin, (pages, "auth = \"public\"\nrespond = { status = 404 }")],
         vec![("path_prefix = \"/admin\"", "auth = { issuer = \"main\" }\nrespond = {}"), (pages, PUBLIC)],
         // As strict or stricter.
         vec![admin, (pages, GUARDED)],
         vec![admin, (pages, "auth = { issuer = \"main\", scopes = [\"x\", \"y\"] }\nservice = \"s\"")],
-        // Never the same requests.
+        // The requests differ.
         vec![
             ("hosts = [\"a.example\"]\npath_prefix = \"/admin\"", GUARDED),
             ("hosts = [\"b.example\"]", PUBLIC),
@@ -145,7 +145,7 @@ fn exceptions_that_are_written_as_such_are_not() {
             ("hosts = [\"a.example\"]", PUBLIC),
         ],
         vec![admin, ("path_pattern = \"/{lang}/x/{page}\"\nmethods = []\nhosts = [\"x.example\"]", GUARDED)],
-        // Meant.
+        // Intended.
         vec![admin, (pages, "opens = [\"r0\"]\nauth = \"public\"\nservice = \"s\"")],
     ] {
         assert_eq!(told(&routes), Vec::<String>::new(), "{routes:?}");

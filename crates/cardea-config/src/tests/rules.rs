@@ -145,8 +145,8 @@ fn places_within_texts_are_found_where_they_are_written_as_they_read() {
     );
     let config = Fixture::new(&text).config();
     let column = |written: &crate::FieldTemplate| {
-        let place = config.sources.within(written.at, &written.text, 2);
-        config.sources.position(place).column
+        let location = config.sources.within(written.at, &written.text, 2);
+        config.sources.position(location).column
     };
     assert_eq!(column(&config.policy[0].condition), 11);
     assert_eq!(column(&config.policy[1].condition), 14);
@@ -179,7 +179,7 @@ fn authorization_is_forwarded_unless_the_section_or_the_route_says_otherwise() {
     for (section, line, expected) in [
         ("", "", true),
         ("", "forward_authorization = false\n", false),
-        // A public route reads no credentials, so those that come are the service's.
+        // A public route reads no credentials, so they belong to the service.
         ("[forwarding]\nauthorization = false\n", "", true),
         ("[forwarding]\nauthorization = false\n", "forward_authorization = false\n", false),
     ] {

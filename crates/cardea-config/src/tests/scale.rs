@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{Destination, Fixture, LEAST};
 
-/// 1,000 services and 10,000 routes, as an operator of many teams has them.
+/// 1,000 services and 10,000 routes.
 fn large() -> String {
     let mut text = LEAST.to_owned();
     text.push_str(
@@ -42,7 +42,7 @@ fn ten_thousand_routes_resolve() {
     println!("loaded in {elapsed:?}");
     assert_eq!((config.services.len(), config.routes.len()), (1000, 10_000));
     assert_eq!(config.routes[9_999].destination, Destination::Service { index: 999 });
-    // The promise is a second in a release build. Without optimisation, on a shared machine, a time says nothing.
+    // The target is a second in a release build. Without optimisation, on a shared machine, a time has no meaning.
     assert!(cfg!(debug_assertions) || elapsed.as_secs() < 1, "{elapsed:?}");
 }
 

@@ -1,4 +1,4 @@
-//! Secrets in files that others may read.
+//! Secrets in files that other users may read.
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 

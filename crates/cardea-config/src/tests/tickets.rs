@@ -1,4 +1,4 @@
-//! Tests of what is said of tickets and of early data.
+//! Tests of session ticket and early data settings.
 
 use super::{Fixture, TicketKeys};
 

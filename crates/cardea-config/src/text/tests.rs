@@ -1,4 +1,4 @@
-//! Tests of values that are written as text.
+//! Tests of values written as text.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Tests of the common and the combined log format, beside lines that Apache writes.
+//! Tests of the common and the combined log format, compared with lines of Apache.
 
 use super::*;
 use crate::Owned;

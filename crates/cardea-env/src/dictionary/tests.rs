@@ -1,14 +1,14 @@
-//! Tests of the dictionary: a request by names, and the three cases of a dictionary that others could spoil.
+//! Tests of the dictionary: lookups by name, and isolation of the table, of other requests and of snapshots.
 
 use super::*;
 use crate::testing::{TABLE, names, request};
-use crate::{Lookup as _, Source};
+use crate::{Lookup as _, ValueSource};
 
 #[test]
 fn names_read_what_they_name() {
     let mut names = names();
     let header = names.resolve("request.headers.x-tenant").unwrap();
-    names.declare("tenant", Source::Attribute(header)).unwrap();
+    names.declare("tenant", ValueSource::Attribute(header)).unwrap();
     let request = request();
     let dictionary = names.dictionary(&request);
     let cases = [

@@ -1,4 +1,4 @@
-//! The operators: what does not fit is a fault, and nothing is converted silently.
+//! The operators. An overflow is a fault, and nothing is converted implicitly.
 
 use std::cmp::Ordering;
 
@@ -108,7 +108,7 @@ fn product<'e>(operator: Operator, left: Value<'e>, right: Value<'e>) -> Result<
     result.ok_or(FaultKind::Overflow)
 }
 
-/// The type of an operator's result; `None` where there is no such operation for these types.
+/// The type of an operator's result; `None` if these types don't support it.
 pub(super) fn result(operator: Operator, left: Type, right: Type) -> Option<Type> {
     use Type::{Address, Bool, Double, Duration, Dyn, Int, List, Map, Networks, Text, Time, Uint};
     match operator {
@@ -126,7 +126,7 @@ pub(super) fn result(operator: Operator, left: Type, right: Type) -> Option<Type
         Operator::Add => match (left, right) {
             (Dyn, Dyn) => Some(Dyn),
             (Time, Dyn | Duration) | (Dyn | Duration, Time) => Some(Time),
-            // Two spans, or a span and a time.
+            // Two durations, or a duration and a time.
             (Duration, Dyn) | (Dyn, Duration) => Some(Dyn),
             (Int | Uint | Double | Text | List | Duration, _) if left.may_be(right) => Some(left),
             (Dyn, Int | Uint | Double | Text | List) => Some(right),

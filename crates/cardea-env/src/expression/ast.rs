@@ -1,6 +1,6 @@
 //! The syntax tree of an expression, before names and types are known.
 
-/// A node, where it is written, and how many nodes lie below it on the longest way.
+/// A node, its position, and the depth of the tree below it.
 #[derive(Debug)]
 pub(super) struct Ast {
     pub(super) at: u32,
@@ -14,14 +14,14 @@ pub(super) enum AstKind {
     Name(Box<str>),
     Select(Box<Ast>, Box<str>),
     Index(Box<Ast>, Box<Ast>),
-    /// A function, or a method of the first.
+    /// A function, or a method of the first argument.
     Call(Option<Box<Ast>>, Box<str>, Vec<Ast>),
     List(Vec<Ast>),
     Map(Vec<(Ast, Ast)>),
     Not(Box<Ast>),
     Negate(Box<Ast>),
     Binary(Operator, Box<Ast>, Box<Ast>),
-    /// Two or more, so that a long chain is not deep.
+    /// Two or more terms, so that a long chain is not deep.
     And(Vec<Ast>),
     Or(Vec<Ast>),
     Conditional(Box<[Ast; 3]>),
@@ -54,7 +54,7 @@ pub(super) enum Operator {
 }
 
 impl Operator {
-    /// As it is written.
+    /// As written.
     pub(super) fn sign(self) -> &'static str {
         match self {
             Operator::Equal => "==",
@@ -74,7 +74,7 @@ impl Operator {
 }
 
 impl Ast {
-    /// The words of a name with dots in it, if this is one: `request.path`.
+    /// The words of a dotted name, if this is one: `request.path`.
     pub(super) fn path(&self) -> Option<Vec<&str>> {
         match &self.kind {
             AstKind::Name(name) => Some(vec![name]),
@@ -87,7 +87,7 @@ impl Ast {
         }
     }
 
-    /// Where the first word is written.
+    /// The position of the first word.
     pub(super) fn start(&self) -> u32 {
         match &self.kind {
             AstKind::Select(of, _) | AstKind::Index(of, _) => of.start(),

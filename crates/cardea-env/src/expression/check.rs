@@ -1,4 +1,4 @@
-//! From the syntax tree to the tree that is evaluated: names, arguments and types are looked at.
+//! Converts the syntax tree to the tree that is evaluated, and checks names, arguments and types.
 
 use super::arithmetic;
 use super::ast::{Ast, AstKind, Literal, Operator};
@@ -18,12 +18,12 @@ mod macros;
 #[cfg(test)]
 pub(super) use macros::NAMES as MACROS;
 
-/// How many macros may stand within each other.
+/// The deepest nesting of macros.
 const MACROS_MAX: usize = 8;
 
 type Checked<T> = Result<T, ExpressionError>;
 
-/// A tree, the type of its values, and what it reads.
+/// A tree, the type of its values, and the attributes that it reads.
 type Compiled<R> = (Node<R>, Kind, Vec<(Box<str>, Reference<R>)>);
 
 pub(super) fn compile<R: HasOverrides>(ast: &Ast, names: &View<'_, R>, show: bool) -> Checked<Compiled<R>> {
@@ -34,9 +34,9 @@ pub(super) fn compile<R: HasOverrides>(ast: &Ast, names: &View<'_, R>, show: boo
 
 struct Checker<'n, R: 'static> {
     names: &'n View<'n, R>,
-    /// Secrets must not come to light.
+    /// Whether secrets must be redacted.
     show: bool,
-    /// Those of the macros around.
+    /// The variables of the surrounding macros.
     variables: Vec<(Box<str>, Type)>,
     reads: Vec<(Box<str>, Reference<R>)>,
 }
@@ -79,7 +79,7 @@ impl<R: HasOverrides> Checker<'_, R> {
         }
     }
 
-    /// What must be true or false.
+    /// Compiles a boolean expression.
     fn bool(&mut self, ast: &Ast) -> Checked<Node<R>> {
         match self.node(ast)? {
             (node, Type::Bool | Type::Dyn) => Ok(node),
@@ -127,7 +127,7 @@ impl<R: HasOverrides> Checker<'_, R> {
         Ok((Node::Binary { operator, left: Box::new(left_node), right: Box::new(right_node), at }, kind))
     }
 
-    /// A name, or a member of something.
+    /// Compiles a name, or a member of a value.
     fn select(&mut self, ast: &Ast) -> Checked<(Node<R>, Type)> {
         if let Some(path) = ast.path() {
             if let Some(found) = self.variable(path[0]) {
@@ -167,7 +167,7 @@ impl<R: HasOverrides> Checker<'_, R> {
         Ok((Node::Index { of: Box::new(of_node), index: Box::new(index_node), at }, Type::Dyn))
     }
 
-    /// `family["key"]`, which is looked up now.
+    /// Resolves `family["key"]` at compile time.
     fn family_member(&mut self, of: &Ast, index: &Ast) -> Checked<Option<(String, Reference<R>)>> {
         let (Some(path), AstKind::Literal(Literal::Text(key))) = (of.path(), &index.kind) else {
             return Ok(None);
@@ -189,7 +189,7 @@ impl<R: HasOverrides> Checker<'_, R> {
         Some((Node::Variable(out as u8), *kind))
     }
 
-    /// The attribute or member with the longest name that a path begins with, and how many words that takes.
+    /// The attribute or member with the longest name at the start of a path, and the number of words of its name.
     fn resolve(&self, path: &[&str], at: u32) -> Checked<(String, Reference<R>, usize)> {
         for used in (1..=path.len()).rev() {
             let name = path[..used].join(".");
@@ -217,7 +217,7 @@ impl<R: HasOverrides> Checker<'_, R> {
         Ok(Node::Read { reference, at })
     }
 
-    /// Takes down what is read, and sees to it that secrets don't come to light by way of a map.
+    /// Records an attribute that is read, and prevents secrets from being read through a map.
     fn note(&mut self, name: &str, reference: &Reference<R>, at: u32) -> Checked<()> {
         if self.show && reference.hide.is_some() && matches!(reference.base, Base::Family { .. }) {
             let message = format!("`{name}` holds secrets and can't be shown as a whole; name a part of it");
@@ -242,7 +242,7 @@ fn constant<R>(literal: &Literal) -> (Node<R>, Type) {
     (Node::Constant(constant), kind)
 }
 
-/// A list; one of constants is made now.
+/// A list. A constant list is created at compile time.
 fn list<R>(items: Vec<Node<R>>, at: u32) -> Node<R> {
     if !items.iter().all(|item| matches!(item, Node::Constant(_))) {
         return Node::List { items: items.into(), at };
@@ -267,7 +267,7 @@ fn error(at: u32, message: impl Into<String>) -> ExpressionError {
     ExpressionError { position: at as usize, message: message.into(), suggestion: None }
 }
 
-/// Types that an operator does not take, with what was probably meant.
+/// A type mismatch of an operator, with a suggestion.
 fn mismatch(operator: Operator, left: Type, right: Type, at: u32) -> ExpressionError {
     let sign = operator.sign();
     let hint = match (left, right) {

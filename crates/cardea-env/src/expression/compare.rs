@@ -1,7 +1,7 @@
-//! Equality, order, membership and indexes, as CEL has them.
+//! Equality, order, membership and indexing, as in CEL.
 //!
-//! Numbers of different types are equal if they are the same number, and are ordered as such. Values of other
-//! different types are never equal. Text is compared by its characters, in the order of code points.
+//! Numbers of different types are equal if they have the same value, and are ordered by value. Values of other
+//! different types are never equal. Text is compared by characters, in code point order.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -12,7 +12,7 @@ use super::meter::Meter;
 use super::types::Type;
 use crate::value::{Map, Owned, Value};
 
-/// The bytes of a value, where it is text.
+/// The bytes of a text value.
 pub(super) fn text<'v>(value: &'v Value<'_>) -> Option<&'v [u8]> {
     match value {
         Value::Bytes(text) | Value::Latin1(text) => Some(text),
@@ -21,12 +21,12 @@ pub(super) fn text<'v>(value: &'v Value<'_>) -> Option<&'v [u8]> {
     }
 }
 
-/// Whether two texts are of the same characters; `None` where one is no text.
+/// Whether two texts have the same characters; `None` if one is no text.
 fn same_text(left: &Value<'_>, right: &Value<'_>, meter: &Meter<'_>) -> Option<Result<bool, FaultKind>> {
     let (one, other) = (text(left)?, text(right)?);
     let (shorter, longer) = if one.len() < other.len() { (one, other) } else { (other, one) };
     Some(meter.bytes(shorter.len()).and_then(|()| {
-        // ASCII is the same in all encodings, and nearly all text is ASCII.
+        // ASCII is the same in all encodings, and most text is ASCII.
         if shorter.is_ascii() {
             return Ok(one == other);
         }
@@ -91,7 +91,7 @@ fn equal_maps(left: Map<'_>, right: Map<'_>, meter: &Meter<'_>) -> Result<bool, 
     fault.map_or(Ok(flow.is_continue()), Err)
 }
 
-/// The order of numbers; `None` where one is none, or not a number.
+/// The order of two numbers; `None` if one is NaN or not a number.
 fn numbers(left: Value<'_>, right: Value<'_>) -> Option<Ordering> {
     match (left, right) {
         (Value::Int(left), Value::Int(right)) => Some(left.cmp(&right)),
@@ -111,19 +111,19 @@ fn numbers(left: Value<'_>, right: Value<'_>) -> Option<Ordering> {
     }
 }
 
-/// Exactly: a double has no room for all digits of a whole number, so the number is not turned into one.
+/// Exactly: a double can't represent all digits of an integer, so the integer is not converted.
 fn whole_and_double(whole: i128, double: f64) -> Option<Ordering> {
     if double.is_nan() {
         return None;
     }
-    // 64-bit numbers lie far within; beyond, `as` gives the nearest `i128`.
+    // 64-bit numbers are within the range; beyond, `as` saturates to `i128`.
     let truncated = double.trunc();
     let order = whole.cmp(&(truncated as i128));
-    // With the same whole part, the fraction decides.
+    // With the same integer part, the fraction decides.
     Some(order.then_with(|| truncated.partial_cmp(&double).unwrap_or(Ordering::Equal)))
 }
 
-/// The order of two values; `Ok(None)` for numbers that have none.
+/// The order of two values; `Ok(None)` for unordered numbers.
 pub(super) fn order(
     left: Value<'_>,
     right: Value<'_>,
@@ -145,14 +145,14 @@ pub(super) fn order(
     }
 }
 
-/// A comparison with constant text or a constant whole number, if it is one. The constant's length is that of a
-/// text in the configuration, so no step is taken for it.
+/// A comparison with a constant text or integer, if it is one. The constant's length is bounded by the configuration,
+/// so it is not metered.
 #[inline]
 pub(super) fn with_constant(operator: Operator, left: &Value<'_>, constant: &Owned) -> Option<bool> {
     match (left, constant) {
         (Value::Bytes(left), Owned::Text(right)) => {
             let same = **left == **right;
-            // ASCII is the same in all encodings; what is not may be the same in other bytes.
+            // ASCII is the same in all encodings; other text may be equal with different bytes.
             let decided = same || right.is_ascii();
             match operator {
                 Operator::Equal if decided => Some(same),
@@ -195,7 +195,7 @@ pub(super) fn contains(range: Value<'_>, item: Value<'_>, meter: &Meter<'_>) -> 
     }
 }
 
-/// What a map has under a key; `Absent` where it has none.
+/// The value of a key of a map; `Absent` if there is none.
 fn entry<'e>(map: Map<'e>, key: Value<'_>, meter: &Meter<'_>) -> Result<Value<'e>, FaultKind> {
     if let Some(entries) = map.entries() {
         for (known, value) in entries {
@@ -215,7 +215,7 @@ fn entry<'e>(map: Map<'e>, key: Value<'_>, meter: &Meter<'_>) -> Result<Value<'e
     }
 }
 
-/// `of[index]`; `Absent` where there is nothing.
+/// `of[index]`; `Absent` if there is none.
 pub(super) fn index<'e>(of: Value<'e>, index: Value<'_>, meter: &Meter<'_>) -> Result<Value<'e>, FaultKind> {
     match of {
         Value::Map(map) => match Type::of_value(&index) {
@@ -226,7 +226,7 @@ pub(super) fn index<'e>(of: Value<'e>, index: Value<'_>, meter: &Meter<'_>) -> R
             let place = match index {
                 Value::Int(place) => usize::try_from(place).ok(),
                 Value::Uint(place) => usize::try_from(place).ok(),
-                // A double that is a whole number, as numbers of JSON are elsewhere.
+                // A double with an integer value, as JSON numbers may be.
                 Value::Double(place) if place.trunc() == place && place.abs() < 1e9 => {
                     (place >= 0.0).then_some(place as usize)
                 }

@@ -1,4 +1,4 @@
-//! Conditions: expressions that are true or false.
+//! Conditions: boolean expressions.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use crate::overrides::HasOverrides;
 use crate::reference::Reference;
 use crate::value::Kind;
 
-/// An expression that is true or false: `when` of a rule, which requests are logged.
+/// A boolean expression: the `when` of a rule, or which requests are logged.
 ///
-/// What decides about entry is a [`Policy`](crate::Policy), which knows what a fault means there.
+/// Access is decided by a [`Policy`](crate::Policy), which handles faults.
 pub struct Condition<R: 'static>(Expression<R>);
 
 impl<R: HasOverrides> Condition<R> {
@@ -20,7 +20,7 @@ impl<R: HasOverrides> Condition<R> {
     ///
     /// # Errors
     ///
-    /// [`ExpressionError`]; also where the value is known to be neither true nor false.
+    /// [`ExpressionError`], also if the value is known not to be boolean.
     pub fn compile(text: &str, names: &impl Lookup<R>) -> Result<Self, ExpressionError> {
         let expression = Expression::compile(text, names)?;
         match expression.kind {
@@ -32,11 +32,11 @@ impl<R: HasOverrides> Condition<R> {
         }
     }
 
-    /// Whether it holds for a request.
+    /// Whether it is true for a request.
     ///
     /// # Errors
     ///
-    /// [`Fault`], where it is neither true nor false.
+    /// [`Fault`] if it can't be evaluated to true or false.
     pub fn test(&self, request: &R) -> Result<bool, Fault> {
         let scratch = Scratch::new();
         evaluate::test(&self.0.node, request, &scratch, self.0.show)
@@ -44,25 +44,25 @@ impl<R: HasOverrides> Condition<R> {
 }
 
 impl<R> Condition<R> {
-    /// The text that it was compiled from.
+    /// The source text.
     #[must_use]
     pub fn source(&self) -> &str {
         self.0.source()
     }
 
-    /// The attributes that it may read, each name once.
+    /// The attributes that it may read, without repetition.
     pub fn references(&self) -> impl Iterator<Item = (&str, &Reference<R>)> {
         self.0.references()
     }
 
-    /// What went wrong, with the part of the text where it did.
+    /// Describes a fault with the part of the text that caused it.
     #[must_use]
     pub fn describe(&self, fault: Fault) -> String {
         self.0.describe(fault)
     }
 }
 
-/// Its text.
+/// Shows its text.
 impl<R> fmt::Debug for Condition<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Condition").field(&self.0.source).finish()

@@ -1,4 +1,4 @@
-//! Conversions, which are always asked for: `int("7")`, `timestamp("…")`; and encodings.
+//! Explicit conversions: `int("7")`, `timestamp("…")`; and encodings.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{GeneralPurpose, STANDARD, URL_SAFE_NO_PAD};
@@ -14,7 +14,7 @@ use crate::value::{Inline, Value, format};
 
 type Result<T> = std::result::Result<T, FaultKind>;
 
-/// Whole seconds.
+/// A second in nanoseconds.
 const SECOND: i64 = 1_000_000_000;
 
 /// Standard base64, with padding or without.
@@ -34,7 +34,7 @@ fn utf8<'v>(value: &'v Value<'_>) -> Result<&'v str> {
     std::str::from_utf8(text).map_err(|_| FaultKind::Form)
 }
 
-/// A number as text: what `parse` takes, but for a plus, which CEL does not know, and words.
+/// Parses a number, as Rust's `parse` does, but without a plus sign, which CEL doesn't allow, and without words.
 fn parse<T: std::str::FromStr>(value: &Value<'_>) -> Result<T> {
     let text = utf8(value)?;
     let plain = text.len() <= 64
@@ -46,7 +46,7 @@ pub(super) fn int<'e>(values: &[Value<'e>], _: &Meter<'e>) -> Result<Value<'e>> 
     let number = match values[0] {
         Value::Int(number) => number,
         Value::Uint(number) => i64::try_from(number).map_err(|_| FaultKind::Overflow)?,
-        // The bounds themselves are doubles that stand for what does not fit as well.
+        // The bounds are doubles that also represent values out of range.
         Value::Double(number) if number > i64::MIN as f64 && number < i64::MAX as f64 => number as i64,
         Value::Double(_) => return Err(FaultKind::Overflow),
         Value::Time(nanos) => nanos.div_euclid(SECOND),
@@ -123,7 +123,7 @@ pub(super) fn duration<'e>(values: &[Value<'e>], _: &Meter<'e>) -> Result<Value<
     }
 }
 
-/// The value itself, of a type that nothing is known of.
+/// The value itself, with an unknown type.
 pub(super) fn dynamic<'e>(values: &[Value<'e>], _: &Meter<'e>) -> Result<Value<'e>> {
     Ok(values[0])
 }
@@ -145,7 +145,7 @@ pub(super) fn size<'e>(values: &[Value<'e>], meter: &Meter<'e>) -> Result<Value<
     Ok(Value::Int(size))
 }
 
-/// A part of a time, in UTC or with an offset; of a duration, all of it in this unit.
+/// A part of a time, in UTC or with an offset; for a duration, the whole duration in this unit.
 pub(super) fn part<'e>(part: Part, values: &[Value<'e>]) -> Result<Value<'e>> {
     match values[0] {
         Value::Time(nanos) => {
@@ -159,7 +159,7 @@ pub(super) fn part<'e>(part: Part, values: &[Value<'e>]) -> Result<Value<'e>> {
             Part::Hours => nanos / (3_600 * SECOND),
             Part::Minutes => nanos / (60 * SECOND),
             Part::Seconds => nanos / SECOND,
-            // The one that is a part (as CEL has it): 321 of 123.321 s.
+            // Only the milliseconds part, as in CEL: 321 of 123.321 s.
             Part::Milliseconds => nanos % SECOND / 1_000_000,
             _ => return Err(FaultKind::Type),
         })),
@@ -167,7 +167,7 @@ pub(super) fn part<'e>(part: Part, values: &[Value<'e>]) -> Result<Value<'e>> {
     }
 }
 
-/// The bytes of text, as it came.
+/// The bytes of text, unchanged.
 fn bytes<'v>(value: &'v Value<'_>) -> Result<&'v [u8]> {
     compare::text(value).ok_or(FaultKind::Type)
 }
@@ -202,7 +202,7 @@ fn decode_by<'e>(engine: &GeneralPurpose, values: &[Value<'e>], meter: &Meter<'e
 pub(super) fn sha256<'e>(values: &[Value<'e>], meter: &Meter<'e>) -> Result<Value<'e>> {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let text = bytes(&values[0])?;
-    // A hash costs more for each byte than a comparison.
+    // A hash costs more per byte than a comparison.
     meter.product(text.len() + 64, 8)?;
     let digest = Sha256::digest(text);
     let mut written = [0; 64];

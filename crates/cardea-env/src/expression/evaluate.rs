@@ -1,4 +1,4 @@
-//! Evaluation: the tree is walked, and attributes are read where they stand.
+//! Evaluation: walks the tree, and reads attributes in place.
 
 use std::ops::ControlFlow;
 
@@ -16,7 +16,7 @@ use crate::value::{List, Map, Owned, Value};
 
 type Evaluated<'e> = Result<Value<'e>, Fault>;
 
-/// The variables of macros, from the innermost.
+/// The variables of macros, innermost first.
 type Variables<'l, 'e> = Option<&'l Variable<'l, 'e>>;
 
 struct Variable<'l, 'e> {
@@ -33,7 +33,7 @@ pub(super) fn evaluate<'e, R: HasOverrides>(
     Run { request, meter: Meter::new(scratch), show }.node(node, None)
 }
 
-/// As [`evaluate`], for what must be true or false.
+/// Like [`evaluate`], for boolean expressions.
 pub(super) fn test<R: HasOverrides>(
     node: &Node<R>,
     request: &R,
@@ -50,7 +50,7 @@ struct Run<'e, R> {
 }
 
 impl<'e, R: HasOverrides> Run<'e, R> {
-    /// What most policies are made of; the rest is elsewhere, so that the frame of this stays small.
+    /// The common nodes. The others are evaluated elsewhere, so that this stack frame stays small.
     fn node(&self, node: &'e Node<R>, variables: Variables<'_, 'e>) -> Evaluated<'e> {
         match node {
             Node::Constant(constant) => Ok(constant.value()),
@@ -74,7 +74,7 @@ impl<'e, R: HasOverrides> Run<'e, R> {
         }
     }
 
-    /// A node that mostly is a leaf.
+    /// Evaluates a node that usually is a leaf.
     #[inline]
     fn operand(&self, node: &'e Node<R>, variables: Variables<'_, 'e>) -> Evaluated<'e> {
         match node {
@@ -84,8 +84,8 @@ impl<'e, R: HasOverrides> Run<'e, R> {
         }
     }
 
-    /// What must be true or false; `at` is where it is written. The common comparisons, with text and whole numbers
-    /// that are constant, are decided here without a detour by way of values.
+    /// Evaluates a boolean; `at` is its position. Common comparisons with constant text and integers are decided here,
+    /// without intermediate values.
     fn truth(&self, node: &'e Node<R>, at: u32, variables: Variables<'_, 'e>) -> Result<bool, Fault> {
         match node {
             Node::And { terms } => return self.terms(terms, false, variables),
@@ -153,7 +153,7 @@ impl<'e, R: HasOverrides> Run<'e, R> {
                 let text = self.node(text, variables)?;
                 let text = self.meter.utf8(&text).map_err(|kind| kind.at(*at))?;
                 let Some(text) = text else { return Err(FaultKind::Type.at(*at)) };
-                // Each byte may be looked at more than once.
+                // Each byte may be read more than once.
                 self.meter.product(text.len(), 8).map_err(|kind| kind.at(*at))?;
                 Ok(Value::Bool(pattern.is_match(text)))
             }
@@ -171,7 +171,7 @@ impl<'e, R: HasOverrides> Run<'e, R> {
                 let range = self.node(range, variables)?;
                 self.each(*each, range, filter.as_deref(), body, *at, variables)
             }
-            // Those are in `node`.
+            // All others are in `node`.
             node => self.node(node, variables),
         }
     }
@@ -195,12 +195,13 @@ impl<'e, R: HasOverrides> Run<'e, R> {
                 let shown: Vec<u8> = shown_query(text.as_bytes(), secret).flatten().copied().collect();
                 self.meter.text(&shown)
             }
-            // That maps with secrets are not read as a whole is seen to when the expression is compiled.
+            // The compiler prevents reading whole maps with secrets.
             _ => Ok(Value::Bytes(REDACTED)),
         }
     }
 
-    /// `&&`, which `false` decides, and `||`, which `true` does: whatever the other terms are, faults included.
+    /// `&&`, which is false if a term is, and `||`, which is true if a term is, whatever the other terms are, including
+    /// faults.
     fn terms(
         &self,
         terms: &'e [(u32, Node<R>)],
@@ -290,7 +291,7 @@ impl<'e, R: HasOverrides> Run<'e, R> {
         }
     }
 
-    /// One item of a macro's range. Breaks where the rest doesn't matter: by `Ok` where it is decided.
+    /// One item of a macro's range. Breaks if the remaining items don't matter: with `Ok` if the result is known.
     fn item(
         &self,
         state: &mut State<'e>,
@@ -338,7 +339,7 @@ impl<'e, R: HasOverrides> Run<'e, R> {
     }
 }
 
-/// What a macro has found out so far.
+/// The intermediate state of a macro.
 struct State<'e> {
     each: Each,
     fault: Option<Fault>,
@@ -350,7 +351,7 @@ fn variable<'e>(out: u8, mut variables: Variables<'_, 'e>) -> Value<'e> {
     for _ in 0..out {
         variables = variables.and_then(|variable| variable.outer);
     }
-    // There is one for each macro around, by construction.
+    // By construction there is one for each surrounding macro.
     variables.map_or(Value::Null, |variable| variable.value)
 }
 

@@ -1,13 +1,13 @@
-//! Why an evaluation gave no value.
+//! Why an evaluation has no value.
 
 use std::fmt;
 
-/// An evaluation without a value, and where. Whoever decides by an expression denies.
+/// The reason and the position of a failed evaluation. A decision that depends on it denies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Where in the expression's text, in bytes from its start.
+    /// The position in the expression's text, in bytes.
     pub position: u32,
-    /// What happened.
+    /// The kind of fault.
     pub kind: FaultKind,
 }
 
@@ -19,47 +19,47 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// What happened.
+/// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// The request has no such attribute, the map no such key, the list no such index.
+    /// An absent attribute, map key or list index.
     #[error("absent; `has(…)` asks whether it is there")]
     Absent,
     /// A custom attribute failed.
     #[error("the custom attribute failed")]
     Custom,
-    /// There is no such operation for values of these types.
+    /// The operation doesn't support values of these types.
     #[error("not possible with values of these types")]
     Type,
-    /// A condition is neither true nor false.
+    /// The value of a condition is not boolean.
     #[error("neither true nor false")]
     NotBool,
-    /// A number, a time or a duration that does not fit.
+    /// A number, time or duration that is out of range.
     #[error("the result does not fit")]
     Overflow,
     /// A division by zero.
     #[error("division by zero")]
     DivisionByZero,
-    /// Text that is not what it should be: no number, no time, no address.
+    /// Text with the wrong syntax: no number, no time, no address.
     #[error("not of the form that is needed")]
     Form,
     /// An index outside of a text.
     #[error("outside of the text")]
     Range,
-    /// A key that a map has twice, or that can't be one.
+    /// A repeated key of a map, or a value that can't be a key.
     #[error("a key that is there twice, or can be none")]
     Key,
-    /// It takes more steps than it may.
+    /// More steps than allowed.
     #[error("too many steps")]
     Steps,
-    /// It makes more text, lists and maps than it may.
+    /// More memory for text, lists and maps than allowed.
     #[error("too much memory")]
     Memory,
 }
 
 impl FaultKind {
-    /// Whether a limit is reached, which no other term makes good.
+    /// Whether a limit was exceeded, which no other term can absorb.
     pub(super) const fn is_limit(self) -> bool {
         matches!(self, FaultKind::Steps | FaultKind::Memory)
     }

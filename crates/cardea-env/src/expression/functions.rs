@@ -1,4 +1,4 @@
-//! The functions: their names, what they take and give, and what does it.
+//! The functions: names, signatures and implementations.
 
 use super::convert::{self, part};
 use super::fault::FaultKind;
@@ -10,14 +10,14 @@ use super::types::Type::{
 use super::{network, text};
 use crate::value::Value;
 
-/// The most arguments of a function, the value before the dot included.
+/// The most arguments of a function, including the receiver of a method.
 pub(super) const ARGUMENTS_MAX: usize = 8;
 
 /// A function of expressions.
 pub(super) struct Function {
-    /// Its name; before a dot, that of its group (`base64.encode`).
+    /// The name, with its group before a dot (`base64.encode`).
     pub(super) name: &'static str,
-    /// Whether the first argument stands before the dot.
+    /// Whether the first argument is the receiver of a method.
     pub(super) method: bool,
     pub(super) signatures: &'static [(&'static [Type], Type)],
     pub(super) call: for<'e> fn(&[Value<'e>], &Meter<'e>) -> Result<Value<'e>, FaultKind>,
@@ -29,7 +29,7 @@ macro_rules! function {
     };
 }
 
-/// All functions but `matches`, whose pattern is compiled in advance, and the macros.
+/// All functions except the macros and `matches`, whose pattern is compiled at compile time.
 pub(super) static FUNCTIONS: &[Function] = &[
     function!("size", false, convert::size, [Text] => Int, [List] => Int, [Map] => Int),
     function!("size", true, convert::size, [Text] => Int, [List] => Int, [Map] => Int),

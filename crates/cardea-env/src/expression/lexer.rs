@@ -2,7 +2,7 @@
 
 use super::ExpressionError;
 
-/// A token and where it begins.
+/// A token and its position.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Token {
     pub(super) at: u32,
@@ -11,14 +11,14 @@ pub(super) struct Token {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum TokenKind {
-    /// A name, or a word that the language reserves.
+    /// A name or a reserved word.
     Word(Box<str>),
-    /// The digits of a whole number: without a sign, so that the least number can be written.
+    /// The digits of an integer without a sign, so that the smallest integer can be written.
     Int(u64),
     Uint(u64),
     Double(f64),
     Text(Box<str>),
-    /// Punctuation, as it is written.
+    /// Punctuation, as written.
     Sign(&'static str),
     End,
 }
@@ -29,7 +29,7 @@ const SIGNS: [&str; 26] = [
     "*", "/", "%", "!", "=", "|",
 ];
 
-/// Reads tokens off a text.
+/// Splits a text into tokens.
 pub(super) struct Lexer<'t> {
     text: &'t str,
     position: usize,
@@ -77,7 +77,7 @@ impl<'t> Lexer<'t> {
         Ok(Token { at: start as u32, kind })
     }
 
-    /// White space and comments, which go from `//` to the end of the line.
+    /// Skips white space and comments (from `//` to the end of the line).
     fn skip(&mut self) {
         loop {
             let rest = self.text[self.position..].trim_start_matches([' ', '\t', '\n', '\r', '\x0C']);
@@ -134,7 +134,7 @@ impl<'t> Lexer<'t> {
         self.end_of_number(start, TokenKind::Int(number))
     }
 
-    /// Letters right behind a number are a slip, not a name.
+    /// Letters right after a number are an error.
     fn end_of_number(&self, start: usize, kind: TokenKind) -> Result<TokenKind, ExpressionError> {
         let next = self.text[self.position..].chars().next();
         if next.is_some_and(|next| next.is_ascii_alphanumeric() || next == '_') {

@@ -1,4 +1,4 @@
-//! What an evaluation may use: steps, and memory for what the request does not hold.
+//! The limits of an evaluation: steps, and memory for new values.
 
 use std::cell::Cell;
 use std::fmt;
@@ -8,30 +8,30 @@ use bumpalo::Bump;
 use super::fault::FaultKind;
 use crate::value::{Characters, Value};
 
-/// The most steps of an evaluation: a node of the tree, an item that is compared, [`STEP_BYTES`] of text. In the order of
-/// a millisecond.
+/// The most steps of an evaluation, in the order of a millisecond. A step is a node of the tree, a compared item, or
+/// [`STEP_BYTES`] of text.
 const STEPS_MAX: u32 = 50_000;
 
-/// The bytes of text that a step goes through.
+/// The bytes of text that count as a step.
 const STEP_BYTES: usize = 32;
 
-/// The most bytes of text, lists and maps that an evaluation makes.
+/// The most bytes of text, lists and maps that an evaluation creates.
 const MEMORY_MAX: usize = 64 * 1024;
 
-/// Where an evaluation makes what the request does not hold: at most 64 KiB for each. Allocates nothing until then.
+/// The memory for new values of evaluations: at most 64 KiB each. It allocates nothing before it is used.
 #[derive(Default)]
 pub struct Scratch {
     bump: Bump,
 }
 
 impl Scratch {
-    /// An empty one.
+    /// An empty scratch memory.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How much memory it holds, in bytes.
+    /// The allocated bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bump.allocated_bytes()
@@ -44,7 +44,7 @@ impl fmt::Debug for Scratch {
     }
 }
 
-/// What one evaluation has left.
+/// The remaining budget of one evaluation.
 pub(super) struct Meter<'e> {
     scratch: &'e Scratch,
     steps: Cell<u32>,
@@ -56,7 +56,7 @@ impl<'e> Meter<'e> {
         Self { scratch, steps: Cell::new(STEPS_MAX), memory: Cell::new(MEMORY_MAX) }
     }
 
-    /// One step.
+    /// Counts one step.
     #[inline]
     pub(super) fn step(&self) -> Result<(), FaultKind> {
         match self.steps.get().checked_sub(1) {
@@ -68,7 +68,7 @@ impl<'e> Meter<'e> {
         }
     }
 
-    /// The steps of going through this many bytes.
+    /// Counts the steps for this many bytes.
     #[inline]
     pub(super) fn bytes(&self, bytes: usize) -> Result<(), FaultKind> {
         let steps = u32::try_from(bytes / STEP_BYTES).unwrap_or(u32::MAX);
@@ -84,7 +84,7 @@ impl<'e> Meter<'e> {
         }
     }
 
-    /// Steps whose number is a product.
+    /// Counts a number of steps that is a product.
     pub(super) fn product(&self, one: usize, other: usize) -> Result<(), FaultKind> {
         self.bytes(one.saturating_mul(other))
     }
@@ -96,19 +96,19 @@ impl<'e> Meter<'e> {
         Ok(())
     }
 
-    /// Whether as much may be made; without making it.
+    /// Checks whether this many bytes may be created, without creating them.
     pub(super) fn fits(&self, bytes: usize) -> Result<(), FaultKind> {
         if bytes <= self.memory.get() { Ok(()) } else { Err(FaultKind::Memory) }
     }
 
-    /// Keeps text until the evaluation's value is dropped.
+    /// Stores text until the evaluation's value is dropped.
     pub(super) fn text(&self, text: impl AsRef<[u8]>) -> Result<Value<'e>, FaultKind> {
         let text = text.as_ref();
         self.take(text.len())?;
         Ok(Value::Bytes(self.scratch.bump.alloc_slice_copy(text)))
     }
 
-    /// The text of a value in UTF-8, made of what is none; `None` where it is no text.
+    /// The text of a value in UTF-8, converted if necessary; `None` if it is no text.
     pub(super) fn utf8<'v>(&self, value: &'v Value<'e>) -> Result<Option<&'v str>, FaultKind> {
         match value.characters() {
             Some(Characters::Utf8(text)) => Ok(Some(text)),
@@ -117,7 +117,7 @@ impl<'e> Meter<'e> {
         }
     }
 
-    /// The same for as long as the evaluation's value: kept, if the value holds it in place.
+    /// The same with the lifetime of the evaluation's value: inline text is stored.
     pub(super) fn held(&self, value: Value<'e>) -> Result<Option<&'e str>, FaultKind> {
         if let Value::Bytes(bytes) = value
             && let Characters::Utf8(text) = Characters::of(bytes)
@@ -132,13 +132,13 @@ impl<'e> Meter<'e> {
         Ok(self.scratch.bump.alloc_str(text))
     }
 
-    /// Keeps items.
+    /// Stores items.
     pub(super) fn items(&self, items: &[Value<'e>]) -> Result<&'e [Value<'e>], FaultKind> {
         self.take(size_of_val(items))?;
         Ok(self.scratch.bump.alloc_slice_copy(items))
     }
 
-    /// Keeps entries.
+    /// Stores entries.
     pub(super) fn entries(
         &self,
         entries: &[(Value<'e>, Value<'e>)],
@@ -147,7 +147,7 @@ impl<'e> Meter<'e> {
         Ok(self.scratch.bump.alloc_slice_copy(entries))
     }
 
-    /// Keeps networks.
+    /// Stores networks.
     pub(super) fn networks(&self, networks: &[crate::value::Network]) -> Result<Value<'e>, FaultKind> {
         self.take(size_of_val(networks))?;
         Ok(Value::Networks(self.scratch.bump.alloc_slice_copy(networks)))

@@ -1,4 +1,4 @@
-//! Functions of addresses and networks, as Kubernetes has them for CEL, and sets of networks beside.
+//! Functions of addresses and networks, as in Kubernetes' CEL, and sets of networks.
 
 use std::net::IpAddr;
 
@@ -79,7 +79,7 @@ pub(super) fn contains_cidr<'e>(values: &[Value<'e>], meter: &Meter<'e>) -> Resu
     Ok(Value::Bool(inner.iter().all(within)))
 }
 
-/// The bits of one network.
+/// The prefix length of a network.
 pub(super) fn prefix_length<'e>(values: &[Value<'e>], _: &Meter<'e>) -> Result<Value<'e>> {
     match networks(values[0])? {
         [network] => Ok(Value::Int(network.length().into())),
@@ -100,7 +100,7 @@ pub(super) fn is_unspecified<'e>(values: &[Value<'e>], _: &Meter<'e>) -> Result<
     test(&values[0], |address| Value::Bool(address.is_unspecified()))
 }
 
-/// Addresses of private networks (RFC 1918, RFC 4193) and of links (RFC 3927, RFC 4291 §2.5.6).
+/// Whether an address is private (RFC 1918, RFC 4193) or link-local (RFC 3927, RFC 4291 §2.5.6).
 pub(super) fn is_private<'e>(values: &[Value<'e>], _: &Meter<'e>) -> Result<Value<'e>> {
     test(&values[0], |address| {
         Value::Bool(match address {

@@ -5,19 +5,19 @@ use super::functions::Function;
 use crate::reference::Reference;
 use crate::value::Owned;
 
-/// The terms of `&&` or `||`, and where they are written.
+/// The terms of `&&` or `||` with their positions.
 pub(super) type Terms<R> = Box<[(u32, Node<R>)]>;
 
 pub(super) enum Node<R: 'static> {
     Constant(Owned),
     Type(&'static str),
-    /// The variable of the macro that stands this many macros further out.
+    /// The variable of a surrounding macro, counted outwards.
     Variable(u8),
     Read {
         reference: Reference<R>,
         at: u32,
     },
-    /// Whether there is such an attribute.
+    /// Whether an attribute is present.
     Has {
         reference: Reference<R>,
         at: u32,
@@ -27,7 +27,7 @@ pub(super) enum Node<R: 'static> {
         key: Box<str>,
         at: u32,
     },
-    /// Whether there is such a key.
+    /// Whether a key is present.
     HasKey {
         of: Box<Node<R>>,
         key: Box<str>,
@@ -72,7 +72,7 @@ pub(super) enum Node<R: 'static> {
     },
     Call {
         function: &'static Function,
-        /// The first is the one before the dot, where there is one.
+        /// The receiver of a method comes first.
         arguments: Box<[Node<R>]>,
         at: u32,
     },
@@ -81,11 +81,11 @@ pub(super) enum Node<R: 'static> {
         pattern: Box<regex::Regex>,
         at: u32,
     },
-    /// A macro: something done for each item of a list, or each key of a map.
+    /// A macro: an operation for each item of a list, or each key of a map.
     Each {
         each: Each,
         range: Box<Node<R>>,
-        /// Leaves out items for which it is false; of `map` alone.
+        /// Skips items for which it is false; only in `map`.
         filter: Option<Box<Node<R>>>,
         body: Box<Node<R>>,
         at: u32,

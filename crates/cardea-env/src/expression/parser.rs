@@ -1,6 +1,6 @@
 //! The grammar of CEL, by recursive descent.
 //!
-//! What is left out: literals of bytes, and messages (`Type{field: value}`), of which there are none here.
+//! Not supported: bytes literals, and messages (`Type{field: value}`), which do not exist here.
 
 use super::ast::{Ast, AstKind, Literal, Operator};
 use super::lexer::{Lexer, Token, TokenKind};
@@ -9,7 +9,7 @@ use super::{DEPTH_MAX, ExpressionError};
 /// The most items of a list, arguments of a function, or terms of `&&` and `||`.
 const ITEMS_MAX: usize = 1024;
 
-/// Words that CEL reserves, which can't be names.
+/// Reserved words of CEL, which can't be names.
 const RESERVED: [&str; 18] = [
     "as",
     "break",
@@ -31,7 +31,7 @@ const RESERVED: [&str; 18] = [
     "while",
 ];
 
-/// Parses all of a text.
+/// Parses a whole text.
 pub(super) fn parse(text: &str) -> Result<Ast, ExpressionError> {
     let mut lexer = Lexer::new(text);
     let token = lexer.next()?;
@@ -46,7 +46,7 @@ pub(super) fn parse(text: &str) -> Result<Ast, ExpressionError> {
 struct Parser<'t> {
     lexer: Lexer<'t>,
     token: Token,
-    /// Expressions that are being parsed, each within the one before.
+    /// The current nesting.
     nested: u16,
 }
 
@@ -134,7 +134,7 @@ impl Parser<'_> {
         while self.takes(sign)? {
             count += 1;
             if sign == "-" && matches!(self.token.kind, TokenKind::Int(_) | TokenKind::Double(_)) {
-                // The sign is a part of the number: the least one has no positive counterpart.
+                // The sign belongs to the number, because the smallest integer has no positive counterpart.
                 let number = self.number(at, true)?;
                 let mut ast = self.members(number)?;
                 for _ in 1..count {
@@ -206,7 +206,7 @@ impl Parser<'_> {
                 self.advance()?;
                 self.map(at)
             }
-            // A name from the outermost scope, which here is the only one.
+            // A name in the outermost scope, which is the only one here.
             TokenKind::Sign(".") => {
                 self.advance()?;
                 self.name_or_call()
@@ -274,7 +274,7 @@ impl Parser<'_> {
         node(at, AstKind::Literal(literal))
     }
 
-    /// Items between commas, up to a closing sign; a comma may stand behind the last.
+    /// Comma-separated items up to a closing sign, with an optional trailing comma.
     fn items(&mut self, close: &'static str) -> Result<Vec<Ast>, ExpressionError> {
         let mut items = Vec::new();
         while !self.takes(close)? {
@@ -344,7 +344,7 @@ fn too_deep(at: u32) -> ExpressionError {
     ExpressionError::new(at as usize, &format!("nested deeper than {DEPTH_MAX} levels"))
 }
 
-/// A node; an error where the tree would get too deep for what walks it.
+/// A node; an error if the tree would become too deep to be walked.
 fn node(at: u32, kind: AstKind) -> Parsed {
     let of = |asts: &[Ast]| asts.iter().map(|ast| ast.depth).max().unwrap_or(0);
     let below = match &kind {

@@ -1,11 +1,11 @@
-//! The page of functions, made from what the checker goes by.
+//! Generates the reference page of functions from the table that the compiler uses.
 
 use super::{
     functions::{FUNCTIONS, Function},
     types::Type,
 };
 
-/// What each function does, by its name. A test holds the two tables together.
+/// The description of each function, by name. A test compares both tables.
 const DOES: &[(&str, &str)] = &[
     ("size", "Characters of a text, items of a list, or members of a map."),
     ("type", "The type of a value."),
@@ -84,7 +84,7 @@ const MACROS_DO: &[(&str, &str, &str)] = &[
     ("filter", "list.filter(x, condition) → list", "The items for which the condition holds."),
 ];
 
-/// `matches` stands beside the table, since its pattern is compiled in advance.
+/// `matches` is not in the table, because its pattern is compiled at compile time.
 const MATCHES: (&str, &str) = (
     "string.matches(pattern) → bool",
     "Whether a regular expression fits anywhere in the text. The pattern is written in place, and is compiled when the configuration is loaded; it needs no time that grows faster than the text.",
@@ -102,7 +102,7 @@ pub fn functions_markdown() -> String {
     let mut before: Option<&str> = None;
     for function in FUNCTIONS {
         let does = DOES.iter().find(|(name, _)| *name == function.name).map_or("", |(_, does)| does);
-        // The same as a function and as a method has one text.
+        // A function that is also a method is described once.
         let does = if before == Some(function.name) { "The same." } else { does };
         before = Some(function.name);
         row(&signatures(function), does);
@@ -110,7 +110,7 @@ pub fn functions_markdown() -> String {
     page
 }
 
-/// What a function takes and gives; of signatures that only go on with more of the same, the first and the last.
+/// The signatures of a function. Of those that only repeat arguments, the first and the last.
 fn signatures(function: &Function) -> String {
     let one = |(of, kind): &(&[Type], Type)| {
         let names: Vec<String> = of.iter().map(Type::to_string).collect();

@@ -1,10 +1,10 @@
-//! Tests of expressions: tables of what they give, what they fault with, and what is refused.
+//! Tests of expressions: tables of values, faults and compile errors.
 
 use super::*;
 use crate::testing::{Request, names, request};
-use crate::{Owned, Source, json};
+use crate::{Owned, ValueSource, json};
 
-/// What an expression gives, as JSON; a fault as `!` and its kind.
+/// The value of an expression as JSON; a fault as `!` and its kind.
 fn evaluate_for(text: &str, request: &Request) -> String {
     let expression = match Expression::compile(text, &names()) {
         Ok(expression) => expression,
@@ -551,7 +551,7 @@ fn evaluation_has_limits() {
         assert_eq!(fault.kind, kind);
         assert!(scratch.bytes() < 512 * 1024);
     }
-    // A fault of limits is absorbed by nothing that comes after it.
+    // No later term absorbs an exceeded limit.
     let text = format!("{blow_up} || true");
     let expression = Expression::compile(&text, &names()).unwrap();
     assert_eq!(expression.evaluate(&request(), &Scratch::new()).unwrap_err().kind, FaultKind::Steps);
@@ -603,7 +603,7 @@ fn custom_attributes_are_computed_by_expressions() {
     let mut names = names();
     let declare = |names: &mut crate::Names<Request>, name: &str, text: &str| {
         let expression = Expression::compile(text, names).unwrap();
-        names.declare(name, Source::Expression(expression)).unwrap();
+        names.declare(name, ValueSource::Expression(expression)).unwrap();
     };
     declare(&mut names, "app.vip", "token.claims.level > 2 && 'admin' in token.claims.realm_access.roles");
     declare(&mut names, "app.missing", "token.claims.none");
@@ -620,7 +620,7 @@ fn custom_attributes_are_computed_by_expressions() {
     assert_eq!(test("app.vip && app.first == 'api'"), Ok(true));
     assert_eq!(test("has(app.missing)"), Ok(false));
     assert_eq!(test("app.broken == 1").unwrap_err().kind, FaultKind::Custom);
-    // A rule that asks whether it is there must not take a fault for a no.
+    // A rule that tests for presence must not treat a fault as absence.
     assert_eq!(test("!has(app.broken)").unwrap_err().kind, FaultKind::Custom);
 }
 
@@ -662,7 +662,7 @@ fn text_that_is_not_utf8_is_latin1() {
     request.overrides.set(&names.resolve("request.path").unwrap(), Owned::text(b"na\xEFve")).unwrap();
     for (text, expected) in [
         ("size(request.path)", Value::Int(5)),
-        // As it came, and what is made of it in UTF-8.
+        // Unchanged, and converted to UTF-8.
         ("request.path", Value::Bytes(b"na\xEFve")),
         ("request.path.charAt(2)", Value::Bytes("ï".as_bytes())),
         ("request.path.reverse()", Value::Bytes("evïan".as_bytes())),
@@ -678,12 +678,12 @@ fn text_that_is_not_utf8_is_latin1() {
     }
 }
 
-/// A rule sees the characters that a service sees which reads text as the configuration says, however they were sent.
+/// A rule sees the characters that a service with the configured encoding sees, however they were sent.
 #[test]
 fn a_comparison_is_not_passed_by_in_another_encoding() {
     let mut names = names();
     let list = Expression::compile("['zoë', 'jörg']", &names).unwrap();
-    names.declare("app.list", Source::Expression(list)).unwrap();
+    names.declare("app.list", ValueSource::Expression(list)).unwrap();
     let rules = [
         "request.headers['x-tenant'] == 'jörg'",
         "'jörg' == request.headers['x-tenant']",
@@ -725,7 +725,7 @@ fn a_comparison_is_not_passed_by_in_another_encoding() {
         ] {
             request.overrides.set(&tenant, sent).unwrap();
             let found = condition.test(&request);
-            // What is said of some characters alone may hold for other names too.
+            // A condition on a part of the characters may also be true for other names.
             if holds || rule.contains("==") && !rule.contains("indexOf") && !rule.contains("size") {
                 assert_eq!(found.unwrap_or(false), holds, "{rule} {tenant:?}");
             }
@@ -733,7 +733,7 @@ fn a_comparison_is_not_passed_by_in_another_encoding() {
     }
 }
 
-/// `.` is any character, and what is no UTF-8 has none that a pattern of Unicode would see.
+/// `.` is any character. Bytes that are not UTF-8 contain none that a Unicode pattern would match.
 #[test]
 fn no_byte_hides_a_text_from_a_pattern() {
     let names = names();

@@ -1,4 +1,4 @@
-//! Functions of text. Positions count characters, and what is made is UTF-8.
+//! Functions of text. Positions count characters, and results are UTF-8.
 
 use super::fault::FaultKind;
 use super::meter::Meter;
@@ -6,20 +6,20 @@ use crate::value::{List, Value};
 
 type Result<T> = std::result::Result<T, FaultKind>;
 
-/// Where the character of this index begins; the length, for the index behind the last.
+/// The byte offset of the character with this index; the length for the index after the last.
 fn offset(text: &str, index: i64) -> Result<usize> {
     let index = usize::try_from(index).map_err(|_| FaultKind::Range)?;
     let begins = text.char_indices().map(|(at, _)| at);
     begins.chain([text.len()]).nth(index).ok_or(FaultKind::Range)
 }
 
-/// Where the character behind the one at an offset begins; the length, where there is none.
+/// The offset of the next character; the length if there is none.
 fn next(text: &str, at: usize) -> usize {
     let character = text.get(at..).and_then(|rest| rest.chars().next());
     character.map_or(text.len(), |character| at + character.len_utf8())
 }
 
-/// The index of the character that begins at this offset.
+/// The index of the character at this byte offset.
 fn index(text: &str, offset: usize) -> i64 {
     text.get(..offset).map_or(-1, |before| before.chars().count() as i64)
 }
@@ -40,7 +40,7 @@ fn number(value: Option<&Value<'_>>, default: i64) -> Result<i64> {
     }
 }
 
-/// Where one text is first found in another, from an offset on.
+/// The first occurrence of one text in another, from an offset on.
 fn find(text: &str, part: &str, from: usize) -> Option<usize> {
     memchr::memmem::find(text.as_bytes().get(from..)?, part.as_bytes()).map(|at| at + from)
 }
@@ -80,7 +80,7 @@ pub(super) fn index_of<'e>(values: &[Value<'e>], meter: &Meter<'e>) -> Result<Va
 pub(super) fn last_index_of<'e>(values: &[Value<'e>], meter: &Meter<'e>) -> Result<Value<'e>> {
     let [text, part] = arguments(&values[..2], meter)?;
     meter.bytes(text.len() + part.len())?;
-    // The part may begin at this index, but not behind it.
+    // The part may begin at this index, but not after it.
     let last = match values.get(2) {
         None => text.len(),
         index => offset(text, number(index, 0)?)?,
@@ -134,7 +134,7 @@ pub(super) fn replace<'e>(values: &[Value<'e>], meter: &Meter<'e>) -> Result<Val
     for count in 0.. {
         let found = if count < limit { find(text, old, rest) } else { None };
         let Some(found) = found else { break };
-        // Nothing is found at each place between characters.
+        // An empty text is found at every position between characters.
         let next = if old.is_empty() { next(text, found) } else { found };
         meter.fits(out.len() + (next - rest) + new.len())?;
         meter.step()?;
@@ -208,16 +208,16 @@ pub(super) fn join<'e>(values: &[Value<'e>], meter: &Meter<'e>) -> Result<Value<
     meter.text(out)
 }
 
-/// Whether a text is as a pattern says: `*` is any number of characters but `/`, `**` any number of any, `?` one
-/// character but `/`; a backslash takes the next as it is. The whole text is compared.
+/// Whether a text matches a pattern: `*` is any number of characters but `/`, `**` any number of any, `?` one character
+/// but `/`; a backslash escapes the next one. The whole text is compared.
 pub(super) fn glob<'e>(values: &[Value<'e>], meter: &Meter<'e>) -> Result<Value<'e>> {
     let [text, pattern] = arguments(values, meter)?;
-    // The worst case: each place of the text for each of the pattern.
+    // The worst case: each position of the text with each of the pattern.
     meter.product(text.len() + 1, pattern.len() + 1)?;
     Ok(Value::Bool(matches_glob(text, pattern)))
 }
 
-/// By the set of places in the pattern that the text so far may have led to: no way back, and so no blow-up.
+/// Tracks the set of pattern positions that the text so far may have reached: no backtracking, and so no blow-up.
 fn matches_glob(text: &str, pattern: &str) -> bool {
     let parts = parts(pattern.as_bytes());
     let skip = |reached: &mut [bool]| {
@@ -232,7 +232,7 @@ fn matches_glob(text: &str, pattern: &str) -> bool {
     reached[0] = true;
     skip(&mut reached);
     for byte in text.as_bytes() {
-        // The other bytes of a character belong to its first.
+        // Continuation bytes belong to the first byte of a character.
         let inside = byte & 0xC0 == 0x80;
         next.fill(false);
         for (place, part) in parts.iter().enumerate() {

@@ -1,13 +1,14 @@
-//! Times and durations: how they are written, and their parts. UTC, or a fixed offset from it.
+//! Times and durations: their syntax and their parts. UTC, or a fixed offset from it.
 
 use crate::value::format::civil_date;
 
 const SECOND: i128 = 1_000_000_000;
 const DAY_SECONDS: i64 = 86_400;
 
-/// A time as RFC 3339 §5.6 has it, in nanoseconds since the Unix epoch; `None` where the text is none, or the time
-/// lies outside of the years 1677 to 2262. A leap second is the second after it.
-pub(super) fn parse_time(text: &str) -> Option<i64> {
+/// Parses an RFC 3339 §5.6 time to nanoseconds since the Unix epoch; `None` if it is invalid or outside the years 1677
+/// to 2262. A leap second is the second after it.
+#[must_use]
+pub fn parse_time(text: &str) -> Option<i64> {
     let bytes = text.as_bytes();
     let number = |from: usize, length: usize| -> Option<i64> {
         let digits = text.get(from..from + length)?;
@@ -43,7 +44,7 @@ pub(super) fn parse_time(text: &str) -> Option<i64> {
     i64::try_from(i128::from(seconds) * SECOND + i128::from(nanos)).ok()
 }
 
-/// An offset from UTC in seconds: `UTC`, `Z`, or `+01:00` with or without the plus.
+/// Parses an offset from UTC in seconds: `UTC`, `Z`, or `+01:00` with an optional plus.
 pub(super) fn parse_offset(text: &str) -> Option<i64> {
     if matches!(text, "UTC" | "Z") {
         return Some(0);
@@ -62,7 +63,7 @@ pub(super) fn parse_offset(text: &str) -> Option<i64> {
     (hours < 24 && minutes < 60).then_some(sign * (hours * 3_600 + minutes * 60))
 }
 
-/// A duration as Go writes it, in nanoseconds: `1h30m`, `1.5s`, `-250ms`.
+/// Parses a duration in Go's syntax to nanoseconds: `1h30m`, `1.5s`, `-250ms`.
 pub(super) fn parse_duration(text: &str) -> Option<i64> {
     let (negative, mut rest) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -126,7 +127,7 @@ pub(super) enum Part {
     Milliseconds,
 }
 
-/// A part of a time, in a zone that is `offset` seconds before UTC.
+/// A part of a time, in a zone that is `offset` seconds ahead of UTC.
 pub(super) fn part(part: Part, unix_nanos: i64, offset: i64) -> i64 {
     let seconds = unix_nanos.div_euclid(1_000_000_000) + offset;
     let (days, second) = (seconds.div_euclid(DAY_SECONDS), seconds.rem_euclid(DAY_SECONDS));
@@ -146,7 +147,7 @@ pub(super) fn part(part: Part, unix_nanos: i64, offset: i64) -> i64 {
     }
 }
 
-/// The time of text: as RFC 3339 has it, with as many decimals as needed.
+/// Formats a time as RFC 3339, with as many decimals as needed.
 pub(super) fn write_time(unix_nanos: i64) -> String {
     let text = crate::value::format::rfc3339(unix_nanos);
     let date = std::str::from_utf8(text.as_bytes()).ok().and_then(|text| text.get(..19)).unwrap_or("");
@@ -171,7 +172,7 @@ fn push_fraction(nanos: i64, text: &mut String) {
     }
 }
 
-/// Days since the Unix epoch of a date of the proleptic Gregorian calendar; counted as [`civil_date`] does.
+/// The days since the Unix epoch of a date of the proleptic Gregorian calendar; the inverse of [`civil_date`].
 fn days_of_date(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let month_from_march = if month > 2 { month - 3 } else { month + 9 };

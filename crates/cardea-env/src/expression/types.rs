@@ -1,4 +1,4 @@
-//! Types, as far as they are known before there is a request.
+//! Types, as far as they are known at compile time.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use crate::value::{Kind, Value};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Type {
-    /// Known only when there is a request.
+    /// Known only at run time.
     Dyn,
     Null,
     Bool,
@@ -74,7 +74,7 @@ impl Type {
         }
     }
 
-    /// The name that `type(…)` gives.
+    /// The name that `type(…)` returns.
     pub(super) fn name(self) -> &'static str {
         match self {
             Type::Dyn => "dyn",
@@ -98,12 +98,12 @@ impl Type {
         matches!(self, Type::Int | Type::Uint | Type::Double)
     }
 
-    /// Whether a value of this type may be one of the other.
+    /// Whether a value of this type may have the other type.
     pub(super) fn may_be(self, other: Type) -> bool {
         self == other || self == Type::Dyn || other == Type::Dyn
     }
 
-    /// Whether values of these types can be equal at all; null is compared with anything.
+    /// Whether values of these types can be equal; null is comparable with everything.
     pub(super) fn comparable(self, other: Type) -> bool {
         self.may_be(other)
             || (self.is_number() && other.is_number())
@@ -112,7 +112,7 @@ impl Type {
     }
 }
 
-/// As errors name it.
+/// The name in errors.
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -1,4 +1,4 @@
-//! The corpus of every fuzz target, replayed; and expressions that are made of pieces.
+//! Replays the corpus of every fuzz target, and tests generated expressions.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ fn the_corpus_holds_every_property() {
         let mut count = 0;
         for entry in fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();
-            // The file's name is in the output of a failure.
+            // A failure shows the name of the file.
             println!("{}", path.display());
             run(&fs::read(&path).unwrap());
             count += 1;
@@ -26,7 +26,7 @@ fn the_corpus_holds_every_property() {
         let lines = fs::read_to_string(&grown).unwrap();
         assert!(lines.lines().count() >= 100, "{} was cut", grown.display());
         for line in lines.lines() {
-            // The line is in the output of a failure.
+            // A failure shows the line.
             println!("{line}");
             run(&unhex(line));
         }
@@ -38,7 +38,7 @@ fn unhex(line: &str) -> Vec<u8> {
     line.as_bytes().chunks(2).map(octet).collect()
 }
 
-/// Text that is mostly an expression.
+/// Text that usually is an expression.
 fn expression() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("request.path".to_owned()),

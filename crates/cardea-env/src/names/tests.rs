@@ -7,18 +7,18 @@ use crate::testing::{Request, names, request};
 use crate::value::{Owned, Value};
 use crate::{Attribute, Escape, JsonRecord, MapFile, Template};
 
-fn map(key: &str, names: &Names<Request>, default: Option<Owned>) -> Source<Request> {
+fn map(key: &str, names: &Names<Request>, default: Option<Owned>) -> ValueSource<Request> {
     let entries = Arc::new(MapFile::parse("acme gold\nglobex silver\n").unwrap());
-    Source::Map { key: Template::compile_raw(key, names).unwrap(), entries, default }
+    ValueSource::Map { key: Template::compile_raw(key, names).unwrap(), entries, default }
 }
 
 #[test]
 fn each_source_gives_its_value() {
     let mut names = names();
-    names.declare("app.set", Source::Nothing).unwrap();
-    names.declare("app.level", Source::Attribute(names.resolve("token.claims.level").unwrap())).unwrap();
+    names.declare("app.set", ValueSource::Nothing).unwrap();
+    names.declare("app.level", ValueSource::Attribute(names.resolve("token.claims.level").unwrap())).unwrap();
     let greeting = Template::compile("{token.sub}@{request.headers.x-tenant}", &names).unwrap();
-    names.declare("app.user", Source::Template(greeting)).unwrap();
+    names.declare("app.user", ValueSource::Template(greeting)).unwrap();
     let source = map("{request.headers.x-tenant}", &names, Some(Owned::text("free")));
     names.declare("app.plan", source).unwrap();
     let template = Template::compile("{app.set|-} {app.level} {app.user} {app.plan}", &names).unwrap();
@@ -63,7 +63,9 @@ fn a_value_is_computed_once_per_request_and_only_if_read() {
         &[],
     );
     let mut names = Names::new(&TABLE);
-    names.declare("once", Source::Template(Template::compile("{request.count}", &names).unwrap())).unwrap();
+    names
+        .declare("once", ValueSource::Template(Template::compile("{request.count}", &names).unwrap()))
+        .unwrap();
     let once = names.resolve("once").unwrap();
     let mut request = Counted(crate::AttributeOverrides::new());
     assert_eq!(READS.load(Ordering::Relaxed), 0);
@@ -81,7 +83,7 @@ fn what_was_computed_before_a_change_is_computed_again() {
     let plan = map("{request.headers.x-tenant}", &names, None);
     names.declare("app.plan", plan).unwrap();
     let label = Template::compile("<{app.plan|none}>", &names).unwrap();
-    names.declare("app.label", Source::Template(label)).unwrap();
+    names.declare("app.label", ValueSource::Template(label)).unwrap();
     let [plan, label, tenant] =
         ["app.plan", "app.label", "request.headers.x-tenant"].map(|name| names.resolve(name).unwrap());
     let mut request = request();
@@ -99,13 +101,13 @@ fn what_was_computed_before_a_change_is_computed_again() {
 #[test]
 fn what_a_custom_attribute_is_made_of_is_told_to_the_last() {
     let mut names = names();
-    names.declare("app.set", Source::Nothing).unwrap();
+    names.declare("app.set", ValueSource::Nothing).unwrap();
     let key = map("{request.headers.X-Tenant}{app.set}", &names, None);
     names.declare("app.plan", key).unwrap();
     let text = "app.plan == 'gold' && 'x' in request.headers && token.claims.realm_access.roles.size() > 0";
     let expression = crate::Expression::compile(text, &names).unwrap();
-    names.declare("app.good", Source::Expression(expression)).unwrap();
-    names.declare("app.alias", Source::Attribute(names.resolve("app.good").unwrap())).unwrap();
+    names.declare("app.good", ValueSource::Expression(expression)).unwrap();
+    names.declare("app.alias", ValueSource::Attribute(names.resolve("app.good").unwrap())).unwrap();
     let sources = |name: &str| Vec::from_iter(names.sources(&names.resolve(name).unwrap()));
     assert_eq!(sources("request.path"), ["request.path"]);
     assert_eq!(sources("app.set"), ["app.set"]);
@@ -121,13 +123,13 @@ fn what_is_put_together_is_utf8_and_an_alias_is_as_it_came() {
     let mut names = names();
     let declare = |names: &mut Names<Request>, name: &str, text: &str| {
         let template = Template::compile_raw(text, names).unwrap();
-        names.declare(name, Source::Template(template)).unwrap();
+        names.declare(name, ValueSource::Template(template)).unwrap();
     };
     declare(&mut names, "app.same", "{request.headers.x-tenant}");
     declare(&mut names, "app.made", "é{request.headers.x-tenant}");
     let entries = Arc::new(MapFile::parse("caf\u{e9} gold\n").unwrap());
     let key = Template::compile_raw("{request.headers.x-tenant}", &names).unwrap();
-    names.declare("app.plan", Source::Map { key, entries, default: Some(Owned::text("free")) }).unwrap();
+    names.declare("app.plan", ValueSource::Map { key, entries, default: Some(Owned::text("free")) }).unwrap();
     let tenant = names.resolve("request.headers.x-tenant").unwrap();
     let mut request = request();
     for (value, same, made, plan) in [
@@ -147,7 +149,7 @@ fn what_is_put_together_is_utf8_and_an_alias_is_as_it_came() {
 fn what_another_configuration_computed_is_not_taken_for_ours() {
     let declare = |text: &str| {
         let mut names = names();
-        names.declare("it", Source::Template(Template::compile(text, &names).unwrap())).unwrap();
+        names.declare("it", ValueSource::Template(Template::compile(text, &names).unwrap())).unwrap();
         names
     };
     let (one, other) = (declare("one"), declare("other"));
@@ -160,7 +162,7 @@ fn what_another_configuration_computed_is_not_taken_for_ours() {
 #[test]
 fn names_that_can_not_be_declared() {
     let mut names = names();
-    names.declare("app.user", Source::Nothing).unwrap();
+    names.declare("app.user", ValueSource::Nothing).unwrap();
     let cases = [
         ("App", "no name"),
         ("a b", "no name"),
@@ -174,13 +176,13 @@ fn names_that_can_not_be_declared() {
         ("app", "declared already"),
     ];
     for (name, expected) in cases {
-        let error = names.declare(name, Source::Nothing).unwrap_err().to_string();
+        let error = names.declare(name, ValueSource::Nothing).unwrap_err().to_string();
         assert!(error.contains(expected), "{name}: {error}");
     }
     for index in 1..CUSTOM_MAX {
-        names.declare(&format!("custom_{index}"), Source::Nothing).unwrap();
+        names.declare(&format!("custom_{index}"), ValueSource::Nothing).unwrap();
     }
-    assert_eq!(names.declare("one_more", Source::Nothing), Err(DeclareError::TooMany));
+    assert_eq!(names.declare("one_more", ValueSource::Nothing), Err(DeclareError::TooMany));
     assert!(names.resolve("app.usr").unwrap_err().suggestion() == Some("app.user"));
 }
 
@@ -188,11 +190,11 @@ fn names_that_can_not_be_declared() {
 fn what_is_made_of_a_secret_is_one() {
     let mut names = names();
     let raw = Template::compile_raw("s-{request.headers.cookie}", &names).unwrap();
-    names.declare("raw", Source::Template(raw)).unwrap();
+    names.declare("raw", ValueSource::Template(raw)).unwrap();
     let shown = Template::compile("s-{request.headers.cookie}", &names).unwrap();
-    names.declare("shown", Source::Template(shown)).unwrap();
-    names.declare("alias", Source::Attribute(names.resolve("request.headers.cookie").unwrap())).unwrap();
-    names.declare("alias_query", Source::Attribute(names.resolve("request.query").unwrap())).unwrap();
+    names.declare("shown", ValueSource::Template(shown)).unwrap();
+    names.declare("alias", ValueSource::Attribute(names.resolve("request.headers.cookie").unwrap())).unwrap();
+    names.declare("alias_query", ValueSource::Attribute(names.resolve("request.query").unwrap())).unwrap();
     names.declare("mapped", map("{alias}", &names, None)).unwrap();
     let fields = ["raw", "shown", "alias", "alias_query"].map(|name| (name, name));
     let record = JsonRecord::compile(fields, &names).unwrap();

@@ -1,4 +1,4 @@
-//! Tests of overrides: the changes of one request, and of none else.
+//! Tests of overrides: the changes of one request affect no other.
 
 use super::*;
 use crate::testing::{Request, TABLE, names, request};

@@ -1,4 +1,4 @@
-//! Tests of policies: what lets in, and that nothing else does.
+//! Tests of policies: what is allowed, and that everything else is denied.
 
 use super::*;
 use crate::testing::{names, request};
@@ -14,7 +14,7 @@ fn policy(rules: &[(Effect, &str)]) -> Policy<crate::testing::Request> {
     Policy::new(rules.iter().map(rule).collect())
 }
 
-/// The place of the rule that denies, and whether by a fault.
+/// The index of the rule that denies, and whether by a fault.
 type Denied = Option<(Option<usize>, bool)>;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Tests of what is not shown.
+//! Tests of redaction.
 
 use super::*;
 use crate::testing::{names, request};

@@ -109,7 +109,7 @@ fn unknown_names_are_refused_with_what_was_meant() {
         let error = TABLE.resolve(name).unwrap_err();
         assert_eq!(error.suggestion(), expected, "{name}");
     }
-    // This family would take anything, but not nothing.
+    // This family accepts any key but the empty one.
     assert!(matches!(TABLE.resolve("token."), Err(ResolveError::Unknown { .. })));
     let error = TABLE.resolve("request.pth").unwrap_err();
     assert_eq!(error.to_string(), "unknown attribute \"request.pth\"");

@@ -1,8 +1,8 @@
-//! Text as characters: what the bytes of a text mean that are not ASCII.
+//! Text as characters: the meaning of its non-ASCII bytes.
 //!
-//! Text is UTF-8, and what is not UTF-8 is Latin-1 (ISO 8859-1), where each byte is a character; what comes as
-//! [`Value::Latin1`] always is. Texts of the same characters are the same text, whatever bytes they are written in:
-//! else whoever sends a name in another encoding than the rule that forbids it would pass the rule by.
+//! Text is UTF-8, or Latin-1 (ISO 8859-1) if it is not valid UTF-8; [`Value::Latin1`] always is Latin-1. Texts with the
+//! same characters are equal, whatever their encoding: otherwise a caller could bypass a rule that forbids a name by
+//! sending it in another encoding.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -13,12 +13,12 @@ use super::Value;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Characters<'t> {
     Utf8(&'t str),
-    /// One byte each; not all of them ASCII.
+    /// One byte per character; not all ASCII.
     Latin1(&'t [u8]),
 }
 
 impl<'t> Characters<'t> {
-    /// UTF-8 if it is that, else Latin-1.
+    /// UTF-8 if it is valid, else Latin-1.
     pub(crate) fn of(text: &'t [u8]) -> Self {
         std::str::from_utf8(text).map_or(Characters::Latin1(text), Characters::Utf8)
     }
@@ -31,7 +31,7 @@ impl<'t> Characters<'t> {
         }
     }
 
-    /// The same in UTF-8.
+    /// The text in UTF-8.
     pub(crate) fn to_utf8(self) -> Cow<'t, str> {
         match self {
             Characters::Utf8(text) => Cow::Borrowed(text),
@@ -40,7 +40,7 @@ impl<'t> Characters<'t> {
         }
     }
 
-    /// In the order of code points, which is that of the bytes of either encoding.
+    /// Code point order, which is the byte order of both encodings.
     pub(crate) fn order(self, other: Characters<'_>) -> Ordering {
         match (self, other) {
             (Characters::Utf8(left), Characters::Utf8(right)) => left.cmp(right),
@@ -54,7 +54,7 @@ impl<'t> Characters<'t> {
 }
 
 impl Value<'_> {
-    /// The characters of text; `None` of anything else.
+    /// The characters of text; `None` for other types.
     pub(crate) fn characters(&self) -> Option<Characters<'_>> {
         match self {
             Value::Bytes(text) => Some(Characters::of(text)),
@@ -64,7 +64,7 @@ impl Value<'_> {
         }
     }
 
-    /// Whether this is text, of the same characters as `text`.
+    /// Whether this is text with the same characters as `text`.
     #[must_use]
     pub fn is_text(&self, text: &str) -> bool {
         self.characters().is_some_and(|characters| characters.order(Characters::Utf8(text)).is_eq())
@@ -75,7 +75,7 @@ impl Value<'_> {
 mod tests {
     use super::*;
 
-    /// Texts of one character each, in their order.
+    /// Texts of one character each, in order.
     const IN_ORDER: [&str; 7] = ["", "a", "\u{80}", "é", "ÿ", "Ā", "☃"];
 
     #[test]

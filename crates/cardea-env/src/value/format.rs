@@ -1,11 +1,11 @@
-//! How values that are not text are written: numbers, durations, times, addresses.
+//! The text of other values: numbers, durations, times, addresses.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::Inline;
 
-/// The unit in which a duration is written as a number.
+/// The unit of a duration that is written as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// With six decimals.
@@ -19,7 +19,7 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
-    /// The unit that a field's name ends in; seconds where it names none.
+    /// The unit of a field name's suffix; seconds if it has none.
     pub(crate) fn of_name(name: &str) -> Self {
         match name.rsplit_once('_') {
             Some((_, "ms")) => Unit::Milliseconds,
@@ -65,7 +65,7 @@ pub(crate) fn unsigned(number: u64) -> Inline {
     text
 }
 
-/// The shortest number that reads as the same; with an exponent where that would be long.
+/// The shortest number that parses to the same value; with an exponent if it would be long.
 pub(crate) fn double(number: f64) -> Inline {
     let mut text = Inline::new();
     let size = number.abs();
@@ -91,7 +91,7 @@ pub(crate) fn address(address: IpAddr) -> Inline {
     text
 }
 
-/// IPv4 is most of what a log holds; going by way of `Display` would cost several times as much.
+/// IPv4 is the most frequent value in logs; `Display` takes several times as long.
 fn dotted(address: Ipv4Addr, text: &mut Inline) {
     for (index, octet) in address.octets().into_iter().enumerate() {
         if index > 0 {
@@ -101,9 +101,9 @@ fn dotted(address: Ipv4Addr, text: &mut Inline) {
     }
 }
 
-/// A time as RFC 3339 has it, in UTC, with milliseconds (rounded down): `2026-11-21T02:09:11.123Z`.
+/// An RFC 3339 time in UTC, with milliseconds (rounded down): `2026-11-21T02:09:11.123Z`.
 ///
-/// Every `i64` of nanoseconds lies in the years 1677 to 2262, so that the year always has four digits.
+/// Every `i64` of nanoseconds is in the years 1677 to 2262, so the year always has four digits.
 pub(crate) fn rfc3339(unix_nanos: i64) -> Inline {
     const DAY: i64 = 86_400;
     let seconds = unix_nanos.div_euclid(1_000_000_000);
@@ -122,7 +122,7 @@ pub(crate) fn rfc3339(unix_nanos: i64) -> Inline {
     Inline::from_array(text)
 }
 
-/// A time as the common log format has it, in UTC: `10/Oct/2026:13:55:36`.
+/// A time in the common log format, in UTC: `10/Oct/2026:13:55:36`.
 pub(crate) fn common_log(unix_nanos: i64) -> [u8; 20] {
     const DAY: i64 = 86_400;
     const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
@@ -141,12 +141,12 @@ pub(crate) fn common_log(unix_nanos: i64) -> [u8; 20] {
     text
 }
 
-/// Year, month and day of the proleptic Gregorian calendar from days since the Unix epoch.
+/// Year, month and day of the proleptic Gregorian calendar from days since the Unix epoch, from year 0 on.
 ///
-/// Counts from 1 March of year 0: with the leap day at the end of the year, a cycle of four years is
-/// 1,461 days, of a hundred 36,524, of four hundred 146,097; and the months from March on follow
-/// `(153 * month + 2) / 5` days.
-pub(crate) fn civil_date(unix_days: i64) -> (u32, u32, u32) {
+/// It counts from 1 March of year 0: with the leap day at the end of the year, a cycle of four years has 1,461 days, of
+/// a hundred 36,524, of four hundred 146,097; and the months from March on start after `(153 * month + 2) / 5` days.
+#[must_use]
+pub fn civil_date(unix_days: i64) -> (u32, u32, u32) {
     const MARCH_OF_YEAR_0: i64 = 719_468;
     const CYCLE: i64 = 146_097;
     let days = unix_days + MARCH_OF_YEAR_0;

@@ -1,8 +1,8 @@
-//! Short text that is made while reading and held in place.
+//! Short text that is created by a read and stored in place.
 
 use std::fmt;
 
-/// Up to [`Inline::CAPACITY`] bytes of text, held in place.
+/// Up to [`Inline::CAPACITY`] bytes of text, stored in place.
 #[derive(Clone, Copy)]
 pub struct Inline {
     length: u8,
@@ -10,10 +10,10 @@ pub struct Inline {
 }
 
 impl Inline {
-    /// The most bytes that fit: enough for an IPv6 address, a UUID or a 128-bit number.
+    /// The capacity: enough for an IPv6 address, a UUID or a 128-bit number.
     pub const CAPACITY: usize = 46;
 
-    /// No text.
+    /// Empty text.
     #[must_use]
     pub const fn new() -> Self {
         Self { length: 0, bytes: [0; Self::CAPACITY] }
@@ -28,7 +28,7 @@ impl Inline {
         inline
     }
 
-    /// The text of a slice, or `None` where it does not fit.
+    /// The text of a slice; `None` if it does not fit.
     #[must_use]
     pub fn from_slice(text: &[u8]) -> Option<Self> {
         let mut inline = Self::new();
@@ -41,15 +41,15 @@ impl Inline {
         &self.bytes[..usize::from(self.length)]
     }
 
-    /// What something prints, which must fit: an address, a network, a number.
+    /// The formatted value, which must fit: an address, a network, a number.
     pub(crate) fn display(thing: &impl fmt::Display) -> Self {
         let mut inline = Self::new();
-        // What does not fit is left out.
+        // Text that does not fit is dropped.
         let _ = fmt::write(&mut inline, format_args!("{thing}"));
         inline
     }
 
-    /// Appends all of `text`, or, where it does not fit, nothing; says which.
+    /// Appends `text` if it fits entirely; returns whether it did.
     pub(crate) fn push(&mut self, text: &[u8]) -> bool {
         let start = usize::from(self.length);
         let Some(room) = self.bytes.get_mut(start..start + text.len()) else { return false };

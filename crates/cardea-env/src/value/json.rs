@@ -1,4 +1,4 @@
-//! JSON, such as the claims of a token, as it lies in memory.
+//! Views of JSON in memory, such as the claims of a token.
 
 use std::ops::ControlFlow;
 
@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use super::{List, ListOf, Map, MapOf, Value};
 
-/// A view of JSON. A number is an `Int` or a `Uint` where it is whole, else a `Double`.
+/// A view of JSON. An integer is an `Int` or a `Uint`, any other number a `Double`.
 #[must_use]
 pub fn json(json: &Json) -> Value<'_> {
     match json {

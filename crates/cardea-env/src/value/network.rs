@@ -1,10 +1,10 @@
-//! Networks: an address and how many of its bits count.
+//! Networks: an address and a prefix length.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// A network, as `10.0.0.0/8` or `2001:db8::/32`. An address alone is a network of one.
+/// A network, such as `10.0.0.0/8` or `2001:db8::/32`. A single address is a network with the full prefix length.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Network {
     address: IpAddr,
@@ -12,7 +12,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether an address lies in it. An IPv4 address that IPv6 maps (RFC 4291 §2.5.5.2) is the IPv4 address.
+    /// Whether it contains an address. An IPv4-mapped IPv6 address (RFC 4291 §2.5.5.2) is the IPv4 address.
     #[must_use]
     pub fn contains(self, address: IpAddr) -> bool {
         let address = address.to_canonical();
@@ -29,19 +29,19 @@ impl Network {
         }
     }
 
-    /// Whether all of another network lies in it.
+    /// Whether it contains another network.
     #[must_use]
     pub fn contains_network(self, other: Network) -> bool {
         self.length <= other.length && self.contains(other.address)
     }
 
-    /// How many bits count.
+    /// The prefix length.
     #[must_use]
     pub const fn length(self) -> u8 {
         self.length
     }
 
-    /// Whether it has one address only.
+    /// Whether it contains only one address.
     const fn is_single(self) -> bool {
         match self.address {
             IpAddr::V4(_) => self.length == 32,
@@ -71,7 +71,7 @@ impl FromStr for Network {
             IpAddr::V4(address) => u128::from(address.to_bits().checked_shl(length.into()).unwrap_or(0)),
             IpAddr::V6(address) => address.to_bits().checked_shl(length.into()).unwrap_or(0),
         };
-        // Someone who writes 10.1.2.3/8 means either of two things.
+        // 10.1.2.3/8 is ambiguous: an address or a network.
         if rest != 0 { Err(NetworkError::HostBits) } else { Ok(Self { address, length }) }
     }
 }
@@ -92,7 +92,7 @@ impl fmt::Debug for Network {
     }
 }
 
-/// Text that is no network.
+/// Text that is not a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetworkError {
@@ -102,7 +102,7 @@ pub enum NetworkError {
     /// The length is no number, or larger than the address.
     #[error("the length of a network is at most 32, for IPv6 128")]
     Length,
-    /// Bits are set that do not count.
+    /// Bits beyond the prefix length are set.
     #[error("the address has bits beyond the network's length")]
     HostBits,
 }

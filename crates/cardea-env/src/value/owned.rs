@@ -1,4 +1,4 @@
-//! Values that borrow from no request: what is set as an override, and what a snapshot holds.
+//! Owned values, for overrides and snapshots.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,10 +6,10 @@ use std::ops::ControlFlow;
 
 use super::{List, ListOf, Map, MapOf, Network, Value};
 
-/// How deep lists and maps are copied; what lies deeper is left out.
+/// The depth to which lists and maps are copied; deeper parts are omitted.
 const DEPTH_MAX: usize = 16;
 
-/// A value that belongs to nobody else.
+/// An owned value.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Owned {
@@ -37,7 +37,7 @@ pub enum Owned {
     Time(i64),
     /// `Value::List`.
     List(Box<[Owned]>),
-    /// `Value::Map`: keys that are all different, with their values.
+    /// `Value::Map`: unique keys with their values.
     Map(Box<[(Box<[u8]>, Owned)]>),
 }
 
@@ -48,7 +48,7 @@ impl Owned {
         Owned::Text(text.as_ref().into())
     }
 
-    /// A copy of a value; `None` where it is absent.
+    /// A copy of a value; `None` if it is absent.
     #[must_use]
     pub fn of(value: Value<'_>) -> Option<Self> {
         Self::copy(value, DEPTH_MAX)
@@ -109,7 +109,7 @@ impl Owned {
     }
 }
 
-/// Text may be of others, or a secret: its length is shown, nothing else.
+/// Text may be private or a secret: only its length is shown.
 impl fmt::Debug for Owned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

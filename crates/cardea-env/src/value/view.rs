@@ -1,8 +1,8 @@
-//! Lists and maps that stand in the request, read in place.
+//! Lists and maps of the request, read in place.
 //!
-//! A view is a reference to something and a static set of functions that read it. A marker type says which:
-//! it can be implemented for what is neither ours nor the caller's, such as a map of JSON, and one thing can
-//! be viewed in several ways, as a request is by its headers and by its cookies.
+//! A view is a reference to a subject and a static set of functions that read it. A marker type selects the functions:
+//! it can be implemented for foreign types, such as a JSON map, and a subject can have several views, as a request has
+//! its headers and its cookies.
 
 use std::any::Any;
 use std::fmt;
@@ -12,27 +12,27 @@ use std::ops::ControlFlow;
 use super::Value;
 use crate::overrides::Members;
 
-/// Anything of a type that holds no borrow.
+/// Any type without borrows.
 type Subject = dyn Any + 'static;
 
-/// What is called for each entry of a map.
+/// The callback for each entry of a map.
 type Visit<'v, 'a> = &'v mut dyn FnMut(Value<'a>, Value<'a>) -> ControlFlow<()>;
 
-/// How something is read as a map. Implemented by marker types.
+/// Reads a subject as a map. Implemented by marker types.
 pub trait MapOf: 'static {
-    /// What is read.
+    /// The type that is read.
     type Subject: 'static;
 
-    /// What there is under a key, else `Absent`. Must neither allocate nor block.
+    /// The value of a key, else `Absent`. It must neither allocate nor block.
     fn get<'a>(subject: &'a Self::Subject, key: &[u8]) -> Value<'a>;
 
-    /// Shows each key with its value, each key once, until `visit` breaks; returns what `visit` did last.
+    /// Visits each key with its value once, until `visit` breaks; returns the last result of `visit`.
     fn each<'a>(
         subject: &'a Self::Subject,
         visit: &mut dyn FnMut(Value<'a>, Value<'a>) -> ControlFlow<()>,
     ) -> ControlFlow<()>;
 
-    /// How many keys there are.
+    /// The number of keys.
     fn len(subject: &Self::Subject) -> usize {
         let mut count = 0;
         let _ = Self::each(subject, &mut |_, _| {
@@ -43,15 +43,15 @@ pub trait MapOf: 'static {
     }
 }
 
-/// How something is read as a list. Implemented by marker types.
+/// Reads a subject as a list. Implemented by marker types.
 pub trait ListOf: 'static {
-    /// What is read.
+    /// The type that is read.
     type Subject: 'static;
 
-    /// The item at an index from 0, else `Absent`. Must neither allocate nor block.
+    /// The item with an index from 0, else `Absent`. It must neither allocate nor block.
     fn get(subject: &Self::Subject, index: usize) -> Value<'_>;
 
-    /// How many items there are.
+    /// The number of items.
     fn len(subject: &Self::Subject) -> usize;
 }
 
@@ -66,8 +66,8 @@ struct ListFunctions {
     len: fn(&Subject) -> usize,
 }
 
-/// The functions of a marker type. A view's subject is always of the type that its functions ask for, since
-/// both come from the same marker; the other branch is never taken.
+/// The functions of a marker type. A view's subject always has the type that its functions expect, because both come
+/// from the same marker; the other branch is unreachable.
 struct Functions<M>(PhantomData<M>);
 
 impl<M: MapOf> Functions<M> {
@@ -92,7 +92,7 @@ impl<L: ListOf> Functions<L> {
     };
 }
 
-/// A map. Its keys are text, unless an expression made it.
+/// A map. Its keys are text, unless an expression created it.
 #[derive(Clone, Copy)]
 pub struct Map<'a> {
     form: MapForm<'a>,
@@ -112,17 +112,17 @@ impl<'a> Map<'a> {
         Self { form: MapForm::View(subject, Functions::<M>::MAP), changes: None }
     }
 
-    /// A map of these entries, whose keys are different.
+    /// A map of these entries with unique keys.
     pub(crate) fn of_entries(entries: &'a [(Value<'a>, Value<'a>)]) -> Self {
         Self { form: MapForm::Entries(entries), changes: None }
     }
 
-    /// The same map, read through changes.
+    /// The same map with overrides.
     pub(crate) fn changed(self, changes: Members<'a>) -> Self {
         Self { form: self.form, changes: Some(changes) }
     }
 
-    /// What there is under a key, else `Absent`.
+    /// The value of a key, else `Absent`.
     #[must_use]
     pub fn get(&self, key: &[u8]) -> Value<'a> {
         if let Some(changes) = self.changes
@@ -139,7 +139,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// The entries, if the map was made of them.
+    /// The entries, if the map was created from entries.
     pub(crate) fn entries(&self) -> Option<&'a [(Value<'a>, Value<'a>)]> {
         match self.form {
             MapForm::Entries(entries) if self.changes.is_none() => Some(entries),
@@ -147,7 +147,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// Shows each key with its value until `visit` breaks; returns what `visit` did last.
+    /// Visits each key with its value until `visit` breaks; returns the last result of `visit`.
     pub fn each(&self, visit: &mut dyn FnMut(Value<'a>, Value<'a>) -> ControlFlow<()>) -> ControlFlow<()> {
         match self.changes {
             None => self.each_unchanged(visit),
@@ -172,7 +172,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         match (self.changes, self.form) {
@@ -196,7 +196,7 @@ impl<'a> Map<'a> {
     }
 }
 
-/// Keys are text, and may be of others: their number is shown, nothing else.
+/// Keys are text and may be private: only their number is shown.
 impl fmt::Debug for Map<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Map({})", self.len())
@@ -236,7 +236,7 @@ impl<'a> List<'a> {
         Self(ListForm::Items(items))
     }
 
-    /// The item at an index from 0, else `Absent`.
+    /// The item with an index from 0, else `Absent`.
     #[must_use]
     pub fn get(&self, index: usize) -> Value<'a> {
         match self.0 {
@@ -245,7 +245,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// How many items there are.
+    /// The number of items.
     #[must_use]
     pub fn len(&self) -> usize {
         match self.0 {
@@ -260,13 +260,13 @@ impl<'a> List<'a> {
         self.len() == 0
     }
 
-    /// The items, from the first.
+    /// The items in order.
     pub fn iter(self) -> impl ExactSizeIterator<Item = Value<'a>> {
         (0..self.len()).map(move |index| self.get(index))
     }
 }
 
-/// Items may be of others: their number is shown, nothing else.
+/// Items may be private: only their number is shown.
 impl fmt::Debug for List<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "List({})", self.len())

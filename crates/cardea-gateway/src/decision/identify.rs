@@ -17,7 +17,7 @@ pub(crate) async fn identify(
     route: &Route,
     exchange: &mut Exchange,
 ) -> Result<(), Reason> {
-    if route.demand.is_none() {
+    if route.requirement.is_none() {
         return Ok(());
     }
     let credentials = match bearer_credentials(exchange.head.fields.get_all(Known::Authorization)) {
@@ -38,14 +38,14 @@ pub(crate) async fn identify(
 }
 
 /// Whether the token says what the route demands of it.
-pub(super) fn meets_demand(route: &Route, exchange: &Exchange) -> Result<(), Reason> {
-    let Some(demand) = &route.demand else { return Ok(()) };
+pub(super) fn meets_requirement(route: &Route, exchange: &Exchange) -> Result<(), Reason> {
+    let Some(requirement) = &route.requirement else { return Ok(()) };
     let Some(verdict) = &exchange.verdict else { return Err(Reason::CredentialsMissing) };
-    check_demand(demand, verdict)
+    check_requirement(requirement, verdict)
 }
 
-fn check_demand(demand: &AccessRequirement, verdict: &Verdict) -> Result<(), Reason> {
-    demand.check(verdict).map_err(|error| match error {
+fn check_requirement(requirement: &AccessRequirement, verdict: &Verdict) -> Result<(), Reason> {
+    requirement.check(verdict).map_err(|error| match error {
         AccessRequirementError::Scope { needed } => Reason::InsufficientScope(needed),
         other if other.is_invalid_token() => Reason::TokenInvalid(other.code()),
         // A role is missing, or can't be shown.

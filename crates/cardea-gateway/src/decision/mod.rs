@@ -119,7 +119,7 @@ pub(crate) async fn decide<'m, C: Circumstances>(
     }
     circumstances.check_body(route, exchange)?;
     circumstances.identify(model, route, exchange).await?;
-    identify::meets_demand(route, exchange)?;
+    identify::meets_requirement(route, exchange)?;
     conditions::change_attributes(&route.rules.attributes, exchange);
     circumstances.check_policies(model, route, exchange)?;
     // After authorization, so that requests without the right use up nobody's limit.

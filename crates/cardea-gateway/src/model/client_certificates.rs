@@ -1,6 +1,6 @@
-//! What routes demand of the certificates of clients.
+//! Requirements of routes on client certificates.
 
-use cardea_tls::ClientDemand;
+use cardea_tls::CertificateRequirement;
 
 /// What a route makes of the client's certificate. A certificate that came must always fit.
 #[derive(Debug, Clone)]
@@ -8,7 +8,7 @@ pub struct ClientCertificateRule {
     /// Whether there must be one.
     pub required: bool,
     /// Whose it may be.
-    pub demand: ClientDemand,
+    pub requirement: CertificateRequirement,
     /// The authority, in its normal form, to which a client without one is sent: there the handshake asks.
     pub step_up: Option<String>,
     /// What the service is told.

@@ -85,7 +85,7 @@ fn decide_again(
 ) -> Result<(), TerminationReason> {
     let Some(route) = exchange.route() else { return Ok(()) };
     // Nobody could say what it would be decided on by.
-    let mut again = exchange.anew(model, now).ok_or(TerminationReason::DemandUnmet)?;
+    let mut again = exchange.anew(model, now).ok_or(TerminationReason::RequirementUnmet)?;
     let decided = decide(model, &mut again, UnderWay { certificate_at });
     again.recycle();
     let is_service = |route: &Route| matches!(route.destination, Destination::Service(_));
@@ -95,7 +95,7 @@ fn decide_again(
             Err(TerminationReason::RouteRemoved)
         }
         Err(Some(Reason::ClientCertificateInvalid)) => Err(TerminationReason::CertificateInvalid),
-        Err(_) => Err(TerminationReason::DemandUnmet),
+        Err(_) => Err(TerminationReason::RequirementUnmet),
     }
 }
 
@@ -143,7 +143,7 @@ impl Circumstances for UnderWay {
 
     /// The verdict was looked at before. A route that asks for nobody gets nobody; one that asks where none did finds nobody.
     async fn identify(&mut self, _: &ModelRef, route: &Route, exchange: &mut Exchange) -> Result<(), Reason> {
-        if route.demand.is_none() {
+        if route.requirement.is_none() {
             exchange.verdict = None;
         }
         Ok(())

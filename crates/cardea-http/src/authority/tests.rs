@@ -1,4 +1,4 @@
-//! One spelling for each authority, and one authority for each request.
+//! The normal form of authorities, and the authority of a request.
 
 use super::*;
 use crate::{Method, parse_target};

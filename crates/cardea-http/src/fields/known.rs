@@ -1,8 +1,8 @@
-//! The field names that a proxy handles by name: an id each, found by a perfect hash that the compiler builds.
+//! The field names that a proxy handles, with an id each, found by a perfect hash that is computed at compile time.
 
 macro_rules! known {
     ($($variant:ident = $name:literal,)+) => {
-        /// A field name that is handled by id. [`Known::as_str`] has its usual spelling.
+        /// A field name with an id. [`Known::as_str`] is its usual spelling.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum Known {
@@ -10,7 +10,7 @@ macro_rules! known {
         }
 
         impl Known {
-            /// Every known name.
+            /// All known names.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
             /// The usual spelling, for example `Content-Length`.
@@ -127,7 +127,7 @@ known! {
 }
 
 impl Known {
-    /// The id of a field name, in any case.
+    /// The id of a field name, case-insensitive.
     #[must_use]
     pub fn of(name: &[u8]) -> Option<Self> {
         let len = name.len();
@@ -149,7 +149,7 @@ impl Known {
 // The highest bits of a set are `fields::FLAGS`.
 const _: () = assert!(Known::ALL.len() < 126);
 
-/// Large enough that a seed without a collision is found at once.
+/// Large enough that a seed without collisions is found quickly.
 const SLOT_COUNT: usize = 2048;
 const NONE: u8 = u8::MAX;
 const SEED: u64 = seed();
@@ -158,8 +158,8 @@ static SLOTS: [u8; SLOT_COUNT] = match slots(SEED) {
     None => [NONE; SLOT_COUNT],
 };
 
-/// Whether `name` is `known` in any case, eight bytes at a time: this runs for every field line. `known` has letters,
-/// digits and `-`, of which letters alone have bit 6 set and may differ in bit 5.
+/// Whether `name` is `known`, case-insensitive, eight bytes at a time, because it runs for every field line. `known`
+/// contains letters, digits and `-`, of which only letters have bit 6 set and may differ in bit 5.
 fn is_name(name: &[u8], known: &[u8]) -> bool {
     if name.len() != known.len() {
         return false;
@@ -179,7 +179,7 @@ fn is_name(name: &[u8], known: &[u8]) -> bool {
     }
 }
 
-/// The slot of a name, from its length and four of its bytes in either case.
+/// The slot of a name, from its length and four of its bytes, case-insensitive.
 const fn slot_of(seed: u64, len: usize, first: u8, middle: u8, late: u8, last: u8) -> usize {
     let bytes = u32::from_le_bytes([first, middle, late, last]) | 0x2020_2020;
     let key = ((len as u64) << 32) | bytes as u64;
@@ -236,7 +236,7 @@ mod tests {
             assert_eq!(Known::of(format!("{name}x").as_bytes()), None);
             assert_eq!(Known::of(name.replace('-', "_").as_bytes()).is_some(), !name.contains('-'));
         }
-        // Bytes that differ from a name's in the bit of the case alone, and are no letters.
+        // Bytes that differ from those of a name only in the case bit, and are no letters.
         for twin in [&b"content\rlength"[..], b"HTTP\x12-Settings", b"x-real-ip\0", b"h\x4Fst\0"] {
             assert_eq!(Known::of(twin), None);
         }

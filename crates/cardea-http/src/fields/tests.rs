@@ -1,4 +1,4 @@
-//! Fields behave as a list of lines, whatever is done to them.
+//! Fields behave like a list of lines under any operations.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What origins are told, and whom we believe.
+//! Forwarding fields: what origins are sent, and which addresses are trusted.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The corpus of every fuzz target, replayed.
+//! Replays the corpus of every fuzz target.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn the_corpus_holds_every_property() {
         for entry in fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();
             let data = fs::read(&path).unwrap();
-            // The file's name is in the output of a failure.
+            // A failure shows the name of the file.
             println!("{}", path.display());
             run(&data);
             count += 1;
@@ -31,7 +31,7 @@ fn the_corpus_holds_every_property() {
         let lines = fs::read_to_string(&grown).unwrap();
         assert!(lines.lines().count() >= 100, "{} was cut", grown.display());
         for line in lines.lines() {
-            // The line is in the output of a failure.
+            // A failure shows the line.
             println!("{line}");
             run(&unhex(line));
         }

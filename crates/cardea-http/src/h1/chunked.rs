@@ -1,4 +1,4 @@
-//! Decoding chunked bodies (RFC 9112 §7.1) without touching the data.
+//! Decodes chunked bodies (RFC 9112 §7.1) without copying the data.
 
 #[cfg(test)]
 mod tests;
@@ -7,10 +7,10 @@ use super::scan::{FIELDS_CAP, HeadLimits, HeadScan, diagnose_fields};
 use crate::chars::hex_value;
 use crate::{Fields, HeadError, TrailerError, TrailerLimits};
 
-/// What a chunked body may have beside its data.
+/// The limits of a chunked body besides its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkedLimits {
-    /// The bytes of all chunk extensions of a body together (RFC 9112 §7.1.1 asks for a limit). Default 4 KiB.
+    /// The total size of all chunk extensions of a body, which RFC 9112 §7.1.1 requires to limit. Default 4 KiB.
     pub extension_bytes_max: usize,
     /// What the trailer section may have.
     pub trailers: TrailerLimits,
@@ -22,20 +22,20 @@ impl Default for ChunkedLimits {
     }
 }
 
-/// What to do with the beginning of the input.
+/// The action for the beginning of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Drop this many bytes of framing.
+    /// Skip this many bytes of framing.
     Skip(usize),
-    /// This many bytes are data. They count as taken: the next input begins behind them.
+    /// This many bytes are data. They are consumed: the next input begins after them.
     Data(usize),
-    /// The input is used up.
+    /// The input is consumed.
     NeedMore,
-    /// Drop this many bytes: the body is complete. What follows them is another message.
+    /// Skip this many bytes: the body is complete. The bytes after them belong to another message.
     Done(usize),
 }
 
-/// Why a chunked body is refused. The connection is to be closed.
+/// Why a chunked body is refused. The connection must be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ChunkedError {
     /// Not 1 to 16 hexadecimal digits, 2^63 or more, or not followed by `;` or CR LF.
@@ -56,7 +56,7 @@ pub enum ChunkedError {
 }
 
 impl ChunkedError {
-    /// A stable name of the reason, for answers and logs.
+    /// The stable reason code, for responses and logs.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -68,7 +68,7 @@ impl ChunkedError {
         }
     }
 
-    /// The status to answer a request with.
+    /// The status of the response to a request.
     #[must_use]
     pub const fn status(&self) -> u16 {
         match self {
@@ -78,13 +78,13 @@ impl ChunkedError {
     }
 }
 
-/// Tells framing from data in a chunked body (RFC 9112 §7.1), wherever the input is cut.
+/// Separates framing from data in a chunked body (RFC 9112 §7.1), however the input is split.
 #[derive(Debug, Clone)]
 pub struct ChunkedDecoder {
     limits: ChunkedLimits,
     state: State,
     extension_bytes: usize,
-    /// The trailer section as far as it has come, then the fields.
+    /// The received part of the trailer section, then the fields.
     section: Vec<u8>,
     scan: HeadScan,
     trailers: Option<Fields>,
@@ -92,40 +92,40 @@ pub struct ChunkedDecoder {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// In a chunk size, of which this much has been read.
+    /// In a chunk size; the value so far.
     Size { size: u64, digits: u8 },
     /// In the extensions after a chunk size.
     Extension { size: u64 },
-    /// Behind the CR of a chunk size line.
+    /// After the CR of a chunk size line.
     SizeLf { size: u64 },
-    /// In the data, of which this much is left.
+    /// In the data; the remaining bytes.
     Data { left: u64 },
-    /// Behind the data.
+    /// After the data.
     DataCr,
-    /// Behind the CR behind the data.
+    /// After the CR that follows the data.
     DataLf,
-    /// Behind the last chunk.
+    /// After the last chunk.
     Trailer,
-    /// Behind the body.
+    /// After the body.
     Done,
 }
 
 const SIZE: State = State::Size { size: 0, digits: 0 };
 
 impl ChunkedDecoder {
-    /// A decoder at the beginning of a body.
+    /// A decoder for a new body.
     #[must_use]
     pub fn new(limits: ChunkedLimits) -> Self {
         let scan = HeadScan::default();
         Self { limits, state: SIZE, extension_bytes: 0, section: Vec::new(), scan, trailers: None }
     }
 
-    /// Says what to do with the beginning of `input`. Call it again with what follows the bytes that the step
-    /// names; after [`Step::NeedMore`], with new bytes.
+    /// The action for the beginning of `input`. Call it again with the input after the bytes of the step; after
+    /// [`Step::NeedMore`], with new input.
     ///
     /// # Errors
-    /// [`ChunkedError`]: what came before is not to be taken for a whole body. Calling again after an error gives
-    /// no meaningful result.
+    /// [`ChunkedError`]: the data so far is not a complete body. Calling it again after an error gives no meaningful
+    /// result.
     pub fn step(&mut self, input: &[u8]) -> Result<Step, ChunkedError> {
         if let State::Data { left } = self.state {
             if input.is_empty() {
@@ -158,7 +158,7 @@ impl ChunkedDecoder {
         self.trailers.as_ref()
     }
 
-    /// The trailer fields for good, once the body is complete; `None` if it had none.
+    /// Takes the trailer fields, once the body is complete; `None` if it had none.
     pub const fn take_trailers(&mut self) -> Option<Fields> {
         self.trailers.take()
     }
@@ -169,7 +169,7 @@ impl ChunkedDecoder {
         self.state == State::Done
     }
 
-    /// The state behind one more byte of framing.
+    /// The state after one more byte of framing.
     fn next(&mut self, byte: u8) -> Result<State, ChunkedError> {
         match self.state {
             State::Size { size, digits } => match (byte, hex_value(byte)) {
@@ -193,7 +193,7 @@ impl ChunkedDecoder {
             State::DataCr if byte == b'\r' => Ok(State::DataLf),
             State::DataLf if byte == b'\n' => Ok(SIZE),
             State::DataCr | State::DataLf => Err(ChunkedError::DataEndInvalid),
-            // Not reached: these are no states of single bytes.
+            // Unreachable: these states do not consume single bytes.
             State::Data { .. } | State::Trailer | State::Done => Ok(self.state),
         }
     }
@@ -207,9 +207,9 @@ impl ChunkedDecoder {
         Ok(State::Extension { size })
     }
 
-    /// Takes in what there is of the trailer section; `taken` bytes before it were framing too.
+    /// Consumes the available part of the trailer section; `taken` bytes before it were framing too.
     fn trailer_section(&mut self, taken: usize, input: &[u8]) -> Result<Step, ChunkedError> {
-        // Nearly always there are no trailers.
+        // Most bodies have no trailers.
         if self.section.is_empty() && input.starts_with(b"\r\n") {
             self.state = State::Done;
             return Ok(Step::Done(taken + 2));

@@ -1,4 +1,4 @@
-//! How long a body is (RFC 9112 §6.3), and whether the connection goes on after it (§9.3).
+//! The length of a body (RFC 9112 §6.3), and the persistence of the connection (§9.3).
 
 #[cfg(test)]
 mod tests;
@@ -11,16 +11,16 @@ use crate::{
     Version,
 };
 
-/// How a body is delimited.
+/// The framing of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// No body. In HTTP/2: no declared length, the end of the stream ends it.
+    /// No body. In HTTP/2: no declared length, so that the end of the stream ends it.
     None,
     /// This many bytes.
     Length(u64),
     /// Chunked (RFC 9112 §7.1).
     Chunked,
-    /// Up to the end of the connection; responses only.
+    /// Until the end of the connection; responses only.
     UntilClose,
 }
 
@@ -68,7 +68,7 @@ pub fn response_framing(head: &ResponseHead, request_method: Method) -> Result<F
             None | Some(Framing::Length(0)) => Ok(Framing::None),
             _ => Err(FramingError::BodyNotAllowed.into()),
         },
-        // What the field says is true of the body that a GET would have had.
+        // The field describes the body of the corresponding GET.
         304 => Ok(Framing::None),
         _ if request_method == Method::Head => Ok(Framing::None),
         _ => Ok(declared.unwrap_or(if head.version == Version::Http2 {
@@ -79,7 +79,7 @@ pub fn response_framing(head: &ResponseHead, request_method: Method) -> Result<F
     }
 }
 
-/// Whether the sender of this head would go on using the connection (RFC 9112 §9.3).
+/// Whether the sender of this head keeps the connection open (RFC 9112 §9.3).
 #[must_use]
 pub fn wants_keep_alive(version: Version, fields: &Fields) -> bool {
     let has = |token: &[u8]| has_connection_option(fields, token);
@@ -90,12 +90,12 @@ pub fn wants_keep_alive(version: Version, fields: &Fields) -> bool {
     }
 }
 
-/// Whether `Connection` has this option, in any case.
+/// Whether `Connection` contains this option, case-insensitive.
 pub(crate) fn has_connection_option(fields: &Fields, option: &[u8]) -> bool {
     fields.get_all(Known::Connection).flat_map(list_members).any(|member| member.eq_ignore_ascii_case(option))
 }
 
-/// What the framing fields declare, if there are any.
+/// The framing that the fields declare, if any.
 fn declared(fields: &Fields, version: Version) -> Result<Option<Framing>, FramingError> {
     if fields.contains(Known::TransferEncoding) {
         return transfer_encoding(fields, version).map(|()| Some(Framing::Chunked));
@@ -131,7 +131,7 @@ fn is_lookalike(name: &[u8]) -> bool {
     folds_to(name, b"content-length") || folds_to(name, b"transfer-encoding")
 }
 
-/// RFC 9113 §8.2.2: all are forbidden, but for `TE: trailers`.
+/// RFC 9113 §8.2.2: all are forbidden, except `TE: trailers`.
 fn has_connection_fields(fields: &Fields) -> bool {
     let set = Known::Connection.bit()
         | Known::KeepAlive.bit()

@@ -1,4 +1,4 @@
-//! Decoding the head of a request.
+//! Decodes the head of a request.
 
 #[cfg(test)]
 mod tests;
@@ -10,19 +10,19 @@ use crate::{HeadError, Method, OtherMethod, RequestError, RequestHead, Version};
 
 /// Decodes request heads (RFC 9112 §2, §3, §5), one after another.
 ///
-/// What the grammar does not have is refused: LF without CR, folded lines, white space before a colon, more than
-/// one space in the request line, control bytes, empty names, other versions. Up to four empty lines before the
-/// request line are skipped (RFC 9112 §2.2).
+/// Deviations from the grammar are refused: LF without CR, folded lines, white space before a colon, more than one
+/// space in the request line, control bytes, empty names, other versions. Up to four empty lines before the request
+/// line are skipped (RFC 9112 §2.2).
 #[derive(Debug, Clone)]
 pub struct RequestDecoder {
     limits: HeadLimits,
     scan: HeadScan,
 }
 
-/// The most empty lines before a request: some clients send one or two behind a body that they do not count.
+/// The most empty lines before a request: some clients send one or two after a body without counting them.
 const EMPTY_LINES_MAX: usize = 4;
 
-/// What a request line has beside its target: the longest method, two spaces, the version, CR.
+/// The parts of a request line besides its target: the longest method, two spaces, the version, CR.
 const REQUEST_LINE_REST: usize = OtherMethod::LEN_MAX + b"  HTTP/1.1\r".len();
 
 impl RequestDecoder {
@@ -32,17 +32,18 @@ impl RequestDecoder {
         Self { limits: limits.capped(), scan: HeadScan::default() }
     }
 
-    /// Forgets what it has seen of a head that is not complete. Not needed after a complete one.
+    /// Discards the state of an incomplete head. Not needed after a complete one.
     pub fn reset(&mut self) {
         self.scan = HeadScan::default();
     }
 
-    /// Decodes the head at the beginning of `input` and returns its length in bytes, or `None` if it is not
-    /// complete: then call again with the same bytes and more behind them. What was looked at is not looked at
-    /// again. `head` is overwritten; after an error it has no meaning.
+    /// Decodes the head at the beginning of `input` and returns its length in bytes, or `None` if it is incomplete:
+    /// then call again with the same bytes followed by more. No byte is scanned twice. `head` is overwritten; after an
+    /// error it has no meaning.
     ///
     /// # Errors
-    /// [`RequestError`]: the connection is to be answered and closed. Limits apply before a head is complete.
+    /// [`RequestError`]: the request must be answered and the connection closed. Limits apply before a head is
+    /// complete.
     pub fn decode(&mut self, input: &[u8], head: &mut RequestHead) -> Result<Option<usize>, RequestError> {
         let mut bytes = input;
         while let [b'\r', b'\n', rest @ ..] = bytes {
@@ -56,13 +57,13 @@ impl RequestDecoder {
             [] | b"\r" => return Ok(None),
             [b'\n', ..] => return Err(HeadError::BareLf.into()),
             [b'\r', ..] => return Err(HeadError::BareCr.into()),
-            // Something else than HTTP, such as a TLS handshake, need not be waited for.
+            // Other protocols, such as a TLS handshake, are refused at once.
             [first, ..] if !crate::chars::is(*first, crate::chars::TOKEN) => {
                 return Err(HeadError::StartLineInvalid.into());
             }
             _ => {}
         }
-        // Nearly always the whole head comes at once. Whatever is wrong with it is found out the long way.
+        // The whole head usually arrives at once. The slow path finds the cause of an error.
         if self.scan.is_fresh()
             && let Some(result) = self.parse(bytes, head)
         {
@@ -85,14 +86,14 @@ impl RequestDecoder {
         let bytes = bytes.get(..end).unwrap_or_default();
         match self.parse(bytes, head) {
             Some(Ok(length)) if length == end => Ok(Some(skipped + end)),
-            // The parser finds the same end; a difference would mean that we disagree on the grammar.
+            // The parser must find the same end; otherwise it uses another grammar than the scan.
             Some(Ok(_)) => Err(HeadError::StartLineInvalid.into()),
             Some(Err(error)) => Err(error),
             None => Err(diagnose(bytes, self.limits.target_bytes_max)),
         }
     }
 
-    /// Parses the head at the beginning of `bytes`. `None` if it is not complete, or its lines are not as they must be.
+    /// Parses the head at the beginning of `bytes`. `None` if it is incomplete or its line ends are invalid.
     fn parse(&self, bytes: &[u8], head: &mut RequestHead) -> Option<Result<usize, RequestError>> {
         let mut lines = [const { MaybeUninit::uninit() }; FIELDS_CAP];
         let mut request = httparse::Request::new(&mut []);
@@ -112,7 +113,7 @@ impl RequestDecoder {
         Some(self.take(block, &request, head).map(|()| length))
     }
 
-    /// Takes over a head that was parsed.
+    /// Takes over a parsed head.
     fn take(
         &self,
         block: &[u8],
@@ -138,7 +139,7 @@ impl RequestDecoder {
     }
 }
 
-/// Names the fault of a head that the parser has refused.
+/// The error of a head that the parser refused.
 fn diagnose(bytes: &[u8], target_bytes_max: usize) -> RequestError {
     let invalid = RequestError::Head(HeadError::StartLineInvalid);
     let end = memchr::memchr(b'\n', bytes).map_or(bytes.len(), |at| at + 1);

@@ -1,4 +1,4 @@
-//! Decoding the head of a response.
+//! Decodes the head of a response.
 
 #[cfg(test)]
 mod tests;
@@ -9,7 +9,7 @@ use super::scan::{FIELDS_CAP, HeadLimits, HeadScan, diagnose_fields, lines_end_i
 use crate::{HeadError, ResponseError, ResponseHead, Version};
 
 /// Decodes response heads (RFC 9112 §2, §4, §5), one after another, as strictly as requests. The reason phrase is
-/// checked and dropped; the space before it may be missing, as it is from many origins.
+/// validated and dropped; the space before it may be missing, as many origins omit it.
 #[derive(Debug, Clone)]
 pub struct ResponseDecoder {
     limits: HeadLimits,
@@ -17,23 +17,23 @@ pub struct ResponseDecoder {
 }
 
 impl ResponseDecoder {
-    /// A decoder with these limits; the one on targets has no meaning here.
+    /// A decoder with these limits; the one for targets is ignored.
     #[must_use]
     pub fn new(limits: HeadLimits) -> Self {
         Self { limits: limits.capped(), scan: HeadScan::default() }
     }
 
-    /// Forgets what it has seen of a head that is not complete. Not needed after a complete one.
+    /// Discards the state of an incomplete head. Not needed after a complete one.
     pub fn reset(&mut self) {
         self.scan = HeadScan::default();
     }
 
-    /// Decodes the head at the beginning of `input` and returns its length in bytes, or `None` if it is not
-    /// complete: then call again with the same bytes and more behind them. What was looked at is not looked at
-    /// again. `head` is overwritten; after an error it has no meaning.
+    /// Decodes the head at the beginning of `input` and returns its length in bytes, or `None` if it is incomplete:
+    /// then call again with the same bytes followed by more. No byte is scanned twice. `head` is overwritten; after an
+    /// error it has no meaning.
     ///
     /// # Errors
-    /// [`ResponseError`]: the connection is to be closed. Limits apply before a head is complete.
+    /// [`ResponseError`]: the connection must be closed. Limits apply before a head is complete.
     pub fn decode(&mut self, input: &[u8], head: &mut ResponseHead) -> Result<Option<usize>, ResponseError> {
         match input {
             [] => return Ok(None),
@@ -41,7 +41,7 @@ impl ResponseDecoder {
             [b'\r' | b'\n', ..] => return Err(HeadError::EmptyLine.into()),
             _ => return Err(HeadError::StartLineInvalid.into()),
         }
-        // Nearly always the whole head comes at once. Whatever is wrong with it is found out the long way.
+        // The whole head usually arrives at once. The slow path finds the cause of an error.
         if self.scan.is_fresh()
             && let Some(result) = self.parse(input, head)
         {
@@ -54,14 +54,14 @@ impl ResponseDecoder {
         let bytes = input.get(..end).unwrap_or_default();
         match self.parse(bytes, head) {
             Some(Ok(length)) if length == end => Ok(Some(end)),
-            // The parser finds the same end; a difference would mean that we disagree on the grammar.
+            // The parser must find the same end; otherwise it uses another grammar than the scan.
             Some(Ok(_)) => Err(HeadError::StartLineInvalid.into()),
             Some(Err(error)) => Err(error),
             None => Err(diagnose(bytes)),
         }
     }
 
-    /// Parses the head at the beginning of `bytes`. `None` if it is not complete, or its lines are not as they must be.
+    /// Parses the head at the beginning of `bytes`. `None` if it is incomplete or its line ends are invalid.
     fn parse(&self, bytes: &[u8], head: &mut ResponseHead) -> Option<Result<usize, ResponseError>> {
         let mut lines = [const { MaybeUninit::uninit() }; FIELDS_CAP];
         let mut response = httparse::Response::new(&mut []);
@@ -82,13 +82,13 @@ impl ResponseDecoder {
     }
 }
 
-/// Takes over a head that was parsed.
+/// Takes over a parsed head.
 fn take(
     block: &[u8],
     response: &httparse::Response<'_, '_>,
     head: &mut ResponseHead,
 ) -> Result<(), ResponseError> {
-    // The parser skips what we do not (several spaces): hold the first line to the grammar.
+    // The parser is more tolerant (it accepts several spaces), so the first line is checked again.
     let (Some(status), Some(version), true) =
         (response.code, response.version, is_status_line(first_line(block)))
     else {
@@ -123,7 +123,7 @@ fn first_line(bytes: &[u8]) -> &[u8] {
     bytes.get(..end).unwrap_or_default()
 }
 
-/// Names the fault of a head that the parser has refused.
+/// The error of a head that the parser refused.
 fn diagnose(bytes: &[u8]) -> ResponseError {
     let end = memchr::memchr(b'\n', bytes).map_or(bytes.len(), |at| at + 1);
     let (first, rest) = bytes.split_at_checked(end).unwrap_or((bytes, b""));

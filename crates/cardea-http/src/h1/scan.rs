@@ -1,14 +1,14 @@
-//! Finding the end of a head, byte by byte if need be, and saying what is wrong with one.
+//! Finds the end of a head incrementally, and the cause of an error in one.
 
 use crate::HeadError;
 use crate::chars::{is_field_value, is_token};
 
-/// The sizes that a head may have. What comes from a client is held against them while it arrives.
+/// The limits of a head. They apply while a client's head arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadLimits {
-    /// The bytes of a head with all its line ends. Default 32 KiB, at most 512 KiB.
+    /// The size of a head including line ends. Default 32 KiB, at most 512 KiB.
     pub head_bytes_max: usize,
-    /// The bytes of a request target. Default 8 KiB.
+    /// The size of a request target. Default 8 KiB.
     pub target_bytes_max: usize,
     /// The number of field lines. Default 100, at most 256.
     pub fields_max: usize,
@@ -20,11 +20,11 @@ impl Default for HeadLimits {
     }
 }
 
-/// The most field lines of a head: room for them is kept on the stack.
+/// The most field lines of a head, which are stored on the stack.
 pub(crate) const FIELDS_CAP: usize = 256;
 
 impl HeadLimits {
-    /// The limits, none above what we can hold.
+    /// The limits, reduced to the supported maximum.
     pub(crate) fn capped(self) -> Self {
         Self {
             head_bytes_max: self.head_bytes_max.min(512 * 1024),
@@ -34,19 +34,19 @@ impl HeadLimits {
     }
 }
 
-/// How far a head has been looked at. Every byte is looked at once, however small the pieces in which it comes.
+/// The progress of the scan. Every byte is scanned once, however small the pieces.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct HeadScan {
-    /// Up to here there is no LF but those that were counted.
+    /// Up to here, every LF was counted.
     scanned: usize,
-    /// Where the current line begins.
+    /// The start of the current line.
     line_start: usize,
-    /// The lines that are complete.
+    /// The number of complete lines.
     lines: usize,
 }
 
 impl HeadScan {
-    /// Whether nothing has been looked at yet.
+    /// Whether nothing was scanned yet.
     pub(crate) const fn is_fresh(&self) -> bool {
         self.scanned == 0
     }
@@ -56,8 +56,8 @@ impl HeadScan {
         self.lines
     }
 
-    /// Looks at what is new in `bytes`, which begins where the head begins and has grown since the last call.
-    /// Returns the head's length once its empty line is there.
+    /// Scans the new part of `bytes`, which begins at the start of the head and has grown since the last call. Returns
+    /// the head's length once it contains the empty line.
     pub(crate) fn advance(&mut self, bytes: &[u8], limits: &HeadLimits) -> Result<Option<usize>, HeadError> {
         while let Some(found) = bytes.get(self.scanned..).and_then(|new| memchr::memchr(b'\n', new)) {
             let line_feed = self.scanned + found;
@@ -90,8 +90,8 @@ impl HeadScan {
     }
 }
 
-/// Whether every line of a parsed head ends in CR LF. The parser takes LF alone, but no LF within a line, so that only
-/// what stands before each line has to be looked at.
+/// Whether every line of a parsed head ends in CR LF. The parser accepts a bare LF, but no LF within a line, so only
+/// the byte before each line must be checked.
 pub(crate) fn lines_end_in_crlf(head: &[u8], lines: &[httparse::Header<'_>]) -> bool {
     let base = head.as_ptr().addr();
     let preceded = |line: &httparse::Header<'_>| {
@@ -101,7 +101,7 @@ pub(crate) fn lines_end_in_crlf(head: &[u8], lines: &[httparse::Header<'_>]) -> 
     head.ends_with(b"\r\n\r\n") && lines.iter().all(preceded)
 }
 
-/// Names the fault of field lines that the parser has refused. `lines` follows the first line of a head.
+/// The error of field lines that the parser refused. `lines` follows the first line of a head.
 pub(crate) fn diagnose_fields(lines: &[u8]) -> HeadError {
     for line in lines.split(|&byte| byte == b'\n') {
         let Some(line) = line.strip_suffix(b"\r") else {

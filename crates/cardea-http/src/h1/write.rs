@@ -1,11 +1,11 @@
-//! Encoding heads and chunk framing.
+//! Encodes heads and chunk framing.
 
 #[cfg(test)]
 mod tests;
 
 use crate::{Fields, Method};
 
-/// Appends a request head with its empty line, as HTTP/1.1. `target` must be valid: it is written as it is.
+/// Appends a request head with its empty line, as HTTP/1.1. `target` must be valid; it is written unchanged.
 pub fn write_request_head(out: &mut Vec<u8>, method: Method, target: &[u8], fields: &Fields) {
     let method = method.as_str().as_bytes();
     out.reserve(method.len() + target.len() + 16 + fields.wire_len());

@@ -1,4 +1,4 @@
-//! What concerns the connection stays behind, and nothing else can be made to.
+//! Hop-by-hop fields are removed, and no other field can be.
 
 use super::*;
 

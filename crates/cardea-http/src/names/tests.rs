@@ -1,4 +1,4 @@
-//! Identity fields cannot be smuggled in under another spelling, nor in trailers.
+//! Identity fields can't be smuggled in with another spelling, or in trailers.
 
 use super::*;
 
@@ -77,7 +77,7 @@ fn prefixes_stand_for_what_begins_with_them() {
             "X-Forwarded-For",
         ]);
         strip_named(&mut given, set);
-        // A known name is no member unless it is named: what becomes of it is decided elsewhere.
+        // A known name is a member only if it is named; others are handled elsewhere.
         assert_eq!(given, fields(&["X-Forwarded", "X-Forwarded-For"]));
     }
     assert!(both.contains(b"x_b") && !set.contains(b"x_b"));
@@ -93,7 +93,7 @@ fn lookalikes_go_and_what_they_look_like_stays() {
     let names = HeaderNameSet::new(["x-custom"]).unwrap();
     assert_eq!(strip_lookalikes_of(&mut given, &names), 1);
     assert_eq!(given, fields(&["Content-Type", "X-Custom"]));
-    // Where the configuration names the field with an underscore, the plain name is the lookalike.
+    // If the configuration names the field with an underscore, the plain name is the lookalike.
     let names = HeaderNameSet::new(["x_custom"]).unwrap();
     given.append(b"X_Custom", b"x").unwrap();
     assert_eq!(strip_lookalikes_of(&mut given, &names), 1);

@@ -1,4 +1,4 @@
-//! One spelling for each path, whatever its disguise.
+//! The normal form of paths, however they are disguised.
 
 use proptest::prelude::*;
 
@@ -144,7 +144,7 @@ proptest! {
     #[test]
     fn the_quick_test_agrees_with_the_careful_way(path in "/[a-c./;%]{0,12}") {
         if is_normal(path.as_bytes()) {
-            // A segment that cannot be normal sends the whole through the careful way; it is dropped again.
+            // A segment that is not normal forces the full check; it is removed again.
             let forced = format!("/%61/..{path}");
             prop_assert_eq!(normalize(forced.as_bytes()).unwrap().0, path);
         }

@@ -1,4 +1,4 @@
-//! Both versions, every cut of them, and what is not one.
+//! Both versions, however they are split, and malformed headers.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn ipv4_header() -> ProxyHeader {
     proxied("192.0.2.1:4711", "198.51.100.2:443")
 }
 
-/// Every cut of the header asks for more, and what follows is not touched.
+/// Every prefix of the header is incomplete, and the bytes after it are not consumed.
 fn check(header: &[u8], expected: ProxyHeader) {
     for cut in 0..header.len() {
         assert_eq!(decode(&header[..cut]), Ok(None), "{} at {cut}", header.escape_ascii());

@@ -1,4 +1,4 @@
-//! The four forms of RFC 9112 §3.2, and what is none of them.
+//! The four forms of RFC 9112 §3.2, and invalid targets.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! The public members of a JWK (RFC 7518 §6, RFC 8037 §2), checked before the library sees them.
+//! The public members of a JWK (RFC 7518 §6, RFC 8037 §2), checked before the crypto library gets them.
 
 use aws_lc_rs::signature::{ParsedPublicKey, RsaPublicKeyComponents};
 use serde_json::{Map, Value};
@@ -7,7 +7,7 @@ use super::{Refused, text};
 use crate::algorithm::{Algorithm, KeyType};
 use crate::jws::decode;
 
-/// A public key's numbers.
+/// The public members of a key.
 pub(super) enum Material {
     Rsa { n: Vec<u8>, e: Vec<u8> },
     Curve { key_type: KeyType, point: Vec<u8> },
@@ -17,7 +17,7 @@ impl Material {
     /// Reads the members for `kty`.
     ///
     /// # Errors
-    /// Why the key can't be used: unknown types quietly, broken or weak ones with an alarm.
+    /// Why the key can't be used. Broken or weak keys raise a warning; unknown types don't.
     pub(super) fn parse(kty: &str, jwk: &Map<String, Value>) -> Result<Self, Refused> {
         match kty {
             "RSA" => Self::rsa(bytes(jwk, "n")?, bytes(jwk, "e")?),
@@ -29,11 +29,11 @@ impl Material {
                     _ => return Err(("curve is not supported", false)),
                 };
                 let (x, y) = (bytes(jwk, "x")?, bytes(jwk, "y")?);
-                // RFC 7518 §6.2.1.2: the full size of a coordinate, leading zeros included.
+                // RFC 7518 §6.2.1.2: the full size of a coordinate, including leading zeros.
                 if x.len() != size || y.len() != size {
                     return Err(("a coordinate has the wrong length", true));
                 }
-                // SEC 1 §2.3.3, uncompressed. Whether the point is on the curve, the library checks.
+                // SEC 1 §2.3.3, uncompressed. The library checks whether the point is on the curve.
                 let point = [&[4][..], &x, &y].concat();
                 Ok(Self::Curve { key_type, point })
             }
@@ -69,7 +69,7 @@ impl Material {
         if n.last().is_none_or(|byte| byte & 1 == 0) {
             return Err(("the RSA modulus is even", true));
         }
-        // Odd, at least 3, at most 32 bits: 1 verifies anything, a huge one is a way to burn CPU.
+        // Odd, at least 3, at most 32 bits: with 1 anything verifies, and a huge exponent wastes CPU time.
         let exponent = (e.len() <= 4).then(|| e.iter().fold(0_u32, |sum, &b| sum << 8 | u32::from(b)));
         if exponent.is_none_or(|e| e < 3 || e & 1 == 0) || e.first() == Some(&0) {
             return Err(("the RSA exponent is not sane", true));
@@ -87,7 +87,7 @@ impl Material {
         }
     }
 
-    /// The key as the library wants it for `algorithm`; `None` if it refuses the numbers.
+    /// The key in the library's form for `algorithm`; `None` if the library refuses it.
     pub(super) fn verifier(&self, algorithm: Algorithm) -> Option<ParsedPublicKey> {
         match self {
             Self::Rsa { n, e } => RsaPublicKeyComponents { n, e }.to_parsed_public_key(algorithm.rsa()?).ok(),
@@ -95,7 +95,7 @@ impl Material {
         }
     }
 
-    /// Tells two keys apart: the members behind their lengths.
+    /// A value that differs between two keys: the members with their lengths.
     pub(super) fn fingerprint(&self) -> Vec<u8> {
         match self {
             Self::Rsa { n, e } => {
@@ -116,9 +116,9 @@ fn bytes(jwk: &Map<String, Value>, name: &'static str) -> Result<Vec<u8>, Refuse
     Ok(bytes)
 }
 
-/// Whether the modulus looks as if a flawed smart-card library made it (Nemec et al., "The Return of
-/// Coppersmith's Attack", 2017, §2): modulo each of many small primes it lies in the group that 65537
-/// generates. A sound key does so with a probability below 2⁻²⁷.
+/// Whether the modulus has the structure of a flawed smart-card library (Nemec et al., "The Return of Coppersmith's
+/// Attack", 2017, §2): modulo each of many small primes it is in the group that 65537 generates. For a sound key the
+/// probability is below 2⁻²⁷.
 fn has_roca_structure(n: &[u8]) -> bool {
     const PRIMES: [u32; 17] = [11, 13, 17, 19, 37, 53, 61, 71, 73, 79, 97, 103, 107, 109, 127, 151, 157];
     PRIMES.iter().all(|&prime| {

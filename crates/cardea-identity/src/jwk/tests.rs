@@ -1,4 +1,4 @@
-//! Key sets: what is taken, what is skipped, what is refused; signatures against published vectors.
+//! Key sets: accepted, skipped and refused keys; signatures from published vectors.
 
 mod vectors;
 
@@ -19,7 +19,7 @@ fn set(keys: &Value) -> (KeySet, Vec<Skipped>) {
     KeySet::parse(json!({ "keys": keys }).to_string().as_bytes(), &Algorithm::ALL).unwrap()
 }
 
-/// Verifies a compact JWS as the authenticator does, without looking at claims.
+/// Verifies a compact JWS as the authenticator does, without checking claims.
 fn verify(keys: &KeySet, jws: &str) -> Result<(), TokenError> {
     let compact = Compact::parse(jws.as_bytes())?;
     let header = Header::parse(&compact.header)?;
@@ -58,7 +58,7 @@ fn keys_that_verify_are_taken() {
         with(rsa(), "alg", json!("PS512")),
         with(rsa(), "x5c", json!(["ignored"])),
         with(rsa(), "e", json!("Aw")),
-        // RFC 7518 §6.3.1.1 knows of leading zero octets.
+        // RFC 7518 §6.3.1.1 mentions leading zero octets.
         with(rsa(), "n", json!(format!("{}", leading_zero(RSA_N)))),
     ] {
         let (keys, skipped) = set(&json!([key.clone()]));
@@ -162,7 +162,7 @@ fn a_key_is_selected_by_name_or_as_the_only_one_that_fits() {
     assert_eq!(select(&json!([rsa()]), es), Err(TokenError::KeyUnknown));
     let named_e = with(rsa(), "kid", json!("e"));
     assert_eq!(select(&json!([named_e]), es_e), Err(TokenError::KeyMismatch));
-    // RFC 7517 §4.5: equal names for keys of different types are told apart by the algorithm.
+    // RFC 7517 §4.5: keys of different types with the same id are distinguished by the algorithm.
     assert_eq!(select(&json!([ec(), named_e]), es_e), Ok(Some("e".into())));
 }
 

@@ -1,4 +1,4 @@
-//! Demands against verdicts.
+//! Access requirements compared with verdicts.
 
 use super::*;
 use crate::verdict::Caller;
@@ -29,7 +29,7 @@ fn alternative(issuer: &str, audiences: &[&str], scopes: &[&str], roles: &[&str]
 
 #[test]
 fn audience_scopes_and_roles_are_bound_to_the_issuer() {
-    let demand = AccessRequirement {
+    let requirement = AccessRequirement {
         alternatives: vec![
             alternative("main", &["api", "api2"], &["read", "write"], &["admin", "ops"]),
             alternative("partner", &["api"], &[], &[]),
@@ -52,12 +52,12 @@ fn audience_scopes_and_roles_are_bound_to_the_issuer() {
         (Verdict::inverted(), Err(AccessRequirementError::Issuer)),
     ];
     for (index, (verdict, expected)) in table.into_iter().enumerate() {
-        assert_eq!(demand.check(&verdict), expected, "case {index}");
+        assert_eq!(requirement.check(&verdict), expected, "case {index}");
     }
 }
 
 #[test]
-fn nothing_passes_an_empty_demand_or_empty_audiences() {
+fn nothing_passes_an_empty_requirement_or_empty_audiences() {
     let verdict = verdict("main", &["api"], &[], &[]);
     assert!(AccessRequirement::default().check(&verdict).is_err());
     let open = AccessRequirement { alternatives: vec![alternative("main", &[], &[], &[])] };
@@ -66,12 +66,13 @@ fn nothing_passes_an_empty_demand_or_empty_audiences() {
 
 #[test]
 fn groups_that_were_left_out_fail_closed_with_their_own_reason() {
-    let demand = AccessRequirement { alternatives: vec![alternative("main", &["api"], &[], &["admins"])] };
+    let requirement =
+        AccessRequirement { alternatives: vec![alternative("main", &["api"], &[], &["admins"])] };
     let mut verdict = verdict("main", &["api"], &[], &[]);
     verdict.caller.groups_overage = true;
-    assert_eq!(demand.check(&verdict), Err(AccessRequirementError::GroupsOverage));
+    assert_eq!(requirement.check(&verdict), Err(AccessRequirementError::GroupsOverage));
     verdict.caller.roles.push("admins".to_owned());
-    assert_eq!(demand.check(&verdict), Ok(()));
+    assert_eq!(requirement.check(&verdict), Ok(()));
 }
 
 #[test]
@@ -83,9 +84,12 @@ fn resolving_fills_in_the_first_audience_and_refuses_what_could_never_pass() {
         ..IssuerConfig::default()
     }];
     let resolve = |alternative| AccessRequirement::resolve(vec![alternative], &issuers);
-    let demand = resolve(alternative("main", &[], &[], &[])).unwrap();
-    assert_eq!(demand.check(&verdict("main", &["first"], &[], &[])), Ok(()));
-    assert_eq!(demand.check(&verdict("main", &["second"], &[], &[])), Err(AccessRequirementError::Audience));
+    let requirement = resolve(alternative("main", &[], &[], &[])).unwrap();
+    assert_eq!(requirement.check(&verdict("main", &["first"], &[], &[])), Ok(()));
+    assert_eq!(
+        requirement.check(&verdict("main", &["second"], &[], &[])),
+        Err(AccessRequirementError::Audience)
+    );
     assert!(resolve(alternative("main", &["second"], &[], &[])).is_ok());
     assert!(resolve(alternative("main", &["third"], &[], &[])).is_err());
     assert!(resolve(alternative("mein", &[], &[], &[])).is_err());

@@ -1,4 +1,4 @@
-//! What is refused, until when, and what happens when there is no more room.
+//! Which tokens are refused, until when, and the eviction of entries.
 
 use super::*;
 use crate::verdict::Caller;

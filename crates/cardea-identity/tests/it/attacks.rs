@@ -70,7 +70,7 @@ fn an_algorithm_of_another_key_type() {
             if other == algorithm {
                 continue;
             }
-            // Signed with what the key can, named as something else.
+            // Signed with an algorithm of the key, but with another `alg`.
             let token =
                 fixture.signer.with_header(&header_with(&fixture, "alg", json!(other.name())), &claims());
             let error = fixture.verify(token).unwrap_err();
@@ -118,7 +118,7 @@ fn a_token_that_brings_its_own_key() {
             assert_eq!(fixture.verify(token).unwrap_err(), TokenError::HeaderNotAccepted(name));
         }
     }
-    // A thumbprint names a certificate without bringing it; Entra ID sends one.
+    // A thumbprint names a certificate without containing it; Entra ID sends one.
     let token = fixture.signer.with_header(&header_with(&fixture, "x5t", json!("AAAA")), &claims());
     assert!(fixture.verify(token).is_ok());
 }
@@ -401,7 +401,7 @@ fn a_token_bound_to_a_sender_that_cannot_be_checked() {
 fn a_token_admitted_on_one_route_tried_on_another() {
     let fixture = Fixture::new();
     let verdict = fixture.judge(&claims()).unwrap();
-    let demand = |audience: &str, scope: &str| AccessRequirement {
+    let requirement = |audience: &str, scope: &str| AccessRequirement {
         alternatives: vec![Alternative {
             issuer: "main".to_owned(),
             audiences: vec![audience.to_owned()],
@@ -409,10 +409,10 @@ fn a_token_admitted_on_one_route_tried_on_another() {
             roles: Vec::new(),
         }],
     };
-    assert_eq!(demand("api", "read").check(&verdict), Ok(()));
-    assert_eq!(demand("api2", "read").check(&verdict), Err(AccessRequirementError::Audience));
+    assert_eq!(requirement("api", "read").check(&verdict), Ok(()));
+    assert_eq!(requirement("api2", "read").check(&verdict), Err(AccessRequirementError::Audience));
     let needed = "admin".to_owned();
-    assert_eq!(demand("api", "admin").check(&verdict), Err(AccessRequirementError::Scope { needed }));
+    assert_eq!(requirement("api", "admin").check(&verdict), Err(AccessRequirementError::Scope { needed }));
 }
 
 #[test]

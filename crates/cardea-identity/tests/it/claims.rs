@@ -1,4 +1,4 @@
-//! Times, audiences, identities: what the claims of an authentic token must be.
+//! The claims of an authentic token: times, audiences, identities.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ fn times_that_are_absent_fractional_negative_huge_or_no_numbers() {
         ("exp", json!([seconds]), invalid("exp")),
         ("exp", json!(true), invalid("exp")),
         ("exp", Value::Null, invalid("exp")),
-        // Milliseconds, as written by mistake, name a year beyond 9999.
+        // Milliseconds, written by mistake, give a year after 9999.
         ("exp", json!(seconds * 1000), invalid("exp")),
         ("nbf", json!(NOW), Ok(())),
         ("nbf", json!(NOW + 31), Err(TokenError::NotYetValid)),

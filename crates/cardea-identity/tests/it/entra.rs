@@ -78,7 +78,7 @@ fn tokens_of_both_versions_from_every_listed_tenant() {
         assert_eq!(caller.client_authentication, Some(ClientAuthentication::Secret));
         assert_eq!(caller.kind, CallerKind::User);
         assert_eq!(caller.scopes, ["Task.Read", "Task.Write"]);
-        // Each preset is for its version.
+        // Each preset is for one version.
         assert_eq!(first.verify(&v2(tenant)).unwrap_err(), TokenError::IssuerUnknown);
         assert_eq!(second.verify(&v1(tenant)).unwrap_err(), TokenError::IssuerUnknown);
     }
@@ -117,7 +117,7 @@ fn a_key_of_another_tenant_does_not_sign() {
 #[test]
 fn groups_overage_fails_closed_where_groups_are_asked_for() {
     let entra = Entra::new(Preset::EntraV2 { tenants: vec![TENANT.to_owned()] });
-    let demand = |roles: &[&str]| AccessRequirement {
+    let requirement = |roles: &[&str]| AccessRequirement {
         alternatives: vec![Alternative {
             issuer: "entra".to_owned(),
             audiences: vec!["app".to_owned()],
@@ -128,14 +128,14 @@ fn groups_overage_fails_closed_where_groups_are_asked_for() {
     let mut claims = v2(TENANT);
     claims["groups"] = json!(["admins"]);
     let verdict = entra.verify(&claims).unwrap();
-    assert_eq!(demand(&["admins"]).check(&verdict), Ok(()));
+    assert_eq!(requirement(&["admins"]).check(&verdict), Ok(()));
 
     for (name, value) in [("_claim_names", json!({"groups": "src1"})), ("hasgroups", json!(true))] {
         let mut over = claims.clone();
         over[name] = value;
         let verdict = entra.verify(&over).unwrap();
-        assert_eq!(demand(&["admins"]).check(&verdict), Err(AccessRequirementError::GroupsOverage));
-        assert_eq!(demand(&[]).check(&verdict), Ok(()));
+        assert_eq!(requirement(&["admins"]).check(&verdict), Err(AccessRequirementError::GroupsOverage));
+        assert_eq!(requirement(&[]).check(&verdict), Ok(()));
     }
 }
 

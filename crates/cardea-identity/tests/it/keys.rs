@@ -1,4 +1,4 @@
-//! Keys from the network: refreshed, rotated, late, broken, gone.
+//! Fetched keys: refresh, rotation, delays, failures, removal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::support::{ISSUER, NOW, Network, Signer, at, at_once, claims, config, 
 const KEYS: &str = "https://id.example/keys";
 const METADATA: &str = "https://id.example/.well-known/openid-configuration";
 
-/// A token that is in time at `seconds` after [`NOW`].
+/// A token that is valid `seconds` after [`NOW`].
 fn token(signer: &Signer, seconds: i64) -> String {
     let mut claims = claims();
     claims["iat"] = json!(NOW + seconds);
@@ -86,7 +86,7 @@ async fn unknown_key_storm_buys_one_fetch_per_cooldown() {
     let site = Site::new();
     site.maintain(0).await;
     assert_eq!(site.network.calls(), 1);
-    // The first fetch counts: within its cooldown an unknown key buys nothing.
+    // The first fetch counts: an unknown key causes none within its cooldown.
     for kid in 0..200 {
         let stranger = Signer::new(&format!("unknown-{kid}"), Algorithm::EdDsa);
         assert_eq!(site.verify(&stranger, 1).await, Err(TokenError::KeyUnknown));
@@ -124,7 +124,7 @@ async fn keys_are_refreshed_ahead_of_their_end_without_anybody_waiting() {
     let due = 45 * 60;
     site.maintain(due - 1).await;
     assert_eq!(site.network.calls(), 1);
-    // A request notices too, and goes on at once.
+    // A request starts a fetch too, and continues at once.
     let token = token(&site.signer, due);
     assert!(at_once(site.authenticator.verify(token.as_bytes(), at(NOW + due))).is_ok());
     while site.network.calls() < 2 {
@@ -202,7 +202,7 @@ async fn a_fetch_that_never_ends_is_cut_off_and_nobody_waits_longer() {
     let before = tokio::time::Instant::now();
     assert_eq!(site.verify(&site.signer, 0).await, Err(TokenError::KeysUnavailable));
     assert_eq!(before.elapsed().as_secs(), 5);
-    // The flight itself ends in the same moment.
+    // The fetch ends at the same moment.
     while site.authenticator.key_sets(at(NOW))[0].failures == 0 {
         tokio::task::yield_now().await;
     }

@@ -1,4 +1,4 @@
-//! The authenticator from outside: tokens, attacks, key sets, configurations.
+//! Tests of the authenticator's public interface: tokens, attacks, key sets, configurations.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail the test that calls them")]
 
@@ -9,5 +9,5 @@ mod explain;
 mod keys;
 mod properties;
 mod reload;
-mod remembered;
 mod support;
+mod verdict_cache;

@@ -1,4 +1,4 @@
-//! Whatever arrives: no panic; and no token but the signed one verifies.
+//! For any input: no panic, and no token verifies but the signed one.
 
 use std::sync::OnceLock;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::support::{Fixture, base64url, claims};
 
-/// Made once: a key and a token for each kind of key.
+/// A key and a token for each key type, created once.
 fn fixtures() -> &'static [(Fixture, String)] {
     static FIXTURES: OnceLock<Vec<(Fixture, String)>> = OnceLock::new();
     FIXTURES.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! From one configuration to the next: what is kept, what ends, what is refused.
+//! Changes of the configuration: kept state, ended verdicts, refused tokens.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ fn a_verdict_outlives_a_reload_that_changes_nothing_and_ends_with_one_that_does(
     narrower.audiences = vec!["api2".to_owned()];
     assert!(!next(vec![narrower.clone()], &same).is_current(&verdict, now()));
     assert!(!next(vec![], &same).is_current(&verdict, now()));
-    // Coming back does not revive it either: it is another configuration in between.
+    // Restoring the configuration doesn't make it valid again, because another one was in effect meanwhile.
     let back = next(vec![config], &next(vec![narrower], &same));
     assert!(!back.is_current(&verdict, now()));
     assert!(at_once(back.verify(token.as_bytes(), now())).is_ok());

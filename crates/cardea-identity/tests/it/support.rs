@@ -1,4 +1,4 @@
-//! Keys that sign, tokens, a scripted network, and an authenticator to try them on.
+//! Signing keys, tokens, a scripted network, and an authenticator to test.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -148,7 +148,7 @@ pub(crate) fn jwks(signers: &[&Signer]) -> Vec<u8> {
     json!({ "keys": keys }).to_string().into_bytes()
 }
 
-/// Claims that pass.
+/// Acceptable claims.
 pub(crate) fn claims() -> Value {
     json!({
         "iss": ISSUER, "aud": "api", "sub": "alice", "client_id": "app", "jti": "1",
@@ -218,14 +218,14 @@ impl Fixture {
         self.verify(self.signer.token(claims))
     }
 
-    /// The control beside an attack: the same issuer and key, nothing wrong.
+    /// The control of an attack: the same issuer and key, with an acceptable token.
     #[track_caller]
     pub(crate) fn control(&self) {
         assert_eq!(self.judge(&claims()).map(|_| ()), Ok(()), "the control fails");
     }
 }
 
-/// The result of a future that must not wait: with its key at hand, a token needs none.
+/// The result of a future that must not wait, because its key is known.
 #[track_caller]
 pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
@@ -238,12 +238,12 @@ pub(crate) fn no_network() -> Arc<dyn Fetch> {
     Arc::new(NoFetch)
 }
 
-/// A network that answers as it is told, and counts.
+/// A network with scripted responses, which counts requests.
 #[derive(Default)]
 pub(crate) struct Network {
     answers: Mutex<HashMap<String, Result<Vec<u8>, FetchError>>>,
     calls: Mutex<Vec<String>>,
-    /// Answers wait for a permit each, if there is one.
+    /// If set, each response waits for a permit.
     pub(crate) gate: Mutex<Option<Arc<Semaphore>>>,
 }
 
@@ -260,7 +260,7 @@ impl Network {
         self.calls.lock().unwrap().clone()
     }
 
-    /// From now on answers wait for permits.
+    /// From now on responses wait for permits.
     pub(crate) fn hold(&self) -> Arc<Semaphore> {
         let gate = Arc::new(Semaphore::new(0));
         *self.gate.lock().unwrap() = Some(Arc::clone(&gate));

@@ -1,4 +1,4 @@
-//! Readings of Basic and form credentials, and what of them holds.
+//! Readings of Basic and form credentials.
 
 use base64::engine::general_purpose::STANDARD;
 

@@ -1,4 +1,4 @@
-//! What the operator says about the verification of client secrets.
+//! The configuration of the verification of client secrets.
 
 use std::time::Duration;
 
@@ -15,27 +15,26 @@ const REMEMBERED_MAX: usize = 1_000_000;
 const FAILURES_MAX: u32 = 10_000;
 const FORGIVEN_EVERY_MAX: Duration = Duration::from_secs(3_600);
 
-/// How client secrets are verified that somebody chose or brought along. Secrets that we generate take one SHA-256 and
-/// none of this.
+/// How chosen and imported client secrets are verified. Generated secrets need only one SHA-256 and none of this.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretConfig {
-    /// Threads that hash. Default 0: half of the processors, rounded up; at most 256.
+    /// The number of hash threads. Default 0: half of the processors, rounded up. At most 256.
     pub hash_threads: usize,
-    /// The most hashes that wait. Default 256; 2 to 65,536.
+    /// The most waiting hashes. Default 256; 2 to 65,536.
     pub hash_queue_max: usize,
-    /// The longest a request waits for its hash, where its own time isn't over before. Default 2 s; 1 ms to 60 s.
+    /// The longest time that a request waits for its hash, unless its own deadline is earlier. Default 2 s; 1 ms to 60
+    /// s.
     pub hash_wait_max: Duration,
-    /// The iterations of PBKDF2-HMAC-SHA-512 that secrets are stored with from now on. Default 210,000; 10,000 to
-    /// 10,000,000.
+    /// The PBKDF2-HMAC-SHA-512 iterations of newly stored secrets. Default 210,000; 10,000 to 10,000,000.
     pub iterations: u32,
-    /// How long a right secret is remembered, so that it isn't hashed again. Default 60 s; nothing: not at all; at most
-    /// 1 h.
+    /// How long a verified secret is cached, so that it isn't hashed again. Default 60 s, at most 1 h; zero disables
+    /// the cache.
     pub remember_for: Duration,
-    /// The most secrets that are remembered. Default 10,000; at most 1,000,000.
+    /// The most cached secrets. Default 10,000; at most 1,000,000.
     pub remembered_max: usize,
-    /// How often a client may fail from one address before attempts are refused. Default 20; 1 to 10,000.
+    /// How many failures a client may have from one address before attempts are refused. Default 20; 1 to 10,000.
     pub failures_max: u32,
-    /// After how long one failure is forgiven. Default 6 s; 1 ms to 1 h.
+    /// The time after which one failure is forgiven. Default 6 s; 1 ms to 1 h.
     pub failure_forgiven_every: Duration,
 }
 
@@ -81,7 +80,7 @@ impl SecretConfig {
         self.target().map(drop)
     }
 
-    /// What new hashes are made by.
+    /// The parameters of new hashes.
     pub(crate) fn target(&self) -> Result<Target, IssuerError> {
         Target::new(self.iterations).map_err(|error| invalid("secrets.iterations", error.problem.to_owned()))
     }

@@ -17,7 +17,7 @@ fn config() -> AuthorizationServerConfig {
     }
 }
 
-/// The plan where nothing but the configuration says how long a key is published before it signs.
+/// The plan in which only the configuration determines how long a key is published before it signs.
 fn plan(stored: &[KeyRecord], config: &AuthorizationServerConfig, now: Wall) -> Plan {
     super::plan(stored, config, now.saturating_add(config.key_publish_ahead), now)
 }

@@ -1,10 +1,10 @@
-//! The budget of failures: who guesses too often is refused, and nobody else.
+//! Failure budgets, which limit guessing without locking out the rightful client.
 //!
-//! What is refused is a pair of client and address prefix. A client that many addresses guess at, and a prefix that
-//! guesses at many clients, are never refused for it: their attempts only wait behind others. A secret that was right from
-//! there before has a budget of its own, which no guess of a neighbour uses up. A pair that was right before
-//! goes ahead of all; of the rest, the fewer failures a prefix had lately, the earlier, so that a flood stands before those
-//! only who come from where it comes from, once each of its addresses has failed.
+//! Attempts are refused per pair of client and address prefix. A client that is guessed at from many addresses, and a
+//! prefix that guesses at many clients, are never refused: their attempts only get a lower priority. A proven secret has a
+//! budget of its own, which guesses from the same address don't use up. A known pair has the highest priority. Otherwise
+//! the priority falls with the recent failures of the prefix, so that a flood delays only clients behind the same prefixes,
+//! once each of its addresses has failed.
 
 use std::{
     fmt,
@@ -19,50 +19,53 @@ use std::{
 use cardea_clock::Mono;
 use cardea_guard::{AddressPrefix, Bounded, FailureCounts, FailureKey as Key};
 
-use super::{Class, keyed::Keyed, proven::Proven, remembered::Fingerprint};
+use super::{
+    Priority,
+    cache::{Fingerprint, KeyedHash},
+    proven::ProvenSecrets,
+};
 
-/// The most entries of each table. One takes 60 bytes.
+/// The most entries of each table. An entry takes 60 bytes.
 const ENTRIES_MAX: usize = 65_536;
-/// What a client as a whole may fail before attempts on it wait behind others: so many times what a pair may.
-const WIDER: u32 = 4;
-/// A failure of a prefix lasts so many times as long as one of a pair: it refuses nobody, and who guesses from many
-/// addresses, each of which seldom has its turn, needs ten times as many for each to look clean.
-const LASTING: u32 = 10;
-/// A prefix that had so many failures lately had few.
-const FEW: u32 = 2;
-/// More failures of a prefix than these are not counted, so that they end soon after the guessing does.
-const PREFIX_MAX: u32 = 4;
+/// A client may have this many times the failures of a pair before attempts on it get a lower priority.
+const CLIENT_LIMIT_FACTOR: u32 = 4;
+/// A failure of a prefix lasts this many times as long as one of a pair. It refuses nobody, and an attacker needs ten times
+/// as many addresses for each to have no failure when its turn comes.
+const PREFIX_FAILURE_FACTOR: u32 = 10;
+/// Up to this many recent failures of a prefix are few.
+const FEW_FAILURES_MAX: u32 = 2;
+/// The most failures of a prefix that are counted, so that they expire soon after the guessing ends.
+const PREFIX_FAILURES_MAX: u32 = 4;
 
-/// The budgets of failures, and what was right before.
+/// The failure budgets, with known pairs and proven secrets.
 pub(super) struct Failures {
-    keyed: Keyed,
+    keyed: KeyedHash,
     failures_max: u32,
     forgiven_every: Duration,
     counts: Mutex<Counts>,
-    /// Pairs that were right before. It buys a place in the queue and nothing else, and the budget comes first, so that
-    /// it needs no end.
-    familiar: Mutex<Bounded<Key, ()>>,
-    /// Secrets that were right before, from there.
-    proven: Proven,
+    /// Pairs of client and prefix that have authenticated before. An entry raises the priority and grants nothing else,
+    /// and the budget is checked first, so entries need not expire.
+    known_pairs: Mutex<Bounded<Key, ()>>,
+    proven: ProvenSecrets,
 }
 
-/// A secret that was right before, from where it is presented now.
+/// A presented secret that was verified before from the same prefix.
 #[derive(Clone, Copy)]
 pub(super) struct ProvenSecret {
     client: Key,
-    /// What its budget is kept under.
+    /// The key of its own budget.
     budget: Key,
     fingerprint: Fingerprint,
 }
 
-/// Each kind has a table of its own: attempts with made-up clients evict no prefix.
+/// The failures counted. Each kind has its own table, so that attempts with invented clients evict no prefix.
 struct Counts {
     pairs: FailureCounts,
     clients: FailureCounts,
     prefixes: FailureCounts,
 }
 
-/// What an attempt is counted under.
+/// The keys that an attempt is counted under.
 struct Keys {
     pairs: Vec<Key>,
     clients: Vec<Key>,
@@ -70,7 +73,7 @@ struct Keys {
 }
 
 impl Keys {
-    /// A proven secret is counted under itself, and says nothing about who else is there.
+    /// A proven secret is counted under its own budget instead of those of the pair and the client.
     fn of(self, proven: Option<&ProvenSecret>) -> Self {
         match proven {
             Some(proven) => Self { pairs: vec![proven.budget], clients: Vec::new(), prefix: self.prefix },
@@ -79,35 +82,35 @@ impl Keys {
     }
 }
 
-/// In nanoseconds.
+/// The weight of failures and the limits of budgets, in nanoseconds.
 struct Units {
-    /// How long a failure lasts.
-    one: u64,
-    /// How long one of a prefix does.
-    lasting: u64,
+    /// How long a failure of a pair or client lasts.
+    failure: u64,
+    /// How long a failure of a prefix lasts.
+    prefix_failure: u64,
     pair_max: u64,
     client_max: u64,
 }
 
-/// What became of an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Right,
     Wrong,
-    /// Whoever asked was not told: there was no place or no time, or it didn't wait.
+    /// No answer was given: the queue was full, the time was up, or the client disconnected.
     Unanswered,
 }
 
-/// An attempt that has been counted as a failure, until it turns out to be none. Where it is dropped before it is settled,
-/// nobody was answered.
+/// An attempt that is counted as a failure until its outcome is known. If it is dropped before [`Self::settle`], no answer
+/// was given.
 pub(super) struct Charge<'a> {
     failures: &'a Failures,
-    /// With what was added to each.
+    /// Each key with the amount that was added.
     pairs: Vec<(Key, u64)>,
     clients: Vec<(Key, u64)>,
     prefix: Option<(Key, u64)>,
-    pub(super) class: Class,
-    /// Set once a hash thread has taken it up.
+    pub(super) priority: Priority,
+    /// Set when a hash thread starts the job.
     pub(super) taken: Arc<AtomicBool>,
     outcome: Outcome,
 }
@@ -119,21 +122,21 @@ impl Charge<'_> {
 }
 
 impl Drop for Charge<'_> {
-    /// What was not answered told nobody anything, and is no failure of a pair or a client. But who always leaves before
-    /// the answer must not look as if nobody had failed there: a hash that was begun counts for the prefix, which
-    /// nobody is refused for.
+    /// An attempt without an answer revealed nothing and is no failure of the pair or the client. But a client that always
+    /// disconnects before the answer must not keep a clean prefix: a hash that was started counts for the prefix, which
+    /// never causes a refusal.
     fn drop(&mut self) {
-        let (narrow, prefix) = match self.outcome {
+        let (refund_pair, refund_prefix) = match self.outcome {
             Outcome::Right => (true, true),
             Outcome::Wrong => (false, false),
             Outcome::Unanswered => (true, !self.taken.load(Relaxed)),
         };
         let mut counts = self.failures.counts();
-        if narrow {
+        if refund_pair {
             take_back(&mut counts.pairs, &self.pairs);
             take_back(&mut counts.clients, &self.clients);
         }
-        if prefix {
+        if refund_prefix {
             take_back(&mut counts.prefixes, &self.prefix);
         }
     }
@@ -149,16 +152,16 @@ impl Failures {
     pub(super) fn new(key: &[u8; 32], failures_max: u32, forgiven_every: Duration) -> Self {
         let table = || FailureCounts::new(ENTRIES_MAX);
         Self {
-            keyed: Keyed::new(key),
+            keyed: KeyedHash::new(key),
             failures_max,
             forgiven_every,
             counts: Mutex::new(Counts { pairs: table(), clients: table(), prefixes: table() }),
-            familiar: Mutex::new(Bounded::new(ENTRIES_MAX)),
-            proven: Proven::new(),
+            known_pairs: Mutex::new(Bounded::new(ENTRIES_MAX)),
+            proven: ProvenSecrets::new(),
         }
     }
 
-    /// Whether this secret of the client was right from there before.
+    /// The presented secret as a proven one, if it was verified from that address prefix before.
     pub(super) fn proven(
         &self,
         id: &str,
@@ -167,24 +170,25 @@ impl Failures {
         now: Mono,
     ) -> Option<ProvenSecret> {
         let (client, pair) = (self.client(id), self.pair(id, AddressPrefix::of(address?)));
-        self.proven.holds(&client, &pair, fingerprint, now).then(|| ProvenSecret {
+        self.proven.contains(&client, &pair, fingerprint, now).then(|| ProvenSecret {
             client,
             budget: self.keyed.short(&[b"proven", &pair, fingerprint.bytes()]),
             fingerprint: *fingerprint,
         })
     }
 
-    /// It is right no more: it counts as any other.
-    pub(super) fn disprove(&self, proven: &ProvenSecret) {
-        self.proven.forget(&proven.client, &proven.fingerprint);
+    /// Removes a proven secret that was wrong.
+    pub(super) fn forget_proven(&self, proven: &ProvenSecret) {
+        self.proven.remove(&proven.client, &proven.fingerprint);
     }
 
-    /// Counts an attempt on these clients as failed, before it is made, so that attempts at once count too.
+    /// Counts an attempt on these clients as failed before it is made, so that concurrent attempts count too.
+    ///
+    /// An attempt from an unknown address has no budget and is never refused. A proven secret uses its own budget instead
+    /// of the pair's.
     ///
     /// # Errors
-    /// How long until one more may be made, where the budget of a client and this address is used up. Then nothing is
-    /// counted. An address that isn't known has no budget and is never refused. A proven secret has a budget of its own in
-    /// place of its client's there.
+    /// The time until the next attempt is allowed, if the budget of a pair is exhausted. Then nothing is counted.
     pub(super) fn charge(
         &self,
         ids: &[&str],
@@ -193,44 +197,44 @@ impl Failures {
         now: Mono,
     ) -> Result<Charge<'_>, Duration> {
         let keys = self.keys(ids, address);
-        let is_familiar = self.is_familiar(&keys.pairs);
+        let is_known_pair = self.is_known_pair(&keys.pairs);
         let keys = keys.of(proven);
-        let Units { one, lasting, pair_max, client_max } = self.units();
+        let Units { failure, prefix_failure, pair_max, client_max } = self.units();
         let counts = &mut *self.counts();
-        let class = self.class(counts, &keys, is_familiar, now)?;
-        let add = |counts: &mut FailureCounts, key: Key, one: u64, most: u64| {
-            (key, counts.add(key, one, most, now))
+        let priority = self.priority(counts, &keys, is_known_pair, now)?;
+        let add = |counts: &mut FailureCounts, key: Key, amount: u64, max: u64| {
+            (key, counts.add(key, amount, max, now))
         };
-        let prefix_max = lasting.saturating_mul(PREFIX_MAX.into());
+        let prefix_max = prefix_failure.saturating_mul(PREFIX_FAILURES_MAX.into());
         Ok(Charge {
             failures: self,
-            pairs: keys.pairs.into_iter().map(|key| add(&mut counts.pairs, key, one, pair_max)).collect(),
+            pairs: keys.pairs.into_iter().map(|key| add(&mut counts.pairs, key, failure, pair_max)).collect(),
             clients: keys
                 .clients
                 .into_iter()
-                .map(|key| add(&mut counts.clients, key, one, client_max.saturating_add(one)))
+                .map(|key| add(&mut counts.clients, key, failure, client_max.saturating_add(failure)))
                 .collect(),
-            prefix: keys.prefix.map(|key| add(&mut counts.prefixes, key, lasting, prefix_max)),
-            class,
+            prefix: keys.prefix.map(|key| add(&mut counts.prefixes, key, prefix_failure, prefix_max)),
+            priority,
             taken: Arc::default(),
             outcome: Outcome::Unanswered,
         })
     }
 
-    /// What [`Self::charge`] would say. Nothing is counted.
+    /// The priority that [`Self::charge`] would give the attempt. Nothing is counted.
     ///
     /// # Errors
-    /// As there.
-    pub(super) fn look(
+    /// As [`Self::charge`].
+    pub(super) fn peek(
         &self,
         ids: &[&str],
         proven: Option<&ProvenSecret>,
         address: Option<IpAddr>,
         now: Mono,
-    ) -> Result<Class, Duration> {
+    ) -> Result<Priority, Duration> {
         let keys = self.keys(ids, address);
-        let is_familiar = self.is_familiar(&keys.pairs);
-        self.class(&self.counts(), &keys.of(proven), is_familiar, now)
+        let is_known_pair = self.is_known_pair(&keys.pairs);
+        self.priority(&self.counts(), &keys.of(proven), is_known_pair, now)
     }
 
     fn keys(&self, ids: &[&str], address: Option<IpAddr>) -> Keys {
@@ -251,38 +255,45 @@ impl Failures {
     }
 
     fn units(&self) -> Units {
-        let one = nanos(self.forgiven_every).max(1);
-        let pair_max = one.saturating_mul(self.failures_max.max(1).into());
+        let failure = nanos(self.forgiven_every).max(1);
+        let pair_max = failure.saturating_mul(self.failures_max.max(1).into());
         Units {
-            one,
-            lasting: one.saturating_mul(LASTING.into()),
+            failure,
+            prefix_failure: failure.saturating_mul(PREFIX_FAILURE_FACTOR.into()),
             pair_max,
-            client_max: pair_max.saturating_mul(WIDER.into()),
+            client_max: pair_max.saturating_mul(CLIENT_LIMIT_FACTOR.into()),
         }
     }
 
-    fn class(&self, counts: &Counts, keys: &Keys, is_familiar: bool, now: Mono) -> Result<Class, Duration> {
-        let Units { one, lasting, pair_max, client_max } = self.units();
+    fn priority(
+        &self,
+        counts: &Counts,
+        keys: &Keys,
+        is_known_pair: bool,
+        now: Mono,
+    ) -> Result<Priority, Duration> {
+        let Units { failure, prefix_failure, pair_max, client_max } = self.units();
         for key in &keys.pairs {
-            let had = counts.pairs.debt(key, now);
-            if had > pair_max - one {
-                return Err(Duration::from_nanos(had - (pair_max - one)));
+            let debt = counts.pairs.debt(key, now);
+            if debt > pair_max - failure {
+                return Err(Duration::from_nanos(debt - (pair_max - failure)));
             }
         }
-        let guessed_at = keys.clients.iter().any(|key| counts.clients.debt(key, now) > client_max - one);
-        // Of an address that isn't known, nothing good is.
-        let failed = keys.prefix.as_ref().map_or(1, |key| counts.prefixes.debt(key, now).div_ceil(lasting));
+        let is_targeted = keys.clients.iter().any(|key| counts.clients.debt(key, now) > client_max - failure);
+        // An unknown address counts as one with a failure.
+        let failed =
+            keys.prefix.as_ref().map_or(1, |key| counts.prefixes.debt(key, now).div_ceil(prefix_failure));
         Ok(match failed {
-            _ if is_familiar => Class::Familiar,
-            0 if guessed_at => Class::Doubtful,
-            0 => Class::Usual,
-            _ if failed <= FEW.into() => Class::Failed,
-            _ => Class::Suspect,
+            _ if is_known_pair => Priority::KnownPair,
+            0 if is_targeted => Priority::TargetedClient,
+            0 => Priority::Normal,
+            _ if failed <= FEW_FAILURES_MAX.into() => Priority::FewFailures,
+            _ => Priority::ManyFailures,
         })
     }
 
-    /// The client was right from there. `fingerprint` is that of its secret, where it may be remembered.
-    pub(super) fn welcome(
+    /// Records that a client authenticated from `address`. `fingerprint` is that of its secret, if it may be cached.
+    pub(super) fn record_success(
         &self,
         id: &str,
         fingerprint: Option<Fingerprint>,
@@ -291,22 +302,22 @@ impl Failures {
     ) {
         let Some(address) = address else { return };
         let pair = self.pair(id, AddressPrefix::of(address));
-        self.familiar.lock().unwrap_or_else(PoisonError::into_inner).insert(pair, ());
+        self.known_pairs.lock().unwrap_or_else(PoisonError::into_inner).insert(pair, ());
         if let Some(fingerprint) = fingerprint {
-            self.proven.learn(self.client(id), pair, fingerprint, now);
+            self.proven.insert(self.client(id), pair, fingerprint, now);
         }
     }
 
-    fn is_familiar(&self, pairs: &[Key]) -> bool {
-        let familiar = self.familiar.lock().unwrap_or_else(PoisonError::into_inner);
-        pairs.iter().any(|pair| familiar.value(pair).is_some())
+    fn is_known_pair(&self, pairs: &[Key]) -> bool {
+        let known_pairs = self.known_pairs.lock().unwrap_or_else(PoisonError::into_inner);
+        pairs.iter().any(|pair| known_pairs.value(pair).is_some())
     }
 
-    /// Entries of all tables.
+    /// The number of entries of all tables.
     pub(super) fn len(&self) -> usize {
-        let familiar = self.familiar.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let known_pairs = self.known_pairs.lock().unwrap_or_else(PoisonError::into_inner).len();
         let counts = self.counts();
-        familiar + self.proven.len() + counts.pairs.len() + counts.clients.len() + counts.prefixes.len()
+        known_pairs + self.proven.len() + counts.pairs.len() + counts.clients.len() + counts.prefixes.len()
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
@@ -326,7 +337,7 @@ fn nanos(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::remembered::Remembered, *};
+    use super::{super::cache::VerificationCache, *};
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -339,9 +350,10 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_has_its_failures_and_gets_one_back_in_time() {
+    fn a_pair_has_a_budget_and_failures_expire() {
         let failures = failures();
-        let wrong = |id: &str, from: &str, second| class_at(&failures, &[id], from, Outcome::Wrong, second);
+        let wrong =
+            |id: &str, from: &str, second| priority_at(&failures, &[id], from, Outcome::Wrong, second);
         for _ in 0..3 {
             assert!(wrong("a", "192.0.2.1", 100).is_some());
         }
@@ -354,171 +366,199 @@ mod tests {
     }
 
     #[test]
-    fn a_look_says_what_a_charge_would_and_counts_nothing() {
+    fn a_peek_returns_what_a_charge_would_and_counts_nothing() {
         let failures = failures();
         let now = Mono::from_nanos(100 * SECOND);
         let mut seen = Vec::new();
         for _ in 0..4 {
-            let looks = [(); 50].map(|()| failures.look(&["a"], None, address("192.0.2.1"), now));
+            let peeks = [(); 50].map(|()| failures.peek(&["a"], None, address("192.0.2.1"), now));
             let charged = failures.charge(&["a"], None, address("192.0.2.1"), now);
-            let class = charged.as_ref().map(|charge| charge.class).map_err(|wait| *wait);
-            assert!(looks.iter().all(|look| *look == class), "{class:?}");
-            seen.push(class);
+            let priority = charged.as_ref().map(|charge| charge.priority).map_err(|wait| *wait);
+            assert!(peeks.iter().all(|peek| *peek == priority), "{priority:?}");
+            seen.push(priority);
             if let Ok(charge) = charged {
                 charge.settle(Outcome::Wrong);
             }
         }
-        let expected = [Ok(Class::Usual), Ok(Class::Failed), Ok(Class::Failed), Err(Duration::from_secs(10))];
+        let expected = [
+            Ok(Priority::Normal),
+            Ok(Priority::FewFailures),
+            Ok(Priority::FewFailures),
+            Err(Duration::from_secs(10)),
+        ];
         assert_eq!(seen, expected);
     }
 
     #[test]
-    fn what_was_right_costs_nothing() {
+    fn a_right_secret_costs_no_budget() {
         let failures = failures();
         for _ in 0..50 {
-            assert_eq!(class(&failures, &["a"], "192.0.2.1", Outcome::Right), Some(Class::Usual));
+            assert_eq!(priority(&failures, &["a"], "192.0.2.1", Outcome::Right), Some(Priority::Normal));
         }
     }
 
-    /// The class of an attempt with that outcome; nothing where it is refused.
-    fn class(failures: &Failures, ids: &[&str], from: &str, outcome: Outcome) -> Option<Class> {
-        class_at(failures, ids, from, outcome, 100)
+    /// The priority of an attempt with that outcome; `None` if it is refused.
+    fn priority(failures: &Failures, ids: &[&str], from: &str, outcome: Outcome) -> Option<Priority> {
+        priority_at(failures, ids, from, outcome, 100)
     }
 
-    fn class_at(
+    fn priority_at(
         failures: &Failures,
         ids: &[&str],
         from: &str,
         outcome: Outcome,
         second: u64,
-    ) -> Option<Class> {
+    ) -> Option<Priority> {
         let charge = failures.charge(ids, None, address(from), Mono::from_nanos(second * SECOND)).ok()?;
-        let class = charge.class;
+        let priority = charge.priority;
         charge.settle(outcome);
-        Some(class)
+        Some(priority)
     }
 
     #[test]
-    fn an_excess_on_a_client_lowers_the_class_and_refuses_nobody() {
+    fn too_many_failures_of_a_client_lower_the_priority_and_refuse_nobody() {
         let failures = failures();
-        let class = |id: &str, from: &str| class(&failures, &[id], from, Outcome::Wrong);
+        let priority = |id: &str, from: &str| priority(&failures, &[id], from, Outcome::Wrong);
         for host in 1..=12 {
-            assert_eq!(class("victim", &format!("192.0.2.{host}")), Some(Class::Usual), "{host}");
+            assert_eq!(priority("victim", &format!("192.0.2.{host}")), Some(Priority::Normal), "{host}");
         }
-        assert_eq!(class("victim", "198.51.100.1"), Some(Class::Doubtful));
-        assert_eq!(class("other", "198.51.100.2"), Some(Class::Usual), "the control");
-        // However long it was, an excess is over soon after.
+        assert_eq!(priority("victim", "198.51.100.1"), Some(Priority::TargetedClient));
+        assert_eq!(priority("other", "198.51.100.2"), Some(Priority::Normal), "the control");
+        // However many failures there were, the limit is left again soon after.
         for host in 0..200 {
-            let _ = class("victim", &format!("10.0.0.{host}"));
+            let _ = priority("victim", &format!("10.0.0.{host}"));
         }
         assert_eq!(
-            class_at(&failures, &["victim"], "192.0.2.200", Outcome::Right, 125),
-            Some(Class::Usual),
+            priority_at(&failures, &["victim"], "192.0.2.200", Outcome::Right, 125),
+            Some(Priority::Normal),
             "25 s later"
         );
     }
 
     #[test]
-    fn a_prefix_goes_behind_others_with_its_first_failure_and_for_a_while() {
+    fn a_prefix_has_a_lower_priority_from_its_first_failure_for_a_while() {
         let failures = failures();
-        let class =
-            |second| class_at(&failures, &[&format!("id{second}")], "203.0.113.7", Outcome::Wrong, second);
-        let expected =
-            [Class::Usual, Class::Failed, Class::Failed, Class::Suspect, Class::Suspect, Class::Suspect];
+        let priority =
+            |second| priority_at(&failures, &[&format!("id{second}")], "203.0.113.7", Outcome::Wrong, second);
+        let expected = [
+            Priority::Normal,
+            Priority::FewFailures,
+            Priority::FewFailures,
+            Priority::ManyFailures,
+            Priority::ManyFailures,
+            Priority::ManyFailures,
+        ];
         for (second, expected) in (100..).zip(expected) {
-            assert_eq!(class(second), Some(expected), "{second}");
+            assert_eq!(priority(second), Some(expected), "{second}");
         }
-        let right = |second| class_at(&failures, &["a"], "203.0.113.7", Outcome::Right, second);
-        assert_eq!(right(100 + 199), Some(Class::Suspect), "all else is as long ago as it can be");
-        assert_eq!(right(100 + 210), Some(Class::Failed));
-        assert_eq!(right(100 + 410), Some(Class::Usual), "however often it failed");
-        assert_eq!(class_at(&failures, &["b"], "203.0.113.8", Outcome::Wrong, 105), Some(Class::Usual));
+        let right = |second| priority_at(&failures, &["a"], "203.0.113.7", Outcome::Right, second);
+        assert_eq!(right(100 + 199), Some(Priority::ManyFailures), "all else is as long ago as it can be");
+        assert_eq!(right(100 + 210), Some(Priority::FewFailures));
+        assert_eq!(right(100 + 410), Some(Priority::Normal), "however often it failed");
+        assert_eq!(
+            priority_at(&failures, &["b"], "203.0.113.8", Outcome::Wrong, 105),
+            Some(Priority::Normal)
+        );
     }
 
     #[test]
-    fn attempts_at_once_count_before_their_outcome_is_known() {
+    fn concurrent_attempts_count_before_their_outcome_is_known() {
         let failures = failures();
         let now = Mono::from_nanos(100 * SECOND);
         let at_once: Vec<_> = (0..4)
             .map(|id| failures.charge(&[&format!("id{id}")], None, address("192.0.2.1"), now))
             .collect();
-        let classes: Vec<_> = at_once.iter().flatten().map(|charge| charge.class).collect();
-        assert_eq!(classes, [Class::Usual, Class::Failed, Class::Failed, Class::Suspect]);
+        let classes: Vec<_> = at_once.iter().flatten().map(|charge| charge.priority).collect();
+        assert_eq!(
+            classes,
+            [Priority::Normal, Priority::FewFailures, Priority::FewFailures, Priority::ManyFailures]
+        );
         drop(at_once);
-        assert_eq!(class(&failures, &["a"], "192.0.2.1", Outcome::Right), Some(Class::Usual));
+        assert_eq!(priority(&failures, &["a"], "192.0.2.1", Outcome::Right), Some(Priority::Normal));
     }
 
     #[test]
-    fn a_pair_that_was_right_goes_ahead_until_it_has_failed_too_often() {
+    fn a_known_pair_has_the_highest_priority_until_its_budget_is_exhausted() {
         let failures = failures();
-        let class = |id: &str, from: &str| class(&failures, &[id], from, Outcome::Wrong);
+        let priority = |id: &str, from: &str| priority(&failures, &[id], from, Outcome::Wrong);
         let now = Mono::from_nanos(100 * SECOND);
-        failures.welcome("victim", None, address("192.0.2.1"), now);
-        failures.welcome("victim", None, None, now);
+        failures.record_success("victim", None, address("192.0.2.1"), now);
+        failures.record_success("victim", None, None, now);
         for host in 0..200 {
-            let _ = class("victim", &format!("10.0.0.{host}"));
+            let _ = priority("victim", &format!("10.0.0.{host}"));
         }
-        assert_eq!(class("victim", "198.51.100.1"), Some(Class::Doubtful), "the flood reached it");
+        assert_eq!(
+            priority("victim", "198.51.100.1"),
+            Some(Priority::TargetedClient),
+            "the flood reached it"
+        );
         for _ in 0..3 {
-            assert_eq!(class("victim", "192.0.2.1"), Some(Class::Familiar));
+            assert_eq!(priority("victim", "192.0.2.1"), Some(Priority::KnownPair));
         }
-        assert_eq!(class("victim", "192.0.2.1"), None, "the budget comes first");
-        assert_eq!(class("other", "192.0.2.1"), Some(Class::Suspect), "it is familiar with one client alone");
+        assert_eq!(priority("victim", "192.0.2.1"), None, "the budget comes first");
+        assert_eq!(
+            priority("other", "192.0.2.1"),
+            Some(Priority::ManyFailures),
+            "it is a known pair with one client only"
+        );
     }
 
     #[test]
-    fn a_secret_that_was_right_has_a_budget_that_no_neighbour_uses_up() {
+    fn a_proven_secret_has_its_own_budget() {
         let failures = failures();
-        let memory = Remembered::new(&[1; 32], Duration::ZERO, 0);
-        let (right, other) = (memory.fingerprint("victim", b"right"), memory.fingerprint("victim", b"other"));
+        let cache = VerificationCache::new(&[1; 32], Duration::ZERO, 0);
+        let (right, other) = (cache.fingerprint("victim", b"right"), cache.fingerprint("victim", b"other"));
         let (home, now) = (address("192.0.2.1"), Mono::from_nanos(100 * SECOND));
-        failures.welcome("victim", Some(right), home, now);
-        while class(&failures, &["victim"], "192.0.2.1", Outcome::Wrong).is_some() {}
-        assert!(failures.look(&["victim"], None, home, now).is_err());
+        failures.record_success("victim", Some(right), home, now);
+        while priority(&failures, &["victim"], "192.0.2.1", Outcome::Wrong).is_some() {}
+        assert!(failures.peek(&["victim"], None, home, now).is_err());
 
         let proven = failures.proven("victim", &right, home, now).unwrap();
         for _ in 0..10 {
             let charge = failures.charge(&["victim"], Some(&proven), home, now).unwrap();
-            assert_eq!(charge.class, Class::Familiar);
+            assert_eq!(charge.priority, Priority::KnownPair);
             charge.settle(Outcome::Right);
         }
-        // Nothing else is exempt: neither a guess, nor another client, nor the same secret from elsewhere.
+        // Nothing else has it: no guess, no other client, and not the same secret from another prefix.
         assert!(failures.proven("victim", &other, home, now).is_none());
         assert!(failures.proven("other", &right, home, now).is_none());
         assert!(failures.proven("victim", &right, address("192.0.2.2"), now).is_none());
         assert!(failures.proven("victim", &right, None, now).is_none());
-        // Attempts at once are bounded, too, and who is wrong with it is one of many.
+        // Concurrent attempts are bounded too, and a wrong secret is no longer proven.
         let at_once: Vec<_> =
             (0..4).map(|_| failures.charge(&["victim"], Some(&proven), home, now).is_ok()).collect();
         assert_eq!(at_once, [true; 4], "each was dropped before the next");
         let held: Vec<_> = (0..4).map(|_| failures.charge(&["victim"], Some(&proven), home, now)).collect();
         assert_eq!(held.iter().filter(|charge| charge.is_ok()).count(), 3);
-        failures.disprove(&proven);
+        failures.forget_proven(&proven);
         assert!(failures.proven("victim", &right, home, now).is_none());
     }
 
     #[test]
-    fn what_had_no_answer_is_no_failure_but_a_hash_counts_for_its_prefix() {
+    fn an_attempt_without_answer_is_no_failure_but_its_hash_counts_for_the_prefix() {
         let failures = failures();
         let now = Mono::from_nanos(100 * SECOND);
         let unanswered = |from: &str, hashed: bool| {
             let charge = failures.charge(&["victim"], None, address(from), now).ok()?;
             charge.taken.store(hashed, Relaxed);
-            Some(charge.class)
+            Some(charge.priority)
         };
         for _ in 0..50 {
-            assert_eq!(unanswered("192.0.2.1", false), Some(Class::Usual), "it found no place");
+            assert_eq!(unanswered("192.0.2.1", false), Some(Priority::Normal), "the queue was full");
         }
         let classes: Vec<_> = (0..50).map(|_| unanswered("192.0.2.2", true)).collect();
-        assert_eq!(classes[..3], [Some(Class::Usual), Some(Class::Failed), Some(Class::Failed)]);
+        assert_eq!(
+            classes[..3],
+            [Some(Priority::Normal), Some(Priority::FewFailures), Some(Priority::FewFailures)]
+        );
         assert!(
-            classes[3..].iter().all(|class| *class == Some(Class::Suspect)),
-            "it left before the answers"
+            classes[3..].iter().all(|priority| *priority == Some(Priority::ManyFailures)),
+            "it disconnected before the answers"
         );
     }
 
     #[test]
-    fn an_address_that_is_not_known_is_never_refused() {
+    fn an_unknown_address_is_never_refused() {
         let failures = failures();
         for _ in 0..50 {
             assert!(failures.charge(&["a"], None, None, Mono::from_nanos(SECOND)).is_ok());

@@ -1,4 +1,4 @@
-//! The hash threads: the system's own, never the runtime's.
+//! The hash threads. They are operating system threads, not threads of the async runtime.
 
 use std::{
     fmt,
@@ -15,28 +15,26 @@ use cardea_kdf::{
 use tokio::{sync::oneshot, time::timeout};
 
 use super::{
-    Busy, Class,
-    calibration::calibrate,
-    lanes::{run_lanes, run_with_pauses},
+    HashError, Priority,
+    lanes::{calibrate, run_lanes, run_with_pauses},
     queue::{Presented, Queue, Work},
     stats::Counters,
 };
 
-/// The most jobs of one run of lanes: then others have their turn.
+/// The most jobs of one batch. Then the queue is asked for the next job by priority.
 const BATCH_MAX: usize = 64;
 
-/// Hash threads behind a bounded queue. They start with the first job, and end when the pool is dropped.
-pub(crate) struct Pool {
+/// Hash threads with a bounded queue. They start with the first job and end when the pool is dropped.
+pub(crate) struct HashPool {
     shared: Arc<Shared>,
     threads: usize,
     started: Mutex<bool>,
 }
 
-/// What a hash thread does next.
+/// The next job of a hash thread.
 enum Next {
-    Now(Work),
-    /// Nobody waits for it.
-    Later(Work),
+    Urgent(Work),
+    Background(Work),
 }
 
 struct Shared {
@@ -45,28 +43,26 @@ struct Shared {
     counters: Arc<Counters>,
 }
 
-impl Pool {
-    /// Of the jobs in the queue each is waited for as long as `wait_max`.
+impl HashPool {
+    /// A pool whose jobs are each waited for at most `wait_max`.
     pub(super) fn new(threads: usize, queue_max: usize, wait_max: Duration, counters: Arc<Counters>) -> Self {
         let queue = Mutex::new(Queue::new(queue_max, wait_max));
         let shared = Arc::new(Shared { queue, available: Condvar::new(), counters });
         Self { shared, threads, started: Mutex::new(false) }
     }
 
-    /// Which of the stored secrets `secret` is. All are hashed, whichever matches; `taken` says whether one was begun with.
+    /// Which of the stored secrets match. All are hashed, whichever matches; `taken` is set when the first job starts.
     ///
     /// # Errors
-    /// [`Busy`] where the queue is full or `wait` passes first. Of what has not begun by then, no hash is computed.
+    /// [`HashError`] if the queue is full or `wait` passes first. Jobs that have not started by then are dropped.
     pub(super) async fn verify(
         &self,
         jobs: Vec<(StoredSecret, Presented)>,
-        class: Class,
+        priority: Priority,
         taken: &Arc<AtomicBool>,
         wait: Duration,
         now: Mono,
-    ) -> Result<Vec<bool>, Busy> {
-        #[cfg(feature = "bench-hashes")]
-        super::instead::delay().await;
+    ) -> Result<Vec<bool>, HashError> {
         let mut works = Vec::with_capacity(jobs.len());
         let mut answers = Vec::with_capacity(jobs.len());
         for (stored, secret) in jobs {
@@ -74,59 +70,59 @@ impl Pool {
             works.push(Work::Verify { stored, secret, taken: Arc::clone(taken), answer });
             answers.push(receiver);
         }
-        self.submit(works, class, now)?;
+        self.submit(works, priority, now)?;
         let all = async {
             let mut matched = Vec::with_capacity(answers.len());
             for answer in answers {
-                matched.push(answer.await.map_err(|_| Busy::Stopped)?);
+                matched.push(answer.await.map_err(|_| HashError::Stopped)?);
             }
             Ok(matched)
         };
-        timeout(wait, all).await.unwrap_or(Err(Busy::TooOld))
+        timeout(wait, all).await.unwrap_or(Err(HashError::TimedOut))
     }
 
-    /// What is stored of a secret from now on; `None` where it can be none.
+    /// The stored form of a secret; `None` if the secret is not allowed.
     ///
     /// # Errors
-    /// [`Busy`] where the queue is full.
+    /// [`HashError`] if the queue is full.
     pub(super) async fn hash(
         &self,
         secret: Presented,
         target: Target,
         salt: [u8; 16],
-        class: Class,
+        priority: Priority,
         now: Mono,
-    ) -> Result<Option<String>, Busy> {
+    ) -> Result<Option<String>, HashError> {
         let (answer, receiver) = oneshot::channel();
-        self.submit(vec![Work::Hash { target, salt, secret, answer }], class, now)?;
-        receiver.await.map_err(|_| Busy::Stopped)
+        self.submit(vec![Work::Hash { target, salt, secret, answer }], priority, now)?;
+        receiver.await.map_err(|_| HashError::Stopped)
     }
 
-    /// Whether one job of that class would find a place now.
-    pub(super) fn admits(&self, class: Class, now: Mono) -> bool {
-        self.shared.lock().admits(class, now)
+    /// Whether the queue would take one job of that priority now.
+    pub(super) fn admits(&self, priority: Priority, now: Mono) -> bool {
+        self.shared.lock().admits(priority, now)
     }
 
-    /// How many jobs wait, and since when the oldest does.
+    /// The number of waiting jobs, and when the oldest was added.
     pub(super) fn waiting(&self) -> (usize, Option<Mono>) {
         let queue = self.shared.lock();
         (queue.len(), queue.oldest())
     }
 
-    fn submit(&self, works: Vec<Work>, class: Class, now: Mono) -> Result<(), Busy> {
+    fn submit(&self, works: Vec<Work>, priority: Priority, now: Mono) -> Result<(), HashError> {
         self.start()?;
         let count = works.len();
-        if !self.shared.lock().push(works, class, now) {
-            return Err(Busy::Full);
+        if !self.shared.lock().push(works, priority, now) {
+            return Err(HashError::QueueFull);
         }
-        // A thread that is awake takes as many as its lanes hold; each of the others may find some left.
+        // A running thread fills its lanes with further jobs; the other threads may find some left.
         for _ in 0..count.min(self.threads) {
             self.shared.available.notify_one();
         }
         Ok(())
     }
 
-    fn start(&self) -> Result<(), Busy> {
+    fn start(&self) -> Result<(), HashError> {
         let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
         if *started {
             return Ok(());
@@ -135,10 +131,10 @@ impl Pool {
             let shared = Arc::clone(&self.shared);
             let thread = thread::Builder::new().name(format!("hash-{number}")).spawn(move || shared.run());
             if let Err(error) = thread {
-                tracing::error!(%error, "a hash thread can't be started");
-                // One is enough to go on with.
+                tracing::error!(%error, "hash thread can't be started");
+                // One thread suffices.
                 if number == 0 {
-                    return Err(Busy::Stopped);
+                    return Err(HashError::Stopped);
                 }
                 break;
             }
@@ -148,14 +144,14 @@ impl Pool {
     }
 }
 
-impl Drop for Pool {
+impl Drop for HashPool {
     fn drop(&mut self) {
         self.shared.lock().closed = true;
         self.shared.available.notify_all();
     }
 }
 
-impl fmt::Debug for Pool {
+impl fmt::Debug for HashPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool").field("threads", &self.threads).finish_non_exhaustive()
     }
@@ -166,13 +162,12 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a hash thread does: a lone job at once; jobs that share lanes together; and where nobody waits, what is for
-    /// later.
+    /// The loop of a hash thread: jobs that share lanes run together, and background jobs run while no other job waits.
     fn run(&self) {
         while let Some(next) = self.next() {
             match next {
-                Next::Now(work) => self.run_now(work),
-                Next::Later(work) => self.run_later(work),
+                Next::Urgent(work) => self.run_urgent(work),
+                Next::Background(work) => self.run_background(work),
             }
         }
     }
@@ -180,29 +175,29 @@ impl Shared {
     fn next(&self) -> Option<Next> {
         let mut queue = self.lock();
         loop {
-            // What was taken before the end is still answered.
+            // Jobs that were added before the pool was closed are still answered.
             if let Some(work) = queue.pop() {
-                return Some(Next::Now(work));
+                return Some(Next::Urgent(work));
             }
             if queue.closed {
                 return None;
             }
-            if let Some(work) = queue.pop_later() {
-                return Some(Next::Later(work));
+            if let Some(work) = queue.pop_background() {
+                return Some(Next::Background(work));
             }
             queue = self.available.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    fn run_now(&self, work: Work) {
+    fn run_urgent(&self, work: Work) {
         match work.lanes() {
             Some(prf) => self.run_batch(prf, work),
             None => self.run_alone(work),
         }
     }
 
-    /// Whoever comes meanwhile goes first, after a thousand iterations at most.
-    fn run_later(&self, work: Work) {
+    /// Runs a background job. Other jobs that arrive meanwhile run between its steps.
+    fn run_background(&self, work: Work) {
         let Some(prf) = work.lanes() else { return self.run_alone(work) };
         let mut work = Some(work);
         let go_on = || {
@@ -210,7 +205,7 @@ impl Shared {
                 let mut queue = self.lock();
                 let Some(urgent) = queue.pop() else { return !queue.closed };
                 drop(queue);
-                self.run_now(urgent);
+                self.run_urgent(urgent);
             }
         };
         run_with_pauses(prf, || work.take(), &self.counters, go_on);
@@ -237,11 +232,7 @@ impl Shared {
         match work {
             Work::Verify { stored, secret, answer, .. } => {
                 self.counters.hashed(stored.algorithm());
-                #[cfg(feature = "bench-hashes")]
-                let matched = super::instead::verify(&stored, secret.as_bytes());
-                #[cfg(not(feature = "bench-hashes"))]
-                let matched = stored.verify(secret.as_bytes());
-                let _ = answer.send(matched);
+                let _ = answer.send(stored.verify(secret.as_bytes()));
             }
             Work::Hash { target, salt, secret, answer } => {
                 self.counters.made();

@@ -1,4 +1,4 @@
-//! The one queue before the hash threads: bounded, in classes, searched for jobs that share lanes.
+//! The queue of the hash threads: bounded, ordered by priority, and searched for jobs that can share lanes.
 
 use std::{
     collections::VecDeque,
@@ -16,52 +16,48 @@ use cardea_kdf::{
 };
 use tokio::sync::oneshot;
 
-use super::Class;
+use super::Priority;
 
-/// The most jobs that nobody waits for.
-const LATER_MAX: usize = 64;
-/// Of so many parts of the places each line keeps one, once it has it, against all others.
+/// The most background jobs.
+const BACKGROUND_MAX: usize = 64;
+/// Each level is guaranteed one of this many parts of the queue: its jobs within that share are not evicted by other levels.
 const SHARES: usize = 8;
-/// How far a job for the same lanes is searched for.
+/// How many jobs of a level are searched for one that can share lanes.
 const SEARCHED_MAX: usize = 64;
 
-/// A secret to be hashed, shared with its key schedules by the jobs of one request and wiped after the last.
+/// A presented secret. The jobs of one request share it with its key schedules; it is wiped after the last.
 pub(super) type Presented = Arc<Password>;
 
-/// What a hash thread does.
+/// A job of a hash thread.
 pub(super) enum Work {
-    /// Says whether this is the secret.
+    /// Compares the presented secret with a stored one.
     Verify {
         stored: StoredSecret,
         secret: Presented,
-        /// Set once a thread has taken it up.
+        /// Set when a thread starts the job.
         taken: Arc<AtomicBool>,
         answer: oneshot::Sender<bool>,
     },
-    /// Makes what is stored; `None` where the secret can be none.
+    /// Computes the stored form of a secret; the answer is `None` if the secret is not allowed.
     Hash { target: Target, salt: [u8; 16], secret: Presented, answer: oneshot::Sender<Option<String>> },
 }
 
 impl Work {
-    /// The lanes that it can share.
+    /// The lanes that the job can share.
     pub(super) fn lanes(&self) -> Option<Prf> {
-        #[cfg(feature = "bench-hashes")]
-        if !super::instead::has_lanes() {
-            return None;
-        }
         match self {
             Self::Verify { stored, .. } => stored.lane_job().map(|job| job.prf),
             Self::Hash { .. } => Some(Target::PRF),
         }
     }
 
-    fn take_up(&self) {
+    fn mark_taken(&self) {
         if let Self::Verify { taken, .. } = self {
             taken.store(true, Relaxed);
         }
     }
 
-    /// Whether nobody waits for it any more: its deadline passed, or the client went away.
+    /// Whether nobody waits for the result any more: the deadline passed, or the client disconnected.
     fn is_abandoned(&self) -> bool {
         match self {
             Self::Verify { answer, .. } => answer.is_closed(),
@@ -75,55 +71,64 @@ struct Waiting {
     work: Work,
 }
 
-/// Jobs in lines, the first one first: one for each class that somebody waits for.
-const LINES: usize = 5;
-const FAMILIAR: usize = 0;
-const USUAL: usize = 1;
-const DOUBTFUL: usize = 2;
-const FAILED: usize = 3;
-const SUSPECT: usize = 4;
+/// The levels of the queue, highest priority first: one for each priority but [`Priority::Background`].
+const LEVELS: usize = 5;
+const KNOWN_PAIR: usize = 0;
+const NORMAL: usize = 1;
+const TARGETED_CLIENT: usize = 2;
+const FEW_FAILURES: usize = 3;
+const MANY_FAILURES: usize = 4;
 
-/// Which line goes before all others when the next job is taken, in turn: no number of jobs in a line keeps those of another
-/// out.
-const TURNS: [usize; 8] = [FAMILIAR, FAMILIAR, DOUBTFUL, FAMILIAR, FAILED, USUAL, DOUBTFUL, SUSPECT];
+/// The level that is served first, in turn. Each level has a turn, so none is starved by another.
+const SCHEDULE: [usize; 8] = [
+    KNOWN_PAIR,
+    KNOWN_PAIR,
+    TARGETED_CLIENT,
+    KNOWN_PAIR,
+    FEW_FAILURES,
+    NORMAL,
+    TARGETED_CLIENT,
+    MANY_FAILURES,
+];
 
-/// The line of a class; what is for later has none.
-const fn line_of(class: Class) -> Option<usize> {
-    match class {
-        Class::Familiar => Some(FAMILIAR),
-        Class::Usual => Some(USUAL),
-        Class::Doubtful => Some(DOUBTFUL),
-        Class::Failed => Some(FAILED),
-        Class::Suspect => Some(SUSPECT),
-        Class::Later => None,
+/// The level of a priority; background jobs have none.
+const fn level_of(priority: Priority) -> Option<usize> {
+    match priority {
+        Priority::KnownPair => Some(KNOWN_PAIR),
+        Priority::Normal => Some(NORMAL),
+        Priority::TargetedClient => Some(TARGETED_CLIENT),
+        Priority::FewFailures => Some(FEW_FAILURES),
+        Priority::ManyFailures => Some(MANY_FAILURES),
+        Priority::Background => None,
     }
 }
 
-/// Jobs that wait: in lines that have turns, and those that nobody waits for.
+/// The waiting jobs: those of the levels, which somebody waits for, and background jobs.
 pub(super) struct Queue {
-    lines: [Line; LINES],
-    later: VecDeque<Work>,
+    levels: [Level; LEVELS],
+    background: VecDeque<Work>,
+    /// The most jobs of all levels.
     limit: usize,
-    /// Which of [`TURNS`] is next.
+    /// The next entry of [`SCHEDULE`].
     turn: usize,
     pub(super) closed: bool,
 }
 
-/// Jobs of a class.
-struct Line {
+/// The jobs of one priority.
+struct Level {
     waiting: VecDeque<Waiting>,
-    /// A line whose first has waited longer has formed for good: those in it will not be answered in their time, and who
-    /// came last goes first, so that what is hashed is of use to somebody.
+    /// When the oldest job has waited for longer, there is a standing queue. Its jobs would miss their deadlines, so the
+    /// newest job is served first: then the hashes are still of use to somebody.
     standing_after: Duration,
     is_standing: bool,
 }
 
-impl Line {
+impl Level {
     fn new(standing_after: Duration) -> Self {
         Self { waiting: VecDeque::new(), standing_after, is_standing: false }
     }
 
-    fn look(&mut self, now: Mono) {
+    fn update_standing(&mut self, now: Mono) {
         let first = self.waiting.front();
         self.is_standing = first.is_some_and(|first| now.saturating_since(first.since) > self.standing_after);
     }
@@ -156,105 +161,105 @@ impl Line {
 }
 
 impl Queue {
-    /// For `limit` jobs that somebody waits for, for `wait_max`.
+    /// A queue for `limit` jobs, not counting background jobs. Each job is waited for at most `wait_max`.
     pub(super) fn new(limit: usize, wait_max: Duration) -> Self {
-        let lines = [(); LINES].map(|()| Line::new(wait_max / 4));
-        Self { lines, later: VecDeque::new(), limit, turn: 0, closed: false }
+        let levels = [(); LEVELS].map(|()| Level::new(wait_max / 4));
+        Self { levels, background: VecDeque::new(), limit, turn: 0, closed: false }
     }
 
-    /// Takes all of the jobs or none. All but the familiar leave a quarter of the places, and those from where somebody
-    /// failed half of them; what is for later takes none.
-    pub(super) fn push(&mut self, jobs: Vec<Work>, class: Class, now: Mono) -> bool {
-        let Some(number) = line_of(class) else {
-            let fits = !self.closed && self.later.len() + jobs.len() <= LATER_MAX;
+    /// Adds all of the jobs or none. A quarter of the queue is reserved for known pairs, and jobs from prefixes with
+    /// failures get half of it at the most.
+    pub(super) fn push(&mut self, jobs: Vec<Work>, priority: Priority, now: Mono) -> bool {
+        let Some(number) = level_of(priority) else {
+            let fits = !self.closed && self.background.len() + jobs.len() <= BACKGROUND_MAX;
             if fits {
-                self.later.extend(jobs);
+                self.background.extend(jobs);
             }
             return fits;
         };
-        let Some(given) = self.place(jobs.len(), number, now) else { return false };
-        for (line, given) in self.lines.iter_mut().zip(given) {
-            // What is dropped is answered as what found no place.
-            line.waiting.drain(..given);
+        let Some(evicted) = self.evictions(jobs.len(), number, now) else { return false };
+        for (level, evicted) in self.levels.iter_mut().zip(evicted) {
+            // An evicted job is answered as one that found the queue full.
+            level.waiting.drain(..evicted);
         }
-        self.lines[number].push(jobs, now);
+        self.levels[number].push(jobs, now);
         true
     }
 
-    /// Whether one job of that class would be taken.
-    pub(super) fn admits(&mut self, class: Class, now: Mono) -> bool {
-        match line_of(class) {
-            Some(number) => self.place(1, number, now).is_some(),
-            None => !self.closed && self.later.len() < LATER_MAX,
+    /// Whether one job of that priority would be added.
+    pub(super) fn admits(&mut self, priority: Priority, now: Mono) -> bool {
+        match level_of(priority) {
+            Some(number) => self.evictions(1, number, now).is_some(),
+            None => !self.closed && self.background.len() < BACKGROUND_MAX,
         }
     }
 
-    /// What each line gives up so that there are so many places, once those that nobody waits for any more have given
-    /// theirs up; nothing where it isn't enough. Where it takes more, lines give that have more than their share: those
-    /// behind, any where the line itself has less than its share, and the line itself where it stands. The oldest of a
-    /// line go first.
-    fn place(&mut self, wanted: usize, number: usize, now: Mono) -> Option<[usize; LINES]> {
+    /// How many jobs each level must evict to add `wanted` jobs to the level `number`; `None` if there is no room.
+    ///
+    /// Abandoned jobs are removed first. Then jobs beyond their level's share are evicted: from lower levels, from any
+    /// level if this one has less than its share, and from this level if it has a standing queue. The oldest go first.
+    fn evictions(&mut self, wanted: usize, number: usize, now: Mono) -> Option<[usize; LEVELS]> {
         if self.closed {
             return None;
         }
-        self.lines[number].look(now);
+        self.levels[number].update_standing(now);
         let share = self.limit / SHARES;
-        let has_less = self.lines[number].waiting.len() + wanted <= share;
-        let most = if number == FAMILIAR || has_less { self.limit } else { self.limit - self.limit / 4 };
+        let has_less = self.levels[number].waiting.len() + wanted <= share;
+        let most = if number == KNOWN_PAIR || has_less { self.limit } else { self.limit - self.limit / 4 };
         if self.len() + wanted > most {
-            for line in &mut self.lines {
-                line.waiting.retain(|waiting| !waiting.work.is_abandoned());
+            for level in &mut self.levels {
+                level.waiting.retain(|waiting| !waiting.work.is_abandoned());
             }
         }
-        if number >= FAILED && self.lines[number].waiting.len() + wanted > self.limit / 2 {
+        if number >= FEW_FAILURES && self.levels[number].waiting.len() + wanted > self.limit / 2 {
             return None;
         }
-        let gives = |other: usize, line: &Line| match line.waiting.len() {
-            len if other == number && line.is_standing => len,
+        let evictable = |other: usize, level: &Level| match level.waiting.len() {
+            len if other == number && level.is_standing => len,
             len if other > number || other < number && has_less => len.saturating_sub(share),
             _ => 0,
         };
         let mut missing = (self.len() + wanted).saturating_sub(most);
-        let mut given = [0; LINES];
-        for other in (0..LINES).rev().filter(|other| *other != number).chain([number]) {
-            given[other] = gives(other, &self.lines[other]).min(missing);
-            missing -= given[other];
+        let mut evicted = [0; LEVELS];
+        for other in (0..LEVELS).rev().filter(|other| *other != number).chain([number]) {
+            evicted[other] = evictable(other, &self.levels[other]).min(missing);
+            missing -= evicted[other];
         }
-        (missing == 0).then_some(given)
+        (missing == 0).then_some(evicted)
     }
 
-    /// The next job that somebody waits for.
+    /// The next job that is not a background job.
     pub(super) fn pop(&mut self) -> Option<Work> {
-        self.next(Line::pop)
+        self.next(Level::pop)
     }
 
-    /// The next job that nobody waits for.
-    pub(super) fn pop_later(&mut self) -> Option<Work> {
-        self.later.pop_front()
+    /// The next background job.
+    pub(super) fn pop_background(&mut self) -> Option<Work> {
+        self.background.pop_front()
     }
 
-    /// The next job for these lanes, though others wait before it: what shares a batch delays nobody by more than the
-    /// batch, which is bounded.
+    /// The next job that can share these lanes, even if others are before it: it delays them by no more than the batch,
+    /// which is bounded.
     pub(super) fn pop_for(&mut self, lanes: Prf) -> Option<Work> {
-        self.next(|line| line.pop_for(lanes))
+        self.next(|level| level.pop_for(lanes))
     }
 
-    fn next(&mut self, pop: impl Fn(&mut Line) -> Option<Work>) -> Option<Work> {
-        let first = TURNS[self.turn];
-        let work = [first].into_iter().chain(0..LINES).find_map(|number| pop(&mut self.lines[number]))?;
-        self.turn = (self.turn + 1) % TURNS.len();
-        work.take_up();
+    fn next(&mut self, pop: impl Fn(&mut Level) -> Option<Work>) -> Option<Work> {
+        let first = SCHEDULE[self.turn];
+        let work = [first].into_iter().chain(0..LEVELS).find_map(|number| pop(&mut self.levels[number]))?;
+        self.turn = (self.turn + 1) % SCHEDULE.len();
+        work.mark_taken();
         Some(work)
     }
 
-    /// Jobs that somebody waits for.
+    /// The number of jobs, not counting background jobs.
     pub(super) fn len(&self) -> usize {
-        self.lines.iter().map(|line| line.waiting.len()).sum()
+        self.levels.iter().map(|level| level.waiting.len()).sum()
     }
 
-    /// Since when the oldest job waits.
+    /// When the oldest job was added.
     pub(super) fn oldest(&self) -> Option<Mono> {
-        self.lines.iter().filter_map(|line| line.waiting.front()).map(|waiting| waiting.since).min()
+        self.levels.iter().filter_map(|level| level.waiting.front()).map(|waiting| waiting.since).min()
     }
 }
 

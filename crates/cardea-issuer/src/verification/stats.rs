@@ -1,4 +1,4 @@
-//! What is counted of the verification of secrets.
+//! Counters of the verification of secrets.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -12,25 +12,25 @@ use cardea_kdf::stored::Algorithm;
 pub struct SecretStats {
     /// Jobs that wait for a hash thread.
     pub queue_size: usize,
-    /// How long the oldest of them has waited.
+    /// How long the oldest waiting job has waited.
     pub queue_age: Duration,
-    /// Hashes computed to verify secrets, stand-ins included, by algorithm.
+    /// Hashes computed to verify secrets, including dummy secrets, by algorithm.
     pub hashes: Vec<(&'static str, u64)>,
     /// Hashes computed to store secrets.
     pub hashes_made: u64,
-    /// Runs of lanes.
+    /// Batches of jobs that shared lanes.
     pub lane_runs: u64,
-    /// Jobs that went through lanes: divided by the runs, how well lanes were shared.
+    /// Jobs in these batches. Divided by the batches, it shows how well lanes were shared.
     pub lane_jobs: u64,
-    /// Lanes that there were, counted in each stretch of up to 32 iterations.
+    /// Lanes, counted at each step of up to 32 iterations.
     pub lanes_run: u64,
-    /// Those of them that had a job left at its end: divided by all, how well lanes were filled.
+    /// Lanes that held a job at the end of the step. Divided by all lanes, it shows how well they were filled.
     pub lanes_filled: u64,
-    /// Secrets that were remembered, so that no hash was computed.
-    pub remembered_hits: u64,
-    /// Secrets that are remembered now, those included whose time is over.
-    pub remembered_size: usize,
-    /// Entries of the budget of failures, and of the clients' addresses that were right before.
+    /// Secrets that were found in the verification cache, so that no hash was computed.
+    pub cache_hits: u64,
+    /// Entries of the verification cache, including expired ones.
+    pub cache_size: usize,
+    /// Entries of the failure budgets, of known pairs and of proven secrets.
     pub failures_size: usize,
     /// Attempts that were rejected before a hash, by reason.
     pub rejected: Vec<(&'static str, u64)>,
@@ -38,19 +38,19 @@ pub struct SecretStats {
 
 /// Why an attempt was rejected before a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rejected {
+pub(crate) enum RejectReason {
     QueueFull,
-    TooOld,
+    TimedOut,
     FailuresExceeded,
 }
 
-impl Rejected {
-    const ALL: [Self; 3] = [Self::QueueFull, Self::TooOld, Self::FailuresExceeded];
+impl RejectReason {
+    const ALL: [Self; 3] = [Self::QueueFull, Self::TimedOut, Self::FailuresExceeded];
 
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::QueueFull => "hash_queue_full",
-            Self::TooOld => "hash_too_old",
+            Self::TimedOut => "hash_too_old",
             Self::FailuresExceeded => "failures_exceeded",
         }
     }
@@ -64,8 +64,8 @@ pub(super) struct Counters {
     lane_jobs: AtomicU64,
     lanes_run: AtomicU64,
     lanes_filled: AtomicU64,
-    remembered: AtomicU64,
-    rejected: [AtomicU64; Rejected::ALL.len()],
+    cache_hits: AtomicU64,
+    rejected: [AtomicU64; RejectReason::ALL.len()],
 }
 
 impl Counters {
@@ -91,18 +91,18 @@ impl Counters {
         self.lanes_filled.fetch_add(exact(filled), Relaxed);
     }
 
-    pub(super) fn remembered(&self) {
-        self.remembered.fetch_add(1, Relaxed);
+    pub(super) fn cache_hit(&self) {
+        self.cache_hits.fetch_add(1, Relaxed);
     }
 
-    pub(super) fn rejected(&self, why: Rejected) {
-        let place = Rejected::ALL.iter().position(|known| *known == why);
+    pub(super) fn rejected(&self, reason: RejectReason) {
+        let place = RejectReason::ALL.iter().position(|known| *known == reason);
         if let Some(count) = place.and_then(|place| self.rejected.get(place)) {
             count.fetch_add(1, Relaxed);
         }
     }
 
-    /// The counts; sizes are the caller's to fill in.
+    /// The counts. The caller sets the sizes.
     pub(super) fn read(&self) -> SecretStats {
         let read = |counter: &AtomicU64| counter.load(Relaxed);
         SecretStats {
@@ -116,10 +116,10 @@ impl Counters {
             lane_jobs: read(&self.lane_jobs),
             lanes_run: read(&self.lanes_run),
             lanes_filled: read(&self.lanes_filled),
-            remembered_hits: read(&self.remembered),
-            rejected: Rejected::ALL
+            cache_hits: read(&self.cache_hits),
+            rejected: RejectReason::ALL
                 .iter()
-                .map(|why| why.as_str())
+                .map(|reason| reason.as_str())
                 .zip(self.rejected.iter().map(read))
                 .collect(),
             ..SecretStats::default()

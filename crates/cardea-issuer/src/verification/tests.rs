@@ -1,6 +1,7 @@
-//! Who gets in during a flood of wrong secrets: the budget of failures and the queue together, in virtual time.
+//! Whether rightful clients authenticate during a flood of wrong secrets: the failure budgets and the queue together,
+//! in virtual time.
 //!
-//! Ten times as many guesses arrive as can be hashed, and attempts with the right secret that nobody remembers.
+//! Guesses arrive at ten times the rate that can be hashed, beside attempts with the right secret, which is not cached.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -13,26 +14,26 @@ use super::{
     *,
 };
 
-/// A hash takes so long in one of so many lanes: 115 hashes per second, as of one thread with eight lanes and
-/// 210,000 iterations.
+/// The time of a hash in one of [`LANES`] lanes: 115 hashes per second, as with one thread, eight lanes and 210,000
+/// iterations.
 const LANES: usize = 8;
 const HASH: Duration = Duration::from_micros(69_565);
 const TICK: Duration = Duration::from_millis(2);
 const WAIT_MAX: Duration = Duration::from_secs(2);
-/// Ten times what the lanes can do.
+/// Ten times the capacity of the lanes.
 const GUESSES_PER_SECOND: f64 = 1_140.0;
-/// Attempts of whoever is right.
+/// Attempts with the right secret.
 const RIGHT_PER_SECOND: f64 = 5.0;
-/// The flood goes on for so long before anybody who is right comes: each of 509 addresses has been hashed for once.
+/// How long the flood lasts before the first right attempt: each of 509 addresses has caused a hash by then.
 const BEFORE: Duration = Duration::from_secs(6);
-/// And so long with them.
+/// How long both last after that.
 const TIME: Duration = Duration::from_secs(8);
 const VICTIM: &str = "victim";
 
-/// An attempt: on which client, from where, and whether its secret is right.
+/// An attempt: the client, the address, and whether the secret is right.
 type Attempt = (String, IpAddr, bool);
 
-/// An attempt that is in the queue or in a lane.
+/// An attempt in the queue or in a lane.
 struct UnderWay<'a> {
     since: Duration,
     is_counted: bool,
@@ -42,12 +43,12 @@ struct UnderWay<'a> {
     charge: Option<failures::Charge<'a>>,
 }
 
-/// What became of the right attempts on the victim.
+/// The results of the right attempts on the victim.
 #[derive(Debug, Default)]
 struct Served {
     made: u32,
     served: u32,
-    /// Those that were made after the first one was served.
+    /// Attempts after the first one that was served.
     made_since: u32,
 }
 
@@ -83,18 +84,18 @@ impl<'a> Simulation<'a> {
         let Ok(charge) = self.failures.charge(&[&id], None, Some(from), mono(now)) else { return };
         let (sender, answer) = tokio::sync::oneshot::channel();
         let work = Work::Verify {
-            stored: StoredSecret::stand_in("pbkdf2-sha512;i=1;l=64").unwrap(),
+            stored: StoredSecret::dummy("pbkdf2-sha512;i=1;l=64").unwrap(),
             secret: Arc::new(Password::new(Zeroizing::new(vec![u8::from(is_right)]))),
             taken: Arc::clone(&charge.taken),
             answer: sender,
         };
-        if self.queue.push(vec![work], charge.class, mono(now)) {
+        if self.queue.push(vec![work], charge.priority, mono(now)) {
             let charge = Some(charge);
             self.under_way.push(UnderWay { since: now, is_counted, id, from, answer, charge });
         }
     }
 
-    /// What hash threads do.
+    /// The work of the hash threads.
     fn hash(&mut self, now: Duration) {
         for (_, work) in self.lanes.extract_if(.., |(until, _)| *until <= now) {
             let Work::Verify { secret, answer, .. } = work else { continue };
@@ -106,7 +107,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// What those do that wait.
+    /// The reaction of those that wait.
     fn answer(&mut self, now: Duration) {
         let (failures, served) = (self.failures, &mut self.served);
         self.under_way.retain_mut(|attempt| {
@@ -117,7 +118,7 @@ impl<'a> Simulation<'a> {
                 Err(_) => Outcome::Unanswered,
             };
             if outcome == Outcome::Right {
-                failures.welcome(&attempt.id, None, Some(attempt.from), mono(now));
+                failures.record_success(&attempt.id, None, Some(attempt.from), mono(now));
                 served.served += u32::from(attempt.is_counted);
             }
             if let Some(charge) = attempt.charge.take() {
@@ -128,11 +129,11 @@ impl<'a> Simulation<'a> {
     }
 }
 
-/// Lets both have their attempts, by number, and says what became of the right ones on the victim. From `known` it was
-/// right before.
+/// Runs both sequences of attempts and returns the results of the right ones on the victim. After `known`, it has
+/// authenticated before.
 fn simulate(flood: &dyn Fn(u32) -> Attempt, right: fn(u32) -> IpAddr, known: Option<IpAddr>) -> Served {
     let failures = Failures::new(&[3; 32], 20, Duration::from_secs(6));
-    failures.welcome(VICTIM, None, known, Mono::MIN);
+    failures.record_success(VICTIM, None, known, Mono::MIN);
     let mut simulation = Simulation::new(&failures);
     let (mut guesses, mut rights) = (0, 0);
     let mut now = Duration::ZERO;
@@ -157,19 +158,18 @@ fn simulate(flood: &dyn Fn(u32) -> Attempt, right: fn(u32) -> IpAddr, known: Opt
     simulation.served
 }
 
-/// When an attempt is made: evenly, but for up to one interval by which it is late, so that nobody keeps time with
-/// anybody else.
+/// When an attempt is made: evenly spaced, plus a delay of up to one interval, so that no two sequences are in step.
 fn due(number: u32, per_second: f64) -> Duration {
     let late = (f64::from(number) * 0.618_034).fract();
     Duration::from_secs_f64((f64::from(number) + late) / per_second)
 }
 
-/// One of so many addresses that guess.
+/// One of `of` guessing addresses.
 fn guessing(number: u32, of: u32) -> IpAddr {
     Ipv4Addr::from_bits(0x0a00_0001 + number % of).into()
 }
 
-/// A /64 that nobody has used before.
+/// A /64 that was not used before.
 fn fresh(number: u32) -> IpAddr {
     Ipv6Addr::from_bits((0x2001_0db8_u128 << 96) | (u128::from(number) << 64)).into()
 }
@@ -178,12 +178,12 @@ fn same(_: u32) -> IpAddr {
     "192.0.2.1".parse().unwrap()
 }
 
-/// A clean address for each attempt: nobody was ever right from there before.
+/// A new address for each attempt, which never authenticated before.
 fn new_each_time(number: u32) -> IpAddr {
     Ipv4Addr::from_bits(0xc633_6401 + number).into()
 }
 
-/// Of three guesses one is about the victim, one about another client, one about a client that doesn't exist.
+/// A third of the guesses is on the victim, a third on another client, a third on a client that doesn't exist.
 fn on_all(number: u32) -> String {
     match number % 3 {
         0 => VICTIM.to_owned(),
@@ -220,7 +220,7 @@ fn from_where_it_was_right_before_no_number_of_new_addresses_keeps_it_out() {
     let flood = |number| (on_all(number), fresh(number), false);
     let served = simulate(&flood, same, Some(same(0)));
     assert_eq!(served.percent(), 100, "{served:?}");
-    // For the first time it competes with all that look as good; then it is in.
+    // At first it competes with all attempts of equal priority; after one success it is a known pair.
     let first = simulate(&flood, same, None);
     assert!(first.served > 0 && first.served > first.made_since, "{first:?}");
 }

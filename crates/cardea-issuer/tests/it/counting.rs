@@ -53,8 +53,8 @@ impl IssuerStore for CountingStore {
         self.inner.secret_mix(now)
     }
 
-    fn stand_in_key(&self, candidate: [u8; 32]) -> StoreFuture<'_, [u8; 32]> {
-        self.inner.stand_in_key(candidate)
+    fn dummy_key(&self, candidate: [u8; 32]) -> StoreFuture<'_, [u8; 32]> {
+        self.inner.dummy_key(candidate)
     }
 
     fn update_client<'a>(&'a self, record: &'a ClientRecord) -> StoreFuture<'a, ()> {

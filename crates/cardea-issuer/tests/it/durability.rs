@@ -27,7 +27,7 @@ async fn open(path: &Path) -> AuthorizationServer {
     AuthorizationServer::open(config(), store, wrapping_key(), now()).await.unwrap()
 }
 
-/// Not a test of its own: the process that is killed. It creates clients, eight at once, and says so after each.
+/// The process that is killed, not a test itself. It creates clients, eight at once, and reports each.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child_that_creates_clients_until_it_is_killed() {
     let Some(path) = env::var_os(DATABASE) else { return };
@@ -59,15 +59,15 @@ fn spawn(path: &Path) -> Child {
         .unwrap()
 }
 
-/// What the child acknowledges until there are enough; then it is killed without warning, and what was still
-/// in the pipe counts too.
+/// The acknowledgements of the child until there are `enough`; then it is killed. Lines that are still in the pipe
+/// count too.
 fn kill_after(mut child: Child, enough: usize) -> Vec<(String, String)> {
     let mut acknowledged = Vec::new();
     let mut killed = false;
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
         let Ok(line) = line else { break };
         let words: Vec<&str> = line.split(' ').collect();
-        // The last line may be cut; a whole secret says by its checksum that it is whole.
+        // The last line may be truncated. The checksum shows whether a secret is complete.
         if let ["acknowledged", id, secret] = words[..]
             && cardea_issuer::Secret::is_well_formed(secret)
         {
@@ -90,7 +90,7 @@ async fn every_acknowledged_client_authenticates_after_kill_9() {
     let mut acknowledged = Vec::new();
     let mut key_set = None;
     for round in 0..ROUNDS {
-        // Two writers on one file, killed one after the other.
+        // Two processes write to one file, and are killed one after the other.
         let children = [spawn(&path), spawn(&path)];
         let readers = children.map(|child| {
             tokio::task::spawn_blocking(move || kill_after(child, ACKNOWLEDGED_PER_ROUND + round))

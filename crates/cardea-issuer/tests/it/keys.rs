@@ -1,4 +1,4 @@
-//! Signing keys over time: published ahead, taking over, staying, going; wrapped, and wrapped anew.
+//! Signing keys over time: publication, activation, overlap, removal; encryption and a change of the wrapping key.
 
 use std::{sync::Arc, time::Duration};
 
@@ -69,20 +69,20 @@ async fn a_shorter_lead_does_not_cut_the_time_for_which_the_key_set_was_cached()
         key_set_max_age: max_age.map(Duration::from_secs),
         ..config()
     };
-    // Who fetched the set just before the change may hold it for four hours.
+    // A verifier that fetched the set just before the change may cache it for four hours.
     let fixture = Fixture::with(with(24 * HOUR, Some(4 * HOUR))).await;
     let shorter = with(60, None);
     fixture.server.reconfigure(shorter.clone(), fixture.now().wall).unwrap();
     assert_eq!(fixture.server.key_set_max_age(), Duration::from_secs(30));
     let changed_at = fixture.now().wall.unix_seconds();
     let takes_over = |key: &Key| u64::try_from(key.activates_at - changed_at).unwrap();
-    // A reload in between changes nothing about these copies.
+    // A reload meanwhile doesn't change these copies.
     fixture.advance(30 * 60);
     fixture.server.reconfigure(shorter.clone(), fixture.now().wall).unwrap();
     let keys = fixture.server.rotate_key(RotateWhen::Scheduled, fixture.now()).await.unwrap();
     assert_eq!(takes_over(&keys[1]), 8 * HOUR);
 
-    // The same of a key that comes by itself.
+    // The same for a key that is created by schedule.
     let fixture = Fixture::with(with(24 * HOUR, Some(4 * HOUR))).await;
     let changed_at = fixture.now().wall.unix_seconds();
     let takes_over = |key: &Key| u64::try_from(key.activates_at - changed_at).unwrap();
@@ -92,7 +92,7 @@ async fn a_shorter_lead_does_not_cut_the_time_for_which_the_key_set_was_cached()
     let keys = fixture.server.list_keys(fixture.now()).await.unwrap();
     assert_eq!(takes_over(&keys[1]), 8 * HOUR);
 
-    // Once those copies are gone, the new lead is all that counts.
+    // Once those copies have expired, only the new lead counts.
     let fixture = Fixture::with(with(24 * HOUR, Some(4 * HOUR))).await;
     let changed_at = fixture.now().wall.unix_seconds();
     let takes_over = |key: &Key| u64::try_from(key.activates_at - changed_at).unwrap();
@@ -122,17 +122,17 @@ async fn a_rotation_at_once_signs_at_once_and_a_scheduled_one_later() {
     maintained.writes.unwrap();
     assert_eq!(fixture.token(&client).await.header["kid"], now[1].kid, "and nobody withholds it");
     assert_eq!(fixture.server.list_keys(fixture.now()).await.unwrap(), now);
-    // As the store has it, too.
+    // The store has the same keys.
     let reopened = AuthorizationServer::open(config(), fixture.store.clone(), wrapping_key(), fixture.now());
     assert_eq!(kids(&reopened.await.unwrap()), kids(&fixture.server));
-    // With none on its way, one is made.
+    // If none is published ahead, one is created.
     let again = fixture.server.rotate_key(RotateWhen::Now, fixture.now()).await.unwrap();
     assert_eq!(again.iter().map(|key| key.signing).collect::<Vec<_>>(), [false, false, true]);
     assert_eq!(fixture.token(&client).await.header["kid"], again[2].kid);
 }
 
 impl Fixture {
-    /// Lets time pass while the keys are published.
+    /// Advances the time while the keys are published.
     async fn run_for(&self, seconds: u64) {
         for _ in 0..seconds.div_ceil(HOUR) {
             self.server.maintain(self.now()).await.unwrap().writes.unwrap();
@@ -156,7 +156,7 @@ async fn a_key_signs_no_earlier_than_it_was_published_for_long_enough() {
     fixture.server.rotate_key(RotateWhen::Scheduled, fixture.now()).await.unwrap();
     let signer = async |fixture: &Fixture| fixture.token(&client).await.header["kid"].clone();
 
-    // Published for an hour, then nobody is there for two days.
+    // Published for an hour, then no process runs for two days.
     fixture.run_for(HOUR).await;
     fixture.advance(48 * HOUR);
     let fixture = fixture.reopened().await;
@@ -167,7 +167,7 @@ async fn a_key_signs_no_earlier_than_it_was_published_for_long_enough() {
     let second = signer(&fixture).await;
     assert_ne!(second, first);
     assert_eq!(kids(&fixture.server).len(), 2, "the old one is published on");
-    // One that has signed goes on, however long nobody was there.
+    // A key that has signed keeps signing, however long no process ran.
     fixture.advance(20 * 24 * HOUR);
     let fixture = fixture.reopened().await;
     assert_eq!(signer(&fixture).await, second);
@@ -259,7 +259,7 @@ async fn a_damaged_key_is_refused_and_nothing_is_overwritten() {
         AuthorizationServer::open(config(), fixture.store.clone(), wrapping_key(), fixture.now()).await;
     assert!(matches!(refused, Err(IssuerError::WrappingKey(WrappingKeyError::Damaged { .. }))));
     assert_eq!(fixture.store.keys().await.unwrap().keys, set.keys);
-    // The server that runs keeps the keys it has.
+    // The running server keeps its keys.
     assert!(fixture.server.maintain(fixture.now()).await.is_err());
     let client = fixture.client().await;
     fixture.token(&client).await;

@@ -1,4 +1,4 @@
-//! Clients: created, listed, rotated, disabled, enabled, deleted; and what the sink hears of it.
+//! Management of clients: create, list, rotate, disable, enable, delete; and the notifications of the sink.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,11 +1,11 @@
-//! Secrets that need a slow hash: attacks first, each counted in hashes and not by a clock.
+//! Secrets that need a slow hash. Attacks are judged by counting hashes, not by a clock.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use cardea_clock::Timestamp;
 use cardea_issuer::{
-    AuthorizationServer, AuthorizationServerConfig, ImportedClient, IssuerError, NewClient, Reply, Secret,
-    SecretConfig, Source, TokenRequest,
+    AuthorizationServer, AuthorizationServerConfig, ImportedClient, IssuerError, NewClient, Reply,
+    RequestContext, Secret, SecretConfig, TokenRequest,
 };
 
 use super::{
@@ -36,7 +36,7 @@ async fn chosen(fixture: &Fixture, id: &str) {
     fixture.client_of(NewClient { id: Some(id.into()), secret, ..NewClient::default() }).await;
 }
 
-/// Lets the server count what secrets there are.
+/// Lets the server count the registry's secrets.
 async fn refresh(fixture: &Fixture) {
     fixture.advance(60);
     fixture.server.maintain(fixture.now()).await.unwrap();
@@ -60,11 +60,11 @@ async fn attempt_at(
         query_present: false,
         body: GRANT.as_bytes(),
     };
-    let source = Source { address: Some(from.parse::<IpAddr>().unwrap()), deadline: None };
+    let source = RequestContext { address: Some(from.parse::<IpAddr>().unwrap()), deadline: None };
     server.token_from(request, source, now).await
 }
 
-/// All hashes that were computed to verify secrets.
+/// All hashes computed to verify secrets.
 fn hashes(fixture: &Fixture) -> u64 {
     fixture.server.secret_stats(fixture.now()).hashes.iter().map(|(_, count)| count).sum()
 }
@@ -106,15 +106,15 @@ async fn guessing_is_refused_by_address_and_never_locks_the_client_out() {
     assert_eq!(header(&refused, "retry-after"), Some("6"));
     assert_eq!(hashes(&fixture), before, "no hash for a refusal");
     assert_eq!(rejected(&fixture, "failures_exceeded"), 1);
-    // Remembered secrets come before any budget: from that very address the client still gets in.
+    // The cache comes before any budget: the client authenticates even from that address.
     assert_eq!(attempt(&fixture, "known", CHOSEN, "192.0.2.1").await.status, 200);
-    // A client that doesn't exist reads the same.
+    // A client that doesn't exist gets the same answers.
     for _ in 0..3 {
         assert_eq!(attempt(&fixture, "nobody", "wrong", "192.0.2.1").await.status, 401);
     }
     let unknown = attempt(&fixture, "nobody", "wrong", "192.0.2.1").await;
     assert_eq!((unknown.status, unknown.body), (refused.status, refused.body));
-    // One that isn't remembered gets in from elsewhere, however many guess at it.
+    // A client that isn't cached authenticates from elsewhere, however many guess at it.
     fixture.advance(61);
     for host in 1..=40 {
         attempt(&fixture, "known", "wrong", &format!("198.51.100.{host}")).await;
@@ -122,7 +122,7 @@ async fn guessing_is_refused_by_address_and_never_locks_the_client_out() {
     assert_eq!(attempt(&fixture, "known", CHOSEN, "203.0.113.9").await.status, 200);
 }
 
-/// Both are behind one address, and the right secret is remembered no more.
+/// Both share one address, and the right secret is no longer cached.
 #[tokio::test]
 async fn a_neighbours_guesses_lock_nobody_out_who_was_right_from_there() {
     let fixture = fixture(SecretConfig::default()).await;
@@ -139,7 +139,7 @@ async fn a_neighbours_guesses_lock_nobody_out_who_was_right_from_there() {
         assert_eq!(attempt(&fixture, "known", CHOSEN, "192.0.2.1").await.status, 200, "{round}");
         assert_eq!(hashes(&fixture) - before, 1, "{round}: it was not remembered");
     }
-    // From where it was never right, the budget is one for all.
+    // From an address where it was never verified, all share one budget.
     for _ in 0..20 {
         attempt(&fixture, "known", "wrong", "192.0.2.2").await;
     }
@@ -148,7 +148,7 @@ async fn a_neighbours_guesses_lock_nobody_out_who_was_right_from_there() {
         attempt(&fixture, "known", "wrong", "192.0.2.2").await;
     }
     assert_eq!(attempt(&fixture, "known", CHOSEN, "192.0.2.2").await.status, 429, "the control");
-    // Whoever lacks permission is let in by no memory: the client is read each time.
+    // The cache lets no client in that lacks permission: the client is read each time.
     for _ in 0..20 {
         attempt(&fixture, "known", "wrong", "192.0.2.1").await;
     }
@@ -175,9 +175,9 @@ async fn a_remembered_secret_saves_the_hash_and_nothing_else() {
         assert_eq!(attempt(&fixture, "known", CHOSEN, "192.0.2.1").await.status, 200);
     }
     assert_eq!(hashes(&fixture) - before, 1);
-    assert_eq!(fixture.server.secret_stats(fixture.now()).remembered_hits, 2);
+    assert_eq!(fixture.server.secret_stats(fixture.now()).cache_hits, 2);
     assert_eq!(attempt(&fixture, "known", "wrong", "192.0.2.1").await.status, 401, "a wrong one never");
-    // Another process disables the client: the very next request sees it.
+    // Another process disables the client: the next request sees it.
     let other = AuthorizationServer::open(
         settings(SecretConfig::default()),
         Arc::clone(&fixture.store),
@@ -200,7 +200,7 @@ async fn what_is_remembered_of_a_deleted_client_lets_nobody_in_as_another_of_its
     for _ in 0..2 {
         assert_eq!(attempt(&fixture, "known", CHOSEN, "192.0.2.1").await.status, 200);
     }
-    assert_eq!(fixture.server.secret_stats(fixture.now()).remembered_hits, 1, "the control");
+    assert_eq!(fixture.server.secret_stats(fixture.now()).cache_hits, 1, "the control");
     fixture.server.delete_client("known", fixture.now()).await.unwrap();
     let secret = Some(Secret::chosen("another secret than before").unwrap());
     let new = NewClient { id: Some("known".into()), secret, ..NewClient::default() };
@@ -234,7 +234,7 @@ async fn what_is_too_late_is_answered_503_and_not_hashed() {
         query_present: false,
         body: GRANT.as_bytes(),
     };
-    let source = Source { address: None, deadline: Some(fixture.now().mono) };
+    let source = RequestContext { address: None, deadline: Some(fixture.now().mono) };
     let reply = fixture.server.token_from(request, source, fixture.now()).await;
     assert_eq!((reply.status, reply.reason), (503, Some("hash_too_old")));
     assert_eq!(header(&reply, "retry-after"), Some("1"));
@@ -242,10 +242,10 @@ async fn what_is_too_late_is_answered_503_and_not_hashed() {
     assert_eq!(fixture.server.token(request, fixture.now()).await.status, 200, "the control");
 }
 
-/// Costs about a second in a build that is optimised, and nobody knows the secret.
+/// A hash that takes about a second in an optimised build, of an unknown secret.
 const SLOW: &str = "$2b$14$abcdefghijklmnopqrstuuabcdefghijklmnopqrstuvwxyz01234";
 
-/// A server of the same clients and one that is slow to verify, with a store that counts and a queue of two.
+/// A second server for the same clients with slow verification, a counting store and a queue of two.
 async fn narrow(fixture: &Fixture) -> (Arc<AuthorizationServer>, Arc<CountingStore>) {
     let counting = Arc::new(CountingStore::new(Arc::clone(&fixture.store)));
     let (store, clock) = (Arc::clone(&counting), fixture.now());
@@ -257,12 +257,12 @@ async fn narrow(fixture: &Fixture) -> (Arc<AuthorizationServer>, Arc<CountingSto
         secret_hash: SLOW.into(),
         enabled: true,
     };
-    // By another one, so that nothing as slow stands in for clients that don't exist.
+    // Imported by another server, so that this one has no dummy secret of that cost.
     fixture.server.import_clients(&[slow], &|_| {}, fixture.now()).await.unwrap();
     (Arc::new(server), counting)
 }
 
-/// Sends what the hash thread takes up and what fills the queue until the test is over.
+/// Each was requested once before, so that the formats of their secrets are known.
 async fn fill(server: &Arc<AuthorizationServer>, fixture: &Fixture) {
     let guess = |host: u8| {
         let (server, now) = (Arc::clone(server), fixture.now());
@@ -304,19 +304,19 @@ async fn what_finds_no_place_is_refused_without_reading_the_store() {
     assert_eq!(attempt("known", CHOSEN, "192.0.2.1").await.0, 200, "remembered from now on");
     fill(&server, &fixture).await;
 
-    // Whether there is such a client doesn't show.
+    // Whether the client exists is not visible.
     let (status, reads, refused) = attempt("known", "wrong", "203.0.113.1").await;
     assert_eq!((status, reads, refused.reason), (503, 0, Some("hash_queue_full")));
     assert_eq!(header(&refused, "retry-after"), Some("1"));
     let (_, reads, unknown) = attempt("nobody", "wrong", "203.0.113.2").await;
     assert_eq!((unknown.status, unknown.body, reads), (refused.status, refused.body, 0));
-    // Who can get in without a hash does.
+    // A client that needs no hash authenticates.
     let (status, reads, _) = attempt("known", CHOSEN, "203.0.113.3").await;
     assert_eq!((status, reads), (200, 1), "what is remembered");
     let secret = generated.secret.expose();
     let (status, reads, _) = attempt(&generated.client.client_id, secret, "203.0.113.4").await;
     assert_eq!((status, reads), (200, 1), "what was generated");
-    // Nothing is known of others, nor of anybody once something has changed, nor after a while.
+    // Nothing is known of other clients, nor of any client after a change or after a while.
     let (status, reads, _) = attempt("another", "wrong", "203.0.113.5").await;
     assert_eq!((status, reads), (503, 1));
     server.rotate_secret("known", Duration::ZERO, None, fixture.now()).await.unwrap();
@@ -378,7 +378,7 @@ async fn an_import_is_whole_or_nothing_and_its_hashes_get_better() {
     );
     assert_eq!(attempt(&fixture, "one", "wrong", "192.0.2.1").await.status, 401);
     assert_eq!(attempt(&fixture, "one", CHOSEN, "192.0.2.1").await.status, 200);
-    // It is hashed anew beside the answer.
+    // The new hash is computed after the answer.
     let anew = async {
         while fixture.server.show_client("one").await.unwrap().secrets[0].format
             != "pbkdf2-sha512;i=10000;l=32"

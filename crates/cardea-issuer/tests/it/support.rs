@@ -1,4 +1,4 @@
-//! A server in memory with a clock that stands still, and what its tests ask of it.
+//! A server in memory with a manual clock, and helpers for its tests.
 
 use std::{
     sync::{Arc, Mutex},
@@ -98,14 +98,14 @@ impl Fixture {
         server.token(request, self.now()).await
     }
 
-    /// A token, by Basic.
+    /// A token, requested with Basic credentials.
     pub(crate) async fn token(&self, created: &Created) -> Token {
         let reply = self.post(&[&basic_of(created)], GRANT).await;
         assert_eq!(reply.status, 200, "{}", reply.body);
         self.verified(&reply)
     }
 
-    /// The token of a reply, verified with nothing but the published key set.
+    /// The token of a reply, verified with the published key set only.
     pub(crate) fn verified(&self, reply: &Reply) -> Token {
         let response: Value = serde_json::from_str(&reply.body).unwrap();
         let token = response["access_token"].as_str().unwrap();
@@ -145,7 +145,7 @@ pub(crate) fn header<'a>(reply: &'a Reply, name: &str) -> Option<&'a str> {
     reply.headers.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
 }
 
-/// Header and claims of a token whose signature holds under the key that it names.
+/// Header and claims of a token whose signature verifies with the key that it names.
 pub(crate) fn verify(token: &str, key_set: &Value) -> Option<(Value, Value)> {
     let (signed, signature) = token.rsplit_once('.')?;
     let (header, claims) = signed.split_once('.')?;
@@ -173,7 +173,7 @@ pub(crate) fn verify(token: &str, key_set: &Value) -> Option<(Value, Value)> {
     Some((header, claims))
 }
 
-/// What a sink was told, in order.
+/// The notifications of a sink, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Told(Mutex<Vec<Said>>);
 

@@ -1,4 +1,4 @@
-//! The token endpoint's fine print: RFC 6749, RFC 8707, RFC 9068.
+//! The token endpoint in detail: RFC 6749, RFC 8707, RFC 9068.
 
 use std::{sync::Arc, time::Duration};
 
@@ -58,7 +58,7 @@ async fn every_answer_is_json_that_nobody_may_keep() {
     }
 }
 
-/// The table of RFC 6749 §5.2 and its neighbourhood. `ID` and `SECRET` stand for a client's own.
+/// The table of RFC 6749 §5.2 with related cases. `ID` and `SECRET` are replaced by a client's own.
 #[tokio::test]
 async fn requests_are_refused_as_the_rfcs_say_beside_controls_that_succeed() {
     let fixture = Fixture::new().await;
@@ -86,7 +86,7 @@ async fn requests_are_refused_as_the_rfcs_say_beside_controls_that_succeed() {
         (vec![&good], grant_and("scope=orders:read&scope=users:read"), 400, "invalid_request"),
         (vec![&good], grant_and("nonsense=1&nonsense=2"), 400, "invalid_request"),
         (vec![], format!("{posted}&client_id={id}"), 400, "invalid_request"),
-        // Two ways of authentication (§2.3).
+        // Two authentication methods (§2.3).
         (vec![&good], posted.clone(), 400, "invalid_request"),
         (vec![&good, &good], GRANT.into(), 400, "invalid_request"),
         (vec![&good, "Bearer x"], GRANT.into(), 400, "invalid_request"),
@@ -102,7 +102,7 @@ async fn requests_are_refused_as_the_rfcs_say_beside_controls_that_succeed() {
         (vec!["Bearer x"], GRANT.into(), 401, "invalid_client"),
         (vec!["Basic ????"], GRANT.into(), 401, "invalid_client"),
         (vec![""], GRANT.into(), 401, "invalid_client"),
-        // Nothing is said of the grant before the client is known.
+        // The grant is not judged before the client is authenticated.
         (vec![&wrong], "grant_type=password".into(), 401, "invalid_client"),
         // Grants.
         (vec![&good], String::new(), 400, "invalid_request"),
@@ -355,7 +355,7 @@ async fn whoever_asks_costs_the_same_reads() {
         (basic(id, "wrong"), 401, 1),
         (basic("cdcli_unknown", secret), 401, 1),
         (basic_of(&disabled), 401, 1),
-        // Two readings cost two, whoever exists.
+        // Two readings cost two reads, whether or not the client exists.
         (basic("a%2Bb", secret), 401, 2),
         (basic(&format!("%63{}", &id[1..]), secret), 200, 2),
     ] {
@@ -364,7 +364,7 @@ async fn whoever_asks_costs_the_same_reads() {
     }
 }
 
-/// One changed octet anywhere: an answer of the known kinds, and a token only for the client itself.
+/// One changed octet anywhere gives a documented answer, and a token only for the client itself.
 #[test]
 fn a_changed_request_is_answered() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

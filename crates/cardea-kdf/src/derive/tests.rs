@@ -15,7 +15,7 @@ fn count(iterations: u32) -> NonZeroU32 {
     NonZeroU32::new(iterations).unwrap()
 }
 
-/// What is derived at once, and by each back-end for itself, which all must agree.
+/// The one-shot derivation, which the derivation by each back-end must equal.
 fn derived(prf: Prf, password: &[u8], salt: &[u8], iterations: u32, length: usize) -> String {
     let mut out = vec![0; length];
     derive(prf, password, salt, count(iterations), &mut out).unwrap();
@@ -72,7 +72,7 @@ fn rfc_7914_section_11_with_sha_256() {
 
 #[test]
 fn more_than_one_block_of_sha_512() {
-    // Made by Python's hashlib.
+    // Computed by Python's hashlib.
     let expected = "8c0511f4c6e597c6ac6315d8f0362e225f3c501495ba23b868c005174dc4ee71\
                     115b59f9e60cd9532fa33e0f75aefe30225c583a186cd82bd4daea9724a3d3b8\
                     04f75bdd41494fa324cab24bcc680fb3b96a30cf5d21fac3c2875913919f3399\
@@ -83,7 +83,7 @@ fn more_than_one_block_of_sha_512() {
 
 #[test]
 fn the_cost_that_secrets_were_given_with_for_years() {
-    // SHA-512, 10,000 iterations, 64 bytes; made by Python's hashlib.
+    // SHA-512, 10,000 iterations, 64 bytes; computed by Python's hashlib.
     for (password, expected) in [
         (
             &b"secret"[..],

@@ -1,4 +1,4 @@
-//! Lanes against one job at a time, on every back-end.
+//! Lanes compared with one job at a time, on every back-end.
 
 use proptest::prelude::*;
 
@@ -19,7 +19,7 @@ fn job<T>(prf: Prf, password: &[u8], salt: &[u8], iterations: u32, output_len: u
     }
 }
 
-/// All engines that exist here: that which chooses, and one of each back-end.
+/// All supported engines: the one that chooses, and one per back-end.
 fn engines<T>(prf: Prf) -> Vec<Engine<T>> {
     let forced = Backend::ALL.iter().filter_map(|backend| Engine::with_backend(prf, *backend));
     std::iter::once(Engine::new(prf)).chain(forced).collect()
@@ -28,7 +28,7 @@ fn engines<T>(prf: Prf) -> Vec<Engine<T>> {
 #[test]
 fn every_back_end_derives_jobs_of_all_sizes_as_one_at_a_time_does() {
     for prf in Prf::ALL {
-        // More jobs than lanes; iterations, lengths of password, salt and output that differ in each.
+        // More jobs than lanes, with different iterations and lengths of password, salt and output.
         let jobs: Vec<(Vec<u8>, Vec<u8>, u32, usize)> = (0..70)
             .map(|n: u8| {
                 let n = usize::from(n);
@@ -139,7 +139,7 @@ fn an_engine_without_jobs_does_nothing() {
     }
 }
 
-/// By a library of others.
+/// By another library.
 fn reference(prf: Prf, password: &[u8], salt: &[u8], iterations: u32, length: usize) -> Vec<u8> {
     let mut out = vec![0; length];
     match prf {
@@ -150,7 +150,7 @@ fn reference(prf: Prf, password: &[u8], salt: &[u8], iterations: u32, length: us
     out
 }
 
-/// Lengths around what is special: nothing, the ends of blocks of 64 and 128 bytes and of their padding, and long.
+/// Lengths around special values: zero, the ends of blocks of 64 and 128 bytes and of their padding, and long ones.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     const EDGES: [usize; 23] =
         [0, 1, 31, 32, 33, 47, 48, 51, 52, 55, 56, 63, 64, 65, 107, 108, 111, 112, 127, 128, 129, 255, 1000];
@@ -181,7 +181,7 @@ proptest! {
             for mut engine in engines(prf) {
                 let mut source = jobs.iter().enumerate();
                 let mut done = 0;
-                // At most some of them arrive before each step, so that lanes are filled to varying degrees.
+                // Jobs arrive in groups before each step, so that lanes are filled to varying degrees.
                 while done < jobs.len() {
                     let mut left = arrive;
                     engine.step(

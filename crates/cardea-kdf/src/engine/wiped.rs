@@ -1,4 +1,4 @@
-//! What memory holds where keys were, which only unsafe code can look at.
+//! Tests that keys are wiped from memory, which only unsafe code can read.
 #![allow(unsafe_code, reason = "safe code can't read what was dropped")]
 
 use std::mem::MaybeUninit;
@@ -6,7 +6,7 @@ use std::slice;
 
 use super::*;
 
-/// The bytes of a value before it is dropped, and those in its place afterwards.
+/// The bytes of a value before it is dropped, and those at its address afterwards.
 fn before_and_after<T>(value: T) -> [Vec<u8>; 2] {
     let mut place = MaybeUninit::new(value);
     let bytes = |place: &MaybeUninit<T>| {
@@ -14,7 +14,7 @@ fn before_and_after<T>(value: T) -> [Vec<u8>; 2] {
         unsafe { slice::from_raw_parts(place.as_ptr().cast::<u8>(), size_of::<T>()) }.to_vec()
     };
     let before = bytes(&place);
-    // SAFETY: it was made above, and nobody uses it any more.
+    // SAFETY: it was initialised above and is not used any more.
     unsafe { place.assume_init_drop() };
     [before, bytes(&place)]
 }
@@ -37,10 +37,10 @@ fn keys_and_chains_are_wiped_where_they_stood() {
 #[test]
 fn a_lane_that_is_done_leaves_nothing_behind() {
     let schedule = Arc::new(Schedule::new(Prf::HmacSha512, b"secret"));
-    let mut pool = Pool::<Sha512, ()>::new(None);
+    let mut pool = LanePool::<Sha512, ()>::new(None);
     let lanes = pool.capacity;
     let mut left = (1..=lanes as u32).filter_map(NonZeroU32::new);
-    // Each has one iteration more than the one before it, so that lanes end one after the other, the first one first.
+    // Each job has one iteration more than the one before, so that lanes finish one after the other.
     let mut source = || {
         let iterations = left.next()?;
         let (schedule, salt) = (Arc::clone(&schedule), Box::from(&b"salt"[..]));

@@ -20,7 +20,7 @@ pub(crate) trait Hash: 'static {
     type Word: Word;
     /// The initial chaining value.
     const INITIAL: State<Self::Word>;
-    /// Words of the chaining value, all of which are output.
+    /// The words of the chaining value, all of which are output.
     const WORDS: usize;
 
     /// Bytes of a block.
@@ -28,11 +28,11 @@ pub(crate) trait Hash: 'static {
     /// Bytes of output.
     const OUTPUT: usize = Self::WORDS * Self::Word::BYTES;
 
-    /// Takes one block into the chaining value.
+    /// Compresses one block into the chaining value.
     fn compress<V: Vector<Word = Self::Word>>(proof: V::Proof, state: &State<V>, block: [V; 16]) -> State<V>;
 
-    /// Takes a digest that ends the second block of a message: what both halves of an HMAC end with. All words but
-    /// those of the digest are constants, which the compiler folds into the message schedule.
+    /// Compresses a digest that ends the second block of a message, as in both halves of an HMAC. All other words are
+    /// constants, which the compiler folds into the message schedule.
     #[inline(always)]
     fn compress_digest<V: Vector<Word = Self::Word>>(
         proof: V::Proof,
@@ -46,7 +46,7 @@ pub(crate) trait Hash: 'static {
         Self::compress(proof, state, block)
     }
 
-    /// Ends a message of which the whole blocks `before`, in bytes, are in `state` already.
+    /// Finishes a message whose whole blocks (`before` bytes) are already in `state`.
     fn finish(state: &State<Self::Word>, before: usize, parts: &[&[u8]]) -> State<Self::Word> {
         let mut state = *state;
         let mut block = [0_u8; 128];
@@ -100,8 +100,8 @@ pub(crate) trait Hash: 'static {
     }
 }
 
-/// Repeats a step of sixteen with a constant index: the index into a rotated state has to be known to the compiler,
-/// which unrolls no loop of this size by itself.
+/// Repeats a step sixteen times with a constant index: the compiler must know the index into a rotated state, and
+/// doesn't unroll loops of this size by itself.
 macro_rules! sixteen {
     ($step:ident) => {
         $step!(0);
@@ -129,7 +129,7 @@ std::thread_local! {
     static COMPRESSIONS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// How many blocks of bytes this thread has taken: those of passwords and salts.
+/// The number of byte blocks that this thread has compressed: those of passwords and salts.
 #[cfg(test)]
 pub(crate) fn compressions() -> u64 {
     COMPRESSIONS.get()

@@ -1,4 +1,4 @@
-//! SHA-1 (FIPS 180-4 §6.1.2). Broken for signatures; in HMAC and PBKDF2 it is merely old.
+//! SHA-1 (FIPS 180-4 §6.1.2). It is broken for signatures, but not in HMAC and PBKDF2.
 
 use super::{Hash, State, sixteen};
 use crate::vector::Vector;
@@ -19,7 +19,7 @@ impl Hash for Sha1 {
     #[inline(always)]
     fn compress<V: Vector<Word = u32>>(proof: V::Proof, state: &State<V>, mut w: [V; 16]) -> State<V> {
         let mut s = [state[0], state[1], state[2], state[3], state[4]];
-        // Instead of moving five variables each round, the index of each moves.
+        // The indices of the variables rotate, instead of their values.
         macro_rules! round {
             ($t:expr, $f:expr) => {
                 if $t >= 16 {

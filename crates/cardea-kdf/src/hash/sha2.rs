@@ -11,10 +11,10 @@ pub(crate) enum Sha256 {}
 #[derive(Debug)]
 pub(crate) enum Sha512 {}
 
-/// What differs between the two.
+/// The differences between the two.
 trait Rounds {
     type Word: Word;
-    /// Round constants; their number is that of the rounds.
+    /// The round constants; their number is the number of rounds.
     const K: &'static [Self::Word];
 
     fn big_sigma_0<V: Vector<Word = Self::Word>>(word: V) -> V;
@@ -30,13 +30,13 @@ fn compress<R: Rounds, V: Vector<Word = R::Word>>(
     mut w: [V; 16],
 ) -> State<V> {
     let mut s = *state;
-    // Instead of moving eight variables each round, the index of each moves.
+    // The indices of the variables rotate, instead of their values.
     macro_rules! round {
         ($i:expr, $k:expr) => {
             let (e, f, g) = (s[(20 - $i) % 8], s[(21 - $i) % 8], s[(22 - $i) % 8]);
             let (a, b, c) = (s[(16 - $i) % 8], s[(17 - $i) % 8], s[(18 - $i) % 8]);
             let input = s[(23 - $i) % 8].add(V::splat(proof, R::K[$k]).add(w[$i]));
-            // What arrives last, the sigmas, is added last: three operations from each variable to the next one.
+            // The sigmas, which are ready last, are added last: three operations from each variable to the next one.
             let d = s[(19 - $i) % 8];
             let next = d.add(input.add(e.choose(f, g))).pin().add(R::big_sigma_1(e));
             s[(19 - $i) % 8] = next;
@@ -54,7 +54,7 @@ fn compress<R: Rounds, V: Vector<Word = R::Word>>(
             round!($i, $i);
         };
     }
-    // Apart from the loop, because here constants of the message still fold.
+    // Outside the loop, because here the constants of the message are folded.
     macro_rules! second {
         ($i:expr) => {
             expand!($i);

@@ -1,4 +1,4 @@
-//! The hash functions against the examples of their standard.
+//! The hash functions compared with the examples of their standard.
 
 use super::*;
 

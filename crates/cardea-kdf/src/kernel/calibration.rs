@@ -21,18 +21,18 @@ use crate::prf::Prf;
 /// The time of one iteration of all lanes of a kernel together.
 pub(super) type Picoseconds = u64;
 
-/// How often all kernels are gone through.
+/// How often all kernels are measured.
 const PASSES: u32 = 3;
-/// Measurements of a kernel in each of them.
+/// The measurements of a kernel in each pass.
 const SLICES: u32 = 8;
-/// How long each of these is, by the table: 50 µs at 4 GHz, so that many end before the kernel lets another thread run.
+/// The length of a measurement, by the table: 50 µs at 4 GHz, so that most end before a context switch.
 const SLICE_CYCLES: u32 = 200_000;
 
-/// What was measured, by the function.
+/// The measured times, by function.
 static MEASURED: [OnceLock<Vec<Picoseconds>>; Prf::ALL.len()] = [const { OnceLock::new() }; Prf::ALL.len()];
 static BEGUN: [AtomicBool; Prf::ALL.len()] = [const { AtomicBool::new(false) }; Prf::ALL.len()];
 
-/// The figures of this process, one for each kernel of [`Kernel::all`].
+/// The measured times of this process, one for each kernel of [`Kernel::all`].
 pub(super) fn measured(prf: Prf) -> Option<&'static [Picoseconds]> {
     MEASURED[prf as usize].get().map(Vec::as_slice)
 }

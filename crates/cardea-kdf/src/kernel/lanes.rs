@@ -1,4 +1,4 @@
-//! What a lane holds, and the loop that iterates lanes of any width.
+//! The content of a lane, and the loop over lanes of any width.
 
 use zeroize::{Zeroize, Zeroizing};
 
@@ -13,13 +13,13 @@ use crate::schedule::Key;
 use crate::vector::Pair;
 use crate::vector::Vector;
 
-/// One block of output on its way: F of RFC 8018 §5.2. Wiped when dropped.
+/// A block of output in progress: F of RFC 8018 §5.2. Wiped when dropped.
 pub(crate) struct Chain<H: Hash> {
     pub(crate) inner: State<H::Word>,
     pub(crate) outer: State<H::Word>,
     /// The last Uᵢ.
     pub(crate) digest: State<H::Word>,
-    /// The sum of all so far.
+    /// The exclusive or of all Uᵢ so far.
     pub(crate) sum: State<H::Word>,
 }
 
@@ -41,18 +41,18 @@ impl<H: Hash> Drop for Chain<H> {
     }
 }
 
-/// A hash function and the kernels that it has.
+/// A hash function and its kernels.
 pub(crate) trait Kernels: Hash + Sized {
-    /// The function that HMAC makes of it.
+    /// The corresponding HMAC function.
     const PRF: Prf;
 
-    /// As [`Kernel::choose`]; the portable kernel where there is none.
+    /// Like [`Kernel::choose`], with the portable kernel as fallback.
     fn choose(waiting: usize, forced: Option<Backend>) -> &'static Kernel {
         Kernel::choose(Self::PRF, waiting, forced).unwrap_or(&Kernel::all(Self::PRF)[0])
     }
 
-    /// Runs `iterations` more of at most [`Kernel::lanes`] chains. A kernel whose instructions are absent here is
-    /// replaced by the portable one.
+    /// Runs `iterations` more on at most [`Kernel::lanes`] chains. An unsupported kernel is replaced by the portable
+    /// one.
     fn run(kernel: &Kernel, chains: &mut [Chain<Self>], iterations: u32);
 }
 
@@ -155,7 +155,7 @@ impl Kernels for Sha512 {
                     return proof.run(chains, iterations);
                 }
             }
-            // There are no such instructions for words of 64 bits.
+            // There are no such instructions for 64-bit words.
             Backend::ShaNi | Backend::Portable => {}
         }
         portable(kernel, chains, iterations);
@@ -205,7 +205,7 @@ pub(super) fn iterate<H: Hash, V: Vector<Word = H::Word>, const LANES: usize>(
     let mut digest: State<V> = digest.rows(proof);
     let mut sum: State<V> = gather::<H, LANES>(chains, |chain| &chain.sum).rows(proof);
     for _ in 0..iterations {
-        // A loop and not two calls, so that the code of the compression is there once and stays in the cache.
+        // A loop instead of two calls, so that the compression's code exists once and stays in the cache.
         for key in &keys {
             let state: State<V> = key.rows(proof);
             digest = H::compress_digest(proof, &state, &digest);
@@ -255,7 +255,7 @@ fn scatter<H: Hash, V: Vector<Word = H::Word>>(
     chains: &mut [Chain<H>],
     state: impl Fn(&mut Chain<H>) -> &mut State<H::Word>,
 ) {
-    // No vector has more lanes than this.
+    // The maximum of lanes of all vectors.
     let mut row = Zeroizing::new([H::Word::default(); 32]);
     for (index, vector) in vectors.iter().enumerate() {
         vector.store(&mut row[..]);

@@ -1,4 +1,4 @@
-//! The loop of PBKDF2 on the units of the processor, and which of them runs how many jobs.
+//! The inner loop of PBKDF2 for each instruction set, and the choice among them.
 
 mod calibration;
 mod choice;

@@ -1,5 +1,5 @@
-//! SHA-1 and SHA-256 by the processor's SHA instructions: one job, or several interleaved, because an instruction
-//! takes longer than the time after which the next one may start.
+//! SHA-1 and SHA-256 with the processor's SHA instructions: one job, or several interleaved, because their latency
+//! exceeds their throughput.
 #![allow(unsafe_code, reason = "instructions that not every processor has; each entry takes a proof")]
 
 use std::arch::x86_64::*;
@@ -8,12 +8,12 @@ use std::array::from_fn;
 use super::lanes::Chain;
 use crate::hash::{Hash, K256, Sha1, Sha256, State, sixteen};
 
-/// Shows that this processor has the SHA instructions, SSSE3 and SSE4.1.
+/// Proves that this processor has the SHA instructions, SSSE3 and SSE4.1.
 #[derive(Clone, Copy)]
 pub(super) struct ShaNi(());
 
 impl ShaNi {
-    /// Asks the processor.
+    /// Detects the instructions.
     pub(super) fn detect() -> Option<Self> {
         (is_x86_feature_detected!("sha")
             && is_x86_feature_detected!("ssse3")
@@ -25,7 +25,7 @@ impl ShaNi {
     pub(super) fn sha256<const WAYS: usize>(self, chains: &mut [Chain<Sha256>], iterations: u32) {
         for group in in_groups::<_, WAYS>(chains) {
             match group {
-                // SAFETY: `self` shows that the processor has the instructions.
+                // SAFETY: `self` proves that the processor has the instructions.
                 Group::Whole(chains) => unsafe { sha256_chains(chains, iterations) },
                 // SAFETY: as above.
                 Group::One(chain) => unsafe { sha256_chains(chain, iterations) },
@@ -37,7 +37,7 @@ impl ShaNi {
     pub(super) fn sha1<const WAYS: usize>(self, chains: &mut [Chain<Sha1>], iterations: u32) {
         for group in in_groups::<_, WAYS>(chains) {
             match group {
-                // SAFETY: `self` shows that the processor has the instructions.
+                // SAFETY: `self` proves that the processor has the instructions.
                 Group::Whole(chains) => unsafe { sha1_chains(chains, iterations) },
                 // SAFETY: as above.
                 Group::One(chain) => unsafe { sha1_chains(chain, iterations) },
@@ -46,7 +46,7 @@ impl ShaNi {
     }
 }
 
-/// Chains that run interleaved, or what was left over.
+/// Chains that run interleaved, or a remaining one.
 enum Group<'a, H: Hash, const WAYS: usize> {
     Whole(&'a mut [Chain<H>; WAYS]),
     One(&'a mut [Chain<H>; 1]),
@@ -60,14 +60,14 @@ fn in_groups<H: Hash, const WAYS: usize>(
     whole.iter_mut().map(Group::Whole).chain(single.iter_mut().map(Group::One))
 }
 
-/// Words into a register, the first in the lowest lane.
+/// Loads words into a register, the first into the lowest lane.
 #[target_feature(enable = "sse2")]
 fn register(words: [u32; 4]) -> __m128i {
     let [a, b, c, d] = words.map(u32::cast_signed);
     _mm_setr_epi32(a, b, c, d)
 }
 
-/// As [`register`], the other way.
+/// The reverse of [`register`].
 #[target_feature(enable = "sse2")]
 fn words(register: __m128i) -> [u32; 4] {
     let mut words = [0_u32; 4];
@@ -76,7 +76,7 @@ fn words(register: __m128i) -> [u32; 4] {
     words
 }
 
-/// The chaining value of SHA-256 as its instructions want it: F E B A and H G D C, from the lowest lane.
+/// The chaining value of SHA-256 in the order of its instructions: F E B A and H G D C, from the lowest lane.
 type Pair256 = [__m128i; 2];
 
 #[target_feature(enable = "sse2")]
@@ -144,7 +144,7 @@ fn sha256_digests<const WAYS: usize>(keys: &[Pair256; WAYS], digests: &[Pair256;
     from_fn(|way| [_mm_add_epi32(s[way][0], keys[way][0]), _mm_add_epi32(s[way][1], keys[way][1])])
 }
 
-/// The chaining value of SHA-1 as its instructions want it: D C B A and 0 0 0 E, from the lowest lane.
+/// The chaining value of SHA-1 in the order of its instructions: D C B A and 0 0 0 E, from the lowest lane.
 type Pair1 = [__m128i; 2];
 
 #[target_feature(enable = "sse2")]
@@ -192,7 +192,7 @@ fn sha1_digests<const WAYS: usize>(keys: &[Pair1; WAYS], digests: &[Pair1; WAYS]
         [abcd, _mm_or_si128(_mm_and_si128(e, high), ending), _mm_setzero_si128(), length]
     });
     let mut abcd: [__m128i; WAYS] = from_fn(|way| keys[way][0]);
-    // A of the group before, from which the E of this one comes.
+    // A of the previous group, from which E of this one is computed.
     let mut before = abcd;
     macro_rules! four_rounds {
         ($i:expr, $f:literal) => {

@@ -1,4 +1,4 @@
-//! Vectors of AVX-512 and AVX2, and the functions that have these and BMI2 switched on.
+//! Vectors of AVX-512 and AVX2, and the functions that are compiled for these and BMI2.
 #![allow(unsafe_code, reason = "instructions that not every processor has; each type is made from a proof")]
 
 use std::arch::asm;
@@ -16,7 +16,7 @@ macro_rules! proof {
         pub(super) struct $name(());
 
         impl $name {
-            /// Asks the processor.
+            /// Detects the instructions.
             pub(super) fn detect() -> Option<Self> {
                 ($(is_x86_feature_detected!($feature))&&+).then_some(Self(()))
             }
@@ -52,7 +52,7 @@ impl Avx512 {
         ) {
             iterate::<H, V, LANES>(proof, chains, iterations);
         }
-        // SAFETY: `self` shows that the processor has AVX-512F.
+        // SAFETY: `self` proves that the processor has AVX-512F.
         unsafe { inner::<H, V, LANES>(self, chains, iterations) }
     }
 }
@@ -72,7 +72,7 @@ impl Avx2 {
         ) {
             iterate::<H, V, LANES>(proof, chains, iterations);
         }
-        // SAFETY: `self` shows that the processor has AVX2.
+        // SAFETY: `self` proves that the processor has AVX2.
         unsafe { inner::<H, V, LANES>(self, chains, iterations) }
     }
 }
@@ -85,7 +85,7 @@ impl Bmi2 {
             iterate::<H, H::Word, 1>((), std::slice::from_mut(chain), iterations);
         }
         for chain in chains {
-            // SAFETY: `self` shows that the processor has BMI1 and BMI2.
+            // SAFETY: `self` proves that the processor has BMI1 and BMI2.
             unsafe { inner(chain, iterations) }
         }
     }
@@ -96,7 +96,7 @@ impl Bmi2 {
 #[target_feature(enable = "avx512f")]
 fn pin_512(register: __m512i) -> __m512i {
     let same;
-    // SAFETY: there is no instruction in it.
+    // SAFETY: it contains no instruction.
     unsafe {
         asm!("/* {0} */", inout(zmm_reg) register => same, options(pure, nomem, nostack, preserves_flags))
     };
@@ -108,19 +108,19 @@ fn pin_512(register: __m512i) -> __m512i {
 #[target_feature(enable = "avx2")]
 fn pin_256(register: __m256i) -> __m256i {
     let same;
-    // SAFETY: there is no instruction in it.
+    // SAFETY: it contains no instruction.
     unsafe {
         asm!("/* {0} */", inout(ymm_reg) register => same, options(pure, nomem, nostack, preserves_flags))
     };
     same
 }
 
-/// Bits of a ternary function, by the index that its three arguments make: `a ? b : c`.
+/// The truth table of `a ? b : c`, indexed by the three arguments.
 const CHOOSE: i32 = 0xCA;
-/// As above: at least two of three.
+/// The truth table of the majority.
 const MAJORITY: i32 = 0xE8;
 
-/// Declares a vector: its register, its proof, and the instructions that take it.
+/// Declares a vector: its register, its proof, and its instructions.
 macro_rules! vector {
     (
         $(#[$doc:meta])*
@@ -140,15 +140,15 @@ macro_rules! vector {
 
             #[inline(always)]
             fn splat(_: $proof, word: $word) -> Self {
-                // SAFETY: the proof shows that the instruction exists.
+                // SAFETY: the proof shows that the processor has the instruction.
                 Self(unsafe { $splat(word.cast_signed()) })
             }
 
             #[inline(always)]
             fn load(_: $proof, words: &[$word]) -> Self {
                 let words = &words[..$lanes];
-                // SAFETY: the proof shows that the instruction exists; it reads `$lanes` words, aligned or not,
-                // which the slice has.
+                // SAFETY: the proof shows that the processor has the instruction; it reads `$lanes` words, aligned or
+                // not, which the slice has.
                 Self(unsafe { $load(words.as_ptr().cast()) })
             }
 
@@ -162,7 +162,7 @@ macro_rules! vector {
 
             #[inline(always)]
             fn add(self, other: Self) -> Self {
-                // SAFETY: `self` was made from a proof that the instruction exists.
+                // SAFETY: `self` was created with a proof that the processor has the instruction.
                 Self(unsafe { $add(self.0, other.0) })
             }
 

@@ -1,4 +1,4 @@
-//! The alphabets in which formats write bytes, each as strict as its writer.
+//! The base64 alphabets of the formats, each as strict as its writer.
 
 use base64::{
     Engine as _, alphabet,
@@ -19,7 +19,7 @@ const CANONICAL: GeneralPurposeConfig =
 pub(super) const PHC: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, NONE);
 /// Django, .NET, Keycloak: standard, padded.
 pub(super) const PADDED: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, CANONICAL);
-/// bcrypt: its own order; the last digit of a salt may have bits that don't count.
+/// bcrypt: its own alphabet; the last digit of a salt may have unused bits.
 pub(super) const BCRYPT: GeneralPurpose =
     GeneralPurpose::new(&alphabet::BCRYPT, NONE.with_decode_allow_trailing_bits(true));
 
@@ -31,7 +31,7 @@ pub(super) fn decode(
     engine.decode(text).map_err(|_| wrong(field, "not in the base64 of its format"))
 }
 
-/// Standard base64 with padding, of what must not be left behind.
+/// Standard base64 with padding. The result is wiped.
 pub(super) fn in_base64(bytes: &[u8]) -> Zeroizing<Vec<u8>> {
     Zeroizing::new(PADDED.encode(bytes).into_bytes())
 }

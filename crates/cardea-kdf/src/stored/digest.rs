@@ -1,4 +1,4 @@
-//! Hashes of one pass, for what needs no more or was stored with no more.
+//! Single-pass hashes, for high-entropy secrets and for secrets that were stored that way.
 
 use pbkdf2::hmac::{KeyInit as _, Mac as _, SimpleHmac};
 use sha2::{Digest as _, Sha256, Sha512};

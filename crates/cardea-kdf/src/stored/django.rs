@@ -1,4 +1,4 @@
-//! Django's `algorithm$…` (`django.contrib.auth.hashers`): salts are the text's own bytes.
+//! Django's `algorithm$…` (`django.contrib.auth.hashers`), whose salts are raw text.
 
 use super::{
     base64::{PADDED, decode, number},

@@ -1,22 +1,22 @@
-//! What is wrong with a stored secret, or with a secret.
+//! Errors of stored secrets and of secrets.
 
-/// A stored secret that can't be used: the field that is wrong, and why. It holds nothing of the secret.
+/// A stored secret that can't be used: the invalid field and the reason. It contains nothing of the secret.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct FormatError {
-    /// The field of the format, as its own documentation calls it.
+    /// The field, as named in the format's documentation.
     pub field: &'static str,
-    /// What is wrong with it, or what would be right.
+    /// The problem, or what is expected.
     pub problem: &'static str,
 }
 
-/// A secret that is not hashed, whatever it is compared with.
+/// A secret that is never hashed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SecretError {
     /// No bytes.
     #[error("the secret is empty")]
     Empty,
-    /// A NUL, where libraries written in C would end it.
+    /// A NUL byte, which ends strings in C libraries.
     #[error("the secret has a NUL byte")]
     Nul,
     /// More than 1,024 bytes.

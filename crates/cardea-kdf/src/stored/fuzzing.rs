@@ -1,20 +1,20 @@
-//! What holds for any bytes that are read as a stored secret.
+//! Properties that hold for any bytes that are parsed as a stored secret.
 
 use super::StoredSecret;
 
-/// Reads `data` as a stored secret. One that is taken has a profile, and a stand-in of that profile the same cost.
-/// Nothing is hashed.
+/// Parses `data` as a stored secret. An accepted one has a profile, and a dummy secret with that profile has the same
+/// cost. Nothing is hashed.
 ///
 /// # Panics
-/// Where that does not hold.
+/// If a property is violated.
 #[doc(hidden)]
 pub fn fuzz_stored_secret(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(stored) = StoredSecret::parse(text) else { return };
     let profile = stored.profile();
     assert!(profile.len() <= 64 && profile.bytes().all(|byte| byte.is_ascii_graphic()), "{profile:?}");
-    let stand_in = StoredSecret::stand_in(&profile);
-    assert!(stand_in.is_ok_and(|stand_in| stand_in.profile() == profile), "{profile:?}");
+    let dummy = StoredSecret::dummy(&profile);
+    assert!(dummy.is_ok_and(|dummy| dummy.profile() == profile), "{profile:?}");
     assert!(StoredSecret::parse(text.trim_end_matches('\0')).is_ok());
 }
 

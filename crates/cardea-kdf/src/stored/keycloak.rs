@@ -1,5 +1,5 @@
-//! Keycloak's credential: JSON with `secretData` and `credentialData`, each an object or, as its database has them, a
-//! string that holds one.
+//! Keycloak's credential: JSON with `secretData` and `credentialData`, each an object or, as in its database, a string
+//! that contains one.
 
 use serde_json::Value;
 

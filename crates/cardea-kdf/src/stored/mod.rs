@@ -88,7 +88,7 @@ impl StoredSecret {
     ///
     /// # Errors
     /// Where `profile` is none, or beyond the limits.
-    pub fn stand_in(profile: &str) -> Result<Self, FormatError> {
+    pub fn dummy(profile: &str) -> Result<Self, FormatError> {
         let scheme = Scheme::of_profile(profile)?;
         scheme.check()?;
         Ok(Self(scheme))

@@ -14,7 +14,7 @@ pub(super) fn parse(text: &str) -> Result<Scheme, FormatError> {
         ["pbkdf2" | "pbkdf2-sha1", rounds, salt, hash] => pbkdf2(Ok(Prf::HmacSha1), rounds, salt, hash),
         ["pbkdf2-sha256", rounds, salt, hash] => pbkdf2(Ok(Prf::HmacSha256), rounds, salt, hash),
         ["pbkdf2-sha512", rounds, salt, hash] => pbkdf2(Ok(Prf::HmacSha512), rounds, salt, hash),
-        // Ory Hydra's names for what is SHA-3 there.
+        // Ory Hydra's names, which mean SHA-3.
         ["pbkdf2-sha224", rounds, salt, hash] => pbkdf2(Err(Sha3::Bits224), rounds, salt, hash),
         ["pbkdf2-sha384", rounds, salt, hash] => pbkdf2(Err(Sha3::Bits384), rounds, salt, hash),
         ["argon2id", version, costs, salt, hash] => argon2(Argon2Kind::Id, Some(version), costs, salt, hash),
@@ -74,7 +74,7 @@ fn argon2(
 ) -> Result<Scheme, FormatError> {
     let version = match version {
         Some("v=19") => 0x13,
-        // What has no version is from before there was one.
+        // Without a version, it is the first one.
         None | Some("v=16") => 0x10,
         Some(_) => return Err(wrong("v", "expected 19 or 16")),
     };

@@ -1,4 +1,4 @@
-//! What a stored secret comes down to, whatever its text looked like: algorithm, cost, limits, verification.
+//! A parsed stored secret in any format: algorithm, cost, limits, verification.
 
 use std::num::NonZeroU32;
 
@@ -20,13 +20,13 @@ use crate::{Prf, derive};
 const ITERATIONS_MAX: u64 = 10_000_000;
 /// The most memory of one verification, in KiB.
 const MEMORY_KIB_MAX: u64 = 256 * 1_024;
-/// The most memory that one verification passes over, in KiB: some seconds.
+/// The most memory that one verification passes over, in KiB, which takes some seconds.
 const TRAFFIC_KIB_MAX: u64 = 4 * 1_024 * 1_024;
-/// The most lanes of Argon2 and the most `p` of scrypt. They run one after the other.
+/// The most lanes of Argon2 and the largest `p` of scrypt, which run one after the other.
 const LANES_MAX: u32 = 16;
 const BCRYPT_COST_MIN: u32 = 4;
 const BCRYPT_COST_MAX: u32 = 15;
-/// What bcrypt reads of a secret, in bytes.
+/// The part of a secret that bcrypt reads, in bytes.
 const BCRYPT_SECRET_BYTES_MAX: usize = 72;
 const SALT_BYTES_MIN: usize = 8;
 const SALT_BYTES_MAX: usize = 256;
@@ -68,7 +68,7 @@ impl Algorithm {
         Self::Digest,
     ];
 
-    /// Its name in metrics and records.
+    /// The name in metrics and records.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -96,7 +96,7 @@ pub(super) enum Argon2Kind {
     I,
 }
 
-/// What bcrypt is given, which reads no more than 72 bytes.
+/// The input of bcrypt, which reads no more than 72 bytes.
 #[derive(Clone, Copy)]
 pub(super) enum BcryptInput {
     Secret,
@@ -157,7 +157,7 @@ pub(super) enum Scheme {
 }
 
 impl Scheme {
-    /// Refuses what is too dear, too short or too long, by the name of the field.
+    /// Refuses parameters that are too expensive, too small or too large, with the name of the field.
     pub(super) fn check(&self) -> Result<(), FormatError> {
         match self {
             Self::Pbkdf2 { prf, iterations, salt, expected } => {
@@ -211,9 +211,9 @@ impl Scheme {
         }
     }
 
-    /// The work of guessing, in a unit of our own; `None` for what is never hashed anew. PBKDF2's weights make equal what
-    /// OWASP's password storage cheat sheet holds for equal: 1,300,000 iterations of SHA-1, 600,000 of SHA-256,
-    /// 210,000 of SHA-512.
+    /// The work of guessing, in an arbitrary unit; `None` for formats that are never replaced. The weights of PBKDF2
+    /// follow OWASP's password storage cheat sheet, which considers 1,300,000 iterations of SHA-1, 600,000 of SHA-256
+    /// and 210,000 of SHA-512 equivalent.
     pub(super) fn strength(&self) -> Option<u64> {
         match self {
             Self::Pbkdf2 { prf, iterations, .. } => Some(strength(*prf, *iterations)),
@@ -419,7 +419,7 @@ fn memory(kib: u64, passes: u64) -> Result<(), FormatError> {
     Ok(())
 }
 
-/// What `fill` makes of so many bytes; `None` where it fails.
+/// The output of `fill`; `None` if it fails.
 fn output(length: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> Option<Zeroizing<Vec<u8>>> {
     let mut out = Zeroizing::new(vec![0; length]);
     fill(&mut out).then_some(out)
@@ -429,7 +429,8 @@ fn equal(derived: Option<Zeroizing<Vec<u8>>>, expected: &[u8]) -> bool {
     derived.is_some_and(|derived| bool::from(derived.ct_eq(expected)))
 }
 
-/// bcrypt reads 72 bytes. A longer secret is none, or its first 72 bytes would do; it takes as long as any other.
+/// bcrypt reads 72 bytes. A longer secret never matches, because its first 72 bytes would; it takes as long as any
+/// other.
 fn bcrypt(cost: u32, salt: [u8; 16], secret: &[u8], expected: &[u8; 23]) -> bool {
     let read = secret.len().min(BCRYPT_SECRET_BYTES_MAX);
     let mut terminated = Zeroizing::new([0; BCRYPT_SECRET_BYTES_MAX]);

@@ -1,4 +1,4 @@
-//! Formats against their own libraries, and against what is not of them.
+//! Stored secrets compared with the formats' own libraries, and malformed ones.
 
 use std::sync::OnceLock;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::*;
 
-/// Made by `tests/vectors/make.py`.
+/// Created by `tests/vectors/make.py`.
 const VECTORS: &str = include_str!("../../tests/vectors/stored.json");
 
 struct Sample {
@@ -80,10 +80,10 @@ fn a_lane_job_is_what_verify_does() {
 }
 
 #[test]
-fn a_stand_in_has_the_cost_that_its_profile_names() {
+fn a_dummy_has_the_cost_of_its_profile() {
     for Sample { profile, .. } in samples() {
-        let stand_in = StoredSecret::stand_in(profile).unwrap();
-        assert_eq!(stand_in.profile(), *profile);
+        let dummy = StoredSecret::dummy(profile).unwrap();
+        assert_eq!(dummy.profile(), *profile);
     }
     for profile in [
         "",
@@ -95,7 +95,7 @@ fn a_stand_in_has_the_cost_that_its_profile_names() {
         "argon2;id;m=64",
         "pbkdf2-sha512;i=1;l=4000000000",
     ] {
-        assert!(StoredSecret::stand_in(profile).is_err(), "{profile:?}");
+        assert!(StoredSecret::dummy(profile).is_err(), "{profile:?}");
     }
 }
 
@@ -213,7 +213,7 @@ fn secrets_with_nul_empty_and_over_long_ones_match_nothing() {
     let stored = Target::new(10_000).unwrap().hash(b"secret", &[7; 16]).unwrap();
     let stored = StoredSecret::parse(&stored).unwrap();
     assert!(stored.verify(b"secret"));
-    // HMAC pads keys with zeros: without the rule, this would be the same key.
+    // HMAC pads keys with zeros: without the check, this would be the same key.
     assert!(!stored.verify(b"secret\0"));
     assert_eq!(check_secret(b""), Err(SecretError::Empty));
     assert_eq!(check_secret(b"a\0b"), Err(SecretError::Nul));
@@ -248,7 +248,7 @@ fn a_job_of_a_target_makes_what_the_target_makes() {
 #[test]
 fn hashing_anew_goes_up_and_never_down() {
     let target = Target::new(210_000).unwrap();
-    let standard = |profile: &str| StoredSecret::stand_in(profile).unwrap().needs_rehash(&target);
+    let standard = |profile: &str| StoredSecret::dummy(profile).unwrap().needs_rehash(&target);
     for (profile, anew) in [
         ("digest;l=32", true),
         ("pbkdf2-sha1;i=1000;l=32", true),

@@ -1,4 +1,4 @@
-//! What transactions do. Each is given the connection of a transaction that somebody else begins and ends.
+//! The statements of transactions. Each function gets the connection of a transaction that its caller begins and ends.
 
 use cardea_clock::Wall;
 use sqlx::SqliteConnection;
@@ -6,13 +6,13 @@ use sqlx::SqliteConnection;
 use super::{failed, rows::bind_client};
 use crate::{ClientRecord, KeyRecord, StoreError};
 
-/// After how many clients of an import its progress is told.
+/// An import reports its progress after this many clients.
 const PROGRESS_EVERY: usize = 1_000;
-/// How many clients of an import are told of that can't be imported.
+/// The most clients that an import reports as not importable.
 const TOLD_MAX: usize = 1_000;
 
-/// Adds a client and its secrets. Where there was one of that id before, its tombstone goes, its tokens stay dead, and its
-/// versions are counted on.
+/// Adds a client and its secrets. If a client with that id was deleted before, its tombstone is removed, its tokens
+/// stay revoked, and its versions are continued.
 pub(super) async fn insert_client(
     connection: &mut SqliteConnection,
     record: &ClientRecord,
@@ -52,7 +52,7 @@ pub(super) async fn insert_clients(
     for (index, record) in records.iter().enumerate() {
         match insert_client(connection, record).await {
             Ok(_) => {}
-            // The others are tried all the same, so that all that are there already can be told at once.
+            // The remaining clients are tried too, so that all that exist already are reported at once.
             Err(StoreError::AlreadyExists) => indices.push(index),
             Err(error) => return Err(error),
         }
@@ -90,7 +90,7 @@ pub(super) async fn update_client(
     insert_secrets(connection, record).await
 }
 
-/// Gives whether there was one.
+/// Returns whether the client existed.
 pub(super) async fn delete_client(
     connection: &mut SqliteConnection,
     id: &str,

@@ -1,4 +1,5 @@
-//! The database's file: made private before SQLite sees it, told from a lost one, and watched while it is in use.
+//! The database's file: made private before SQLite opens it, distinguished from a lost one, and watched while it is in
+//! use.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -9,22 +10,22 @@ use std::{
 
 use crate::StoreError;
 
-/// The most bytes of a marker that are read.
+/// The most bytes of a marker file.
 const MARKER_BYTES_MAX: u64 = 256;
 /// The hexadecimal digits of a database's id.
 const INSTANCE_DIGITS: usize = 32;
 
-/// Creates the file with mode 0600 where there is none, and none was there before. SQLite gives its log and its shared
-/// memory the mode of the database. Gives the marker, where there is one. Blocks.
+/// Creates the file with mode 0600, unless it exists or existed before. SQLite gives its log and its shared memory the
+/// mode of the database. Returns the marker, if there is one. Blocks.
 ///
 /// # Errors
-/// [`StoreError::Lost`] where a marker or a log says that there was a database; [`StoreError::Unusable`].
+/// [`StoreError::Lost`] if a marker or a log shows that a database existed; [`StoreError::Unusable`].
 pub(super) fn prepare(path: &Path) -> Result<Option<PathBuf>, StoreError> {
     let marker = check_not_lost(path)?;
     let unusable = |problem: String| StoreError::Unusable { path: path.display().to_string(), problem };
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(file) => {
-            // The name is durable before anything that is said to be stored under it.
+            // The directory entry must be durable before any write is acknowledged.
             let synced = file.sync_all().and_then(|()| sync_folder(path));
             synced.map_err(|error| unusable(format!("it can't be created: {error}")))?;
             Ok(marker)
@@ -37,14 +38,14 @@ pub(super) fn prepare(path: &Path) -> Result<Option<PathBuf>, StoreError> {
     }
 }
 
-/// Tells a database that is gone from one that has yet to be made. Gives the marker, where there is one. Blocks.
+/// Distinguishes a lost database from one that was never created. Returns the marker, if there is one. Blocks.
 ///
 /// # Errors
-/// [`StoreError::Lost`] where a marker or a log says that there was a database; [`StoreError::Unusable`].
+/// [`StoreError::Lost`] if a marker or a log shows that a database existed; [`StoreError::Unusable`].
 pub(super) fn check_not_lost(path: &Path) -> Result<Option<PathBuf>, StoreError> {
     let unusable = |problem: String| StoreError::Unusable { path: path.display().to_string(), problem };
     let cannot_read = |error: io::Error| unusable(format!("it can't be read: {error}"));
-    // The marker first: another process may be about to make the database, and marks it when it is there.
+    // The marker is read first: another process may be creating the database, and writes the marker last.
     let (marker, log) = (trace(path, ".id", 0), trace(path, "-wal", 1));
     let (marker, log) = (marker.map_err(cannot_read)?, log.map_err(cannot_read)?);
     let found = match fs::metadata(path) {
@@ -63,10 +64,10 @@ pub(super) fn check_not_lost(path: &Path) -> Result<Option<PathBuf>, StoreError>
     Ok(marker)
 }
 
-/// Compares the database's id with that of its marker, `<database>.id`, and makes the marker where there is none. Blocks.
+/// Compares the database's id with its marker `<database>.id`, and creates the marker if there is none. Blocks.
 ///
 /// # Errors
-/// [`StoreError::Unusable`] where the marker is another database's, or can't be written.
+/// [`StoreError::Unusable`] if the marker belongs to another database or can't be written.
 pub(super) fn mark(path: &Path, instance: &str) -> Result<(), StoreError> {
     if is_marked(path, instance)? {
         return Ok(());
@@ -78,10 +79,10 @@ pub(super) fn mark(path: &Path, instance: &str) -> Result<(), StoreError> {
     })
 }
 
-/// Whether the database's marker has its id; not where there is none, or one that was not written to its end. Blocks.
+/// Whether the marker has the database's id. A missing or incomplete marker has not. Blocks.
 ///
 /// # Errors
-/// [`StoreError::Unusable`] where the marker is another database's, or can't be read.
+/// [`StoreError::Unusable`] if the marker belongs to another database or can't be read.
 pub(super) fn is_marked(path: &Path, instance: &str) -> Result<bool, StoreError> {
     let marker = beside(path, ".id");
     let unusable = |problem: String| StoreError::Unusable { path: path.display().to_string(), problem };
@@ -98,8 +99,8 @@ pub(super) fn is_marked(path: &Path, instance: &str) -> Result<bool, StoreError>
     }
 }
 
-/// Takes group's and others' rights away from the database and what stands beside it. Only once it is known to be ours.
-/// Blocks.
+/// Removes the permissions of group and others from the database and its side files. The database must be known to be
+/// ours. Blocks.
 pub(super) fn make_private(path: &Path) -> Result<(), StoreError> {
     for suffix in ["", "-wal", "-shm"] {
         restrict(&beside(path, suffix)).map_err(|error| StoreError::Unusable {
@@ -110,16 +111,16 @@ pub(super) fn make_private(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Which file the database is, so that another one in its place is noticed.
+/// Identifies the database's file, so that a replacement is noticed.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
     path: PathBuf,
-    /// Device and inode. The inode is not given to another file while a connection holds it open.
+    /// Device and inode. The inode is not reused while a connection holds the file open.
     file: (u64, u64),
 }
 
 impl Identity {
-    /// Of the file that is there now. Blocks.
+    /// The identity of the present file. Blocks.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let metadata = fs::metadata(path)?;
         Ok(Self { path: path.to_path_buf(), file: (metadata.dev(), metadata.ino()) })
@@ -143,8 +144,7 @@ impl Identity {
     }
 }
 
-/// A file beside the database that shows that there was one: its marker, or a log with something in it, which SQLite would
-/// throw away.
+/// A side file that shows that a database existed: its marker, or a non-empty log, which SQLite would discard.
 fn trace(path: &Path, suffix: &str, bytes_min: u64) -> io::Result<Option<PathBuf>> {
     let trace = beside(path, suffix);
     match fs::metadata(&trace) {
@@ -154,7 +154,7 @@ fn trace(path: &Path, suffix: &str, bytes_min: u64) -> io::Result<Option<PathBuf
     }
 }
 
-/// `None` where there is none, or one that was not written to its end.
+/// `None` if the marker is missing or incomplete.
 fn read_marker(marker: &Path) -> io::Result<Option<String>> {
     let file = match File::open(marker) {
         Ok(file) => file,
@@ -167,7 +167,7 @@ fn read_marker(marker: &Path) -> io::Result<Option<String>> {
     Ok(whole.then(|| instance.to_owned()))
 }
 
-/// Two processes that open a new database at once write the same.
+/// Two processes that open a new database at once write the same content.
 fn write_marker(marker: &Path, instance: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(marker)?;
     file.write_all(format!("{instance}\n").as_bytes())?;

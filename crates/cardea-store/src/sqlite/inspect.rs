@@ -1,5 +1,5 @@
-//! A look into a database that changes nothing: nothing is created, migrated, made private or locked for others, and a
-//! server may be running on it.
+//! Read-only inspection of a database. Nothing is created, migrated, made private or locked, and a server may be using
+//! the database.
 
 use std::{fs, io::ErrorKind, path::Path};
 
@@ -12,31 +12,31 @@ use sqlx::{
 use super::{BUSY_TIMEOUT, failed, file, key_of, opening, schema};
 use crate::{KeyRecord, StoreError};
 
-/// Under which wrapping key a private key that signs no tokens is sealed.
+/// The wrapping key of a private key that signs no tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcmeKeyRecord {
-    /// What it is the key of, for messages.
+    /// The key's owner, for messages.
     pub name: String,
     /// The wrapping key's id.
     pub wrapping_key_id: String,
 }
 
-/// Checks that a database can be used, and gives the signing keys in it. A file that is not there is as good as one that
-/// is, where its folder is there: it will be created.
+/// Checks that a database can be used, and returns its signing keys. A missing file in an existing folder is accepted,
+/// because it will be created.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The problem of the database.
 pub async fn inspect_signing_keys(path: &Path) -> Result<Vec<KeyRecord>, StoreError> {
     let Some((mut connection, _)) = checked(path).await? else { return Ok(Vec::new()) };
     let keys = signing_keys(&mut connection).await;
     close(connection, path, keys).await
 }
 
-/// Checks that a database can be used as [`inspect_signing_keys`] does, and gives the keys of the account at that ACME
-/// directory and of its certificates that have not expired at `now`.
+/// Checks that a database can be used, as [`inspect_signing_keys`] does, and returns the keys of the account at that
+/// ACME directory and of its certificates that have not expired at `now`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The problem of the database.
 pub async fn inspect_acme_keys(
     path: &Path,
     directory: &str,
@@ -50,7 +50,7 @@ pub async fn inspect_acme_keys(
     close(connection, path, keys).await
 }
 
-/// A connection to a database that can be used, and the version of its schema; `None` where nothing is in it yet.
+/// A connection to a usable database, and the version of its schema; `None` if it is empty.
 async fn checked(path: &Path) -> Result<Option<(SqliteConnection, i64)>, StoreError> {
     let marker = file::check_not_lost(path)?;
     let Some(options) = how(path)? else { return Ok(None) };
@@ -66,7 +66,7 @@ async fn check(
     path: &Path,
     marker: Option<&Path>,
 ) -> Result<Option<i64>, StoreError> {
-    // One moment of the database until the connection is closed, whatever a running server does meanwhile.
+    // One consistent view until the connection is closed, whatever a running server does.
     sqlx::query("BEGIN").execute(&mut *connection).await.map_err(|error| opening(path, error))?;
     let version = schema::version(connection, path).await?;
     schema::check_identified(version, path, marker)?;
@@ -89,7 +89,7 @@ async fn close<T>(
     Ok(value)
 }
 
-/// How to open the file; `None` where there is none yet.
+/// How to open the file; `None` if it doesn't exist.
 fn how(path: &Path) -> Result<Option<SqliteConnectOptions>, StoreError> {
     let unusable = |problem: String| StoreError::Unusable { path: path.display().to_string(), problem };
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -105,7 +105,7 @@ fn how(path: &Path) -> Result<Option<SqliteConnectOptions>, StoreError> {
     fs::File::open(path).map_err(|error| unusable(format!("it can't be read: {error}")))?;
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
-    // Without a write-ahead log, the file is all there is. SQLite then neither locks it nor puts files beside it.
+    // Without a write-ahead log, the file is complete. Then SQLite neither locks it nor creates side files.
     let is_whole = fs::metadata(&log).map_or(true, |metadata| metadata.len() == 0);
     let options = SqliteConnectOptions::new()
         .filename(path)

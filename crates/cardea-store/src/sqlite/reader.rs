@@ -9,7 +9,7 @@ use sqlx::{
 use super::failed;
 use crate::StoreError;
 
-/// Reads, several at once. A connection that met an error is closed, and another one is opened when it is needed.
+/// Reads, several at once. A connection that met an error is closed; another one is opened when it is needed.
 #[derive(Clone)]
 pub(super) struct Reader(pub(super) SqlitePool);
 

@@ -1,4 +1,4 @@
-//! Records to rows and back.
+//! Conversion between records and rows.
 
 use cardea_clock::Wall;
 use sqlx::{Row as _, Sqlite, query::Query, sqlite::SqliteArguments, sqlite::SqliteRow};
@@ -21,9 +21,9 @@ macro_rules! select_clients {
     };
 }
 
-/// One client with its secrets, a row for each secret; ?1 is its id.
+/// One client with its secrets, one row per secret. ?1 is the client id.
 pub(super) const SELECT_CLIENT: &str = select_clients!("(SELECT * FROM clients WHERE id = ?1) c");
-/// A page of clients with their secrets, a row for each secret; ?1 is the id before the page, ?2 the page's length.
+/// A page of clients with their secrets, one row per secret. ?1 is the id before the page, ?2 the length of the page.
 pub(super) const SELECT_CLIENTS: &str =
     select_clients!("(SELECT * FROM clients WHERE id > ?1 ORDER BY id LIMIT ?2) c");
 
@@ -54,7 +54,7 @@ pub(super) fn bind_client<'q>(
         .bind(record.remember_secret))
 }
 
-/// Folds rows of client and secret, sorted by client, into clients.
+/// Converts rows of client and secret, sorted by client, to clients.
 pub(super) fn clients_of(rows: &[SqliteRow]) -> Result<Vec<ClientRecord>, StoreError> {
     let mut clients: Vec<ClientRecord> = Vec::new();
     for row in rows {
@@ -81,7 +81,7 @@ fn client_of(row: &SqliteRow) -> Result<ClientRecord, StoreError> {
         version: u64::try_from(version).map_err(|_| invalid("clients.version"))?,
         name: row.try_get("name").map_err(failed)?,
         enabled: row.try_get("enabled").map_err(failed)?,
-        // A grant that this program doesn't know is one that it can't give.
+        // An unknown grant is ignored, because this program can't issue it.
         grant_types: grant_types.split_ascii_whitespace().filter_map(GrantType::parse).collect(),
         scopes: words(row.try_get("scopes").map_err(failed)?),
         audiences: serde_json::from_str(audiences).map_err(|_| invalid("clients.audiences"))?,
@@ -99,7 +99,7 @@ fn client_of(row: &SqliteRow) -> Result<ClientRecord, StoreError> {
     })
 }
 
-/// The row's secret; a client without secrets has one row without.
+/// The secret of a row; a client without secrets has one row without a secret.
 fn secret_of(row: &SqliteRow) -> Result<Option<SecretRecord>, StoreError> {
     let Some(id) = row.try_get::<Option<String>, _>("secret_id").map_err(failed)? else { return Ok(None) };
     Ok(Some(SecretRecord {
@@ -112,7 +112,7 @@ fn secret_of(row: &SqliteRow) -> Result<Option<SecretRecord>, StoreError> {
     }))
 }
 
-/// The row's key; a set without keys has one row without.
+/// The key of a row; a set without keys has one row without a key.
 pub(super) fn key_of(row: &SqliteRow) -> Result<Option<KeyRecord>, StoreError> {
     let Some(kid) = row.try_get::<Option<String>, _>("kid").map_err(failed)? else { return Ok(None) };
     let algorithm: &str = row.try_get("algorithm").map_err(failed)?;
@@ -128,7 +128,7 @@ pub(super) fn key_of(row: &SqliteRow) -> Result<Option<KeyRecord>, StoreError> {
     }))
 }
 
-/// A row of what clients have for secrets.
+/// A row of the distribution of secret formats.
 pub(super) fn mix_of(row: &SqliteRow) -> Result<SecretMix, StoreError> {
     let clients: i64 = row.try_get("clients").map_err(failed)?;
     Ok(SecretMix {

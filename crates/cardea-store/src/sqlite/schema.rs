@@ -1,4 +1,4 @@
-//! The tables, and how older ones become newer ones.
+//! The schema and its migrations.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use sqlx::{Connection as _, SqliteConnection};
 use super::{failed, opening};
 use crate::StoreError;
 
-/// Marks a SQLite file as ours ("Card").
+/// Identifies a SQLite file as ours ("Card").
 const APPLICATION_ID: i64 = 0x4361_7264;
 
-/// Each brings the schema from the version that is its index to the next. Only ever append.
+/// Each entry migrates the schema from the version that is its index to the next. Entries are only ever appended.
 const MIGRATIONS: &[&str] = &[
     "
 CREATE TABLE clients (
@@ -63,7 +63,7 @@ CREATE TABLE signing_keys (
 ",
     "
 ALTER TABLE clients ADD COLUMN remember_secret INTEGER NOT NULL DEFAULT 1 CHECK (remember_secret IN (0, 1));
-CREATE TABLE stand_in (
+CREATE TABLE stand_in ( -- tidy: glossary: databases have this table
     id INTEGER PRIMARY KEY CHECK (id = 1),
     key BLOB NOT NULL CHECK (length(key) = 32)
 ) STRICT;
@@ -127,18 +127,18 @@ INSERT INTO registry VALUES (1, lower(hex(randomblob(16))), 0, NULL);
 ",
 ];
 
-/// From this version on a database has an id.
+/// The first version whose databases have an id.
 const IDENTIFIED_SINCE: i64 = 6;
 
-/// The version that has tables of certificates from an authority.
+/// The first version with ACME tables.
 const ACME_VERSION: i64 = 3;
 
-/// Whether a schema of this version has tables of certificates from an authority.
+/// Whether a schema of this version has ACME tables.
 pub(super) fn has_acme(version: i64) -> bool {
     version >= ACME_VERSION
 }
 
-/// The version of the schema; `None` where the database is empty.
+/// The version of the schema; `None` if the database is empty.
 pub(super) async fn version(
     connection: &mut SqliteConnection,
     path: &Path,
@@ -170,7 +170,7 @@ pub(super) async fn version(
     Ok(Some(version))
 }
 
-/// Checks that the pages of the database are what SQLite wrote.
+/// Checks the integrity of the database's pages.
 pub(super) async fn sound(connection: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
     let sound: String = sqlx::query_scalar("PRAGMA quick_check(1)")
         .fetch_one(&mut *connection)
@@ -183,11 +183,11 @@ pub(super) async fn sound(connection: &mut SqliteConnection, path: &Path) -> Res
     }
 }
 
-/// Checks that the database is ours and sound, and brings its schema up to date in one transaction, so that
-/// two processes which open a new file at once agree. Gives the database's id.
+/// Checks that the database is ours and intact, and migrates its schema in one transaction, so that two processes that
+/// open a new file at once agree. Returns the database's id.
 ///
 /// # Errors
-/// Among others those of [`check_identified`], where `marker` was there before.
+/// Among others those of [`check_identified`], if `marker` existed before.
 pub(super) async fn prepare(
     connection: &mut SqliteConnection,
     path: &Path,
@@ -227,7 +227,7 @@ pub(super) async fn prepare(
     Ok(instance)
 }
 
-/// The id of a database whose schema is of this version; `None` where it has none yet.
+/// The id of a database with this schema version; `None` if it has none yet.
 pub(super) async fn instance(
     connection: &mut SqliteConnection,
     version: i64,
@@ -244,11 +244,11 @@ async fn identity(connection: &mut SqliteConnection, path: &Path) -> Result<Stri
     instance.fetch_one(connection).await.map_err(|error| opening(path, error))
 }
 
-/// Refuses a database that has no id though there is a marker with one: another database was there before, for the marker
-/// is written once there is an id.
+/// Refuses a database without an id if there is a marker with one. The marker is written after the id, so another
+/// database existed before.
 ///
 /// # Errors
-/// [`StoreError::Lost`] where the database is empty; [`StoreError::Unusable`] where it is of an older version.
+/// [`StoreError::Lost`] if the database is empty; [`StoreError::Unusable`] if its schema is older.
 pub(super) fn check_identified(
     version: Option<i64>,
     path: &Path,

@@ -1,4 +1,4 @@
-//! What becomes of the store when its database fails, at each statement.
+//! The behaviour of the store when its database fails, at each statement.
 
 use std::{fs, sync::Arc};
 
@@ -72,12 +72,12 @@ impl Fixture {
         Self { folder, store, other }
     }
 
-    /// Runs statements on the file as another process would.
+    /// Runs statements on the file as another process does.
     async fn meddle(&mut self, sql: String) {
         sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut self.other).await.unwrap();
     }
 
-    /// All the changes there are; each succeeds once.
+    /// All kinds of changes; each succeeds once.
     async fn change(&self, which: usize) -> Result<(), StoreError> {
         let store = &self.store;
         match which {
@@ -87,7 +87,7 @@ impl Fixture {
             3 => store.update_client(&disabled(&client("kept"))).await,
             4 => store.delete_client("gone", NOW).await.map(drop),
             5 => store.replace_keys(1, &[key("1"), key("2")]).await,
-            6 => store.stand_in_key([3; 32]).await.map(drop),
+            6 => store.dummy_key([3; 32]).await.map(drop),
             7 => store.forget_tombstones(Wall::MAX).await,
             _ => store.probe().await,
         }
@@ -100,7 +100,7 @@ impl Fixture {
     }
 }
 
-/// The statements of a change: what they do to which table.
+/// The statements of a change: the operation and its table.
 const STATEMENTS: [(usize, &[&str]); 9] = [
     (0, &["INSERT ON clients", "INSERT ON secrets"]),
     (1, &["DELETE ON deleted_clients", "INSERT ON clients", "INSERT ON secrets"]),
@@ -108,13 +108,14 @@ const STATEMENTS: [(usize, &[&str]); 9] = [
     (3, &["UPDATE ON clients", "DELETE ON secrets", "INSERT ON secrets"]),
     (4, &["DELETE ON clients", "INSERT ON deleted_clients"]),
     (5, &["UPDATE ON key_set", "DELETE ON signing_keys", "INSERT ON signing_keys"]),
+    // tidy: glossary: databases have this table
     (6, &["INSERT ON stand_in"]),
     (7, &["DELETE ON deleted_clients"]),
     (8, &["UPDATE ON registry"]),
 ];
 
-/// `RAISE(ROLLBACK)` does what SQLite does by itself on a full or a failing disk: the transaction is gone before anybody
-/// undoes it. `RAISE(FAIL)` leaves it open.
+/// `RAISE(ROLLBACK)` acts as SQLite does on a full or failing disk: the transaction has ended before anyone rolls it
+/// back. `RAISE(FAIL)` leaves it open.
 #[tokio::test]
 async fn after_an_error_at_any_statement_nothing_is_half_done_and_the_next_change_works() {
     for (change, statements) in STATEMENTS {
@@ -145,7 +146,7 @@ async fn after_an_error_at_any_statement_nothing_is_half_done_and_the_next_chang
     }
 }
 
-/// The commit itself fails, and leaves the transaction open.
+/// The commit itself fails and leaves the transaction open.
 #[tokio::test]
 async fn a_commit_that_fails_is_not_acknowledged_and_the_next_one_works() {
     let mut fixture = Fixture::new().await;
@@ -184,7 +185,7 @@ async fn a_database_that_another_process_holds_is_busy_and_then_works() {
     assert!(!fixture.store.write_health().failing);
 }
 
-/// A page more than there may be: SQLite's own SQLITE_FULL, on the connection that writes.
+/// A page beyond the limit: a real `SQLITE_FULL` on the writing connection.
 #[tokio::test]
 async fn a_full_database_takes_changes_again_once_there_is_room() {
     let fixture = Fixture::new().await;
@@ -194,7 +195,7 @@ async fn a_full_database_takes_changes_again_once_there_is_room() {
     let large = ClientRecord { name: "x".repeat(1 << 20), ..client("large") };
     let error = fixture.store.insert_client(&large).await.unwrap_err().to_string();
     assert!(error.contains("full"), "{error}");
-    // The limit is that of the connection, which is gone.
+    // The limit belonged to the connection, which was closed.
     fixture.store.insert_client(&large).await.unwrap();
     fixture.change(3).await.unwrap();
 }
@@ -263,7 +264,7 @@ async fn a_lost_database_is_told_from_a_first_start() {
         assert!(message.contains(what) && message.contains("backup"), "{message}");
         assert!(fs::metadata(&path).map_or(true, |found| found.len() == 0), "nothing was made");
 
-        // The remedies: a backup, or saying that a new one is meant.
+        // The remedies: a backup, or a confirmation that a new database is wanted.
         fs::write(&path, &backup).unwrap();
         let store = SqliteStore::open(&path).await.unwrap();
         assert!(store.client("kept").await.unwrap().is_some());
@@ -283,7 +284,7 @@ async fn a_lost_database_with_a_log_beside_it_is_noticed_without_a_marker() {
     fs::write(folder.path().join("cardea.db-wal"), b"frames").unwrap();
     assert!(matches!(SqliteStore::open(&path).await, Err(StoreError::Lost { .. })));
     assert!(!path.exists());
-    // Nothing in it: what a clean end may leave.
+    // Empty, as a clean shutdown may leave it.
     fs::write(folder.path().join("cardea.db-wal"), b"").unwrap();
     SqliteStore::open(&path).await.unwrap().close().await;
 }
@@ -309,7 +310,7 @@ async fn a_marker_is_made_where_there_is_none_and_must_be_of_the_database() {
 async fn connections_flush_every_commit_and_readers_only_read() {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(folder.path().join("cardea.db")).await.unwrap();
-    // 2 is FULL: a commit that was acknowledged survives the loss of power.
+    // 2 is FULL: an acknowledged commit survives a loss of power.
     for (pragma, expected) in [("PRAGMA synchronous", 2_i64), ("PRAGMA foreign_keys", 1)] {
         assert_eq!(store.reader.scalar(sqlx::query_scalar(pragma)).await.unwrap(), expected);
         let mut write = store.writer.begin().await.unwrap();

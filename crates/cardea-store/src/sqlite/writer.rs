@@ -1,9 +1,9 @@
-//! The one connection that writes, and what becomes of it when something fails.
+//! The connection that writes, and its handling after errors.
 //!
-//! After some errors (a full disk, a failing one) SQLite has ended the transaction by itself; after others it is still
-//! open. A connection is therefore kept only while its state is certain: it is taken out of its place for a transaction
-//! and put back once COMMIT or ROLLBACK succeeded. In every other case, including a caller that gives up half-way, it is
-//! closed, which ends whatever it had begun, and the next transaction opens another one.
+//! After some errors (a full or failing disk) SQLite has ended the transaction by itself; after others it is still
+//! open. So a connection is kept only while its state is certain: it is taken out of its slot for a transaction and put
+//! back after a successful COMMIT or ROLLBACK. In every other case, including a caller that is dropped midway, it is
+//! closed, which ends any open transaction. The next transaction opens another connection.
 
 use std::{
     sync::{
@@ -25,24 +25,24 @@ use tokio::{
 use super::{failed, file::Identity};
 use crate::{StoreError, WriteHealth};
 
-/// How long a transaction waits for those before it.
+/// How long a transaction waits for earlier ones.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Writes, one transaction after the other.
+/// Runs write transactions, one after the other.
 #[derive(Clone)]
 pub(super) struct Writer(Arc<Shared>);
 
 struct Shared {
     options: SqliteConnectOptions,
-    /// `None` in memory, where there is no file that could be replaced.
+    /// `None` in memory, where no file can be replaced.
     identity: Option<Identity>,
-    place: Arc<Mutex<Place>>,
+    place: Arc<Mutex<ConnectionSlot>>,
     health: Arc<Health>,
 }
 
-enum Place {
+enum ConnectionSlot {
     Free(SqliteConnection),
-    /// There is none: the next transaction opens one.
+    /// The next transaction opens a connection.
     Vacant,
     Closed,
 }
@@ -61,14 +61,14 @@ impl Health {
     }
 }
 
-/// A transaction that holds the write lock from its start, so that it never fails half-way for want of it. Dropping it
-/// undoes it and closes the connection.
+/// A transaction that holds the write lock from its start, so that it can't fail midway to get it. Dropping it rolls it
+/// back and closes the connection.
 pub(super) struct Write {
-    place: OwnedMutexGuard<Place>,
+    place: OwnedMutexGuard<ConnectionSlot>,
     connection: Option<SqliteConnection>,
     identity: Option<Identity>,
     health: Arc<Health>,
-    /// How it ended is counted.
+    /// Whether its outcome was counted.
     settled: bool,
 }
 
@@ -77,7 +77,7 @@ impl Writer {
         options: SqliteConnectOptions,
         identity: Option<Identity>,
     ) -> Result<Self, sqlx::Error> {
-        let place = Place::Free(options.connect().await?);
+        let place = ConnectionSlot::Free(options.connect().await?);
         let (place, health) = (Arc::new(Mutex::new(place)), Arc::default());
         Ok(Self(Arc::new(Shared { options, identity, place, health })))
     }
@@ -88,11 +88,11 @@ impl Writer {
             self.0.health.failed();
             return Err(StoreError::Busy);
         };
-        let connection = match std::mem::replace(&mut *place, Place::Vacant) {
-            Place::Free(connection) => Some(connection),
-            Place::Vacant => None,
-            Place::Closed => {
-                *place = Place::Closed;
+        let connection = match std::mem::replace(&mut *place, ConnectionSlot::Vacant) {
+            ConnectionSlot::Free(connection) => Some(connection),
+            ConnectionSlot::Vacant => None,
+            ConnectionSlot::Closed => {
+                *place = ConnectionSlot::Closed;
                 return Err(failed(sqlx::Error::PoolClosed));
             }
         };
@@ -100,7 +100,7 @@ impl Writer {
         let identity = self.0.identity.clone();
         let mut write = Write { place, connection, identity, health, settled: false };
         if write.connection.is_none() {
-            // A file that took the place of ours is never written to: the readers have ours.
+            // A file that replaced ours is never written: the readers still use ours.
             write.check_identity().await?;
             write.connection = Some(self.0.options.connect().await.map_err(failed)?);
         }
@@ -117,35 +117,35 @@ impl Writer {
         }
     }
 
-    /// Waits for the transaction under way and closes. Nothing can be written afterwards.
+    /// Waits for the running transaction and closes the connection. Later writes fail.
     pub(super) async fn close(&self) {
         let mut place = self.0.place.lock().await;
-        if let Place::Free(connection) = std::mem::replace(&mut *place, Place::Closed) {
+        if let ConnectionSlot::Free(connection) = std::mem::replace(&mut *place, ConnectionSlot::Closed) {
             let _ = connection.close().await;
         }
     }
 }
 
 impl Write {
-    /// Where statements of the transaction are executed.
+    /// The connection of the transaction.
     ///
     /// # Errors
-    /// The transaction has ended, which those that hold one never meet.
+    /// The transaction has ended, which can't happen to a caller that holds one.
     pub(super) fn connection(&mut self) -> Result<&mut SqliteConnection, StoreError> {
         self.connection.as_mut().ok_or_else(|| failed(sqlx::Error::WorkerCrashed))
     }
 
-    /// Commits what was done, or undoes it where it was refused.
+    /// Commits the transaction, or rolls it back if `done` is an error.
     ///
     /// # Errors
-    /// That of `done`, or of the commit.
+    /// The error of `done` or of the commit.
     pub(super) async fn end<T>(self, done: Result<T, StoreError>) -> Result<T, StoreError> {
         match done {
             Ok(value) => {
                 self.commit().await?;
                 Ok(value)
             }
-            // The database works, and did what it was asked to.
+            // The database works and rejected the request.
             Err(
                 refused @ (StoreError::AlreadyExists
                 | StoreError::AlreadyExistAt { .. }
@@ -159,14 +159,14 @@ impl Write {
         }
     }
 
-    /// Makes the transaction durable. Only then may anybody be told that it happened.
+    /// Makes the transaction durable. It may be acknowledged only then.
     ///
     /// # Errors
-    /// [`StoreError::Unconfirmed`] where the database did not confirm it; [`StoreError::Replaced`].
+    /// [`StoreError::Unconfirmed`] if the database did not confirm it; [`StoreError::Replaced`].
     async fn commit(mut self) -> Result<(), StoreError> {
         let committed = sqlx::query("COMMIT").execute(self.connection()?).await;
         committed.map_err(|error| StoreError::Unconfirmed(Box::new(error)))?;
-        // What was written to a file that nobody finds again is lost with this process.
+        // Data in a file that was unlinked is lost when this process ends.
         self.check_identity().await?;
         self.health.failing.store(false, Release);
         self.settle();
@@ -186,11 +186,11 @@ impl Write {
         }
     }
 
-    /// The state of the connection is certain: it may be used again.
+    /// Marks the state of the connection as certain, so that it is used again.
     fn settle(&mut self) {
         self.settled = true;
         if let Some(connection) = self.connection.take() {
-            *self.place = Place::Free(connection);
+            *self.place = ConnectionSlot::Free(connection);
         }
     }
 
@@ -209,7 +209,7 @@ impl Drop for Write {
         }
         self.health.failed();
         if self.connection.take().is_some() {
-            // Its thread closes it, which undoes what it had begun.
+            // Its thread closes it, which rolls back the open transaction.
             self.health.discarded.fetch_add(1, Relaxed);
         }
     }

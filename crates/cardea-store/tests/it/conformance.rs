@@ -1,4 +1,4 @@
-//! What every store must do. A new database passes by adding a line at the end.
+//! The conformance tests of stores. A new database is added by a line at the end.
 
 use std::{sync::Arc, time::Duration};
 

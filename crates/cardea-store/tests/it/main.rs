@@ -1,4 +1,4 @@
-//! The stores from outside: what each must do, and what concerns one database alone.
+//! Tests of the stores: those for every store, and those for one database.
 
 #[cfg(test)]
 mod conformance;

@@ -1,4 +1,4 @@
-//! The SQLite file: whose it is, who may read it, what is wrong with it, and who else writes to it.
+//! The SQLite file: its owner, its permissions, its damage, and concurrent writers.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
@@ -14,7 +14,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// Runs statements on the file behind the store's back.
+/// Runs statements on the file without the store.
 async fn meddle(path: &Path, sql: &'static str) {
     let options = SqliteConnectOptions::new().filename(path).create_if_missing(true);
     let mut connection = options.connect().await.unwrap();
@@ -106,7 +106,8 @@ async fn a_newer_schema_is_named_and_left_alone() {
     assert!(matches!(opened, Err(StoreError::NewerSchema { found: 99, .. })), "{opened:?}");
 }
 
-/// From the newest schema to the first.
+/// Reverts the newest schema to the first.
+// tidy: glossary: databases have this table
 const DOWNGRADE: &str = "ALTER TABLE clients DROP COLUMN remember_secret; DROP TABLE stand_in; \
     DROP TABLE acme_accounts; DROP TABLE acme_certificates; DROP TABLE acme_challenges; \
     DROP TABLE acme_state; DROP TABLE registry; ALTER TABLE deleted_clients DROP COLUMN version; \
@@ -117,7 +118,7 @@ async fn an_empty_database_is_told_from_a_new_one() {
     let folder = tempfile::tempdir().unwrap();
     let (path, marker) = (folder.path().join("cardea.db"), folder.path().join("cardea.db.id"));
     SqliteStore::open(&path).await.unwrap().close().await;
-    // A file that SQLite takes for a database, with nothing in it.
+    // A file that SQLite accepts as a database, without content.
     fs::remove_file(&path).unwrap();
     meddle(&path, "CREATE TABLE one (two TEXT); DROP TABLE one").await;
     let before = fs::read(&path).unwrap();
@@ -128,7 +129,7 @@ async fn an_empty_database_is_told_from_a_new_one() {
     let checked = inspect_signing_keys(&path).await.unwrap_err();
     assert_eq!(checked.to_string(), error.to_string());
     assert_eq!(fs::read(&path).unwrap(), before, "nothing was changed");
-    // Where it is meant, and where there was none before.
+    // If a new database is confirmed, and if there was none before.
     fs::remove_file(&marker).unwrap();
     inspect_signing_keys(&path).await.unwrap();
     SqliteStore::open(&path).await.unwrap().close().await;
@@ -153,7 +154,7 @@ async fn a_database_of_the_first_schema_is_taken_over_with_its_clients() {
     let store = SqliteStore::open(&path).await.unwrap();
     let record = store.insert_client(&client("known")).await.unwrap();
     store.close().await;
-    // What later schemas added goes again.
+    // Removes what later schemas added.
     meddle(&path, DOWNGRADE).await;
     let before = fs::read(&path).unwrap();
     for _ in 0..2 {
@@ -169,7 +170,7 @@ async fn a_database_of_the_first_schema_is_taken_over_with_its_clients() {
     let taken_over = store.client("known").await.unwrap().unwrap();
     assert!(taken_over.remember_secret);
     assert_eq!(taken_over, record);
-    let key = store.stand_in_key([1; 32]).await.unwrap();
-    assert_eq!((key, store.stand_in_key([2; 32]).await.unwrap()), ([1; 32], [1; 32]), "made once");
+    let key = store.dummy_key([1; 32]).await.unwrap();
+    assert_eq!((key, store.dummy_key([2; 32]).await.unwrap()), ([1; 32], [1; 32]), "made once");
     store.close().await;
 }

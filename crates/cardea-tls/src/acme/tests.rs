@@ -1,4 +1,4 @@
-//! Answers to challenges in handshakes in memory, and requests for certificates as another parser reads them.
+//! Answers to challenges in handshakes in memory, and certificate requests read by another parser.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, ServerConnection, SignatureScheme};
@@ -10,7 +10,7 @@ use x509_parser::prelude::FromDer as _;
 use super::*;
 use crate::testing::carry;
 
-/// As an authority does: what matters is in the certificate, not who signed it.
+/// As an authority does it: the content of the certificate matters, not its issuer.
 #[derive(Debug)]
 struct Anybody;
 

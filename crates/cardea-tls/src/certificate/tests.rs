@@ -1,4 +1,4 @@
-//! Every way in which a chain or a key can be wrong, beside one that is right.
+//! All errors of chains and keys, each beside a valid one.
 
 use std::fs;
 use std::path::PathBuf;
@@ -59,7 +59,7 @@ impl Files {
         self.load_at(NOW)
     }
 
-    /// The errors as an operator reads them, without the folder.
+    /// The errors as shown to an operator, without the folder.
     fn load_at(&self, now: Wall) -> Result<Certificate, String> {
         let folder = format!("{}/", self.dir.path().display());
         Certificate::load(&self.config(), now).map_err(|errors| {
@@ -72,7 +72,7 @@ impl Files {
 fn assert_refused(files: &Files, expected: &str) {
     let error = files.load().expect_err(expected);
     assert!(error.starts_with(expected), "expected: {expected}\nfound: {error}");
-    // Every message has a remedy behind the complaint.
+    // Every message ends with a remedy.
     assert!(error.contains(';') || error.contains('?'), "no remedy: {error}");
 }
 
@@ -231,7 +231,7 @@ proptest! {
         let at = at.index(chain.len());
         chain[at] ^= 1_u8 << bit;
         let files = Files::new(&chain, issued.key_pem.as_bytes());
-        // A signature isn't verified here, so the name and the key are what must not change unnoticed.
+        // The signature isn't verified here, so only the name and the key must not change unnoticed.
         if let Ok(certificate) = files.load() {
             prop_assert_eq!(certificate.info.hosts.len(), 1);
             prop_assert!(certificate.certified.keys_match().is_ok());

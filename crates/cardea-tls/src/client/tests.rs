@@ -1,4 +1,4 @@
-//! Roots and server names, good and bad.
+//! Valid and invalid roots and server names.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! A named set of certificate authorities that vouch for clients, with their revocation lists.
+//! A named set of CA certificates that client certificates are verified against, with their revocation lists.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -20,19 +20,19 @@ use crate::error::{CertificateError, CertificateProblem, TlsError};
 use crate::files::{self, Stamp};
 use crate::provider;
 
-/// Which certificate authorities vouch for clients.
+/// The CA certificates of a client authority.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientAuthorityConfig {
-    /// Its name, by which hosts and routes refer to it.
+    /// The name by which hosts and routes refer to it.
     pub name: String,
-    /// PEM file with the roots; at most 1 MiB.
+    /// PEM file with the root certificates; at most 1 MiB.
     pub roots: PathBuf,
-    /// PEM files with revocation lists, of at most 1 MiB each. Where there are any, every certificate of a client's chain
-    /// must be covered by one whose time has not run out. Empty: nothing is revoked.
+    /// PEM files with revocation lists, at most 1 MiB each. If there are any, every certificate of a client's chain
+    /// must be covered by a list that has not expired. If empty, nothing is revoked.
     pub crls: Vec<PathBuf>,
 }
 
-/// A named set of certificate authorities; what hosts and routes share. Its files can be read again while it is used.
+/// A client authority, which hosts and routes share. Its files can be reloaded while it is used.
 pub struct ClientAuthority {
     config: ClientAuthorityConfig,
     loaded: ArcSwap<Loaded>,
@@ -48,16 +48,16 @@ struct Loaded {
 
 struct Watched {
     stamps: Vec<Stamp>,
-    /// An unchanged complaint is made once.
+    /// The last reported error; an unchanged one is reported once.
     reported: Option<CertificateError>,
 }
 
-/// How often files were read again, of any authority.
+/// Counts the reloads of all authorities.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
 impl ClientAuthority {
-    /// A number that changes whenever any authority believes something else than before: a certificate that held may hold
-    /// no longer.
+    /// A number that changes whenever the files of any authority were reloaded: a valid certificate may have become
+    /// invalid.
     #[must_use]
     pub fn changes() -> u64 {
         CHANGES.load(Ordering::Acquire)
@@ -77,17 +77,17 @@ impl ClientAuthority {
         }))
     }
 
-    /// What it was loaded by.
+    /// The configuration that it was loaded with.
     #[must_use]
     pub const fn config(&self) -> &ClientAuthorityConfig {
         &self.config
     }
 
-    /// Reads the files again if they have changed; returns whether they had. What is in force stays where they can't be
-    /// used. Connections are held to the new ones from their next request on. Blocks on the file system.
+    /// Reloads the files if they have changed; returns whether they had. Invalid files change nothing. Connections are
+    /// checked against the new files from their next request on. Blocks on the file system.
     ///
     /// # Errors
-    /// [`TlsError::Certificates`] with what is wrong; the same complaint is returned once.
+    /// [`TlsError::Certificates`] with the problem; the same problem is returned once.
     pub fn reload_if_changed(&self) -> Result<bool, TlsError> {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let stamps = stamps(&self.config);
@@ -126,12 +126,12 @@ impl ClientAuthority {
         self.loaded.load().generation
     }
 
-    /// The names of the roots, for the handshake to tell clients.
+    /// The subjects of the roots, which the handshake sends to clients.
     pub(super) fn subjects(&self) -> Vec<DistinguishedName> {
         self.loaded.load().verifier.root_hint_subjects().to_vec()
     }
 
-    /// Whether the first certificate leads to a root, may be a client's, is valid now and not revoked.
+    /// Verifies that the first certificate leads to a root, is for clients, valid now and not revoked.
     pub(super) fn verify(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<(), rustls::Error> {
         let (leaf, intermediates) = chain.split_first().ok_or(rustls::Error::NoCertificatesPresented)?;
         self.loaded.load().verifier.verify_client_cert(leaf, intermediates, now).map(drop)
@@ -190,7 +190,7 @@ fn parse_crl<'a>(
     }
 }
 
-/// As the verifier wants it. Before 1970 nothing was valid.
+/// The time in the verifier's form. Before 1970 nothing is valid.
 pub(crate) fn unix_time(now: Wall) -> UnixTime {
     UnixTime::since_unix_epoch(std::time::Duration::from_secs(
         u64::try_from(now.unix_seconds()).unwrap_or_default(),
@@ -201,7 +201,7 @@ fn stamps(config: &ClientAuthorityConfig) -> Vec<Stamp> {
     std::iter::once(&config.roots).chain(&config.crls).map(|path| Stamp::of(path)).collect()
 }
 
-/// Two that were loaded apart may believe different things.
+/// Two instances are different, because their files may differ.
 impl PartialEq for ClientAuthority {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)

@@ -1,4 +1,4 @@
-//! The certificate that a client has shown, and whether it still holds.
+//! A client's certificate, and its repeated verification.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -15,15 +15,15 @@ use super::authority::unix_time;
 use super::{ClientAuthority, ClientName, distinguished_name};
 use crate::certificate::wall;
 
-/// How long a verification is believed: issuers expire and lists run out without anything changing here.
+/// How long a verification is cached: issuers and lists expire without any change here.
 const BELIEVED: Duration = Duration::from_secs(60);
-/// Authorities whose verdicts a connection keeps; more are asked again each time.
+/// The most authorities whose results a connection caches; further ones verify each time.
 const VERDICTS_MAX: usize = 16;
 
-/// A client's certificate, which the handshake has shown to be the client's own.
+/// A client's certificate, whose key the handshake has verified.
 ///
-/// Whether anybody vouches for it is a question for the moment: [`Self::holds`] and
-/// [`Self::is_vouched_for_by`] cost little more than a lock where they were asked lately.
+/// Whether it is trusted depends on the time: [`Self::holds`] and [`Self::is_vouched_for_by`] cost little more than a
+/// lock if they were called recently.
 pub struct ClientCertificate {
     /// The leaf first. Never empty.
     chain: Vec<CertificateDer<'static>>,
@@ -36,14 +36,14 @@ pub struct ClientCertificate {
     joined: JoinedNames,
     fingerprint: [u8; 32],
     fingerprint_hex: String,
-    /// Who may vouch for it at the host of the connection.
+    /// The authorities that the host of the connection accepts.
     authorities: Vec<Arc<ClientAuthority>>,
     verdicts: Mutex<Vec<Verdict>>,
     leaf_base64: OnceLock<String>,
     chain_base64: OnceLock<String>,
 }
 
-/// The names of a certificate as texts, separated by spaces.
+/// The names of a certificate, separated by spaces.
 #[derive(Debug, Default)]
 struct JoinedNames {
     all: String,
@@ -60,8 +60,8 @@ struct Verdict {
 }
 
 impl ClientCertificate {
-    /// Reads the certificate of a handshake; `None` if it can't be parsed. `verified` says by which generation of an
-    /// authority it was found good, and when.
+    /// Parses the certificate of a handshake; `None` if it can't be parsed. `verified` names the generation of the
+    /// authority that accepted it, and the time.
     pub(crate) fn new(
         chain: &[CertificateDer<'_>],
         authorities: &[Arc<ClientAuthority>],
@@ -77,7 +77,7 @@ impl ClientCertificate {
         fingerprint.copy_from_slice(digest::digest(&SHA256, leaf).as_ref());
         let mut serial = hex(parsed.raw_serial());
         if serial.len() > 2 && serial.starts_with("00") {
-            // The sign's octet is no digit of the number.
+            // The sign octet is not part of the number.
             serial.drain(..2);
         }
         Some(Self {
@@ -103,14 +103,14 @@ impl ClientCertificate {
         })
     }
 
-    /// Whether one of those who may at the connection's host vouches for it at `now`: its chain leads to a root, each
+    /// Whether an authority that the connection's host accepts verifies it at `now`: its chain leads to a root, each
     /// certificate is valid, and none is revoked.
     #[must_use]
     pub fn holds(&self, now: Wall) -> bool {
         self.authorities.iter().any(|authority| self.is_vouched_for_by(authority, now))
     }
 
-    /// Whether this one does.
+    /// Whether this authority verifies it at `now`.
     #[must_use]
     pub fn is_vouched_for_by(&self, authority: &ClientAuthority, now: Wall) -> bool {
         if now < self.not_before || now >= self.end() {
@@ -134,12 +134,13 @@ impl ClientCertificate {
         vouched
     }
 
-    /// Whether the handshake has asked for it on behalf of exactly these.
+    /// Whether the handshake requested it for exactly these authorities.
     pub(crate) fn was_asked_for_by(&self, authorities: &[Arc<ClientAuthority>]) -> bool {
         self.authorities == authorities
     }
 
-    /// The subject's distinguished name (RFC 4514). Authorities rarely check all of it: decide by [`Self::names`].
+    /// The subject's distinguished name (RFC 4514). Authorities rarely verify all of it, so decisions should use
+    /// [`Self::names`].
     #[must_use]
     pub fn subject(&self) -> &str {
         &self.subject
@@ -151,55 +152,55 @@ impl ClientCertificate {
         &self.issuer
     }
 
-    /// The serial number, in hexadecimal.
+    /// The serial number in hexadecimal.
     #[must_use]
     pub fn serial(&self) -> &str {
         &self.serial
     }
 
-    /// When it becomes valid.
+    /// The start of validity.
     #[must_use]
     pub const fn not_before(&self) -> Wall {
         self.not_before
     }
 
-    /// When it expires.
+    /// The end of validity.
     #[must_use]
     pub const fn not_after(&self) -> Wall {
         self.not_after
     }
 
-    /// The first moment at which it has expired: the last second is part of the validity (RFC 5280 §4.1.2.5).
+    /// The first moment after the validity. The last second belongs to it (RFC 5280 §4.1.2.5).
     #[must_use]
     pub fn end(&self) -> Wall {
         Wall::from_unix_seconds(self.not_after.unix_seconds().saturating_add(1))
     }
 
-    /// Its subject alternative names.
+    /// The subject alternative names.
     #[must_use]
     pub fn names(&self) -> &[ClientName] {
         &self.names
     }
 
-    /// All its names with their types, separated by spaces: `dns:a.example uri:spiffe://example/a`.
+    /// All names with their types, separated by spaces: `dns:a.example uri:spiffe://example/a`.
     #[must_use]
     pub fn names_text(&self) -> &str {
         &self.joined.all
     }
 
-    /// Its DNS names, separated by spaces.
+    /// The DNS names, separated by spaces.
     #[must_use]
     pub fn dns_names(&self) -> &str {
         &self.joined.dns
     }
 
-    /// Its URIs, separated by spaces.
+    /// The URIs, separated by spaces.
     #[must_use]
     pub fn uris(&self) -> &str {
         &self.joined.uri
     }
 
-    /// Its addresses for mail, separated by spaces.
+    /// The email addresses, separated by spaces.
     #[must_use]
     pub fn emails(&self) -> &str {
         &self.joined.email
@@ -223,7 +224,8 @@ impl ClientCertificate {
         self.leaf_base64.get_or_init(|| self.chain.first().map(|leaf| binary_item(leaf)).unwrap_or_default())
     }
 
-    /// What the client sent behind it as the value of `Client-Cert-Chain` (RFC 9440 §2.3); empty where it sent nothing.
+    /// The rest of the client's chain as the value of `Client-Cert-Chain` (RFC 9440 §2.3); empty if the client sent no
+    /// more.
     #[must_use]
     pub fn chain_header(&self) -> &str {
         self.chain_base64.get_or_init(|| {
@@ -233,7 +235,7 @@ impl ClientCertificate {
     }
 
     fn verdicts(&self) -> std::sync::MutexGuard<'_, Vec<Verdict>> {
-        // A panic elsewhere can't leave it half-written.
+        // A panic elsewhere can't leave it in an inconsistent state.
         self.verdicts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -278,7 +280,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// A byte sequence of structured fields (RFC 8941 §3.3.5): Base64 between colons.
+/// A byte sequence of structured fields (RFC 8941 §3.3.5): base64 between colons.
 fn binary_item(bytes: &[u8]) -> String {
     let mut out = String::from(":");
     STANDARD.encode_string(bytes, &mut out);

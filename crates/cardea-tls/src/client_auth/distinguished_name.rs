@@ -1,10 +1,10 @@
-//! Distinguished names as text (RFC 4514), so that no part can be taken for another.
+//! Distinguished names as text (RFC 4514), escaped so that parts can't be confused.
 
 use std::fmt::Write as _;
 
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
-/// The names that RFC 4514 §3 demands, and mail addresses; others are shown by their number.
+/// The short names that RFC 4514 §3 requires, and email addresses. Other types are shown by their object identifiers.
 const SHORT_NAMES: [(&str, &str); 10] = [
     ("2.5.4.3", "CN"),
     ("2.5.4.7", "L"),
@@ -43,7 +43,7 @@ fn write_attribute(attribute: &AttributeTypeAndValue<'_>, out: &mut String) {
     out.push('=');
     match attribute.as_str() {
         Ok(value) if short.is_some() => escape(value, out),
-        // A type without a short name, or text in an encoding of old: its octets (§2.4).
+        // A type without a short name, or text in an obsolete encoding: its octets (§2.4).
         _ => {
             out.push('#');
             for byte in attribute.attr_value().data {
@@ -53,7 +53,8 @@ fn write_attribute(attribute: &AttributeTypeAndValue<'_>, out: &mut String) {
     }
 }
 
-/// RFC 4514 §2.4; control characters and what is not ASCII as their octets, so that the text fits into a header.
+/// Escapes a value (RFC 4514 §2.4). Control characters and non-ASCII characters become octets, so that the text fits
+/// into a header.
 fn escape(value: &str, out: &mut String) {
     let last = value.chars().count().saturating_sub(1);
     for (index, letter) in value.chars().enumerate() {

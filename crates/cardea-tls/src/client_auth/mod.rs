@@ -1,15 +1,15 @@
-//! Clients that show certificates: who vouches for them, which hosts ask them in the handshake, what is known of them.
+//! Client certificates: the authorities that verify them, the hosts that request them, and their data.
 //!
-//! A host's policy is part of its trust domain, and sessions never leave it: a connection that was not asked is never
-//! used for a host that asks. What the handshake has verified is verified again where it matters: when a session is
-//! resumed, when the lists of an authority change, and once a minute while a connection lasts.
+//! The policy of a host belongs to its trust domain, and sessions never leave it: a connection whose handshake
+//! requested no certificate is never used for a host that does. A certificate is verified in the handshake and again
+//! when a session is resumed, when an authority's files change, and once a minute while a connection lasts.
 
 mod authority;
 mod certificate;
 mod coverage;
-mod demand;
 mod distinguished_name;
 mod name;
+mod requirement;
 mod verifier;
 
 use std::sync::Arc;
@@ -18,25 +18,25 @@ pub(crate) use authority::unix_time;
 pub use authority::{ClientAuthority, ClientAuthorityConfig};
 pub use certificate::ClientCertificate;
 pub use coverage::{AuthorityFault, AuthorityProblem, RevocationListInfo};
-pub use demand::{ClientDemand, ClientMismatch};
 pub use name::{ClientName, ClientNameError};
+pub use requirement::{CertificateRequirement, ClientMismatch};
 pub(crate) use verifier::PolicyVerifier;
 
-/// What a handshake does about the client's certificate.
+/// How a handshake treats client certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ClientAuthMode {
-    /// Asks for one. A client without one is let in, one with one that does not hold is refused.
+    /// Requests one. A client without one is accepted; a client with an invalid one is refused.
     Request,
-    /// Demands one.
+    /// Requests one and refuses clients without one.
     Require,
 }
 
-/// How the handshake for a host treats client certificates.
+/// The client certificate policy of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientAuthConfig {
-    /// Whether one must be shown.
+    /// Whether a certificate is required.
     pub mode: ClientAuthMode,
-    /// Who may vouch for a client; at least one.
+    /// The authorities that may have issued it; at least one.
     pub authorities: Vec<Arc<ClientAuthority>>,
 }
 

@@ -1,4 +1,4 @@
-//! Names of clients: the alternative names of a certificate, and those that a route lets in.
+//! Client names: the alternative names of certificates, and the names that routes accept.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,23 +9,24 @@ use x509_parser::extensions::GeneralName;
 
 use crate::names::address;
 
-/// A subject alternative name (RFC 5280 §4.2.1.6). Written with its type: `dns:api.example.com`,
+/// A subject alternative name (RFC 5280 §4.2.1.6), written with its type: `dns:api.example.com`,
 /// `uri:spiffe://example.com/api`, `email:api@example.com`, `ip:192.0.2.1`.
 ///
-/// Made of visible ASCII only, so that names can stand in a list that is separated by spaces; others are not names.
+/// It contains only visible ASCII, so that names can be listed separated by spaces. Other alternative names are
+/// ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ClientName {
-    /// A DNS name in lower case. A wildcard in a certificate is no more than its own text.
+    /// A DNS name in lower case. A wildcard in a certificate matches only its own text.
     Dns(String),
     /// A URI, compared octet by octet.
     Uri(String),
-    /// An address for mail; its domain in lower case.
+    /// An email address with its domain in lower case.
     Email(String),
     /// An IP address.
     Ip(IpAddr),
 }
 
-/// A text that names no client.
+/// A text that is not a client name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "write the type first, as in \"dns:api.example.com\", \"uri:spiffe://example.com/api\", \"email:api@example.com\" or \"ip:192.0.2.1\""
@@ -33,7 +34,7 @@ pub enum ClientName {
 pub struct ClientNameError;
 
 impl ClientName {
-    /// The name in a certificate; nothing for other types, and for text that is not visible ASCII.
+    /// The name in a certificate; `None` for other types, and for text that is not visible ASCII.
     pub(super) fn of(name: &GeneralName<'_>) -> Option<Self> {
         match name {
             GeneralName::DNSName(text) => visible(text).map(|text| Self::Dns(text.to_ascii_lowercase())),
@@ -60,7 +61,7 @@ impl FromStr for ClientName {
         let (kind, name) = text.split_once(':').ok_or(ClientNameError)?;
         let name = visible(name).ok_or(ClientNameError)?;
         match kind {
-            // What looks like a pattern would match nothing.
+            // A pattern would match nothing.
             "dns" if !name.contains('*') => Ok(Self::Dns(name.to_ascii_lowercase())),
             "uri" if name.contains(':') => Ok(Self::Uri(name.to_owned())),
             "email" => email(name).ok_or(ClientNameError),
@@ -86,7 +87,7 @@ fn visible(text: &str) -> Option<&str> {
     (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())).then_some(text)
 }
 
-/// The part before the sign may tell upper from lower case (RFC 5321 §2.4).
+/// The local part may be case-sensitive (RFC 5321 §2.4).
 fn email(text: &str) -> Option<ClientName> {
     let (local, domain) =
         text.rsplit_once('@').filter(|(local, domain)| !local.is_empty() && !domain.is_empty())?;

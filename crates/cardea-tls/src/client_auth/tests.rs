@@ -1,4 +1,4 @@
-//! Real handshakes in memory with clients that show certificates, and clients that should not get in.
+//! Real handshakes in memory, with accepted and refused client certificates.
 
 use std::fs;
 use std::path::PathBuf;
@@ -28,19 +28,19 @@ const EARLIER: Wall = Wall::from_unix_seconds(1_000_000_000);
 const LATER: Wall = Wall::from_unix_seconds(9_000_000_000);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// A listener with a host for each way of asking, all of one trust domain by name.
+/// A listener with a host for each policy, with one trust domain name for all.
 struct Bench {
     dir: TempDir,
     clock: ManualClock,
     web: Authority,
     staff: Authority,
     partners: Authority,
-    /// Of hosts that don't ask.
+    /// For hosts that request no certificate.
     stateless_tickets: Option<StatelessTickets>,
 }
 
 impl Bench {
-    /// With each kind of tickets: what is rechecked must not depend on it.
+    /// With each kind of tickets, which must not affect the repeated verification.
     fn each() -> [Self; 2] {
         let tickets = StatelessTickets { keys: TicketKeys::Process, tls12: true };
         [Self::new(), Self { stateless_tickets: Some(tickets), ..Self::new() }]
@@ -250,7 +250,7 @@ fn resume_once(bench: &Bench) {
         assert!(!first.resumed && second.resumed, "{version:?}");
         assert_eq!(first.client_certificate, second.client_certificate);
         if version.version == rustls::ProtocolVersion::TLSv1_2 {
-            // Its session id is the same, and was used.
+            // Its session id is the same and was used.
             assert!(!shake(&server, &client, "staff.example").unwrap().resumed);
         }
     }
@@ -267,8 +267,8 @@ fn cross_from_where_nobody_asked(bench: &Bench) {
     for version in BOTH {
         let client = bench.client(None, version);
         shake(&server, &client, "open.example").unwrap();
-        // What an attacker would do: the session of one host under the configuration of another, by a reload or a
-        // server name that was read wrongly.
+        // An attack: the session of one host under the configuration of another, after a reload or a misread server
+        // name.
         let mut theirs =
             ClientConnection::new(Arc::clone(&client), server_name("open.example").unwrap()).unwrap();
         let mut connection = ServerConnection::new(server.config_for(Some("staff.example"))).unwrap();
@@ -325,7 +325,7 @@ fn outlive_a_certificate(bench: &Bench) {
             matches!(refused, Err(Failure::Refused(HandshakeRefused::CertificateInvalid(_)))),
             "{refused:?}"
         );
-        // The session is gone, so the next one is an honest failure of the handshake.
+        // The session is gone, so the next handshake fails as a full one.
         assert!(matches!(shake(&server, &client, "staff.example"), Err(Failure::Tls(_))));
     }
 }
@@ -354,7 +354,7 @@ fn a_revocation_reaches_handshakes_sessions_and_connections() {
     for certificate in certificates {
         assert!(!certificate.holds(NOW));
     }
-    // Before the listener has noticed, and after.
+    // Before the listener has reloaded, and after.
     for (_, bad) in &clients {
         assert!(shake(&server, bad, "staff.example").is_err());
     }
@@ -363,7 +363,7 @@ fn a_revocation_reaches_handshakes_sessions_and_connections() {
         assert!(!shake(&server, good, "staff.example").unwrap().resumed);
         assert!(shake(&server, bad, "staff.example").is_err());
     }
-    // A list that has run out tells nothing.
+    // An expired list proves nothing.
     bench.clock.advance(2 * HOUR);
     for (good, _) in &clients {
         assert!(shake(&server, good, "staff.example").is_err());
@@ -384,7 +384,7 @@ fn other_roots_end_what_the_old_ones_vouched_for() {
     assert!(!certificate.holds(NOW));
     assert!(server.reload_if_changed(NOW).unwrap());
     assert!(shake(&server, &client, "staff.example").is_err());
-    // What can't be used changes nothing, and is said once.
+    // Invalid files change nothing, and are reported once.
     fs::write(bench.path("staff.pem"), "nothing").unwrap();
     assert!(matches!(staff.reload_if_changed(), Err(TlsError::Certificates(_))));
     assert!(!staff.reload_if_changed().unwrap());
@@ -409,7 +409,7 @@ fn a_chain_beyond_all_measure_is_refused() {
 }
 
 #[test]
-fn a_demand_compares_authorities_names_and_fingerprints() {
+fn a_requirement_compares_authorities_names_and_fingerprints() {
     let bench = Bench::new();
     let (staff, partners) = (bench.authority("staff", &[]), bench.authority("partners", &[]));
     let server = bench.server(&staff, &partners);
@@ -417,17 +417,20 @@ fn a_demand_compares_authorities_names_and_fingerprints() {
         issue(&bench.staff, &["dns:Build.example", "uri:spiffe://example/build", "email:a@Example.com"]);
     let client = bench.client(Some(&ours), &version::TLS13);
     let certificate = shake(&server, &client, "asks.example").unwrap().client_certificate.unwrap();
-    let names = |names: &[&str]| ClientDemand {
+    let names = |names: &[&str]| CertificateRequirement {
         names: names.iter().map(|name| name.parse().unwrap()).collect(),
-        ..ClientDemand::default()
+        ..CertificateRequirement::default()
     };
-    let of = |authority: &Arc<ClientAuthority>| ClientDemand {
+    let of = |authority: &Arc<ClientAuthority>| CertificateRequirement {
         authorities: vec![Arc::clone(authority)],
-        ..ClientDemand::default()
+        ..CertificateRequirement::default()
     };
-    let print = |fingerprint| ClientDemand { fingerprints: vec![fingerprint], ..ClientDemand::default() };
-    for (demand, expected) in [
-        (ClientDemand::default(), Ok(())),
+    let print = |fingerprint| CertificateRequirement {
+        fingerprints: vec![fingerprint],
+        ..CertificateRequirement::default()
+    };
+    for (requirement, expected) in [
+        (CertificateRequirement::default(), Ok(())),
         (of(&staff), Ok(())),
         (of(&partners), Err(ClientMismatch::NotVouchedFor)),
         (names(&["dns:build.EXAMPLE"]), Ok(())),
@@ -435,16 +438,16 @@ fn a_demand_compares_authorities_names_and_fingerprints() {
         (names(&["email:a@example.com"]), Ok(())),
         (names(&["email:A@example.com"]), Err(ClientMismatch::NotListed)),
         (names(&["uri:spiffe://example/BUILD"]), Err(ClientMismatch::NotListed)),
-        // The common name is nobody's name.
+        // The common name doesn't count.
         (names(&["dns:somebody"]), Err(ClientMismatch::NotListed)),
         // A name of another type is another name.
         (names(&["uri:x:build.example"]), Err(ClientMismatch::NotListed)),
         (print(*certificate.fingerprint()), Ok(())),
         (print([0; 32]), Err(ClientMismatch::NotListed)),
     ] {
-        assert_eq!(demand.check(&certificate, NOW), expected, "{demand:?}");
+        assert_eq!(requirement.check(&certificate, NOW), expected, "{requirement:?}");
     }
-    let expired = ClientDemand::default().check(&certificate, LATER.saturating_add(HOUR));
+    let expired = CertificateRequirement::default().check(&certificate, LATER.saturating_add(HOUR));
     assert_eq!(expired, Err(ClientMismatch::NotVouchedFor));
 }
 
@@ -467,7 +470,7 @@ fn a_certificate_is_described_so_that_no_part_passes_for_another() {
     assert_eq!(certificate.serial().len(), 32);
     assert!(certificate.header().starts_with(":MII") && certificate.header().ends_with(':'));
     assert_eq!(certificate.chain_header(), "");
-    // Nobody may vouch for it.
+    // No authority accepts it.
     assert!(!certificate.holds(NOW));
 }
 

@@ -1,4 +1,4 @@
-//! What a handshake asks of a client's certificate: that any of the host's authorities vouches for it.
+//! The verification of client certificates in handshakes, against the authorities of the host.
 
 use std::sync::Arc;
 
@@ -14,11 +14,12 @@ use super::{ClientAuthConfig, ClientAuthMode, ClientAuthority, ClientCertificate
 use crate::error::HandshakeRefused;
 use crate::provider;
 
-/// What a client may send, in bytes and certificates: more than any chain has, and what may be forwarded.
+/// The most bytes of a client's chain and the most certificates: more than any chain has, and as much as may be
+/// forwarded.
 const CHAIN_BYTES_MAX: usize = 16 * 1024;
 const CHAIN_LEN_MAX: usize = 10;
 
-/// The policy of a host, for rustls.
+/// The policy of a host, in the form of rustls.
 #[derive(Debug)]
 pub(crate) struct PolicyVerifier {
     authorities: Vec<Arc<ClientAuthority>>,
@@ -29,7 +30,7 @@ pub(crate) struct PolicyVerifier {
 
 impl PolicyVerifier {
     pub(crate) fn new(config: &ClientAuthConfig) -> Arc<Self> {
-        // Before what is derived from it: a change in between shows as one.
+        // Read before the derived data, so that a concurrent reload is noticed.
         let generations = config.authorities.iter().map(|authority| authority.generation()).collect();
         let mut hints: Vec<DistinguishedName> = Vec::new();
         for subject in config.authorities.iter().flat_map(|authority| authority.subjects()) {
@@ -40,7 +41,7 @@ impl PolicyVerifier {
         Arc::new(Self { authorities: config.authorities.clone(), mode: config.mode, hints, generations })
     }
 
-    /// Whether an authority's files were read again since.
+    /// Whether an authority's files were reloaded since.
     pub(crate) fn is_outdated(&self) -> bool {
         self.authorities
             .iter()
@@ -52,8 +53,8 @@ impl PolicyVerifier {
         self.mode
     }
 
-    /// The certificate of a handshake, which has verified it just now; or of the one that a session began with, where that
-    /// was `resumed`.
+    /// The certificate of a handshake, which has just verified it; or, if the session was `resumed`, the certificate
+    /// that the session began with.
     pub(crate) fn accept(
         &self,
         chain: &[CertificateDer<'_>],
@@ -63,7 +64,7 @@ impl PolicyVerifier {
         if resumed {
             self.verify(chain, unix_time(now)).map_err(HandshakeRefused::CertificateInvalid)?;
         }
-        // Of several authorities nobody knows which one it was.
+        // With several authorities it is unknown which one verified it.
         let verified = match (self.authorities.len(), self.generations.first()) {
             (1, Some(generation)) => Some((*generation, now)),
             _ => None,
@@ -81,7 +82,7 @@ impl PolicyVerifier {
         for authority in &self.authorities {
             match authority.verify(chain, now) {
                 Ok(()) => return Ok(()),
-                // The one that knows the certificate has the better reason.
+                // An authority that knows the issuer has the more precise error.
                 Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {}
                 Err(error) => failure = error,
             }

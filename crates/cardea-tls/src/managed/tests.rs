@@ -1,4 +1,4 @@
-//! Hosts whose certificates come later, change, or can't be served.
+//! Hosts whose certificates are set later, change, or can't be served.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn place(hosts: &[&str]) -> Arc<ManagedCertificate> {
     ManagedCertificate::new("acme", hosts.iter().map(|&host| host.to_owned()).collect())
 }
 
-/// The name of the server's certificate, or why there was no handshake.
+/// The name of the server's certificate, or the error of the handshake.
 fn handshake(tls: &ServerTls, authority: &Authority, host: &str) -> Result<Vec<u8>, rustls::Error> {
     let folder = tempfile::tempdir().unwrap();
     let ca = folder.path().join("ca.pem");

@@ -1,4 +1,4 @@
-//! Lookup of hosts against a plain restatement of its rules.
+//! Lookup of hosts, compared with a simple implementation of its rules.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What handshakes and requests of a listener read, replaced as a whole by a reload.
+//! The data that handshakes and requests of a listener read. A reload replaces it as a whole.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::provider;
 use crate::sessions::{SessionStats, Sessions};
 use crate::tickets::{TicketSecrets, Ticketer};
 
-/// More tickets than this help no client; each costs a place in the session store.
+/// More tickets than this help no client; each costs an entry of the session store.
 const TICKETS_MAX: u8 = 4;
 
 pub(super) struct Active {
@@ -31,7 +31,7 @@ pub(super) struct Active {
     pub(super) certificates: Vec<CertificateInfo>,
 }
 
-/// One way of asking clients for certificates, with the sessions of those who were asked so.
+/// A client certificate policy, with the sessions of its clients.
 #[derive(Clone)]
 pub(super) struct Policy {
     pub(super) config: Arc<ServerConfig>,
@@ -101,7 +101,7 @@ impl Active {
         self.policies.iter().any(Policy::is_outdated)
     }
 
-    /// Wipes sessions that have expired.
+    /// Wipes expired sessions.
     pub(super) fn reclaim(&self) {
         self.policies.iter().for_each(|policy| policy.sessions.reclaim());
     }
@@ -126,9 +126,8 @@ impl Policy {
     }
 }
 
-/// Whether the first certificate that can be used may be the default one. It must not be in the place of one that can't be
-/// used, or has yet to come, and belongs to another trust domain, or asks clients otherwise; nor where nobody knows which hosts such a one is
-/// for.
+/// Whether the first usable certificate may be the default. It must not replace an unusable or missing one with another
+/// trust domain or client certificate policy, or one whose hosts are unknown.
 fn may_be_default(settings: &ServerTlsConfig, slots: &[Slot], first: Option<&Certificate>) -> bool {
     if slots.iter().any(|slot| slot.is_unusable && slot.hosts.is_none()) {
         return false;
@@ -157,31 +156,31 @@ fn server_config(
     };
     let mut config = builder.with_cert_resolver(Arc::<Names>::clone(names));
     config.alpn_protocols.clone_from(&settings.alpn);
-    // Our order of cipher suites, for the reason given there.
+    // Our order of cipher suites; see `provider` for the reason.
     config.ignore_client_order = true;
     if let (Some(secrets), Some(tickets), None) = (ticket_secrets, &settings.stateless_tickets, verifier)
         && !settings.session_lifetime.is_zero()
     {
         config.ticketer = Bound::new(names, Ticketer::new(secrets, tickets, &names.trust_domains()));
     }
-    // Else stateful tickets: a stolen ticket key can't decrypt what was recorded, and each ticket works once.
+    // Otherwise stateful tickets: a stolen ticket key can't decrypt recorded sessions, and each ticket works once.
     config.session_storage = Bound::new(names, Arc::clone(sessions));
     config.send_tls13_tickets = if sessions.can_cache() || config.ticketer.enabled() {
         usize::from(settings.tickets.min(TICKETS_MAX))
     } else {
         0
     };
-    // Single use is what keeps a replayed request out (RFC 8446 §8.1), and a client's certificate is looked at when the handshake
-    // is done.
+    // Single use prevents replayed requests (RFC 8446 §8.1), and a client's certificate is checked only after the
+    // handshake.
     if verifier.is_none() && sessions.can_cache() && !config.ticketer.enabled() {
         config.max_early_data_size = settings.early_data_bytes_max;
-        // The answer need not wait for the handshake either: who can read it has begun the session.
+        // The response need not wait for the handshake either: only the client that began the session can read it.
         config.send_half_rtt_data = settings.early_data_bytes_max > 0;
     }
     Ok(config)
 }
 
-/// Our clock, as rustls asks it.
+/// The clock in the form of rustls.
 struct Time(Clock);
 
 impl TimeProvider for Time {

@@ -31,17 +31,17 @@ use crate::{
 
 mod unusable;
 
-/// Certificates of these tests are valid for so long that clients may use the real time.
+/// The certificates of these tests are valid for so long that clients may use the real time.
 const NOW: Wall = Wall::from_unix_seconds(1_800_000_000);
 const EARLIER: Wall = Wall::from_unix_seconds(1_000_000_000);
 const LATER: Wall = Wall::from_unix_seconds(9_000_000_000);
 
-/// Stands at [`NOW`].
+/// A clock that stays at [`NOW`].
 fn clock() -> Clock {
     ManualClock::new(NOW).clock()
 }
 
-/// A folder with an authority and the certificates it has issued.
+/// A folder with an authority and its certificates.
 struct Bench {
     dir: TempDir,
     authority: Authority,
@@ -60,7 +60,7 @@ impl Bench {
         self.dir.path()
     }
 
-    /// Issues a certificate and writes its files as an administrator's tool does: by renaming.
+    /// Issues a certificate and writes its files as an administrator's tool does: with a rename.
     fn write(&self, file: &str, key_type: KeyType, names: &[&str]) {
         let issued = self.authority.issue_with(key_type, names, EARLIER, LATER).unwrap();
         for (suffix, text) in [("pem", issued.chain_pem.as_bytes()), ("key", issued.key_pem.as_bytes())] {
@@ -127,7 +127,7 @@ struct Handshake {
     leaf: CertificateDer<'static>,
 }
 
-/// Shakes hands and carries the tickets over, so that the client can resume.
+/// Runs a handshake and passes the tickets on, so that the client can resume.
 fn shake(server: &ServerTls, client: &Arc<ClientConfig>, name: &str) -> Result<Handshake, rustls::Error> {
     let mut client = ClientConnection::new(Arc::clone(client), server_name(name).unwrap())?;
     let mut server = ServerConnection::new(server.config())?;
@@ -156,7 +156,7 @@ fn a_server_name_selects_exact_before_wildcard_before_default() {
         ("EXACT.example.com", "exact"),
         ("example.com", "exact"),
         ("other.example.com", "wild"),
-        // An address is sent in no server name (RFC 6066 §3).
+        // An address is never sent as a server name (RFC 6066 §3).
         ("127.0.0.1", "default"),
     ];
     for (name, file) in cases {
@@ -198,11 +198,11 @@ fn the_best_key_type_that_the_client_can_verify_is_served() {
         let all = Arc::new(bench.client_with(provider().as_ref().clone(), &[version]));
         assert_eq!(shake(&server, &all, "a.example").unwrap().leaf, served(&bench, "ecdsa"));
     }
-    // In TLS 1.2 a client that offers RSA suites alone can't take an ECDSA certificate.
+    // In TLS 1.2 a client with RSA suites only can't use an ECDSA certificate.
     let mut rsa_only = provider().as_ref().clone();
     rsa_only.cipher_suites.retain(|suite| format!("{:?}", suite.suite()).contains("ECDHE_RSA"));
     let rsa_only = Arc::new(bench.client_with(rsa_only, &[&version::TLS12]));
-    // The authority signs with ECDSA, so this client must at least verify that.
+    // The authority signs with ECDSA, so this client must be able to verify that.
     match shake(&server, &rsa_only, "a.example") {
         Ok(handshake) => assert_eq!(handshake.leaf, served(&bench, "rsa")),
         Err(error) => panic!("{error}"),
@@ -224,7 +224,7 @@ fn version_suite_group_and_protocol_are_reported() {
             cipher_hash: "SHA256",
             key_exchange_group: "X25519MLKEM768",
             sni: Some("a.example".into()),
-            // Ours is the preference.
+            // Our order of preference.
             alpn: Some("h2"),
             resumed: false,
             client_certificate: None,
@@ -234,7 +234,7 @@ fn version_suite_group_and_protocol_are_reported() {
     let facts = shake(&server, &Arc::new(client), "a.example").unwrap().facts;
     assert_eq!((facts.protocol, facts.alpn), ("TLSv1.2", None));
     assert_eq!(facts.cipher_suite, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256");
-    // The hybrid is defined for TLS 1.3 alone.
+    // The hybrid exists only in TLS 1.3.
     assert_eq!(facts.key_exchange_group, "x25519");
 }
 
@@ -313,7 +313,7 @@ impl ClientSessionStore for OneDrawer {
     }
 }
 
-/// With a client that presents whatever session it has to whatever name.
+/// Uses a client that offers any session for any name.
 fn resumes_under_its_own_name_alone(bench: &Bench) {
     let server = bench.load();
     for version in [&version::TLS13, &version::TLS12] {
@@ -388,7 +388,7 @@ fn nodes_of_a_fleet_resume_each_others_sessions_and_trust_domains_stay_apart() {
         assert!(!shake(&begun, &client, "a.example").unwrap().facts.resumed);
         assert!(shake(&resumed, &client, "a.example").unwrap().facts.resumed, "{version:?}");
         for (domain, context) in [("two", "public"), ("one", "admin")] {
-            // The same names, authority and secret, so that nothing but what is asked about differs.
+            // The same names, authority and secret, so that only the tested property differs.
             let mut other = bench(domain, context);
             other.config.certificates = one.config.certificates.clone();
             other.config.certificates[0].trust_domain = domain.to_owned();
@@ -457,7 +457,7 @@ fn a_reload_serves_the_new_certificate_and_keeps_sessions_of_other_hosts() {
         assert!(!resumed("x.a.example") && !resumed("b.example"));
         assert!(!server.reload_if_changed(NOW).unwrap());
 
-        // Written anew, with the same key.
+        // Written again with the same key.
         for file in ["a.pem", "a.key"] {
             let content = fs::read(bench.path().join(file)).unwrap();
             fs::write(bench.path().join("new"), content).unwrap();
@@ -535,7 +535,7 @@ fn bad_files_keep_the_old_certificate_and_hold_up_no_other() {
         let error = complaint(server.reload_if_changed(NOW));
         assert!(error.contains(expected), "{error}");
         assert_eq!(error.lines().count(), 1);
-        // Said once; the file is still looked at.
+        // Reported once; the file is still checked.
         assert!(!server.reload_if_changed(NOW).unwrap());
         let client = Arc::new(bench.client());
         assert_eq!(shake(&server, &client, "a.example").unwrap().leaf, before);
@@ -590,7 +590,7 @@ fn trust_domains_follow_the_certificate_that_a_host_gets() {
     assert_eq!(server.trust_domain_name(two).as_deref(), Some("two"));
     assert_eq!(server.trust_domain_of_connection(None), Some(one));
 
-    // Connection's server name, request's host, 421?
+    // The connection's server name, the request's host, and whether 421 is expected.
     let cases = [
         (Some("a.example"), "a.example", false),
         (Some("a.example"), "x.example.com", false),

@@ -1,4 +1,4 @@
-//! The store as rustls uses it.
+//! The store, used as rustls does.
 
 use std::time::Duration;
 

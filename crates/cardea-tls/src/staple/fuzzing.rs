@@ -1,4 +1,4 @@
-//! What must hold for any bytes that a responder sends: run by the fuzzer, and over its corpus by the tests.
+//! Properties that hold for any bytes of a responder: checked by the fuzzer, and by the tests over its corpus.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -10,18 +10,19 @@ use rustls_pki_types::pem::PemObject as _;
 use super::response::{self, Basic, Subject};
 use super::{STAPLE_BYTES_MAX, Staple, StapleError};
 
-/// The certificate that the corpus is about, and its issuer's.
+/// The certificate of the corpus, and its issuer.
 const CHAIN: &str = include_str!("fuzzing/chain.pem");
 
 /// An hour after the responses of the corpus were made.
 const NOW: Wall = Wall::from_unix_seconds(1_795_263_447);
 
-/// Reads `data` as a response about a certificate, and also as its inside, as if it had been signed: no fuzzer finds a signature.
+/// Reads `data` as a response about a certificate, and also as the signed part of one, because no fuzzer finds a
+/// signature.
 ///
-/// Pure, without I/O. It must return, whatever `data` is.
+/// It is pure and must return for any `data`.
 ///
 /// # Panics
-/// If something that must hold does not; that is a finding.
+/// If a property is violated; that is a finding.
 pub fn fuzz_staple(data: &[u8]) {
     let chain = chain();
     let checked = Staple::check(data.to_vec(), chain, NOW);
@@ -38,7 +39,7 @@ pub fn fuzz_staple(data: &[u8]) {
         assert!(!staple.is_over(NOW));
         let late = Staple::check(data.to_vec(), chain, staple.next_update);
         assert!(matches!(late, Err(StapleError::OutOfTime | StapleError::NotSigned)), "{late:?}");
-        // About the issuer, by the issuer.
+        // A response about the issuer's certificate, signed by itself.
         let [_, issuer] = chain else { unreachable!("the chain has two") };
         let other = Staple::check(data.to_vec(), &[issuer.clone(), issuer.clone()], NOW);
         assert_eq!(other, Err(StapleError::OtherCertificate));

@@ -1,7 +1,7 @@
-//! What an authority says about a certificate that we serve (OCSP, RFC 6960), sent along in the handshake (RFC 6066 §8).
+//! OCSP stapling: responses about our certificates (RFC 6960), sent in the handshake (RFC 6066 §8).
 //!
-//! A response is taken only if it is signed by the certificate's issuer, or by whom the issuer has named for that, is about this very
-//! certificate, says that it is good, and has not run out. Nothing else is ever served.
+//! A response is stapled only if it is signed by the certificate's issuer or its delegated responder, is about this
+//! certificate, has the status good, and has not expired.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
@@ -23,38 +23,39 @@ use x509_parser::parse_x509_certificate;
 
 use response::Subject;
 
-/// The largest response that is read, in bytes. They have about 500, and some 2,000 with the responder's certificate.
+/// The largest accepted response, in bytes. Typical ones have about 500, and some 2,000 with the responder's
+/// certificate.
 pub const STAPLE_BYTES_MAX: usize = 32 * 1024;
 
-/// Between two attempts, in case the responder is down.
+/// The time between two attempts, in case the responder is down.
 const RETRY: Duration = Duration::from_secs(300);
 
-/// Where the response about a certificate comes from.
+/// The source of the response about a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OcspConfig {
-    /// A file in DER that somebody else keeps up to date.
+    /// A DER file that another program updates.
     File(PathBuf),
-    /// The responder that the certificate names; whoever owns the [`ServerTls`](crate::ServerTls) does the asking.
+    /// The responder that the certificate names. The owner of the [`ServerTls`](crate::ServerTls) sends the requests.
     Fetch,
 }
 
-/// Why a response is not served. The message is for the operator.
+/// Why a response is not stapled. The message is for the operator.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum StapleError {
     /// The file can't be read.
     #[error("can't be read: {0}")]
     Unreadable(String),
-    /// Longer than any response.
+    /// Larger than [`STAPLE_BYTES_MAX`].
     #[error("is longer than {STAPLE_BYTES_MAX} bytes")]
     TooLarge,
-    /// No response about certificates, or one in another encoding.
+    /// Not an OCSP response, or not in DER.
     #[error("is no OCSP response in DER")]
     Malformed,
-    /// The responder had no answer; its status (RFC 6960 §4.2.1).
+    /// The responder returned an error status (RFC 6960 §4.2.1).
     #[error("is no answer: the responder's status is {0}")]
     Unsuccessful(u8),
-    /// Neither the issuer nor who acts for it.
+    /// Signed neither by the issuer nor by its delegated responder.
     #[error("is not signed by the issuer of the certificate, or by whom it has named for that")]
     NotSigned,
     /// About other certificates.
@@ -66,18 +67,18 @@ pub enum StapleError {
     /// The authority does not know the certificate.
     #[error("says that the authority does not know the certificate")]
     Unknown,
-    /// Too old, from the future, or without an end.
+    /// Expired, from the future, or without an end of validity.
     #[error("is not for now; get a new one, and check the clock")]
     OutOfTime,
-    /// Nothing tells who issued the certificate.
+    /// The chain contains no issuer to verify the response.
     #[error("can't be checked: the chain holds no issuer; append it")]
     NoIssuer,
-    /// Nobody to ask.
+    /// The certificate names no responder.
     #[error("can't be fetched: the certificate names no responder over http")]
     NoResponder,
 }
 
-/// A response that may be served.
+/// A response that may be stapled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Staple {
     pub(crate) der: Vec<u8>,
@@ -86,7 +87,7 @@ pub(crate) struct Staple {
 }
 
 impl Staple {
-    /// Checks a response about the first certificate of `chain`.
+    /// Validates a response about the first certificate of `chain`.
     pub(crate) fn check(der: Vec<u8>, chain: &[CertificateDer<'_>], now: Wall) -> Result<Self, StapleError> {
         if der.len() > STAPLE_BYTES_MAX {
             return Err(StapleError::TooLarge);
@@ -111,23 +112,23 @@ impl Staple {
         now >= self.next_update
     }
 
-    /// Whether it is time for the next one: half of its time is over.
+    /// Whether to fetch the next one: half of its validity is over.
     fn is_aged(&self, now: Wall) -> bool {
         let half = self.next_update.saturating_since(self.this_update) / 2;
         now >= self.this_update.saturating_add(half)
     }
 }
 
-/// A question for a responder, to be posted as `application/ocsp-request` (RFC 6960 §A.1).
+/// A request for a responder, to be posted as `application/ocsp-request` (RFC 6960 §A.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StapleRequest {
-    /// Where to.
+    /// The responder.
     pub url: String,
     /// The request in DER.
     pub body: Vec<u8>,
-    /// The file of the certificate that it is about.
+    /// The file of the certificate.
     pub path: PathBuf,
-    /// Which of the certificates of its listener.
+    /// The index of the certificate in its listener.
     pub(crate) index: usize,
 }
 
@@ -143,12 +144,12 @@ impl StapleRequest {
     }
 }
 
-/// When a certificate's responder was asked last.
+/// When a certificate's responder was last asked.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Asked(Option<Wall>);
 
 impl Asked {
-    /// Whether to ask now; if so, that is remembered.
+    /// Whether to ask now; if so, the time is recorded.
     pub(crate) fn is_due(&mut self, staple: Option<&Staple>, now: Wall) -> bool {
         let lately = self.0.is_some_and(|at| at <= now && now < at.saturating_add(RETRY));
         let due = !lately && staple.is_none_or(|staple| staple.is_aged(now));
@@ -159,7 +160,7 @@ impl Asked {
     }
 }
 
-/// The address in the certificate's authority information (RFC 5280 §4.2.2.1).
+/// The responder's URL in the certificate's authority information (RFC 5280 §4.2.2.1).
 fn responder(leaf: &CertificateDer<'_>) -> Option<String> {
     let (_, parsed) = parse_x509_certificate(leaf).ok()?;
     parsed.extensions().iter().find_map(|extension| {
@@ -175,7 +176,8 @@ fn responder(leaf: &CertificateDer<'_>) -> Option<String> {
     })
 }
 
-/// RFC 6960 §4.1.1, with SHA-1, which is what every responder knows (RFC 5019 §2.1.1). No nonce: the answer is for all clients.
+/// The request (RFC 6960 §4.1.1) with SHA-1, which every responder supports (RFC 5019 §2.1.1). It has no nonce, because
+/// the response is for all clients.
 fn request(subject: &Subject<'_>) -> SerializeResult<Vec<u8>> {
     const SHA1: Oid<'_> = oid!(1.3.14.3.2.26);
     let sequence = |parts: &[Vec<u8>]| Sequence::new(parts.concat().into()).to_der_vec();

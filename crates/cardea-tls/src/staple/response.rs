@@ -1,4 +1,4 @@
-//! Reads and verifies a response about a certificate (RFC 6960 §4.2).
+//! Parses and verifies an OCSP response (RFC 6960 §4.2).
 
 use std::time::Duration;
 
@@ -16,15 +16,15 @@ use crate::signed::{PublicKey, Signed};
 
 const SHA1_OID: &[u8] = &oid!(raw 1.3.14.3.2.26);
 const SHA256_OID: &[u8] = &oid!(raw 2.16.840.1.101.3.4.2.1);
-/// The one type of response that there is (RFC 6960 §4.2.1).
+/// The only type of response (RFC 6960 §4.2.1).
 const BASIC_OID: &[u8] = &oid!(raw 1.3.6.1.5.5.7.48.1.1);
 
-/// What a responder's clock may be ahead of ours.
+/// How far a responder's clock may be ahead of ours.
 const SKEW: Duration = Duration::from_secs(300);
-/// Certificates that a responder may send along.
+/// The most certificates in a response.
 const CERTIFICATES_MAX: usize = 8;
 
-/// What a response must be about, and who may sign it.
+/// The certificate that a response must be about, and its issuer.
 pub(super) struct Subject<'a> {
     pub(super) serial: &'a [u8],
     pub(super) issuer_name: &'a [u8],
@@ -32,7 +32,7 @@ pub(super) struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// The first certificate of a chain, by the second.
+    /// The first certificate of a chain, issued by the second.
     pub(super) fn of(chain: &'a [CertificateDer<'_>]) -> Result<Self, StapleError> {
         let (leaf, issuer) = match chain {
             [leaf, issuer, ..] => (certificate(leaf), certificate(issuer)),
@@ -49,7 +49,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// From when to when the response holds.
+/// The validity of the response.
 pub(super) fn check(response: &[u8], subject: &Subject<'_>, now: Wall) -> Result<(Wall, Wall), StapleError> {
     let basic = Basic::read(successful(response)?).ok_or(StapleError::Malformed)?;
     if !basic.is_by_issuer(subject, now) {
@@ -58,7 +58,7 @@ pub(super) fn check(response: &[u8], subject: &Subject<'_>, now: Wall) -> Result
     basic.says(subject, now)
 }
 
-/// The inside of a response whose status is good.
+/// The content of a successful response.
 pub(super) fn successful(response: &[u8]) -> Result<&[u8], StapleError> {
     let inner = whole(value(response, Tag::Sequence)).ok_or(StapleError::Malformed)?;
     let (rest, status) = value(inner, Tag::Enumerated).map_err(|_| StapleError::Malformed)?;
@@ -69,7 +69,7 @@ pub(super) fn successful(response: &[u8]) -> Result<&[u8], StapleError> {
     }
 }
 
-/// The `ResponseBytes` in `[0]`, if they are a basic response.
+/// The `ResponseBytes` in `[0]`, if they contain a basic response.
 fn bytes(input: &[u8]) -> ParseResult<'_, &[u8]> {
     let (rest, explicit) = optional(input, 0)?;
     let (_, inner) = value(explicit.ok_or(Error::InvalidLength)?, Tag::Sequence)?;
@@ -105,7 +105,7 @@ impl<'a> Basic<'a> {
 
     fn singles(data: &[u8]) -> ParseResult<'_, &[u8]> {
         let (rest, _version) = optional(data, 0)?;
-        // By name or by key: the signature says who it was.
+        // By name or by key; the signature proves who it was.
         let (rest, by_name) = optional(rest, 1)?;
         let (rest, by_key) = optional(rest, 2)?;
         if by_name.is_some() == by_key.is_some() {
@@ -115,7 +115,8 @@ impl<'a> Basic<'a> {
         value(rest, Tag::Sequence)
     }
 
-    /// By the issuer itself, or by a responder that it has given a certificate for just that (RFC 6960 §4.2.2.2).
+    /// Whether it is signed by the issuer, or by a responder with a delegation certificate of the issuer (RFC 6960
+    /// §4.2.2.2).
     fn is_by_issuer(&self, subject: &Subject<'_>, now: Wall) -> bool {
         self.signed.is_by(subject.issuer_key)
             || self.responders().any(|responder| {
@@ -138,7 +139,7 @@ impl<'a> Basic<'a> {
         raw.take(CERTIFICATES_MAX).filter_map(certificate)
     }
 
-    /// What is said about the certificate, whoever says it.
+    /// The status of the certificate, whoever signed it.
     pub(super) fn says(&self, subject: &Subject<'_>, now: Wall) -> Result<(Wall, Wall), StapleError> {
         let mut rest = self.singles;
         while !rest.is_empty() {
@@ -159,7 +160,7 @@ impl<'a> Basic<'a> {
     }
 }
 
-/// What is said about one certificate.
+/// The status of one certificate.
 struct Single<'a> {
     /// The algorithm of the two hashes.
     algorithm: &'a [u8],
@@ -239,7 +240,7 @@ fn optional(input: &[u8], number: u32) -> ParseResult<'_, Option<&[u8]>> {
 /// A time as RFC 6960 has it: in UTC, to the second.
 fn time(input: &[u8]) -> ParseResult<'_, Wall> {
     let (rest, text) = value(input, Tag::GeneralizedTime)?;
-    // The library also takes times to the minute and with fractions.
+    // The library also accepts times without seconds and with fractions.
     if text.len() != "YYYYMMDDHHMMSSZ".len() {
         return Err(Error::InvalidDateTime.into());
     }

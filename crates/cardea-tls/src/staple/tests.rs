@@ -1,4 +1,4 @@
-//! Responses that OpenSSL makes, as they are and as somebody would like them to be.
+//! Responses that OpenSSL makes, unchanged and manipulated.
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +28,7 @@ extendedKeyUsage = OCSPSigning
 extendedKeyUsage = serverAuth
 ";
 
-/// An authority, a leaf, a responder that it has named, and a certificate that it has named for something else.
+/// An authority, a leaf, a delegated responder, and a certificate for another purpose.
 struct Bench {
     dir: TempDir,
     now: Wall,
@@ -63,7 +63,7 @@ impl Bench {
             + &fs::read_to_string(bench.path().join("ca.pem")).unwrap();
         fs::write(bench.path().join("chain.pem"), chain).unwrap();
         bench.index("V\t401231235959Z\t\t07\tunknown\t/CN=leaf\n");
-        // Not before: what OpenSSL has made is valid from its own time on.
+        // Not earlier: OpenSSL's certificates are valid from its own time on.
         bench.now = CoarseClock::start(PERIOD_DEFAULT).unwrap().clock().wall();
         Some(bench)
     }
@@ -82,7 +82,7 @@ impl Bench {
         assert!(ran.status.success(), "{arguments}: {}", String::from_utf8_lossy(&ran.stderr));
     }
 
-    /// What the responder knows.
+    /// The responder's database.
     fn index(&self, text: &str) {
         fs::write(self.path().join("index.txt"), text).unwrap();
     }
@@ -91,7 +91,7 @@ impl Bench {
         CertificateDer::pem_file_iter(self.path().join("chain.pem")).unwrap().map(Result::unwrap).collect()
     }
 
-    /// The answer to our request, signed by `signer`.
+    /// The response to our request, signed by `signer`.
     fn respond(&self, signer: &str, more: &str) -> Vec<u8> {
         let request = StapleRequest::new(0, "x".into(), &self.chain()).unwrap();
         assert_eq!(request.url, "http://ocsp.example/x");
@@ -102,7 +102,7 @@ impl Bench {
         fs::read(self.path().join("response.der")).unwrap()
     }
 
-    /// A server with the leaf's certificate, whose responses come from there.
+    /// A server with the leaf's certificate and this source of responses.
     fn server(&self, ocsp: OcspConfig) -> ServerTls {
         let certificate = CertificateConfig {
             chain: self.path().join("chain.pem"),
@@ -141,7 +141,7 @@ fn the_issuer_and_whom_it_has_named_are_believed() {
 #[test]
 fn only_good_ones_about_this_certificate_are_served() {
     let Some(bench) = Bench::new() else { return };
-    // Without an end, nobody could tell when it is no longer true.
+    // Without an end of validity, nobody could tell when it expires.
     assert_eq!(bench.check(&bench.respond("ca", "-resp_no_certs")), Err(StapleError::OutOfTime));
     bench.index("R\t401231235959Z\t251231235959Z\t07\tunknown\t/CN=leaf\n");
     assert_eq!(bench.check(&bench.respond("ca", "-ndays 2")), Err(StapleError::Revoked));
@@ -178,7 +178,7 @@ fn no_bit_of_it_can_be_another() {
         for bit in [0x01, 0x80] {
             let mut changed = response.clone();
             changed[index] ^= bit;
-            // Where a change is let through (nobody looks at it) it changes nothing of what was said.
+            // A change that is accepted, because no check covers it, changes no content.
             if let Ok(staple) = bench.check(&changed) {
                 assert_eq!((staple.this_update, staple.next_update), (good.this_update, good.next_update));
             }
@@ -200,7 +200,7 @@ fn a_file_is_taken_when_it_changes_and_dropped_when_it_has_run_out() {
     let until = || server.certificates()[0].staple_until;
     let first = until().unwrap();
     assert!(!server.reload_if_changed(bench.now).unwrap());
-    // What can't be served leaves what can.
+    // An invalid response doesn't affect the valid one.
     write(b"nothing");
     assert!(server.reload_if_changed(bench.now).unwrap_err().to_string().contains("staple.der"));
     assert_eq!((server.reload_if_changed(bench.now).unwrap(), until()), (false, Some(first)));
@@ -208,7 +208,7 @@ fn a_file_is_taken_when_it_changes_and_dropped_when_it_has_run_out() {
     assert!(server.reload_if_changed(bench.now).unwrap());
     let second = until().unwrap();
     assert!(second > first);
-    // Nobody renews it.
+    // It is not renewed.
     assert!(server.reload_if_changed(second).unwrap());
     assert_eq!(until(), None);
     assert!(server.staples_due(second).0.is_empty());
@@ -220,7 +220,7 @@ fn what_is_fetched_is_asked_for_in_time_and_never_replaced_by_older_answers() {
     let server = bench.server(OcspConfig::Fetch);
     let (due, errors) = server.staples_due(bench.now);
     assert_eq!((due.len(), errors.len()), (1, 0));
-    // Not again at once, whatever comes of it.
+    // Not asked again at once, whatever the result.
     assert!(server.staples_due(bench.now).0.is_empty());
     let minutes = |minutes: u64| bench.now.saturating_add(Duration::from_secs(60 * minutes));
     assert_eq!(server.staples_due(minutes(5)).0, due);
@@ -234,7 +234,7 @@ fn what_is_fetched_is_asked_for_in_time_and_never_replaced_by_older_answers() {
     assert_eq!(server.staples_due(minutes(2 * 24 * 60 + 1)).0.len(), 1);
 }
 
-/// OpenSSL's client asks for it and verifies it.
+/// OpenSSL's client requests the response and verifies it.
 #[test]
 fn a_client_gets_it_in_the_handshake() {
     let Some(bench) = Bench::new() else { return };

@@ -1,4 +1,4 @@
-//! A chain of secrets, one for each hour, each made from the last one.
+//! A chain of secrets, one per hour, each derived from the previous one.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,17 +10,17 @@ use zeroize::Zeroizing;
 pub(crate) const SECRET_LEN: usize = 32;
 /// How long a secret is used for new tickets.
 pub(crate) const STEP: Duration = Duration::from_secs(3_600);
-/// How far a secret is moved on at once, at most: ten years, which take a tenth of a second.
+/// The most steps at once: ten years, which take a tenth of a second.
 const CHAIN_MAX: u64 = 10 * 366 * 24;
 
 pub(crate) type Secret = Zeroizing<[u8; SECRET_LEN]>;
 
-/// The hour of a time, counted from the Unix epoch.
+/// The hour of a time, from the Unix epoch.
 pub(crate) fn step_at(now: Wall) -> u64 {
     u64::try_from(now.unix_seconds()).unwrap_or(0) / STEP.as_secs()
 }
 
-/// HKDF-Expand (RFC 5869 §2.3) of `secret` to a secret; `info` must begin with what it is for.
+/// HKDF-Expand (RFC 5869 §2.3) of `secret` to another secret; `info` must begin with its purpose.
 pub(crate) fn expand(secret: &[u8; SECRET_LEN], info: &[&[u8]]) -> Option<Secret> {
     struct Len;
     impl KeyType for Len {
@@ -33,7 +33,7 @@ pub(crate) fn expand(secret: &[u8; SECRET_LEN], info: &[&[u8]]) -> Option<Secret
     Some(out)
 }
 
-/// The secret of the chain `steps` hours on.
+/// The secret of the chain after `steps` hours.
 pub(crate) fn move_on(mut secret: Secret, steps: u64) -> Result<Secret, &'static str> {
     if steps > CHAIN_MAX {
         return Err("is older than ten years; write a new one");
@@ -48,16 +48,16 @@ fn next(secret: &Secret) -> Result<Secret, &'static str> {
     expand(secret, &[b"cardea ticket chain"]).ok_or("can't be moved on")
 }
 
-/// The secrets of the hours that count, and the link that the chain goes on from. What is dropped is wiped.
+/// The secrets of the current and recent hours, and the link from which the chain continues. Dropped ones are wiped.
 pub(crate) struct Ring {
     first: u64,
-    /// Of hour `first` and of those after it, up to one ahead of now. They lead to no other one.
+    /// The secrets from hour `first` to the hour after now. No other secret can be derived from them.
     secrets: VecDeque<Secret>,
     chain: Secret,
 }
 
 impl Ring {
-    /// From the link of hour `begin`.
+    /// Starts with the link of hour `begin`.
     pub(crate) fn new(begin: u64, chain: Secret, now: u64, kept: u64) -> Result<Self, &'static str> {
         if begin > now + 1 {
             return Err("begins in the future; check its first number and the clock");
@@ -69,20 +69,20 @@ impl Ring {
         Ok(ring)
     }
 
-    /// The oldest hour that counts.
+    /// The oldest kept hour.
     pub(crate) const fn first(&self) -> u64 {
         self.first
     }
 
-    /// Whether nothing has to be made or wiped at this hour. Where the clock was put back, nothing has.
+    /// Whether no secret must be derived or wiped at this hour. That is true if the clock was set back.
     pub(crate) fn is_current(&self, now: u64) -> bool {
         now + 1 < self.end()
     }
 
-    /// Makes the secrets up to the hour after `now`, and wipes those of more than `kept` hours ago.
+    /// Derives the secrets up to the hour after `now`, and wipes those older than `kept` hours.
     pub(crate) fn advance(&mut self, now: u64, kept: u64) {
         if now.saturating_sub(self.end()) > CHAIN_MAX {
-            // A clock that has gone mad. There are no secrets for such a time, so there is no resumption.
+            // The clock is far off. There are no secrets for such a time, so nothing is resumed.
             return;
         }
         while self.end() <= now + 1 {
@@ -90,13 +90,13 @@ impl Ring {
             let Some((secret, chain)) = made else { return };
             self.secrets.push_back(secret);
             self.chain = chain;
-            // Meanwhile no more of them than count.
+            // Keeps the number of secrets bounded meanwhile.
             self.wipe(now, kept);
         }
         self.wipe(now, kept);
     }
 
-    /// The secret of an hour that counts.
+    /// The secret of a kept hour.
     pub(crate) fn secret(&self, step: u64) -> Option<&[u8; SECRET_LEN]> {
         let index = usize::try_from(step.checked_sub(self.first)?).ok()?;
         self.secrets.get(index).map(|secret| &**secret)

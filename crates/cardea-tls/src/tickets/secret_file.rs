@@ -1,4 +1,5 @@
-//! The file with a fleet's ticket secret: one line with the Unix time from which it counts, and 64 hexadecimal digits.
+//! The file with a fleet's ticket secret: one line with the Unix time from which it is valid, and 64 hexadecimal
+//! digits.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -13,13 +14,14 @@ use crate::files;
 
 const SHAPE: &str = "is no ticket secret: write one line with `echo \"$(date +%s) $(openssl rand -hex 32)\"`";
 
-/// The hour from which the secret counts, and the secret.
+/// The hour from which the secret is valid, and the secret.
 pub(super) fn read(path: &Path) -> Result<(u64, Secret), CertificateProblem> {
     let text = files::read(path)?;
     parse(&text).ok_or(CertificateProblem::TicketSecret(SHAPE))
 }
 
-/// Replaces the file by one whose secret counts from the hour `first` on, if it counts from an earlier one. Whether it did.
+/// Replaces the file by one whose secret is valid from the hour `first` on, if its hour is earlier. Returns whether it
+/// was replaced.
 pub(super) fn move_on(path: &Path, first: u64) -> io::Result<bool> {
     let fault = |problem: &dyn ToString| io::Error::other(problem.to_string());
     let (begin, secret) = read(path).map_err(|problem| fault(&problem))?;
@@ -30,7 +32,7 @@ pub(super) fn move_on(path: &Path, first: u64) -> io::Result<bool> {
         return Err(fault(&"it is a link"));
     }
     let secret = move_secret_on(secret, first - begin).map_err(|problem| fault(&problem))?;
-    // Beside it, so that the new one replaces it at once, and nobody reads a half.
+    // In the same folder, so that a rename replaces the file atomically.
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let new = path.with_file_name(name);

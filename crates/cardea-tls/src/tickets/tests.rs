@@ -1,4 +1,4 @@
-//! Tickets between nodes of a fleet, over time, and between listeners.
+//! Tickets between the nodes of a fleet, over time, and between listeners.
 
 use std::fs;
 use std::path::PathBuf;
@@ -63,7 +63,7 @@ fn fleet(secrets: &Arc<TicketSecrets>, context: &str, domains: &[u8]) -> Arc<Tic
     Ticketer::new(secrets, &StatelessTickets { keys, tls12: true }, domains)
 }
 
-/// A listener whose tickets have keys of its process.
+/// A listener whose ticket keys belong to its process.
 fn process(clock: &ManualClock) -> (Arc<TicketSecrets>, Arc<Ticketer>) {
     let secrets = TicketSecrets::load(&TicketKeys::Process, LIFETIME, &clock.clock()).unwrap();
     let config = StatelessTickets { keys: TicketKeys::Process, tls12: true };
@@ -90,7 +90,7 @@ fn a_ticket_is_good_for_its_lifetime_and_ends_within_an_hour_after_it() {
     assert!(node.ticketer().decrypt(&ticket).is_some());
     node.clock.advance(HOUR);
     assert_eq!(node.ticketer().decrypt(&ticket), None);
-    // Nor does it come back with the clock: its secret is gone.
+    // It doesn't become valid again when the clock is set back: its secret was wiped.
     node.clock.step_wall_back(5 * HOUR);
     assert_eq!(node.ticketer().decrypt(&ticket), None);
     assert!(
@@ -143,7 +143,7 @@ fn the_file_moves_on_and_opens_no_more_than_the_node_does() {
     let moved = node.text();
     let begin: i64 = moved.split(' ').next().unwrap().parse().unwrap();
     assert_eq!(begin, BEGIN + (32 - 12) * 3_600);
-    // A node that is started with this copy resumes what counts, and nothing older, whatever its clock says.
+    // A node that starts with this copy opens valid tickets and no older ones, whatever its clock.
     let ticket = node.ticketer().encrypt(b"a session").unwrap();
     let copy = Node::start(&moved, 32 * HOUR).unwrap();
     assert!(copy.ticketer().decrypt(&ticket).is_some());
@@ -201,7 +201,7 @@ fn keys_of_a_process_move_on_and_end_with_it() {
 
 #[test]
 fn a_process_whose_clock_is_put_right_has_tickets_again() {
-    // A machine without a clock of its own begins in 1970; the other one was wrong by a year.
+    // A machine without a real-time clock begins in 1970; the other clock was wrong by a year.
     for (begin, right) in [(0, BEGIN), (BEGIN + 365 * 24 * 3_600, BEGIN)] {
         let clock = ManualClock::new(Wall::from_unix_seconds(begin));
         let (secrets, ticketer) = process(&clock);
@@ -216,7 +216,7 @@ fn a_process_whose_clock_is_put_right_has_tickets_again() {
         secrets.tick(clock.clock().wall()).unwrap();
         let ticket = ticketer.encrypt(b"a session").unwrap();
         assert!(ticketer.decrypt(&ticket).is_some());
-        // Nothing is made again without need.
+        // Nothing is generated without need.
         secrets.tick(clock.clock().wall()).unwrap();
         assert!(ticketer.decrypt(&ticket).is_some());
     }

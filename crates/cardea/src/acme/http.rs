@@ -1,4 +1,4 @@
-//! The HTTP client by which the authority is asked: HTTPS alone, a connection for each request, everything bounded.
+//! The HTTP client for the ACME authority: HTTPS only, one connection per request, with limits on everything.
 
 use std::{
     error::Error as _,
@@ -23,30 +23,30 @@ use tokio_rustls::TlsConnector;
 
 use super::schedule::retry_after;
 
-/// From the resolution of the name to the last byte of the answer.
+/// From the name resolution to the last byte of the response.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The largest head of a response, in bytes, and the largest body: a chain of certificates has some thousand.
+/// The largest head of a response, in bytes, and the largest body: a certificate chain has some thousand.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 const BODY_BYTES_MAX: usize = 256 * 1024;
 
-/// What goes wrong below HTTP: there may be nothing wrong with the authority but the way to it.
+/// An error below HTTP: possibly not of the authority, but of the network.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Unreachable(String);
 
-/// What the authority has said by fields, which the protocol's library does not pass on.
+/// Information in response fields that the protocol library does not pass on.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Said(Arc<Mutex<Option<Wall>>>);
 
 impl Said {
-    /// Until when the authority wants to be left alone; asked once.
+    /// Until when the authority wants no requests; returned once.
     pub(super) fn take_retry_after(&self) -> Option<Wall> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// Asks the authority.
+/// Sends requests to the authority.
 #[derive(Clone)]
 pub(super) struct Client {
     tls: Arc<ClientConfig>,
@@ -55,12 +55,12 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// A client that believes the system's authorities, and those of `ca_file`. Reads files.
+    /// A client that trusts the system's CA certificates and those of `ca_file`. Reads files.
     ///
     /// # Errors
-    /// What is wrong with the file, or that the system has no authorities.
+    /// The problem of the file, or that the system has no CA certificates.
     pub(super) async fn new(ca_file: Option<PathBuf>, clock: Clock, said: Said) -> Result<Self, TlsError> {
-        // The file alone where a container has no authorities at all: it is then what the operator meant.
+        // In a container without CA certificates, only those of the file are used.
         let load = move || {
             let with = |roots| client_config(&ClientTlsConfig { roots, ..ClientTlsConfig::default() });
             let Some(path) = ca_file else { return with(Roots::System) };
@@ -106,7 +106,7 @@ impl Client {
         tokio::select! {
             biased;
             answer = &mut answer => return answer,
-            // The peer has closed, which may be how the body ends; what it sent is there to be read.
+            // The peer has closed the connection, which may end the body; received data can still be read.
             _ = connection => {}
         }
         answer.await
@@ -120,7 +120,7 @@ impl Client {
             if !parts.status.is_success() {
                 *self.said.0.lock().unwrap_or_else(PoisonError::into_inner) = until;
             }
-            // In one form and within bounds: the library adds to the clock whatever number stands here.
+            // Normalised and bounded: the library adds any number here to the clock.
             if let Some(until) = until {
                 let seconds = until.saturating_since(now).as_secs();
                 parts.headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -151,13 +151,13 @@ impl HttpClient for Client {
     }
 }
 
-/// Makes the request one to the server itself: its path alone, with `Host`.
+/// Rewrites the request to origin form: only its path, with `Host`.
 fn direct(parts: &mut Parts) -> Result<(), Error> {
     let authority = parts.uri.authority().map(|authority| authority.as_str().to_owned()).unwrap_or_default();
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
     parts.headers.insert(header::HOST, HeaderValue::try_from(authority).map_err(http::Error::from)?);
     parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-    // RFC 8555 §6.1 asks for it; that of the library would name the library alone.
+    // Required by RFC 8555 §6.1; the library's own value would name only the library.
     let agent = HeaderValue::from_static(concat!("cardea/", env!("CARGO_PKG_VERSION"), " instant-acme"));
     parts.headers.insert(header::USER_AGENT, agent);
     parts.uri = target.parse().map_err(http::Error::from)?;
@@ -178,7 +178,7 @@ fn broken(error: &hyper::Error) -> Error {
     unreachable(text)
 }
 
-/// Whether the authority could not be talked to at all.
+/// Whether the authority was not reached at all.
 pub(super) fn is_unreachable(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
     error.is::<Unreachable>() || error.is::<io::Error>()
 }

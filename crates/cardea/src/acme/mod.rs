@@ -1,9 +1,9 @@
-//! Certificates from an authority (RFC 8555): ordered when there is none, renewed in time, and shared by all gateways that
-//! share the database.
+//! Certificates from an ACME authority (RFC 8555): ordered if missing, renewed in time, and shared by all gateways with
+//! the same database.
 //!
-//! Every second each gateway looks whether the database has changed, and takes over certificates and challenges; so all of
-//! them serve what any was issued, and answer whomever the authority asks. Where something has to be ordered, one of them
-//! takes the lease and does it; what comes of it, it gets back through the database like the others.
+//! Every second each gateway checks whether the database has changed, and takes over certificates and challenges. So
+//! all of them serve every issued certificate and answer every challenge. If a certificate must be ordered, one gateway
+//! takes the lease and orders it; all gateways get the result through the database.
 
 mod http;
 mod order;

@@ -1,4 +1,4 @@
-//! One order: from the account to a chain of certificates (RFC 8555 §7).
+//! An order: from the account to a certificate chain (RFC 8555 §7).
 
 use std::time::Duration;
 
@@ -11,35 +11,35 @@ use instant_acme::{
 };
 use zeroize::Zeroizing;
 
-use super::{http, schedule::Reason};
+use super::{http, schedule::FailureReason};
 use cardea_tls::acme::RequestedKey;
 
 use crate::config::ChallengeKind;
 
-/// How long the authority may take to look at the answers, and to issue.
+/// How long the authority may take to validate the challenges, and to issue.
 const PATIENCE: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(500))
     .backoff(1.5)
     .timeout(Duration::from_secs(120));
 
-/// The longest token that is answered for. They have 22 letters at least (RFC 8555 §8.1).
+/// The longest accepted token. Tokens have at least 22 characters (RFC 8555 §8.1).
 const TOKEN_LEN_MAX: usize = 256;
 
-/// What of an authority's message is kept.
+/// The stored length of an authority's message.
 const MESSAGE_LEN_MAX: usize = 1_000;
 
-/// Why there is no certificate. The text is for the operator.
+/// Why no certificate was issued. The text is for the operator.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(super) struct Failed {
-    pub(super) reason: Reason,
+    pub(super) reason: FailureReason,
     pub(super) message: String,
-    /// The authority does not know the account: it may be registered anew.
+    /// Whether the authority does not know the account, so that a new one may be registered.
     pub(super) account_is_gone: bool,
 }
 
 impl Failed {
-    pub(super) fn new(reason: Reason, message: impl Into<String>) -> Self {
+    pub(super) fn new(reason: FailureReason, message: impl Into<String>) -> Self {
         let mut message: String = message.into();
         if let Some((end, _)) = message.char_indices().nth(MESSAGE_LEN_MAX) {
             message.truncate(end);
@@ -47,9 +47,10 @@ impl Failed {
         Self { reason, message, account_is_gone: false }
     }
 
-    /// Whether an order may do that replaces nothing.
+    /// Whether an order that replaces nothing may succeed.
     fn may_be_of_replacement(&self) -> bool {
-        !self.account_is_gone && !matches!(self.reason, Reason::Unreachable | Reason::RateLimited)
+        !self.account_is_gone
+            && !matches!(self.reason, FailureReason::Unreachable | FailureReason::RateLimited)
     }
 }
 
@@ -58,33 +59,35 @@ impl From<Error> for Failed {
         match error {
             Error::Api(problem) => refused(&problem),
             Error::Timeout(_) => Self::new(
-                Reason::AuthorityFailed,
+                FailureReason::AuthorityFailed,
                 "the authority did not get done in time; nothing has to be done but to wait",
             ),
             Error::Other(error) if http::is_unreachable(&*error) => Self::new(
-                Reason::Unreachable,
+                FailureReason::Unreachable,
                 format!(
                     "the authority can't be reached: {error}; check the network, acme.directory and acme.ca_file"
                 ),
             ),
             Error::Json(_) => Self::new(
-                Reason::BadAnswer,
+                FailureReason::BadAnswer,
                 "the authority's answer is not that of one; check that acme.directory is the URL of a directory",
             ),
-            error => Self::new(Reason::BadAnswer, format!("the authority's answer makes no sense: {error}")),
+            error => {
+                Self::new(FailureReason::BadAnswer, format!("the authority's answer makes no sense: {error}"))
+            }
         }
     }
 }
 
 impl From<StoreError> for Failed {
     fn from(error: StoreError) -> Self {
-        Self::new(Reason::Internal, format!("acme.database: {error}"))
+        Self::new(FailureReason::Internal, format!("acme.database: {error}"))
     }
 }
 
 impl From<TlsError> for Failed {
     fn from(error: TlsError) -> Self {
-        Self::new(Reason::Internal, format!("acme.ca_file: {error}"))
+        Self::new(FailureReason::Internal, format!("acme.ca_file: {error}"))
     }
 }
 
@@ -97,43 +100,44 @@ impl From<WrappingKeyError> for Failed {
             ),
             error => format!("acme.database: {error}"),
         };
-        Self::new(Reason::Internal, message)
+        Self::new(FailureReason::Internal, message)
     }
 }
 
-/// What a problem of the authority means (RFC 8555 §6.7).
+/// The error for a problem document of the authority (RFC 8555 §6.7).
 fn refused(problem: &Problem) -> Failed {
     let kind = problem.r#type.as_deref().unwrap_or_default();
     let kind = kind.strip_prefix("urn:ietf:params:acme:error:").unwrap_or(kind);
     let (reason, remedy) = match kind {
-        "rateLimited" => (Reason::RateLimited, "see the authority's limits; it is asked again later"),
-        "accountDoesNotExist" => (Reason::Account, "the account is registered anew"),
+        "rateLimited" => (FailureReason::RateLimited, "see the authority's limits; it is asked again later"),
+        "accountDoesNotExist" => (FailureReason::Account, "the account is registered anew"),
         "externalAccountRequired" => {
-            (Reason::Account, "ask it for a key, and configure acme.external_account")
+            (FailureReason::Account, "ask it for a key, and configure acme.external_account")
         }
-        "invalidContact" | "unsupportedContact" => (Reason::Account, "correct acme.contacts"),
-        "userActionRequired" => (Reason::Account, "do what it says there"),
-        "badPublicKey" | "badCSR" => (Reason::Refused, "choose another acme.key_type"),
-        "caa" => (Reason::Refused, "let the host's CAA record name this authority"),
+        "invalidContact" | "unsupportedContact" => (FailureReason::Account, "correct acme.contacts"),
+        "userActionRequired" => (FailureReason::Account, "do what it says there"),
+        "badPublicKey" | "badCSR" => (FailureReason::Refused, "choose another acme.key_type"),
+        "caa" => (FailureReason::Refused, "let the host's CAA record name this authority"),
         "rejectedIdentifier" | "unsupportedIdentifier" => {
-            (Reason::Refused, "take the host out, or use another authority for it")
+            (FailureReason::Refused, "take the host out, or use another authority for it")
         }
         "connection" | "dns" | "incorrectResponse" | "tls" => (
-            Reason::Challenge,
+            FailureReason::Challenge,
             "see that the host's name leads here and that port 80 (http-01) or 443 (tls-alpn-01) is reachable",
         ),
-        "unauthorized" => {
-            (Reason::Account, "if it was deactivated, name another acme.database to register a new account")
-        }
-        // The library has tried three times (RFC 8555 §6.5); the fourth time may well be good.
-        "badNonce" | "serverInternal" => (Reason::AuthorityFailed, "it is asked again later"),
+        "unauthorized" => (
+            FailureReason::Account,
+            "if it was deactivated, name another acme.database to register a new account",
+        ),
+        // The library has tried three times (RFC 8555 §6.5); a later attempt may succeed.
+        "badNonce" | "serverInternal" => (FailureReason::AuthorityFailed, "it is asked again later"),
         _ if problem.status.is_some_and(|status| status == 429) => {
-            (Reason::RateLimited, "see the authority's limits; it is asked again later")
+            (FailureReason::RateLimited, "see the authority's limits; it is asked again later")
         }
         _ if problem.status.is_some_and(|status| status >= 500) => {
-            (Reason::AuthorityFailed, "it is asked again later")
+            (FailureReason::AuthorityFailed, "it is asked again later")
         }
-        _ => (Reason::Refused, "see the authority's documentation"),
+        _ => (FailureReason::Refused, "see the authority's documentation"),
     };
     let detail = problem.detail.as_deref().unwrap_or("no details");
     let mut message = format!("the authority says: {detail} ({kind})");
@@ -150,15 +154,15 @@ pub(super) struct Ordered {
     pub(super) key: Zeroizing<Vec<u8>>,
 }
 
-/// An order whose challenges are known and not yet asked for.
-pub(super) struct Placed {
+/// An order with known challenges, whose validation was not requested yet.
+pub(super) struct PendingOrder {
     order: Order,
     chosen: Vec<(String, ChallengeKind)>,
-    /// What has to be answered.
+    /// The answers to its challenges.
     pub(super) answers: Vec<Answer>,
 }
 
-/// What the authority will ask for, and what it wants to hear.
+/// A challenge of the authority, with the expected answer.
 pub(super) struct Answer {
     pub(super) token: String,
     pub(super) kind: ChallengeKind,
@@ -178,14 +182,14 @@ impl Answer {
     }
 }
 
-/// Orders a certificate for `hosts` in the place of `replaces`, and finds out what has to be answered: by the first of
-/// `kinds` that is offered.
+/// Orders a certificate for `hosts` that replaces `replaces`, and gets its challenges: the first of `kinds` that is
+/// offered.
 pub(super) async fn place(
     account: &Account,
     hosts: &[String],
     kinds: &[ChallengeKind],
     replaces: Option<CertificateIdentifier<'static>>,
-) -> Result<Placed, Failed> {
+) -> Result<PendingOrder, Failed> {
     let mut order = new_order(account, hosts, replaces).await?;
     let (mut chosen, mut answers) = (Vec::new(), Vec::new());
     let mut authorizations = order.authorizations();
@@ -194,7 +198,7 @@ pub(super) async fn place(
         let host = authorization.identifier().to_string();
         if !hosts.contains(&host) {
             return Err(Failed::new(
-                Reason::BadAnswer,
+                FailureReason::BadAnswer,
                 format!("it asks about {host:?}, which was not ordered"),
             ));
         }
@@ -203,7 +207,7 @@ pub(super) async fn place(
             AuthorizationStatus::Pending => {}
             status => {
                 let message = format!("the authorization for {host} is {status:?} from the start");
-                return Err(Failed::new(Reason::Challenge, message));
+                return Err(Failed::new(FailureReason::Challenge, message));
             }
         }
         let offered: Vec<String> =
@@ -216,18 +220,18 @@ pub(super) async fn place(
                 "for {host} it offers {} alone; add what it offers to acme.challenges",
                 offered.join(", ")
             );
-            return Err(Failed::new(Reason::Refused, message));
+            return Err(Failed::new(FailureReason::Refused, message));
         };
         if let Some(challenge) = authorization.challenge(challenge_type(kind)) {
             answers.push(answer(&challenge, kind, &host)?);
             chosen.push((host, kind));
         }
     }
-    Ok(Placed { order, chosen, answers })
+    Ok(PendingOrder { order, chosen, answers })
 }
 
-/// An authority may not want to hear that a certificate is replaced: because it has been already, by an order whose outcome
-/// we did not see, or because it does not know it any more (RFC 9773 §5). Then it is ordered like any other.
+/// An authority may refuse an order as a replacement: the certificate was replaced already by an order whose result was
+/// lost, or it does not know the certificate any more (RFC 9773 §5). Then the order is repeated without the reference.
 async fn new_order(
     account: &Account,
     hosts: &[String],
@@ -247,17 +251,17 @@ async fn new_order(
 
 fn answer(challenge: &ChallengeHandle<'_>, kind: ChallengeKind, host: &str) -> Result<Answer, Failed> {
     let token = challenge.token.clone();
-    // RFC 8555 §8.3: base64url, and so no path but one segment.
+    // RFC 8555 §8.3: base64url, and so a single path segment.
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     if token.is_empty() || token.len() > TOKEN_LEN_MAX || !token.bytes().all(fits) {
-        return Err(Failed::new(Reason::BadAnswer, "the authority's token is none (RFC 8555 §8.1)"));
+        return Err(Failed::new(FailureReason::BadAnswer, "the authority's token is none (RFC 8555 §8.1)"));
     }
     let key_authorization = challenge.key_authorization().as_str().to_owned();
     Ok(Answer { token, kind, host: host.to_owned(), key_authorization })
 }
 
-impl Placed {
-    /// Lets the authority look, and gets the certificate. The answers must be there.
+impl PendingOrder {
+    /// Requests the validation, and gets the certificate. The answers must be available.
     pub(super) async fn finish(mut self, hosts: &[String], key: RequestedKey) -> Result<Ordered, Failed> {
         let mut objection = None;
         let mut authorizations = self.order.authorizations();
@@ -268,7 +272,7 @@ impl Placed {
             if let Some(mut challenge) = authorization.challenge(challenge_type(*kind)) {
                 match challenge.set_ready().await {
                     Ok(()) => {}
-                    // It may have looked already when it answers.
+                    // It may have validated the challenge already.
                     Err(Error::Api(problem)) => objection = Some(problem),
                     Err(error) => return Err(error.into()),
                 }
@@ -280,23 +284,23 @@ impl Placed {
         match self.order.poll_ready(&PATIENCE).await {
             Ok(OrderStatus::Invalid) => return Err(self.why_invalid(None).await),
             Ok(_) => {}
-            // The order says of its challenges in general what they say each.
+            // The order's error summarises those of its challenges.
             Err(Error::Api(problem)) => return Err(self.why_invalid(Some(&problem)).await),
             Err(error) => return Err(error.into()),
         }
-        // Making a key of RSA takes its time.
+        // Generating an RSA key takes a while.
         let names = hosts.to_vec();
         let made = tokio::task::spawn_blocking(move || cardea_tls::acme::request(&names, key)).await;
         let made = made
             .map_err(|error| error.to_string())
             .and_then(|made| made.map_err(|error| error.to_string()))
-            .map_err(|message| Failed::new(Reason::Internal, message))?;
+            .map_err(|message| Failed::new(FailureReason::Internal, message))?;
         self.order.finalize_csr(&made.request).await?;
         let chain = self.order.poll_certificate(&PATIENCE).await?;
         Ok(Ordered { chain, key: made.key })
     }
 
-    /// What the authority says of the challenges that it was not content with.
+    /// The authority's errors for the challenges that failed.
     async fn why_invalid(&mut self, problem: Option<&Problem>) -> Failed {
         let mut authorizations = self.order.authorizations();
         let mut said = Vec::new();
@@ -320,7 +324,7 @@ impl Placed {
              (http-01) or 443 (tls-alpn-01) is reachable from it",
             if said.is_empty() { "it does not say why".to_owned() } else { said.join("; ") }
         );
-        Failed::new(Reason::Challenge, message)
+        Failed::new(FailureReason::Challenge, message)
     }
 }
 
@@ -342,18 +346,18 @@ mod tests {
     #[test]
     fn problems_are_told_apart_and_say_what_to_do() {
         for (kind, status, reason, text) in [
-            ("rateLimited", 429, Reason::RateLimited, "limits"),
-            ("accountDoesNotExist", 400, Reason::Account, "anew"),
-            ("unauthorized", 403, Reason::Account, "acme.database"),
-            ("externalAccountRequired", 403, Reason::Account, "acme.external_account"),
-            ("caa", 403, Reason::Refused, "CAA"),
-            ("rejectedIdentifier", 400, Reason::Refused, "another authority"),
-            ("connection", 400, Reason::Challenge, "port 80"),
-            ("badNonce", 400, Reason::AuthorityFailed, "later"),
-            ("serverInternal", 500, Reason::AuthorityFailed, "later"),
-            ("somethingNew", 503, Reason::AuthorityFailed, "later"),
-            ("somethingNew", 429, Reason::RateLimited, "later"),
-            ("somethingNew", 400, Reason::Refused, "documentation"),
+            ("rateLimited", 429, FailureReason::RateLimited, "limits"),
+            ("accountDoesNotExist", 400, FailureReason::Account, "anew"),
+            ("unauthorized", 403, FailureReason::Account, "acme.database"),
+            ("externalAccountRequired", 403, FailureReason::Account, "acme.external_account"),
+            ("caa", 403, FailureReason::Refused, "CAA"),
+            ("rejectedIdentifier", 400, FailureReason::Refused, "another authority"),
+            ("connection", 400, FailureReason::Challenge, "port 80"),
+            ("badNonce", 400, FailureReason::AuthorityFailed, "later"),
+            ("serverInternal", 500, FailureReason::AuthorityFailed, "later"),
+            ("somethingNew", 503, FailureReason::AuthorityFailed, "later"),
+            ("somethingNew", 429, FailureReason::RateLimited, "later"),
+            ("somethingNew", 400, FailureReason::Refused, "documentation"),
         ] {
             let failed = problem(&format!(
                 r#"{{"type":"urn:ietf:params:acme:error:{kind}","detail":"because","status":{status}}}"#

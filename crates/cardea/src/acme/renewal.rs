@@ -1,5 +1,5 @@
-//! When the authority wants a certificate to be renewed (RFC 9773): before its time where it has to be revoked, else spread
-//! over the days that suit the authority.
+//! ACME renewal information (RFC 9773): the authority suggests when to renew a certificate, early if it must be
+//! revoked, otherwise to spread its load.
 
 use std::time::Duration;
 
@@ -11,25 +11,25 @@ use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use super::{
     http::{Client, Said},
     order::Failed,
-    schedule::{Reason, next_question},
+    schedule::{FailureReason, next_question},
     state::Acme,
 };
 
-/// What of an authority's address of an explanation is logged.
+/// The logged length of an explanation URL.
 const EXPLANATION_LEN_MAX: usize = 300;
 
-/// What the authority suggests.
+/// The authority's suggestion.
 struct Suggestion {
     window: (Wall, Wall),
-    /// The address of a page that says why.
+    /// The URL of a page with the reason.
     explanation: Option<String>,
-    /// After this it wants to be asked again.
+    /// When the authority wants to be asked again.
     wait: Duration,
 }
 
 impl Acme {
-    /// Asks about each certificate, and keeps what is said. Where nothing can be had, what was said before holds, else the
-    /// lifetime decides.
+    /// Requests and stores the suggestion for each certificate. If that fails, the previous suggestion applies, else
+    /// the lifetime decides.
     pub(super) async fn ask_renewals(&self, records: Vec<CertificateRecord>) -> Result<(), Failed> {
         let client = Client::new(self.ca_file(), self.clock.clone(), Said::default()).await?;
         let mut account = match self.known_account(&client).await {
@@ -61,8 +61,8 @@ impl Acme {
                 Ok(None) => None,
                 Err(failed) => {
                     tracing::warn!(hosts = ?record.hosts, problem = %failed, "the authority does not say when to renew");
-                    if failed.reason == Reason::Unreachable {
-                        // Each of the others would wait as long.
+                    if failed.reason == FailureReason::Unreachable {
+                        // Each of the other requests would wait as long.
                         account = None;
                     }
                     None
@@ -76,8 +76,8 @@ impl Acme {
     }
 }
 
-/// What the authority suggests for the first certificate of a chain. Nothing where it never does, or can't know which one is
-/// meant.
+/// The authority's suggestion for the first certificate of a chain. `None` if the authority offers none, or the
+/// certificate can't be identified.
 async fn suggestion(account: &Account, chain: &str) -> Result<Option<Suggestion>, Failed> {
     let Some(certificate) = identifier(chain) else { return Ok(None) };
     let (info, wait) = match account.renewal_info(&certificate).await {
@@ -87,7 +87,7 @@ async fn suggestion(account: &Account, chain: &str) -> Result<Option<Suggestion>
     let window = info.suggested_window;
     if window.end <= window.start {
         return Err(Failed::new(
-            Reason::BadAnswer,
+            FailureReason::BadAnswer,
             "the window it suggests ends before it begins (RFC 9773 §4.2)",
         ));
     }
@@ -97,7 +97,7 @@ async fn suggestion(account: &Account, chain: &str) -> Result<Option<Suggestion>
     Ok(Some(Suggestion { window, explanation, wait }))
 }
 
-/// What the authority calls the first certificate of a chain (RFC 9773 §4.1), if that names its issuer's key.
+/// The identifier of the first certificate of a chain (RFC 9773 §4.1), if it contains an authority key identifier.
 pub(super) fn identifier(chain: &str) -> Option<CertificateIdentifier<'static>> {
     let leaf = CertificateDer::from_pem_slice(chain.as_bytes()).ok()?;
     CertificateIdentifier::try_from(&leaf).ok()

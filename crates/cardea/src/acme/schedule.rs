@@ -1,47 +1,48 @@
-//! When certificates are renewed, and when what failed is tried again. Pure: time and chance are arguments.
+//! The times of renewals and of retries. Pure: time and randomness are arguments.
 
 use std::time::{Duration, SystemTime};
 
 use cardea_clock::Wall;
 
-/// What an authority may ask us to wait: beyond it, its answer is taken for a mistake and cut.
+/// The longest accepted `Retry-After` of an authority. Longer ones are reduced to it.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3_600);
 
-/// What was issued and can't be served is replaced after this time: here, no authority can help soon.
+/// The delay before a certificate that was issued but can't be served is replaced. An immediate attempt would not help.
 const REPLACED_AFTER: Duration = Duration::from_secs(3_600);
 
-/// However soon an authority suggests it, a certificate is not replaced before this time.
+/// The shortest time after which a certificate is replaced, whatever the authority suggests.
 const SUGGESTED_AFTER: Duration = Duration::from_secs(3_600);
 
-/// When an authority is asked again that did not say when it wants a certificate to be renewed.
+/// When an authority is asked again that gave no renewal information.
 const UNANSWERED: Duration = Duration::from_secs(6 * 3_600);
 
-/// Renewals are spread over this part of a lifetime, in percent, so that those of many hosts that began together part.
+/// The part of a lifetime over which renewals are spread, in percent, so that certificates with the same start are
+/// renewed at different times.
 const SPREAD_PERCENT: u32 = 2;
 
-/// Why an attempt failed, as far as it matters to when the next one is made and to what is counted.
+/// Why an attempt failed, as far as it affects the next attempt and the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reason {
-    /// The authority can't be talked to: the network, its name, its certificate, its silence.
+pub(crate) enum FailureReason {
+    /// The authority can't be reached: network, name resolution, TLS or timeout.
     Unreachable,
-    /// The authority is in trouble itself (5xx).
+    /// The authority failed (5xx).
     AuthorityFailed,
-    /// It was asked too often (RFC 8555 §6.6).
+    /// The rate limit of the authority was exceeded (RFC 8555 §6.6).
     RateLimited,
-    /// It does not know the account any more, or does not want it.
+    /// The authority does not know or accept the account.
     Account,
-    /// It refuses to issue: a host that it does not serve, a record that forbids it (CAA).
+    /// The authority refuses to issue: an excluded host, or a CAA record.
     Refused,
-    /// It could not see that the host is ours.
+    /// The validation of a challenge failed.
     Challenge,
-    /// It said what the protocol does not allow, or issued what can't be served.
+    /// The response violates the protocol, or the issued certificate can't be served.
     BadAnswer,
-    /// Something on our side: the database, a key.
+    /// A local error: the database, a key.
     Internal,
 }
 
-impl Reason {
-    /// All of them, for metrics.
+impl FailureReason {
+    /// All reasons, for metrics.
     pub(crate) const ALL: [Self; 8] = [
         Self::Unreachable,
         Self::AuthorityFailed,
@@ -53,7 +54,7 @@ impl Reason {
         Self::Internal,
     ];
 
-    /// Its name in logs, metrics and the database.
+    /// The name in logs, metrics and the database.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Unreachable => "unreachable",
@@ -67,8 +68,8 @@ impl Reason {
         }
     }
 
-    /// The first wait, and the longest. What costs the authority nothing is tried again soon; what it counts is not:
-    /// public authorities allow five failed validations of a host in an hour.
+    /// The first and the longest delay. Attempts without cost for the authority are repeated soon; others are not,
+    /// because public authorities allow five failed validations per host and hour.
     fn waits(self) -> (Duration, Duration) {
         const MINUTE: u64 = 60;
         let (first, longest) = match self {
@@ -80,10 +81,10 @@ impl Reason {
     }
 }
 
-/// When the next attempt is made after the `failures`th in a row, the first being 1: after a wait that doubles, plus up to
-/// a quarter of it by `chance` (of 2^32), but not before the authority wants to be asked.
+/// When the next attempt is made after the `failures`th consecutive failure, counted from 1: after a delay that
+/// doubles, plus up to a quarter of it by `chance` (of 2^32), but not before the time that the authority requested.
 pub(super) fn next_attempt(
-    reason: Reason,
+    reason: FailureReason,
     failures: u32,
     asked_until: Option<Wall>,
     chance: u32,
@@ -100,9 +101,9 @@ pub(super) fn next_attempt(
     }
 }
 
-/// When a certificate is renewed: once less than `percent` of its lifetime are left, earlier by up to 2 % of it by `chance`
-/// (of 2^32), which is to be the same for a certificate whenever it is asked. Never before a tenth of the time is over that
-/// was left when it was issued: an authority that dates it back must not be asked in a loop.
+/// When a certificate is renewed: when less than `percent` of its lifetime is left, minus up to 2 % of the lifetime by
+/// `chance` (of 2^32), which must be constant for a certificate. Never before a tenth of the lifetime that was left at
+/// its issuance, to prevent a loop with an authority that backdates certificates.
 pub(super) fn renewal(
     (not_before, not_after): (Wall, Wall),
     issued_at: Wall,
@@ -115,24 +116,25 @@ pub(super) fn renewal(
     not_after.saturating_sub(ahead).max(earliest)
 }
 
-/// When a certificate is renewed whose authority suggests from when to when: at the instant between them that `chance` (of
-/// 2^32) picks, at once where that is over (RFC 9773 §4.2). Not in the first hour, nor while a tenth of its time isn't over:
-/// an authority that always says "now" must not be asked in a loop. At the latest when a tenth of its time is left.
+/// When a certificate is renewed whose authority suggests a window: at the instant in it that `chance` (of 2^32)
+/// selects, or at once if the window has passed (RFC 9773 §4.2). Not in the first hour, nor in the first tenth of its
+/// lifetime, to prevent a loop with an authority that always suggests "now". At the latest when a tenth of its lifetime
+/// is left.
 pub(super) fn suggested((from, until): (Wall, Wall), not_after: Wall, issued_at: Wall, chance: u32) -> Wall {
     let at = from.saturating_add(part(until.saturating_since(from), chance));
     let tenth = not_after.saturating_since(issued_at) / 10;
     at.min(not_after.saturating_sub(tenth)).max(issued_at.saturating_add(tenth.min(SUGGESTED_AFTER)))
 }
 
-/// When the authority is asked again when it wants a certificate to be renewed, if it wants to be asked after `wait`: within
-/// a day, and not every minute (RFC 9773 §4.3.2). Where it gave no answer, after six hours (§4.3.3).
+/// When the authority is asked again for renewal information, if it requested `wait`: within a day, and not every
+/// minute (RFC 9773 §4.3.2). Without an answer, after six hours (§4.3.3).
 pub(super) fn next_question(wait: Option<Duration>, now: Wall) -> Wall {
     const MINUTE: Duration = Duration::from_secs(60);
     let wait = wait.map_or(UNANSWERED, |wait| wait.clamp(MINUTE, RETRY_AFTER_MAX));
     now.saturating_add(wait)
 }
 
-/// When another certificate is ordered in the place of one that was issued but can't be served.
+/// When a certificate that was issued but can't be served is replaced.
 pub(super) fn replacement(issued_at: Wall) -> Wall {
     issued_at.saturating_add(REPLACED_AFTER)
 }
@@ -141,7 +143,7 @@ fn part(of: Duration, chance: u32) -> Duration {
     of.mul_f64(f64::from(chance) / 4_294_967_296.0)
 }
 
-/// Reads `Retry-After` (RFC 9110 §10.2.3): seconds, or a date. Nothing where it is neither; at most a day.
+/// Parses `Retry-After` (RFC 9110 §10.2.3): seconds or a date, at most a day; `None` if it is neither.
 pub(super) fn retry_after(value: &str, now: Wall) -> Option<Wall> {
     let value = value.trim();
     let latest = now.saturating_add(RETRY_AFTER_MAX);

@@ -1,4 +1,4 @@
-//! What a gateway knows of certificates from the authority.
+//! The gateway's state of the certificates from the authority.
 
 use std::{
     collections::BTreeMap,
@@ -27,14 +27,14 @@ use zeroize::Zeroizing;
 
 use super::{
     order::Failed,
-    schedule::{self, Reason},
+    schedule::{self, FailureReason},
 };
 use crate::config::{self, CertificateSource, ChallengeKind, Config};
 
-/// What messages call a certificate from the authority, before its hosts.
+/// The prefix of such certificates in messages, before their hosts.
 pub(crate) const SOURCE_PREFIX: &str = "acme:";
 
-/// What stays as it is while the process runs.
+/// The settings that are constant while the process runs.
 pub(super) struct Settings {
     pub(super) directory: String,
     pub(super) contacts: Vec<String>,
@@ -55,55 +55,56 @@ impl Settings {
     }
 }
 
-/// Certificates from the authority.
+/// The certificates from the authority.
 pub(crate) struct Acme {
     pub(super) settings: Settings,
-    /// Who vouches for the directory beside the system's authorities.
+    /// The CA file that is trusted for the directory, in addition to the system's.
     ca_file: Mutex<Option<PathBuf>>,
     pub(super) store: Arc<dyn AcmeStore>,
     pub(super) key: WrappingKey,
     pub(super) clock: Clock,
-    /// Who holds the lease when this gateway does.
+    /// The name of this gateway as a holder of the lease.
     pub(super) holder: String,
-    /// Told when there may be something to do before the next second.
+    /// Notified when there may be work before the next second.
     pub(super) wake: Notify,
-    /// By their hosts, sorted.
+    /// By their sorted hosts.
     known: Mutex<BTreeMap<Vec<String>, Known>>,
-    /// What the database could not take, by hosts: what came of attempts that must not be made again for that.
+    /// Results of attempts that the database could not store, by hosts. The attempts must not be repeated for that
+    /// reason.
     unstored: Mutex<BTreeMap<Vec<String>, CertificateRecord>>,
-    /// The version of the database that was taken over.
+    /// The version of the database that was last read.
     seen: Mutex<Option<u64>>,
     issued: AtomicU64,
-    failed: [AtomicU64; Reason::ALL.len()],
+    failed: [AtomicU64; FailureReason::ALL.len()],
 }
 
-/// What is known of one certificate.
+/// The state of one certificate.
 struct Known {
     place: Arc<ManagedCertificate>,
-    /// Whether the configuration in force has it.
+    /// Whether the current configuration contains it.
     wanted: bool,
     record: Option<CertificateRecord>,
 }
 
-/// How a certificate from the authority is doing.
+/// The status of a certificate from the authority.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Status {
-    /// Sorted.
+    /// The sorted hosts.
     pub(crate) hosts: Vec<String>,
-    /// When the one that is served expires.
+    /// When the served certificate expires.
     pub(crate) not_after: Option<Wall>,
     /// When it was issued.
     pub(crate) issued_at: Option<Wall>,
-    /// When the next attempt at one is made.
+    /// When the next attempt is made.
     pub(crate) next_attempt_at: Wall,
-    /// Attempts that have failed since the last success.
+    /// Failed attempts since the last success.
     pub(crate) failures: u32,
-    /// Why the last one failed.
+    /// Why the last attempt failed.
     pub(crate) problem: Option<String>,
 }
 
 impl Acme {
-    /// Opens the database, and takes over what is there.
+    /// Opens the database, and reads the certificates.
     pub(crate) async fn open(config: &config::Acme, clock: Clock) -> Result<Arc<Self>> {
         let key = WrappingKey::parse(config.wrapping_key.expose())
             .with_context(|| format!("acme.wrapping_key, from {}", config.wrapping_key.origin()))?;
@@ -111,12 +112,12 @@ impl Acme {
             .await
             .with_context(|| format!("acme.database {}", config.database.display()))?;
         let this = Self::new(config, Arc::new(store), key, clock)?;
-        // A key that can't be opened shows at the start, not when the certificate is missed.
+        // A key that can't be decrypted is reported at the start, not when the certificate is needed.
         this.take_over(None).await.map_err(|failed| anyhow::anyhow!("{failed}"))?;
         Ok(this)
     }
 
-    /// How its database takes changes.
+    /// The state of writes to the database.
     pub(crate) fn write_health(&self) -> WriteHealth {
         self.store.write_health()
     }
@@ -155,7 +156,7 @@ impl Acme {
         }))
     }
 
-    /// Where the certificate for these hosts is, or will be.
+    /// The slot of the certificate for these hosts, filled or not.
     pub(crate) fn place(&self, hosts: &[String]) -> Arc<ManagedCertificate> {
         let hosts = sorted(hosts);
         let mut known = self.known();
@@ -163,7 +164,7 @@ impl Acme {
         Arc::clone(&entry.place)
     }
 
-    /// Goes on for the certificates of this configuration.
+    /// Takes over another configuration.
     pub(crate) fn follow(&self, config: &Config) {
         if let Some(settings) = &config.acme {
             self.lock_ca_file().clone_from(&settings.ca_file);
@@ -181,7 +182,7 @@ impl Acme {
         self.wake.notify_one();
     }
 
-    /// How each wanted certificate is doing.
+    /// The status of each configured certificate.
     pub(crate) fn status(&self) -> Vec<Status> {
         let known = self.known();
         let wanted = known.iter().filter(|(_, entry)| entry.wanted);
@@ -201,27 +202,31 @@ impl Acme {
         wanted.map(status).collect()
     }
 
-    /// Certificates that were issued to this process.
+    /// The number of certificates that this process ordered.
     pub(crate) fn issued(&self) -> u64 {
         self.issued.load(Relaxed)
     }
 
-    /// Attempts of this process that failed, by reason.
+    /// The failed attempts of this process, by reason.
     pub(crate) fn failed(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        Reason::ALL.iter().zip(&self.failed).map(|(reason, count)| (reason.as_str(), count.load(Relaxed)))
+        FailureReason::ALL
+            .iter()
+            .zip(&self.failed)
+            .map(|(reason, count)| (reason.as_str(), count.load(Relaxed)))
     }
 
     pub(super) fn count_issued(&self) {
         self.issued.fetch_add(1, Relaxed);
     }
 
-    pub(super) fn count_failed(&self, reason: Reason) {
-        if let Some((_, count)) = Reason::ALL.iter().zip(&self.failed).find(|(one, _)| **one == reason) {
+    pub(super) fn count_failed(&self, reason: FailureReason) {
+        if let Some((_, count)) = FailureReason::ALL.iter().zip(&self.failed).find(|(one, _)| **one == reason)
+        {
             count.fetch_add(1, Relaxed);
         }
     }
 
-    /// Makes the certificate that `host` belongs to due at once, whatever has failed before. Whether there is one.
+    /// Makes the certificate of `host` due at once, whatever failed before. Returns whether there is one.
     ///
     /// # Errors
     /// Those of the database.
@@ -235,7 +240,7 @@ impl Acme {
         };
         let Some((hosts, record)) = found else { return Ok(false) };
         let mut record = record.unwrap_or_else(|| self.empty(&hosts));
-        // Before any time there is: due, and in the order of the others.
+        // Earlier than any other time: due, and ordered with the others.
         (record.failures, record.next_attempt_at) = (0, Some(Wall::from_unix_seconds(0)));
         self.store.put_acme_certificate(&record).await?;
         self.lock_unstored().remove(&hosts);
@@ -257,7 +262,7 @@ impl Acme {
         }
     }
 
-    /// The certificate whose time has come, the one that waits for longest first.
+    /// The certificate that is due, the longest overdue first.
     pub(super) fn due(&self, now: Wall) -> Option<CertificateRecord> {
         let known = self.known();
         let due = known.iter().filter(|(_, entry)| entry.wanted);
@@ -266,7 +271,7 @@ impl Acme {
         Some(entry.record.clone().unwrap_or_else(|| self.empty(hosts)))
     }
 
-    /// The certificates that are served and about whose renewal the authority is to be asked.
+    /// The served certificates whose renewal information must be requested.
     pub(super) fn to_ask(&self, now: Wall) -> Vec<CertificateRecord> {
         let known = self.known();
         let served = known.values().filter(|entry| entry.wanted && entry.place.validity().is_some());
@@ -275,8 +280,8 @@ impl Acme {
         records.filter(|record| record.ask_renewal_at.is_none_or(|at| at <= now)).collect()
     }
 
-    /// Takes over what the authority says about the renewal of a certificate: at once, so that it is not asked in a loop where
-    /// the database can't keep it.
+    /// Takes over the renewal information of a certificate at once, so that it is not requested in a loop while the
+    /// database can't store it.
     pub(super) fn heard(&self, record: &CertificateRecord) {
         let mut known = self.known();
         if let Some(known) = known.get_mut(&record.hosts).and_then(|entry| entry.record.as_mut()) {
@@ -285,7 +290,7 @@ impl Acme {
         }
     }
 
-    /// When an attempt is due: what the last one left behind, else when the certificate is to be renewed, else now.
+    /// When an attempt is due: after the delay of the last failure, else at the renewal time, else now.
     fn due_at(&self, entry: &Known) -> Wall {
         let record = entry.record.as_ref();
         if let Some(next) = record.and_then(|record| record.next_attempt_at) {
@@ -305,7 +310,7 @@ impl Acme {
         }
     }
 
-    /// Takes over what has changed in the database since the last time. Gives whether a certificate did.
+    /// Takes over the changes of the database since the last call. Returns whether a certificate changed.
     pub(super) async fn take_over(&self, gateway: Option<&Gateway>) -> Result<bool, Failed> {
         let version = self.store.acme_version().await?;
         if *self.seen() == Some(version) {
@@ -326,18 +331,18 @@ impl Acme {
         Ok(changed)
     }
 
-    /// Keeps what the database could not take, and goes by it.
+    /// Keeps and uses a record that the database could not store.
     pub(super) fn keep_unstored(&self, record: CertificateRecord, now: Wall) -> Result<(), Failed> {
         self.lock_unstored().insert(sorted(&record.hosts), record.clone());
         self.take_over_certificate(record, now).map(drop)
     }
 
-    /// Whether there is something that the database could not take.
+    /// Whether there are records that the database could not store.
     pub(super) fn has_unstored(&self) -> bool {
         !self.lock_unstored().is_empty()
     }
 
-    /// Tries again to store what the database could not take.
+    /// Retries to store the records that the database could not store.
     pub(super) async fn store_unstored(&self) -> Result<(), Failed> {
         loop {
             let next =
@@ -352,14 +357,14 @@ impl Acme {
         self.unstored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is newer: the record of the database, or the one that it could not take.
+    /// The newer of the database's record and the unstored one.
     fn newest(&self, hosts: &[String], record: CertificateRecord) -> CertificateRecord {
         let issued_at = |record: &CertificateRecord| record.issued.as_ref().map(|issued| issued.issued_at);
         let mut unstored = self.lock_unstored();
         match unstored.get(hosts) {
             Some(own) if issued_at(own) >= issued_at(&record) => own.clone(),
             Some(_) => {
-                // Another gateway was issued one meanwhile.
+                // Another gateway ordered one meanwhile.
                 unstored.remove(hosts);
                 record
             }
@@ -387,7 +392,7 @@ impl Acme {
         match place.put(issued.chain.as_bytes(), &key, now) {
             Ok(_) => Ok(true),
             Err(error) => {
-                // It was checked before it was kept; a clock that went back is one way to get here.
+                // It was validated before it was stored, but the clock may have been set back.
                 tracing::warn!(hosts = ?place.hosts(), %error, "a stored certificate can't be used");
                 Ok(false)
             }
@@ -401,14 +406,14 @@ impl Acme {
                 answers.http.insert(challenge.token, (challenge.host, challenge.key_authorization));
             } else if challenge.kind == ChallengeKind::TlsAlpn01.as_str() {
                 let config = challenge_config(&challenge.host, &challenge.key_authorization)
-                    .map_err(|error| Failed::new(Reason::Internal, error.to_string()))?;
+                    .map_err(|error| Failed::new(FailureReason::Internal, error.to_string()))?;
                 answers.tls.insert(challenge.host, config);
             }
         }
         Ok(answers)
     }
 
-    /// A certificate as it is kept.
+    /// A certificate in its stored form.
     pub(super) fn seal(
         &self,
         hosts: &[String],
@@ -418,17 +423,17 @@ impl Acme {
         not_after: Wall,
     ) -> Result<IssuedRecord, Failed> {
         let sealed = self.key.seal(&context(hosts), key);
-        let sealed = sealed.map_err(|error| Failed::new(Reason::Internal, error.to_string()))?;
+        let sealed = sealed.map_err(|error| Failed::new(FailureReason::Internal, error.to_string()))?;
         let wrapping_key_id = self.key.id().to_owned();
         Ok(IssuedRecord { chain, sealed, wrapping_key_id, issued_at: now, not_after })
     }
 
-    /// Finishes what is under way, and closes the database.
+    /// Finishes running operations, and closes the database.
     pub(crate) async fn close(&self) {
         self.store.close().await;
     }
 
-    /// The file of those who vouch for the directory beside the system's authorities.
+    /// The CA file that is trusted for the directory, in addition to the system's.
     pub(super) fn ca_file(&self) -> Option<PathBuf> {
         self.lock_ca_file().clone()
     }
@@ -467,12 +472,12 @@ fn sorted(hosts: &[String]) -> Vec<String> {
     hosts
 }
 
-/// Whose key it is, where it is encrypted.
+/// The context of the encrypted key.
 fn context(hosts: &[String]) -> String {
     format!("the certificate for {}", hosts.join(" "))
 }
 
-/// The same for a certificate whenever it is asked, and different between certificates.
+/// A value that is constant for a certificate, and different between certificates.
 fn chance(chain: &str) -> u32 {
     let digest = digest::digest(&digest::SHA256, chain.as_bytes());
     digest.as_ref().first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))

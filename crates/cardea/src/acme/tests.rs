@@ -1,4 +1,4 @@
-//! What is due when, and what is taken over from the database: with a clock that stands, and no authority.
+//! The schedule and the state, with a manual clock, a database and no authority.
 
 use std::{sync::Arc, time::Duration};
 
@@ -68,7 +68,7 @@ impl Bench {
         self.authority.issue(hosts, NOW, NOW.saturating_add(lifetime)).unwrap()
     }
 
-    /// As what was ordered is kept.
+    /// Stores a certificate as an order does.
     async fn keep(&self, acme: &Acme, hosts: &[&str], lifetime: Duration) -> CertificateRecord {
         let issued = self.issue(hosts, lifetime);
         let key = PrivateKeyDer::from_pem_slice(issued.key_pem.as_bytes()).unwrap();
@@ -99,7 +99,7 @@ async fn what_has_never_been_issued_is_due_at_once_and_what_was_is_when_its_time
     acme.take_over(None).await.unwrap();
     assert_eq!(bench.due(&acme), None);
 
-    // 33 percent of 30 days, and 2 percent at most for chance.
+    // 33 percent of 30 days, minus 2 percent at most for the spread.
     bench.clock.advance(19 * DAY);
     assert_eq!(bench.due(&acme), None);
     bench.clock.advance(DAY + DAY / 2);
@@ -136,7 +136,7 @@ async fn an_attempt_that_failed_is_made_again_in_its_time_also_after_a_restart()
         assert_eq!(bench.due(acme), None);
         assert_eq!(acme.status()[0].problem.as_deref(), Some("because"));
     }
-    // Somebody has put right what hindered it.
+    // The cause was corrected.
     assert!(!restarted.renew("c.test").await.unwrap());
     assert!(restarted.renew("B.test").await.unwrap());
     for acme in [&acme, &restarted] {
@@ -157,7 +157,7 @@ async fn a_certificate_that_has_expired_is_due_and_one_that_cannot_be_served_is_
     assert_eq!(acme.place(&["a.test".into(), "www.a.test".into()]).validity(), None);
     assert!(acme.due(bench.clock.clock().precise().wall).is_some());
 
-    // The authority's clock is ahead: what was issued at NOW is valid an hour later.
+    // The authority's clock is ahead: a certificate issued at NOW is valid an hour later.
     let bench = Bench::new().await;
     let acme = bench.acme(7);
     bench.keep(&acme, &["b.test"], 30 * DAY).await;
@@ -192,7 +192,7 @@ async fn the_authority_is_asked_about_renewal_in_its_time_and_what_it_suggests_d
     bench.clock.advance(2 * DAY);
     assert_eq!(bench.due(&acme).unwrap(), ["b.test"]);
 
-    // What has to be revoked is replaced at once.
+    // A certificate to be revoked is replaced at once.
     let bench = Bench::new().await;
     let acme = bench.acme(7);
     bench.keep(&acme, &["a.test", "www.a.test"], 90 * DAY).await;
@@ -231,14 +231,14 @@ async fn what_the_database_cannot_take_is_served_and_not_ordered_again() {
     let bench = Bench::new().await;
     let (acme, other) = (bench.acme(7), bench.acme(7));
     let hosts = ["a.test".to_owned(), "www.a.test".to_owned()];
-    // What was issued, of another database: this one has not taken it.
+    // The result of an order whose database failed: this one has not stored it.
     let elsewhere = Bench { store: Arc::new(SqliteStore::in_memory().await.unwrap()), ..Bench::new().await };
     let record = elsewhere.keep(&acme, &["a.test", "www.a.test"], 90 * DAY).await;
     acme.keep_unstored(record, NOW).unwrap();
     assert!(acme.has_unstored());
     assert_eq!(acme.place(&hosts).validity().unwrap().not_after, NOW.saturating_add(90 * DAY));
     assert_eq!(bench.due(&acme).unwrap(), ["b.test"]);
-    // The database moves on, with an attempt that failed before.
+    // The database changes, with an earlier failed attempt.
     let mut old = acme.empty(&hosts);
     (old.failures, old.next_attempt_at) = (1, Some(NOW));
     bench.store.put_acme_certificate(&old).await.unwrap();
@@ -249,12 +249,12 @@ async fn what_the_database_cannot_take_is_served_and_not_ordered_again() {
     other.take_over(None).await.unwrap();
     assert_eq!(other.place(&hosts).validity().unwrap().not_after, NOW.saturating_add(90 * DAY));
 
-    // A failure, too: its wait holds.
+    // After a failure too, the delay applies.
     let mut failed = acme.empty(&["b.test".to_owned()]);
     (failed.failures, failed.next_attempt_at) = (2, Some(NOW.saturating_add(DAY)));
     acme.keep_unstored(failed.clone(), NOW).unwrap();
     assert_eq!(bench.due(&acme), None);
-    // What another gateway was issued meanwhile is newer.
+    // A certificate that another gateway ordered meanwhile is newer.
     bench.keep(&other, &["b.test"], 30 * DAY).await;
     acme.take_over(None).await.unwrap();
     assert!(!acme.has_unstored() && acme.place(&["b.test".to_owned()]).validity().is_some());

@@ -1,4 +1,4 @@
-//! What is done for certificates from the authority: a look at the database every second, and now and then an order.
+//! The ACME task: checks the database every second, and orders certificates.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,27 +18,27 @@ use super::{
     http::{Client, Said},
     order::{self, Failed},
     renewal,
-    schedule::{self, Reason},
+    schedule::{self, FailureReason},
     state::Acme,
 };
 
-/// How often the database is looked at. A challenge is known to all gateways after that.
+/// The interval of database checks. After it, a challenge is known to all gateways.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How long the other gateways are given to take over challenges before the authority may ask one of them.
+/// How long the other gateways have to read challenges before the authority may request them.
 const SPREAD: Duration = Duration::from_millis(2_500);
 
-/// How long the lease lasts where its holder dies, and how often it is held for longer.
+/// The duration of the lease, and the interval of its extension.
 const LEASE: Duration = Duration::from_secs(60);
 const LEASE_EVERY: Duration = Duration::from_secs(15);
 
-/// The longest that an order may take.
+/// The longest time of an order.
 const ORDER_MAX: Duration = Duration::from_secs(600);
 
-/// How long certificates are kept that have expired.
+/// How long expired certificates are kept.
 const KEPT: Duration = Duration::from_secs(30 * 86_400);
 
-/// Begins; ends when the gateway stops, having given back what it held.
+/// Starts the task. It ends when the gateway stops, after it has released the lease.
 pub(crate) fn start(acme: &Arc<Acme>, gateway: &Arc<Gateway>) -> JoinHandle<()> {
     let (acme, gateway) = (Arc::clone(acme), Arc::clone(gateway));
     workers::spawn(async move {
@@ -73,7 +73,7 @@ async fn run(acme: &Acme, gateway: &Gateway) {
 }
 
 impl Acme {
-    /// Takes over what has changed, and makes one attempt that is due.
+    /// Takes over changes, and makes one attempt that is due.
     async fn step(&self, gateway: &Gateway) -> Result<(), Failed> {
         self.show(gateway).await?;
         let now = self.clock.precise().wall;
@@ -86,11 +86,11 @@ impl Acme {
         done
     }
 
-    /// What is due; the lease is held.
+    /// Does the work that is due; the lease is held.
     async fn work(&self, gateway: &Gateway, now: Wall) -> Result<(), Failed> {
         // Another gateway may just have done it.
         self.show(gateway).await?;
-        // Before anything is ordered of which the outcome could not be stored either.
+        // Before any order whose result could not be stored either.
         self.store_unstored().await?;
         let asked_about = self.to_ask(now);
         if !asked_about.is_empty() {
@@ -106,7 +106,7 @@ impl Acme {
         }
     }
 
-    /// Takes over what has changed, and lets the listeners serve it.
+    /// Takes over changes, and lets the listeners serve them.
     async fn show(&self, gateway: &Gateway) -> Result<(), Failed> {
         if self.take_over(Some(gateway)).await? {
             let now = self.clock.precise().wall;
@@ -125,7 +125,7 @@ impl Acme {
         Ok(self.store.take_acme_lease(&self.holder, now, now.saturating_add(LEASE)).await?)
     }
 
-    /// Holds the lease for as long as it is had; returns when it is lost.
+    /// Extends the lease while it is held; returns when it is lost.
     async fn hold(&self) -> Failed {
         let mut missed = 0;
         loop {
@@ -133,26 +133,26 @@ impl Acme {
             missed = match self.lease(self.clock.precise().wall).await {
                 Ok(true) => 0,
                 Ok(false) => missed + 3,
-                // The database may be busy for a moment; the lease lasts for longer than that.
+                // The database may be busy for a moment; the lease lasts longer than that.
                 Err(_) => missed + 1,
             };
             if missed >= 3 {
-                return Failed::new(Reason::Internal, "the lease was lost: another gateway orders");
+                return Failed::new(FailureReason::Internal, "the lease was lost: another gateway orders");
             }
         }
     }
 
-    /// One attempt, whose outcome is kept.
+    /// Makes one attempt, and stores its result.
     async fn attempt(&self, gateway: &Gateway, mut record: CertificateRecord) -> Result<(), Failed> {
         let said = Said::default();
         let begun = self.clock.precise().wall;
-        let late = |_| Err(Failed::new(Reason::AuthorityFailed, "the order was not done in time"));
+        let late = |_| Err(Failed::new(FailureReason::AuthorityFailed, "the order was not done in time"));
         let ordered = tokio::select! {
             ordered = timeout(ORDER_MAX, self.order(gateway, &record, &said)) => ordered.unwrap_or_else(late),
-            // What is in the database is the other's now.
+            // The database now belongs to another holder.
             lost = self.hold() => return Err(lost),
         };
-        // An error of the database is told once the outcome is kept.
+        // A database error is reported after the result is stored.
         let cleared = self.store.replace_acme_challenges(&[]).await;
         let now = self.clock.precise().wall;
         match ordered {
@@ -187,7 +187,7 @@ impl Acme {
             }
         }
         if let Err(error) = self.store.put_acme_certificate(&record).await {
-            // Not to be ordered again because of that: authorities count.
+            // It must not be ordered again because of that: authorities have rate limits.
             self.keep_unstored(record, now)?;
             return Err(error.into());
         }
@@ -203,12 +203,12 @@ impl Acme {
         said: &Said,
     ) -> Result<IssuedRecord, Failed> {
         let client = Client::new(self.ca_file(), self.clock.clone(), said.clone()).await?;
-        // Where one kind did not do, the next attempt begins with the next.
+        // After a failure of one kind, the next attempt begins with the next one.
         let mut kinds = self.settings.challenges.clone();
         let turn = usize::try_from(record.failures).unwrap_or(0) % kinds.len().max(1);
         kinds.rotate_left(turn);
         let account = self.account(&client).await?;
-        // Who has said when to renew it knows what is meant.
+        // An authority that gave renewal information supports the reference.
         let replaced = record.issued.as_ref().filter(|_| record.renewal_window.is_some());
         let replaces = replaced.and_then(|issued| renewal::identifier(&issued.chain));
         let placed = match order::place(&account, &record.hosts, &kinds, replaces).await {
@@ -228,14 +228,14 @@ impl Acme {
         }
         let ordered = placed.finish(&record.hosts, self.settings.key_type).await?;
         let now = self.clock.precise().wall;
-        // In a place of its own: what can't be served must not replace what can.
+        // In a separate slot: an unusable certificate must not replace a usable one.
         let checked = ManagedCertificate::new("the authority's certificate", record.hosts.clone())
             .put(ordered.chain.as_bytes(), &ordered.key, now)
-            .map_err(|error| Failed::new(Reason::BadAnswer, error.to_string()))?;
+            .map_err(|error| Failed::new(FailureReason::BadAnswer, error.to_string()))?;
         self.seal(&record.hosts, ordered.chain, &ordered.key, now, checked.not_after)
     }
 
-    /// The account that there is.
+    /// The existing account.
     pub(super) async fn known_account(&self, client: &Client) -> Result<Option<Account>, Failed> {
         let directory = &self.settings.directory;
         let Some(mut record) = self.store.acme_account(directory).await? else { return Ok(None) };
@@ -251,7 +251,7 @@ impl Acme {
         Ok(Some(account))
     }
 
-    /// The account that there is, else a new one.
+    /// The existing account, else a new one.
     async fn account(&self, client: &Client) -> Result<Account, Failed> {
         if let Some(account) = self.known_account(client).await? {
             return Ok(account);
@@ -270,7 +270,7 @@ impl Acme {
             directory: directory.clone(),
             url: account.id().to_owned(),
             contacts: settings.contacts.clone(),
-            sealed: sealed.map_err(|error| Failed::new(Reason::Internal, error.to_string()))?,
+            sealed: sealed.map_err(|error| Failed::new(FailureReason::Internal, error.to_string()))?,
             wrapping_key_id: self.key.id().to_owned(),
             created_at: self.clock.precise().wall,
         };
@@ -279,9 +279,9 @@ impl Acme {
         Ok(account)
     }
 
-    /// Lets another gateway go on at once.
+    /// Releases the lease, so that another gateway can continue at once.
     async fn give_back(&self) {
-        // Whoever holds it has challenges of its own, which must stay.
+        // Another holder has its own challenges, which must stay.
         if self.lease(self.clock.precise().wall).await.is_ok_and(|held| held) {
             let _ = self.store.replace_acme_challenges(&[]).await;
             let _ = self.store.release_acme_lease(&self.holder).await;
@@ -289,15 +289,15 @@ impl Acme {
     }
 }
 
-/// Whose key it is, where it is encrypted.
+/// The context of the encrypted key.
 fn context(directory: &str) -> String {
     format!("the account at {directory}")
 }
 
-/// Chance, of 2^32.
+/// A random number below 2^32.
 fn random() -> u32 {
     let mut bytes = [0; 4];
-    // Without it, gateways only try at the same time.
+    // Without it, gateways only retry at the same time.
     let _ = aws_lc_rs::rand::fill(&mut bytes);
     u32::from_be_bytes(bytes)
 }

@@ -1,4 +1,4 @@
-//! The command line's end of the admin socket.
+//! The client side of the admin socket, for the command line.
 
 use std::{
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
@@ -11,27 +11,27 @@ use zeroize::Zeroizing;
 
 use super::protocol::{REPLY_BYTES_MAX, Reply, Request};
 
-/// How long a reply may take: longer than the database waits for its turn.
+/// The timeout of a reply: longer than the database waits for its lock.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Why the running server could not be asked. What it was asked may have been done all the same.
+/// Why a request to the running server failed. The server may have carried it out.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectionError {
-    /// It is there, but not for us.
+    /// The socket exists, but refuses this user.
     #[error("{}: a gateway may be running, but its admin socket refuses this user; be the gateway's user, or root", path.display())]
     Permission {
         /// The socket.
         path: PathBuf,
     },
-    /// It went away, or does not answer.
+    /// The connection failed or timed out.
     #[error("{}: {source}", path.display())]
     Io {
         /// The socket.
         path: PathBuf,
-        /// What happened.
+        /// The cause.
         source: io::Error,
     },
-    /// It says what we don't understand.
+    /// The reply can't be parsed.
     #[error("{}: the answer is none that this version knows; use the same version of cardea for both", path.display())]
     Protocol {
         /// The socket.
@@ -46,10 +46,11 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects; `None` where no server runs.
+    /// Connects; `None` if no server runs.
     ///
     /// # Errors
-    /// [`ConnectionError`] where one may run and can't be asked: to go around it would change things behind its back.
+    /// [`ConnectionError`] if a server may run but can't be asked. Then the database must not be changed behind its
+    /// back.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>, ConnectionError> {
         let failed = |source| ConnectionError::Io { path: path.to_owned(), source };
         let stream = match UnixStream::connect(path) {
@@ -70,7 +71,7 @@ impl Connection {
         Ok(Some(connection))
     }
 
-    /// Says how long replies may take from now on, for what takes longer than most.
+    /// Sets the timeout of further replies, for slow requests.
     ///
     /// # Errors
     /// [`ConnectionError::Io`].
@@ -79,7 +80,7 @@ impl Connection {
         set.map_err(|source| ConnectionError::Io { path: self.path.clone(), source })
     }
 
-    /// Asks, and waits for the reply.
+    /// Sends a request, and waits for the reply.
     ///
     /// # Errors
     /// [`ConnectionError`].
@@ -87,7 +88,7 @@ impl Connection {
         self.call_told(request, &mut |_| {})
     }
 
-    /// Asks, passes on how many clients are written, and waits for the last reply.
+    /// Sends a request, passes on the progress of an import, and waits for the last reply.
     ///
     /// # Errors
     /// [`ConnectionError`].
@@ -119,12 +120,12 @@ impl Connection {
     fn exchange(&mut self, request: &Request) -> io::Result<Zeroizing<Vec<u8>>> {
         let mut line = Zeroizing::new(serde_json::to_vec(request)?);
         line.push(b'\n');
-        // A server that refuses us at the door has closed already, but has said why.
+        // A server that refuses the connection has closed it already, but has sent a reply.
         let sent = self.stream.get_mut().write_all(&line);
         self.reply(sent)
     }
 
-    /// The next line; where there is none, why the request could not be sent.
+    /// The next line; if there is none, why the request could not be sent.
     fn reply(&mut self, sent: io::Result<()>) -> io::Result<Zeroizing<Vec<u8>>> {
         let mut reply = Zeroizing::new(Vec::new());
         let bytes_max = u64::try_from(REPLY_BYTES_MAX).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! The TCP admin listener: metrics, health and readiness. It only reads, and answers no web page.
+//! The TCP admin listener: metrics, health and readiness. It is read only, and refuses requests of web pages.
 
 use std::{collections::VecDeque, convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
 
@@ -16,8 +16,8 @@ use tokio::{
 
 use super::{AdminState, Ready};
 
-/// The most connections at once. For one more, the oldest is closed: an answer takes a moment, and whoever connects and says
-/// nothing must not hide readiness.
+/// The most connections. A further one closes the oldest: responses are fast, and idle clients must not block readiness
+/// checks.
 const CONNECTIONS_MAX: usize = 64;
 
 /// The largest head of a request, in bytes.
@@ -26,16 +26,16 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// The most header fields of a request.
 const FIELDS_MAX: usize = 64;
 
-/// How long the head of a request may take.
+/// The timeout of a request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a connection may be there. Scrapers open another one.
+/// The longest life of a connection. Scrapers open another one.
 const CONNECTION_LIFETIME: Duration = Duration::from_secs(60);
 
-/// How long a response under way may take after that, or after the listener has been stopped.
+/// How long a running response may take after that, or after the listener was stopped.
 const LAST_RESPONSE: Duration = Duration::from_secs(5);
 
-/// How long accepting pauses where it fails, as it does without descriptors.
+/// The pause after a failed accept, as without descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 const INDEX: &str = "\
@@ -44,7 +44,7 @@ const INDEX: &str = "\
 /ready    200 while it should be sent new connections, else 503 with the reasons; and what is degraded
 ";
 
-/// To whoever asks by a name that is not ours.
+/// The response to requests with another host name.
 const MISDIRECTED: &str = "\
 Host must be this machine's IP address, localhost, or a name that admin.hosts lists.
 If you run this gateway and this name is its own, add it: [admin] hosts = [\"…\"]
@@ -52,12 +52,12 @@ If you run this gateway and this name is its own, add it: [admin] hosts = [\"…
 
 type Answer = Response<Full<Bytes>>;
 
-/// Serves until `stop` ends. Then it accepts nothing more, and returns when responses under way are out.
+/// Serves until `stop` ends. Then it accepts nothing more, and returns when running responses are finished.
 pub(crate) async fn serve(listener: TcpListener, state: Arc<AdminState>, stop: impl Future<Output = ()>) {
     let bound = listener.local_addr().map(|address| address.ip()).ok();
     let (stopping, stopped) = watch::channel(false);
     let mut connections = JoinSet::new();
-    // In the order in which they began.
+    // In the order of their start.
     let mut open: VecDeque<AbortHandle> = VecDeque::new();
     let mut stop = std::pin::pin!(stop);
     loop {
@@ -151,7 +151,7 @@ async fn answer<B: Body>(request: &Request<B>, bound: Option<IpAddr>, state: Arc
             respond(status, "application/json", format!("{document}\n"))
         }
         "/metrics" => {
-            // Ten thousand series take milliseconds, in which a worker could serve requests.
+            // Rendering ten thousand series takes milliseconds, in which a worker could serve requests.
             let render = move || {
                 let mut text = String::new();
                 state.registry().render(&mut text);
@@ -166,8 +166,8 @@ async fn answer<B: Body>(request: &Request<B>, bound: Option<IpAddr>, state: Arc
     }
 }
 
-/// Refuses what web pages send: they can lead a name of their own to this address (DNS rebinding), and such a name
-/// is in `Host`; what crosses origins says so in `Origin` or `Sec-Fetch-Site`.
+/// Refuses requests of web pages. They can map a name of their own to this address (DNS rebinding), which is then in
+/// `Host`; cross-origin requests have `Origin` or `Sec-Fetch-Site`.
 fn admit<B>(
     request: &Request<B>,
     bound: Option<IpAddr>,
@@ -177,7 +177,7 @@ fn admit<B>(
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = match (hosts.next(), hosts.next()) {
         (Some(host), None) => host.to_str().ok().and_then(|host| host.parse::<Authority>().ok()),
-        // As simple checkers of health ask; browsers do not speak HTTP/1.0.
+        // For simple health checkers; browsers do not use HTTP/1.0.
         (None, _) if request.version() == Version::HTTP_10 => Some(Authority::from_static("localhost")),
         _ => return Err((StatusCode::BAD_REQUEST, "one Host is needed\n")),
     };
@@ -193,7 +193,7 @@ fn admit<B>(
     Ok(())
 }
 
-/// Whether a request for this authority may be meant for us, whatever its port: there may be a forwarded one before us.
+/// Whether a request for this authority is accepted, whatever its port: the port may be forwarded.
 fn is_ours(authority: &Authority, bound: Option<IpAddr>, is_listed: &dyn Fn(&str) -> bool) -> bool {
     if authority.as_str().contains('@') {
         return false;
@@ -203,7 +203,7 @@ fn is_ours(authority: &Authority, bound: Option<IpAddr>, is_listed: &dyn Fn(&str
     match bare.parse::<IpAddr>() {
         Ok(ip) => {
             let ip = ip.to_canonical();
-            // Bound to all addresses: any may be ours, and no name can be made to look like one.
+            // Bound to all addresses: any address may be ours, and DNS can't change a literal address.
             ip.is_loopback()
                 || bound.is_some_and(|bound| bound.is_unspecified() || bound.to_canonical() == ip)
         }
@@ -230,7 +230,7 @@ fn respond(status: StatusCode, content_type: &'static str, body: impl Into<Bytes
         headers.insert(name, header::HeaderValue::from_static(value));
     }
     if status.is_client_error() {
-        // What was refused may have a body under way, which nobody reads.
+        // A refused request may have a body, which is not read.
         headers.insert(header::CONNECTION, header::HeaderValue::from_static("close"));
     }
     answer

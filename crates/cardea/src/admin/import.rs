@@ -1,4 +1,4 @@
-//! Clients that come from another server: what they are here, and how the parts of an import become one.
+//! The import of clients from another server, and the assembly of its parts.
 
 use std::{mem, time::Duration};
 
@@ -7,7 +7,7 @@ use cardea_issuer::{ImportedClient, NewClient};
 pub(crate) use self::client::ImportClient;
 use super::{
     manage::encoding,
-    protocol::{Code, Refusal, Request},
+    protocol::{AdminError, Code, Request},
 };
 
 mod client;
@@ -19,7 +19,7 @@ pub(crate) const IMPORT_CLIENTS_MAX: usize = 100_000;
 pub(crate) const IMPORT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 impl ImportClient {
-    fn into_imported(self) -> Result<ImportedClient, Refusal> {
+    fn into_imported(self) -> Result<ImportedClient, AdminError> {
         Ok(ImportedClient {
             client: NewClient {
                 basic_encoding: encoding(self.basic_encoding.as_deref())?,
@@ -38,18 +38,18 @@ impl ImportClient {
     }
 }
 
-/// Clients as the authorization server takes them.
+/// Converts clients for the authorization server.
 ///
 /// # Errors
-/// Which of them has a value that there isn't.
-pub(crate) fn imported(clients: Vec<ImportClient>) -> Result<Vec<ImportedClient>, Refusal> {
+/// The client with an unknown value.
+pub(crate) fn imported(clients: Vec<ImportClient>) -> Result<Vec<ImportedClient>, AdminError> {
     let each = clients.into_iter().enumerate().map(|(index, client)| {
-        client.into_imported().map_err(|refusal| Refusal { index: Some(index), ..refusal })
+        client.into_imported().map_err(|refusal| AdminError { index: Some(index), ..refusal })
     });
     each.collect()
 }
 
-/// The parts of an import that have come over a connection. It is carried out as a whole, or not at all.
+/// The parts of an import that were received on a connection. It is carried out as a whole, or not at all.
 #[derive(Default)]
 pub(super) struct Staged {
     clients: Vec<ImportClient>,
@@ -57,24 +57,23 @@ pub(super) struct Staged {
 }
 
 impl Staged {
-    /// Whether an import has begun that isn't complete.
+    /// Whether an import was begun and is incomplete.
     pub(super) fn is_begun(&self) -> bool {
         self.bytes > 0
     }
 
-    /// Takes a request of so many bytes; the one that is to be carried out, unless it is a part that others follow.
+    /// Takes a request of that many bytes. Returns the request to carry out, unless it is a part that others follow.
     ///
     /// # Errors
-    /// Where there is more than may be. Then the connection must end: what comes next would be a part of another
-    /// import.
-    pub(super) fn take(&mut self, request: Request, bytes: usize) -> Result<Option<Request>, Refusal> {
+    /// If a limit is exceeded. Then the connection must be closed, because the next part would start another import.
+    pub(super) fn take(&mut self, request: Request, bytes: usize) -> Result<Option<Request>, AdminError> {
         let Request::ClientImport { clients, more } = request else { return Ok(Some(request)) };
         self.bytes = self.bytes.saturating_add(bytes);
         self.clients.extend(clients);
         if self.clients.len() > IMPORT_CLIENTS_MAX || self.bytes > IMPORT_BYTES_MAX {
             let most = IMPORT_BYTES_MAX >> 20;
             let message = format!("an import has at most {IMPORT_CLIENTS_MAX} clients and {most} MiB");
-            return Err(Refusal::new(Code::Limit, message));
+            return Err(AdminError::new(Code::Limit, message));
         }
         if more {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Clients and keys: what a request does to an authorization server, in the server and in the command line alike.
+//! Operations on clients and keys of an authorization server, for the server and the command line.
 
 use std::time::Duration;
 
@@ -12,26 +12,26 @@ use zeroize::Zeroizing;
 
 use super::{
     import::imported,
-    protocol::{Answer, Code, Refusal, RefusedOne, Request, Sensitive},
+    protocol::{AdminError, Answer, Code, ItemError, Request, Sensitive},
 };
 
-/// How many clients a page has where the request does not say.
+/// The default page size of client lists.
 const PAGE: u32 = 200;
 
-/// How many clients of an import a refusal tells of beside the first.
+/// The most clients of a refused import that are reported besides the first.
 const OTHERS_MAX: usize = 1_000;
 
-/// Carries out a request on clients or keys. It is in effect when this returns. `progress` is told of an import how many
-/// clients are written.
+/// Carries out a request on clients or keys. It is in effect when this returns. `progress` is called with the number of
+/// clients that an import has written.
 ///
 /// # Errors
-/// Why it was not, or that it is for a running server.
+/// Why it failed, or that it needs a running server.
 pub(crate) async fn execute(
     server: &AuthorizationServer,
     request: Request,
     progress: &(dyn Fn(usize) + Sync),
     now: Timestamp,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer, AdminError> {
     let answer = match request {
         Request::ClientCreate {
             id,
@@ -59,7 +59,7 @@ pub(crate) async fn execute(
             created(server.create_client(new, now).await?)
         }
         Request::ClientImport { more: true, .. } => {
-            return Err(Refusal::new(Code::Malformed, "a part of an import, without the others"));
+            return Err(AdminError::new(Code::Malformed, "a part of an import, without the others"));
         }
         Request::ClientImport { clients, more: false } => {
             server.import_clients(&imported(clients)?, progress, now).await?;
@@ -95,7 +95,7 @@ pub(crate) async fn execute(
         | Request::Drain
         | Request::CertificateList
         | Request::CertificateRenew { .. } => {
-            return Err(Refusal::new(Code::Failed, "that is for a running gateway, and none answers"));
+            return Err(AdminError::new(Code::Failed, "that is for a running gateway, and none answers"));
         }
     };
     Ok(answer)
@@ -109,22 +109,25 @@ fn keys(keys: Vec<Key>) -> Answer {
     Answer::Keys(keys.into_iter().map(Into::into).collect())
 }
 
-pub(super) fn encoding(name: Option<&str>) -> Result<BasicEncoding, Refusal> {
+pub(super) fn encoding(name: Option<&str>) -> Result<BasicEncoding, AdminError> {
     let Some(name) = name else { return Ok(BasicEncoding::default()) };
     let unknown = || {
-        Refusal::new(Code::Invalid, format!("basic_encoding {name:?} is none of auto, form-encoded and raw"))
+        AdminError::new(
+            Code::Invalid,
+            format!("basic_encoding {name:?} is none of auto, form-encoded and raw"),
+        )
     };
     BasicEncoding::parse(name).ok_or_else(unknown)
 }
 
-fn wrapping_key(text: &Sensitive) -> Result<WrappingKey, Refusal> {
+fn wrapping_key(text: &Sensitive) -> Result<WrappingKey, AdminError> {
     let Ok(bytes) = STANDARD.decode(text.expose()).map(Zeroizing::new) else {
-        return Err(Refusal::new(Code::Malformed, "new_key is not base64"));
+        return Err(AdminError::new(Code::Malformed, "new_key is not base64"));
     };
-    WrappingKey::parse(&bytes).map_err(|error| Refusal::new(Code::Invalid, error.to_string()))
+    WrappingKey::parse(&bytes).map_err(|error| AdminError::new(Code::Invalid, error.to_string()))
 }
 
-impl From<IssuerError> for Refusal {
+impl From<IssuerError> for AdminError {
     fn from(error: IssuerError) -> Self {
         let code = match &error {
             IssuerError::UnknownClient { .. } => Code::NotFound,
@@ -135,7 +138,7 @@ impl From<IssuerError> for Refusal {
         };
         let (index, others) = match &error {
             IssuerError::ImportRefused(refused) => {
-                let one = |one: &RefusedClient| RefusedOne { index: one.index, message: one.problem.clone() };
+                let one = |one: &RefusedClient| ItemError { index: one.index, message: one.problem.clone() };
                 let others = refused.iter().skip(1).take(OTHERS_MAX).map(one).collect();
                 (refused.first().map(|first| first.index), others)
             }

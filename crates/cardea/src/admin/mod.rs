@@ -1,4 +1,4 @@
-//! The operator's side doors: a TCP listener that only reads, and a Unix socket through which things are changed.
+//! Administration: a TCP listener that is read only, and a Unix socket for changes.
 
 mod connection;
 pub(crate) mod http;
@@ -30,37 +30,37 @@ use self::{
     socket::AdminSocket,
 };
 
-/// What takes its time.
+/// The future of a slow operation.
 pub(crate) type ControlFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What the admin socket asks of the running server.
+/// The operations of the running server that the admin socket uses.
 pub(crate) trait Control: Send + Sync + 'static {
     /// The exact time.
     fn now(&self) -> Timestamp;
 
-    /// The authorization server, where there is one.
+    /// The authorization server, if there is one.
     fn issuer(&self) -> Option<Arc<AuthorizationServer>>;
 
-    /// How the server does.
+    /// The status of the server.
     fn status(&self) -> ControlFuture<'_, Status>;
 
-    /// Reads the configuration again and puts it in force. What is wrong changes nothing and is told.
+    /// Reloads the configuration. An invalid configuration changes nothing, and its problems are returned.
     fn reload(&self) -> ControlFuture<'_, Result<Reloaded>>;
 
     /// Begins to drain, and returns at once.
     fn drain(&self) -> ControlFuture<'_, ()>;
 
-    /// The certificates that are served, or are to be.
+    /// The configured certificates, served or not.
     fn certificates(&self) -> Vec<Certificate>;
 
-    /// Orders the certificate that a host belongs to; whether there is one from an authority.
+    /// Orders the certificate of a host; returns whether it has one from an authority.
     fn renew_certificate<'a>(&'a self, host: &'a str) -> ControlFuture<'a, Result<bool>>;
 
-    /// The authorization server's keys have changed: publishes them to the verifier, before the command returns.
+    /// Publishes changed keys of the authorization server to the verifier, before the command returns.
     fn keys_changed(&self) -> Result<()>;
 }
 
-/// An admin socket that is served while this lives. Dropping it removes the socket.
+/// An admin socket that is served until this is dropped, which removes the socket.
 #[must_use = "the socket goes when this is dropped"]
 pub(crate) struct Running {
     task: JoinHandle<()>,
@@ -72,12 +72,12 @@ impl Drop for Running {
     }
 }
 
-/// Binds the admin socket; `None` where it is closed by configuration. To be called on the runtime, as the user that
-/// the server goes on as: the socket is of that user alone. And before the server opens its database: from here on,
-/// commands wait until the server answers, where without a socket they would go around it.
+/// Binds the admin socket; `None` if it is disabled. Call it on the runtime, as the user that the server runs as,
+/// because only that user may use the socket. Call it before the server opens its database: from then on commands wait
+/// for the server, whereas without a socket they would change the database directly.
 ///
 /// # Errors
-/// What [`AdminSocket::bind`] says, with the key of the configuration.
+/// Those of [`AdminSocket::bind`], with the key of the configuration.
 pub(crate) fn bind_socket(path: Option<&Path>) -> Result<Option<AdminSocket>> {
     let Some(path) = path else { return Ok(None) };
     let socket = AdminSocket::bind(path).with_context(|| {
@@ -90,7 +90,7 @@ pub(crate) fn bind_socket(path: Option<&Path>) -> Result<Option<AdminSocket>> {
     Ok(Some(socket))
 }
 
-/// Answers on the admin socket.
+/// Serves the admin socket.
 pub(crate) fn serve_socket<C: Control>(socket: AdminSocket, control: &Arc<C>) -> Running {
     let control: Arc<dyn Control> = Arc::<C>::clone(control);
     Running { task: workers::spawn(socket::serve(socket, control)) }

@@ -1,4 +1,4 @@
-//! What is said over the admin socket: one JSON request on a line, one JSON reply on a line.
+//! The protocol of the admin socket: one JSON request per line, one JSON reply per line.
 //!
 //! ```text
 //! → {"command":"client_disable","id":"billing"}
@@ -7,8 +7,8 @@
 //! ← {"error":{"code":"not_found","message":"there is no client \"nobody\""}}
 //! ```
 //!
-//! Times are seconds since the Unix epoch. Fields may be added to replies, so what is unknown there is ignored; in
-//! requests it is refused, so that nothing is done that was meant otherwise.
+//! Times are seconds since the Unix epoch. Fields may be added to replies, so unknown ones are ignored there. In
+//! requests they are refused, so that nothing is done that was meant otherwise.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,19 +18,19 @@ pub(crate) use super::sensitive::Sensitive;
 /// The longest request, in bytes, without its line feed.
 pub(crate) const REQUEST_BYTES_MAX: usize = 64 * 1024;
 
-/// The longest reply: a page of a thousand clients fits.
+/// The longest reply: enough for a page of a thousand clients.
 pub(crate) const REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// What can be asked.
+/// The requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Request {
     Status,
     Reload,
     Drain,
-    /// The certificates that are served, or are to be.
+    /// The configured certificates, served or not.
     CertificateList,
-    /// Orders the certificate that a host belongs to now, whatever failed before.
+    /// Orders the certificate of a host now, whatever failed before.
     CertificateRenew {
         host: String,
     },
@@ -49,21 +49,21 @@ pub(crate) enum Request {
         /// `auto`, `form-encoded` or `raw`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         basic_encoding: Option<String>,
-        /// A secret that somebody chose; left out, one is generated.
+        /// A secret chosen by the operator. By default, one is generated.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         secret: Option<Sensitive>,
-        /// Whether a right secret of it may be remembered for a while; left out, it may.
+        /// Whether a verified secret may be cached. Default: yes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         remember_secret: Option<bool>,
     },
-    /// Clients of another server: all of them or none, also where they come in several requests on one connection.
+    /// Imports clients of another server: all of them or none, even in several requests on one connection.
     ClientImport {
         clients: Vec<ImportClient>,
-        /// Others follow; nothing is done before the last of them.
+        /// Further parts follow; nothing is done before the last one.
         #[serde(default)]
         more: bool,
     },
-    /// A page of at most 1,000 clients, those after an id.
+    /// A page of at most 1,000 clients whose ids follow `after`.
     ClientList {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<String>,
@@ -101,7 +101,7 @@ pub(crate) enum Request {
 }
 
 impl Request {
-    /// What is asked, for the log.
+    /// The name of the command, for the log.
     pub(crate) fn command(&self) -> &'static str {
         match self {
             Self::Status => "status",
@@ -123,26 +123,26 @@ impl Request {
         }
     }
 
-    /// Whether the published keys may be others afterwards.
+    /// Whether the published keys may have changed afterwards.
     pub(crate) fn changes_keys(&self) -> bool {
         // A list reads the store, where another process may have changed them.
         matches!(self, Self::KeyList | Self::KeyRotate { .. } | Self::KeyRewrap { .. })
     }
 }
 
-/// What comes back.
+/// The replies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Reply {
     Ok(Answer),
-    Error(Refusal),
-    /// How far an import is. What comes back of it is still to come.
+    Error(AdminError),
+    /// The progress of an import, whose final reply follows.
     Progress {
         clients: usize,
     },
 }
 
-/// What was asked for.
+/// The result of a successful request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
@@ -156,57 +156,57 @@ pub(crate) enum Answer {
     Keys(Vec<Key>),
 }
 
-/// Why something was not done.
+/// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
-pub(crate) struct Refusal {
+pub(crate) struct AdminError {
     pub(crate) code: Code,
     pub(crate) message: String,
-    /// Which of several it is about, counted from 0.
+    /// The index of the affected client of several, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) index: Option<usize>,
-    /// What is wrong with others of them.
+    /// The errors of further clients.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) others: Vec<RefusedOne>,
+    pub(crate) others: Vec<ItemError>,
 }
 
-/// One of several that was not done.
+/// The error of one of several clients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RefusedOne {
-    /// Which of them, counted from 0.
+pub(crate) struct ItemError {
+    /// The index of the client, from 0.
     pub(crate) index: usize,
     pub(crate) message: String,
 }
 
-impl Refusal {
+impl AdminError {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), index: None, others: Vec::new() }
     }
 }
 
-/// Whose fault it is.
+/// The kind of the error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", from = "String")]
 pub(crate) enum Code {
-    /// The request is no JSON of a known command.
+    /// The request is not JSON or has an unknown command.
     Malformed,
-    /// The caller may not ask.
+    /// The caller lacks permission.
     Forbidden,
-    /// There is no such client, or certificate.
+    /// The client or certificate does not exist.
     NotFound,
-    /// There is such a client already.
+    /// The client exists already.
     Exists,
-    /// A value is not one that is accepted.
+    /// A value is not accepted.
     Invalid,
-    /// There are as many as there may be.
+    /// A limit is reached.
     Limit,
     /// The configuration has no authorization server.
     NoAuthorizationServer,
-    /// The configuration is wrong; the old one stays in force.
+    /// The configuration is invalid; the old one stays in effect.
     Configuration,
-    /// Something failed: the database, the disk.
+    /// The database, the disk or something else failed.
     Failed,
-    /// A code of a later version.
+    /// An unknown code of a later version.
     Other,
 }
 
@@ -227,15 +227,15 @@ impl From<String> for Code {
     }
 }
 
-/// What a reload has done.
+/// The result of a reload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Reloaded {
-    /// How many configurations were in force, this one included.
+    /// The number of configurations so far, including this one.
     pub(crate) generation: u64,
     pub(crate) took_milliseconds: u64,
-    /// In the order of the kinds.
+    /// Sorted by kind.
     pub(crate) changes: Vec<Change>,
-    /// Keys that have kept their values of the start.
+    /// Keys whose changes take effect at the next start.
     pub(crate) needs_restart: Vec<String>,
 }
 
@@ -246,17 +246,17 @@ pub(crate) struct Change {
     pub(crate) happened: String,
     /// `setting`, `route`, `service`, `listener`, `issuer`, `client_authority`, `attribute` or `certificate`.
     pub(crate) kind: String,
-    /// Of a setting, its key.
+    /// For a setting, its key.
     pub(crate) name: String,
-    /// The keys that differ, where something that has a name was changed.
+    /// The keys that differ, if something with a name was changed.
     pub(crate) keys: Vec<String>,
 }
 
-/// A listener that serves.
+/// A serving listener.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ListenerStatus {
     pub(crate) name: String,
-    /// What it is bound to.
+    /// The bound address.
     pub(crate) address: String,
     pub(crate) connections: u64,
 }
@@ -268,7 +268,7 @@ pub(crate) struct KeySet {
     pub(crate) keys: usize,
     /// Whether tokens can be verified.
     pub(crate) usable: bool,
-    /// How long ago they were fetched.
+    /// The time since the last fetch.
     pub(crate) age_seconds: Option<u64>,
     /// Why the last fetch failed.
     pub(crate) problem: Option<String>,
@@ -281,31 +281,31 @@ pub(crate) struct Expiry {
     pub(crate) not_after: i64,
 }
 
-/// How the server does.
+/// The status of the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Status {
-    /// What it was built from; empty where the build was not told.
+    /// The source revision; empty if the build has none.
     pub(crate) revision: String,
-    /// The file of its configuration.
+    /// The configuration file.
     pub(crate) configuration: String,
-    /// When that was loaded.
+    /// When the configuration was loaded.
     pub(crate) loaded_at: i64,
-    /// Why the last reload failed, where it did.
+    /// Why the last reload failed, if it did.
     pub(crate) last_reload_error: Option<String>,
     pub(crate) last_reload_failed_at: Option<i64>,
-    /// Keys that have kept their values of the start.
+    /// Keys whose changes take effect at the next start.
     pub(crate) needs_restart: Vec<String>,
-    /// Whether it should be sent new connections, and why not.
+    /// Whether the server is ready, and why not.
     pub(crate) ready: bool,
     pub(crate) reasons: Vec<String>,
-    /// What does not work, although it should be sent new connections.
+    /// Failures that do not affect readiness.
     pub(crate) degraded: Vec<String>,
     pub(crate) listeners: Vec<ListenerStatus>,
     pub(crate) routes: usize,
     pub(crate) services: usize,
     pub(crate) endpoints: usize,
-    /// Those that are not ejected.
+    /// Endpoints that are not ejected.
     pub(crate) endpoints_healthy: usize,
     pub(crate) key_sets: Vec<KeySet>,
     pub(crate) next_certificate_expiry: Option<Expiry>,
@@ -315,45 +315,45 @@ pub(crate) struct Status {
     /// `running`, `draining` or `stopping`.
     pub(crate) phase: String,
     pub(crate) connections: u64,
-    /// How many configurations were in force, this one included.
+    /// The number of configurations so far, including this one.
     pub(crate) generation: u64,
 }
 
-/// A certificate that is served, or is to be.
+/// A configured certificate, served or not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Certificate {
     pub(crate) hosts: Vec<String>,
-    /// The file of its chain, or `acme`.
+    /// The chain file, or `acme`.
     pub(crate) source: String,
     /// The listeners that serve it, in order.
     pub(crate) listeners: Vec<String>,
-    /// When it expires; `None` where it has yet to be issued.
+    /// When it expires; `None` if it was not issued yet.
     pub(crate) not_after: Option<i64>,
-    /// When another one is ordered, where it comes from an authority; 0: now.
+    /// When the next one is ordered, for ACME certificates; 0 means now.
     pub(crate) next_attempt_at: Option<i64>,
-    /// Attempts that have failed since the last success.
+    /// Failed attempts since the last success.
     pub(crate) failures: u32,
-    /// What is wrong with it, or why the last attempt failed.
+    /// The problem of the certificate, or why the last attempt failed.
     pub(crate) problem: Option<String>,
-    /// What becomes of handshakes for its hosts.
+    /// The result of handshakes for its hosts.
     #[serde(default)]
     pub(crate) state: CertificateState,
 }
 
-/// What becomes of handshakes for the hosts of a certificate.
+/// The state of a certificate, seen from handshakes for its hosts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CertificateState {
     /// It is served.
     #[default]
     Served,
-    /// It is served, and clients refuse it.
+    /// It is served, but clients refuse it.
     Expired,
-    /// What is there now can't be used; what was there before is served.
+    /// The present files can't be used; the previous certificate is served.
     Rejected,
     /// It can't be used, and handshakes fail.
     Unusable,
-    /// It has yet to be issued, and handshakes fail.
+    /// It was not issued yet, and handshakes fail.
     Awaited,
 }
 
@@ -377,11 +377,11 @@ pub(crate) struct Client {
     pub(crate) enabled: bool,
     pub(crate) grant_types: Vec<String>,
     pub(crate) scopes: Vec<String>,
-    /// Empty: the default audience.
+    /// If empty, the default audience.
     pub(crate) audiences: Vec<String>,
     pub(crate) access_token_lifetime_seconds: Option<u32>,
     pub(crate) basic_encoding: String,
-    /// Whether a right secret of it may be remembered for a while.
+    /// Whether a verified secret may be cached.
     #[serde(default = "yes")]
     pub(crate) remember_secret: bool,
     pub(crate) created_at: i64,
@@ -394,11 +394,11 @@ fn yes() -> bool {
     true
 }
 
-/// What may be known of a client's secret.
+/// The public data of a client's secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SecretFacts {
     pub(crate) id: String,
-    /// How what verifies it was made.
+    /// The hash algorithm and its cost.
     #[serde(default)]
     pub(crate) format: String,
     /// `generated`, `chosen` or `imported`.
@@ -418,7 +418,7 @@ pub(crate) struct Key {
     pub(crate) created_at: i64,
     /// When it begins to sign, or began.
     pub(crate) activates_at: i64,
-    /// From when on it is published no more; absent while it has no successor.
+    /// The time from which it is no longer published; absent while it has no successor.
     pub(crate) remove_at: Option<i64>,
     pub(crate) wrapping_key_id: String,
 }
@@ -497,7 +497,7 @@ mod tests {
 
     #[test]
     fn replies_survive_the_way_and_a_later_version() {
-        let error = Reply::Error(Refusal::new(Code::NotFound, "no"));
+        let error = Reply::Error(AdminError::new(Code::NotFound, "no"));
         assert_eq!(
             serde_json::to_string(&error).unwrap(),
             r#"{"error":{"code":"not_found","message":"no"}}"#

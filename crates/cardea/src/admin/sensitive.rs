@@ -1,11 +1,11 @@
-//! Secrets in what is said over the admin socket.
+//! Secrets in messages of the admin socket.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zeroize::Zeroizing;
 
-/// A secret on its way. `Debug` does not show it, and its memory is cleared; copies that a parser makes are not.
+/// A secret in transit. `Debug` does not show it, and its memory is wiped; copies made by a parser are not.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Sensitive(Zeroizing<String>);
 

@@ -1,5 +1,5 @@
-//! The Unix socket through which the running server is changed: private from its first moment, bounded, one command
-//! at a time on each connection.
+//! The Unix socket for changes of the running server: private from the start, bounded, one command at a time per
+//! connection.
 
 use std::{
     fs, io,
@@ -24,10 +24,10 @@ use zeroize::Zeroizing;
 use super::{
     Control, execute,
     import::Staged,
-    protocol::{Answer, Code, REQUEST_BYTES_MAX, Refusal, Reply, Request},
+    protocol::{AdminError, Answer, Code, REQUEST_BYTES_MAX, Reply, Request},
 };
 
-/// The most connections at once; others wait in the kernel's queue.
+/// The most connections; others wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 16;
 
 /// How long the next request may be in coming while nobody waits for the place, and a reply may take to go.
@@ -40,26 +40,26 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long accepting pauses where it fails.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Why the socket can't be there.
+/// Why the socket can't be bound.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SocketError {
-    /// Somebody answers on it.
+    /// A server answers on it.
     #[error("a running server answers there; stop it first, or name another socket")]
     InUse,
-    /// Something else is there.
+    /// Another file is in the way.
     #[error("a file is there that is no socket; move it away, or name another socket")]
     NotASocket,
-    /// The system refuses.
+    /// A system call failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What came of it.
+        /// The error.
         source: io::Error,
     },
 }
 
-/// The socket, listening. Its file goes when this is dropped.
+/// The listening socket. Its file is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct AdminSocket {
     listener: UnixListener,
@@ -71,9 +71,9 @@ pub(crate) struct AdminSocket {
 impl AdminSocket {
     /// Listens at `path`, with mode 0600. To be called on the runtime.
     ///
-    /// The socket is made in a folder that nobody else can enter and moved to its place when its mode is right: there
-    /// is no moment at which others could connect, and the process's umask, which threads share, is left alone. What
-    /// a dead server left behind is replaced.
+    /// The socket is created in a folder that nobody else can enter and renamed when its mode is set. So others can
+    /// never connect, and the process's umask, which threads share, is not changed. The socket of a dead server is
+    /// replaced.
     ///
     /// # Errors
     /// [`SocketError`].
@@ -114,8 +114,8 @@ impl Drop for AdminSocket {
     }
 }
 
-/// A folder that only its owner can enter; it goes with the value. Its name is short, since the path of a socket has at
-/// most 107 bytes.
+/// A folder that only its owner can enter; it is removed on drop. Its name is short, because the path of a socket has
+/// at most 107 bytes.
 fn private_folder(beside: &Path) -> io::Result<TempDir> {
     let mode = fs::Permissions::from_mode(0o700);
     tempfile::Builder::new().prefix(".").rand_bytes(6).permissions(mode).tempdir_in(beside)
@@ -127,7 +127,7 @@ fn is_answered(path: &Path) -> io::Result<bool> {
         Ok(_) => Ok(true),
         Err(error) => match error.kind() {
             io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => Ok(false),
-            // Its queue is full: somebody listens.
+            // Its queue is full, so a server listens.
             io::ErrorKind::WouldBlock => Ok(true),
             _ => Err(error),
         },
@@ -165,7 +165,7 @@ pub(crate) async fn serve(socket: AdminSocket, control: Arc<dyn Control>) {
     }
 }
 
-/// Who is at the other end.
+/// The peer of a connection.
 #[derive(Clone, Copy)]
 struct Peer {
     uid: u32,
@@ -176,10 +176,10 @@ async fn connection(mut stream: UnixStream, control: Arc<dyn Control>) -> io::Re
     let credentials = stream.peer_cred()?;
     let peer = Peer { uid: credentials.uid(), pid: credentials.pid().unwrap_or(0) };
     let (read, mut write) = stream.split();
-    // The file's mode says the same; but a mode can be changed, and a descriptor handed on.
+    // The file's mode requires the same, but a mode can be changed, and a descriptor passed on.
     if !may_ask(peer.uid, geteuid().as_raw()) {
         tracing::warn!(uid = peer.uid, pid = peer.pid, "the admin socket was asked by a user who may not");
-        let refusal = Refusal::new(Code::Forbidden, "only the server's own user and root may ask");
+        let refusal = AdminError::new(Code::Forbidden, "only the server's own user and root may ask");
         return send(&mut write, &Reply::Error(refusal)).await;
     }
     let mut reader = BufReader::new(read);
@@ -195,24 +195,24 @@ async fn connection(mut stream: UnixStream, control: Arc<dyn Control>) -> io::Re
         if line.last() != Some(&b'\n') {
             if line.len() > REQUEST_BYTES_MAX {
                 let message = format!("a request has at most {REQUEST_BYTES_MAX} bytes");
-                send(&mut write, &Reply::Error(Refusal::new(Code::Malformed, message))).await?;
+                send(&mut write, &Reply::Error(AdminError::new(Code::Malformed, message))).await?;
             }
-            // The end, or a request that was cut short: it may have been meant otherwise.
+            // The end, or a truncated request, whose meaning is uncertain.
             return Ok(());
         }
         let request = match serde_json::from_slice(&line) {
             Ok(request) => staged.take(request, line.len()),
-            // Its category alone: the text could quote a secret.
+            // Only its category, because the text could quote a secret.
             Err(error) => {
                 let message = format!("not a request ({:?} error)", error.classify());
-                Err(Refusal::new(Code::Malformed, message))
+                Err(AdminError::new(Code::Malformed, message))
             }
         };
         let reply = match request {
-            // A task of its own: a command that has begun is finished, though its caller hang up.
+            // A separate task: a command that has begun is finished even if its caller disconnects.
             Ok(Some(request)) => {
                 let control = Arc::clone(&control);
-                // Where it is full, what would have been told is out of date.
+                // If it is full, the progress to be sent is out of date.
                 let (tell, mut told) = mpsc::channel(1);
                 let mut task =
                     workers::spawn(async move { carry_out(request, &*control, &tell, peer).await });
@@ -225,11 +225,13 @@ async fn connection(mut stream: UnixStream, control: Arc<dyn Control>) -> io::Re
                         done = &mut task => break done,
                     }
                 };
-                done.unwrap_or_else(|_| Reply::Error(Refusal::new(Code::Failed, "the command was cut off")))
+                done.unwrap_or_else(|_| {
+                    Reply::Error(AdminError::new(Code::Failed, "the command was cut off"))
+                })
             }
             Ok(None) => Reply::Ok(Answer::Done),
             Err(refusal) if staged.is_begun() => {
-                // An import that lacks a part must not be taken for a whole one.
+                // An incomplete import must not be treated as complete.
                 return send(&mut write, &Reply::Error(refusal)).await;
             }
             Err(refusal) => Reply::Error(refusal),
@@ -272,12 +274,12 @@ async fn answer(
     request: Request,
     control: &dyn Control,
     tell: &mpsc::Sender<usize>,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer, AdminError> {
     match request {
         Request::Status => Ok(Answer::Status(Box::new(control.status().await))),
         Request::Reload => match control.reload().await {
             Ok(reloaded) => Ok(Answer::Reloaded(reloaded)),
-            Err(error) => Err(Refusal::new(Code::Configuration, format!("{error:#}"))),
+            Err(error) => Err(AdminError::new(Code::Configuration, format!("{error:#}"))),
         },
         Request::Drain => {
             control.drain().await;
@@ -288,21 +290,23 @@ async fn answer(
             Ok(true) => Ok(Answer::Done),
             Ok(false) => {
                 let message = format!("no certificate from an authority (acme = true) is for {host:?}");
-                Err(Refusal::new(Code::NotFound, message))
+                Err(AdminError::new(Code::NotFound, message))
             }
-            Err(error) => Err(Refusal::new(Code::Failed, format!("{error:#}"))),
+            Err(error) => Err(AdminError::new(Code::Failed, format!("{error:#}"))),
         },
         request => {
             let Some(issuer) = control.issuer() else {
                 let message = "the running gateway has no [authorization_server] in its configuration";
-                return Err(Refusal::new(Code::NoAuthorizationServer, message));
+                return Err(AdminError::new(Code::NoAuthorizationServer, message));
             };
             let changes_keys = request.changes_keys();
             let progress = |clients| _ = tell.try_send(clients);
             let result = execute(&issuer, request, &progress, control.now()).await;
             if changes_keys {
-                // Where it failed half-way the keys may be others all the same.
-                control.keys_changed().map_err(|error| Refusal::new(Code::Failed, format!("{error:#}")))?;
+                // Even after a failure midway, the keys may have changed.
+                control
+                    .keys_changed()
+                    .map_err(|error| AdminError::new(Code::Failed, format!("{error:#}")))?;
             }
             result
         }

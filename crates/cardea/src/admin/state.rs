@@ -1,4 +1,4 @@
-//! What the admin listener shows, and whether the server is ready.
+//! The content of the admin listener, and the readiness of the server.
 
 use std::{
     collections::BTreeSet,
@@ -23,23 +23,23 @@ use crate::{
     server::{certificate_standing, client_authority_faults},
 };
 
-/// What the admin listener reads.
+/// The state that the admin listener reads.
 pub(crate) struct AdminState {
     gateway: Arc<Gateway>,
     registry: Arc<Registry>,
     issuer: Option<Arc<AuthorizationServer>>,
     issuer_usable: AtomicBool,
     wanted: ArcSwap<Readiness>,
-    /// Names by which the listener may be asked, in lower case.
+    /// The accepted host names, in lower case.
     hosts: RwLock<Vec<String>>,
 }
 
-/// Whether the server should be sent new connections.
+/// The readiness of the server.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ready {
-    /// Why not; empty where it should. What a reason is about follows it after a colon.
+    /// The reasons against readiness; empty if it is ready. Details follow a reason after a colon.
     pub(crate) reasons: Vec<String>,
-    /// What doesn't work otherwise.
+    /// Other failures.
     pub(crate) degraded: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ impl Ready {
 }
 
 impl AdminState {
-    /// Of a gateway whose authorization server works.
+    /// The state of a gateway whose authorization server works.
     pub(crate) fn new(
         gateway: Arc<Gateway>,
         registry: Arc<Registry>,
@@ -69,42 +69,42 @@ impl AdminState {
         }
     }
 
-    /// Names by which the listener may be asked from now on, in lower case, beside `localhost` and addresses.
+    /// Sets the accepted host names besides `localhost` and addresses, in lower case.
     pub(crate) fn set_hosts(&self, hosts: &[String]) {
         hosts.clone_into(&mut self.hosts.write().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Whether the listener may be asked by this name.
+    /// Whether this host name is accepted.
     pub(super) fn is_host(&self, name: &str) -> bool {
         let hosts = self.hosts.read().unwrap_or_else(PoisonError::into_inner);
         hosts.iter().any(|host| host.eq_ignore_ascii_case(name))
     }
 
-    /// The metrics.
+    /// The registry of metrics.
     pub(crate) fn registry(&self) -> &Arc<Registry> {
         &self.registry
     }
 
-    /// Goes on by the settings of another configuration.
+    /// Takes over the settings of another configuration.
     pub(crate) fn follow(&self, readiness: &Readiness) {
         self.wanted.store(Arc::new(readiness.clone()));
     }
 
-    /// Notes whether the authorization server could read its store when it was last looked after.
+    /// Records whether the authorization server could read its store at the last maintenance.
     pub(crate) fn set_issuer_usable(&self, usable: bool) {
         self.issuer_usable.store(usable, Relaxed);
     }
 
-    /// How the authorization server's database takes changes; nothing where there is none.
+    /// The state of writes to the authorization server's database; `None` without one.
     pub(crate) fn issuer_write_health(&self) -> Option<WriteHealth> {
         self.issuer.as_ref().map(|issuer| issuer.write_health())
     }
 
-    /// Whether the server should be sent new connections, and what doesn't work.
+    /// The readiness of the server, and other failures.
     ///
-    /// Unless the configuration says otherwise, key sets that were never known count, ones that went stale don't: an
-    /// instance that starts without an issuer's keys must not take over from those that have them, but an issuer's
-    /// outage, which every instance meets at once, must not take all of them out of service, public routes included.
+    /// By default, key sets that were never fetched count, and stale ones don't. An instance that starts without an
+    /// issuer's keys must not replace instances that have them; but an outage of an issuer, which affects all instances
+    /// at once, must not make all of them unready, including for public routes.
     pub(crate) fn readiness(&self) -> Ready {
         let wanted = self.wanted.load();
         let mut ready = Ready::default();

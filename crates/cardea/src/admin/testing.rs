@@ -1,5 +1,5 @@
-//! What tests of the side doors and of the commands stand on: a folder with a configuration, and a server that only
-//! has an admin socket.
+//! Test fixtures for administration and commands: a folder with a configuration, and a server that has only an admin
+//! socket.
 
 use std::{
     fs,
@@ -82,7 +82,7 @@ impl Fixture {
         fixture
     }
 
-    /// Writes a file that is nobody else's.
+    /// Writes a private file.
     pub(crate) fn file(&self, name: &str, content: &str) {
         fs::write(self.path(name), content).unwrap();
         fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o600)).unwrap();
@@ -103,22 +103,22 @@ impl Fixture {
         config::load(&self.path("cardea.toml"), &|_| None).unwrap_or_else(|problems| panic!("{problems}"))
     }
 
-    /// The authorization server, on the database of the configuration.
+    /// The authorization server, on the configured database.
     pub(crate) async fn issuer(&self, now: Timestamp) -> Arc<AuthorizationServer> {
         let config = self.config();
         Arc::new(server::open_issuer(config.authorization_server.as_ref().unwrap(), now).await.unwrap())
     }
 }
 
-/// A server with nothing but what the admin socket asks for.
+/// A server that implements only what the admin socket needs.
 pub(crate) struct Fake {
     pub(crate) clock: Clock,
     pub(crate) issuer: Option<Arc<AuthorizationServer>>,
-    /// The file of its configuration.
+    /// The configuration file.
     configuration: PathBuf,
     /// How often keys were published.
     pub(crate) published: AtomicUsize,
-    /// How often it was told to drain.
+    /// How often draining was requested.
     pub(crate) drained: AtomicUsize,
 }
 
@@ -127,7 +127,7 @@ impl Fake {
         Self::of(PathBuf::new(), clock, issuer)
     }
 
-    /// One that runs by this configuration.
+    /// A server with this configuration.
     pub(crate) fn of(
         configuration: PathBuf,
         clock: Clock,
@@ -184,7 +184,7 @@ impl Control for Fake {
     }
 }
 
-/// A clock that stands at [`NOW`].
+/// A clock that stays at [`NOW`].
 pub(crate) fn clock() -> Clock {
     ManualClock::new(Wall::from_unix_seconds(NOW)).clock()
 }

@@ -28,8 +28,8 @@ pub(super) fn run(arguments: &CheckArgs, environment: config::Environment<'_>, o
     }
 }
 
-/// What the configuration is, and everything that is wrong with it. What only shows when it is put together
-/// (certificates, expressions, routes that are in each other's way) is looked for whatever else is wrong.
+/// The resolved configuration and all of its problems. Problems that only building shows (certificates, expressions,
+/// conflicting routes) are found even if there are others.
 fn checked(arguments: &CheckArgs, environment: config::Environment<'_>) -> (Option<Config>, Problems) {
     let key_files = if arguments.without_keys { KeyFiles::Skip } else { KeyFiles::Read };
     let (config, mut problems) = Draft::read(&arguments.config.config, environment, key_files).into_parts();

@@ -7,7 +7,7 @@ use super::{Exit, InitArgs, Output};
 /// The starter configuration; a test checks it as `cardea check` does.
 pub(super) const STARTER: &str = include_str!("starter.toml");
 
-/// Writes the starter configuration, never over a file that is there.
+/// Writes the starter configuration; an existing file is never overwritten.
 pub(super) fn run(arguments: &InitArgs, output: &mut Output) -> Exit {
     let path = &arguments.path;
     let created = fs::File::create_new(path).and_then(|mut file| {

@@ -1,4 +1,4 @@
-//! The command line: what can be asked of the program, and the commands that need no running gateway.
+//! The command line, and the commands that need no running gateway.
 
 mod arguments;
 mod check;
@@ -18,17 +18,17 @@ pub(crate) use self::{
     values::{BasicEncoding, DurationArgument, ImportFormat, TokenArgument},
 };
 
-/// How the program ends. Scripts rely on these numbers; `docs/cli.md` lists them.
+/// The exit code of the program. Scripts rely on these numbers; `docs/cli.md` lists them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// What was asked for is done, or holds.
+    /// The request was carried out, or the answer is yes.
     Success = 0,
-    /// Something failed on the way: a file, the network, a database, a server.
+    /// Something failed: a file, the network, a database, a server.
     Failure = 1,
-    /// The command line or the configuration is wrong.
+    /// The command line or the configuration is invalid.
     Usage = 2,
-    /// It was done, and the answer is no: a token that does not verify, a check that does not hold, a client that
-    /// does not exist.
+    /// The request was carried out, and the answer is no: a token that does not verify, a check that fails, a client
+    /// that does not exist.
     Refused = 3,
 }
 
@@ -40,8 +40,8 @@ impl From<Exit> for std::process::ExitCode {
 
 /// An identity-aware edge gateway.
 ///
-/// Cardea terminates TLS, knows who is calling, decides whether they may, and carries the request to a healthy
-/// service. It also issues the tokens that machines call with.
+/// Cardea terminates TLS, authenticates and authorizes callers, and forwards requests to healthy services. It also
+/// issues the tokens of machine clients.
 #[derive(Debug, Parser)]
 #[command(name = "cardea", version, max_term_width = 100, after_help = MAIN_EXAMPLES)]
 pub(crate) struct Cli {
@@ -57,7 +57,7 @@ Examples:
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 the answer is no.";
 
-/// What can be asked of the program.
+/// The commands of the program.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Init(InitArgs),
@@ -78,7 +78,7 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
 }
 
-/// The configuration that a command works with.
+/// The configuration of a command.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ConfigArgs {
     /// The configuration file.
@@ -86,7 +86,7 @@ pub(crate) struct ConfigArgs {
     pub(crate) config: PathBuf,
 }
 
-/// What commands on clients and keys share.
+/// Options of commands for clients and keys.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ManagementArgs {
     /// The configuration file.
@@ -97,23 +97,23 @@ pub(crate) struct ManagementArgs {
     pub(crate) json: bool,
 }
 
-/// Reads the command line. Where it asks for help or is wrong, that has been printed and the program should end
-/// as the error says.
+/// Parses the command line. If it requests help or is invalid, that has been printed and the program should exit with
+/// the error.
 ///
 /// # Errors
-/// How to end.
+/// The exit code.
 pub(crate) fn parse() -> Result<Command, Exit> {
     match Cli::try_parse() {
         Ok(cli) => Ok(cli.command),
         Err(error) => {
-            // A closed pipe must not turn `cardea --help | head` into a failure.
+            // A closed pipe must not make `cardea --help | head` fail.
             let _ = error.print();
             Err(if error.use_stderr() { Exit::Usage } else { Exit::Success })
         }
     }
 }
 
-/// Runs a command of the configuration alone. The others belong to other parts of the program, and fail here.
+/// Runs a command that needs only the configuration. Other commands are implemented elsewhere, and fail here.
 pub(crate) fn run_offline(command: &Command, output: &mut Output) -> Exit {
     match command {
         Command::Init(arguments) => init::run(arguments, output),

@@ -1,19 +1,19 @@
-//! Writes what commands have to say. A reader that went away (`cardea schema | head`) is no failure.
+//! The output of commands. A closed pipe (`cardea schema | head`) is no error.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 
-/// Standard output and standard error, or what stands in for them in tests.
+/// Standard output and standard error, or buffers in tests.
 pub(crate) struct Output {
     out: Box<dyn Write>,
     err: Box<dyn Write>,
-    /// Nobody reads standard output any more.
+    /// The reader of standard output is gone.
     is_closed: bool,
 }
 
 impl Output {
-    /// The process's own.
+    /// Those of the process.
     pub(crate) fn standard() -> Self {
         Self::new(Box::new(io::stdout()), Box::new(io::stderr()))
     }
@@ -25,7 +25,7 @@ impl Output {
     /// Writes text to standard output.
     ///
     /// # Errors
-    /// Where it cannot be written, a reader that went away excepted.
+    /// If the write fails, except for a closed pipe.
     pub(crate) fn text(&mut self, text: &str) -> io::Result<()> {
         if self.is_closed {
             return Ok(());
@@ -65,7 +65,7 @@ impl Output {
         self.line(&text)
     }
 
-    /// Writes a line to standard error. Where that fails there is nobody left to tell.
+    /// Writes a line to standard error. A failure is ignored.
     pub(crate) fn error(&mut self, line: &str) {
         let _ = writeln!(self.err, "{line}");
     }

@@ -1,4 +1,4 @@
-//! Tests of the command line: what it understands, prints and returns.
+//! Tests of the command line: arguments, output and exit codes.
 
 use std::{cell::RefCell, fs, io, io::Write, path::Path, rc::Rc};
 
@@ -8,7 +8,7 @@ use super::*;
 
 mod check;
 
-/// What a command wrote.
+/// The output of a command.
 #[derive(Clone, Default)]
 struct Captured(Rc<RefCell<Vec<u8>>>);
 
@@ -23,7 +23,7 @@ impl Write for Captured {
     }
 }
 
-/// Runs a command line and returns how it ended, with its standard output and standard error.
+/// Runs a command line and returns its exit code, standard output and standard error.
 fn cardea(arguments: &[&str]) -> (Exit, String, String) {
     let cli = Cli::try_parse_from(std::iter::once(&"cardea").chain(arguments)).unwrap();
     let (out, err) = (Captured::default(), Captured::default());
@@ -206,7 +206,7 @@ respond = { body = "x" }
     }
 }
 
-/// The problems of a configuration with these parts.
+/// The problems of a configuration with these additions.
 fn problems(more: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cardea.toml");
@@ -254,7 +254,7 @@ header = "cookie"
         let route =
             format!("[[route]]\nname = \"a\"\nauth = \"public\"\nrespond = {{}}\nwhen = \"{when}\"\n");
         let found = problems(&format!("{ATTRIBUTES}{route}"));
-        // The attribute that is broken is always there.
+        // The broken attribute is in all of them.
         assert!(found.contains("carries credentials and can't be read"), "{when}: {found}");
         assert_eq!(found.contains("2 errors"), expected.is_some(), "{when}: {found}");
         assert!(

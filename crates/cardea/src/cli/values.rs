@@ -13,10 +13,10 @@ use zeroize::Zeroizing;
 
 use crate::config;
 
-/// The longest input that is read as a token, which is twice what the gateway accepts.
+/// The longest input that is read as a token: twice what the gateway accepts.
 const TOKEN_BYTES_MAX: u64 = 32 << 10;
 
-/// A duration as the configuration writes them: `"10s"`.
+/// A duration in the syntax of the configuration: `"10s"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DurationArgument(pub(crate) Duration);
 
@@ -34,15 +34,15 @@ impl fmt::Display for DurationArgument {
     }
 }
 
-/// How a client's id and secret are read in Basic authentication (RFC 6749 §2.3.1).
+/// The encoding of a client's id and secret in Basic authentication (RFC 6749 §2.3.1).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BasicEncoding {
-    /// Either way; right for generated ids and secrets, which read the same.
+    /// Both readings are tried; right for generated ids and secrets, for which they are equal.
     #[default]
     Auto,
-    /// Form-encoded, as the RFC says.
+    /// Form-encoded (RFC 6749 §2.3.1).
     Form,
-    /// As they are, as many clients do.
+    /// Not encoded, as many clients send them.
     Raw,
 }
 
@@ -51,17 +51,17 @@ pub(crate) enum BasicEncoding {
 pub(crate) enum ImportFormat {
     /// A JSON object on each line.
     JsonLines,
-    /// Comma-separated values (RFC 4180), with the names of the columns in the first line.
+    /// Comma-separated values (RFC 4180), with the column names in the first line.
     Csv,
 }
 
-/// Reads an iteration count as what new hashes are made by.
+/// Parses an iteration count to the parameters of new hashes.
 pub(super) fn target(text: &str) -> Result<Target, String> {
     let count = text.parse().map_err(|_| "expected a number".to_owned())?;
     Target::new(count).map_err(|error| error.to_string())
 }
 
-/// A token, or where to read it from. `Debug` does not show it.
+/// A token, or its source. `Debug` does not show it.
 #[derive(Clone)]
 pub(crate) struct TokenArgument(Zeroizing<String>);
 
@@ -80,10 +80,10 @@ impl fmt::Debug for TokenArgument {
 }
 
 impl TokenArgument {
-    /// The token, without white space around it, and without `Bearer` where it was copied with a header.
+    /// The token, without surrounding white space and without a copied `Bearer`.
     ///
     /// # Errors
-    /// Where it cannot be read, or is longer than any token.
+    /// If it can't be read, or is longer than any token.
     pub(crate) fn read(&self, input: impl Read) -> io::Result<Zeroizing<String>> {
         let text = if self.0.as_str() == "-" {
             let mut text = Zeroizing::new(String::new());

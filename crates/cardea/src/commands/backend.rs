@@ -1,4 +1,4 @@
-//! Where commands on clients and keys are carried out: in the running server, or on its database where none runs.
+//! Where commands for clients and keys are carried out: in the running server, or on its database if none runs.
 
 use std::{iter::Peekable, path::Path, pin::pin, time::Duration, vec};
 
@@ -14,23 +14,23 @@ use super::{Failure, gateway_of};
 use crate::{
     admin::{
         Connection, ConnectionError, ImportClient, execute, imported,
-        protocol::{Answer, REQUEST_BYTES_MAX, Refusal, Reply, Request},
+        protocol::{AdminError, Answer, REQUEST_BYTES_MAX, Reply, Request},
     },
     cli::{Exit, Output},
     config::Config,
     server,
 };
 
-/// What the clients in one request of an import have at most, in bytes: the rest is for what is around them.
+/// The largest size of the clients in one request of an import, in bytes; the rest is for the surrounding JSON.
 const PART_BYTES_MAX: usize = REQUEST_BYTES_MAX - 1024;
 
-/// After how many clients something is said at least.
+/// The interval of progress messages, in clients.
 const PROGRESS_EVERY: usize = 1_000;
 
-/// How long a running server may take for an import: it may be large, and its disk slow.
+/// The timeout of an import in a running server, which may be large, on a slow disk.
 const IMPORT_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What carries out requests.
+/// Carries out requests.
 pub(super) enum Backend {
     /// The running server, through its admin socket.
     Server(Connection),
@@ -45,7 +45,7 @@ pub(super) struct Store {
 }
 
 impl Backend {
-    /// The running server where its admin socket answers, else the database that the configuration at `path` names.
+    /// The running server if its admin socket answers, else the database that the configuration at `path` names.
     pub(super) fn open(path: &Path, config: &Config, output: &mut Output) -> Result<Self, Failure> {
         let Some(settings) = &config.authorization_server else {
             let message = "the configuration has no [authorization_server], so there are no clients and no keys; see docs";
@@ -87,32 +87,32 @@ impl Backend {
         }
     }
 
-    /// Imports clients, all of them or none; it is in effect when this returns. Says on the way how far it is.
+    /// Imports all of the clients or none; the import is in effect when this returns. Reports progress.
     ///
     /// # Errors
-    /// The inner one is what the authorization server says.
+    /// The inner one is that of the authorization server.
     pub(super) fn import(
         &mut self,
         clients: Vec<ImportClient>,
         output: &mut Output,
-    ) -> Result<Result<(), Refusal>, Failure> {
+    ) -> Result<Result<(), AdminError>, Failure> {
         match self {
             Self::Server(connection) => send(connection, clients, output),
             Self::Store(store) => Ok(store.import(clients, output)),
         }
     }
 
-    /// Whether a running server does the work.
+    /// Whether a running server carries out requests.
     pub(super) fn is_server(&self) -> bool {
         matches!(self, Self::Server(_))
     }
 }
 
 impl Store {
-    fn import(&self, clients: Vec<ImportClient>, output: &mut Output) -> Result<(), Refusal> {
+    fn import(&self, clients: Vec<ImportClient>, output: &mut Output) -> Result<(), AdminError> {
         let clients = imported(clients)?;
         let now = self.clock.clock().precise();
-        // Where it is full, what would have been said is out of date.
+        // If it is full, the progress to be reported is out of date.
         let (tell, mut told) = mpsc::channel(1);
         let progress = |count: usize| {
             let _ = tell.try_send(count);
@@ -121,7 +121,7 @@ impl Store {
             let mut import = pin!(self.server.import_clients(&clients, &progress, now));
             loop {
                 tokio::select! {
-                    done = &mut import => return done.map_err(Refusal::from),
+                    done = &mut import => return done.map_err(AdminError::from),
                     Some(count) = told.recv() => progressed(count, clients.len(), output),
                 }
             }
@@ -131,17 +131,17 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // Lets the database write its log back, so that one file is left.
+        // The database then writes its log back, so that only one file is left.
         self.runtime.block_on(self.server.close());
     }
 }
 
-/// Sends an import in as many requests as it needs. The server does nothing before the last of them.
+/// Sends an import in as many requests as needed. The server does nothing before the last one.
 fn send(
     connection: &mut Connection,
     clients: Vec<ImportClient>,
     output: &mut Output,
-) -> Result<Result<(), Refusal>, Failure> {
+) -> Result<Result<(), AdminError>, Failure> {
     connection.set_reply_timeout(IMPORT_TIMEOUT)?;
     let (total, mut sent) = (clients.len(), 0);
     let mut clients = clients.into_iter().peekable();
@@ -165,12 +165,12 @@ fn send(
     }
 }
 
-/// As many of the clients as go into one request, but one at least.
+/// As many of the clients as fit into one request, but at least one.
 fn part(clients: &mut Peekable<vec::IntoIter<ImportClient>>) -> Vec<ImportClient> {
     let mut part = Vec::new();
     let mut bytes = 0;
     while let Some(client) = clients.next_if(|client| {
-        // With the comma. What can't be written here is refused when it is sent.
+        // With the comma. A client that can't be serialised is refused when it is sent.
         bytes += serde_json::to_vec(client).map_or(0, |text| text.len() + 1);
         part.is_empty() || bytes <= PART_BYTES_MAX
     }) {
@@ -189,7 +189,7 @@ impl From<ConnectionError> for Failure {
     }
 }
 
-/// An answer of another kind than the request has.
+/// A reply of another kind than expected.
 pub(super) fn unexpected() -> Failure {
     Failure::new(
         Exit::Failure,

@@ -1,4 +1,4 @@
-//! `cardea bench`: what this machine can do.
+//! `cardea bench`: measures the performance of this machine.
 
 use std::{hint::black_box, mem, num::NonZeroU32, path::Path, sync::Arc, thread, time::Duration};
 
@@ -21,30 +21,30 @@ use crate::{
     config::display_duration,
 };
 
-/// How long a round takes at least, so that the clock's own cost doesn't count.
+/// The shortest time of a round, so that the cost of reading the clock is negligible.
 const ROUND: Duration = Duration::from_millis(5);
-/// Of so many rounds the fastest one counts: what else a machine does only ever makes them slower.
+/// The number of rounds, of which the fastest counts: other load only makes them slower.
 const ROUNDS: usize = 7;
-/// Iterations of the first round; they are doubled until a round takes long enough.
+/// The iterations of the first round, which are doubled until a round takes long enough.
 const ITERATIONS_FIRST: u32 = 256;
 const ITERATIONS_LAST: u32 = 1 << 26;
 
-/// How many hashes wait, where it is told what runs them.
+/// The numbers of waiting hashes for which the chosen kernel is shown.
 const WAITING: [usize; 5] = [1, 2, 4, 8, 16];
-/// What is closer than this is as fast.
+/// Kernels within this ratio count as equally fast.
 const AS_FAST: f64 = 1.03;
 
 const PASSWORD: &[u8] = b"correct horse battery staple";
 const SALT: &[u8; 16] = b"0123456789abcdef";
 
-/// What is measured, by its name in stored secrets.
+/// The measured functions, with their names in stored secrets.
 const ALGORITHMS: [(Prf, Algorithm); 3] = [
     (Prf::HmacSha1, Algorithm::Pbkdf2Sha1),
     (Prf::HmacSha256, Algorithm::Pbkdf2Sha256),
     (Prf::HmacSha512, Algorithm::Pbkdf2Sha512),
 ];
 
-/// All that was found.
+/// The results.
 #[derive(Serialize)]
 struct Report {
     kernels: Vec<KernelFigures>,
@@ -53,7 +53,7 @@ struct Report {
     target: Wanted,
 }
 
-/// A loop over lanes that this processor can run.
+/// A kernel that this processor supports.
 #[derive(Serialize)]
 struct KernelFigures {
     algorithm: &'static str,
@@ -61,30 +61,30 @@ struct KernelFigures {
     lanes: usize,
     /// Nanoseconds of one iteration, divided by the lanes.
     lane_iteration_ns: f64,
-    /// Whether it runs a lone hash.
+    /// Whether it is chosen for a single hash.
     lone: bool,
-    /// Whether it runs as many hashes as there may be.
+    /// Whether it is chosen for any number of hashes.
     full: bool,
 }
 
-/// What runs as many hashes as wait.
+/// The kernel that is chosen for a number of waiting hashes.
 #[derive(Debug, PartialEq, Serialize)]
 struct Crossover {
     algorithm: &'static str,
     waiting: usize,
     kernel: String,
-    /// The kernel that would have been the fastest here, where that is another one.
+    /// The kernel that would have been faster here, if any.
     fastest: Option<String>,
-    /// How many times as long the one that runs them takes.
+    /// The ratio of the chosen kernel's time to that of the fastest.
     ratio: f64,
 }
 
-/// What the configured hash costs.
+/// The cost of the configured hash.
 #[derive(Serialize)]
 struct Cost {
     algorithm: &'static str,
     iterations: u32,
-    /// Milliseconds of a lone hash.
+    /// Milliseconds of a single hash.
     hash_ms: f64,
     /// Hash threads.
     threads: usize,
@@ -93,13 +93,13 @@ struct Cost {
 }
 
 impl Cost {
-    /// Milliseconds of a lone hash with other iterations.
+    /// Milliseconds of a single hash with other iterations.
     fn ms_of(&self, iterations: u32) -> f64 {
         self.hash_ms * f64::from(iterations) / f64::from(self.iterations)
     }
 }
 
-/// How many iterations a lone hash may have.
+/// How many iterations fit into the time of a single hash.
 #[derive(Serialize)]
 struct Wanted {
     ms: f64,
@@ -155,7 +155,7 @@ fn configured(path: &Path) -> Result<(Target, usize), Failure> {
     }
 }
 
-/// As the authorization server counts: half of the processors, rounded up, where nothing is said.
+/// As the authorization server counts: half of the processors by default, rounded up.
 fn count(threads: usize) -> usize {
     match threads {
         0 => thread::available_parallelism().map_or(1, usize::from).div_ceil(2),
@@ -197,10 +197,10 @@ fn measure(clock: &Clock, iterations: u32, threads: usize, wanted: Duration) -> 
     }
 }
 
-/// Whole thousands, as many as may be configured.
+/// Whole thousands, within the configurable range.
 fn affordable(iterations: f64) -> u32 {
     const ITERATIONS_MAX: u32 = 10_000_000;
-    // A cast of what is too large saturates.
+    // The cast of a value out of range saturates.
     let thousands = (iterations / 1e3) as u32;
     thousands.saturating_mul(1_000).clamp(Target::ITERATIONS_MIN, ITERATIONS_MAX)
 }
@@ -220,10 +220,10 @@ fn kernels(clock: &Clock, prf: Prf, algorithm: Algorithm) -> Vec<KernelFigures> 
     .collect()
 }
 
-/// What [`Kernel::choose`] says, beside what was measured.
+/// The choice of [`Kernel::choose`], with the measured ratio.
 fn crossover(prf: Prf, waiting: usize, figures: &[KernelFigures]) -> Option<Crossover> {
     let chosen = Kernel::choose(prf, waiting, None)?.to_string();
-    // Jobs beyond the lanes go after each other.
+    // Jobs beyond the number of lanes run one after the other.
     let cost = |figure: &KernelFigures| {
         figure.lane_iteration_ns * figure.lanes as f64 * waiting.div_ceil(figure.lanes) as f64
     };
@@ -239,7 +239,7 @@ fn crossover(prf: Prf, waiting: usize, figures: &[KernelFigures]) -> Option<Cros
     })
 }
 
-/// Nanoseconds of one iteration of `run`, which does as many as it is told.
+/// Nanoseconds of one iteration of `run`, which gets the number of iterations.
 fn fastest(clock: &Clock, run: impl Fn(u32)) -> f64 {
     let time = |iterations| {
         let begun = clock.precise_mono();
@@ -258,14 +258,14 @@ fn nonzero(iterations: u32) -> NonZeroU32 {
     NonZeroU32::new(iterations).unwrap_or(NonZeroU32::MIN)
 }
 
-/// A hash that has a core for itself.
+/// A hash that has a core to itself.
 fn lone(iterations: u32) {
     let mut out = [0; 32];
     let derived = derive(Prf::HmacSha512, black_box(PASSWORD), SALT, nonzero(iterations), &mut out);
     let _ = black_box((derived, out));
 }
 
-/// As many hashes as there are lanes, on each of so many threads.
+/// As many hashes as lanes, on each of the threads.
 fn full(threads: usize, lanes: usize, iterations: u32) {
     thread::scope(|scope| {
         for _ in 0..threads {

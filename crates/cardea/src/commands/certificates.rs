@@ -1,4 +1,4 @@
-//! `cardea certificates`: what the running gateway serves, and when what comes from an authority is renewed.
+//! `cardea certificates`: the certificates of the running gateway, and the renewal of those from an authority.
 
 use std::path::Path;
 

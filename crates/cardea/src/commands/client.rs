@@ -24,10 +24,10 @@ use crate::{
     config::display_duration,
 };
 
-/// Clients of a page; a list goes on until there are no more.
+/// The page size of a list, which continues until there are no more.
 const PAGE: u32 = 500;
 
-/// More bytes than a chosen secret may have, so that it is the authorization server that refuses one that is too long.
+/// More bytes than a chosen secret may have, so that the authorization server refuses longer ones.
 const CHOSEN_BYTES_MAX: usize = 1_024;
 
 /// Runs `cardea client`.
@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &ClientArgs, output: &mut Output) -> Exit {
 
 fn carry_out(arguments: &ClientArgs, output: &mut Output) -> Result<Exit, Failure> {
     let config = load(&arguments.common.config)?;
-    // What is wrong with a file shows before anything is opened.
+    // Errors of a file are reported before anything is opened.
     let imported = match &arguments.command {
         ClientCommand::Import(import) => Clients::read(import)?,
         _ => Clients::default(),
@@ -96,7 +96,7 @@ fn carry_out(arguments: &ClientArgs, output: &mut Output) -> Result<Exit, Failur
     Ok(Exit::Success)
 }
 
-/// A secret that somebody chose.
+/// Reads a chosen secret.
 fn chosen(input: impl Read) -> Result<Sensitive, Failure> {
     let bytes = input::secret(input, CHOSEN_BYTES_MAX)?;
     let text = str::from_utf8(&bytes)
@@ -104,7 +104,7 @@ fn chosen(input: impl Read) -> Result<Sensitive, Failure> {
     Ok(Sensitive::new(text))
 }
 
-/// Prints a client whose secret its creator knows.
+/// Prints a client whose secret was chosen.
 fn show_created(answer: Answer, json: bool, output: &mut Output) -> Result<(), Failure> {
     let Answer::Created { client, .. } = answer else { return Err(unexpected()) };
     show(Answer::Client(client), json, output)
@@ -129,14 +129,14 @@ fn create(new: &ClientCreateArgs, secret: Option<Sensitive>) -> Request {
     }
 }
 
-/// Whole seconds, rounded up: a lifetime must not become none.
+/// Whole seconds, rounded up: a lifetime must not become zero.
 fn seconds(duration: Option<&DurationArgument>) -> Option<u64> {
     duration.map(|DurationArgument(duration)| {
         duration.as_secs() + u64::from(duration.as_secs() < u64::MAX && duration.subsec_nanos() > 0)
     })
 }
 
-/// Prints a client with its new secret. Nothing but this shows it, ever.
+/// Prints a client with its new secret. It is never shown again.
 fn created(answer: Answer, json: bool, output: &mut Output) -> Result<(), Failure> {
     let Answer::Created { client, secret } = answer else { return Err(unexpected()) };
     if json {
@@ -245,7 +245,7 @@ fn show(answer: Answer, json: bool, output: &mut Output) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Says that a change holds now; without a server, it holds for the next one.
+/// Reports that a change is in effect; without a server, that it will be in the next one.
 fn effect(backend: &Backend, what: &str, output: &mut Output) {
     if backend.is_server() {
         output.error(&format!("note: in effect now: {what}"));

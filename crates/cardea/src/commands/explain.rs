@@ -1,4 +1,4 @@
-//! `cardea explain` and `cardea test`: what the gateway would do with a request, without sending any.
+//! `cardea explain` and `cardea test`: explain what the gateway would do with a request, without sending any.
 
 mod oracle;
 mod show;
@@ -33,8 +33,8 @@ fn explain(arguments: &ExplainArgs, output: &mut Output) -> Result<Exit, Failure
         (None, Some(claims)) => Some(TokenOf::Claims(claims_of(claims)?, arguments.issuer.clone())),
         (None, None) => None,
     };
-    let keys = if matches!(token, Some(TokenOf::Itself(_))) { Keys::Real } else { Keys::StandIn };
-    // Claims are signed with a key of this run, so that no other is looked at.
+    let keys = if matches!(token, Some(TokenOf::Itself(_))) { Keys::Real } else { Keys::Generated };
+    // Claims are signed with a key of this run, so no other key is needed.
     let key_files = if keys == Keys::Real { KeyFiles::Read } else { KeyFiles::Skip };
     let config = load_with(&arguments.config.config, key_files)?;
     let headers = arguments.headers.iter().map(|header| {

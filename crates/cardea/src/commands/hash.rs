@@ -1,4 +1,4 @@
-//! `cardea hash`: what is stored of a secret.
+//! `cardea hash`: prints the stored form of a secret.
 
 use std::io;
 
@@ -24,12 +24,12 @@ fn hash(arguments: &HashArgs, output: &mut Output) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-/// What hashes are made by where nobody says otherwise.
+/// The default parameters of new hashes.
 pub(super) fn default_target() -> Result<Target, Failure> {
     target(Target::ITERATIONS_DEFAULT)
 }
 
-/// What hashes are made by with so many iterations.
+/// The parameters of new hashes with this many iterations.
 pub(super) fn target(iterations: u32) -> Result<Target, Failure> {
     Target::new(iterations).map_err(|error| Failure::new(Exit::Usage, error.to_string()))
 }

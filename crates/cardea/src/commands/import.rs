@@ -1,4 +1,4 @@
-//! `cardea client import`: clients of another server, with the hashes of their secrets.
+//! `cardea client import`: imports clients of another server, with the hashes of their secrets.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -28,15 +28,15 @@ const PROBLEMS_MAX: usize = 20;
 /// The clients of a file.
 #[derive(Default)]
 pub(super) struct Clients {
-    /// What the file is called.
+    /// The name of the file.
     origin: String,
     clients: Vec<ImportClient>,
-    /// The line on which each of them stands, counted from 1.
+    /// The line of each client, from 1.
     lines: Vec<usize>,
 }
 
 impl Clients {
-    /// Reads a file, and reports every line that can't be right whatever the server has.
+    /// Reads a file, and reports every line that is invalid whatever the server contains.
     pub(super) fn read(arguments: &ClientImportArgs) -> Result<Self, Failure> {
         let path = &arguments.file;
         let is_input = path.as_os_str() == "-";
@@ -65,7 +65,7 @@ impl Clients {
         let mut problems = Vec::new();
         let mut header = None;
         let mut seen = HashMap::new();
-        // Spreadsheets begin a file with a mark of its encoding.
+        // Spreadsheets write a byte order mark.
         let content = content.strip_prefix(b"\xef\xbb\xbf").unwrap_or(content);
         for (index, line) in content.split(|byte| *byte == b'\n').enumerate() {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -95,7 +95,7 @@ impl Clients {
                 Ok(None) => {}
                 Err(problem) => problems.push((index + 1, problem)),
             }
-            // Without a header nothing that follows means anything.
+            // Without a header the other lines have no meaning.
             if format == ImportFormat::Csv && header.is_none() {
                 break;
             }
@@ -113,7 +113,7 @@ impl Clients {
         Err(Failure::new(Exit::Usage, format!("{}: {wrong}", this.origin)))
     }
 
-    /// Imports them, all or none.
+    /// Imports all of them or none.
     pub(super) fn import(
         self,
         backend: &mut Backend,
@@ -154,7 +154,7 @@ impl Clients {
     }
 }
 
-/// Notes the line of a client, unless another one has its id.
+/// Records the line of a client, unless another one has its id.
 fn first_of(seen: &mut HashMap<String, usize>, client: &ImportClient, line: usize) -> Result<(), String> {
     match seen.entry(client.client_id.clone()) {
         Entry::Vacant(entry) => {

@@ -1,4 +1,4 @@
-//! What is read from standard input.
+//! Reads from standard input.
 
 use std::io::Read;
 
@@ -7,10 +7,10 @@ use zeroize::Zeroizing;
 use super::Failure;
 use crate::cli::Exit;
 
-/// A secret: all of the input but for a line end. Of one that is longer than `bytes_max` more than so many bytes are
-/// read, so that it is refused.
+/// Reads a secret: all of the input except a line end. If it is longer than `bytes_max`, only as much is read as needed
+/// to refuse it.
 pub(super) fn secret(input: impl Read, bytes_max: usize) -> Result<Zeroizing<Vec<u8>>, Failure> {
-    // A secret, a line end, and a byte that is too many. It never grows, so no copy is left behind.
+    // A secret, a line end, and one byte too many. The buffer never grows, so no copy is left.
     let limit = bytes_max + 3;
     let mut bytes = Zeroizing::new(Vec::with_capacity(limit + 32));
     input

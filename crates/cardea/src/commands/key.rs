@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &KeyArgs, output: &mut Output) -> Exit {
 
 fn carry_out(arguments: &KeyArgs, output: &mut Output) -> Result<Exit, Failure> {
     let config = load(&arguments.common.config)?;
-    // What is wrong with the new key shows before anything is opened.
+    // Errors of the new key are reported before anything is opened.
     let (request, place) = match &arguments.command {
         KeyCommand::List => (Request::KeyList, None),
         KeyCommand::Rotate(rotate) => (Request::KeyRotate { now: rotate.now }, None),
@@ -87,7 +87,7 @@ fn table(keys: &[Key]) -> Result<String, Failure> {
     Ok(table.render())
 }
 
-/// The new wrapping key, and how the configuration names its place.
+/// The new wrapping key, and its source in the configuration's syntax.
 fn new_wrapping_key(arguments: &KeyRewrapArgs) -> Result<(Sensitive, String), Failure> {
     let (bytes, place, origin) = match (&arguments.new_key_file, &arguments.new_key_env) {
         (Some(path), _) => {

@@ -1,5 +1,5 @@
-//! Commands that manage clients and keys, look into tokens, tell what the gateway would do, hash secrets and measure
-//! what that costs.
+//! Commands that manage clients and keys, inspect tokens, explain requests, hash secrets and measure the cost of
+//! hashes.
 
 mod backend;
 pub(crate) mod bench;
@@ -22,13 +22,13 @@ use std::{
 use crate::{
     admin::{
         Connection,
-        protocol::{Answer, Code, Refusal, Reply, Request},
+        protocol::{AdminError, Answer, Code, Reply, Request},
     },
     cli::{Exit, Output},
     config::{self, Config, KeyFiles},
 };
 
-/// Why a command did not do what it was asked for, and how the program ends for it.
+/// Why a command failed, and the exit code.
 struct Failure {
     exit: Exit,
     message: String,
@@ -52,10 +52,10 @@ impl From<io::Error> for Failure {
     }
 }
 
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
+impl From<AdminError> for Failure {
+    fn from(refusal: AdminError) -> Self {
         let exit = match refusal.code {
-            // Done as far as it can be, and the answer is no.
+            // The request was carried out, and the answer is no.
             Code::NotFound | Code::Exists | Code::Limit => Exit::Refused,
             Code::Invalid | Code::NoAuthorizationServer => Exit::Usage,
             Code::Malformed | Code::Forbidden | Code::Configuration | Code::Failed | Code::Other => {
@@ -66,10 +66,10 @@ impl From<Refusal> for Failure {
     }
 }
 
-/// Connects to the gateway that runs by the configuration at `path`; `None` where none answers at its admin socket.
+/// Connects to the gateway that runs with the configuration at `path`; `None` if its admin socket doesn't answer.
 ///
 /// # Errors
-/// One answers that runs by another configuration: what is meant for the one must not be done to the other.
+/// A gateway with another configuration answers, to which the request must not be applied.
 fn gateway_of(path: &Path, socket: &Path) -> Result<Option<Connection>, Failure> {
     let Some(mut connection) = Connection::open(socket)? else { return Ok(None) };
     let status = match connection.call(&Request::Status)? {
@@ -90,7 +90,7 @@ fn gateway_of(path: &Path, socket: &Path) -> Result<Option<Connection>, Failure>
     Err(Failure::new(Exit::Usage, message))
 }
 
-/// Whether two paths name one file: in the same words, or through links.
+/// Whether two paths name the same file, directly or through links.
 fn is_same_file(one: &Path, other: &Path) -> bool {
     let same = |(one, other): (io::Result<PathBuf>, io::Result<PathBuf>)| {
         one.is_ok_and(|one| other.is_ok_and(|other| one == other))
@@ -98,7 +98,7 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     same((path::absolute(one), path::absolute(other))) || same((one.canonicalize(), other.canonicalize()))
 }
 
-/// Tells how a command ended.
+/// Reports the result of a command.
 fn end(result: Result<Exit, Failure>, output: &mut Output) -> Exit {
     result.unwrap_or_else(|failure| {
         output.error(&failure.message);
@@ -111,7 +111,7 @@ fn load(path: &Path) -> Result<Config, Failure> {
     load_with(path, KeyFiles::Read)
 }
 
-/// The same, with or without files of certificates and keys.
+/// The same, with or without certificate and key files.
 fn load_with(path: &Path, key_files: KeyFiles) -> Result<Config, Failure> {
     config::load_with(path, &|name| std::env::var(name).ok(), key_files)
         .map_err(|problems| Failure::new(Exit::Usage, problems.to_string().trim_end()))

@@ -1,4 +1,4 @@
-//! `cardea reload` and `cardea status`: what the running gateway does, and what it is.
+//! `cardea reload` and `cardea status`.
 
 use std::path::Path;
 
@@ -149,7 +149,7 @@ fn or_none(text: String) -> String {
     if text.is_empty() { "-".to_owned() } else { text }
 }
 
-/// Seconds as people count them.
+/// Seconds in a readable form.
 fn uptime(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {
@@ -164,8 +164,8 @@ fn printable_lines(text: &str) -> String {
     text.trim_end().lines().map(printable).collect::<Vec<_>>().join("\n")
 }
 
-/// The gateway that runs by this configuration. Where its admin socket is must be readable, and nothing else: the gateway
-/// is asked just when something is wrong with the file.
+/// Connects to the gateway that runs with this configuration. Only the path of its admin socket must be readable,
+/// because the gateway may be asked when the rest of the file is invalid.
 fn connect(path: &Path) -> Result<Connection, Failure> {
     let (config, problems) = Draft::read(path, &|name| std::env::var(name).ok(), KeyFiles::Skip).into_parts();
     let Some(config) = config else {
@@ -174,7 +174,7 @@ fn connect(path: &Path) -> Result<Connection, Failure> {
     let Some(socket) = &config.admin.socket else {
         return Err(Failure::new(Exit::Usage, "admin.socket is off, so no gateway can be asked"));
     };
-    // Nothing is known of a file that is not there, and the gateway at the default socket may be another one.
+    // Without a file, the gateway at the default socket may be another one.
     if std::fs::metadata(path).is_err() {
         return Err(Failure::new(Exit::Usage, problems.to_string().trim_end()));
     }

@@ -1,4 +1,4 @@
-//! Commands as they are typed: on the database, through a running server, and in front of one that can't be asked.
+//! Commands as they are typed: on the database, through a running server, and with one that doesn't answer.
 
 use std::{
     cell::RefCell,
@@ -24,7 +24,7 @@ use crate::{
     cli::{Cli, Command},
 };
 
-/// What a command wrote.
+/// The output of a command.
 #[derive(Clone, Default)]
 struct Captured(Rc<RefCell<Vec<u8>>>);
 
@@ -200,7 +200,7 @@ fn keys_are_listed_rotated_and_wrapped_anew() {
     assert_eq!(run(&["key", "list"]).exit, Exit::Success);
 }
 
-/// A server with an admin socket, on a thread of its own.
+/// A server with an admin socket, on its own thread.
 struct Running {
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
@@ -263,7 +263,7 @@ fn a_running_server_does_the_work_and_one_that_does_not_answer_is_not_gone_aroun
     assert_eq!(run(&["client", "show", "nobody"]).exit, Exit::Refused);
     assert_eq!(run(&["key", "rotate", "--json"]).json().as_array().unwrap().len(), 2);
 
-    // Another configuration with the same admin socket: what is meant for its gateway is not done to this one.
+    // Another configuration with the same admin socket: requests for its gateway are not applied to this one.
     fs::copy(fixture.path("cardea.toml"), fixture.path("other.toml")).unwrap();
     let (this, other) = (fixture.path("cardea.toml"), fixture.path("other.toml"));
     let elsewhere = |arguments: &[&str], path: &Path| {
@@ -284,7 +284,7 @@ fn a_running_server_does_the_work_and_one_that_does_not_answer_is_not_gone_aroun
             assert!(ran.err.contains(path.to_str().unwrap()), "{arguments:?}: {}", ran.err);
         }
     }
-    // Other words for the same file.
+    // Other paths of the same file.
     std::os::unix::fs::symlink(&this, fixture.path("link.toml")).unwrap();
     let dotted = fixture.path(".").join("cardea.toml");
     for path in [&fixture.path("link.toml"), &dotted] {
@@ -293,7 +293,7 @@ fn a_running_server_does_the_work_and_one_that_does_not_answer_is_not_gone_aroun
     assert_eq!(run(&["client", "show", "second"]).exit, Exit::Refused);
     drop(running);
 
-    // A server that hangs up: it is there.
+    // A server that closes the connection still exists.
     let socket = fixture.config().admin.socket.unwrap();
     assert!(!socket.exists(), "a server that ends takes its socket along");
     let listener = UnixListener::bind(&socket).unwrap();
@@ -302,7 +302,7 @@ fn a_running_server_does_the_work_and_one_that_does_not_answer_is_not_gone_aroun
     hangs_up.join().unwrap();
     assert_eq!(ran.exit, Exit::Failure);
     assert!(ran.err.contains("admin.sock"), "{}", ran.err);
-    // Nobody behind it any more.
+    // No server is behind it any more.
     let ran = run(&["client", "show", "billing", "--json"]);
     assert_eq!(ran.json()["enabled"], false, "nothing was done behind the server's back");
 }
@@ -402,7 +402,7 @@ fn looking_at_a_token_makes_no_database() {
     let (_coarse, _, now) = system_clock();
     let token = token(&with, "a", "", now);
     let ran = cardea(&without, &["token", "verify", &token]);
-    // No keys to verify it with: that is not the token's fault.
+    // There are no keys to verify it with, which is not an error of the token.
     assert_eq!(ran.exit, Exit::Failure, "{}{}", ran.out, ran.err);
     assert!(!without.path("cardea.db").exists());
     assert!(with.path("cardea.db").exists(), "the control");

@@ -1,24 +1,24 @@
-//! What people read: tables, times, and text of others made harmless for a terminal.
+//! Readable output: tables, times, and untrusted text that is safe for a terminal.
 
 use std::fmt::Write as _;
 
-/// Columns of text.
+/// A table with padded columns.
 pub(super) struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table with these heads of columns.
+    /// A table with these column headings.
     pub(super) fn new(heads: &[&str]) -> Self {
         Self { rows: vec![heads.iter().map(|&head| head.to_owned()).collect()] }
     }
 
-    /// Adds a row with as many cells as there are columns.
+    /// Adds a row with one cell per column.
     pub(super) fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.rows.push(cells.iter().map(|cell| printable(cell)).collect());
     }
 
-    /// A line for each row; the last column is not padded.
+    /// One line per row; the last column is not padded.
     pub(super) fn render(&self) -> String {
         let columns = self.rows.first().map_or(0, Vec::len);
         let width = |column: usize| {
@@ -43,7 +43,7 @@ impl Table {
     }
 }
 
-/// Names with values, a line each.
+/// Names with values, one per line.
 pub(super) fn facts(facts: &[(&str, String)]) -> String {
     let width = facts.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
@@ -55,7 +55,7 @@ pub(super) fn facts(facts: &[(&str, String)]) -> String {
     text
 }
 
-/// Text without what a terminal obeys: control characters, and those that turn the direction of writing around.
+/// Text without control characters and characters that change the direction of writing.
 pub(super) fn printable(text: &str) -> String {
     let harmful = |letter: char| {
         letter.is_control()
@@ -72,28 +72,20 @@ pub(super) fn printable(text: &str) -> String {
     shown
 }
 
-/// Seconds since the Unix epoch as a date in UTC (RFC 3339), or as they are where no calendar has them.
+/// Seconds since the Unix epoch as an RFC 3339 time in UTC, or as a number if it is out of range.
 pub(super) fn time(seconds: i64) -> String {
-    let day = seconds.div_euclid(86_400);
-    let second = seconds.rem_euclid(86_400);
-    // Days are counted from the first of March of the year 0, so that the leap day comes last.
-    let Some(day) = day.checked_add(719_468) else { return seconds.to_string() };
-    let era = day.div_euclid(146_097);
-    let day_of_era = day.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day_of_month = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    if !(0..=9_999).contains(&year) {
+    /// From the year 0 to the year 9999.
+    const FOUR_DIGIT_YEARS: std::ops::Range<i64> = -62_167_219_200..253_402_300_800;
+    if !FOUR_DIGIT_YEARS.contains(&seconds) {
         return seconds.to_string();
     }
+    let (year, month, day) = cardea_env::civil_date(seconds.div_euclid(86_400));
+    let second = seconds.rem_euclid(86_400);
     let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day_of_month:02}T{hour:02}:{minute:02}:{second:02}Z")
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// How far a time is from `now`, roughly.
+/// The approximate distance of a time from `now`.
 pub(super) fn distance(seconds: i64, now: i64) -> String {
     let apart = seconds.abs_diff(now);
     let count = |count: u64, unit: &str| {
@@ -119,6 +111,8 @@ mod tests {
         for (seconds, expected) in [
             (0, "1970-01-01T00:00:00Z"),
             (-1, "1969-12-31T23:59:59Z"),
+            (-62_167_219_200, "0000-01-01T00:00:00Z"),
+            (-62_167_219_201, "-62167219201"),
             (951_782_400, "2000-02-29T00:00:00Z"),
             (951_868_800, "2000-03-01T00:00:00Z"),
             (1_800_000_000, "2027-01-15T08:00:00Z"),

@@ -1,4 +1,4 @@
-//! `cardea token`: looks into access tokens.
+//! `cardea token`: inspects access tokens.
 
 mod verify;
 
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &TokenArgs, output: &mut Output) -> Exit {
     end(result, output)
 }
 
-/// Reads the token that a command is about.
+/// Reads the token of a command.
 fn read(token: &TokenArgument) -> Result<Zeroizing<String>, Failure> {
     let failed = |error: io::Error| Failure::new(Exit::Usage, format!("cannot read the token: {error}"));
     let token = token.read(io::stdin().lock()).map_err(failed)?;
@@ -57,7 +57,7 @@ fn decode(arguments: &TokenDecodeArgs, output: &mut Output) -> Result<Exit, Fail
     Ok(Exit::Success)
 }
 
-/// The members of an object, a line each; times as dates too where `now` is given.
+/// The members of an object, one per line; with `now`, times are also shown as dates.
 fn section(name: &str, members: &Map<String, Value>, now: Option<i64>) -> String {
     let width = members.keys().map(|key| key.chars().count()).max().unwrap_or(0);
     let mut text = format!("{name}\n");
@@ -77,6 +77,6 @@ fn seconds(name: &str, value: &Value) -> Option<i64> {
     if !TIMES.contains(&name) {
         return None;
     }
-    // RFC 7519 §2: a NumericDate may have a fraction. A cast of one that is too large saturates.
+    // RFC 7519 §2: a NumericDate may have a fraction. The cast of a value out of range saturates.
     value.as_i64().or_else(|| value.as_f64().map(|seconds| seconds.floor() as i64))
 }

@@ -1,4 +1,4 @@
-//! A client for the demo's own calls: HTTP/1.1 over TLS that is verified with the demo's authority.
+//! A client for the demo's own requests: HTTP/1.1 over TLS, verified with the demo's authority.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// An answer as it came back.
+/// A response.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -20,21 +20,21 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// One line of it.
+    /// One line of the response.
     pub(super) fn summary(&self) -> String {
         let challenge =
             self.challenge.as_ref().map(|value| format!(" (WWW-Authenticate: {value})")).unwrap_or_default();
         format!("{}{challenge} {}", self.status, self.body.trim_end())
     }
 
-    /// A string of the JSON body.
+    /// A string member of the JSON body.
     pub(super) fn member(&self, name: &str) -> Option<String> {
         let body: serde_json::Value = serde_json::from_str(&self.body).ok()?;
         Some(body.get(name)?.as_str()?.to_owned())
     }
 }
 
-/// Opens a connection per call, as curl does.
+/// Opens a connection per request, as curl does.
 pub(super) struct HttpClient {
     address: SocketAddr,
     tls: TlsConnector,
@@ -52,7 +52,7 @@ impl HttpClient {
         Ok(Self { address, tls: TlsConnector::from(Arc::new(config)) })
     }
 
-    /// `GET` with a token, if there is one.
+    /// Sends a `GET` request with an optional token.
     pub(super) async fn get(&self, path: &str, token: Option<&str>) -> Result<Answer> {
         let mut request = Request::builder().method(Method::GET).uri(path);
         if let Some(token) = token {
@@ -61,7 +61,7 @@ impl HttpClient {
         self.send(request.body(Full::default())?).await
     }
 
-    /// `POST` of a form, with Basic credentials.
+    /// Sends a `POST` request with a form and Basic credentials.
     pub(super) async fn post_form(
         &self,
         path: &str,

@@ -1,5 +1,5 @@
-//! The demo: three origins in two regions, a gateway, and an authorization server on an embedded database, all in this
-//! process and on this machine only.
+//! The demo: three origins in two regions, a gateway, and an authorization server with a database in memory, all in
+//! this process and reachable only from this machine.
 
 mod client;
 mod origins;
@@ -27,7 +27,7 @@ use client::HttpClient;
 use origins::Origins;
 use setting::Setting;
 
-/// What scripts need to know of a running demo.
+/// The data of a running demo, for scripts.
 #[derive(Debug, Serialize)]
 struct Description<'a> {
     issuer: &'a str,
@@ -67,14 +67,14 @@ pub(crate) fn run(arguments: &DemoArgs, output: &mut Output) -> Exit {
     }
 }
 
-/// What runs, and where.
+/// The running parts.
 struct Demo {
     server: Arc<Server>,
     setting: Setting,
     origins: Origins,
     created: Created,
     http: HttpClient,
-    /// The admin socket, served as long as the demo runs.
+    /// The admin socket, served while the demo runs.
     _control: Option<admin::Running>,
 }
 
@@ -85,7 +85,7 @@ async fn demo(arguments: &DemoArgs, workers: &Arc<Workers>, output: &mut Output)
     } else {
         demo.show(arguments.json, output).await.map(|()| true)
     };
-    // Nothing of the demo is worth waiting for.
+    // No connection of the demo is worth waiting for.
     demo.server.drain(false).await;
     held
 }
@@ -132,7 +132,7 @@ impl Demo {
         }
     }
 
-    /// Tells what to try, shows each answer as it really came back, and waits to be stopped.
+    /// Prints commands to try with their real responses, and waits to be stopped.
     async fn show(&self, json: bool, output: &mut Output) -> Result<()> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -192,7 +192,7 @@ impl Demo {
         Ok(())
     }
 
-    /// Asks for a token as the demo's client.
+    /// Requests a token as the demo's client.
     async fn token(&self, form: Option<&str>) -> Result<client::Answer> {
         let credentials = (self.created.client.client_id.as_str(), self.created.secret.expose());
         let form = format!("grant_type=client_credentials{}", form.unwrap_or_default());

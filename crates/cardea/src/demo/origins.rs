@@ -1,4 +1,4 @@
-//! Three small origins in two regions: they answer with who they are and what they were told of the caller.
+//! Three small origins in two regions. They answer with their name and the identity headers that they received.
 
 use std::{convert::Infallible, net::SocketAddr, time::Duration};
 
@@ -32,7 +32,7 @@ impl Origins {
             let task = workers::spawn(serve(listener, name, region));
             list.push(Origin { region, address, task });
         }
-        // A port that was just free and that nobody listens on.
+        // A free port that nobody listens on.
         let nobody = TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
         Ok(Self { list, nobody })
     }
@@ -41,19 +41,19 @@ impl Origins {
         &self.list
     }
 
-    /// Where a service would be that is down.
+    /// The address of a service that is down.
     pub(super) fn nobody(&self) -> SocketAddr {
         self.nobody
     }
 
-    /// Stops accepting and serving at the origins of `region`.
+    /// Stops the origins of `region`.
     pub(super) fn stop(&self, region: &str) {
         self.list.iter().filter(|origin| origin.region == region).for_each(|origin| origin.task.abort());
     }
 }
 
 async fn serve(listener: TcpListener, name: &'static str, region: &'static str) {
-    // Connections end with the origin, not only its listening.
+    // Connections end with the origin.
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };

@@ -1,4 +1,4 @@
-//! The files of a demo: its authority's certificate, the gateway's, keys, configuration, database. They go with it.
+//! The files of a demo: certificates, keys, configuration, database. They are removed with it.
 
 use std::{
     fs,
@@ -17,20 +17,20 @@ use tempfile::TempDir;
 
 use super::origins::Origins;
 
-/// What the demo's client may do.
+/// The scope of the demo's client.
 pub(super) const SCOPE: &str = "read";
-/// What `/api` is, as an audience.
+/// The audience of `/api`.
 pub(super) const RESOURCE: &str = "https://api.demo.example";
-/// What `/other` is, as an audience.
+/// The audience of `/other`.
 pub(super) const OTHER_RESOURCE: &str = "https://other.demo.example";
 
-/// How long the demo's certificates hold.
+/// The validity of the demo's certificates.
 const CERTIFICATE_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3_600);
 
 /// The page at `/`.
 const PAGE: &str = include_str!("page.html");
 
-/// A folder with everything.
+/// The folder of the demo.
 pub(super) struct Setting {
     folder: TempDir,
     base: String,
@@ -38,7 +38,7 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// Writes it all for a gateway that listens on `address`.
+    /// Writes the files for a gateway that listens on `address`.
     pub(super) fn write(address: SocketAddr, admin: SocketAddr, origins: &Origins) -> Result<Self> {
         let folder =
             tempfile::Builder::new().prefix("cardea-demo-").tempdir().context("a folder for the demo")?;
@@ -47,7 +47,7 @@ impl Setting {
 
         let now = now()?;
         let until = now.saturating_add(CERTIFICATE_LIFETIME);
-        // Clocks of clients may be a little behind.
+        // Clocks of clients may be slightly behind.
         let from = now.saturating_sub(Duration::from_secs(3_600));
         let authority = Authority::new("Cardea demo authority", from, until)?;
         let issued = authority.issue(&["127.0.0.1", "localhost"], from, until)?;
@@ -86,7 +86,7 @@ impl Setting {
     }
 }
 
-/// The demo begins before any clock of its own runs.
+/// The current time, before the demo's clock runs.
 fn now() -> Result<Wall> {
     let clock = CoarseClock::start(PERIOD_DEFAULT).context("starting the clock")?;
     Ok(clock.clock().precise().wall)

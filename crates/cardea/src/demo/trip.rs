@@ -1,4 +1,4 @@
-//! `cardea demo --check`: makes the whole trip once and says of each step whether it held.
+//! `cardea demo --check`: runs all steps once and reports the result of each.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{Demo, client::Answer, setting};
 use crate::cli::Output;
 
-/// A step with what it gave.
+/// A step and its result.
 #[derive(Debug, Serialize)]
 struct Step {
     step: &'static str,
@@ -18,7 +18,7 @@ struct Step {
     held: bool,
 }
 
-/// Makes the trip; true if all of it held.
+/// Runs the steps; returns whether all succeeded.
 pub(super) async fn check(demo: &Demo, json: bool, output: &mut Output) -> Result<bool> {
     let mut trip = Trip { steps: Vec::new() };
     trip.go(demo).await?;
@@ -54,7 +54,7 @@ impl Trip {
         self.steps.push(Step { step, expected: expected.into(), found: found.into(), held });
     }
 
-    /// Notes whether an answer has this status, and this reason code where one is given.
+    /// Records whether a response has this status, and this reason code if given.
     fn answer(&mut self, step: &'static str, answer: &Answer, status: u16, code: Option<&str>) {
         let held =
             answer.status == status && code.is_none_or(|code| answer.member("code").as_deref() == Some(code));
@@ -69,7 +69,7 @@ impl Trip {
 
         let answer = demo.token(None).await?;
         let token = answer.member("access_token").unwrap_or_default();
-        // The token itself stays out of what is printed.
+        // The token itself is not printed.
         let found =
             format!("{} token_type={}", answer.status, answer.member("token_type").unwrap_or_default());
         self.note("token issued", "200 with a token", found, answer.status == 200 && !token.is_empty());
@@ -138,7 +138,7 @@ impl Trip {
     }
 }
 
-/// A token that was good two hours ago: issued by the same server at that time.
+/// A token that expired: issued by the same server two hours ago.
 async fn expired_token(demo: &Demo) -> Result<String> {
     let issuer = demo.server.provided.issuer.as_ref().context("no authorization server")?;
     let mut then = demo.server.gateway.clock.precise();
@@ -162,7 +162,7 @@ async fn expired_token(demo: &Demo) -> Result<String> {
         .context("no token of the past")
 }
 
-/// The same token with another signature: its first character changed, so that it stays well-formed.
+/// The same token with an invalid signature: its first character is changed, so that it stays well-formed.
 fn forged(token: &str) -> String {
     let at = token.rfind('.').map_or(0, |dot| dot + 1);
     let (signed, signature) = token.split_at(at);

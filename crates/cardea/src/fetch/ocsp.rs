@@ -1,4 +1,5 @@
-//! Asks responders about our own certificates: POST over plain HTTP (RFC 6960 §A.1), since the answer is signed.
+//! Sends OCSP requests about our own certificates: POST over plain HTTP (RFC 6960 §A.1), because the response is
+//! signed.
 
 use std::time::Duration;
 
@@ -11,11 +12,11 @@ use url::Url;
 
 use super::{USER_AGENT, connect_to_one, exchange, origin_form, resolve};
 
-/// For all of it.
+/// The timeout of the whole request.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The answer, which nobody has looked at yet. The address stands in the certificate that the operator has configured, so it may
-/// lead into a private network, as the authorities of companies do.
+/// The unverified response. The responder's URL is in the configured certificate, so it may be in a private network, as
+/// those of company authorities are.
 pub(crate) async fn ask(request: &StapleRequest) -> Result<Vec<u8>, FetchError> {
     tokio::time::timeout(TIMEOUT, post(request)).await.unwrap_or(Err(FetchError::Timeout))
 }

@@ -1,4 +1,4 @@
-//! Fetching from servers that behave, and from servers that do not.
+//! Fetches from well-behaved and from faulty servers.
 
 use std::{fs, time::Duration};
 
@@ -16,7 +16,7 @@ use super::*;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Answers one connection with these bytes after the head of a request has come, and returns that head.
+/// Answers one connection with these bytes after it has read the head of a request, and returns that head.
 async fn server(answer: impl Into<Vec<u8>>) -> (SocketAddr, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -36,7 +36,7 @@ async fn script(mut stream: impl AsyncRead + AsyncWrite + Unpin, answer: &[u8]) 
             Err(_) => return String::new(),
         }
     }
-    // A client that has seen enough closes before everything is sent.
+    // A client may close the connection before everything is sent.
     let _ = stream.write_all(answer).await;
     let _ = stream.shutdown().await;
     String::from_utf8(head).unwrap()
@@ -135,13 +135,13 @@ async fn an_answer_that_is_cut_short_or_no_http_is_an_error() {
 
 #[tokio::test]
 async fn a_server_that_says_nothing_costs_the_timeout_and_no_more() {
-    // Accepts, reads and stays silent for as long as it is asked to.
+    // Accepts, reads and stays silent.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url: Url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
     let silent = tokio::spawn(async move {
         let (mut tcp, _) = listener.accept().await.unwrap();
         tcp.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nke").await.unwrap();
-        // Ends when the client goes.
+        // Ends when the client disconnects.
         while tcp.read_u8().await.is_ok() {}
     });
     let fetch = HttpFetch::new();
@@ -168,7 +168,7 @@ async fn private_addresses_are_refused_before_anything_is_sent() {
         let request = FetchRequest { danger_allow_http_loopback: false, ..request(&url, PATIENCE) };
         assert_eq!(HttpFetch::new().fetch(request).await, Err(FetchError::AddressRefused), "{url}");
     }
-    // Plain HTTP leaves the machine under no configuration.
+    // Plain HTTP is never used beyond this machine.
     let url: Url = "http://10.255.255.1/".parse().unwrap();
     assert_eq!(HttpFetch::new().fetch(request(&url, PATIENCE)).await, Err(FetchError::AddressRefused));
     assert!(tokio::time::timeout(Duration::ZERO, &mut head).await.is_err(), "nobody came");
@@ -229,7 +229,7 @@ async fn the_servers_certificate_must_be_of_a_trusted_authority_and_for_its_name
         let Err(FetchError::Io(error)) = get(host, ca_file).await else { panic!("{host}") };
         assert!(error.contains("certificate"), "{error}");
     }
-    // The file is read again once it has changed.
+    // The file is reloaded after a change.
     let later = SystemTime::UNIX_EPOCH + Duration::from_secs(4_000_000_000);
     fs::copy(&ca_file, &other_ca).unwrap();
     fs::File::options().write(true).open(&other_ca).unwrap().set_modified(later).unwrap();

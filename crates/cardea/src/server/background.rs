@@ -1,4 +1,4 @@
-//! What is done every so often, off the way of requests.
+//! Periodic tasks outside of requests.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,13 +12,13 @@ use super::{
     run::Server,
 };
 
-/// How often keys are looked after: far below the shortest lifetime of anything there.
+/// The interval of key maintenance: far below the shortest lifetime of a key or revocation.
 const KEYS_EVERY: Duration = Duration::from_secs(2);
 
-/// How often files of certificates are looked at, and idle connections swept.
+/// The interval of checks of certificate files and of idle connections.
 const FILES_EVERY: Duration = Duration::from_secs(10);
 
-/// Begins all of it; ends with the runtime.
+/// Starts all tasks; they end with the runtime.
 pub(super) fn start(server: &Arc<Server>) {
     server.workers.watch_clock(&server.gateway.clock);
 
@@ -55,12 +55,12 @@ pub(super) fn start(server: &Arc<Server>) {
     });
 }
 
-/// What the last look after keys led to.
+/// The result of the last key maintenance.
 #[derive(Default)]
 struct Known {
-    /// The keys that were published.
+    /// The published keys.
     published: Option<Arc<str>>,
-    /// What was complained of.
+    /// The reported error.
     trouble: Option<(&'static str, String)>,
 }
 
@@ -79,13 +79,13 @@ async fn look_after_keys(server: &Server, known: &mut Known) {
         };
         let trouble = trouble.map(|(what, error)| (what, error.to_string()));
         if trouble != known.trouble {
-            // Once, and not every two seconds.
+            // Reported once, not every two seconds.
             if let Some((what, error)) = &trouble {
                 tracing::error!(%error, "{what}");
             }
             known.trouble = trouble;
         }
-        // The same text as long as no key came or went.
+        // The same text until a key is added or removed.
         let keys = issuer.key_set();
         if !known.published.as_ref().is_some_and(|published| Arc::ptr_eq(published, &keys)) {
             match publish_keys(issuer, &server.foundation.local_keys) {
@@ -104,7 +104,7 @@ async fn look_after_keys(server: &Server, known: &mut Known) {
     authenticator.reclaim(now);
 }
 
-/// Before the listeners, which give up sessions where somebody else vouches for clients now.
+/// Runs before the listeners' reload, which removes sessions if the authorities have changed.
 async fn reload_client_authorities(server: &Server) {
     for authority in server.client_authorities().await {
         let read = Arc::clone(&authority);
@@ -127,7 +127,7 @@ async fn look_after_files(server: &Server, warned: &mut Warned) {
     let model = server.gateway.model();
     for listener in model.listeners.values() {
         let Some(tls) = listener.tls.clone() else { continue };
-        // Reading files may take its time, and must not take a worker's.
+        // Reading files may be slow, and must not block a worker.
         let reloaded = tokio::task::spawn_blocking(move || tls.reload_if_changed(now.wall)).await;
         match reloaded {
             Ok(Ok(true)) => tracing::info!(listener = %listener.name, "certificates reloaded"),
@@ -141,6 +141,6 @@ async fn look_after_files(server: &Server, warned: &mut Warned) {
     warn_of_expiry(served.flat_map(|tls| tls.certificates()), warned, now.wall);
     server.client_authority_faults.tell(&server.gateway, false);
     server.sweep(now.mono).await;
-    // Series of what has gone, once the last request has that used it.
+    // Removes the series of removed objects after the last request that used them.
     server.admin.registry().prune();
 }

@@ -1,4 +1,4 @@
-//! The destinations inside the program: the authorization server's endpoints, and health.
+//! The built-in destinations: the authorization server's endpoints, and health.
 
 use std::sync::Arc;
 
@@ -7,21 +7,21 @@ use cardea_gateway::{
     builtin::{BuiltIn, BuiltInFuture, BuiltInRequest, BuiltInResponse, ErrorFormat},
 };
 use cardea_http::{Known, Method, ResponseHead};
-use cardea_issuer::{AuthorizationServer, Reply, Source, TokenRequest};
+use cardea_issuer::{AuthorizationServer, Reply, RequestContext, TokenRequest};
 use cardea_tls::ManagedCertificate;
 
 use crate::{acme::Acme, config};
 
-/// The largest token request, in bytes: two assertions and a list of scopes fit many times.
+/// The largest token request, in bytes: many times the size of two assertions and a list of scopes.
 const FORM_BYTES_MAX: u64 = 64 * 1024;
 
 const READ: &[Method] = &[Method::Get, Method::Head];
 
-/// What this process has opened. Checks and explanations have opened nothing.
+/// The objects that this process has opened; none in checks and explanations.
 #[derive(Default)]
 pub(crate) struct Provided {
     pub(crate) issuer: Option<Arc<AuthorizationServer>>,
-    /// Where certificates from an authority come from.
+    /// The source of ACME certificates.
     pub(crate) acme: Option<Arc<Acme>>,
 }
 
@@ -45,7 +45,7 @@ impl config::Provider for Provided {
     }
 }
 
-/// The authorization server. There is none in checks and explanations, which answer no requests.
+/// The authorization server; `None` in checks and explanations, which answer no requests.
 #[derive(Debug)]
 struct Issuer(Option<Arc<AuthorizationServer>>);
 
@@ -90,7 +90,7 @@ impl BuiltIn for Token {
                 query_present: request.query.is_some(),
                 body: request.body,
             };
-            let source = Source { address: request.source, deadline: request.deadline };
+            let source = RequestContext { address: request.source, deadline: request.deadline };
             let now = request.clock.precise();
             response_of(self.0.server()?.token_from(token_request, source, now).await)
         })
@@ -129,7 +129,7 @@ enum DocumentKind {
     KeySet,
     /// RFC 8414.
     OauthMetadata,
-    /// OpenID discovery.
+    /// OpenID Connect Discovery.
     OpenidConfiguration,
 }
 
@@ -164,7 +164,7 @@ impl BuiltIn for Document {
     }
 }
 
-/// 200 while the process lives, 503 once it drains.
+/// Answers 200 while the process runs, 503 while it drains.
 #[derive(Debug)]
 struct Health;
 

@@ -1,4 +1,4 @@
-//! What concerns the certificates that listeners serve: until when they hold, and what their authorities say of them.
+//! The certificates of listeners: expiry warnings, metrics, and OCSP responses.
 
 use std::{
     collections::HashMap,
@@ -64,10 +64,10 @@ pub(super) static DEFINITIONS: &[Definition] = &[
     STAPLE_FAILURES.definition(),
 ];
 
-/// As counted by [`refresh_staples`].
+/// The count of [`refresh_staples`].
 static FAILURES: AtomicU64 = AtomicU64::new(0);
 
-/// Enters all of it.
+/// Registers the metrics.
 pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
     registry.collect_gauge(
         &EXPIRY,
@@ -122,7 +122,7 @@ fn of_certificates(
     }
 }
 
-/// What becomes of handshakes for the hosts of a certificate.
+/// The state of a certificate, seen from handshakes for its hosts.
 pub(crate) fn standing(state: &cardea_tls::CertificateState, now: Wall) -> CertificateState {
     match &state.served {
         None if state.is_awaited => CertificateState::Awaited,
@@ -133,7 +133,7 @@ pub(crate) fn standing(state: &cardea_tls::CertificateState, now: Wall) -> Certi
     }
 }
 
-/// Says of the certificates that a start has left out that they can't be used.
+/// Reports the certificates that are unusable at the start.
 pub(super) fn tell_of_unusable(gateway: &Gateway) {
     for (listener, model) in &gateway.model().listeners {
         for state in model.tls.iter().flat_map(|tls| tls.certificate_states().to_vec()) {
@@ -151,7 +151,7 @@ pub(super) fn tell_of_unusable(gateway: &Gateway) {
 /// On which day a certificate or a revocation list was last warned of, and whether it had expired then; by its file and its end.
 pub(super) type Warned = HashMap<(PathBuf, Wall), (i64, bool)>;
 
-/// Warns of certificates that end soon.
+/// Warns of certificates that expire soon.
 pub(super) fn warn_of_expiry(
     certificates: impl Iterator<Item = CertificateInfo>,
     warned: &mut Warned,
@@ -177,7 +177,7 @@ pub(super) fn ending<T>(
     now: Wall,
 ) -> Vec<T> {
     let day = now.unix_seconds() / DAY_SECONDS;
-    // What is served no more is forgotten.
+    // Certificates that are no longer served are removed.
     let before = std::mem::take(warned);
     let mut ending = Vec::new();
     for one in all {
@@ -195,7 +195,7 @@ pub(super) fn ending<T>(
     ending
 }
 
-/// Asks responders where it is time, one after another.
+/// Requests the OCSP responses that are due, one after another.
 pub(super) async fn refresh_staples(server: &Server) {
     let model = server.gateway.model();
     for listener in model.listeners.values() {
@@ -207,7 +207,7 @@ pub(super) async fn refresh_staples(server: &Server) {
 
 async fn refresh(listener: &str, tls: &Arc<ServerTls>, server: &Server) {
     let (asked, now) = (Arc::clone(tls), server.gateway.clock.wall());
-    // It may wait for one who reads files.
+    // It may wait for a reload that reads files.
     let Ok((due, errors)) = tokio::task::spawn_blocking(move || asked.staples_due(now)).await else { return };
     for error in errors {
         FAILURES.fetch_add(1, Relaxed);
@@ -219,7 +219,7 @@ async fn refresh(listener: &str, tls: &Arc<ServerTls>, server: &Server) {
         let taken = match response {
             Ok(response) => {
                 let (tls, now) = (Arc::clone(tls), server.gateway.clock.wall());
-                // Verifying signatures is not for the runtime's threads.
+                // Verifying signatures must not run on the runtime's threads.
                 let set = move || tls.set_staple(&request, response, now).map_err(|error| error.to_string());
                 tokio::task::spawn_blocking(set).await.unwrap_or_else(|error| Err(error.to_string()))
             }

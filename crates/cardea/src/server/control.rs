@@ -1,4 +1,4 @@
-//! What the admin socket may ask of the server.
+//! The operations of the server that the admin socket uses.
 
 use std::{collections::BTreeMap, sync::Arc};
 

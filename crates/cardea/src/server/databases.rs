@@ -1,12 +1,12 @@
-//! Looks whether databases and their wrapping keys can be used, without changing anything: for `cardea check`.
+//! Checks whether databases and their wrapping keys can be used, without changing anything: for `cardea check`.
 
 use cardea_clock::{CoarseClock, PERIOD_DEFAULT};
 use cardea_issuer::WrappingKey;
 use cardea_store::sqlite::{inspect_acme_keys, inspect_signing_keys};
 
-use crate::config::{Config, Database, DatabaseUse, Place, Problem};
+use crate::config::{Config, Database, DatabaseUse, Location, Problem};
 
-/// What is wrong with the databases of a configuration. A server may be running on them.
+/// The problems of a configuration's databases. A server may be using them.
 pub(crate) fn check(config: &Config) -> Vec<Problem> {
     let mut problems = Vec::new();
     if config.databases.is_empty() {
@@ -18,7 +18,7 @@ pub(crate) fn check(config: &Config) -> Vec<Problem> {
         .and_then(|runtime| Ok((runtime, CoarseClock::start(PERIOD_DEFAULT)?)));
     match started {
         Ok((runtime, clock)) => {
-            let mut report = |at: Place, message: String, remedy: &str| {
+            let mut report = |at: Location, message: String, remedy: &str| {
                 if config.sources.is_judged(at) {
                     problems.push(config.problem(at, message, remedy));
                 }
@@ -28,7 +28,7 @@ pub(crate) fn check(config: &Config) -> Vec<Problem> {
             }
         }
         Err(error) => problems.push(config.problem(
-            Place::default(),
+            Location::default(),
             format!("the databases can't be looked into: {error}"),
             "see the error of the operating system",
         )),
@@ -36,7 +36,7 @@ pub(crate) fn check(config: &Config) -> Vec<Problem> {
     problems
 }
 
-async fn look(database: &Database, clock: &CoarseClock, report: &mut impl FnMut(Place, String, &str)) {
+async fn look(database: &Database, clock: &CoarseClock, report: &mut impl FnMut(Location, String, &str)) {
     let key = match database.wrapping_key.as_ref().map(|secret| (secret, WrappingKey::parse(secret.expose())))
     {
         Some((_, Ok(key))) => Some(key),

@@ -1,4 +1,4 @@
-//! What does not work, as metrics: the databases, and what `/ready` says.
+//! Failures as metrics: the databases, and the reasons of `/ready`.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub(super) static DEFINITIONS: &[Definition] = &[
     CONNECTIONS_DISCARDED.definition(),
 ];
 
-/// Enters all of it. The registry must not hold what holds it.
+/// Registers the metrics. The registry must not hold its owner.
 pub(super) fn register(admin: &Arc<AdminState>, acme: Option<&Arc<Acme>>) {
     let registry = admin.registry();
     let weak = Arc::downgrade(admin);

@@ -1,4 +1,4 @@
-//! Opens our own authorization server, and ties what it says of tokens to what the gateway believes.
+//! Opens the built-in authorization server, and connects its keys and revocations to the authenticator.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use cardea_store::sqlite::SqliteStore;
 
 use crate::config::{self, Config};
 
-/// How long a token request may be under way while its client is deleted.
+/// How long a token request may run while its client is deleted.
 const UNDER_WAY: Duration = Duration::from_secs(2);
 
 /// Opens the authorization server that `config` describes.
@@ -29,8 +29,8 @@ pub(crate) async fn open(
     Ok(AuthorizationServer::open(config.settings.clone(), Arc::new(store), key, now).await?)
 }
 
-/// Tells the authenticator in force which of our own tokens are no longer good, for every issuer of the configuration
-/// that stands for our own authorization server.
+/// Passes revocations of the built-in server's tokens to the current authenticator, for every issuer of the
+/// configuration that is `local`.
 pub(crate) struct Revoker {
     gateway: Arc<Gateway>,
     issuers: ArcSwap<Vec<String>>,
@@ -43,7 +43,7 @@ impl Revoker {
         this
     }
 
-    /// Goes on for the issuers of another configuration. The revocations themselves survive a reload.
+    /// Takes over the issuers of another configuration. The revocations themselves survive a reload.
     pub(crate) fn follow(&self, config: &Config) {
         let local = config.issuers.iter().filter(|issuer| matches!(issuer.keys, KeySource::Local(_)));
         self.issuers.store(Arc::new(local.map(|issuer| issuer.name.clone()).collect()));
@@ -72,8 +72,8 @@ impl RevocationSink for Revoker {
     }
 
     fn deleted(&self, client_id: &str, forget_after: Wall) {
-        // A token request that was under way may have been answered a moment after the deletion. More than that
-        // would concern a client of the same id that is created again.
+        // A running token request may have been answered a moment after the deletion. A longer time would affect a new
+        // client with the same id.
         let deleted_at = forget_after.saturating_sub(REVOCATION_RETENTION);
         let through = deleted_at.saturating_add(UNDER_WAY);
         self.each(|revocations, issuer| {
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use crate::admin::testing::Fixture;
 
-    /// The authorization server's settings with one line about secrets, or what is wrong with it.
+    /// The authorization server's settings with one additional line about secrets, or its problem.
     fn with(line: &str) -> Result<AuthorizationServerConfig, String> {
         let fixture = Fixture::new();
         fixture.edit("[[issuer]]", &format!("[authorization_server.secrets]\n{line}\n\n[[issuer]]"));

@@ -1,7 +1,7 @@
-//! Key sets of issuers on disk, so that a restart doesn't depend on each issuer being reachable.
+//! Fetched key sets on disk, so that a restart doesn't depend on every issuer being reachable.
 //!
-//! Whoever can write there can sign tokens. So the folder and its files are made for the gateway's user alone, and are
-//! believed and written only where they belong to it (or to root) and nobody else may write to them.
+//! A user who can write there can sign tokens. So the folder and its files are created for the gateway's user only, and
+//! are used only if they belong to it (or to root) and no other user may write to them.
 
 mod folder;
 
@@ -18,14 +18,14 @@ use serde::{Deserialize, Serialize};
 
 use self::folder::Folder;
 
-/// Keeps key sets in a folder.
+/// Stores key sets in a folder.
 pub(super) struct KeyCache {
     folder: Option<PathBuf>,
-    /// Which document of an issuer was written last.
+    /// The document that was last written for each issuer.
     written: Mutex<HashMap<Arc<str>, Mono>>,
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kept {
@@ -36,12 +36,12 @@ struct Kept {
 }
 
 impl KeyCache {
-    /// In that folder, or not at all.
+    /// With a folder, or disabled.
     pub(super) fn new(folder: Option<PathBuf>) -> Self {
         Self { folder, written: Mutex::default() }
     }
 
-    /// Gives issuers whose keys are not known the keys that were kept. Blocks.
+    /// Restores the keys of issuers whose keys are not known. Blocks.
     pub(super) fn restore(&self, authenticator: &Authenticator, now: Timestamp) {
         let Some(folder) = &self.folder else { return };
         for issuer in authenticator.issuers_without_keys() {
@@ -72,12 +72,12 @@ impl KeyCache {
         }
     }
 
-    /// Keeps the key sets that were fetched since the last time. Blocks.
+    /// Stores the key sets that were fetched since the last call. Blocks.
     pub(super) fn save(&self, authenticator: &Authenticator, now: Timestamp) {
         let Some(folder) = &self.folder else { return };
         for document in authenticator.key_documents(now) {
             let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-            // What can't be written is left to the next document: no complaint every two seconds.
+            // A failed write is not repeated before the next document, to avoid an error every two seconds.
             if written.insert(Arc::clone(&document.issuer), document.fetched) == Some(document.fetched) {
                 continue;
             }
@@ -92,7 +92,7 @@ impl KeyCache {
     }
 }
 
-/// The file of an issuer. Of names that may be more than a file name, what may not be in one is escaped.
+/// The file name of an issuer. Characters that are not allowed in file names are escaped.
 fn file_name(issuer: &str) -> String {
     let mut name = String::with_capacity(issuer.len() + 5);
     for byte in issuer.bytes() {
@@ -105,15 +105,15 @@ fn file_name(issuer: &str) -> String {
     name
 }
 
-/// What was kept; nothing where nothing was.
+/// The stored document, if any.
 fn read(folder: &Path, name: &str) -> io::Result<Option<Kept>> {
     let Some(folder) = Folder::open(folder)? else { return Ok(None) };
     let text = folder.read(name)?;
     Ok(text.map(|text| serde_json::from_str(&text)).transpose()?)
 }
 
-/// Keeps a document. Where that fails, an older one with other keys goes: keys that the issuer has taken back must not be
-/// believed after a restart.
+/// Stores a document. If that fails, an older one with other keys is removed: keys that the issuer has withdrawn must
+/// not be trusted after a restart.
 fn write(folder: &Path, document: &KeyDocument) -> io::Result<()> {
     let Ok(keys) = std::str::from_utf8(&document.bytes) else { return Ok(()) };
     let kept = Kept {

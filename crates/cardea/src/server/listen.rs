@@ -1,4 +1,4 @@
-//! Listening sockets: inherited by socket activation, or bound here.
+//! Listening sockets: inherited through socket activation, or bound here.
 
 use std::{
     io,
@@ -18,17 +18,17 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use super::socket_file::SocketFile;
 use crate::config::{BindAddress, Config, Listener};
 
-/// How many connections wait to be accepted; the kernel caps it at `net.core.somaxconn`.
+/// The length of the accept queue; the kernel caps it at `net.core.somaxconn`.
 const BACKLOG: i32 = 4_096;
 
-/// Sockets that were passed to this process (systemd's `LISTEN_FDS`), found again by their addresses.
+/// Sockets that were passed to this process (systemd's `LISTEN_FDS`), matched by their addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Inherited {
     sockets: Vec<ListenSocket>,
 }
 
 impl Inherited {
-    /// What the environment passed on.
+    /// The sockets that the environment names.
     pub(crate) fn from_environment() -> Result<Self> {
         let mut passed = listenfd::ListenFd::from_env();
         let mut sockets = Vec::with_capacity(passed.len());
@@ -45,7 +45,7 @@ impl Inherited {
         Ok(Self { sockets })
     }
 
-    /// These sockets and no others.
+    /// Exactly these sockets.
     pub(crate) fn of(sockets: Vec<ListenSocket>) -> Self {
         Self { sockets }
     }
@@ -64,21 +64,21 @@ impl Inherited {
         Some(self.sockets.swap_remove(index))
     }
 
-    /// What no listener asked for, as text.
+    /// The sockets that no listener uses, as text.
     pub(crate) fn unused(&self) -> Vec<String> {
         self.sockets.iter().map(|socket| format!("{socket:?}")).collect()
     }
 }
 
-/// The sockets of a listener, which share its address: one for each worker where the kernel can spread connections
+/// The sockets of a listener, which share its address: one for each worker if the kernel can distribute connections
 /// over them, else one.
 pub(crate) struct Sockets {
     pub(super) sockets: Vec<ListenSocket>,
-    /// The file of a Unix socket that was bound here. That of an inherited one belongs to whoever passed it on.
+    /// The file of a Unix socket that was bound here. The file of an inherited one belongs to its creator.
     pub(super) file: Option<SocketFile>,
 }
 
-/// Binds every listener of `config` for so many `workers`, taking over what was inherited.
+/// Binds every listener of `config` for this many `workers`, and uses inherited sockets.
 pub(crate) fn bind(
     config: &Config,
     inherited: &mut Inherited,
@@ -138,19 +138,20 @@ fn bind_anew(listener: &Listener, workers: usize) -> Result<Sockets> {
     }
 }
 
-/// A TCP socket that listens.
+/// A listening TCP socket.
 pub(crate) fn tcp(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = bound(address, false)?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
 
-/// TCP sockets that listen on one address, over which the kernel spreads connections (`SO_REUSEPORT`, socket(7)).
+/// TCP sockets that listen on one address, over which the kernel distributes connections (`SO_REUSEPORT`, socket(7)).
 fn spread(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
-    // The first without, as a process that listens there already must be an error, be it another of ours.
+    // The first without the option: a process that already listens there must cause an error, even if it is another
+    // gateway.
     let first = bound(address, false)?;
     first.set_reuse_port(true)?;
-    // Where the port was 0, the others need the one that was chosen.
+    // If the port is 0, the others need the selected one.
     let address = first.local_addr()?.as_socket().unwrap_or(address);
     let mut sockets = vec![first];
     for _ in 1..count {
@@ -164,7 +165,7 @@ fn spread(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
 
 fn bound(address: SocketAddr, reuse_port: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // Connections of the last process in TIME-WAIT are no reason not to listen.
+    // Connections of a previous process in TIME-WAIT must not prevent listening.
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(reuse_port)?;
     socket.set_nonblocking(true)?;
@@ -199,12 +200,12 @@ fn unix(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
         Ok(_) if std::os::unix::net::UnixStream::connect(path).is_ok() => {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there"));
         }
-        // What a process left that is gone.
+        // The file of a dead process.
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    // Bound under another name and moved once it has its mode: it is never there with a wider one.
+    // Bound under another name and renamed after its mode was set, so that it never has a wider one.
     let mut staging = path.as_os_str().to_owned();
     staging.push(".new");
     let staging = PathBuf::from(staging);

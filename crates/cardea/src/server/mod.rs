@@ -1,4 +1,4 @@
-//! The running server: from a configuration to listening sockets, and what happens to both until the end.
+//! The running server: from a configuration to listening sockets, reloads and shutdown.
 
 mod background;
 mod builtins;

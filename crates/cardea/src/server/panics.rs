@@ -1,4 +1,4 @@
-//! What a panic does: it ends the connection that it happens on, or the process.
+//! Panics: each ends its connection, or the process.
 
 use std::{
     panic::{self, PanicHookInfo},
@@ -27,13 +27,13 @@ pub(super) static DEFINITIONS: &[Definition] = &[PANICS.definition()];
 /// Since the process started.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// Enters the count.
+/// Registers the metric.
 pub(super) fn register(registry: &Registry) {
     registry.collect_counter(&PANICS, |samples| samples.push(&[], COUNT.load(Relaxed) as f64));
 }
 
-/// Has panics logged and counted. One that no connection contains ends the process at once: whatever panicked is needed,
-/// and a supervisor can start the process again.
+/// Logs and counts panics. A panic outside of a connection ends the process at once: the failed part is needed, and a
+/// supervisor can restart the process.
 pub(super) fn watch() {
     panic::set_hook(Box::new(|info| {
         let contained = workers::contains_panics();
@@ -47,13 +47,13 @@ pub(super) fn watch() {
             "the program has made a mistake; please report it"
         );
         if !contained {
-            // tidy: banned: what panicked is needed, and nobody is left to return an error to
+            // tidy: banned: the failed part is needed, and there is no caller for an error
             process::abort();
         }
     }));
 }
 
-/// The words of the panic where they are part of the program. Others are made of data, which may be a caller's.
+/// The message of the panic if it is a constant of the program. Others may contain a caller's data.
 fn text(info: &PanicHookInfo<'_>) -> &'static str {
     info.payload().downcast_ref::<&'static str>().copied().unwrap_or("(not shown: it may hold data)")
 }
@@ -67,10 +67,10 @@ mod tests {
     use super::*;
     use crate::{config::Log, logging};
 
-    /// Data of a caller, which must not be shown.
+    /// A caller's data, which must not be shown.
     const DATA: &str = "hunter2";
 
-    /// Runs one of the tests below in a process of its own: how it ended, and what it said.
+    /// Runs one of the tests below in its own process, and returns its exit status and output.
     fn run(name: &str) -> (process::ExitStatus, String) {
         let name = format!("server::panics::tests::{name}");
         let arguments = ["--exact", &name, "--ignored", "--nocapture"];

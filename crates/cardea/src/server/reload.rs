@@ -1,4 +1,4 @@
-//! Replaces the configuration in force: all of it, or nothing.
+//! Replaces the current configuration: completely, or not at all.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,12 +14,12 @@ use crate::{
         Control as _,
         protocol::{Certificate, Change, Reloaded},
     },
-    config::{self, Config, Effect, Happened, Place, build},
+    config::{self, Config, Effect, Happened, Location, build},
     logging, process,
 };
 
 impl Server {
-    /// Reads the configuration again and puts it in force. What is wrong changes nothing.
+    /// Reloads the configuration. An invalid one changes nothing.
     pub(crate) async fn reload(&self) -> Result<Reloaded> {
         let path = self.path.clone();
         let read = move || config::load(&path, &|name| std::env::var(name).ok());
@@ -28,9 +28,9 @@ impl Server {
         self.apply(file).await
     }
 
-    /// Puts a configuration in force, wherever it comes from, and reports what that changed. What is wrong changes nothing.
+    /// Puts a configuration from any source into effect, and returns the changes. An invalid one changes nothing.
     pub(crate) async fn apply(&self, config: impl Future<Output = Result<Config>>) -> Result<Reloaded> {
-        // One at a time, and its time does not include that of those before.
+        // One at a time, and the measured time does not include waiting for others.
         let mut current = self.current.lock().await;
         let begun = self.gateway.clock.precise();
         let certificates = self.certificates();
@@ -50,12 +50,12 @@ impl Server {
         reloaded.took_milliseconds = milliseconds(took);
         reloaded.changes.extend(changed_certificates(&certificates, &self.certificates()));
         self.admin.registry().prune();
-        // Keys may be long in coming, and nothing else has to wait for them.
+        // Fetching keys may be slow, and nothing else waits for it.
         self.gateway.model().authenticator.maintain(self.gateway.clock.precise()).await;
         Ok(reloaded)
     }
 
-    /// Replaces what is in force.
+    /// Replaces the current configuration.
     async fn replace(&self, current: &mut Current, config: Config) -> Result<Reloaded> {
         config.log_warnings();
         check_fixed(&current.config, &config)?;
@@ -63,7 +63,7 @@ impl Server {
             .map_err(|problems| anyhow!(listed(problems)))?;
         restore_keys(&self.key_cache, &built, self.gateway.clock.precise()).await;
 
-        // Sockets before anything changes: one that can't be bound or watched must leave all as it is.
+        // Sockets come before all changes: if one can't be bound or watched, nothing may change.
         let mut fresh = Vec::new();
         for wanted in &config.listeners {
             let kept = current.listeners.get(&wanted.name).is_some_and(|old| old.address == wanted.address);
@@ -79,7 +79,7 @@ impl Server {
         };
         let now = self.gateway.clock.precise();
         let issuer = self.provided.issuer.as_ref();
-        // Of issuers that become local, nothing is known of what was revoked before.
+        // The earlier revocations of issuers that become local are not known yet.
         let revocations = match issuer.filter(|_| has_other_local_issuers(&current.config, &config)) {
             Some(issuer) => Some(issuer.revocations(now).await?),
             None => None,
@@ -132,10 +132,10 @@ impl Server {
     }
 }
 
-/// Refuses a configuration whose parts would not fit together before a restart.
+/// Refuses a configuration whose parts would be inconsistent before a restart.
 fn check_fixed(old: &Config, new: &Config) -> Result<()> {
     let refused = old.fingerprint.changed_at(&new.fingerprint, Effect::Refused);
-    let problem = |(key, at): &(String, Place)| {
+    let problem = |(key, at): &(String, Location)| {
         let message = format!("a reload can't change {key}, on which other keys rely");
         new.problem(*at, message, "restart the gateway, or undo the change")
     };
@@ -145,12 +145,12 @@ fn check_fixed(old: &Config, new: &Config) -> Result<()> {
     }
 }
 
-/// Whether an issuer stands for our own authorization server that did not before.
+/// Whether an issuer becomes local that was not before.
 fn has_other_local_issuers(old: &Config, new: &Config) -> bool {
     local_issuers(new).any(|name| local_issuers(old).all(|old| old != name))
 }
 
-/// The names of the issuers that stand for our own authorization server.
+/// The names of the local issuers.
 fn local_issuers(config: &Config) -> impl Iterator<Item = &str> {
     let local = config.issuers.iter().filter(|issuer| matches!(issuer.keys, KeySource::Local(_)));
     local.map(|issuer| issuer.name.as_str())
@@ -176,7 +176,7 @@ fn changes(old: &Config, new: &Config) -> Vec<Change> {
     differences.map(change).collect()
 }
 
-/// What files say of certificates is no matter of the configuration, but of the reload.
+/// Problems of certificate files belong to the reload, not to the configuration.
 fn changed_certificates(before: &[Certificate], after: &[Certificate]) -> Vec<Change> {
     let same =
         |one: &Certificate, other: &Certificate| (&one.source, &one.hosts) == (&other.source, &other.hosts);

@@ -1,4 +1,4 @@
-//! What became of reloads: for metrics, for `cardea status` and for readers of the log.
+//! The results of reloads: for metrics, `cardea status` and the log.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -52,14 +52,14 @@ pub(super) static DEFINITIONS: &[Definition] = &[
 /// The reloads of a server.
 pub(crate) struct Reloads(Mutex<State>);
 
-/// What is known of them.
+/// The state of reloads.
 #[derive(Debug, Clone)]
 pub(crate) struct State {
-    /// How many configurations were in force, this one included.
+    /// The number of configurations so far, including the current one.
     pub(crate) generation: u64,
-    /// When the one in force was loaded.
+    /// When the current one was loaded.
     pub(crate) loaded_at: Wall,
-    /// When a reload failed last.
+    /// When a reload last failed.
     pub(crate) failed_at: Option<Wall>,
     pub(crate) succeeded: u64,
     pub(crate) failed: u64,
@@ -71,12 +71,12 @@ pub(crate) struct State {
 #[derive(Debug, Clone)]
 pub(crate) struct Last {
     pub(crate) took: Duration,
-    /// Why it changed nothing, where it failed.
+    /// The error, if it failed.
     pub(crate) error: Option<String>,
 }
 
 impl Reloads {
-    /// None yet.
+    /// No reload yet.
     pub(crate) fn new(now: Wall) -> Self {
         Self(Mutex::new(State {
             generation: 1,
@@ -88,7 +88,7 @@ impl Reloads {
         }))
     }
 
-    /// Notes that another configuration is in force.
+    /// Records a successful reload.
     pub(crate) fn succeeded(&self, at: Wall, took: Duration) {
         let mut state = self.lock();
         state.generation += 1;
@@ -97,7 +97,7 @@ impl Reloads {
         state.last = Some(Last { took, error: None });
     }
 
-    /// Notes a reload that changed nothing.
+    /// Records a failed reload.
     pub(crate) fn failed(&self, at: Wall, took: Duration, error: String) {
         let mut state = self.lock();
         state.failed += 1;
@@ -105,7 +105,7 @@ impl Reloads {
         state.last = Some(Last { took, error: Some(error) });
     }
 
-    /// What is known now.
+    /// The present state.
     pub(crate) fn state(&self) -> State {
         self.lock().clone()
     }
@@ -114,7 +114,7 @@ impl Reloads {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters the metrics.
+    /// Registers the metrics.
     pub(super) fn register(self: &Arc<Self>, registry: &Registry) {
         let this = Arc::clone(self);
         registry.collect_counter(&RELOADS, move |samples: &mut Samples<'_>| {

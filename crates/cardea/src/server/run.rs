@@ -1,4 +1,4 @@
-//! One server, from start to drain.
+//! A server, from start to shutdown.
 
 use std::{
     collections::HashMap,
@@ -49,9 +49,9 @@ use crate::{
     process,
 };
 
-/// How long WebSockets have to say goodbye after the drain's deadline.
+/// How long WebSocket closing handshakes may take after the drain's deadline.
 const ENDING: Duration = Duration::from_secs(1);
-/// How long the end of an order may take that is under way when the server stops.
+/// How long a running order may take to end when the server stops.
 const GIVING_BACK_MAX: Duration = Duration::from_secs(2);
 
 /// A running server.
@@ -65,14 +65,14 @@ pub(crate) struct Server {
     pub(super) current: Mutex<Current>,
     pub(super) workers: Arc<Workers>,
     pub(super) revoker: Arc<Revoker>,
-    /// Where the configuration came from, for reloads.
+    /// The path of the configuration, for reloads.
     pub(super) path: PathBuf,
-    /// What the configuration of the start said.
+    /// The configuration of the start.
     pub(super) started_with: Fingerprint,
     started: Mono,
-    /// Somebody asked over the admin socket to drain.
+    /// Notified when draining is requested over the admin socket.
     pub(super) drain_asked: Notify,
-    /// The authorization server's store is closed, or about to be.
+    /// Whether the authorization server's store is closed, or about to be.
     store_closed: AtomicBool,
     pub(super) key_cache: Arc<KeyCache>,
     /// What the log says of them.
@@ -82,7 +82,7 @@ pub(crate) struct Server {
     _clock: CoarseClock,
 }
 
-/// What a reload changes.
+/// The state that a reload changes.
 pub(super) struct Current {
     pub(super) config: Config,
     pub(super) built: Built,
@@ -90,7 +90,7 @@ pub(super) struct Current {
 }
 
 impl Current {
-    /// The Unix sockets whose permissions are not those of the configuration, with the permissions that they should have.
+    /// The Unix sockets whose permissions differ from the configured ones, with the latter.
     fn other_modes(&mut self) -> impl Iterator<Item = (&str, &mut SocketFile, u32)> {
         let (config, listeners) = (&self.config, &mut self.listeners);
         listeners.iter_mut().filter_map(|(name, listening)| {
@@ -101,14 +101,14 @@ impl Current {
     }
 
     fn has_all_modes(&self) -> bool {
-        let has_mode = |wanted: &config::Placed<config::Listener>| {
+        let has_mode = |wanted: &config::Located<config::Listener>| {
             let file = self.listeners.get(&wanted.name).and_then(|listening| listening.file.as_ref());
             file.is_none_or(|file| file.mode() == wanted.mode)
         };
         self.config.listeners.iter().all(has_mode)
     }
 
-    /// Gives Unix sockets the permissions of the configuration. What can't be changed stays as it is until the next start.
+    /// Sets the configured permissions of Unix sockets. Those that can't be changed keep theirs until the next start.
     pub(super) fn set_modes(&mut self) {
         for (listener, file, mode) in self.other_modes() {
             let shown = format!("{mode:o}");
@@ -122,11 +122,11 @@ impl Current {
     }
 }
 
-/// A listener whose sockets are there, and which does not serve yet.
+/// A listener with bound sockets that does not serve yet.
 pub(super) struct Bound {
     pub(super) name: String,
     address: BindAddress,
-    /// What it is bound to, where that is TCP.
+    /// The bound TCP address.
     local: Option<SocketAddr>,
     file: Option<SocketFile>,
     sockets: listener::Watched,
@@ -134,16 +134,16 @@ pub(super) struct Bound {
 
 pub(super) struct Listening {
     pub(super) address: BindAddress,
-    /// What it is bound to.
+    /// The bound address as text.
     pub(super) shown: String,
-    /// The file of a Unix socket that was bound by this process.
+    /// The file of a Unix socket that this process bound.
     file: Option<SocketFile>,
     pub(super) serving: listener::Serving,
 }
 
 impl Server {
-    /// Starts everything that `config` (read from `path`) describes, on sockets that are bound already; connections
-    /// on `workers`, all else on the runtime that this is called within.
+    /// Starts everything that `config` (read from `path`) describes, on sockets that are already bound. Connections run
+    /// on `workers`, everything else on the runtime of the caller.
     pub(crate) async fn start(
         config: Config,
         path: PathBuf,
@@ -255,7 +255,7 @@ impl Server {
         tracing::info!(address = %socket.local_addr()?, "the admin listener is there");
         let (admin, stopping) = (Arc::clone(&self.admin), Arc::clone(&self.gateway));
         workers::spawn(async move {
-            // Until the very end: readiness is asked for while the gateway drains.
+            // Until the very end: readiness is requested while the gateway drains.
             let end = async move {
                 stopping.stopping().await;
                 stopping.idle().await;
@@ -265,7 +265,7 @@ impl Server {
         Ok(())
     }
 
-    /// All that can fail before a listener serves.
+    /// Does everything that can fail before a listener serves.
     pub(super) fn watch(&self, wanted: &config::Listener, sockets: Sockets) -> Result<Bound> {
         let Sockets { sockets, file } = sockets;
         let local = sockets.first().and_then(listener::ListenSocket::local_address);
@@ -282,7 +282,7 @@ impl Server {
         current.listeners.insert(name, Listening { address, shown, file, serving });
     }
 
-    /// Drops idle connections to services that are too old.
+    /// Closes idle connections to services that are too old.
     pub(super) async fn sweep(&self, now: Mono) {
         let current = self.current.lock().await;
         for service in current.built.services.values() {
@@ -290,17 +290,17 @@ impl Server {
         }
     }
 
-    /// Who vouches for clients, as the configuration in force has it.
+    /// The client authorities of the current configuration.
     pub(super) async fn client_authorities(&self) -> Vec<Arc<ClientAuthority>> {
         self.current.lock().await.built.client_authorities.values().map(Arc::clone).collect()
     }
 
-    /// Keys of the configuration in force that have not taken effect.
+    /// Keys of the current configuration that have not taken effect.
     pub(super) async fn needs_restart(&self) -> Vec<String> {
         self.not_in_effect(&*self.current.lock().await)
     }
 
-    /// The same: keys that have kept their values of the start, and permissions that could not be changed.
+    /// The same: keys that keep their values of the start, and permissions that could not be changed.
     pub(super) fn not_in_effect(&self, current: &Current) -> Vec<String> {
         let mut keys = self.started_with.changed_with(&current.config.fingerprint, config::Effect::Restart);
         if !current.has_all_modes() {
@@ -310,12 +310,12 @@ impl Server {
         keys
     }
 
-    /// How long this server has run.
+    /// The uptime of this server.
     pub(super) fn uptime(&self) -> Duration {
         self.gateway.clock.precise().mono.saturating_since(self.started)
     }
 
-    /// Whether what needs the authorization server's store must fail now.
+    /// Whether operations that need the authorization server's store must fail now.
     pub(super) fn is_store_closed(&self) -> bool {
         self.store_closed.load(Relaxed)
     }
@@ -325,7 +325,7 @@ impl Server {
         self.drain_asked.notify_one();
     }
 
-    /// Goes away in order: not ready, then accepting nothing, then gone; at the deadline, whatever is left is reset.
+    /// Shuts down in order: unready, then not accepting, then ended; at the deadline, remaining connections are reset.
     pub(crate) async fn drain(&self, delay: bool) {
         let drain = {
             let current = self.current.lock().await;
@@ -337,7 +337,7 @@ impl Server {
             tokio::time::sleep(drain.delay).await;
         }
         self.gateway.advance(Phase::Stopping);
-        // The deadline counts from the signal, as who sent it does.
+        // The deadline counts from the signal.
         let left = if delay { drain.deadline.saturating_sub(drain.delay) } else { drain.deadline };
         if timeout(left, self.gateway.idle()).await.is_err() {
             tracing::warn!(
@@ -345,7 +345,7 @@ impl Server {
                 "the drain's deadline has come; resetting what is left"
             );
             self.gateway.advance(Phase::Ending);
-            // Whoever is left then is waited for no longer: neither by a WebSocket's end nor by ours.
+            // Nothing is waited for after that: no closing handshake of either side.
             let _ = timeout(ENDING, self.gateway.idle()).await;
         }
         self.store_closed.store(true, Relaxed);
@@ -354,7 +354,7 @@ impl Server {
         }
         if let Some(acme) = &self.provided.acme {
             if let Some(task) = self.acme.lock().await.take() {
-                // It ends by itself, having given the lease back.
+                // It ends by itself, after it has released the lease.
                 let _ = timeout(GIVING_BACK_MAX, task).await;
             }
             acme.close().await;
@@ -362,7 +362,7 @@ impl Server {
     }
 }
 
-/// Gives issuers that are new the keys that were kept of them.
+/// Restores the stored keys of new issuers.
 pub(super) async fn restore_keys(cache: &Arc<KeyCache>, built: &Built, now: Timestamp) {
     let (cache, authenticator) = (Arc::clone(cache), Arc::clone(&built.model.authenticator));
     let _ = tokio::task::spawn_blocking(move || cache.restore(&authenticator, now)).await;
@@ -387,7 +387,7 @@ pub(super) fn access_log(
     Ok(Some(Arc::new(log)))
 }
 
-/// Runs the server of the configuration at `path` until it is told to go.
+/// Runs the server of the configuration at `path` until it is stopped.
 pub(crate) fn run(config: Config, path: PathBuf) -> Result<()> {
     panics::watch();
     let mut inherited = Inherited::from_environment()?;
@@ -414,12 +414,12 @@ pub(crate) fn run(config: Config, path: PathBuf) -> Result<()> {
     let runtime = workers::control_runtime().context("starting the runtime")?;
     let mut gateway = None;
     let result = runtime.block_on(async {
-        // Before anybody can connect: a signal that nobody waits for ends the process on the spot.
+        // Before the first connection: a signal without a handler ends the process at once.
         let mut signals = Signals::new()?;
         let control = admin::bind_socket(config.admin.socket.as_deref())?;
         let server = tokio::select! {
             server = Server::start(config, path, sockets, admin_socket, Arc::clone(&workers)) => server?,
-            // Keys of issuers may be long in coming.
+            // Fetching issuers' keys may be slow.
             _ = signals.end() => return Ok(()),
         };
         let control = control.map(|socket| admin::serve_socket(socket, &server));
@@ -428,10 +428,10 @@ pub(crate) fn run(config: Config, path: PathBuf) -> Result<()> {
         gateway = Some(Arc::clone(&server.gateway));
         Ok(())
     });
-    // What is still open is dropped with its runtime: responses under way are reset.
+    // Remaining connections are dropped with their runtime, which resets running responses.
     workers.stop();
     if let Some(gateway) = gateway {
-        // With a line for each of them.
+        // Including a line for each of them.
         gateway.close_retired_logs();
         let _ = gateway.access_log().is_none_or(|log| log.flush(Duration::from_secs(2)));
     }

@@ -1,4 +1,4 @@
-//! What the process does on signals.
+//! The signals of the process.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::run::Server;
 
-/// The signals that mean something to the process.
+/// The handled signals.
 pub(super) struct Signals {
     hangup: Signal,
     terminate: Signal,
@@ -16,7 +16,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Takes them over from the system, which ends the process for any of them.
+    /// Installs the handlers. By default, each of the signals ends the process.
     pub(super) fn new() -> Result<Self> {
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
@@ -26,7 +26,7 @@ impl Signals {
         })
     }
 
-    /// Waits until one says to go; whether somebody sits at a terminal and waits.
+    /// Waits for a signal to end; returns whether it was sent from a terminal.
     pub(super) async fn end(&mut self) -> bool {
         tokio::select! {
             _ = self.terminate.recv() => false,
@@ -34,7 +34,7 @@ impl Signals {
         }
     }
 
-    /// Does what they say until one says to go, then drains.
+    /// Handles signals until one requests the end, then drains.
     pub(super) async fn obey(mut self, server: &Arc<Server>) {
         let interactive = loop {
             tokio::select! {
@@ -62,7 +62,7 @@ impl Signals {
                 _ = self.interrupt.recv() => break true,
             }
         };
-        // A second signal ends the waiting.
+        // A second signal aborts the drain.
         tokio::select! {
             () = server.drain(!interactive) => {}
             _ = self.end() => {}

@@ -1,4 +1,4 @@
-//! The file of a Unix socket that this process listens on, and its permissions.
+//! The file of a listening Unix socket, and its permissions.
 
 use std::{
     fs::{self, Metadata, OpenOptions, Permissions},
@@ -12,7 +12,7 @@ use std::{
 
 use nix::fcntl::OFlag;
 
-/// The file of a socket that was bound by this process.
+/// The file of a socket that this process bound.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
@@ -22,7 +22,7 @@ pub(crate) struct SocketFile {
 }
 
 impl SocketFile {
-    /// The socket that was bound at `bound` with this mode, and is to be found at `path`.
+    /// The socket that was bound at `bound` with this mode and will be renamed to `path`.
     ///
     /// # Errors
     /// Its metadata can't be read.
@@ -31,25 +31,24 @@ impl SocketFile {
         Ok(Self { path: path.to_path_buf(), identity, mode })
     }
 
-    /// The permissions that it has.
+    /// The present permissions.
     pub(super) fn mode(&self) -> u32 {
         self.mode
     }
 
-    /// Changes the permissions. Symbolic links are not followed, and a file that somebody put in the socket's place is left
-    /// alone.
+    /// Changes the permissions. Symbolic links are not followed, and a file that replaced the socket is not changed.
     ///
     /// # Errors
-    /// It is not there any more, it belongs to another user, or the file system refuses.
+    /// It was removed, it belongs to another user, or the file system refuses.
     pub(super) fn set_mode(&mut self, mode: u32) -> io::Result<()> {
-        // A handle on the file itself: between the check and the change the path may come to mean another file.
+        // A handle to the file itself: the path may be replaced between the check and the change.
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW;
         let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(&self.path)?;
         let found = file.metadata()?;
         if !found.file_type().is_socket() || identity(&found) != self.identity {
             return Err(io::Error::new(io::ErrorKind::NotFound, "another file is in its place"));
         }
-        // fchmod(2) takes no such handle; its entry in /proc is a link to the file itself.
+        // fchmod(2) doesn't accept such a handle; its entry in /proc is a link to the file itself.
         let handle = format!("/proc/self/fd/{}", file.as_raw_fd());
         fs::set_permissions(handle, Permissions::from_mode(mode))?;
         self.mode = mode;

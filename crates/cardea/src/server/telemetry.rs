@@ -1,4 +1,4 @@
-//! Metrics of what others count: read when somebody asks for them.
+//! Metrics of other crates' statistics, which are read at a scrape.
 
 use std::sync::{Arc, Weak};
 
@@ -23,7 +23,7 @@ mod upstream;
 
 pub(crate) use self::catalogue::markdown;
 
-/// What the program was built from, where whoever built it said so.
+/// The source revision of the build, if it was given.
 pub(crate) const REVISION: &str = match option_env!("CARDEA_REVISION") {
     Some(revision) => revision,
     None => "",
@@ -117,10 +117,10 @@ static SECRET_REJECTIONS: CounterDef<1> = CounterDef::new(
     ["reason"],
 );
 
-/// What is built.
+/// The metrics of the build.
 static BUILD: &[Definition] = &[BUILD_INFO.definition()];
 
-/// What the process does for longer.
+/// The metrics of long-running work.
 static RUNNING: &[Definition] = &[STREAMS.definition(), BUFFERED.definition(), LATE_REFRESHES.definition()];
 
 /// The metrics of tokens.
@@ -158,7 +158,7 @@ static ACME: &[Definition] = &[
     CERTIFICATE_FAILURES.definition(),
 ];
 
-/// Enters all of it. What is read is that of the model in force.
+/// Registers the metrics. They are read from the current model.
 pub(super) fn register(
     registry: &Registry,
     gateway: &Arc<Gateway>,
@@ -236,7 +236,7 @@ static CERTIFICATE_FAILURES: CounterDef<1> = CounterDef::new(
     ["reason"],
 );
 
-/// Enters what is known of certificates from the authority.
+/// Registers the metrics of ACME certificates.
 pub(super) fn register_acme(registry: &Registry, acme: &Arc<Acme>) {
     let gauge = |def: &'static GaugeDef<1>, read: fn(&Status) -> Option<Wall>| {
         let acme = Arc::clone(acme);
@@ -260,9 +260,9 @@ pub(super) fn register_acme(registry: &Registry, acme: &Arc<Acme>) {
     });
 }
 
-/// Enters what the authorization server says of the verification of client secrets.
+/// Registers the metrics of client secret verification.
 fn register_secrets(registry: &Registry, clock: &Clock, issuer: Option<&Arc<AuthorizationServer>>) {
-    // The authorization server tells the gateway of revocations, and the gateway holds the registry.
+    // The authorization server refers to the gateway for revocations, and the gateway holds the registry.
     let secrets = (clock.clone(), issuer.map_or_else(Weak::new, Arc::downgrade));
     let gauge = |def: &'static GaugeDef<0>, read: fn(&SecretStats) -> f64| {
         registry
@@ -270,7 +270,7 @@ fn register_secrets(registry: &Registry, clock: &Clock, issuer: Option<&Arc<Auth
     };
     gauge(&SECRET_QUEUE, |stats| stats.queue_size as f64);
     gauge(&SECRET_QUEUE_AGE, |stats| stats.queue_age.as_secs_f64());
-    gauge(&SECRETS_REMEMBERED, |stats| stats.remembered_size as f64);
+    gauge(&SECRETS_REMEMBERED, |stats| stats.cache_size as f64);
     gauge(&SECRET_FAILURES, |stats| stats.failures_size as f64);
     let counter = |def: &'static CounterDef<0>, read: fn(&SecretStats) -> u64| {
         registry.collect_counter(
@@ -281,7 +281,7 @@ fn register_secrets(registry: &Registry, clock: &Clock, issuer: Option<&Arc<Auth
     counter(&SECRET_HASHES_STORED, |stats| stats.hashes_made);
     counter(&SECRET_LANE_RUNS, |stats| stats.lane_runs);
     counter(&SECRET_LANE_HASHES, |stats| stats.lane_jobs);
-    counter(&SECRET_REMEMBERED_HITS, |stats| stats.remembered_hits);
+    counter(&SECRET_REMEMBERED_HITS, |stats| stats.cache_hits);
     registry.collect_counter(
         &SECRET_LANES,
         of_secrets(&secrets, |stats, samples| {
@@ -303,7 +303,7 @@ fn register_secrets(registry: &Registry, clock: &Clock, issuer: Option<&Arc<Auth
     labelled(&SECRET_REJECTIONS, |stats| &stats.rejected);
 }
 
-/// Reads the model in force. The gateway holds the registry, so this must not hold the gateway.
+/// Reads the current model. The gateway holds the registry, so this must not hold the gateway.
 fn of(
     gateway: &Arc<Gateway>,
     read: impl Fn(&Model, &mut Samples<'_>) + Send + Sync + 'static,
@@ -316,7 +316,7 @@ fn of(
     }
 }
 
-/// Reads the sessions of each listener that speaks TLS.
+/// Reads the sessions of each TLS listener.
 fn of_listeners(
     gateway: &Arc<Gateway>,
     read: impl Fn(&str, &SessionStats, &mut Samples<'_>) + Send + Sync + 'static,
@@ -330,7 +330,7 @@ fn of_listeners(
     })
 }
 
-/// Reads the verification of client secrets, where there is an authorization server.
+/// Reads the statistics of client secret verification, if there is an authorization server.
 fn of_secrets(
     (clock, issuer): &(Clock, Weak<AuthorizationServer>),
     read: impl Fn(&SecretStats, &mut Samples<'_>) + Send + Sync + 'static,

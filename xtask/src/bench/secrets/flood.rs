@@ -21,7 +21,7 @@ use super::super::tools::{Tools, check_configuration};
 use super::super::window::{OTHERS, P50, P99, Window, exact};
 use super::super::{Extent, Plan};
 use super::open_loop::{Generator, Kind, OpenLoop, Outcome, Running};
-use super::registry::{Costs, Registry, Settings, Stored};
+use super::registry::{Registry, Settings, hashes_per_second};
 
 pub(super) const CASE: &str = "flood";
 /// What is stored by default.
@@ -126,9 +126,9 @@ static CAPACITY: Metric = Metric { name: "capacity", unit: "1/s", better: Better
 /// Measures all rounds.
 pub(super) fn add(report: &mut Report, tools: &Tools, plan: &Plan) -> Result<()> {
     let remembered: Vec<bool> = (0..REMEMBERED + NOT_REMEMBERED).map(|number| number < REMEMBERED).collect();
-    let registry = Registry::make(tools, CASE, Stored::Pbkdf2(ITERATIONS), &remembered)?;
-    let costs = Costs::measure(tools, ITERATIONS)?;
-    report.add(CASE, Subject::Cardea, &CAPACITY, costs.hashes_per_second);
+    let registry = Registry::make(tools, CASE, ITERATIONS, &remembered)?;
+    let capacity = hashes_per_second(tools, ITERATIONS)?;
+    report.add(CASE, Subject::Cardea, &CAPACITY, capacity);
     let (known, hashed) = registry.clients.split_at(REMEMBERED);
     let (remembered, hashed) = (registry.some("remembered", known)?, registry.some("hashed", hashed)?);
     let guesses = registry.some("guesses", &guesses(&registry.clients))?;
@@ -142,7 +142,7 @@ pub(super) fn add(report: &mut Report, tools: &Tools, plan: &Plan) -> Result<()>
             hashed: &hashed,
             guesses: &guesses,
             registry: &registry,
-            rate: FLOOD * costs.hashes_per_second,
+            rate: FLOOD * capacity,
         };
         let name = whole(placement);
         for round in 1..=plan.rounds {

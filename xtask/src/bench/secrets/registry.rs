@@ -19,15 +19,6 @@ use crate::process::catch;
 /// For what is no load.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What clients' secrets are stored as.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Stored {
-    /// PBKDF2-HMAC-SHA-512 with so many iterations.
-    Pbkdf2(u32),
-    /// The least that there is of scrypt, which costs microseconds and is not replaced by anything.
-    Trifle,
-}
-
 /// Clients and where they are.
 pub(super) struct Registry {
     pub(super) folder: PathBuf,
@@ -63,9 +54,9 @@ impl Settings<'_> {
 }
 
 impl Registry {
-    /// Imports clients `c-0`, `c-1` and so on, as many as `remembered` has places; those where it is false are never
-    /// remembered.
-    pub(super) fn make(tools: &Tools, name: &str, stored: Stored, remembered: &[bool]) -> Result<Self> {
+    /// Imports clients `c-0`, `c-1` and so on, one for each element of `remembered`, which says whether its secret may
+    /// be cached. Their secrets are hashed with `hashed` iterations.
+    pub(super) fn make(tools: &Tools, name: &str, hashed: u32, remembered: &[bool]) -> Result<Self> {
         let folder = fresh_folder(tools.work.join("secrets").join(name))?;
         let key = Command::new("openssl").args(["rand", "-hex", "32"]).output().context("openssl rand")?;
         fs::write(folder.join("wrapping.key"), key.stdout)?;
@@ -73,7 +64,7 @@ impl Registry {
         let mut rows = "client_id,secret_hash,remember_secret\n".to_owned();
         for (number, remember) in remembered.iter().enumerate() {
             let client = Client { id: format!("c-{number}"), secret: format!("chosen-by-somebody-{number}") };
-            let hash = stored.hash(tools, &client.secret)?;
+            let hash = hash(tools, hashed, &client.secret)?;
             rows += &format!("{},\"{hash}\",{remember}\n", client.id);
             registry.clients.push(client);
         }
@@ -106,30 +97,11 @@ impl Registry {
     }
 }
 
-impl Stored {
-    fn hash(self, tools: &Tools, secret: &str) -> Result<String> {
-        match self {
-            Self::Pbkdf2(iterations) => {
-                let mut command = Command::new(&tools.cardea);
-                command.args(["hash", "--iterations", &iterations.to_string()]);
-                piped(&mut command, secret.as_bytes())
-            }
-            Self::Trifle => {
-                let mut derive = Command::new("openssl");
-                derive.args(["kdf", "-keylen", "32", "-kdfopt", "salt:0123456789abcdef", "-kdfopt"]);
-                derive.arg(format!("pass:{secret}"));
-                derive.args(["-kdfopt", "n:2", "-kdfopt", "r:1", "-kdfopt", "p:1", "-binary", "SCRYPT"]);
-                let output = derive.output().context("openssl kdf")?;
-                ensure!(output.status.success(), "openssl kdf: {}", String::from_utf8_lossy(&output.stderr));
-                let base64 = |bytes: &[u8]| -> Result<String> {
-                    let mut encode = Command::new("openssl");
-                    Ok(piped(encode.args(["base64", "-A"]), bytes)?.trim_end_matches('=').to_owned())
-                };
-                let (salt, hash) = (base64(b"0123456789abcdef")?, base64(&output.stdout)?);
-                Ok(format!("$scrypt$ln=1,r=1,p=1${salt}${hash}"))
-            }
-        }
-    }
+/// The stored form of a secret: PBKDF2-HMAC-SHA-512.
+fn hash(tools: &Tools, iterations: u32, secret: &str) -> Result<String> {
+    let mut command = Command::new(&tools.cardea);
+    command.args(["hash", "--iterations", &iterations.to_string()]);
+    piped(&mut command, secret.as_bytes())
 }
 
 /// What a program says of its input.
@@ -147,24 +119,12 @@ pub(in super::super) fn piped(command: &mut Command, input: &[u8]) -> Result<Str
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// What hashes cost on this machine, as the program itself says.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Costs {
-    /// Of a lone hash, in µs.
-    pub(super) lone_us: f64,
-    /// Of all hash threads with filled lanes.
-    pub(super) hashes_per_second: f64,
-}
-
-impl Costs {
-    pub(super) fn measure(tools: &Tools, iterations: u32) -> Result<Self> {
-        let mut command = Command::new(&tools.cardea);
-        command.args(["bench", "kdf", "--json", "--iterations", &iterations.to_string()]);
-        let output = command.output().context("cardea bench kdf")?;
-        ensure!(output.status.success(), "cardea bench kdf: {}", String::from_utf8_lossy(&output.stderr));
-        let report: Value = serde_json::from_slice(&output.stdout).context("cardea bench kdf")?;
-        let figure =
-            |name: &str| report["cost"][name].as_f64().with_context(|| format!("cardea bench kdf: {name}"));
-        Ok(Self { lone_us: figure("hash_ms")? * 1e3, hashes_per_second: figure("hashes_per_second")? })
-    }
+/// The hashes per second of all hash threads with filled lanes, as the program measures them.
+pub(super) fn hashes_per_second(tools: &Tools, iterations: u32) -> Result<f64> {
+    let mut command = Command::new(&tools.cardea);
+    command.args(["bench", "kdf", "--json", "--iterations", &iterations.to_string()]);
+    let output = command.output().context("cardea bench kdf")?;
+    ensure!(output.status.success(), "cardea bench kdf: {}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).context("cardea bench kdf")?;
+    report["cost"]["hashes_per_second"].as_f64().context("cardea bench kdf: hashes_per_second")
 }

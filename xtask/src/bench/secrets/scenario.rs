@@ -1,7 +1,7 @@
-//! 140 grants per second at half a core: ours, with the hashes of OpenSSL, and with a delay in place of a hash.
+//! 140 grants per second on half a core.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -10,12 +10,12 @@ use super::super::machine::{Placement, on};
 use super::super::report::{Better, Metric, Report};
 use super::super::server::{Server, free_address};
 use super::super::subject::Subject;
-use super::super::tools::{Tools, version};
+use super::super::tools::Tools;
 use super::super::window::{COST, OTHERS, P50, P99, Window};
 use super::super::{Extent, Plan};
 use super::open_loop::{Generator, Kind, OpenLoop, Outcome};
 use super::quota::Quota;
-use super::registry::{Costs, Registry, Settings, Stored};
+use super::registry::{Registry, Settings};
 
 pub(super) const CASE: &str = "half-core-140-per-second";
 const RATE: f64 = 140.0;
@@ -27,11 +27,9 @@ const CONNECTIONS: usize = 320;
 const WARM_UP: Duration = Duration::from_secs(1);
 /// Of the smoke test.
 const WARM_UP_SMOKE: Duration = Duration::from_millis(100);
-const SUBJECTS: [Subject; 3] = [Subject::Cardea, Subject::OpenSslHash, Subject::DelayedHash];
 
 static SERVED: Metric = Metric { name: "served", unit: "%", better: Better::Higher };
 static CPU: Metric = Metric { name: "cpu", unit: "% of a core", better: Better::Lower };
-static DELAY: Metric = Metric { name: "delay", unit: "µs", better: Better::Neither };
 
 /// Measures all rounds.
 pub(super) fn add(report: &mut Report, tools: &Tools, plan: &Plan) -> Result<()> {
@@ -40,30 +38,25 @@ pub(super) fn add(report: &mut Report, tools: &Tools, plan: &Plan) -> Result<()>
     let scenario = Scenario {
         tools,
         plan,
-        program: tools.cardea_with_other_hashes(plan.extent == Extent::Smoke)?,
         generator: Generator::provide(tools, &placement.load)?,
-        hashed: Registry::make(tools, "hashed", Stored::Pbkdf2(ITERATIONS), &remembered)?,
-        trifles: Registry::make(tools, "trifles", Stored::Trifle, &remembered)?,
-        lone_us: Costs::measure(tools, ITERATIONS)?.lone_us,
+        registry: Registry::make(tools, "hashed", ITERATIONS, &remembered)?,
         placement: &placement,
     };
-    report.add(CASE, Subject::DelayedHash, &DELAY, scenario.lone_us.round());
+    let subject = Subject::Cardea;
     for round in 1..=plan.rounds {
-        for subject in SUBJECTS {
-            let said = match plan.attempt(|| scenario.measure(subject)) {
-                Ok(figures) => {
-                    for (metric, value) in figures {
-                        report.add(CASE, subject, metric, value);
-                    }
-                    format!("p99 {:.1} ms, {:.0} % of a core", figures[1].1 / 1e3, figures[3].1)
+        let said = match plan.attempt(|| scenario.measure()) {
+            Ok(figures) => {
+                for (metric, value) in figures {
+                    report.add(CASE, subject, metric, value);
                 }
-                Err(error) => {
-                    report.add_missing(CASE, subject, &P99, format!("{error:#}"));
-                    format!("not measured: {error:#}")
-                }
-            };
-            plan.progress(&format!("{CASE} {round}/{} {}: {said}", plan.rounds, subject.name()));
-        }
+                format!("p99 {:.1} ms, {:.0} % of a core", figures[1].1 / 1e3, figures[3].1)
+            }
+            Err(error) => {
+                report.add_missing(CASE, subject, &P99, format!("{error:#}"));
+                format!("not measured: {error:#}")
+            }
+        };
+        plan.progress(&format!("{CASE} {round}/{} {}: {said}", plan.rounds, subject.name()));
     }
     Ok(())
 }
@@ -72,46 +65,35 @@ pub(super) fn add(report: &mut Report, tools: &Tools, plan: &Plan) -> Result<()>
 pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
     let [placement, _] = Placement::all()?;
     let quota = Quota::half_a_core();
-    let delay = report.values(CASE, Subject::DelayedHash, &DELAY).first().copied().unwrap_or_default();
     let mut text = format!(
         "`{CASE}`: 140 client-credentials grants per second, an open loop over kept connections, for 16 clients whose \
-         secrets are stored as PBKDF2-HMAC-SHA-512 with 10,000 iterations; nothing is remembered, so that each \
-         grant takes a hash. The process is held to half a core by {}. All three are one build with the feature \
-         `bench-hashes`: `{}` hashes as it is shipped, `{}` by the PBKDF2 of {} on the same threads, a hash at a \
-         time, and `{}` is the control: in place of the hash, a timer of the {delay:.0} µs that a lone hash of ours \
-         takes (its clients' secrets are stored under a trifle of scrypt, so that a wrong secret is still wrong). \
-         Latencies are those of grants that were served, from when they were due; the rest was refused for want of \
-         time (503).\n\n- {}\n",
+         secrets are stored as PBKDF2-HMAC-SHA-512 with 10,000 iterations; the verification cache is off, so that \
+         each grant takes a hash. The process is limited to half a core by {}. Latencies are those of served grants, \
+         from the time at which they were due; the others were refused because they had waited too long (503).\n\n- {}\n",
         quota.describe(),
-        Subject::Cardea.name(),
-        Subject::OpenSslHash.name(),
-        version(Path::new("openssl"), "version"),
-        Subject::DelayedHash.name(),
         placement.describe("the load")
     );
     text += &format!("\nLatency (p99) in µs, median (lowest–highest) of {} rounds:\n\n", plan.rounds);
-    text += &report.table(&P99, &SUBJECTS);
+    let subjects = [Subject::Cardea];
+    text += &report.table(&P99, &subjects);
     text += "\nMedians, of processor time too:\n\n";
-    text += &report.details(&[&P50, &P99, &SERVED, &CPU, &COST, &OTHERS], &SUBJECTS);
+    text += &report.details(&[&P50, &P99, &SERVED, &CPU, &COST, &OTHERS], &subjects);
     Ok(text + "\n")
 }
 
 struct Scenario<'a> {
     tools: &'a Tools,
     plan: &'a Plan,
-    program: PathBuf,
     generator: Generator<'a>,
-    hashed: Registry,
-    trifles: Registry,
-    lone_us: f64,
+    registry: Registry,
     placement: &'a Placement,
 }
 
 impl Scenario<'_> {
-    fn measure(&self, subject: Subject) -> Result<[(&'static Metric, f64); 6]> {
+    fn measure(&self) -> Result<[(&'static Metric, f64); 6]> {
         let quota = Quota::half_a_core();
-        let registry = if subject == Subject::DelayedHash { &self.trifles } else { &self.hashed };
-        let server = self.start(subject, registry, &quota)?;
+        let registry = &self.registry;
+        let server = self.start(&quota)?;
         let holding = quota.hold(server.id()?)?;
         let warm_up = if self.plan.extent == Extent::Smoke { WARM_UP_SMOKE } else { WARM_UP };
         // What is refused now is refused in the window too, and counted there.
@@ -137,22 +119,18 @@ impl Scenario<'_> {
         self.generator.start(&load)?.finish()
     }
 
-    fn start(&self, subject: Subject, registry: &Registry, quota: &Quota) -> Result<Server> {
-        let folder = self.tools.folder(subject.name())?;
+    fn start(&self, quota: &Quota) -> Result<Server> {
+        let (registry, name) = (&self.registry, Subject::Cardea.name());
+        let folder = self.tools.folder(name)?;
         let (listen, admin) = (free_address()?, free_address()?);
         let origin = admin;
         let settings = Settings { listen, admin, origin, registry, iterations: ITERATIONS, remember: "0s" };
         let config = settings.write(self.tools, &folder)?;
-        let mut command = on(&self.placement.gateway, &self.program);
+        let mut command = on(&self.placement.gateway, &self.tools.cardea);
         command.arg("run").arg("--config").arg(config);
         let mut command = quota.around(&command);
         command.current_dir(&folder);
-        match subject {
-            Subject::OpenSslHash => command.env("CARDEA_BENCH_HASH", "openssl"),
-            Subject::DelayedHash => command.env("CARDEA_BENCH_HASH", format!("delay-us={:.0}", self.lone_us)),
-            _ => command.env_remove("CARDEA_BENCH_HASH"),
-        };
         Server::start(&mut command, listen, &folder.join("output.log"))
-            .with_context(|| format!("starting {}", subject.name()))
+            .with_context(|| format!("starting {name}"))
     }
 }

@@ -1,4 +1,4 @@
-//! The cache lines that operations touch, and how many of them can be fetched only one after the other.
+//! The cache lines that operations touch, and the length of dependent chains of loads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;
@@ -10,12 +10,12 @@ use crate::touched::tests::{Line, by, line};
 use crate::wheel::HEADS;
 use crate::{Entry, Lifetime};
 
-/// A full cache of keys whose slots are nowhere near each other.
+/// A full cache whose keys have scattered slots.
 fn scattered(entries: u64, lifetime: Lifetime) -> Cache<u64, u64> {
     let mut cache = Cache::new(limits(entries as usize, lifetime)).unwrap();
     for key in 0..2 * entries {
         let _ = cache.insert_entry(entry(&cache, key, 1), at(1));
-        // What is looked up stays, so that the newest ones take places all over the slab.
+        // Used entries stay, so that the newest ones are spread over the slab.
         if key % 3 == 0 {
             let _ = cache.get(&(key / 2), at(1));
         }
@@ -24,18 +24,18 @@ fn scattered(entries: u64, lifetime: Lifetime) -> Cache<u64, u64> {
     cache
 }
 
-/// Where they may, entries have deadlines of different buckets.
+/// With their own lifetimes, entries have deadlines in different buckets.
 fn entry(cache: &Cache<u64, u64>, key: u64, second: u64) -> Entry<u64, u64> {
     let is_own = matches!(cache.limits.lifetime, Lifetime::Own { .. });
     Entry { key, value: key, deadline: is_own.then(|| at(second + 500 + key % 7 * 60)) }
 }
 
-/// What an operation touches.
+/// The cost of an operation.
 #[derive(Debug)]
 struct Cost {
     lines: BTreeSet<Line>,
-    /// How often it waits for memory at the most: a line's wait is one more than that of the line which says where it is.
-    /// What is known without a look elsewhere is fetched at once, and what the operation before has touched is there.
+    /// The longest chain of dependent loads: a line's wait is one more than that of the line that contains its address.
+    /// Known addresses and lines that the previous operation touched cost none.
     waits: usize,
 }
 
@@ -45,7 +45,7 @@ impl Cost {
     }
 }
 
-/// Does `operation` on `key`, and says what it cost after one that touched the lines `before`.
+/// Runs `operation` on `key`, and returns its cost after one that touched the lines `before`.
 fn cost<R>(
     cache: &mut Cache<u64, u64>,
     key: u64,
@@ -64,7 +64,7 @@ fn cost<R>(
     let mut known: BTreeSet<Line> = cache.slab.known().into_iter().flat_map(of_slot).collect();
     known.extend(cache.index.known(cache.hasher.hash_one(key)).map(|number| line(Memory::Index, number)));
     known.extend((0..HEADS).map(|head| line(Memory::Links, head)));
-    // What is in a line leads to these.
+    // The addresses in a line.
     let leads_to = |(memory, number): Line| -> Vec<Line> {
         let in_line =
             |count: usize| (0..count as u32).filter(move |at| line(memory, *at) == (memory, number));
@@ -113,7 +113,7 @@ fn cost<R>(
 fn a_lookup_touches_two_or_three_lines_and_waits_twice_at_any_size() {
     for (entries, lifetime) in [(1_000, seconds(1_000)), (20_000, seconds(1_000)), (1_000, own(1_000))] {
         let mut cache = scattered(entries, lifetime);
-        // One of some thousand lookups looks at another slot too, whose key has the same tag.
+        // One of some thousand lookups also reads another slot, whose key has the same tag.
         let (mut hits, mut of_index, mut of_slots) = (0, 0, 0);
         for key in (0..2 * entries).step_by(entries as usize / 140) {
             let is_there = cache.find(cache.hasher.hash_one(key), &key).is_some();
@@ -136,12 +136,13 @@ fn a_lookup_touches_two_or_three_lines_and_waits_twice_at_any_size() {
 fn an_insert_waits_four_times_at_the_most_at_any_size() {
     for (entries, lifetime) in [(1_000, seconds(1_000)), (20_000, seconds(1_000)), (1_000, own(1_000))] {
         let mut cache = scattered(entries, lifetime);
-        // Of the wheel: its slot, its bucket's head and last one, as many of the evicted entry, and the expired ones' list.
+        // In the wheel: the entry's slot, head and tail of its bucket, the same for the evicted entry, and the list of
+        // expired ones.
         let links = if matches!(lifetime, Lifetime::Own { .. }) { 8 } else { 0 };
         let mut before = BTreeSet::new();
         let mut waits = BTreeSet::new();
         for key in 10 * entries..10 * entries + 200 {
-            // From none to more than it may, the hand passes.
+            // The hand passes from none to more than its limit.
             let (leads_to, [.., mut visited, _]) = (cache.slab.leads_to(), cache.slab.known());
             for _ in 0..key as usize % (HAND_STEPS_MAX + 2) {
                 cache.slab.visit(visited);
@@ -149,7 +150,8 @@ fn an_insert_waits_four_times_at_the_most_at_any_size() {
             }
             let new = entry(&cache, key, 1);
             let cost = cost(&mut cache, key, &before, |cache| cache.insert_entry(new, at(1)));
-            // Both lines of the key and that of the evicted one; what the hand passes, two neighbours and the newest.
+            // Both lines of the key and that of the evicted one; those that the hand passes, two neighbours and the
+            // newest.
             assert!(cost.of(Memory::Index) <= 3 && cost.of(Memory::Places) == 1, "{cost:?}");
             assert!(
                 cost.of(Memory::Slots) <= HAND_STEPS_MAX + 4 && cost.of(Memory::Links) <= links,
@@ -160,7 +162,7 @@ fn an_insert_waits_four_times_at_the_most_at_any_size() {
             before = cost.lines;
         }
         assert!(waits.contains(&2) && waits.contains(&4), "the hand passes as many each time: {waits:?}");
-        // Of a key that is there: its own slot, with its neighbours.
+        // For a present key: its own slot, with its neighbours.
         for key in cache.slab.iter().map(|(key, _)| *key).step_by(entries as usize / 40).collect::<Vec<_>>() {
             let new = entry(&cache, key, 1);
             let cost = cost(&mut cache, key, &BTreeSet::new(), |cache| cache.insert_entry(new, at(1)));
@@ -186,7 +188,7 @@ fn what_leaves_waits_three_times_however_many_have_expired() {
             assert!(cost.of(Memory::Slots) <= 4 && cost.of(Memory::Links) <= links, "{cost:?}");
             assert!(cost.waits <= 3, "{cost:?}");
         }
-        // Each insert takes two out, and touches no more for all the others.
+        // Each insert removes two, and touches no more for all the others.
         let mut before = BTreeSet::new();
         for key in 20 * entries..20 * entries + 100 {
             let new = entry(&cache, key, 2_000);
@@ -195,7 +197,7 @@ fn what_leaves_waits_three_times_however_many_have_expired() {
             assert!(cost.of(Memory::Slots) <= slots && cost.waits <= 4, "{cost:?}");
             before = cost.lines;
         }
-        // A timer's: without the line in which a new one would be.
+        // A timer's: without the line for a new entry.
         for _ in 0..100 {
             let cost = cost(&mut cache, 0, &BTreeSet::new(), |cache| cache.reclaim(1, at(2_000)));
             assert!(

@@ -1,4 +1,4 @@
-//! Calls: which function is meant, whether its arguments fit, and what of it can be done now.
+//! Calls: resolves the function, checks its arguments, and evaluates constant calls.
 
 use super::super::ast::Ast;
 use super::super::functions::{ARGUMENTS_MAX, FUNCTIONS, Function};
@@ -10,7 +10,7 @@ use crate::overrides::HasOverrides;
 use crate::suggest::nearest;
 use crate::value::{Owned, Value};
 
-/// How much memory a compiled pattern may take, in bytes.
+/// The memory limit of a compiled pattern, in bytes.
 const PATTERN_BYTES_MAX: usize = 512 * 1024;
 
 impl<R: HasOverrides> Checker<'_, R> {
@@ -75,7 +75,7 @@ impl<R: HasOverrides> Checker<'_, R> {
             .nest_limit(64)
             .build();
         let regex = built.map_err(|why| {
-            // The last line says what is wrong; those before draw it.
+            // The last line has the message; those before show the position.
             let why = why.to_string();
             let line = why.lines().last().unwrap_or_default().trim_start_matches("error: ");
             error(pattern.start(), format!("the pattern does not compile: {}", crate::table::shortened(line)))
@@ -84,7 +84,7 @@ impl<R: HasOverrides> Checker<'_, R> {
     }
 }
 
-/// The function of a name; else what was probably meant.
+/// The function with that name; otherwise an error with a suggestion.
 fn find(name: &str, method: bool, count: usize, at: u32) -> Checked<&'static Function> {
     let Some(function) = FUNCTIONS.iter().find(|known| known.name == name && known.method == method) else {
         if FUNCTIONS.iter().any(|known| known.name == name) {
@@ -117,13 +117,13 @@ fn fits(signature: &[Type], types: &[Type]) -> bool {
     signature.len() == types.len() && signature.iter().zip(types).all(|(of, kind)| kind.may_be(*of))
 }
 
-/// A call; one of constants is evaluated now, so that a slip in them is an error now.
+/// A call. A call with constant arguments is evaluated at compile time, so that its errors are reported then.
 fn evaluated<R>(function: &'static Function, nodes: Vec<Node<R>>, at: u32) -> Checked<Node<R>> {
     let constants = nodes.iter().map(|node| match node {
         Node::Constant(constant) => Some(constant.value()),
         _ => None,
     });
-    // `type` gives what is no constant, and `dyn` hides a type on purpose.
+    // The result of `type` is no constant, and `dyn` hides a type on purpose.
     let values: Option<Vec<Value<'_>>> = constants.collect();
     let Some(values) = values.filter(|_| !matches!(function.name, "type" | "dyn")) else {
         return Ok(Node::Call { function, arguments: nodes.into(), at });

@@ -1,4 +1,4 @@
-//! Macros: what looks like a call, and is a loop or a question whether something is there.
+//! Macros: loops and presence tests with the syntax of calls.
 
 use super::super::ast::{Ast, AstKind, Literal};
 use super::super::node::{Each, Node};
@@ -10,7 +10,7 @@ use crate::overrides::HasOverrides;
 pub(in crate::expression) const NAMES: [&str; 6] = ["has", "all", "exists", "exists_one", "map", "filter"];
 
 impl<R: HasOverrides> Checker<'_, R> {
-    /// The macro, if this is one.
+    /// Expands a macro, if this is one.
     pub(super) fn expand(
         &mut self,
         target: Option<&Ast>,
@@ -58,7 +58,7 @@ impl<R: HasOverrides> Checker<'_, R> {
             return Err(error(at, format!("more than {MACROS_MAX} macros within each other")));
         }
         let (range, kind) = self.node(range)?;
-        // What a map goes through are its keys.
+        // Macros iterate over the keys of a map.
         let item = match kind {
             Type::List | Type::Map | Type::Dyn => Type::Dyn,
             kind => return Err(error(at, format!("a value of type {kind} has no items"))),
@@ -86,7 +86,7 @@ impl<R: HasOverrides> Checker<'_, R> {
         Ok((filter, body))
     }
 
-    /// Whether there is an attribute, or a member of a map.
+    /// Whether an attribute or a member of a map is present.
     fn has(&mut self, of: &Ast, at: u32) -> Checked<(Node<R>, Type)> {
         let found = match &of.kind {
             AstKind::Index(outer, index) => match (self.family_member(outer, index)?, &index.kind) {

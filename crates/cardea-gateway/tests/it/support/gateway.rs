@@ -10,7 +10,7 @@ use std::{
 };
 
 use cardea_clock::{Clock, CoarseClock};
-use cardea_config::{Built, Config, Draft, FieldTemplate, Foundation, KeyFiles, Place, Provider};
+use cardea_config::{Built, Config, Draft, FieldTemplate, Foundation, KeyFiles, Location, Provider};
 use cardea_gateway::{
     builtin::BuiltIn,
     gateway::Gateway,
@@ -237,7 +237,7 @@ impl Spec {
 
 /// A template of a value in a header, for what no configuration may set.
 pub(crate) fn unchecked(text: &str) -> FieldTemplate {
-    FieldTemplate { text: text.to_owned(), at: Place::default() }
+    FieldTemplate { text: text.to_owned(), at: Location::default() }
 }
 
 fn parse(toml: &str) -> Table {

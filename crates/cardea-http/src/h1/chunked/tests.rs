@@ -1,4 +1,4 @@
-//! Chunked bodies: what is data, what is framing, and what is neither.
+//! Chunked bodies: data, framing, and errors.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! How long a body is: RFC 9112 §6.3, every case, and what is refused instead of guessed.
+//! The length of a body: every case of RFC 9112 §6.3, and ambiguous framing, which is refused.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Request heads: what is taken, what is refused and why, at every cut and limit.
+//! Request heads: accepted, and refused with the right reason, at every split and limit.
 
 use proptest::prelude::*;
 
@@ -146,7 +146,7 @@ fn what_the_grammar_does_not_have_is_refused_with_its_reason() {
     for (input, expected) in table {
         let text = input.escape_ascii();
         assert_eq!(decode(&input).as_ref().err(), Some(&expected), "{text}");
-        // The reason is the same wherever the input is cut.
+        // The reason is the same wherever the input is split.
         for cut in 0..input.len() {
             let mut decoder = RequestDecoder::new(HeadLimits::default());
             let mut head = RequestHead::default();

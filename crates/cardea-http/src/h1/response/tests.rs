@@ -1,4 +1,4 @@
-//! Response heads: an origin is held to the grammar as a client is.
+//! Response heads: origins must follow the grammar as clients must.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What is written, byte by byte.
+//! The encoded bytes.
 
 use super::*;
 use crate::Known;

@@ -1,4 +1,4 @@
-//! Signatures from the RFCs, always; the Wycheproof vectors where their folder is there.
+//! Signatures from the RFCs, and the Wycheproof vectors if their folder exists.
 
 use std::path::PathBuf;
 
@@ -40,7 +40,7 @@ fn the_examples_of_the_rfcs_verify_and_fail_when_touched() {
     }
 }
 
-/// The same base64url but for its first character.
+/// The same base64url with another first character.
 fn other_start(segment: &str) -> String {
     let first = if segment.starts_with('A') { 'B' } else { 'A' };
     format!("{first}{}", &segment[1..])
@@ -61,7 +61,7 @@ fn vectors(file: &str) -> Option<Value> {
     }
 }
 
-/// Valid vectors that are refused here, each for a reason that stands.
+/// Valid vectors that are refused here, each with the reason.
 fn deviates(group: &Value, test: &Value) -> Option<&'static str> {
     let key = group.get("public").or_else(|| group.get("private"))?;
     let first = key.get("keys").and_then(|keys| keys.get(0)).unwrap_or(key);

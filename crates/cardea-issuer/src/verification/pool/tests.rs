@@ -1,4 +1,4 @@
-//! Who goes first on a hash thread, told by who has an answer and not by a clock.
+//! The order of jobs on a hash thread, judged by which jobs have an answer and not by a clock.
 
 use cardea_kdf::Password;
 use tokio::task::yield_now;
@@ -9,18 +9,21 @@ const NOW: Mono = Mono::from_nanos(7);
 /// Some seconds of a core: no answer comes before another one by chance.
 const LONG: u32 = 10_000_000;
 
-fn pool() -> Pool {
-    Pool::new(1, 16, Duration::from_secs(2), Arc::default())
+fn pool() -> HashPool {
+    HashPool::new(1, 16, Duration::from_secs(2), Arc::default())
 }
 
 fn bytes(text: &str) -> Presented {
     Arc::new(Password::new(text.as_bytes().to_vec().into()))
 }
 
-/// A hash that is under way, in that class.
-async fn long_hash(pool: &Arc<Pool>, class: Class) -> tokio::task::JoinHandle<Result<Option<String>, Busy>> {
+/// A hash of that priority that has started.
+async fn long_hash(
+    pool: &Arc<HashPool>,
+    priority: Priority,
+) -> tokio::task::JoinHandle<Result<Option<String>, HashError>> {
     let (target, own) = (Target::new(LONG).unwrap(), Arc::clone(pool));
-    let task = tokio::spawn(async move { own.hash(bytes("anew"), target, [1; 16], class, NOW).await });
+    let task = tokio::spawn(async move { own.hash(bytes("anew"), target, [1; 16], priority, NOW).await });
     while pool.shared.counters.read().hashes_made == 0 {
         yield_now().await;
     }
@@ -28,32 +31,33 @@ async fn long_hash(pool: &Arc<Pool>, class: Class) -> tokio::task::JoinHandle<Re
 }
 
 #[tokio::test]
-async fn a_hash_for_later_makes_nobody_wait_though_there_is_one_thread() {
+async fn a_background_hash_delays_no_other_job_on_a_single_thread() {
     let pool = Arc::new(pool());
-    let later = long_hash(&pool, Class::Later).await;
-    // One that shares its lanes, one that has lanes of its own, and one that has none.
+    let background = long_hash(&pool, Priority::Background).await;
+    // One that shares its lanes, one that has its own lanes, and one that has none.
     for profile in ["pbkdf2-sha512;i=1000;l=64", "pbkdf2-sha1;i=1000;l=20", "bcrypt;c=4"] {
-        let job = (StoredSecret::stand_in(profile).unwrap(), bytes("guess"));
-        let answer =
-            pool.verify(vec![job], Class::Suspect, &Arc::default(), Duration::from_secs(60), NOW).await;
+        let job = (StoredSecret::dummy(profile).unwrap(), bytes("guess"));
+        let answer = pool
+            .verify(vec![job], Priority::ManyFailures, &Arc::default(), Duration::from_secs(60), NOW)
+            .await;
         assert_eq!(answer, Ok(vec![false]), "{profile}");
-        assert!(!later.is_finished(), "{profile} was answered first");
+        assert!(!background.is_finished(), "{profile} was answered first");
     }
-    later.abort();
+    background.abort();
 }
 
 #[tokio::test]
-async fn what_is_for_later_is_done_once_nobody_waits() {
+async fn a_background_job_runs_once_no_other_job_waits() {
     let pool = pool();
     let target = Target::new(10_000).unwrap();
-    let made = pool.hash(bytes("anew"), target, [1; 16], Class::Later, NOW).await;
+    let made = pool.hash(bytes("anew"), target, [1; 16], Priority::Background, NOW).await;
     assert_eq!(made, Ok(target.hash(b"anew", &[1; 16]).ok()));
 }
 
 #[tokio::test]
-async fn the_end_waits_for_nothing_that_is_for_later() {
+async fn closing_the_pool_does_not_wait_for_background_jobs() {
     let pool = Arc::new(pool());
-    let later = long_hash(&pool, Class::Later).await;
+    let background = long_hash(&pool, Priority::Background).await;
     pool.shared.lock().closed = true;
-    assert_eq!(later.await.unwrap(), Err(Busy::Stopped));
+    assert_eq!(background.await.unwrap(), Err(HashError::Stopped));
 }

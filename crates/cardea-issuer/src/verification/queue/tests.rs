@@ -1,10 +1,10 @@
-//! Who finds a place in the queue, and who goes first.
+//! Which jobs are added to the queue, and which are served first.
 
 use super::*;
 
 fn verify(profile: &str) -> (Work, oneshot::Receiver<bool>) {
     let (answer, receiver) = oneshot::channel();
-    let stored = StoredSecret::stand_in(profile).unwrap();
+    let stored = StoredSecret::dummy(profile).unwrap();
     (Work::Verify { stored, secret: Presented::default(), taken: Arc::default(), answer }, receiver)
 }
 
@@ -13,55 +13,60 @@ const BCRYPT: &str = "bcrypt;c=4";
 const WAIT: Duration = Duration::from_secs(2);
 
 #[test]
-fn the_queue_is_bounded_and_each_class_leaves_places_to_those_before_it() {
+fn the_queue_is_bounded_and_each_level_leaves_room_for_higher_ones() {
     let mut queue = Queue::new(8, WAIT);
     let now = Mono::from_nanos(5);
     let mut receivers = Vec::new();
-    let mut push = |queue: &mut Queue, class, count: usize| {
+    let mut push = |queue: &mut Queue, priority, count: usize| {
         let (works, mut waiting): (Vec<_>, Vec<_>) = (0..count).map(|_| verify(SHA512)).unzip();
         receivers.append(&mut waiting);
-        queue.push(works, class, now)
+        queue.push(works, priority, now)
     };
-    assert!(push(&mut queue, Class::Suspect, 4));
-    assert!(!push(&mut queue, Class::Suspect, 1));
-    assert!(push(&mut queue, Class::Doubtful, 2));
-    assert!(!push(&mut queue, Class::Suspect, 1), "nothing is behind it");
-    assert!(!push(&mut queue, Class::Usual, 7), "more than it may ever have");
-    assert!(push(&mut queue, Class::Usual, 4), "suspects and what is doubtful give up their places");
+    assert!(push(&mut queue, Priority::ManyFailures, 4));
+    assert!(!push(&mut queue, Priority::ManyFailures, 1));
+    assert!(push(&mut queue, Priority::TargetedClient, 2));
+    assert!(!push(&mut queue, Priority::ManyFailures, 1), "nothing is behind it");
+    assert!(!push(&mut queue, Priority::Normal, 7), "more than it may ever have");
+    assert!(push(&mut queue, Priority::Normal, 4), "jobs of lower levels are evicted");
     assert_eq!(lengths(&queue), [0, 4, 1, 0, 1], "all but their share");
-    assert!(!push(&mut queue, Class::Usual, 3), "all or nothing");
-    assert!(!push(&mut queue, Class::Familiar, 6));
-    assert_eq!(queue.len(), 6, "nothing is given up for nothing");
-    assert!(push(&mut queue, Class::Familiar, 5));
+    assert!(!push(&mut queue, Priority::Normal, 3), "all or nothing");
+    assert!(!push(&mut queue, Priority::KnownPair, 6));
+    assert_eq!(queue.len(), 6, "nothing is evicted in vain");
+    assert!(push(&mut queue, Priority::KnownPair, 5));
     assert_eq!(lengths(&queue), [5, 1, 1, 0, 1]);
-    assert!(!push(&mut queue, Class::Familiar, 1));
-    assert!(!push(&mut queue, Class::Usual, 1));
+    assert!(!push(&mut queue, Priority::KnownPair, 1));
+    assert!(!push(&mut queue, Priority::Normal, 1));
     assert_eq!((queue.len(), queue.oldest()), (8, Some(now)));
-    assert!(push(&mut queue, Class::Failed, 1), "its share, though the familiar have all the rest");
+    assert!(push(&mut queue, Priority::FewFailures, 1), "its share, though known pairs have the rest");
     assert_eq!(lengths(&queue), [4, 1, 1, 1, 1]);
-    assert!(!push(&mut queue, Class::Failed, 1));
+    assert!(!push(&mut queue, Priority::FewFailures, 1));
 }
 
-fn lengths(queue: &Queue) -> [usize; LINES] {
-    [0, 1, 2, 3, 4].map(|line: usize| queue.lines[line].waiting.len())
+fn lengths(queue: &Queue) -> [usize; LEVELS] {
+    [0, 1, 2, 3, 4].map(|level: usize| queue.levels[level].waiting.len())
 }
 
 #[test]
-fn whether_a_job_would_be_taken_is_what_becomes_of_one_and_changes_nothing() {
+fn admits_agrees_with_push_and_changes_nothing() {
     let mut queue = Queue::new(16, WAIT);
     let mut receivers = Vec::new();
     let (mut taken, mut refused) = (0, 0);
     for number in 0..400_u64 {
         let now = Mono::from_nanos(number * 20_000_000);
-        let class =
-            [Class::Suspect, Class::Usual, Class::Failed, Class::Doubtful, Class::Familiar, Class::Later]
-                [number as usize * 7 % 6];
+        let priority = [
+            Priority::ManyFailures,
+            Priority::Normal,
+            Priority::FewFailures,
+            Priority::TargetedClient,
+            Priority::KnownPair,
+            Priority::Background,
+        ][number as usize * 7 % 6];
         let before = lengths(&queue);
-        let admits = queue.admits(class, now);
+        let admits = queue.admits(priority, now);
         assert_eq!(lengths(&queue), before);
         let (work, receiver) = verify(SHA512);
         receivers.push(receiver);
-        assert_eq!(queue.push(vec![work], class, now), admits, "{number} {class:?} {before:?}");
+        assert_eq!(queue.push(vec![work], priority, now), admits, "{number} {priority:?} {before:?}");
         *(if admits { &mut taken } else { &mut refused }) += 1;
         if number % 3 == 0 {
             queue.pop();
@@ -70,17 +75,17 @@ fn whether_a_job_would_be_taken_is_what_becomes_of_one_and_changes_nothing() {
     assert!(taken > 100 && refused > 100, "{taken} {refused}");
     queue.closed = true;
     assert!(
-        !queue.admits(Class::Familiar, Mono::from_nanos(1))
-            && !queue.admits(Class::Later, Mono::from_nanos(1))
+        !queue.admits(Priority::KnownPair, Mono::from_nanos(1))
+            && !queue.admits(Priority::Background, Mono::from_nanos(1))
     );
 }
 
 #[test]
-fn who_goes_away_gives_its_place_up_and_nothing_is_hashed_for_it() {
+fn abandoned_jobs_leave_the_queue_and_are_not_hashed() {
     let mut queue = Queue::new(4, WAIT);
     let now = Mono::from_nanos(5);
     let (works, receivers): (Vec<_>, Vec<_>) = (0..4).map(|_| verify(SHA512)).unzip();
-    assert!(queue.push(works, Class::Familiar, now));
+    assert!(queue.push(works, Priority::KnownPair, now));
     assert!(!push_one(&mut queue, now));
     drop(receivers);
     assert!(push_one(&mut queue, now));
@@ -88,34 +93,34 @@ fn who_goes_away_gives_its_place_up_and_nothing_is_hashed_for_it() {
 }
 
 #[test]
-fn in_a_line_that_stands_the_oldest_give_their_places_up() {
+fn in_a_standing_queue_the_oldest_jobs_are_evicted() {
     let mut queue = Queue::new(2, WAIT);
     let mut receivers = Vec::new();
     for (seconds, taken) in [(0, true), (0, true), (0, false), (9, true), (10, true), (11, true)] {
         let (work, receiver) = verify(SHA512);
         receivers.push(receiver);
         let now = Mono::from_nanos(seconds * 1_000_000_000);
-        assert_eq!(queue.push(vec![work], Class::Usual, now), taken, "{seconds}");
+        assert_eq!(queue.push(vec![work], Priority::Normal, now), taken, "{seconds}");
         assert!(queue.len() <= 2);
     }
 }
 
 #[test]
-fn the_familiar_go_first_and_each_line_has_a_turn() {
+fn known_pairs_go_first_and_each_level_has_a_turn() {
     let mut queue = Queue::new(64, WAIT);
     let now = Mono::from_nanos(5);
     let mut receivers = Vec::new();
-    for (class, profile) in [
-        (Class::Suspect, "pbkdf2-sha512;i=5;l=64"),
-        (Class::Failed, "pbkdf2-sha512;i=4;l=64"),
-        (Class::Doubtful, "pbkdf2-sha512;i=3;l=64"),
-        (Class::Usual, "pbkdf2-sha512;i=2;l=64"),
-        (Class::Familiar, "pbkdf2-sha512;i=1;l=64"),
+    for (priority, profile) in [
+        (Priority::ManyFailures, "pbkdf2-sha512;i=5;l=64"),
+        (Priority::FewFailures, "pbkdf2-sha512;i=4;l=64"),
+        (Priority::TargetedClient, "pbkdf2-sha512;i=3;l=64"),
+        (Priority::Normal, "pbkdf2-sha512;i=2;l=64"),
+        (Priority::KnownPair, "pbkdf2-sha512;i=1;l=64"),
     ] {
         for _ in 0..3 {
             let (work, receiver) = verify(profile);
             receivers.push(receiver);
-            assert!(queue.push(vec![work], class, now));
+            assert!(queue.push(vec![work], priority, now));
         }
     }
     let iterations = |work: Option<Work>| match work {
@@ -127,14 +132,14 @@ fn the_familiar_go_first_and_each_line_has_a_turn() {
 }
 
 #[test]
-fn in_a_line_that_stands_who_came_last_goes_first() {
+fn in_a_standing_queue_the_newest_job_goes_first() {
     let (began, later) = (Mono::from_nanos(0), Mono::from_nanos(2_000_000_000));
     for (now, expected) in [(began, Some(Prf::HmacSha512)), (later, Some(Prf::HmacSha1))] {
         for any in [true, false] {
             let mut queue = Queue::new(8, WAIT);
             let ((first, _one), (last, _two)) = (verify(SHA512), verify("pbkdf2-sha1;i=1;l=20"));
-            queue.push(vec![first], Class::Usual, began);
-            queue.push(vec![last], Class::Usual, now);
+            queue.push(vec![first], Priority::Normal, began);
+            queue.push(vec![last], Priority::Normal, now);
             let next = if any { queue.pop() } else { expected.and_then(|lanes| queue.pop_for(lanes)) };
             assert_eq!(next.and_then(|work| work.lanes()), expected, "{now:?} {any}");
         }
@@ -143,7 +148,7 @@ fn in_a_line_that_stands_who_came_last_goes_first() {
 
 fn push_one(queue: &mut Queue, now: Mono) -> bool {
     let (work, receiver) = verify(SHA512);
-    let pushed = queue.push(vec![work], Class::Usual, now);
+    let pushed = queue.push(vec![work], Priority::Normal, now);
     drop(receiver);
     pushed
 }
@@ -155,8 +160,8 @@ fn usual_jobs_go_first_and_abandoned_ones_not_at_all() {
     let (suspect, _one) = verify(SHA512);
     let (gone, left) = verify(BCRYPT);
     let (usual, _two) = verify(BCRYPT);
-    queue.push(vec![suspect], Class::Suspect, now);
-    queue.push(vec![gone, usual], Class::Usual, now);
+    queue.push(vec![suspect], Priority::ManyFailures, now);
+    queue.push(vec![gone, usual], Priority::Normal, now);
     drop(left);
     assert_eq!(queue.pop().map(|work| work.lanes()), Some(None), "the usual one, bcrypt");
     assert_eq!(queue.pop().map(|work| work.lanes()), Some(Some(Prf::HmacSha512)));
@@ -164,24 +169,24 @@ fn usual_jobs_go_first_and_abandoned_ones_not_at_all() {
 }
 
 #[test]
-fn what_nobody_waits_for_takes_no_place_and_is_last() {
+fn background_jobs_take_no_room_and_are_last() {
     let mut queue = Queue::new(2, WAIT);
     let now = Mono::from_nanos(5);
     let mut receivers = Vec::new();
-    let mut push = |queue: &mut Queue, profile, class| {
+    let mut push = |queue: &mut Queue, profile, priority| {
         let (work, receiver) = verify(profile);
         receivers.push(receiver);
-        queue.push(vec![work], class, now)
+        queue.push(vec![work], priority, now)
     };
-    for _ in 0..LATER_MAX {
-        assert!(push(&mut queue, SHA512, Class::Later));
+    for _ in 0..BACKGROUND_MAX {
+        assert!(push(&mut queue, SHA512, Priority::Background));
     }
-    assert!(!push(&mut queue, SHA512, Class::Later));
+    assert!(!push(&mut queue, SHA512, Priority::Background));
     assert_eq!((queue.len(), queue.oldest()), (0, None));
-    assert!(push(&mut queue, BCRYPT, Class::Usual));
+    assert!(push(&mut queue, BCRYPT, Priority::Normal));
     assert!(queue.pop_for(Prf::HmacSha512).is_none(), "it joins no batch");
     assert_eq!(queue.pop().map(|work| work.lanes()), Some(None), "the usual one, bcrypt");
-    assert!(queue.pop().is_none() && queue.pop_later().is_some());
+    assert!(queue.pop().is_none() && queue.pop_background().is_some());
 }
 
 #[test]
@@ -190,7 +195,7 @@ fn jobs_for_the_same_lanes_are_found_behind_others() {
     let now = Mono::from_nanos(5);
     let (other, _one) = verify(BCRYPT);
     let (wanted, _two) = verify(SHA512);
-    queue.push(vec![other, wanted], Class::Usual, now);
+    queue.push(vec![other, wanted], Priority::Normal, now);
     assert!(queue.pop_for(Prf::HmacSha1).is_none());
     assert!(queue.pop_for(Prf::HmacSha512).is_some());
     assert_eq!(queue.len(), 1);

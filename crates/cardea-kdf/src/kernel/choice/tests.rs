@@ -1,4 +1,4 @@
-//! What is chosen, by the table and by figures of processors that are not at hand.
+//! The choice of kernels, from the table and from measurements of other processors.
 
 use proptest::prelude::*;
 
@@ -11,8 +11,8 @@ const NO_SHA: &[Backend] = &[Backend::Portable, Backend::Bmi2, Backend::Avx2, Ba
 const AVX2_ALONE: &[Backend] = &[Backend::Portable, Backend::Bmi2, Backend::Avx2];
 const NOTHING: &[Backend] = &[Backend::Portable];
 
-/// What 1, 2, 4, 8 and 16 waiting jobs take where there are these instructions, and each kernel takes so many times
-/// what the table says; `None`: nothing was measured.
+/// The kernels chosen for 1, 2, 4, 8 and 16 waiting jobs with these back-ends, if each kernel takes this multiple of
+/// the table's time; `None`: nothing was measured.
 fn crossovers(prf: Prf, there: &[Backend], times: Option<fn(&Kernel) -> f64>) -> [String; 5] {
     let kernels = Kernel::all(prf);
     let figure = |kernel: &Kernel| {
@@ -81,9 +81,9 @@ fn figures_that_say_what_the_table_says_change_nothing_nor_does_noise() {
         for there in [ALL, NO_AVX512, NO_SHA, AVX2_ALONE, NOTHING] {
             let by_table = crossovers(prf, there, None);
             assert_eq!(crossovers(prf, there, Some(|_| 1.0)), by_table);
-            // Twice as slow, all of them.
+            // All are twice as slow.
             assert_eq!(crossovers(prf, there, Some(|_| 2.0)), by_table);
-            // Up to a tenth more than each, in any manner.
+            // Up to a tenth slower, in any pattern.
             let noise = |kernel: &Kernel| 1.0 + (kernel.iteration_cycles % 11) as f64 / 100.0;
             assert_eq!(crossovers(prf, there, Some(noise)), by_table, "{prf} {there:?}");
         }

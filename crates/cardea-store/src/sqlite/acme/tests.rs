@@ -1,4 +1,4 @@
-//! Certificates, challenges and the lease, as two processes see them.
+//! Certificates, challenges and the lease, used by two processes.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ async fn what_was_put_is_found_again_and_counted() {
     one.put_acme_certificate(&certificate).await.unwrap();
     assert_eq!(other.acme_certificates(DIRECTORY).await.unwrap(), [certificate.clone()]);
 
-    // What the authority says changes nothing of what somebody has asked for meanwhile.
+    // Renewal information doesn't overwrite a request that was made meanwhile.
     let mut renewal = CertificateRecord { next_attempt_at: None, failures: 9, ..certificate.clone() };
     renewal.renewal_window = Some((NOW, NOW.saturating_add(Duration::from_secs(30))));
     renewal.ask_renewal_at = Some(NOW.saturating_add(Duration::from_secs(10)));

@@ -1,9 +1,9 @@
-//! One certificate among several can't be used.
+//! One of several certificates can't be used.
 
 use super::*;
 use crate::{CertificateState, ClientAuthConfig, ClientAuthMode, ClientAuthority, ClientAuthorityConfig};
 
-/// Replaces the files of a certificate by those of one that has expired.
+/// Replaces the files of a certificate by those of an expired one.
 fn expire(bench: &Bench, file: &str, names: &[&str]) {
     let issued = bench.authority.issue(names, EARLIER, NOW.saturating_sub(Duration::from_secs(60))).unwrap();
     fs::write(bench.path().join(format!("{file}.pem")), &issued.chain_pem).unwrap();
@@ -19,7 +19,7 @@ fn is_served(bench: &Bench, server: &ServerTls, name: &str) -> bool {
     shake(server, &Arc::new(bench.client()), name).is_ok()
 }
 
-/// What is served to a client that believes any certificate.
+/// Whether a client that trusts any certificate gets one.
 fn is_answered(server: &ServerTls, name: &str) -> bool {
     let domain = server.trust_domain_of(name);
     let names = server.active.load();

@@ -1,4 +1,4 @@
-//! What the library would let pass, and what is refused.
+//! Encodings that the library accepts and this parser refuses.
 
 use super::*;
 use crate::der::tests::der;

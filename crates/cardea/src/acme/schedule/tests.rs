@@ -1,4 +1,4 @@
-//! Tables of waits and renewals.
+//! Tables of delays and renewal times.
 
 use super::*;
 
@@ -12,9 +12,9 @@ fn seconds(until: Wall) -> u64 {
 #[test]
 fn waits_double_up_to_a_bound_for_each_reason() {
     for (reason, expected) in [
-        (Reason::Unreachable, [30, 60, 120, 240, 480, 960, 1_920, 3_600, 3_600]),
-        (Reason::Challenge, [300, 600, 1_200, 2_400, 4_800, 9_600, 19_200, 38_400, 43_200]),
-        (Reason::RateLimited, [3_600, 7_200, 14_400, 28_800, 57_600, 86_400, 86_400, 86_400, 86_400]),
+        (FailureReason::Unreachable, [30, 60, 120, 240, 480, 960, 1_920, 3_600, 3_600]),
+        (FailureReason::Challenge, [300, 600, 1_200, 2_400, 4_800, 9_600, 19_200, 38_400, 43_200]),
+        (FailureReason::RateLimited, [3_600, 7_200, 14_400, 28_800, 57_600, 86_400, 86_400, 86_400, 86_400]),
     ] {
         for (failures, wait) in (1..).zip(expected) {
             let next = next_attempt(reason, failures, None, 0, NOW);
@@ -32,7 +32,7 @@ fn failed_validations_stay_below_what_public_authorities_allow_in_an_hour() {
     let (mut at, mut attempts) = (NOW, 0);
     while seconds(at) < 3_600 {
         attempts += 1;
-        at = next_attempt(Reason::Challenge, attempts, None, 0, at);
+        at = next_attempt(FailureReason::Challenge, attempts, None, 0, at);
     }
     assert!(attempts < 5, "{attempts}");
 }
@@ -40,7 +40,7 @@ fn failed_validations_stay_below_what_public_authorities_allow_in_an_hour() {
 #[test]
 fn chance_adds_up_to_a_quarter() {
     for (chance, wait) in [(0, 300), (1 << 31, 337), (u32::MAX, 374)] {
-        assert_eq!(seconds(next_attempt(Reason::Challenge, 1, None, chance, NOW)), wait);
+        assert_eq!(seconds(next_attempt(FailureReason::Challenge, 1, None, chance, NOW)), wait);
     }
 }
 
@@ -48,7 +48,11 @@ fn chance_adds_up_to_a_quarter() {
 fn the_authority_is_not_asked_before_it_wants_to_be() {
     let until = |wait| Some(NOW.saturating_add(Duration::from_secs(wait)));
     for (asked, wait) in [(10, 30), (1_000, 1_000), (DAY, DAY), (400 * DAY, DAY)] {
-        assert_eq!(seconds(next_attempt(Reason::Unreachable, 1, until(asked), 0, NOW)), wait, "{asked}");
+        assert_eq!(
+            seconds(next_attempt(FailureReason::Unreachable, 1, until(asked), 0, NOW)),
+            wait,
+            "{asked}"
+        );
     }
 }
 
@@ -67,7 +71,7 @@ fn retry_after_is_seconds_or_a_date_and_never_more_than_a_day() {
         ("Fri, 31 Dec 9999 23:59:59 GMT", Some(DAY)),
         ("Sun, 17 Mar 2030 18:46:40", None),
         ("Sun, 17 Mar 2030 18:46 GMT", None),
-        // The two old forms, which a recipient must still read.
+        // The two obsolete formats, which a recipient must accept.
         ("Sunday, 06-Nov-94 08:49:37 GMT", Some(0)),
         ("Sun Nov  6 08:49:37 1994", Some(0)),
         ("Sun, 17 Foo 2030 18:46:40 GMT", None),
@@ -103,7 +107,7 @@ fn a_certificate_is_renewed_while_a_part_of_its_lifetime_is_left() {
 #[test]
 fn a_certificate_is_renewed_when_its_authority_suggests_it() {
     let at = |seconds| NOW.saturating_add(Duration::from_secs(seconds));
-    // What was issued for 90 days.
+    // A certificate for 90 days.
     let renewed = |from, until, chance| seconds(suggested((at(from), at(until)), at(90 * DAY), NOW, chance));
     assert_eq!(renewed(59 * DAY, 61 * DAY, 0), 59 * DAY);
     assert_eq!(renewed(59 * DAY, 61 * DAY, 1 << 31), 60 * DAY);
@@ -112,7 +116,7 @@ fn a_certificate_is_renewed_when_its_authority_suggests_it() {
         (NOW.saturating_sub(Duration::from_secs(DAY)), NOW.saturating_sub(Duration::from_secs(60)));
     assert_eq!(seconds(suggested((past, over), at(90 * DAY), NOW, 7)), 3_600, "as soon as may be");
     assert_eq!(renewed(200 * DAY, 300 * DAY, 7), 81 * DAY, "not when it is too late");
-    // For 100 seconds.
+    // A certificate for 100 seconds.
     for (from, until, expected) in [(0, 1, 10), (50, 51, 50), (99, 100, 90)] {
         assert_eq!(seconds(suggested((at(from), at(until)), at(100), NOW, 0)), expected, "{from}");
     }

@@ -1,4 +1,4 @@
-//! The admin listener, asked over TCP.
+//! The admin listener over TCP.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -65,7 +65,7 @@ impl Listener {
         Self { address, state, gateway, keys, clock: manual, stop, task: tokio::spawn(serving) }
     }
 
-    /// Sends this and reads until the end; in lower case.
+    /// Sends a request and reads until the end; in lower case.
     async fn raw(&self, request: &str) -> String {
         let mut tcp = TcpStream::connect(self.address).await.unwrap();
         tcp.write_all(request.as_bytes()).await.unwrap();
@@ -243,7 +243,7 @@ async fn it_changes_nothing_and_has_bounds() {
 #[tokio::test]
 async fn a_head_that_does_not_come_and_a_connection_that_stays_are_ended() {
     let listener = Listener::start().await;
-    // From here on time passes whenever nothing else is to be done.
+    // From here on, time advances whenever all tasks wait.
     tokio::time::pause();
     let mut slow = TcpStream::connect(listener.address).await.unwrap();
     slow.write_all(b"GET /health HT").await.unwrap();

@@ -1,22 +1,22 @@
-//! How a client is written that comes from another server.
+//! The format of imported clients.
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::Value;
 
 use crate::admin::protocol::Sensitive;
 
-/// A client to be imported. A line of a file of JSON lines has these members.
+/// A client to be imported. The lines of a JSON lines file have these members.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ImportClient {
     pub(crate) client_id: String,
-    /// What its secret was stored as; Keycloak's credential may stand there as the object that it is.
+    /// The stored hash of its secret. Keycloak's credential may be an object.
     #[serde(deserialize_with = "text_or_object")]
     pub(crate) secret_hash: Sensitive,
-    /// Left out, the id.
+    /// Default: the id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
-    /// Left out, it may have tokens.
+    /// Default: enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) enabled: Option<bool>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -30,12 +30,12 @@ pub(crate) struct ImportClient {
     /// `auto`, `form-encoded` or `raw`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) basic_encoding: Option<String>,
-    /// Left out, a right secret may be remembered for a while.
+    /// Default: a verified secret may be cached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) remember_secret: Option<bool>,
 }
 
-/// Messages don't repeat the value: it is what verifies a secret.
+/// Messages don't repeat the value, because it verifies a secret.
 fn text_or_object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Sensitive, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::String(text) => Ok(Sensitive::new(text)),

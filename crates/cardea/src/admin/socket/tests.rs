@@ -1,4 +1,4 @@
-//! The admin socket: whose it is, what it takes, what it refuses.
+//! The admin socket: its owner, accepted and refused requests.
 
 use std::{
     io::{Read as _, Write as _},
@@ -43,7 +43,7 @@ async fn the_socket_of_a_dead_server_is_replaced_and_that_of_a_live_one_is_not()
     assert!(matches!(error, SocketError::InUse), "{error}");
     assert!(StdStream::connect(&path).is_ok(), "the live one is as it was");
 
-    // Another took the place: it is not removed with ours.
+    // Another socket replaced it: it is not removed with ours.
     fs::remove_file(&path).unwrap();
     let other = StdListener::bind(&path).unwrap();
     drop(live);
@@ -153,13 +153,13 @@ async fn a_request_has_a_bound_and_one_that_is_cut_short_does_nothing() {
         stream.shutdown(std::net::Shutdown::Write).unwrap();
         assert_eq!(text(&mut stream), "");
 
-        // As long as may be, with white space; then a byte more.
+        // The longest request, padded with white space; then one byte more.
         for (length, expected) in [(REQUEST_BYTES_MAX, "{\"ok\":"), (REQUEST_BYTES_MAX + 1, "{\"error\":")] {
             let mut line = br#"{"command":"status"}"#.to_vec();
             line.resize(length, b' ');
             line.push(b'\n');
             let mut stream = StdStream::connect(&path).unwrap();
-            // The server may hang up before it has read all.
+            // The server may close the connection before it has read everything.
             let _ = stream.write_all(&line);
             let mut reply = [0; 9];
             stream.read_exact(&mut reply[..expected.len()]).unwrap();
@@ -170,7 +170,7 @@ async fn a_request_has_a_bound_and_one_that_is_cut_short_does_nothing() {
     assert_eq!(fake.drained.load(SeqCst), 0);
 }
 
-fn call(connection: &mut Connection, request: Request) -> Result<Answer, Refusal> {
+fn call(connection: &mut Connection, request: Request) -> Result<Answer, AdminError> {
     match connection.call(&request).unwrap() {
         Reply::Ok(answer) => Ok(answer),
         Reply::Error(refusal) => Err(refusal),
@@ -277,7 +277,7 @@ async fn clients_live_their_whole_life_over_the_socket() {
     .await;
 }
 
-/// A request with one client of another server, as a line.
+/// A request with one imported client, as a line.
 fn import_line(id: &str, more: bool) -> String {
     let hash = "$pbkdf2-sha256$1000$AAECAwQFBgcICQoLDA0OD/v/$G6NUSDy6iProk3xlBy9YnHGmDd2E4k7rGn6/MVq47m8";
     format!(
@@ -297,24 +297,24 @@ async fn an_import_in_parts_is_done_with_its_last_one_and_not_where_one_is_lost(
         };
         let say = |lines: &[String]| {
             let mut stream = StdStream::connect(&path).unwrap();
-            // It may hang up before it has read all.
+            // The server may close the connection before it has read everything.
             let _ = stream.write_all((lines.join("\n") + "\n").as_bytes());
             let _ = stream.shutdown(std::net::Shutdown::Write);
             let mut replies = Vec::new();
-            // A connection that is closed with something unread is reset, but what was said has come.
+            // Closing a connection with unread data resets it, but the reply has arrived.
             let _ = stream.read_to_end(&mut replies);
             String::from_utf8(replies).unwrap()
         };
         let mut connection = Connection::open(&path).unwrap().unwrap();
-        // Not a request in between: the last part would pass for a whole.
+        // No request is allowed in between: the last part would count as complete.
         let replies = say(&[import_line("a", true), "nonsense".into(), import_line("b", false)]);
         assert!(replies.starts_with("{\"ok\":\"done\"}\n"), "{replies}");
         assert_eq!(replies.matches("done").count(), 1, "{replies}");
         assert_eq!(ids(&mut connection), [""; 0]);
-        // Hung up before the end.
+        // Disconnected before the end.
         assert_eq!(say(&[import_line("a", true)]), "{\"ok\":\"done\"}\n");
         assert_eq!(ids(&mut connection), [""; 0]);
-        // One that is there twice: none is.
+        // A repeated client: none is imported.
         let replies = say(&[import_line("a", true), import_line("b", true), import_line("a", false)]);
         assert!(replies.contains("\"index\":2") && replies.contains("twice"), "{replies}");
         assert_eq!(ids(&mut connection), [""; 0]);
@@ -334,7 +334,7 @@ async fn keys_that_change_are_published_before_the_command_returns() {
     let seen = Arc::clone(&fake);
     with_socket(control, move |path| {
         let mut connection = Connection::open(&path).unwrap().unwrap();
-        let mut keys = |request: Request| -> Result<Vec<Key>, Refusal> {
+        let mut keys = |request: Request| -> Result<Vec<Key>, AdminError> {
             match call(&mut connection, request)? {
                 Answer::Keys(keys) => Ok(keys),
                 answer => panic!("{answer:?}"),

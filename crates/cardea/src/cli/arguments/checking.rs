@@ -1,4 +1,4 @@
-//! The arguments of commands that write, check and try configurations.
+//! The arguments of commands that write, check and test configurations.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use super::super::{ConfigArgs, values::TokenArgument};
 
 /// Write a commented starter configuration.
 ///
-/// The file passes `cardea check` as it is. A file that exists is never overwritten.
+/// The file passes `cardea check` unchanged. An existing file is never overwritten.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -20,10 +20,10 @@ pub(crate) struct InitArgs {
     pub(crate) path: PathBuf,
 }
 
-/// Check a configuration, and report every error and warning at once.
+/// Check a configuration, and report every error and warning.
 ///
-/// Each one has its file, line and column, and says what to do. Files that the configuration names are read
-/// too, so run it as the user that runs the gateway. Nothing is changed, listened on or fetched.
+/// Each one has its file, line and column, and a remedy. Files that the configuration names are read too, so run it as
+/// the gateway's user. Nothing is changed, listened on or fetched.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -36,23 +36,22 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
     /// Print errors and warnings as a JSON array of {severity, file, line, column, message, remedy}, where severity is
-    /// "error" or "warning"; empty where there is none.
+    /// "error" or "warning"; empty if there are none.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Fail where there are warnings, too.
+    /// Fail on warnings too.
     #[arg(long)]
     pub(crate) deny_warnings: bool,
-    /// Leave out certificates, keys, secrets and databases: for a machine that checks a configuration and must not have
-    /// its keys.
+    /// Skip certificates, keys, secrets and databases, for a machine that checks a configuration and must not have its
+    /// keys.
     #[arg(long)]
     pub(crate) without_keys: bool,
 }
 
-/// Tell what the gateway would do with a request, without sending any.
+/// Explain what the gateway would do with a request, without sending any.
 ///
-/// Shows the route, who is calling, each rule of the policies with its value, the attributes that the configuration
-/// adds, and what would be sent where. Nothing is listened on. Only with --token are certificates and keys needed and
-/// key sets fetched, as the gateway would.
+/// Shows the route, the caller, each policy rule with its value, the custom attributes, and what would be forwarded
+/// where. Nothing is listened on. Certificates, keys and key sets are read or fetched only with --token.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -67,34 +66,34 @@ pub(crate) struct ExplainArgs {
     /// The method.
     #[arg(value_name = "METHOD")]
     pub(crate) method: String,
-    /// The URL, whose scheme says whether the request comes over TLS.
+    /// The URL. Its scheme decides whether the request uses TLS.
     #[arg(value_name = "URL")]
     pub(crate) url: String,
-    /// A header, as in "x-team: red"; may be repeated.
+    /// A header, such as "x-team: red"; may be repeated.
     #[arg(short = 'H', long = "header", value_name = "HEADER")]
     pub(crate) headers: Vec<String>,
-    /// The target as it is sent, in place of the URL's path and query: "*" with OPTIONS.
+    /// The request target, instead of the URL's path and query: "*" with OPTIONS.
     #[arg(long, value_name = "TARGET")]
     pub(crate) request_target: Option<String>,
-    /// The address that connects. Left out, 127.0.0.1.
+    /// The address of the client. Default: 127.0.0.1.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) source: Option<std::net::IpAddr>,
-    /// The listener. Left out, the first that serves the URL's scheme.
+    /// The listener. Default: the first one with the URL's scheme.
     #[arg(long, value_name = "NAME")]
     pub(crate) listener: Option<String>,
-    /// Claims of a token that is taken for verified, as a JSON object; what every token has is filled in.
+    /// Claims of a token that is treated as verified, as a JSON object. Mandatory claims are added.
     #[arg(long, value_name = "JSON", conflicts_with = "token")]
     pub(crate) claims: Option<String>,
-    /// The issuer that the claims are of, by its name. Left out, the one that their iss names, or the only one.
+    /// The name of the issuer of the claims. Default: the one that their iss names, or the only one.
     #[arg(long, value_name = "NAME", requires = "claims")]
     pub(crate) issuer: Option<String>,
     /// A token, which is verified with its issuer's keys; - reads it from standard input.
     #[arg(long, value_name = "TOKEN")]
     pub(crate) token: Option<TokenArgument>,
-    /// An attribute to show beside those that the configuration adds; may be repeated.
+    /// An additional attribute to show; may be repeated.
     #[arg(long = "attribute", value_name = "NAME")]
     pub(crate) attributes: Vec<String>,
-    /// The time of the request, as in 2026-11-21T09:00:00Z. Left out, now.
+    /// The time of the request, such as 2026-11-21T09:00:00Z. Default: now.
     #[arg(long, value_name = "TIME")]
     pub(crate) time: Option<String>,
     /// Print JSON.
@@ -102,10 +101,10 @@ pub(crate) struct ExplainArgs {
     pub(crate) json: bool,
 }
 
-/// Hold a table of requests and expectations against a configuration.
+/// Test a configuration with a table of requests and expectations.
 ///
-/// Nothing is sent, listened on or fetched, and no certificate, key or database is needed. docs/testing.md describes the
-/// file.
+/// Nothing is sent, listened on or fetched, and no certificate, key or database is needed. docs/testing.md describes
+/// the file.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -119,7 +118,7 @@ pub(crate) struct TestArgs {
     /// The file of tests.
     #[arg(value_name = "TESTS")]
     pub(crate) tests: PathBuf,
-    /// The time of all requests, as in 2026-11-21T09:00:00Z. Left out, now.
+    /// The time of all requests, such as 2026-11-21T09:00:00Z. Default: now.
     #[arg(long, value_name = "TIME")]
     pub(crate) time: Option<String>,
     /// Print an array of {name, passed, differences: [{what, expected, found}]}.
@@ -136,13 +135,13 @@ pub(crate) struct SchemaArgs {
     /// Print the reference page in Markdown instead.
     #[arg(long)]
     pub(crate) markdown: bool,
-    /// Print the page of attributes in Markdown instead: what templates and the access log can read.
+    /// Print the page of attributes in Markdown instead: the attributes for templates and the access log.
     #[arg(long, conflicts_with = "markdown")]
     pub(crate) attributes: bool,
     /// Print the page of metrics in Markdown instead: name, type, labels and meaning of each.
     #[arg(long, conflicts_with_all = ["markdown", "attributes"])]
     pub(crate) metrics: bool,
-    /// Print the page of functions in Markdown instead: what expressions can call.
+    /// Print the page of functions in Markdown instead: the functions of expressions.
     #[arg(long, conflicts_with_all = ["markdown", "attributes"])]
     pub(crate) functions: bool,
 }

@@ -1,4 +1,4 @@
-//! The arguments of each command, and what its help says.
+//! The arguments of each command, and their help.
 
 mod checking;
 mod registry;

@@ -1,4 +1,4 @@
-//! The arguments of commands on clients and keys of the authorization server.
+//! The arguments of commands for clients and keys of the authorization server.
 
 use std::path::PathBuf;
 
@@ -11,8 +11,8 @@ use super::super::{
 
 /// Manage the clients of the authorization server.
 ///
-/// Where a gateway runs, commands go through its admin socket and are in effect when they return; else they
-/// work on its database.
+/// If a gateway runs, commands use its admin socket and are in effect when they return. Otherwise they use its
+/// database.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -27,24 +27,24 @@ pub(crate) struct ClientArgs {
     pub(crate) common: ManagementArgs,
 }
 
-/// What can be done with clients.
+/// The operations on clients.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClientCommand {
-    /// Create a client, and print its secret, which is shown this once.
+    /// Create a client, and print its secret, which is shown only once.
     Create(ClientCreateArgs),
-    /// Take over clients of another server, with the hashes of their secrets: all that a file has, or none.
+    /// Import clients of another server, with the hashes of their secrets: all clients of a file, or none.
     Import(ClientImportArgs),
     /// List the clients.
     List,
     /// Show a client, without its secrets.
     Show(ClientId),
-    /// Give a client a new secret, and let the old ones end.
+    /// Give a client a new secret, and let the old ones expire.
     Rotate(ClientRotateArgs),
-    /// Refuse a client: no new tokens, and those already issued are refused.
+    /// Disable a client: it gets no new tokens, and issued ones are refused.
     Disable(ClientId),
-    /// Let a disabled client in again; tokens from before stay refused.
+    /// Enable a disabled client; earlier tokens stay refused.
     Enable(ClientId),
-    /// Delete a client for good; its tokens are refused.
+    /// Delete a client permanently; its tokens are refused.
     Delete(ClientId),
 }
 
@@ -59,37 +59,37 @@ pub(crate) struct ClientId {
 /// A client to create.
 #[derive(Debug, Args)]
 pub(crate) struct ClientCreateArgs {
-    /// What the client is called, for people.
+    /// The display name of the client.
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Its id. Left out, one is generated.
+    /// The client id. Default: a generated one.
     #[arg(long, value_name = "CLIENT_ID")]
     pub(crate) id: Option<String>,
-    /// A scope that it may ask for; may be repeated, or separated by commas.
+    /// A scope that it may request; may be repeated, or separated by commas.
     #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',')]
     pub(crate) scopes: Vec<String>,
-    /// An audience that it may ask for (`resource`, RFC 8707); may be repeated. Left out, the default audience.
+    /// An audience that it may request (`resource`, RFC 8707); may be repeated. Default: the default audience.
     #[arg(long = "audience", value_name = "URI")]
     pub(crate) audiences: Vec<String>,
-    /// How long its tokens are good for. Left out, the server's `access_token_lifetime`.
+    /// The lifetime of its tokens. Default: the server's `access_token_lifetime`.
     #[arg(long, value_name = "DURATION")]
     pub(crate) token_lifetime: Option<DurationArgument>,
-    /// When its secret ends. Left out, never.
+    /// The lifetime of its secret. Default: no limit.
     #[arg(long, value_name = "DURATION")]
     pub(crate) secret_expires_in: Option<DurationArgument>,
-    /// How its id and secret are read in Basic authentication, where they were chosen and have % or + in them.
+    /// The encoding of its id and secret in Basic authentication, if they were chosen and contain % or +.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) basic_encoding: BasicEncoding,
-    /// Read its secret from standard input in place of generating one: 16 to 256 characters of printable ASCII, a line
-    /// end not counted. It is stored under a slow hash. A generated one is safer and costs less to verify.
+    /// Read the secret from standard input instead of generating one: 16 to 256 characters of printable ASCII, without
+    /// the line end. It is stored under a slow hash. A generated secret is safer and cheaper to verify.
     #[arg(long)]
     pub(crate) secret_stdin: bool,
-    /// Hash its secret on each request, in place of remembering for a while that it was right.
+    /// Hash the secret on each request, instead of caching a verified one for a while.
     #[arg(long)]
     pub(crate) no_remember: bool,
 }
 
-/// Clients to take over.
+/// The clients to import.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A line of JSON, or a row of CSV under a header with these names (lists in CSV: with spaces between):
@@ -104,7 +104,7 @@ pub(crate) struct ClientImportArgs {
     /// The file; `-` reads standard input.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Its format. Left out, what the end of its name says: .jsonl, .ndjson or .csv.
+    /// The format. Default: by the file name extension: .jsonl, .ndjson or .csv.
     #[arg(long, value_enum)]
     pub(crate) format: Option<ImportFormat>,
 }
@@ -115,10 +115,10 @@ pub(crate) struct ClientRotateArgs {
     /// The client's id.
     #[arg(value_name = "CLIENT_ID")]
     pub(crate) id: String,
-    /// How long the old secrets still work, so that the new one can be rolled out.
+    /// How long the old secrets stay valid, so that the new one can be rolled out.
     #[arg(long, value_name = "DURATION", default_value = "1d")]
     pub(crate) overlap: DurationArgument,
-    /// When the new secret ends. Left out, never.
+    /// The lifetime of the new secret. Default: no limit.
     #[arg(long, value_name = "DURATION")]
     pub(crate) secret_expires_in: Option<DurationArgument>,
 }
@@ -138,26 +138,26 @@ pub(crate) struct KeyArgs {
     pub(crate) common: ManagementArgs,
 }
 
-/// What can be done with signing keys.
+/// The operations on signing keys.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
-    /// List the keys, and what each is doing.
+    /// List the keys with their states.
     List,
-    /// Make a new key.
+    /// Create a new key.
     Rotate(KeyRotateArgs),
-    /// Encrypt the private keys under another wrapping key.
+    /// Encrypt the private keys with another wrapping key.
     Rewrap(KeyRewrapArgs),
 }
 
-/// A key to make.
+/// A key to create.
 #[derive(Debug, Args)]
 pub(crate) struct KeyRotateArgs {
-    /// Sign with the new key at once, though not everyone may have fetched it yet: for a key that leaked.
+    /// Sign with the new key at once, although not every verifier may have fetched it: for a leaked key.
     #[arg(long)]
     pub(crate) now: bool,
 }
 
-/// A wrapping key to change to; the configuration must name it afterwards.
+/// A new wrapping key, which must be configured afterwards.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct KeyRewrapArgs {

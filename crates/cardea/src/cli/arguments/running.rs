@@ -1,4 +1,4 @@
-//! The arguments of commands that run a gateway, or talk to one that runs.
+//! The arguments of commands that run a gateway, or use a running one.
 
 use clap::{Args, Subcommand};
 
@@ -6,8 +6,9 @@ use super::super::{ConfigArgs, ManagementArgs};
 
 /// Run the gateway.
 ///
-/// `cardea reload` and SIGHUP reload the configuration: a bad one changes nothing and says why. SIGTERM drains: readiness fails,
-/// new connections are accepted for `drain.delay`, and what is in flight has until `drain.deadline`.
+/// `cardea reload` and SIGHUP reload the configuration: an invalid one changes nothing and its errors are reported.
+/// SIGTERM drains: readiness fails, new connections are accepted for `drain.delay`, and running requests have until
+/// `drain.deadline`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -18,9 +19,9 @@ pub(crate) struct RunArgs {
     pub(crate) config: ConfigArgs,
 }
 
-/// See it work: a gateway with TLS, three origins in two regions and an authorization server, on loopback.
+/// Run a demo: a gateway with TLS, three origins in two regions and an authorization server, on loopback.
 ///
-/// Prints curl lines to try, each with the answer as it came back, then runs until Ctrl-C. Nothing is kept.
+/// Prints curl commands to try, each with its response, then runs until Ctrl-C. Nothing is stored.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -28,24 +29,23 @@ Examples:
   cardea demo --port 0 --admin-port 0  on any free ports
   cardea demo --check                  make the whole trip once; 0 only if all of it held")]
 pub(crate) struct DemoArgs {
-    /// The gateway's port on 127.0.0.1; 0 takes any free one.
+    /// The gateway's port on 127.0.0.1; 0 selects a free one.
     #[arg(long, default_value_t = 8443)]
     pub(crate) port: u16,
-    /// The admin listener's port on 127.0.0.1; 0 takes any free one.
+    /// The admin listener's port on 127.0.0.1; 0 selects a free one.
     #[arg(long, default_value_t = 9443)]
     pub(crate) admin_port: u16,
-    /// Make the whole trip once, print each step with its result, and end.
+    /// Run all steps once, print each with its result, and exit.
     #[arg(long)]
     pub(crate) check: bool,
-    /// Print what a script needs (URLs, the authority's certificate, a client) as one JSON object on the first
-    /// line.
+    /// Print the data for scripts (URLs, the authority's certificate, a client) as one JSON object on the first line.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Have the running gateway read its configuration again, and wait until it is in force.
+/// Reload the configuration of the running gateway, and wait until it is in effect.
 ///
-/// Prints what has changed. A configuration that is wrong changes nothing. The configuration reference says of each key
+/// Prints the changes. An invalid configuration changes nothing. The configuration reference documents for each key
 /// when a change takes effect.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -60,7 +60,8 @@ pub(crate) struct ReloadArgs {
     pub(crate) common: ManagementArgs,
 }
 
-/// Show what is running: version, configuration, last reload, readiness, listeners, services, keys and certificates.
+/// Show the state of the running gateway: version, configuration, last reload, readiness, listeners, services, keys and
+/// certificates.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -73,9 +74,9 @@ pub(crate) struct StatusArgs {
     pub(crate) common: ManagementArgs,
 }
 
-/// Show the certificates of the running gateway: from files, and from an authority by ACME.
+/// Show the certificates of the running gateway: from files, and from an ACME authority.
 ///
-/// Of those by ACME it says when the next one is ordered, and why the last attempt failed.
+/// For ACME certificates it shows when the next one is ordered, and why the last attempt failed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -89,10 +90,10 @@ pub(crate) struct CertificatesArgs {
     pub(crate) common: ManagementArgs,
 }
 
-/// What can be done with certificates.
+/// The operations on certificates.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CertificatesCommand {
-    /// Order the certificate that a host belongs to now, without waiting as after a failure.
+    /// Order the certificate of a host now, ignoring the delay after a failure.
     Renew(CertificatesRenewArgs),
 }
 

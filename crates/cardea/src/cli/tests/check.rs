@@ -1,4 +1,4 @@
-//! Tests of `cardea check`: every error at once, no error that follows from another, and warnings.
+//! Tests of `cardea check`: all errors at once, no consequential errors, and warnings.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf, time::Duration};
 
@@ -26,7 +26,7 @@ impl Fixture {
 
     fn file(&self, name: &str, content: &str) {
         fs::write(self.path(name), content).unwrap();
-        // Of secrets it is expected; nothing else is the worse for it.
+        // Expected of secrets; harmless for other files.
         fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o600)).unwrap();
     }
 
@@ -41,7 +41,7 @@ impl Fixture {
         serde_json::from_str(&out).unwrap()
     }
 
-    /// The lines with a problem of a severity, each once.
+    /// The lines with a problem of a severity, without repetition.
     fn lines(&self, severity: &str) -> Vec<usize> {
         let problems = self.problems();
         let mut lines: Vec<usize> = problems
@@ -54,7 +54,7 @@ impl Fixture {
     }
 }
 
-/// The lines of a text with `# wrong`.
+/// The lines of a text that contain `# wrong`.
 fn marked(text: &str) -> Vec<usize> {
     (1..).zip(text.lines()).filter(|(_, line)| line.contains("# wrong")).map(|(at, _)| at).collect()
 }
@@ -74,7 +74,7 @@ fn with_certificates(text: &str) -> Fixture {
     fixture
 }
 
-/// One error of every kind, where each stands beside or within something else that is wrong.
+/// One error of every kind, each beside or within another one.
 const MANY: &str = r#"
 [log]
 level = "loud"                                          # wrong
@@ -166,9 +166,9 @@ fn every_error_is_told_whatever_else_is_wrong_and_none_that_follows() {
     let fixture = with_certificates(MANY);
     let problems = fixture.problems();
     assert_eq!(fixture.lines("error"), marked(MANY), "{problems:#?}");
-    // What stands in for the values that did not fit is nobody's business.
+    // Placeholders are never shown.
     let shown = serde_json::to_string(&problems).unwrap();
-    assert!(!shown.contains("stand-in"), "{shown}");
+    assert!(!shown.contains("placeholder"), "{shown}");
 }
 
 #[test]
@@ -337,7 +337,7 @@ fn with_database() -> Fixture {
 }
 
 impl Fixture {
-    /// Runs something while the authorization server has its database open.
+    /// Runs a closure while the authorization server has its database open.
     fn open(&self, meanwhile: impl FnOnce(&Self)) {
         let config = crate::config::load(&self.path("cardea.toml"), &|_| None).unwrap();
         let settings = config.authorization_server.as_ref().unwrap();
@@ -348,7 +348,7 @@ impl Fixture {
         runtime.block_on(server.close());
     }
 
-    /// Every file in the folder, with its content and when it was changed.
+    /// Every file in the folder, with its content and its modification time.
     fn files(&self) -> Vec<(String, Vec<u8>, std::time::SystemTime)> {
         let mut files: Vec<_> = fs::read_dir(self.folder.path())
             .unwrap()
@@ -379,7 +379,7 @@ fn a_wrapping_key_that_does_not_open_the_database_is_told() {
         assert!(problems[0]["message"].as_str().unwrap().contains(wanted), "{problems:#?}");
         assert!(!problems[0].to_string().contains(key), "{problems:#?}");
     }
-    // Beside another error, too.
+    // Also beside another error.
     fixture.file("wrapping.key", OTHER_KEY);
     fixture.file("cardea.toml", &SERVER.replace("https://auth.example.com", "auth.example.com"));
     assert_eq!(fixture.lines("error"), [5, 7]);
@@ -445,7 +445,7 @@ fn a_route_that_lets_slashes_pass_where_the_path_is_read_is_told() {
         ("", format!("when = \"request.path != '/admin'\"\n{allows}"), true),
         ("", format!("{reads}allow_encoded = [\"%5C\"]\n"), true),
         ("", format!("{reads}allow_encoded = [\"\\\\\"]\n"), true),
-        // The controls: nothing reads it, nothing is allowed, or what only serves this purpose is.
+        // The controls: no rule reads it, nothing is allowed, or only what serves this purpose.
         ("", allows.to_owned(), false),
         ("", reads.to_owned(), false),
         ("", format!("{reads}allow_encoded = [\";\"]\n"), false),

@@ -1,7 +1,7 @@
-//! A gateway that is asked and carries nothing.
+//! A gateway that explains requests and forwards none.
 //!
-//! Claims that are given stand for a token: they are signed with a key that exists for this run alone, which every
-//! issuer is made to have. So a token of claims passes the same checks as one that came over the network.
+//! Given claims represent a token: they are signed with a key that exists only in this run, and that every issuer gets.
+//! So a token with these claims passes the same checks as one from the network.
 
 use std::{
     collections::HashMap,
@@ -37,33 +37,33 @@ use crate::{
     server::Provided,
 };
 
-/// How long the tokens of this run last, in seconds.
+/// The lifetime of the tokens of this run, in seconds.
 const LIFETIME_SECONDS: i64 = 300;
 
-/// Which keys tokens are verified with.
+/// The keys that tokens are verified with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keys {
     /// Those of the issuers.
     Real,
-    /// One that was made for this run.
-    StandIn,
+    /// A key generated for this run.
+    Generated,
 }
 
-/// What identifies the caller.
+/// The credentials of the caller.
 #[derive(Debug)]
 pub(super) enum TokenOf {
-    /// A token as it came.
+    /// A complete token.
     Itself(Zeroizing<String>),
-    /// Claims, and the name of the issuer that they are of.
+    /// Claims, and the name of their issuer.
     Claims(Map<String, Value>, Option<String>),
 }
 
-/// A request that is asked about.
+/// A request to explain.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) method: String,
     pub(super) url: String,
-    /// The target as it is sent, in place of the path and the query of the URL.
+    /// The request target, instead of the path and the query of the URL.
     pub(super) request_target: Option<String>,
     pub(super) source: Option<IpAddr>,
     pub(super) listener: Option<String>,
@@ -75,9 +75,9 @@ pub(super) struct Request {
 /// The gateway of a configuration.
 pub(super) struct Oracle {
     config: Config,
-    /// Which listeners terminate TLS.
+    /// Whether each listener terminates TLS.
     secure: Vec<bool>,
-    /// What routes make of client certificates, by their names.
+    /// The client certificate rules of routes, by their names.
     certificates: HashMap<String, &'static str>,
     gateway: Arc<Gateway>,
     runtime: Runtime,
@@ -100,7 +100,7 @@ impl Oracle {
         }
         let secure = config.listeners.iter().map(|listener| listener.unloaded_tls.is_some()).collect();
         config.services.iter_mut().for_each(|service| service.tls = None);
-        // Nobody shakes hands here, so there is no certificate to be judged.
+        // There is no handshake here, so there is no certificate to check.
         let certificates = config.routes.iter_mut().filter_map(|route| {
             let rule = route.client_certificate.take()?;
             Some((route.name.clone(), if rule.required { "required" } else { "optional" }))
@@ -115,8 +115,8 @@ impl Oracle {
         let runtime = Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
         let (built, pair) = match keys {
             Keys::Real => (runtime.block_on(built(&config, &clock, output))?, None),
-            Keys::StandIn => {
-                let (built, pair) = stand_in(&mut config, &clock)?;
+            Keys::Generated => {
+                let (built, pair) = with_generated_keys(&mut config, &clock)?;
                 (built, Some(pair))
             }
         };
@@ -131,7 +131,7 @@ impl Oracle {
         Ok(Self { config, secure, certificates, gateway, runtime, clock, pair, _coarse: coarse })
     }
 
-    /// What would become of a request.
+    /// Explains a request.
     pub(super) fn ask(&self, request: &Request) -> Result<Explanation, Failure> {
         let usage = |message: String| Failure::new(Exit::Usage, message);
         let url = Url::parse(&request.url).map_err(|error| usage(format!("{:?}: {error}", request.url)))?;
@@ -164,9 +164,9 @@ impl Oracle {
         let mut explanation = self.runtime.block_on(explain(&self.gateway, question)).map_err(usage)?;
         let certificate = explanation.route.as_ref().and_then(|route| self.certificates.get(route));
         if let Some(need) = certificate {
-            let demand = explanation.demand.take().unwrap_or_else(|| "no token".to_owned());
-            explanation.demand =
-                Some(format!("{demand}; a client certificate ({need}), which is not judged here"));
+            let requirement = explanation.requirement.take().unwrap_or_else(|| "no token".to_owned());
+            explanation.requirement =
+                Some(format!("{requirement}; a client certificate ({need}), which is not judged here"));
         }
         Ok(explanation)
     }
@@ -179,7 +179,7 @@ impl Oracle {
         let all = || self.config.listeners.iter().zip(&self.secure);
         let found = match name {
             Some(name) => all().find(|(listener, _)| listener.name == name),
-            // One that serves what is asked for, rather than one that redirects it.
+            // A listener that serves the request, rather than one that redirects it.
             None => all().min_by_key(|(listener, secure)| {
                 (**secure != (scheme == Scheme::Https), listener.redirect_to_https.is_some())
             }),
@@ -213,7 +213,7 @@ impl Oracle {
         }
     }
 
-    /// Whose token the claims stand for: the issuer that is named, or whose `iss` they have, or the only one.
+    /// The issuer of the claims: the named one, or the one of their `iss`, or the only one.
     fn issuer(&self, claims: &Map<String, Value>, name: Option<&str>) -> Result<&IssuerConfig, Failure> {
         let issuers = &self.config.issuers;
         let iss = claims.get("iss").and_then(Value::as_str);
@@ -232,14 +232,14 @@ impl Oracle {
     }
 }
 
-/// The configuration with one key for all issuers, which this run has made.
-fn stand_in(config: &mut Config, clock: &Clock) -> Result<(config::Built, EcdsaKeyPair), Failure> {
+/// The configuration with one generated key for all issuers.
+fn with_generated_keys(config: &mut Config, clock: &Clock) -> Result<(config::Built, EcdsaKeyPair), Failure> {
     let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING)
         .map_err(|_| Failure::new(Exit::Failure, "no key can be made"))?;
     let (x, y) =
         pair.public_key().as_ref().get(1..).unwrap_or_default().split_at_checked(32).unwrap_or_default();
     let keys = json!({ "keys": [{
-        "kty": "EC", "crv": "P-256", "kid": "stand-in", "use": "sig",
+        "kty": "EC", "crv": "P-256", "kid": "generated", "use": "sig",
         "x": URL_SAFE_NO_PAD.encode(x), "y": URL_SAFE_NO_PAD.encode(y),
     }] });
     let local_keys = LocalKeys::new();
@@ -264,7 +264,7 @@ fn stand_in(config: &mut Config, clock: &Clock) -> Result<(config::Built, EcdsaK
     Ok((built, pair))
 }
 
-/// A token with the claims, and with what every token of the issuer must have.
+/// A token with the claims and the mandatory ones of the issuer.
 fn sign(
     pair: &EcdsaKeyPair,
     issuer: &IssuerConfig,
@@ -293,7 +293,7 @@ fn sign(
     all.insert("exp".to_owned(), (now + LIFETIME_SECONDS).into());
     all.extend(claims.clone());
     let typ = issuer.types.first().map_or("JWT", String::as_str);
-    let header = json!({ "alg": "ES256", "typ": typ, "kid": "stand-in" });
+    let header = json!({ "alg": "ES256", "typ": typ, "kid": "generated" });
     let encode = |text: String| URL_SAFE_NO_PAD.encode(text);
     let input = format!("{}.{}", encode(header.to_string()), encode(Value::Object(all).to_string()));
     let signature = pair
@@ -302,7 +302,7 @@ fn sign(
     Ok(Zeroizing::new(format!("{input}.{}", URL_SAFE_NO_PAD.encode(signature))))
 }
 
-/// The target of a URL as it was written: what parsed it has normalised it already, and that is for the gateway.
+/// The target of a URL as written: the URL parser has normalised it already, which is the gateway's task.
 fn target(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let rest = rest.find(['/', '?', '#']).and_then(|at| rest.get(at..)).unwrap_or("/");
@@ -310,32 +310,14 @@ fn target(url: &str) -> String {
     if target.starts_with('/') { target.to_owned() } else { format!("/{target}") }
 }
 
-/// A time of RFC 3339 in UTC, or seconds since 1970.
+/// Parses an RFC 3339 time, or seconds since 1970.
 fn unix_seconds(text: &str) -> Result<i64, Failure> {
-    if let Ok(seconds) = text.parse() {
-        return Ok(seconds);
-    }
-    let wrong = || {
+    let nanos = || cardea_env::parse_time(text).map(|nanos| nanos.div_euclid(1_000_000_000));
+    text.parse().ok().or_else(nanos).ok_or_else(|| {
         let message =
             format!("{text:?} is not a time; write \"2026-11-21T09:00:00Z\", or seconds since 1970");
         Failure::new(Exit::Usage, message)
-    };
-    let time: toml::value::Datetime = text.parse().map_err(|_| wrong())?;
-    let (Some(date), Some(clock)) = (time.date, time.time) else { return Err(wrong()) };
-    let offset = match time.offset {
-        Some(toml::value::Offset::Custom { minutes }) => i64::from(minutes) * 60,
-        Some(toml::value::Offset::Z) => 0,
-        None => return Err(wrong()),
-    };
-    // Days from civil date, counted from 1 March of the year 0 so that the leap day is the last.
-    let (year, month) = (i64::from(date.year), i64::from(date.month));
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days =
-        365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + i64::from(date.day) - 1;
-    let seconds = i64::from(clock.hour) * 3600
-        + i64::from(clock.minute) * 60
-        + i64::from(clock.second.unwrap_or_default());
-    Ok((days - 719_468) * 86_400 + seconds - offset)
+    })
 }
 
 #[cfg(test)]

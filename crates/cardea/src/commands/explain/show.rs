@@ -1,4 +1,4 @@
-//! How an explanation is shown: to people, and as JSON.
+//! The output of an explanation, as text and as JSON.
 
 use cardea_gateway::{
     exchange::PolicyScope,
@@ -11,10 +11,10 @@ use super::{
     oracle::Request,
 };
 
-/// Fields whose values are shown to nobody.
+/// Fields whose values are never shown.
 const SECRET_FIELDS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
-/// The explanation for people.
+/// The explanation as text.
 pub(super) fn text(request: &Request, explanation: &Explanation) -> String {
     let mut known: Vec<(&str, String)> = vec![("request", format!("{} {}", request.method, request.url))];
     let mut add = |name, value: Option<String>| known.extend(value.map(|value| (name, value)));
@@ -24,7 +24,7 @@ pub(super) fn text(request: &Request, explanation: &Explanation) -> String {
     if explanation.route.is_some() {
         add(
             "demands",
-            Some(explanation.demand.clone().unwrap_or_else(|| "nothing: it is public".to_owned())),
+            Some(explanation.requirement.clone().unwrap_or_else(|| "nothing: it is public".to_owned())),
         );
     }
     add(
@@ -88,7 +88,7 @@ pub(super) fn text(request: &Request, explanation: &Explanation) -> String {
     text
 }
 
-/// What it comes to.
+/// The result.
 fn end(request: &Request, explanation: &Explanation) -> String {
     if let Some(refusal) = &explanation.refusal {
         let reason = refusal.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
@@ -160,12 +160,12 @@ pub(super) fn json(explanation: &Explanation) -> Value {
     });
     json!({
         "host": explanation.host, "path": explanation.path, "source": explanation.source,
-        "route": explanation.route, "demand": explanation.demand, "caller": caller, "policies": policies,
+        "route": explanation.route, "demand": explanation.requirement, "caller": caller, "policies": policies,
         "throttles": throttles, "attributes": attributes, "refusal": refusal, "destination": destination,
     })
 }
 
-/// A value that may be shown.
+/// A value, or its redaction.
 pub(super) fn shown<'v>(name: &str, value: &'v str) -> &'v str {
     if SECRET_FIELDS.contains(&name) { "[redacted]" } else { value }
 }

@@ -1,4 +1,4 @@
-//! `cardea test`: a table of requests with what is expected of them, held against a configuration.
+//! `cardea test`: tests a configuration with a table of requests and expectations.
 
 use std::{collections::BTreeMap, fs, net::IpAddr, ops::Range};
 
@@ -65,19 +65,19 @@ struct Token {
     claims: Map<String, Value>,
 }
 
-/// What is expected; what is left out may be anything.
+/// The expectations; omitted ones are not checked.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Expectation {
-    /// Whether the request is let in.
+    /// Whether the request is allowed.
     allowed: Option<bool>,
-    /// The status of a refusal, or of an answer of the gateway's own.
+    /// The status of a refusal, or of the gateway's own response.
     status: Option<u16>,
     code: Option<String>,
     reason: Option<String>,
     route: Option<String>,
     service: Option<String>,
-    /// Which of the gateway's own endpoints answers.
+    /// The built-in endpoint that answers.
     builtin: Option<String>,
     target: Option<String>,
     location: Option<String>,
@@ -91,7 +91,7 @@ fn get() -> String {
     "GET".to_owned()
 }
 
-/// What differs in a test.
+/// A difference in a test.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Difference {
     what: String,
@@ -99,11 +99,11 @@ struct Difference {
     found: String,
 }
 
-/// What became of a test.
+/// The result of a test.
 #[derive(Debug, Serialize)]
 struct Outcome {
     name: String,
-    /// Where it is written: the file.
+    /// The file of the test.
     file: String,
     line: usize,
     column: usize,
@@ -139,7 +139,7 @@ fn test(arguments: &TestArgs, output: &mut Output) -> Result<Exit, Failure> {
         return Err(usage(format!("{shown} has no [[test]]")));
     }
     let config = load_with(&arguments.config.config, KeyFiles::Skip)?;
-    let oracle = Oracle::new(config, Keys::StandIn, arguments.time.as_deref(), output)?;
+    let oracle = Oracle::new(config, Keys::Generated, arguments.time.as_deref(), output)?;
     let mut outcomes = Vec::with_capacity(cases.len());
     for case in cases {
         let differences = match oracle.ask(&case.request(&case.expect)) {
@@ -169,15 +169,15 @@ fn test(arguments: &TestArgs, output: &mut Output) -> Result<Exit, Failure> {
     Ok(if failed == 0 { Exit::Success } else { Exit::Refused })
 }
 
-/// What is wrong with a file of tests.
+/// An error in a file of tests.
 #[derive(Debug, PartialEq, Eq)]
 struct Mistake {
-    /// Its first octet.
+    /// The byte offset of the error.
     at: usize,
     message: String,
 }
 
-/// The tests of a file, or everything that is wrong with it.
+/// The tests of a file, or all of its errors.
 fn cases(text: &str) -> Result<Vec<Case>, Vec<Mistake>> {
     let mistake = |span: Option<Range<usize>>, message: &str| Mistake {
         at: span.map_or(0, |span| span.start),
@@ -212,7 +212,7 @@ fn cases(text: &str) -> Result<Vec<Case>, Vec<Mistake>> {
     if mistakes.is_empty() { Ok(cases) } else { Err(mistakes) }
 }
 
-/// Line and column of an octet, both from 1, columns in characters.
+/// Line and column of a byte offset, both from 1, columns in characters.
 fn position(text: &str, offset: usize) -> (usize, usize) {
     let before = text.get(..offset).unwrap_or(text);
     let line = before.matches('\n').count() + 1;

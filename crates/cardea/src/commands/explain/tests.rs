@@ -10,7 +10,7 @@ use crate::{
     commands::explain,
 };
 
-/// What a command wrote.
+/// The output of a command.
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
 
@@ -31,7 +31,7 @@ impl Written {
     }
 }
 
-/// The examples as they are shipped: without certificates, keys and databases.
+/// The shipped examples: without certificates, keys and databases.
 fn examples() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
@@ -41,7 +41,7 @@ fn examples() -> TempDir {
     folder
 }
 
-/// Runs a command line; how it ended, and what it wrote.
+/// Runs a command line and returns its exit code and output.
 fn run(folder: &TempDir, arguments: &[&str]) -> (Exit, String, String) {
     let config = folder.path().join("cardea.toml").display().to_string();
     let all = ["cardea"].into_iter().chain(arguments.iter().copied()).chain(["--config", &config]);
@@ -125,7 +125,7 @@ fn a_file_of_tests_is_told_all_that_is_wrong_with_it() {
 #[test]
 fn endpoints_of_the_gateway_are_routes_like_any_other() {
     let folder = examples();
-    // Beside a route that takes whatever nothing else does.
+    // Beside a route that takes all other requests.
     let config = folder.path().join("cardea.toml");
     let text = fs::read_to_string(&config).unwrap();
     let rest = "\n[[route]]\nname = \"all-the-rest\"\nauth = \"public\"\nhosts = [\"api.example.com\"]\n\
@@ -149,11 +149,11 @@ fn endpoints_of_the_gateway_are_routes_like_any_other() {
         assert_eq!(found["destination"]["status"], serde_json::json!(status), "{path}: {found}");
         assert_eq!(found["refusal"], serde_json::Value::Null, "{path}: {found}");
     }
-    // A route of the configuration's own, for hosts that the other one is not for.
+    // A configured route for hosts that the other one does not match.
     let asked = ["explain", "GET", "https://shop.example.com/health", "--json"];
     let health: serde_json::Value = serde_json::from_str(&run(&folder, &asked).1).unwrap();
     assert_eq!((&health["route"], &health["destination"]["builtin"]), (&"health".into(), &"health".into()));
-    // What they refuse, and what they are not.
+    // Their refusals, and requests that they do not match.
     let refused = explained("GET", "/oauth2/token");
     assert_eq!(
         (&refused["refusal"]["status"], &refused["refusal"]["code"]),
@@ -206,7 +206,7 @@ fn options_of_the_gateway_itself_are_answered_by_it() {
         (&204.into(), &serde_json::Value::Null),
         "{out}"
     );
-    // Of another method it is no target.
+    // With another method it is no valid target.
     let (exit, out, _) =
         run(&folder, &["explain", "GET", "https://api.example.com/", "--request-target", "*"]);
     assert_eq!(exit, Exit::Refused, "{out}");

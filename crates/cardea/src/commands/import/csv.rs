@@ -1,8 +1,8 @@
-//! Clients as rows of comma-separated values (RFC 4180), a row on each line.
+//! Clients as comma-separated values (RFC 4180), one row per line.
 
 use crate::admin::{ImportClient, protocol::Sensitive};
 
-/// The columns that there are.
+/// The supported columns.
 const COLUMNS: [&str; 10] = [
     "client_id",
     "secret_hash",
@@ -16,11 +16,11 @@ const COLUMNS: [&str; 10] = [
     "remember_secret",
 ];
 
-/// The names of the columns, in their order.
+/// The names of the columns in order.
 pub(super) struct Header(Vec<String>);
 
 impl Header {
-    /// Reads the first line.
+    /// Parses the first line.
     pub(super) fn parse(line: &str) -> Result<Self, String> {
         let names: Vec<String> = cells(line)?.iter().map(|name| name.trim().to_owned()).collect();
         for (index, name) in names.iter().enumerate() {
@@ -39,7 +39,7 @@ impl Header {
         Ok(Self(names))
     }
 
-    /// Reads another line. An empty cell says nothing.
+    /// Parses another line. An empty cell counts as absent.
     pub(super) fn client(&self, line: &str) -> Result<ImportClient, String> {
         let cells = cells(line)?;
         if cells.len() != self.0.len() {
@@ -78,7 +78,7 @@ impl Header {
     }
 }
 
-/// The cells of a line. A quote stands at both ends of a cell or at none, and twice within it.
+/// The cells of a line. A cell has quotes at both ends or none; a quote within a quoted cell is doubled.
 pub(super) fn cells(line: &str) -> Result<Vec<String>, String> {
     let mut cells = Vec::new();
     let mut rest = line;
@@ -103,7 +103,7 @@ pub(super) fn cells(line: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// A quoted cell without its quotes, and what comes after it.
+/// A quoted cell without its quotes, and the rest of the line.
 fn until_quote(quoted: &str) -> Result<(String, &str), String> {
     let mut cell = String::new();
     let mut rest = quoted;

@@ -1,4 +1,4 @@
-//! What holds for any bytes that are read as an import: as rows, and as JSON lines.
+//! Properties that hold for any bytes that are read as an import: as rows, and as JSON lines.
 
 use super::{
     csv::{Header, cells},
@@ -6,8 +6,8 @@ use super::{
 };
 use crate::admin::ImportClient;
 
-/// Reads `data` as a first line and rows after it. A row that is taken is the same when each of its cells is quoted, and
-/// has a client and a hash. Returns how many clients there are.
+/// Reads `data` as a header and rows. An accepted row is equal to the same row with all cells quoted, and has a client
+/// and a hash. Returns the number of clients.
 pub(crate) fn fuzz_rows(data: &[u8]) -> usize {
     let Ok(text) = std::str::from_utf8(data) else { return 0 };
     let mut rows = text.split('\n');
@@ -30,8 +30,8 @@ pub(crate) fn fuzz_rows(data: &[u8]) -> usize {
     clients
 }
 
-/// Reads `data` as JSON lines. A client that is taken has a hash that can be verified and is the same behind the admin
-/// socket; what is said of one that isn't doesn't repeat the hash. Returns how many clients there are.
+/// Reads `data` as JSON lines. An accepted client has a hash that can be verified and is unchanged by the admin socket;
+/// errors don't repeat the hash. Returns the number of clients.
 pub(crate) fn fuzz_json_lines(data: &[u8]) -> usize {
     let mut clients = 0;
     for line in data.split(|byte| *byte == b'\n') {
@@ -51,16 +51,16 @@ pub(crate) fn fuzz_json_lines(data: &[u8]) -> usize {
     clients
 }
 
-/// What the command line sends is what the server reads, and small enough for a request.
+/// The server reads what the command line sends, and it is small enough for a request.
 fn holds_on_its_way(client: &ImportClient, line: &str) {
     let sent = serde_json::to_string(client).expect("strings and numbers can be written");
     assert_eq!(from_json(&sent).as_ref(), Ok(client), "{line:?}");
-    // A letter may need an escape; a row has no names of columns, and in Keycloak's object numbers may grow. A request has
-    // four times as much.
+    // A character may need an escape, a row has no column names, and numbers in Keycloak's object may grow. A request
+    // may have four times as much.
     assert!(sent.len() <= 2 * line.len() + LINE_BYTES_MAX, "{} from {}", sent.len(), line.len());
 }
 
-/// The hash of a line, where it is long enough to be told from what is said anyway, and stands nowhere else in it.
+/// The hash of a line, if it is long enough to be distinguishable from other output, and occurs only once.
 fn hash_of(line: &str) -> Option<String> {
     let document: serde_json::Value = serde_json::from_str(line).ok()?;
     let hash = document.get("secret_hash")?.as_str()?;

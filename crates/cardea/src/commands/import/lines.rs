@@ -1,11 +1,10 @@
-//! A line of an import: what may be one, a client in JSON, and what must hold of a client in either format.
+//! Lines of an import: their limits, clients in JSON, and checks for both formats.
 
 use cardea_kdf::stored::StoredSecret;
 
 use crate::admin::ImportClient;
 
-/// The longest line in bytes: so much that it fits into a request to a running server even where each letter needs an
-/// escape.
+/// The longest line in bytes. It fits into a request to a running server even if each character needs an escape.
 pub(super) const LINE_BYTES_MAX: usize = 16 * 1024;
 
 /// The text of a line.
@@ -20,21 +19,21 @@ pub(super) fn text(line: &[u8]) -> Result<&str, String> {
     Ok(text)
 }
 
-/// A client as a JSON object.
+/// Parses a client from a JSON object.
 pub(super) fn from_json(line: &str) -> Result<ImportClient, String> {
-    // Serde would take an array too, by the order of the fields.
+    // Serde would accept an array too, in the order of the fields.
     if !line.trim_start().starts_with('{') {
         return Err("not a JSON object; each line is one".to_owned());
     }
     serde_json::from_str(line).map_err(|error| {
         let message = error.to_string();
-        // It counts lines of its own, of which there is one.
+        // Its own line number is always 1.
         let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
         format!("{message} (column {})", error.column())
     })
 }
 
-/// What doesn't depend on the server: whether the hash is one that can be verified.
+/// The checks that don't depend on the server: whether the hash can be verified.
 pub(super) fn check(client: &ImportClient) -> Result<(), String> {
     match StoredSecret::parse(client.secret_hash.expose()) {
         Ok(_) => Ok(()),

@@ -1,10 +1,10 @@
-//! Files of clients: what is read of them, and what is said of a line that is wrong.
+//! Files of clients: accepted lines, and the errors of others.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// passlib's, of "correct horse battery staple".
+/// Created by passlib, for "correct horse battery staple".
 const HASH: &str = "$pbkdf2-sha256$1000$AAECAwQFBgcICQoLDA0OD/v/$G6NUSDy6iProk3xlBy9YnHGmDd2E4k7rGn6/MVq47m8";
 
 fn parse(content: &str, format: ImportFormat) -> Result<Clients, String> {

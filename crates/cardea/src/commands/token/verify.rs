@@ -1,4 +1,4 @@
-//! `cardea token verify`: verifies a token as the gateway would, and tells every check.
+//! `cardea token verify`: verifies a token as the gateway would, and prints every check.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::{
     server::{self, Provided},
 };
 
-/// One check, as it is printed.
+/// A printed check.
 #[derive(Serialize)]
 struct Line {
     name: &'static str,
@@ -58,13 +58,13 @@ pub(super) fn verify(arguments: &TokenVerifyArgs, output: &mut Output) -> Result
         }
         Ok::<_, Failure>((checks, verdict))
     });
-    // A name that is being resolved would hold the program up.
+    // A name resolution in progress would delay the exit.
     runtime.shutdown_background();
     let (checks, verdict) = result?;
 
     let mut lines: Vec<Line> = checks.into_iter().map(Line::from).collect();
     if let (Ok(verdict), Some(route)) = (&verdict, route) {
-        lines.push(demanded(&config, route, verdict)?);
+        lines.push(required(&config, route, verdict)?);
     }
     let valid = verdict.is_ok() && lines.iter().all(|line| line.passed);
     print(&lines, valid, arguments, output)?;
@@ -83,7 +83,7 @@ fn route<'c>(config: &'c Config, name: &str) -> Result<&'c Route, Failure> {
     })
 }
 
-/// The authenticator that the gateway would have.
+/// The authenticator of the gateway.
 async fn authenticator(
     config: &Config,
     clock: &Clock,
@@ -92,8 +92,8 @@ async fn authenticator(
     Ok(Arc::clone(&built(config, clock, output).await?.model.authenticator))
 }
 
-/// The model that the gateway would have: our own keys and revocations from the database, others fetched when a token
-/// asks for them.
+/// The model of the gateway: keys and revocations of the built-in server come from the database, others are fetched
+/// when a token needs them.
 pub(in super::super) async fn built(
     config: &Config,
     clock: &Clock,
@@ -108,7 +108,7 @@ pub(in super::super) async fn built(
             local_keys.publish(server.key_set().as_bytes()).context("our own key set")?;
             issuer = Some(Arc::new(server));
         } else {
-            // To look at a token must not make a database.
+            // Inspecting a token must not create a database.
             let database = settings.database.display();
             output.error(&format!("note: {database} is not there, so there are no keys of our own yet"));
         }
@@ -146,7 +146,7 @@ async fn tell_revocations(
     Ok(())
 }
 
-/// Says why keys could not be had.
+/// Reports why keys are not available.
 fn tell_keys(authenticator: &Authenticator, clock: &Clock, output: &mut Output) {
     for set in authenticator.key_sets(clock.precise()) {
         if let (false, Some(error)) = (set.usable, &set.last_error) {
@@ -155,7 +155,7 @@ fn tell_keys(authenticator: &Authenticator, clock: &Clock, output: &mut Output) 
     }
 }
 
-fn demanded(config: &Config, route: &Route, verdict: &Verdict) -> Result<Line, Failure> {
+fn required(config: &Config, route: &Route, verdict: &Verdict) -> Result<Line, Failure> {
     let Auth::AccessRequirement(alternatives) = &route.auth else {
         let expected = format!("nothing: route {:?} is public", route.name);
         return Ok(Line {
@@ -166,10 +166,10 @@ fn demanded(config: &Config, route: &Route, verdict: &Verdict) -> Result<Line, F
         });
     };
     let issuers: Vec<IssuerConfig> = config.issuers.iter().map(|issuer| issuer.value.clone()).collect();
-    let demand = AccessRequirement::resolve(alternatives.clone(), &issuers)
+    let requirement = AccessRequirement::resolve(alternatives.clone(), &issuers)
         .with_context(|| format!("route {:?}", route.name))?;
-    let result = demand.check(verdict);
-    let expected: Vec<String> = demand.alternatives.iter().map(wanted).collect();
+    let result = requirement.check(verdict);
+    let expected: Vec<String> = requirement.alternatives.iter().map(wanted).collect();
     let caller = &verdict.caller;
     let mut found = format!(
         "issuer {:?}, audiences {:?}, scopes {:?}, roles {:?}",
@@ -224,7 +224,7 @@ fn print(
     Ok(())
 }
 
-/// Takes the revocations of our own authorization server over.
+/// Takes over the revocations of the built-in authorization server.
 struct Revoked {
     authenticator: Arc<Authenticator>,
     issuers: Vec<String>,

@@ -1,4 +1,4 @@
-//! The folder of kept key sets: files that only the gateway's user (or root) can have written.
+//! The folder of stored key sets, which only the gateway's user (or root) can have written.
 
 use std::{
     fs::{self, DirBuilder, File, Metadata},
@@ -17,14 +17,14 @@ use nix::{
     unistd::{UnlinkatFlags, geteuid, unlinkat},
 };
 
-/// The largest file that is read: a key set of 1 MiB, and what escaping adds.
+/// The largest file: a key set of 1 MiB, with escapes.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// The folder, held open: whatever becomes of its path, its files are those that were looked at.
+/// The folder, held open: its files stay those that were checked, whatever happens to its path.
 pub(super) struct Folder(File);
 
 impl Folder {
-    /// The folder at `path`; `None` where there is none.
+    /// The folder at `path`; `None` if it doesn't exist.
     ///
     /// # Errors
     /// It is a link or no folder, or somebody else may write there or put another folder in its place.
@@ -40,10 +40,10 @@ impl Folder {
         Ok(Some(Self(folder)))
     }
 
-    /// The same. It is made, for the gateway's user alone, where there is none.
+    /// The same. A missing folder is created for the gateway's user only.
     ///
     /// # Errors
-    /// Those of [`Self::open`]; it can't be made.
+    /// Those of [`Self::open`]; it can't be created.
     pub(super) fn make(path: &Path) -> io::Result<Self> {
         check_parent(path)?;
         match DirBuilder::new().mode(0o700).create(path) {
@@ -53,12 +53,12 @@ impl Folder {
         Self::open(path)?.ok_or_else(|| ErrorKind::NotFound.into())
     }
 
-    /// The text of a file; `None` where there is none.
+    /// The text of a file; `None` if it doesn't exist.
     ///
     /// # Errors
-    /// It is a link or no file, somebody else may write to it, or it can't be read.
+    /// It is a link or no file, another user may write to it, or it can't be read.
     pub(super) fn read(&self, name: &str) -> io::Result<Option<String>> {
-        // Without waiting: a pipe would wait for its writer.
+        // Without blocking: opening a pipe would wait for its writer.
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let file = match openat(&self.0, name, flags, Mode::empty()) {
             Ok(file) => File::from(file),
@@ -75,10 +75,10 @@ impl Folder {
         Ok(Some(text))
     }
 
-    /// Puts a file there, whole or not at all, and on the disk before this returns.
+    /// Writes a file atomically and flushes it to the disk.
     ///
     /// # Errors
-    /// The file system refuses. What was there before is there still.
+    /// The file system refuses. The previous file is unchanged.
     pub(super) fn write(&self, name: &str, content: &[u8]) -> io::Result<()> {
         let fresh = format!("{name}.{}.fresh", std::process::id());
         let put = || {
@@ -95,7 +95,7 @@ impl Folder {
         done
     }
 
-    /// A file that was not there, of mode 0600. One that a process of the same number left behind is removed.
+    /// Creates a new file with mode 0600. One that a process with the same id left is removed.
     fn create(&self, name: &str) -> io::Result<OwnedFd> {
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let create = || openat(&self.0, name, flags, Mode::S_IRUSR | Mode::S_IWUSR);
@@ -108,7 +108,7 @@ impl Folder {
         }
     }
 
-    /// Removes a file, where there is one, for good.
+    /// Removes a file if it exists, and flushes that to the disk.
     ///
     /// # Errors
     /// The file system refuses.

@@ -1,4 +1,4 @@
-//! A restart while an issuer can't be reached.
+//! Restarts while an issuer is unreachable.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use super::*;
 const NOW: i64 = 1_900_000_000;
 const KEYS: &str = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"1","use":"sig","alg":"EdDSA","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
 
-/// An issuer that is there or not.
+/// An issuer that is reachable or not.
 #[derive(Default)]
 struct Network {
     is_down: AtomicBool,
@@ -36,7 +36,7 @@ impl Fetch for Network {
 
 fn at(seconds: u64) -> Timestamp {
     let wall = Wall::from_unix_seconds(NOW).saturating_add(Duration::from_secs(seconds));
-    // Of a process that has just started, whatever the time.
+    // For a process that has just started, at any wall time.
     Timestamp { wall, mono: Mono::from_nanos(1_000_000_000) }
 }
 
@@ -50,7 +50,7 @@ fn config() -> IssuerConfig {
     }
 }
 
-/// A process that starts at that time: whether its issuer's keys are known, and may be used.
+/// Starts a process at that time: whether its issuer's keys are known and usable.
 async fn start(
     cache: &KeyCache,
     config: IssuerConfig,
@@ -72,7 +72,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// After a process that has known the keys.
+    /// The folder of a process that knew the keys.
     async fn new() -> Self {
         let this = Self { folder: tempfile::tempdir().unwrap(), network: Arc::default() };
         assert_eq!(start(&this.cache(), config(), &this.network, 0).await, (1, true));
@@ -185,7 +185,7 @@ fn document(keys: &str, seconds: u64) -> KeyDocument {
 async fn where_keys_cannot_be_kept_older_ones_do_not_come_back() {
     let fixture = Fixture::new().await;
     let folder = fixture.folder.path().join("issuer-keys");
-    // Something that is in the way of the new file.
+    // An obstacle to the new file.
     let fresh = format!("{}.{}.fresh", file_name("main/1"), std::process::id());
     fs::create_dir_all(folder.join(&fresh).join("full")).unwrap();
     write(&folder, &document(KEYS, 60)).unwrap_err();
@@ -210,7 +210,7 @@ async fn nothing_is_written_where_others_may_write_or_through_links() {
     write(&link, &document(other, 60)).unwrap_err();
     assert_eq!(fs::read(fixture.file()).unwrap(), before);
 
-    // What a process of the same number left, or somebody who was here before put in the way.
+    // A file that a process with the same id left, or that an attacker created.
     let victim = fixture.folder.path().join("victim");
     fs::write(&victim, "untouched").unwrap();
     let fresh = folder.join(format!("{}.{}.fresh", file_name("main/1"), std::process::id()));

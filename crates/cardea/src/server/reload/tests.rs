@@ -1,4 +1,4 @@
-//! Tests of putting configurations in force that come from no file.
+//! Tests of configurations that come from no file.
 
 use std::path::Path;
 
@@ -9,21 +9,21 @@ use rustls::pki_types::{PrivatePkcs8KeyDer, pem::PemObject as _};
 
 use super::*;
 use crate::{
-    config::{Certificate, CertificateSource, Draft, KeyFiles, ListenerTls, Place, Placed},
+    config::{Certificate, CertificateSource, Draft, KeyFiles, ListenerTls, Located, Location},
     server::bind,
 };
 
 const TEXT: &str = "[admin]\naddress = \"off\"\nsocket = \"off\"\n[access_log]\nenabled = false\n\
     [process]\nworkers = 1\n[[listener]]\nname = \"main\"\naddress = \"127.0.0.1:0\"\n";
 
-/// A configuration that was never in a file.
+/// A configuration that is not in a file.
 fn parsed(more: &str) -> Result<Config> {
     let text = format!("key_cache = \"off\"\n{TEXT}{more}");
     let draft = Draft::parse(text, Path::new("/api/configuration"), &|_| None, KeyFiles::Read);
     draft.into_config().map_err(|problems| anyhow!("{problems}"))
 }
 
-/// A certificate for a host, in memory alone.
+/// A certificate for a host in memory.
 fn in_memory(host: &str) -> Arc<ManagedCertificate> {
     let (from, to) = (Wall::from_unix_seconds(0), Wall::from_unix_seconds(32_000_000_000));
     let issued = Authority::new("test", from, to).unwrap().issue(&[host], from, to).unwrap();
@@ -43,12 +43,12 @@ fn with_certificate(mut config: Config, place: &Arc<ManagedCertificate>) -> Conf
         client_certificate: None,
         client_authorities: Vec::new(),
     };
-    let certificates = vec![Placed { value: certificate, at: Place::default(), is_sound: true }];
+    let certificates = vec![Located { value: certificate, at: Location::default(), is_sound: true }];
     config.listeners[0].tls = Some(ListenerTls { settings: ServerTlsConfig::default(), certificates });
     config
 }
 
-/// The hosts that are served on the listener.
+/// The hosts that the listener serves.
 fn served(server: &Server) -> Vec<String> {
     let model = server.gateway.model();
     let tls = model.listeners["main"].tls.as_ref();
@@ -78,12 +78,12 @@ async fn a_configuration_from_memory_is_put_in_force_with_its_certificates() {
     );
     assert_eq!(served(&server), ["one.example"]);
 
-    // What is wrong changes nothing, and is told with its place.
+    // An invalid one changes nothing, and its problem has a location.
     let error = server.apply(async { parsed("[limits]\nfields_max = 1\n") }).await.unwrap_err().to_string();
     assert!(error.starts_with("/api/configuration:13:14: "), "{error}");
     assert_eq!(served(&server), ["one.example"]);
 
-    // The same place is the same certificate, so sessions go on; another one is another.
+    // The same slot is the same certificate, so sessions continue; another slot is another certificate.
     let before = server.gateway.model().listeners["main"].tls.clone().unwrap();
     server.apply(async { Ok(with_certificate(parsed(route)?, &one)) }).await.unwrap();
     assert!(Arc::ptr_eq(&before, server.gateway.model().listeners["main"].tls.as_ref().unwrap()));

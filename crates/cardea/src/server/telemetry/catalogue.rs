@@ -1,4 +1,4 @@
-//! The page of metrics, written from their definitions.
+//! Generates the page of metrics from their definitions.
 
 use std::fmt::Write as _;
 
@@ -12,13 +12,13 @@ use cardea_gateway::{
 
 use super::super::{certificates, client_authorities, health, panics, reloads};
 
-/// The command that writes the page, as the page says.
+/// The command that generates the page, as shown on the page.
 const COMMAND: &str = "cargo run -p cardea -- schema --metrics > docs/metrics.md";
 
-/// Metrics that have a subject in common.
+/// Metrics with a common subject.
 struct Section {
     title: &'static str,
-    /// What the reader may want to know before.
+    /// An introduction.
     intro: &'static str,
     definitions: &'static [&'static [Definition]],
 }
@@ -117,7 +117,7 @@ pub(crate) fn markdown() -> String {
     page
 }
 
-/// The bounds of each histogram, which differ from one definition to the next only by accident.
+/// The bucket bounds of histograms, which are meant to be equal.
 fn buckets() -> String {
     let mut text = "\n## Buckets\n\nUpper bounds in seconds, beside `+Inf`:\n\n".to_owned();
     for definition in all() {
@@ -143,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    /// Every Rust file of the programs' crates, tests excepted.
+    /// Every Rust file of the program's crates, except tests.
     fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

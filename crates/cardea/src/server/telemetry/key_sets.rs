@@ -33,7 +33,7 @@ static FETCHES: CounterDef<2> = CounterDef::new(
 pub(super) static DEFINITIONS: &[Definition] =
     &[KEYS.definition(), USABLE.definition(), AGE.definition(), FETCHES.definition()];
 
-/// Enters them, as the model in force has them.
+/// Registers them for the current model.
 pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
     registry
         .collect_gauge(&KEYS, each(gateway, |set, samples| samples.push(&[&set.issuer], set.keys as f64)));

@@ -1,4 +1,4 @@
-//! Metrics of services and their endpoints, as `cardea-upstream` counts them.
+//! Metrics of services and their endpoints, from the statistics of `cardea-upstream`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -136,7 +136,7 @@ pub(super) static DEFINITIONS: &[Definition] = &[
     SURPLUS.definition(),
 ];
 
-/// What all collectors of one scrape show.
+/// The snapshot that all collectors of one scrape share.
 #[derive(Clone, Default)]
 struct Snapshot(Arc<Mutex<Vec<ServiceStats>>>);
 
@@ -165,7 +165,7 @@ impl Snapshot {
     }
 }
 
-/// Enters them. Nothing is read before somebody asks.
+/// Registers them. Nothing is read before a scrape.
 pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
     let snapshot = Snapshot::default();
     // The gateway holds the registry, so this must not hold the gateway.
@@ -238,7 +238,7 @@ fn register_endpoints(registry: &Registry, snapshot: &Snapshot) {
     registry.collect_gauge(
         &CONNECTIONS,
         snapshot.endpoints(|service, endpoint, stats, samples| {
-            // Counted one after the other, so that the difference might else be less than nothing.
+            // The counters are read one after the other, so the difference could be negative.
             let active = stats.connections.saturating_sub(stats.pool.idle);
             samples.push(&[service, endpoint, "active"], active as f64);
             samples.push(&[service, endpoint, "idle"], stats.pool.idle as f64);

@@ -1,7 +1,7 @@
-//! What stands in for the secrets of a client that has none, so that its absence can't be timed.
+//! Dummy secrets, which are hashed for a client that doesn't exist or has no secret, so that its absence can't be timed.
 //!
-//! Which one it is depends on a keyed hash of the client's id alone, so an id costs the same each time. They are drawn
-//! from what the clients of the registry have, in their proportions: an id that doesn't exist looks like one of them.
+//! They depend only on a keyed hash of the client id, so an id has the same cost each time. They are chosen with the
+//! distribution of the stored secrets, so an unknown id costs what a client of the registry would.
 
 use std::fmt;
 
@@ -12,34 +12,35 @@ use cardea_store::SecretMix;
 
 use crate::client_auth::FORMAT_SHA256;
 
-pub(super) struct StandIns {
+/// The dummy secrets of all client ids.
+pub(super) struct DummySecrets {
     key: hmac::Key,
     mix: ArcSwap<Vec<Share>>,
 }
 
-/// So many clients have secrets that cost the same.
+/// The number of clients whose secrets have the same formats.
 struct Share {
     clients: u64,
-    secrets: StandIn,
+    secrets: DummySecret,
 }
 
-/// What stands in for the secrets of a client.
+/// The dummy secret of one client id.
 #[derive(Clone, Default)]
-pub(super) struct StandIn {
-    /// For those that must be hashed.
+pub(super) struct DummySecret {
+    /// The secrets to be hashed, which nothing matches.
     pub(super) hashed: Vec<StoredSecret>,
-    /// Whether there would be one that we generated too.
+    /// Whether the client would also have a generated secret.
     pub(super) has_generated: bool,
 }
 
-impl StandIns {
-    /// `key` is the registry's own, and stays the same from start to start.
+impl DummySecrets {
+    /// `key` belongs to the registry and is the same after a restart.
     pub(super) fn new(key: &[u8; 32]) -> Self {
         Self { key: hmac::Key::new(hmac::HMAC_SHA256, key), mix: ArcSwap::default() }
     }
 
-    /// Takes over what the registry has now.
-    pub(super) fn follow(&self, mix: &[SecretMix]) {
+    /// Sets the distribution of the stored secrets.
+    pub(super) fn set_mix(&self, mix: &[SecretMix]) {
         let mut shares: Vec<(Vec<&str>, &SecretMix)> = mix
             .iter()
             .map(|share| {
@@ -48,20 +49,20 @@ impl StandIns {
                 (formats, share)
             })
             .collect();
-        // In an order that a new share hardly disturbs.
+        // Sorted, so that a new share moves few ids to another one.
         shares.sort_by(|one, other| one.0.cmp(&other.0));
         let share = |(formats, share): (Vec<&str>, &SecretMix)| {
             let has_generated = formats.contains(&FORMAT_SHA256);
             let slow = formats.into_iter().filter(|format| *format != FORMAT_SHA256);
             // An unknown format matches nothing and costs nothing.
-            let hashed = slow.filter_map(|slow| StoredSecret::stand_in(slow).ok()).collect();
-            Share { clients: share.clients, secrets: StandIn { hashed, has_generated } }
+            let hashed = slow.filter_map(|slow| StoredSecret::dummy(slow).ok()).collect();
+            Share { clients: share.clients, secrets: DummySecret { hashed, has_generated } }
         };
         self.mix.store(std::sync::Arc::new(shares.into_iter().map(share).collect()));
     }
 
-    /// What stands in for the secrets of that client.
-    pub(super) fn of(&self, id: &str) -> StandIn {
+    /// The dummy secret of that client id.
+    pub(super) fn of(&self, id: &str) -> DummySecret {
         let mix = self.mix.load();
         let total: u64 = mix.iter().map(|share| share.clients).sum();
         let tag = hmac::sign(&self.key, id.as_bytes());
@@ -76,13 +77,13 @@ impl StandIns {
             }
             place -= clients;
         }
-        StandIn::default()
+        DummySecret::default()
     }
 }
 
-impl fmt::Debug for StandIns {
+impl fmt::Debug for DummySecrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StandIns").field("shares", &self.mix.load().len()).finish_non_exhaustive()
+        f.debug_struct("DummySecrets").field("shares", &self.mix.load().len()).finish_non_exhaustive()
     }
 }
 
@@ -94,8 +95,8 @@ mod tests {
         SecretMix { clients, formats: formats.iter().map(|format| (*format).to_owned()).collect() }
     }
 
-    fn cost(stand_ins: &StandIns, id: &str) -> String {
-        let StandIn { hashed, has_generated } = stand_ins.of(id);
+    fn cost(dummies: &DummySecrets, id: &str) -> String {
+        let DummySecret { hashed, has_generated } = dummies.of(id);
         let hashed = hashed.iter().map(StoredSecret::profile);
         has_generated
             .then(|| FORMAT_SHA256.to_owned())
@@ -106,17 +107,17 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_do_not_exist_are_spread_as_those_that_do() {
-        let stand_ins = StandIns::new(&[5; 32]);
-        assert_eq!(cost(&stand_ins, "nobody"), "", "an empty registry has nothing to hide behind");
-        stand_ins.follow(&[
+    fn unknown_ids_have_the_distribution_of_stored_secrets() {
+        let dummies = DummySecrets::new(&[5; 32]);
+        assert_eq!(cost(&dummies, "nobody"), "", "an empty registry has nothing to hide behind");
+        dummies.set_mix(&[
             share(700, &["sha256"]),
             share(200, &["pbkdf2-sha512;i=1000;l=64"]),
             share(100, &["bcrypt;c=4", "pbkdf2-sha512;i=1000;l=64"]),
         ]);
         let mut counts = std::collections::BTreeMap::new();
         for number in 0..1_000 {
-            *counts.entry(cost(&stand_ins, &format!("client-{number}"))).or_insert(0) += 1;
+            *counts.entry(cost(&dummies, &format!("client-{number}"))).or_insert(0) += 1;
         }
         assert_eq!(counts.len(), 3);
         for (formats, expected) in [
@@ -133,12 +134,11 @@ mod tests {
     fn an_id_costs_the_same_each_time_and_after_a_restart() {
         let mix = [share(1, &["sha256"]), share(1, &["pbkdf2-sha256;i=1000;l=32"])];
         let (one, other, foreign) =
-            (StandIns::new(&[5; 32]), StandIns::new(&[5; 32]), StandIns::new(&[6; 32]));
-        for stand_ins in [&one, &other, &foreign] {
-            stand_ins.follow(&mix);
+            (DummySecrets::new(&[5; 32]), DummySecrets::new(&[5; 32]), DummySecrets::new(&[6; 32]));
+        for dummies in [&one, &other, &foreign] {
+            dummies.set_mix(&mix);
         }
-        let costs =
-            |stand_ins| (0..64).map(|number| cost(stand_ins, &number.to_string())).collect::<Vec<_>>();
+        let costs = |dummies| (0..64).map(|number| cost(dummies, &number.to_string())).collect::<Vec<_>>();
         assert_eq!(costs(&one), costs(&one));
         assert_eq!(costs(&one), costs(&other));
         assert_ne!(costs(&one), costs(&foreign), "without the key nobody can tell");

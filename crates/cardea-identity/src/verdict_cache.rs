@@ -1,8 +1,8 @@
-//! Verdicts that were reached before: of a connection's last token, of an issuer's recent tokens, and of tokens whose
-//! signature was found wrong.
+//! Caches of verdicts: of a connection's last token, of an issuer's recent tokens, and of tokens with an invalid
+//! signature.
 //!
-//! What is remembered replaces the verification and nothing else. Whether a verdict still holds (its times, its key,
-//! its issuer's configuration, revocations) is asked on each use, and a route's demand is compared with it each time.
+//! A cached verdict replaces the verification and nothing else. Its validity (times, key, issuer configuration,
+//! revocations) is checked on each use, and the route's access requirement is compared with it each time.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -18,40 +18,40 @@ use cardea_cache::{Entry, Lifetime, Limits, LimitsError, Sharded};
 use cardea_clock::{Mono, Timestamp};
 
 use crate::issuer::Issuer;
-use crate::keyset::Standing;
+use crate::keyset::KeyEpoch;
 use crate::verdict::Verdict;
 
-/// No verdict is remembered for longer, whatever its token says.
+/// No verdict is cached for longer, whatever its token states.
 const LIFETIME_MAX: Duration = Duration::from_secs(24 * 3600);
-/// What an issuer's verdicts may take, in bytes for each of `verdicts_max`: tokens are rarely larger than 1 KiB, and
+/// The memory for an issuer's verdicts, in bytes for each of `verdicts_max`. Tokens are rarely larger than 1 KiB, and
 /// their claims in memory take about three times as much.
 const BYTES_PER_VERDICT: usize = 4096;
-/// What a verdict takes beside its token and its claims, in bytes.
+/// The memory of a verdict without its token and claims, in bytes.
 const VERDICT_BYTES: usize = 512;
-/// How many different protected headers of one issuer are learnt until one of its keys goes or changes. An issuer has
-/// one per key; one that puts more into them gains no cache by it, and costs the others nothing.
+/// How many different protected headers of one issuer are learnt until one of its keys is removed or changed. An issuer
+/// normally has one per key; one that varies them more has no cache hits, at no cost to the others.
 const HEADERS_PER_ISSUER: usize = 16;
-/// How many issuers may have the same header: those that give no key id.
+/// How many issuers may have the same header: those without key ids.
 const ISSUERS_PER_HEADER: usize = 8;
-/// Wrong signatures that are remembered, their bytes together, and for how long: a storm of one bad token costs one
+/// The most cached invalid signatures, their total size and their lifetime: a flood of one bad token costs one
 /// verification a minute. Nothing here depends on what such a token claims.
 const FAILURES_MAX: usize = 4096;
 const FAILURES_BYTES_MAX: usize = 4 * 1024 * 1024;
 const FAILURE_LIFETIME: Duration = Duration::from_secs(60);
-/// Expired entries that one call gives up, of each shard: its lock is held as long.
+/// The most expired entries of a shard that one call removes, which bounds how long it holds the lock.
 const RECLAIMED_MAX: usize = 256;
-/// Of the caches that all threads use. More gain nothing that was measured.
+/// The shards of the shared caches. More of them brought no measurable gain.
 const SHARDS: usize = 64;
 
-/// A verdict that is held on to, for a request or for as long as its connection uses the token.
+/// A verdict that is held for a request, or for as long as its connection uses the token.
 ///
-/// Counts its holders apart for each connection: a token that many connections use would otherwise have its count
-/// written by all processors.
+/// Each connection has its own reference count: otherwise all processors would write the count of a token that many
+/// connections use.
 #[derive(Debug, Clone)]
 pub struct VerdictRef(Arc<Holder>);
 
 #[derive(Debug)]
-struct Holder(Arc<Known>);
+struct Holder(Arc<VerifiedToken>);
 
 impl Deref for VerdictRef {
     type Target = Verdict;
@@ -61,19 +61,19 @@ impl Deref for VerdictRef {
     }
 }
 
-/// Where a verdict came from; for metrics.
+/// The source of a verdict, for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VerdictSource {
-    /// The connection's last token, again.
+    /// The connection's last token was used again.
     Connection,
-    /// A token that some connection used before.
+    /// Another connection used the token before.
     Cache,
     /// The token was verified.
     Verification,
 }
 
 impl VerdictSource {
-    /// The name in metrics.
+    /// The label in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -84,15 +84,15 @@ impl VerdictSource {
     }
 }
 
-/// What a connection remembers of its last token. It is asked with the bytes of a token: a request without one is
-/// anonymous whatever came before it.
+/// A connection's last token and its verdict. It is looked up with the bytes of a token: a request without one is
+/// anonymous, whatever came before.
 ///
-/// A request borrows the verdict and [puts it back](ConnectionTokenCache::put_back): where requests follow one another, nothing is
-/// counted and nothing locked. Where they run side by side, each has a clone.
+/// A request borrows the verdict and [puts it back](ConnectionTokenCache::put_back). For consecutive requests, no count
+/// is written and no lock taken. Concurrent requests have clones.
 #[derive(Clone, Default)]
 pub struct ConnectionTokenCache {
     verdict: Option<VerdictRef>,
-    /// Of the authenticator whose verdict it is.
+    /// The authenticator that produced the verdict.
     configuration: u64,
 }
 
@@ -103,13 +103,13 @@ impl ConnectionTokenCache {
         Self { verdict: None, configuration: 0 }
     }
 
-    /// Remembers a verdict that [`Authenticator::identify`](crate::Authenticator::identify) gave with this slot last. One
-    /// that is not put back is looked for in the issuer's cache next time.
+    /// Stores a verdict that [`Authenticator::identify`](crate::Authenticator::identify) returned last for this slot.
+    /// One that is not put back is looked up in the issuer's cache next time.
     pub fn put_back(&mut self, verdict: VerdictRef) {
         self.verdict = Some(verdict);
     }
 
-    /// Whether both remember the same.
+    /// Whether both contain the same verdict.
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
         let same = match (&self.verdict, &other.verdict) {
@@ -119,18 +119,19 @@ impl ConnectionTokenCache {
         same && self.configuration == other.configuration
     }
 
-    /// The verdict of these bytes if they are the last token's and `holds` says so.
+    /// The verdict, if these bytes are those of the last token and `holds` accepts it.
     pub(crate) fn take(
         &mut self,
         token: &[u8],
-        holds: impl FnOnce(&Known, u64) -> bool,
+        holds: impl FnOnce(&VerifiedToken, u64) -> bool,
     ) -> Option<VerdictRef> {
         let known = &*self.verdict.as_ref()?.0.0;
         if known.is(token) && holds(known, self.configuration) { self.verdict.take() } else { None }
     }
 
-    /// A verdict of that configuration to be put back, in the memory of the last one if nobody else holds that.
-    pub(crate) fn hold(&mut self, known: Arc<Known>, configuration: u64) -> VerdictRef {
+    /// A verdict of that configuration to be put back. It reuses the allocation of the last one if nobody else holds
+    /// that.
+    pub(crate) fn hold(&mut self, known: Arc<VerifiedToken>, configuration: u64) -> VerdictRef {
         self.configuration = configuration;
         if let Some(VerdictRef(mut last)) = self.verdict.take()
             && let Some(holder) = Arc::get_mut(&mut last)
@@ -141,7 +142,7 @@ impl ConnectionTokenCache {
         VerdictRef(Arc::new(Holder(known)))
     }
 
-    /// Forgets the token: after one that failed, whatever it was.
+    /// Clears the slot, after any token that failed.
     pub(crate) fn clear(&mut self) {
         self.verdict = None;
     }
@@ -153,31 +154,30 @@ impl fmt::Debug for ConnectionTokenCache {
     }
 }
 
-/// A token with its verdict. What a hit looks at comes first.
-pub(crate) struct Known {
+/// A token with its verdict. The fields that a hit reads come first.
+pub(crate) struct VerifiedToken {
     token: Box<[u8]>,
     signature_start: usize,
-    /// Of its issuer's keys.
-    standing: Arc<Standing>,
+    /// The epoch of its issuer's keys.
+    key_epoch: Arc<KeyEpoch>,
     pub(crate) verdict: Verdict,
 }
 
-impl Known {
-    pub(crate) fn new(token: &[u8], verdict: Verdict, standing: &Arc<Standing>) -> Arc<Self> {
+impl VerifiedToken {
+    pub(crate) fn new(token: &[u8], verdict: Verdict, key_epoch: &Arc<KeyEpoch>) -> Arc<Self> {
         let signature_start = signature_start(token);
-        Arc::new(Self { token: token.into(), signature_start, standing: Arc::clone(standing), verdict })
+        Arc::new(Self { token: token.into(), signature_start, key_epoch: Arc::clone(key_epoch), verdict })
     }
 
-    /// Whether the verdict is within its window and rests on its issuer's keys as they are, where the issuer is
-    /// configured as it was.
+    /// Whether the verdict is within its window and its issuer's keys are unchanged, if the issuer's configuration is.
     pub(crate) fn stands(&self, now: Timestamp) -> bool {
-        // The other half of an epoch is the configuration's.
+        // The other half of an epoch is that of the configuration.
         let same = |epoch: u64| (epoch ^ self.verdict.epoch) & 0xffff_ffff == 0;
-        self.verdict.is_valid_at(now) && self.standing.epoch(now.mono).is_some_and(same)
+        self.verdict.is_valid_at(now) && self.key_epoch.epoch(now.mono).is_some_and(same)
     }
 
-    /// Whether these are the token's bytes. Whoever has only a part of the signature learns nothing from how long
-    /// this takes: the signature is what makes a token, and it is compared first and to its end.
+    /// Whether these are the token's bytes. The time reveals nothing to a caller with part of a signature: the
+    /// signature is compared first, and in full.
     fn is(&self, token: &[u8]) -> bool {
         if self.token.len() != token.len() {
             return false;
@@ -192,8 +192,8 @@ impl Known {
     }
 }
 
-/// The token is a credential: its length is shown, nothing else.
-impl fmt::Debug for Known {
+/// The token is a credential: only its length is shown.
+impl fmt::Debug for VerifiedToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Known")
             .field("token", &format_args!("[{} bytes redacted]", self.token.len()))
@@ -202,8 +202,8 @@ impl fmt::Debug for Known {
     }
 }
 
-/// 0 if both, which are as long, are the same; takes as long wherever they differ. Eight octets at a time, since this is
-/// on the way of every request.
+/// Zero if both slices, which have the same length, are equal. It takes the same time wherever they differ. It compares
+/// eight octets at a time, because every request needs it.
 fn differing(one: &[u8], other: &[u8]) -> u64 {
     let ((words, rest), (others, other_rest)) = (one.as_chunks::<8>(), other.as_chunks::<8>());
     let word = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
@@ -212,23 +212,22 @@ fn differing(one: &[u8], other: &[u8]) -> u64 {
     std::hint::black_box(words | u64::from(rest))
 }
 
-/// Where the last segment begins.
+/// The start of the last segment.
 fn signature_start(token: &[u8]) -> usize {
     memchr::memrchr(b'.', token).map_or(0, |dot| dot + 1)
 }
 
-/// Up to the first dot: the protected header as it is written.
+/// The protected header in its encoded form: the bytes up to the first dot.
 fn header_of(token: &[u8]) -> Option<&[u8]> {
     token.get(..memchr::memchr(b'.', token)?)
 }
 
-/// A token as the key of a cache: hashed by its signature, which differs wherever tokens do that were accepted, and
-/// compared in full.
+/// A token as the key of a cache: hashed by its signature, which differs between accepted tokens, and compared in full.
 trait Token {
     fn bytes(&self) -> &[u8];
 }
 
-struct TokenKey(Arc<Known>);
+struct TokenKey(Arc<VerifiedToken>);
 
 impl Token for TokenKey {
     fn bytes(&self) -> &[u8] {
@@ -277,14 +276,14 @@ impl<'a> Borrow<dyn Token + 'a> for TokenKey {
     }
 }
 
-/// The verdicts of one issuer. Each has its own, so that none can push out another's.
+/// The verdicts of one issuer. Each issuer has its own table, so that none can evict another's entries.
 ///
-/// Who has no token that was accepted has no say in what is stored here, so the hash need not withstand more than
-/// guessing: it is fast, and seeded at random.
-pub(crate) struct Verdicts(Sharded<TokenKey, Arc<Known>, foldhash::quality::RandomState>);
+/// Only accepted tokens are stored, so the hash need not withstand deliberate collisions: it is fast, and randomly
+/// seeded.
+pub(crate) struct IssuerVerdicts(Sharded<TokenKey, Arc<VerifiedToken>, foldhash::quality::RandomState>);
 
-impl Verdicts {
-    /// Room for so many; 0: none is remembered.
+impl IssuerVerdicts {
+    /// A table for that many verdicts; 0 disables it.
     pub(crate) fn new(verdicts_max: usize) -> Result<Self, LimitsError> {
         let limits = Limits {
             entries: verdicts_max,
@@ -292,11 +291,11 @@ impl Verdicts {
             lifetime: Lifetime::Own { max: LIFETIME_MAX },
         };
         // The claims are the payload, which is three quarters of most tokens, and take a multiple of it.
-        let weigh = |_: &TokenKey, known: &Arc<Known>| VERDICT_BYTES + known.token.len() * 3;
+        let weigh = |_: &TokenKey, known: &Arc<VerifiedToken>| VERDICT_BYTES + known.token.len() * 3;
         Sharded::weighed(limits, SHARDS, weigh, foldhash::quality::RandomState::default()).map(Self)
     }
 
-    fn get(&self, token: &[u8], now: Mono) -> Option<Arc<Known>> {
+    fn get(&self, token: &[u8], now: Mono) -> Option<Arc<VerifiedToken>> {
         self.0.get(&token as &dyn Token, now)
     }
 
@@ -304,10 +303,10 @@ impl Verdicts {
         drop(self.0.remove(&token as &dyn Token));
     }
 
-    fn insert(&self, known: Arc<Known>, now: Mono) {
+    fn insert(&self, known: Arc<VerifiedToken>, now: Mono) {
         let deadline = Some(known.verdict.deadline);
         let entry = Entry { key: TokenKey(Arc::clone(&known)), value: known, deadline };
-        // Not stored: it is verified again.
+        // If it is not stored, the token is verified again.
         let _ = self.0.insert_entry(entry, now);
     }
 
@@ -320,19 +319,19 @@ impl Verdicts {
     }
 }
 
-/// What an authenticator remembers for all connections.
-pub(crate) struct Memory {
-    /// Whose tokens begin with a header, learnt from tokens that were verified.
+/// The caches that all connections share.
+pub(crate) struct VerdictCache {
+    /// The issuers whose tokens begin with a header, learnt from verified tokens.
     headers: ArcSwap<Headers>,
     learning: Mutex<()>,
     failures: Arc<Failures>,
-    /// Tokens that had to be verified.
+    /// The number of tokens that had to be verified.
     pub(crate) verifications: Arc<AtomicU64>,
 }
 
 type Headers = HashMap<Box<[u8]>, Vec<Owner>, foldhash::fast::RandomState>;
 
-/// An issuer whose tokens have some header, and its epoch when that was learnt.
+/// An issuer whose tokens have a header, and its epoch when that was learnt.
 #[derive(Clone)]
 struct Owner {
     issuer: Arc<Issuer>,
@@ -345,8 +344,8 @@ impl Owner {
     }
 }
 
-impl Memory {
-    /// With nothing but the failures of the configuration before, and its count.
+impl VerdictCache {
+    /// An empty cache with the failures and the count of the previous configuration.
     pub(crate) fn new(previous: Option<&Self>) -> Result<Self, LimitsError> {
         let failures = match previous {
             Some(previous) => Arc::clone(&previous.failures),
@@ -356,8 +355,13 @@ impl Memory {
         Ok(Self { headers: ArcSwap::default(), learning: Mutex::new(()), failures, verifications })
     }
 
-    /// The verdict of a token that was verified before, if `holds` says so.
-    pub(crate) fn find(&self, token: &[u8], now: Mono, holds: impl Fn(&Known) -> bool) -> Option<Arc<Known>> {
+    /// The cached verdict of a token, if `holds` accepts it.
+    pub(crate) fn find(
+        &self,
+        token: &[u8],
+        now: Mono,
+        holds: impl Fn(&VerifiedToken) -> bool,
+    ) -> Option<Arc<VerifiedToken>> {
         let headers = self.headers.load();
         headers.get(header_of(token)?)?.iter().find_map(|Owner { issuer, .. }| {
             let known = issuer.verdicts.get(token, now)?;
@@ -369,8 +373,8 @@ impl Memory {
         })
     }
 
-    /// Remembers a verdict that was just reached.
-    pub(crate) fn keep(&self, known: Arc<Known>, issuer: &Arc<Issuer>, now: Mono) {
+    /// Stores a verdict that was just reached.
+    pub(crate) fn keep(&self, known: Arc<VerifiedToken>, issuer: &Arc<Issuer>, now: Mono) {
         if let Some(header) = header_of(&known.token)
             && (self.knows(header, issuer) || self.learn(header, issuer, known.verdict.epoch))
         {
@@ -387,14 +391,14 @@ impl Memory {
         headers.get(header).is_some_and(|owners| owners.iter().any(|owner| owner.is(issuer)))
     }
 
-    /// Whether the header is the issuer's now.
+    /// Whether the header now belongs to the issuer.
     fn learn(&self, header: &[u8], issuer: &Arc<Issuer>, epoch: u64) -> bool {
         let _one_at_a_time = self.learning.lock().unwrap_or_else(PoisonError::into_inner);
         if self.knows(header, issuer) {
             return true;
         }
         let mut headers = Headers::clone(&self.headers.load());
-        // Of keys that are gone there may be headers that nobody sends any more.
+        // Headers of removed keys may no longer be sent.
         headers.retain(|_, owners| {
             owners.retain(|owner| !owner.is(issuer) || owner.epoch == epoch);
             !owners.is_empty()
@@ -410,10 +414,10 @@ impl Memory {
     }
 }
 
-/// Tokens whose signature is not that of the key that they name.
+/// Tokens whose signature doesn't match the key that they name.
 pub(crate) struct Failures(Sharded<Arc<[u8]>, Failed>);
 
-/// Whose key it was, and as of when: with another key the token may be good.
+/// The issuer of that key and its epoch: with another key the token may be valid.
 #[derive(Clone)]
 pub(crate) struct Failed {
     /// The issuer's name in the configuration.
@@ -451,7 +455,7 @@ mod tests {
 
     #[test]
     fn a_slots_token_is_compared_to_its_last_byte() {
-        let known = Known::new(b"aa.bb.cccc", Verdict::inverted(), &Arc::default());
+        let known = VerifiedToken::new(b"aa.bb.cccc", Verdict::inverted(), &Arc::default());
         assert!(known.is(b"aa.bb.cccc"));
         for at in 0..known.token.len() {
             let flip = |(index, byte): (usize, &u8)| if index == at { byte ^ 1 } else { *byte };
@@ -472,11 +476,11 @@ mod tests {
         };
         assert_eq!(hash(b"a.b.sig"), hash(b"x.y.sig"));
         assert_ne!(hash(b"a.b.sig"), hash(b"a.b.gis"));
-        let verdicts = Verdicts::new(1024).unwrap();
+        let verdicts = IssuerVerdicts::new(1024).unwrap();
         let now = Mono::from_nanos(1);
         let deadline = now.saturating_add(Duration::from_secs(600));
         let known = |token: &[u8], epoch| {
-            Known::new(token, Verdict { deadline, epoch, ..Verdict::inverted() }, &Arc::default())
+            VerifiedToken::new(token, Verdict { deadline, epoch, ..Verdict::inverted() }, &Arc::default())
         };
         verdicts.insert(known(b"a.b.sig", 1), now);
         assert!(verdicts.get(b"x.y.sig", now).is_none());

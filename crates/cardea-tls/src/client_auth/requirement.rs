@@ -1,4 +1,4 @@
-//! What a route demands of a client's certificate.
+//! The client certificate requirement of a route.
 
 use std::sync::Arc;
 
@@ -7,33 +7,33 @@ use thiserror::Error;
 
 use super::{ClientAuthority, ClientCertificate, ClientName};
 
-/// Which clients are let in. Names and fingerprints are alternatives to each other; the common name is none of them.
+/// Which client certificates a route accepts. Names and fingerprints are alternatives; the common name doesn't count.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ClientDemand {
-    /// Who must vouch for the client, one of them. Empty: whoever may at the host.
+pub struct CertificateRequirement {
+    /// Authorities, of which one must verify the certificate. If empty, the authorities of the host apply.
     pub authorities: Vec<Arc<ClientAuthority>>,
-    /// Names of which the client's certificate must have one.
+    /// Names, of which the certificate must have one.
     pub names: Vec<ClientName>,
-    /// SHA-256 of the client's whole certificate in DER.
+    /// SHA-256 fingerprints of accepted certificates in DER.
     pub fingerprints: Vec<[u8; 32]>,
 }
 
-/// Why a certificate does not do.
+/// Why a certificate is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ClientMismatch {
-    /// Expired, revoked, or vouched for by nobody who may.
+    /// The certificate is expired, revoked, or not issued by an accepted authority.
     #[error("nobody who may vouches for the client's certificate now")]
     NotVouchedFor,
-    /// It is somebody else's.
+    /// The certificate has none of the accepted names and fingerprints.
     #[error("neither a name nor the fingerprint of the client's certificate is on the list")]
     NotListed,
 }
 
-impl ClientDemand {
-    /// Whether the client is let in at `now`.
+impl CertificateRequirement {
+    /// Checks the certificate at `now`.
     ///
     /// # Errors
-    /// [`ClientMismatch`] says what is wrong.
+    /// [`ClientMismatch`] is the reason for a refusal.
     pub fn check(&self, certificate: &ClientCertificate, now: Wall) -> Result<(), ClientMismatch> {
         let vouched = if self.authorities.is_empty() {
             certificate.holds(now)

@@ -1,4 +1,4 @@
-//! What is remembered of tokens, and what ends it.
+//! Which verdicts are cached, and when they end.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use VerdictSource::{Cache, Connection, Verification};
 
 type Answer = Result<VerdictSource, &'static str>;
 
-/// A connection's, whose requests follow one another.
+/// The token cache of a connection whose requests follow one another.
 #[derive(Default)]
 struct Slot(RefCell<ConnectionTokenCache>);
 
@@ -79,7 +79,7 @@ fn debug_output_shows_whose_a_verdict_is_and_not_the_token() {
     let (verdict, _) = at_once(identify(&fixture.authenticator, &token, &slot, now())).unwrap();
     let shown = format!("{verdict:?} {:?}", slot.0);
     assert!(shown.contains(ISSUER), "{shown}");
-    // As text, and as the list of numbers that bytes are shown as.
+    // As text, and as a list of numbers, which is how `Debug` prints bytes.
     let signature = token.rsplit('.').next().unwrap();
     let numbers = format!("{:?}", signature.as_bytes());
     assert!(!shown.contains(signature) && !shown.contains(numbers.trim_matches(['[', ']'])), "{shown}");
@@ -91,8 +91,8 @@ fn a_token_that_collides_with_a_remembered_one_in_its_hash_is_not_it() {
     let slot = Slot::default();
     let token = fixture.signer.token(&claims());
     assert_eq!(ask(&fixture.authenticator, &token, &slot), Ok(Verification));
-    // The signature is all that is hashed: that of a good token under claims that it was not made for, of the same
-    // length, and the other way round.
+    // Only the signature is hashed: the signature of a good token with other claims of the same length, and the
+    // reverse.
     let (signed, signature) = token.rsplit_once('.').unwrap();
     let (header, _) = signed.split_once('.').unwrap();
     let admin = base64url(claims_with("sub", json!("admin")).to_string());
@@ -115,7 +115,7 @@ fn a_verdict_ends_with_its_token_whatever_the_wall_clock_says() {
     assert_eq!(ask_at(&fixture.authenticator, &token, &slot, at(NOW + 600)), Err("token_expired"));
     assert_eq!(ask_at(&fixture.authenticator, &token, &other, at(NOW + 600)), Err("token_expired"));
 
-    // The wall clock is stepped back an hour, and time goes on: what was remembered ends when it would have.
+    // The wall clock is set back by an hour and continues: the cached verdict ends when it would have.
     let token = fixture.signer.token(&claims_with("jti", json!("2")));
     assert_eq!(ask(&fixture.authenticator, &token, &slot), Ok(Verification));
     let stepped = Timestamp { wall: Wall::from_unix_seconds(NOW - 5), mono: at(NOW + 599).mono };
@@ -231,7 +231,7 @@ fn a_storm_of_one_bad_token_costs_one_verification_until_the_keys_change() {
     let other = stranger.token(&claims_with("jti", json!("2")));
     assert_eq!(ask(&fixture.authenticator, &other, &slot), Err("signature_invalid"));
     assert_eq!(fixture.authenticator.verifications(), 2, "a control");
-    // The key of that name becomes the stranger's: nothing that failed before may stand in its way.
+    // The key id now belongs to the attacker's key: an earlier failure must not affect it.
     fixture.keys.publish(&stranger.jwks()).unwrap();
     assert_eq!(ask(&fixture.authenticator, &bad, &slot), Ok(Verification));
     let good = fixture.signer.token(&claims());
@@ -261,7 +261,7 @@ fn issuers_without_key_ids_are_told_apart() {
             assert_eq!((&*verdict.caller.issuer_name, source), (name, expected));
         }
     }
-    // Neither can speak for the other.
+    // Neither issuer can sign for the other.
     let forged = one.with_header(&header, &claims_with("iss", json!("https://two.example")));
     assert_eq!(ask(&authenticator, &forged, &Slot::default()), Err("signature_invalid"));
 }
@@ -339,7 +339,7 @@ fn after_the_clock_stepped_back_a_remembered_token_is_judged_like_a_new_one() {
         claims[claim] = json!(NOW);
         let token = fixture.signer.token(&claims);
         assert_eq!(ask(&fixture.authenticator, &token, &one), Ok(Verification), "{claim}");
-        // The monotonic clock goes on; only the wall clock is put back.
+        // The monotonic clock continues; only the wall clock is set back.
         let back = |seconds| Timestamp { wall: Wall::from_unix_seconds(NOW - seconds), ..now() };
         assert_eq!(ask_at(&fixture.authenticator, &token, &one, back(skew)), Ok(Connection), "{claim}");
         assert_eq!(ask_at(&fixture.authenticator, &token, &two, back(skew)), Ok(Cache), "{claim}");
