@@ -3,7 +3,7 @@
 //! A field of the raw form has the type that the program uses, and names its written form: `#[serde(with =
 //! "As::<Size>")]`. The schema follows from that.
 
-use std::{marker::PhantomData, num::NonZeroU32, time::Duration};
+use std::{fmt, marker::PhantomData, num::NonZeroU32, time::Duration};
 
 use cardea_gateway::{
     client_certificate::ClientCertificateForward,
@@ -66,18 +66,47 @@ impl<F: Form> JsonSchema for As<F> {
     }
 }
 
-/// An element of a list or an option, borrowed for serialisation or owned after deserialisation.
-struct Item<F: Form, V>(V, PhantomData<F>);
+/// A value with its written form.
+pub(crate) struct Written<F: Form>(pub(crate) F::Value);
 
-impl<F: Form> Serialize for Item<F, &F::Value> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        F::write(self.0, serializer)
+impl<F: Form<Value: fmt::Debug>> fmt::Debug for Written<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
-impl<'de, F: Form> Deserialize<'de> for Item<F, F::Value> {
+impl<F: Form> Serialize for Written<F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        F::write(&self.0, serializer)
+    }
+}
+
+impl<'de, F: Form> Deserialize<'de> for Written<F> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        F::read(deserializer).map(|value| Self(value, PhantomData))
+        F::read(deserializer).map(Self)
+    }
+}
+
+impl<F: Form> JsonSchema for Written<F> {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        As::<F>::schema_name()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        F::schema()
+    }
+}
+
+/// A value in a list or an option of such, borrowed to be written.
+struct Item<'v, F: Form>(&'v F::Value);
+
+impl<F: Form> Serialize for Item<'_, F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        F::write(self.0, serializer)
     }
 }
 
@@ -86,7 +115,7 @@ impl<F: Form> Form for Option<F> {
     type Value = Option<F::Value>;
 
     fn write<S: Serializer>(value: &Self::Value, serializer: S) -> Result<S::Ok, S::Error> {
-        value.as_ref().map(|value| Item::<F, _>(value, PhantomData)).serialize(serializer)
+        value.as_ref().map(Item::<F>).serialize(serializer)
     }
 
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self::Value, D::Error> {
@@ -102,11 +131,11 @@ impl<F: Form> Form for Vec<F> {
     type Value = Vec<F::Value>;
 
     fn write<S: Serializer>(value: &Self::Value, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(value.iter().map(|value| Item::<F, _>(value, PhantomData)))
+        serializer.collect_seq(value.iter().map(Item::<F>))
     }
 
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self::Value, D::Error> {
-        let items = Vec::<Item<F, F::Value>>::deserialize(deserializer)?;
+        let items = Vec::<Written<F>>::deserialize(deserializer)?;
         Ok(items.into_iter().map(|item| item.0).collect())
     }
 
@@ -168,6 +197,23 @@ fn text_schema(format: &str, pattern: &str) -> Schema {
         }
     }
     schema
+}
+
+/// A number as it is.
+impl Form for u32 {
+    type Value = Self;
+
+    fn write<S: Serializer>(value: &Self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u32(*value)
+    }
+
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::deserialize(deserializer)
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "type": "integer" })
+    }
 }
 
 /// A number; 0 means no limit.

@@ -58,4 +58,57 @@ macro_rules! overrides {
     };
 }
 
-pub(crate) use {overrides, section};
+/// Declares a section and the table that stands in place of it for one service or the like, with the same keys: the
+/// documentation of each, its form and limits, and the field that it sets. Defaults are those of the settings.
+macro_rules! overridable {
+    (
+        $(#[$section_meta:meta])* $section:ident,
+        $(#[$overrides_meta:meta])* $overrides:ident in place of $name:literal;
+        for $settings:ty {
+            $($(#[$doc:meta])* $key:ident: $form:ty $([$($limits:tt)*])? => $($field:ident).+;)*
+        }
+    ) => {
+        $(#[$section_meta])*
+        #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+        #[serde(default, deny_unknown_fields)]
+        pub(crate) struct $section {
+            $($(#[$doc])* $(#[schemars($($limits)*)])? $key: Written<$form>,)*
+        }
+
+        impl Default for $section {
+            fn default() -> Self {
+                let settings = <$settings>::default();
+                Self { $($key: Written(settings.$($field).+),)* }
+            }
+        }
+
+        impl $section {
+            /// Takes what is written over into the settings.
+            pub(crate) fn apply(self, settings: &mut $settings) {
+                $(settings.$($field).+ = self.$key.0;)*
+            }
+        }
+
+        $(#[$overrides_meta])*
+        #[derive(Debug, Default, Deserialize, JsonSchema)]
+        #[serde(default, deny_unknown_fields)]
+        pub(crate) struct $overrides {
+            $(
+                #[doc = concat!(" In place of `", $name, ".", stringify!($key), "`.")]
+                $(#[schemars($($limits)*)])?
+                $key: Option<Written<$form>>,
+            )*
+        }
+
+        impl $overrides {
+            /// Takes what is written over into the settings.
+            pub(crate) fn apply(self, settings: &mut $settings) {
+                $(if let Some(value) = self.$key {
+                    settings.$($field).+ = value.0;
+                })*
+            }
+        }
+    };
+}
+
+pub(crate) use {overridable, overrides, section};

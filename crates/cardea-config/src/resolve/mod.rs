@@ -124,7 +124,7 @@ impl<'a> Resolver<'a> {
         let mut general = General { balance: raw.balance, ..General::default() };
         raw.limits.apply(&mut general);
         raw.timeouts.apply(&mut general);
-        raw.failover.apply(&mut general);
+        raw.failover.apply(&mut general.failover);
         self.general(&general, at);
         self.drain(&raw.drain, at.key("drain"));
         self.lost_trusted_proxies =

@@ -1,8 +1,8 @@
 //! Endpoints that fail: which requests are tried elsewhere, and who gets no more of them.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::time::Duration;
 
-use cardea_upstream::{Address, Balance, BudgetConfig};
+use cardea_upstream::Address;
 
 use crate::support::{Harness, Origin, Spec, get, origin::OK, run, until};
 
@@ -69,7 +69,7 @@ fn five_failures_in_a_row_eject_whatever_the_balance() {
     run(async {
         for bad in [hanging_up().await, Origin::answering(UNAVAILABLE).await] {
             let good = Origin::ok().await;
-            let spec = to(&[&bad, &good]).service(|service| service.balance = Balance::RoundRobin);
+            let spec = to(&[&bad, &good]).with("balance = 'round-robin'");
             let gateway = spec.start().await;
             let mut client = gateway.client().await;
             let before_the_probe = 40;
@@ -192,11 +192,8 @@ fn an_endpoint_that_recovers_is_used_again_after_one_probe() {
         })
         .await;
         let good = Origin::ok().await;
-        let ejection_time = Duration::from_millis(50);
-        let spec = to(&[&sick, &good]).service(move |service| {
-            service.health.ejection_time = ejection_time;
-            service.health.consecutive_failures = NonZeroU32::new(1);
-        });
+        let spec =
+            to(&[&sick, &good]).with("failover = { ejection_time = '50ms', consecutive_failures = 1 }");
         let gateway = spec.start().await;
         let mut client = gateway.client().await;
         while ejections(&gateway, 0) == 0 {
@@ -224,7 +221,7 @@ fn errors_of_clients_and_clients_that_leave_are_no_failures() {
         })
         .await;
         let good = Origin::ok().await;
-        let spec = to(&[&origin, &good]).service(|service| service.balance = Balance::RoundRobin);
+        let spec = to(&[&origin, &good]).with("balance = 'round-robin'");
         let gateway = spec.start().await;
         let mut client = gateway.client().await;
         let mut statuses = [0, 0];
@@ -279,7 +276,7 @@ fn an_endpoint_that_takes_too_long_gives_way_to_another() {
     run(async {
         let (slow, good) = (Origin::silent().await, Origin::ok().await);
         let spec = |origins: &[&Origin]| {
-            to(origins).service(|service| service.retry.try_timeout = Some(Duration::from_millis(50)))
+            to(origins).with("[[service]]\nname = 'main'\nfailover.try_timeout = '50ms'")
         };
         let gateway = spec(&[&slow, &good]).start().await;
         let mut client = gateway.client().await;
@@ -298,8 +295,8 @@ fn an_endpoint_that_takes_too_long_gives_way_to_another() {
 fn the_budget_bounds_what_is_tried_again() {
     run(async {
         let origins = [Origin::answering(UNAVAILABLE).await, Origin::answering(UNAVAILABLE).await];
-        let budget = BudgetConfig { percent: 10, per_second: 0, capacity: 5 };
-        let spec = to(&origins.each_ref()).service(move |service| service.retry.budget = budget);
+        let budget = "failover = { retry_percent = 10, retries_per_second = 0, retries_saved_max = 5 }";
+        let spec = to(&origins.each_ref()).with(budget);
         let gateway = spec.start().await;
         let mut client = gateway.client().await;
         for _ in 0..100 {

@@ -20,7 +20,7 @@ use cardea_gateway::{
 };
 use cardea_identity::NoFetch;
 use cardea_tls::{ClientAuthority, ManagedCertificate, ServerTls};
-use cardea_upstream::{Address, ServiceConfig};
+use cardea_upstream::Address;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use toml::Table;
@@ -140,11 +140,6 @@ impl Spec {
     pub(crate) fn resolved(mut self, change: impl Fn(&mut Config) + 'static) -> Self {
         self.resolved.push(Box::new(change));
         self
-    }
-
-    /// The same for the service.
-    pub(crate) fn service(self, change: impl Fn(&mut ServiceConfig) + 'static) -> Self {
-        self.resolved(move |config| change(&mut config.services[0].config))
     }
 
     fn list(&mut self, name: &str) -> &mut Vec<toml::Value> {
