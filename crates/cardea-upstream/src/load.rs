@@ -1,7 +1,7 @@
 //! The load of an endpoint: requests in flight, response times and errors, counted by worker and compared by all.
 //!
 //! A request writes the figures of its own worker alone. Where workers compare endpoints they use figures that one of
-//! them has summed up within the last [`PUBLISH_EVERY`], corrected by what their own worker has begun and ended since.
+//! them has summed up a moment ago, corrected by what their own worker has begun and ended since.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -11,8 +11,15 @@ use cardea_clock::Mono;
 
 use crate::window::SlidingCount;
 
-/// How old the figures may be that workers share.
-pub(crate) const PUBLISH_EVERY: Duration = Duration::from_millis(10);
+/// How old the figures may be that workers share, of an endpoint that many requests look at.
+const PUBLISH_EVERY: Duration = Duration::from_millis(10);
+/// The same of any endpoint.
+const PUBLISH_EVERY_MAX: Duration = Duration::from_millis(100);
+/// So many looks of all workers together pay for summing up before [`PUBLISH_EVERY_MAX`], which reads a cache line of each
+/// worker.
+const LOOKS: usize = 64;
+/// So few workers are summed up at no cost.
+const WORKERS_FEW: usize = 4;
 
 /// In which time a response time loses all but a third of its weight.
 const DECAY: Duration = Duration::from_secs(5);
@@ -28,15 +35,12 @@ const ERROR_RESPONSES: f32 = 5.0;
 /// Below this, response times are not told apart, in seconds: what differs there is noise.
 const LATENCY_MIN: f32 = 50e-6;
 
-/// What a worker counts, on cache lines of its own: two, as processors fetch them in pairs.
+/// What a worker counts, on cache lines of its own: two, as processors fetch them in pairs. What is summed up is in the
+/// first.
 #[derive(Debug, Default)]
-#[repr(align(128))]
+#[repr(C, align(128))]
 pub(crate) struct WorkerLoad {
     in_flight: AtomicUsize,
-    connecting: AtomicUsize,
-    requests: AtomicU64,
-    /// Attempts that came to an end, well or not.
-    ended: SlidingCount,
     /// When the two below were last written, in nanoseconds of [`Mono`]; 0: never.
     sampled: AtomicU64,
     /// The moving average of response times that follows a peak at once, in seconds: the bits of an `f32`.
@@ -45,9 +49,15 @@ pub(crate) struct WorkerLoad {
     errors: AtomicU32,
     /// The published figures that this worker saw last, by the low half of their time, and its requests in flight then.
     seen: AtomicU64,
+    /// How often it has looked at these figures.
+    looks: AtomicUsize,
+    requests: AtomicU64,
+    connecting: AtomicUsize,
+    /// Attempts that came to an end, well or not.
+    ended: SlidingCount,
 }
 
-/// What workers share: written a hundred times a second at most, and only while requests come.
+/// What workers share: written a hundred times a second at most, and only while requests look at it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Published {
@@ -147,9 +157,10 @@ impl Load {
     pub(crate) fn estimate(&self, worker: usize, now: Mono) -> Estimate {
         let published = &self.published;
         let at = published.at.load(Relaxed);
-        let is_old = at == 0 || now.saturating_since(Mono::from_nanos(at)) >= PUBLISH_EVERY;
         // Of several workers that notice, one sums up.
-        if is_old && published.at.compare_exchange(at, now.nanos().max(1), Relaxed, Relaxed).is_ok() {
+        if self.is_due(worker, at, now)
+            && published.at.compare_exchange(at, now.nanos().max(1), Relaxed, Relaxed).is_ok()
+        {
             self.publish(now);
         }
         Estimate {
@@ -159,8 +170,18 @@ impl Load {
         }
     }
 
+    fn is_due(&self, worker: usize, at: u64, now: Mono) -> bool {
+        let age = now.saturating_since(Mono::from_nanos(at));
+        if at == 0 || age >= PUBLISH_EVERY_MAX {
+            return true;
+        }
+        let workers = self.workers.len();
+        let looks = self.worker(worker).looks.load(Relaxed) * workers;
+        age >= PUBLISH_EVERY && (workers <= WORKERS_FEW || looks >= LOOKS)
+    }
+
     /// Requests in flight: those of `worker` now, those of the others when they were last summed up.
-    pub(crate) fn in_flight_for(&self, worker: usize) -> usize {
+    fn in_flight_for(&self, worker: usize) -> usize {
         let load = self.worker(worker);
         let own = load.in_flight.load(Relaxed);
         if self.workers.len() == 1 {
@@ -169,9 +190,11 @@ impl Load {
         let tag = self.published.at.load(Relaxed) & HALF;
         let seen = load.seen.load(Relaxed);
         let own_then = if seen >> 32 == tag {
+            load.looks.store(load.looks.load(Relaxed) + 1, Relaxed);
             seen & HALF
         } else {
             load.seen.store(tag << 32 | (own as u64 & HALF), Relaxed);
+            load.looks.store(1, Relaxed);
             own as u64
         };
         let others = self.published.in_flight.load(Relaxed) as u64;
@@ -335,6 +358,21 @@ mod tests {
         assert_eq!((in_flight(0, 13), in_flight(1, 13), in_flight(2, 13)), (2, 6, 5));
         assert_eq!((in_flight(2, 30), in_flight(1, 30), in_flight(0, 30)), (3, 3, 3));
         assert_eq!((load.in_flight(), load.requests()), (3, 6));
+    }
+
+    #[test]
+    fn many_workers_are_summed_up_as_often_as_it_pays() {
+        let load = Load::new(64);
+        let _held = load.begin(1);
+        assert_eq!(load.estimate(0, at(1)).in_flight as usize, 1);
+        let _another = load.begin(1);
+        assert_eq!(load.estimate(0, at(9)).in_flight as usize, 1);
+        assert_eq!(load.estimate(0, at(12)).in_flight as usize, 2, "one look of each of 64 workers");
+        let quiet = Load::new(8);
+        assert_eq!(quiet.estimate(0, at(1)).in_flight as usize, 0);
+        let _held = quiet.begin(1);
+        let sees = |now| quiet.estimate(0, at(now)).in_flight as usize;
+        assert_eq!([sees(20), sees(30), sees(100), sees(101)], [0, 0, 0, 1]);
     }
 
     #[test]

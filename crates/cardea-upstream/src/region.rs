@@ -1,15 +1,10 @@
 //! The endpoints of a service that stand in one region: a draw by weight, and what is known of them together.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::time::Duration;
 
 use cardea_clock::Mono;
 
 use crate::health::Health;
-
-/// How old what is known of all endpoints of a region may be. The one request that finds it older looks at each of
-/// them, so that others look at none but those that they draw.
-const SURVEY_EVERY: Duration = Duration::from_millis(20);
 
 /// Endpoints of one region whose weight isn't 0.
 #[derive(Debug)]
@@ -28,8 +23,6 @@ pub(crate) struct Region {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Survey {
-    /// In nanoseconds of [`Mono`]; 0: never.
-    at: AtomicU64,
     healthy: AtomicUsize,
     /// When the first ejected member is due for a probe, in nanoseconds of [`Mono`].
     probe_due: AtomicU64,
@@ -85,18 +78,12 @@ impl Region {
         self.members.get(self.sums.partition_point(|sum| *sum <= point)).copied()
     }
 
-    /// Looks at all members if nobody has lately; says whether it did.
-    pub(crate) fn survey<'a>(&self, now: Mono, health: impl Fn(u16) -> Option<&'a Health>) -> bool {
-        let at = self.survey.at.load(Relaxed);
-        let is_old = at == 0 || now.saturating_since(Mono::from_nanos(at)) >= SURVEY_EVERY;
-        if !is_old || self.survey.at.compare_exchange(at, now.nanos().max(1), Relaxed, Relaxed).is_err() {
-            return false;
-        }
+    /// Looks at all members.
+    pub(crate) fn survey<'a>(&self, health: impl Fn(u16) -> Option<&'a Health>) {
         let due = self.members.iter().filter_map(|member| health(*member)?.probe_due());
         let (ejected, first) = due.fold((0, u64::MAX), |(count, first), due| (count + 1, first.min(due)));
         self.survey.healthy.store(self.members.len() - ejected, Relaxed);
         self.survey.probe_due.store(first, Relaxed);
-        true
     }
 
     /// How many members were healthy at the last look.

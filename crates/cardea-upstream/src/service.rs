@@ -12,7 +12,7 @@ use foldhash::{HashMap, HashMapExt};
 use crate::affinity::{Affinity, mix};
 use crate::attempts::EndpointIndex;
 use crate::config::{Balance, ConfigError, HealthConfig, PoolConfig, ServiceConfig};
-use crate::endpoint::{Endpoint, FailureKind};
+use crate::endpoint::{self, Endpoint, FailureKind};
 use crate::health::Failure;
 use crate::region::Region;
 use crate::retry::{RetryBudget, RetryCause, RetryConfig};
@@ -32,8 +32,7 @@ pub struct ServiceState<C> {
     slots: Vec<Slot<C>>,
     /// In the order in which they first appear in the configuration.
     regions: Vec<Region>,
-    /// So few endpoints are healthy that all are used.
-    panicking: AtomicBool,
+    survey: Survey,
     budget: Arc<RetryBudget>,
     shared: Arc<Shared>,
 }
@@ -52,10 +51,22 @@ pub enum Connections {
 #[derive(Debug)]
 struct Slot<C> {
     endpoint: Arc<Endpoint<C>>,
+    /// The endpoint's health and load, one step closer: a choice looks at them alone.
+    shared: Arc<endpoint::Shared>,
     region: usize,
     weight: u32,
     /// That of its label.
     affinity: Affinity,
+}
+
+/// What the last look at all endpoints has found.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Survey {
+    /// In nanoseconds of [`Mono`]; 0: never.
+    at: AtomicU64,
+    /// So few endpoints are healthy that all are used.
+    panicking: AtomicBool,
 }
 
 /// What survives every reload beside the endpoints.
@@ -113,7 +124,8 @@ impl<C> ServiceState<C> {
                 regions[region].add(index, wanted.weight);
             }
             let affinity = Affinity::of(endpoint.label().as_bytes());
-            slots.push(Slot { endpoint, region, weight: wanted.weight, affinity });
+            let shared = Arc::clone(&endpoint.shared);
+            slots.push(Slot { endpoint, shared, region, weight: wanted.weight, affinity });
         }
         regions.iter_mut().for_each(Region::settle);
         let budget = match previous {
@@ -134,7 +146,7 @@ impl<C> ServiceState<C> {
             retry: config.retry,
             slots,
             regions,
-            panicking: AtomicBool::new(false),
+            survey: Survey::default(),
             budget,
             shared,
         }))
@@ -307,7 +319,7 @@ impl<C> ServiceState<C> {
             name: self.name.clone(),
             endpoints: self.slots.iter().map(endpoint).collect(),
             panics: self.shared.panics.load(Ordering::Relaxed),
-            panicking: self.panicking.load(Ordering::Relaxed),
+            panicking: self.survey.panicking.load(Ordering::Relaxed),
             retries,
             retry_balance: self.budget.balance(),
         }

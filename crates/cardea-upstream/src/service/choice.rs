@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use cardea_clock::Mono;
 
@@ -17,6 +18,10 @@ use crate::region::{Region, scale};
 /// How often an endpoint is drawn before all are looked at. Draws beside ejected or tried endpoints are
 /// made again, which keeps the shares of the rest exact and costs nothing while most are available.
 const DRAWS_MAX: usize = 8;
+
+/// How old what is known of all endpoints may be. The one request that finds it older looks at each of them, so that
+/// others look at none but those that they draw.
+const SURVEY_EVERY: Duration = Duration::from_millis(20);
 
 /// Of so few endpoints each is looked at before only one is found.
 const FEW: usize = 16;
@@ -98,7 +103,7 @@ impl<C> ServiceState<C> {
         }
         let mut wanted = Wanted { selection, tried, ejected_too: false };
         self.survey(selection.now);
-        wanted.ejected_too = self.panicking.load(Ordering::Relaxed);
+        wanted.ejected_too = self.survey.panicking.load(Ordering::Relaxed);
         let found = self.choose_by_region(wanted).or_else(|| {
             wanted.ejected_too = true;
             self.choose_by_region(wanted)
@@ -108,16 +113,22 @@ impl<C> ServiceState<C> {
         Some((choice, &slot.endpoint))
     }
 
-    /// Looks at all endpoints from time to time: whether too few are healthy, and which is due for a probe.
+    /// Looks at all endpoints if nobody has lately: whether too few are healthy, and which is due for a probe.
     fn survey(&self, now: Mono) {
-        let health = |at: u16| self.slot(at).map(|slot| &slot.endpoint.shared.health);
-        let looked = self.regions.iter().filter(|region| region.survey(now, health)).count();
-        if looked > 0 {
-            let sum = |count: fn(&Region) -> usize| self.regions.iter().map(count).sum::<usize>();
-            let (all, healthy) = (sum(|region| region.members.len()), sum(Region::healthy));
-            let percent = usize::try_from(self.health.panic_percent).unwrap_or(usize::MAX);
-            self.panicking.store(healthy == 0 || healthy * 100 < all * percent, Ordering::Relaxed);
+        let at = self.survey.at.load(Ordering::Relaxed);
+        let is_old = at == 0 || now.saturating_since(Mono::from_nanos(at)) >= SURVEY_EVERY;
+        let stamp = now.nanos().max(1);
+        let survey = &self.survey;
+        // Of several workers that notice, one looks.
+        if !is_old || survey.at.compare_exchange(at, stamp, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return;
         }
+        let health = |at: u16| self.slot(at).map(|slot| &slot.shared.health);
+        self.regions.iter().for_each(|region| region.survey(health));
+        let sum = |count: fn(&Region) -> usize| self.regions.iter().map(count).sum::<usize>();
+        let (all, healthy) = (sum(|region| region.members.len()), sum(Region::healthy));
+        let percent = usize::try_from(self.health.panic_percent).unwrap_or(usize::MAX);
+        survey.panicking.store(healthy == 0 || healthy * 100 < all * percent, Ordering::Relaxed);
     }
 
     fn choose_by_region(&self, wanted: Wanted<'_>) -> Option<u16> {
@@ -146,7 +157,7 @@ impl<C> ServiceState<C> {
         let Selection { now, may_be_lost, affinity, .. } = *wanted.selection;
         let claim = |at: u16| {
             !wanted.tried.contains(EndpointIndex(at))
-                && self.slot(at).is_some_and(|slot| slot.endpoint.shared.health.claim_probe(now, may_be_lost))
+                && self.slot(at).is_some_and(|slot| slot.shared.health.claim_probe(now, may_be_lost))
         };
         let members = || region.members.iter().copied();
         if let Some(affinity) = affinity {
@@ -176,7 +187,7 @@ impl<C> ServiceState<C> {
     }
 
     fn is_usable(&self, at: u16, wanted: Wanted<'_>) -> bool {
-        self.slot(at).is_some_and(|slot| wanted.ejected_too || !slot.endpoint.is_ejected())
+        self.slot(at).is_some_and(|slot| wanted.ejected_too || !slot.shared.health.is_ejected())
             && !wanted.tried.contains(EndpointIndex(at))
     }
 
@@ -193,7 +204,7 @@ impl<C> ServiceState<C> {
 
     fn share(&self, at: u16, wanted: Wanted<'_>) -> f32 {
         let share = |health: &Health| health.share(wanted.selection.now, self.health.slow_start);
-        self.slot(at).map_or(1.0, |slot| share(&slot.endpoint.shared.health))
+        self.slot(at).map_or(1.0, |slot| share(&slot.shared.health))
     }
 
     /// Draws by weight; of two that are drawn, the better one.
@@ -262,7 +273,7 @@ impl<C> ServiceState<C> {
         let (Some(one), Some(other)) = (self.slot(first), self.slot(second)) else { return first };
         let mean = region.weight_mean();
         let [one, other] = [one, other].map(|slot| {
-            let mut load = slot.endpoint.shared.load.estimate(selection.worker, selection.now);
+            let mut load = slot.shared.load.estimate(selection.worker, selection.now);
             load.in_flight = load.in_flight * mean / slot.weight as f32 + 1.0;
             load
         });
@@ -277,9 +288,8 @@ impl<C> ServiceState<C> {
     fn by_affinity(&self, region: &Region, affinity: Affinity, wanted: Wanted<'_>) -> Option<u16> {
         let Selection { worker, now, .. } = *wanted.selection;
         let usable = || region.members.iter().copied().filter(|at| self.is_usable(*at, wanted));
-        let load = |at: u16| {
-            self.slot(at).map_or(0.0, |slot| slot.endpoint.shared.load.estimate(worker, now).in_flight)
-        };
+        let load =
+            |at: u16| self.slot(at).map_or(0.0, |slot| slot.shared.load.estimate(worker, now).in_flight);
         let (loads, weights) =
             usable().fold((1.0, 0), |(loads, weights), at| (loads + load(at), weights + self.weight(at)));
         let has_room = |at: u16| {
