@@ -202,7 +202,17 @@ impl Load {
     }
 
     fn publish(&self, now: Mono) {
-        let (mut sum, mut weights) = (0.0, 0.0);
+        let (latency, confidence) = self.combined(now);
+        if confidence > 0.0 {
+            write(&self.published.latency, latency);
+        }
+        write(&self.published.confidence, confidence);
+        self.published.in_flight.store(self.in_flight(), Relaxed);
+    }
+
+    /// The response time of all workers, errors included, in seconds, and how much it says.
+    fn combined(&self, now: Mono) -> (f32, f32) {
+        let (mut sum, mut weights) = (0.0, 0.0_f32);
         for load in &self.workers {
             let sampled = load.sampled.load(Relaxed);
             if sampled != 0 {
@@ -212,11 +222,7 @@ impl Load {
                 weights += weight;
             }
         }
-        if weights > 0.0 {
-            write(&self.published.latency, sum / weights);
-        }
-        write(&self.published.confidence, weights.min(1.0));
-        self.published.in_flight.store(self.in_flight(), Relaxed);
+        if weights > 0.0 { (sum / weights, weights.min(1.0)) } else { (0.0, 0.0) }
     }
 
     pub(crate) fn in_flight(&self) -> usize {
@@ -231,11 +237,11 @@ impl Load {
         self.workers.iter().map(|load| load.requests.load(Relaxed)).sum()
     }
 
-    /// The response time that endpoints are compared by, errors included; none before the first response.
+    /// The response time at the time of the last response, errors included; none before the first.
     pub(crate) fn latency(&self) -> Option<Duration> {
-        let known = self.workers.iter().any(|load| load.sampled.load(Relaxed) != 0);
-        let latency = Duration::try_from_secs_f32(read(&self.published.latency)).ok()?;
-        known.then_some(latency)
+        let last =
+            self.workers.iter().map(|load| load.sampled.load(Relaxed)).max().filter(|last| *last != 0)?;
+        Duration::try_from_secs_f32(self.combined(Mono::from_nanos(last)).0).ok()
     }
 }
 
@@ -380,6 +386,7 @@ mod tests {
         let load = Load::new(2);
         load.sample(0, at(100), millis(10), false);
         load.sample(1, at(100), millis(30), false);
+        assert!(near(load.latency().unwrap().as_secs_f32(), 0.02), "whether they are compared or not");
         assert!(near(seconds_of(&load, at(100)), 0.02));
     }
 }
