@@ -12,6 +12,7 @@ use crate::endpoint::FailureKind;
 use crate::retry::BudgetConfig;
 
 mod failover;
+mod simulation;
 
 type State = ServiceState<u32>;
 
