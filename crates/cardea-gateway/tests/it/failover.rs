@@ -306,3 +306,51 @@ fn the_budget_bounds_what_is_tried_again() {
         assert!((105..=115).contains(&attempts), "{attempts}");
     });
 }
+
+#[test]
+fn when_one_of_three_endpoints_dies_under_load_no_idempotent_request_is_lost() {
+    run(async {
+        let (kill, killed) = tokio::sync::watch::channel(false);
+        let mortal = Origin::start(move |mut visit| {
+            let mut killed = killed.clone();
+            async move {
+                loop {
+                    tokio::select! {
+                        biased;
+                        () = async { drop(killed.wait_for(|killed| *killed).await) } => {
+                            visit.reset();
+                            return Ok(());
+                        }
+                        request = visit.request() => {
+                            request?;
+                            visit.send(OK).await?;
+                        }
+                    }
+                }
+            }
+        })
+        .await;
+        let others = [Origin::ok().await, Origin::ok().await];
+        let gateway = to(&[&mortal, &others[0], &others[1]]).start().await;
+        let mut clients = Vec::new();
+        for _ in 0..12 {
+            clients.push(gateway.client().await);
+        }
+        for round in 0..40 {
+            for (at, client) in clients.iter_mut().enumerate() {
+                client.send(get(&format!("/{round}-{at}-"))).await;
+            }
+            if round == 15 {
+                kill.send_replace(true);
+            }
+            for client in &mut clients {
+                assert_eq!(client.response().await.status, 200, "round {round}");
+            }
+        }
+        assert!(requests_at(&mortal) > 0);
+        let seen = [&mortal, &others[0], &others[1]].map(Origin::text).concat();
+        for round in 0..40 {
+            assert!((0..12).all(|at| seen.contains(&format!("GET /{round}-{at}- "))), "round {round}");
+        }
+    });
+}
