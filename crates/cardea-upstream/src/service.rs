@@ -84,7 +84,13 @@ struct Shared {
 /// A counter on cache lines of its own: two, as processors fetch them in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Draws(AtomicU64);
+struct Draws {
+    /// How often the worker has drawn at random.
+    random: AtomicU64,
+    /// How often it has chosen in turn. Apart from the other: were the two one, a failure, which draws at random, would make
+    /// the turn come again to the endpoint that failed.
+    turns: AtomicU64,
+}
 
 impl<C> ServiceState<C> {
     /// The state of a service as configured now. Endpoints whose address `previous` has keep their pool,
@@ -329,20 +335,29 @@ impl<C> ServiceState<C> {
 impl Shared {
     fn new(workers: usize) -> Self {
         // Far apart, so that no two workers draw the same.
-        let draws = (0..workers.max(1) as u64).map(|worker| Draws(AtomicU64::new(worker << 48))).collect();
+        let draws = (0..workers.max(1) as u64)
+            .map(|worker| {
+                let start = || AtomicU64::new(worker << 48);
+                Draws { random: start(), turns: start() }
+            })
+            .collect();
         Self { draws, retries: Default::default(), panics: AtomicU64::new(0), ejecting: Mutex::new(()) }
     }
 
-    /// The next number of a worker.
-    fn count(&self, worker: usize) -> u64 {
+    fn draws(&self, worker: usize) -> &Draws {
         // There is at least one.
-        let Draws(draws) = &self.draws[worker % self.draws.len()];
-        draws.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+        &self.draws[worker % self.draws.len()]
+    }
+
+    /// The next turn of a worker.
+    fn turn(&self, worker: usize) -> u64 {
+        self.draws(worker).turns.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
     }
 
     /// SplitMix64 over a counter: well spread, cheap. It need not be unpredictable.
     fn random(&self, worker: usize) -> u64 {
-        mix(self.count(worker).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+        let drawn = self.draws(worker).random.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        mix(drawn.wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
 }
 

@@ -92,7 +92,11 @@ pub(crate) async fn forward(
         } else {
             exchange.count_memory();
             way.report_response(choice, exchange, now, sent);
-            if may_repeat && exchange.early_data && exchange.response_head.status == TOO_EARLY {
+            if may_repeat
+                && exchange.early_data
+                && attempt.is_replayable()
+                && exchange.response_head.status == TOO_EARLY
+            {
                 Box::pin(early_data::wait(gateway, exchange, client, timer)).await?;
                 exchange.head.fields.remove(Known::EarlyData);
                 replay = attempt.into_replay();
@@ -105,6 +109,10 @@ pub(crate) async fn forward(
                 return respond::respond(model, way.route, exchange, attempt);
             };
             attempt.skip_response(client).await;
+            if !attempt.is_replayable() {
+                // More of the body went out meanwhile than is kept.
+                return Err(Reason::ServiceAborted);
+            }
             next = chosen;
         }
         replay = attempt.into_replay();

@@ -75,7 +75,8 @@ impl<'a> Attempts<'a> {
         timer: &Timer,
     ) -> Option<Chosen<'a>> {
         let cause = error.retry_cause(exchange.upstream.reused)?;
-        if !attempt.is_unsent() && !is_repeatable(attempt, exchange) {
+        // What is framed for a connection is taken from the client, also where the connection fails before it is sent.
+        if !attempt.is_replayable() || !(attempt.is_unsent() || exchange.head.method.is_idempotent()) {
             return None;
         }
         if cause != RetryCause::Stale {

@@ -354,3 +354,49 @@ fn when_one_of_three_endpoints_dies_under_load_no_idempotent_request_is_lost() {
         }
     });
 }
+
+#[test]
+fn no_body_arrives_without_what_a_failed_connection_was_to_carry() {
+    run(async {
+        // Its resets often come before the first octet is sent.
+        let bad = Origin::start(|visit| async move {
+            visit.reset();
+            Ok(())
+        })
+        .await;
+        let good = Origin::start(|mut visit| async move {
+            loop {
+                let length = visit.request().await?.body.len().to_string();
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", length.len());
+                visit.send(head + &length).await?;
+            }
+        })
+        .await;
+        let spec =
+            to(&[&bad, &good]).with("balance = 'round-robin'").with("[failover]\nejected_percent_max = 0");
+        let gateway = spec.start().await;
+        let body = "x".repeat(440);
+        for method in ["POST", "PUT"] {
+            let request = format!(
+                "{method} / HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n1b8\r\n{body}\r\n0\r\n\r\n"
+            );
+            let mut client = gateway.client().await;
+            let mut whole = 0;
+            for _ in 0..300 {
+                let response = client.exchange(&request).await;
+                match response.status {
+                    200 => {
+                        assert_eq!(response.text(), "440", "{method}");
+                        whole += 1;
+                    }
+                    // A POST that was sent in part is not repeated, and the budget of retries has an end.
+                    status => assert_eq!(status, 502),
+                }
+                if response.closes() {
+                    client = gateway.client().await;
+                }
+            }
+            assert!(whole >= 100, "{method}: {whole}");
+        }
+    });
+}

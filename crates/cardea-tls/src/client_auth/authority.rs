@@ -161,9 +161,13 @@ impl Loaded {
             // One by one, so that the error names the file.
             parsed.push((path.as_path(), parse_crl(crl).map_err(at(path))?, crl.as_ref()));
         }
+        // The verifier asks the first list that covers a certificate, and no other: the newest has to come first.
+        parsed.sort_by_key(|(_, list, _)| std::cmp::Reverse(list.last_update().timestamp()));
+        let newest_first = parsed.iter().map(|(_, _, der)| CertificateRevocationListDer::from(der.to_vec()));
+        let newest_first: Vec<_> = newest_first.collect();
         let coverage = Coverage::of(&config.roots, &certificates, &parsed);
         let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
-            .with_crls(crls.into_iter().map(|(_, crl)| crl))
+            .with_crls(newest_first)
             // A list that is no longer kept up to date tells nothing of what was revoked since.
             .enforce_revocation_expiration();
         let verifier = builder.build().map_err(|error| {

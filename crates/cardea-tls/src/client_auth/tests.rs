@@ -371,6 +371,32 @@ fn a_revocation_reaches_handshakes_sessions_and_connections() {
 }
 
 #[test]
+fn the_newest_list_of_an_authority_counts_whatever_the_order_of_the_files() {
+    let bench = Bench::new();
+    let bad = issue(&bench.staff, &["dns:b.example"]);
+    let until = NOW.saturating_add(HOUR);
+    let list = |serials: &[&[u8]], from: Wall| bench.staff.revocation_list(serials, from, until).unwrap();
+    let (old, new) = (list(&[], EARLIER), list(&[&bad.serial], NOW));
+    fs::write(bench.path("old.crl"), &old).unwrap();
+    fs::write(bench.path("new.crl"), &new).unwrap();
+    fs::write(bench.path("both.crl"), old + &new).unwrap();
+    for (lists, is_let_in) in [
+        (&["old.crl"][..], true),
+        (&["new.crl"], false),
+        (&["old.crl", "new.crl"], false),
+        (&["new.crl", "old.crl"], false),
+        (&["both.crl"], false),
+    ] {
+        let staff = bench.authority("staff", lists);
+        let server = bench.server(&staff, &bench.authority("partners", &[]));
+        for version in BOTH {
+            let shaken = shake(&server, &bench.client(Some(&bad), version), "staff.example");
+            assert_eq!(shaken.is_ok(), is_let_in, "{lists:?}");
+        }
+    }
+}
+
+#[test]
 fn other_roots_end_what_the_old_ones_vouched_for() {
     let bench = Bench::new();
     let (staff, partners) = (bench.authority("staff", &[]), bench.authority("partners", &[]));

@@ -241,10 +241,10 @@ impl<C> ServiceState<C> {
     fn in_turn(&self, region: &Region, wanted: Wanted<'_>) -> Option<u16> {
         let mut reluctant = None;
         for _ in 0..DRAWS_MAX {
-            let count = self.shared.count(wanted.selection.worker);
-            let next = region.turn(count)?;
+            let turn = self.shared.turn(wanted.selection.worker);
+            let next = region.turn(turn)?;
             if self.is_usable(next, wanted) {
-                if self.takes(next, wanted, mix(count)) {
+                if self.takes(next, wanted, mix(turn)) {
                     return Some(next);
                 }
                 reluctant = Some(next);
