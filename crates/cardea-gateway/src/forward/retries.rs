@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cardea_clock::Mono;
-use cardea_http::Known;
+use cardea_http::{Known, Method};
 use cardea_upstream::{Affinity, AttemptedEndpoints, Choice, Endpoint, RetryCause, Selection};
 
 use super::{attempt::Attempt, error::AttemptError};
@@ -75,8 +75,7 @@ impl<'a> Attempts<'a> {
         timer: &Timer,
     ) -> Option<Chosen<'a>> {
         let cause = error.retry_cause(exchange.upstream.reused)?;
-        // What is framed for a connection is taken from the client, also where the connection fails before it is sent.
-        if !attempt.is_replayable() || !(attempt.is_unsent() || exchange.head.method.is_idempotent()) {
+        if !may_repeat(exchange.head.method, attempt.is_unsent(), attempt.is_replayable()) {
             return None;
         }
         if cause != RetryCause::Stale {
@@ -94,7 +93,9 @@ impl<'a> Attempts<'a> {
         timer: &Timer,
     ) -> Option<Chosen<'a>> {
         let statuses = &self.service.state.retry_config().statuses;
-        if !statuses.contains(exchange.response_head.status) || !is_repeatable(attempt, exchange) {
+        if !statuses.contains(exchange.response_head.status)
+            || !may_repeat(exchange.head.method, false, attempt.is_replayable())
+        {
             return None;
         }
         self.failed_at(choice);
@@ -137,9 +138,11 @@ impl<'a> Attempts<'a> {
     }
 }
 
-/// Whether the request can be sent once more after the service had some of it (RFC 9110 §9.2.2).
-fn is_repeatable(attempt: &Attempt, exchange: &Exchange) -> bool {
-    exchange.head.method.is_idempotent() && attempt.is_replayable()
+/// Whether a request can be sent once more: one of which the service can have nothing, or that is idempotent (RFC 9110
+/// §9.2.2). What was framed for a connection is taken from the client, even if the connection fails before it is sent: in
+/// either case all of that must have been kept.
+const fn may_repeat(method: Method, is_unsent: bool, is_replayable: bool) -> bool {
+    is_replayable && (is_unsent || method.is_idempotent())
 }
 
 /// For how long the service asks for fewer requests (RFC 9110 §10.2.3), by 429 and 503 alone. A date is no such request:
@@ -152,4 +155,28 @@ pub(super) fn asked_to_wait(exchange: &Exchange) -> Option<std::time::Duration> 
     let seconds = std::str::from_utf8(head.fields.get(Known::RetryAfter)?).ok()?;
     let is_number = !seconds.is_empty() && seconds.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| std::time::Duration::from_secs(seconds.parse().unwrap_or(u64::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_repeated_that_would_arrive_twice_or_without_a_part_of_its_body() {
+        for (method, is_unsent, is_replayable, expected) in [
+            (Method::Post, true, true, true),
+            // Its body was taken for a connection that failed before it was sent.
+            (Method::Post, true, false, false),
+            (Method::Post, false, true, false),
+            (Method::Put, true, false, false),
+            (Method::Put, false, true, true),
+            (Method::Put, false, false, false),
+        ] {
+            assert_eq!(
+                may_repeat(method, is_unsent, is_replayable),
+                expected,
+                "{method:?} {is_unsent} {is_replayable}"
+            );
+        }
+    }
 }

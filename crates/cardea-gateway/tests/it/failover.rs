@@ -356,9 +356,9 @@ fn when_one_of_three_endpoints_dies_under_load_no_idempotent_request_is_lost() {
 }
 
 #[test]
-fn no_body_arrives_without_what_a_failed_connection_was_to_carry() {
+fn turns_go_on_past_an_endpoint_that_resets_and_bodies_arrive_whole() {
     run(async {
-        // Its resets often come before the first octet is sent.
+        // Its resets come before or after the first octet is sent.
         let bad = Origin::start(|visit| async move {
             visit.reset();
             Ok(())
