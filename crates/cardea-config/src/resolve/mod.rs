@@ -2,6 +2,9 @@
 
 mod acme;
 mod client_certificate;
+mod destination;
+mod files;
+mod headers;
 mod identity;
 mod listener;
 mod overlap;
@@ -13,21 +16,15 @@ mod service;
 mod throttle;
 
 use std::{
-    collections::{BTreeMap, HashMap, btree_map},
-    fs, io,
-    io::Read,
+    collections::HashMap,
     net::IpAddr,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
-use cardea_gateway::{
-    client_certificate::own_headers,
-    hints::{hints, is_hint},
-    model::{Forwarding, IdentityField, IdentityHeaders, Timeouts},
-};
-use cardea_http::{ForwardedPolicy, HeaderNameSet};
+use cardea_gateway::model::{IdentityHeaders, Timeouts};
+use cardea_http::ForwardedPolicy;
 use cardea_identity::IssuerConfig;
 
 pub use self::rules::hostname;
@@ -40,15 +37,13 @@ use super::{
         Acme, Admin, AuthorizationServer, Config, Database, General, Listener, Located, Service, Throttle,
     },
     problem::Problems,
-    raw::{RawAdmin, RawConfig, RawIdentityHeaders},
+    raw::{RawAdmin, RawConfig},
     rules::Attribute,
-    sections::{Drain, ForwardingText, Readiness},
-    source::{Location, Sources},
-    text::{BindAddress, display_duration, display_size, is_dns_name, is_token},
+    sections::{Drain, Readiness},
+    source::Sources,
+    text::{BindAddress, display_duration, display_size, is_dns_name},
 };
 
-/// The largest file that a configuration may refer to: certificates, keys, bodies of responses.
-const REFERENCED_BYTES_MAX: u64 = 1 << 20;
 /// The most unknown names for which a similar name is suggested.
 const SUGGESTIONS_MAX: usize = 100;
 
@@ -352,99 +347,6 @@ impl<'a> Resolver<'a> {
         Admin { address, hosts, socket, at: at.location() }
     }
 
-    fn identity_headers(&mut self, raw: RawIdentityHeaders, at: Cursor<'_>) -> IdentityHeaders {
-        let mut seen: BTreeMap<String, String> = BTreeMap::new();
-        let mut field = |this: &mut Self, key: Cursor<'_>, location: Location, label: &str, name: String| {
-            let name = this.settable_field_name(location, key.shown(&name).to_owned(), name);
-            // Origins that map fields to variables treat all punctuation alike, so the two are one name.
-            match seen.entry(folded(&name)) {
-                btree_map::Entry::Vacant(vacant) => {
-                    vacant.insert(label.to_owned());
-                }
-                btree_map::Entry::Occupied(first) => this.problems.add(
-                    location,
-                    format!("{name:?} already carries the {}", first.get()),
-                    "give each its own field",
-                ),
-            }
-            name
-        };
-        let mut fields = Vec::with_capacity(5 + raw.extra.len());
-        for (key, name, carried) in [
-            ("issuer", raw.issuer, IdentityField::Issuer),
-            ("subject", raw.subject, IdentityField::Subject),
-            ("client_id", raw.client_id, IdentityField::ClientId),
-            ("scopes", raw.scopes, IdentityField::Scopes),
-            ("roles", raw.roles, IdentityField::Roles),
-        ] {
-            let location = at.key(key).location();
-            fields.push((field(self, at.key(key), location, key, name), carried));
-        }
-        for (name, claim) in raw.extra {
-            let entry = at.key("extra").key(&name);
-            if claim.is_empty() {
-                self.error(entry, format!("{name:?} names no claim"), "write the claim that it carries");
-            }
-            let label = format!("claim {claim}");
-            let name = field(self, Cursor::nowhere(entry.key_location()), entry.key_location(), &label, name);
-            fields.push((name, IdentityField::Claim(claim.split('.').map(str::to_owned).collect())));
-        }
-        // Invalid field names were reported.
-        let names = own_headers(fields.iter().map(|(name, _)| name.as_str())).unwrap_or_default();
-        IdentityHeaders { names, fields }
-    }
-
-    /// Client fields may be kept although they are hints. Listing any other field is a mistake.
-    fn forwarding(
-        &mut self,
-        forwarding: ForwardingText,
-        identity: &IdentityHeaders,
-        at: Cursor<'_>,
-    ) -> Forwarding {
-        for (index, name) in forwarding.keep_client_headers.iter().enumerate() {
-            let at = at.key("keep_client_headers").index(index);
-            if !is_token(name) || !is_hint(name) {
-                self.error(
-                    at,
-                    format!("{:?} is not one of the fields that are removed", at.shown(name)),
-                    "leave it out; docs/headers.md lists the fields that are removed",
-                );
-            } else if carries_identity(identity, name) {
-                self.error(
-                    at,
-                    format!("{name} carries the caller's identity, which only the gateway sets"),
-                    "leave it out, or change [identity_headers]",
-                );
-            }
-        }
-        let removed = hints(&forwarding.keep_client_headers).unwrap_or_else(|_| HeaderNameSet::default());
-        Forwarding {
-            via: forwarding.via,
-            policy: forwarding.forwarded,
-            header: forwarding.header,
-            strangers: identity.names.clone().and(&removed),
-        }
-    }
-
-    /// A field name that the gateway may set or remove, in lower case.
-    fn settable_field_name(&mut self, location: Location, shown: String, name: String) -> String {
-        let name = name.to_ascii_lowercase();
-        if !is_token(&name) {
-            self.problems.add(
-                location,
-                format!("{shown:?} is not a field name"),
-                "use letters, digits and -, as in \"x-request-id\" (RFC 9110 §5.1)",
-            );
-        } else if RESERVED_FIELDS.contains(&folded(&name).as_str()) {
-            self.problems.add(
-                location,
-                format!("{name:?} belongs to the protocol, and the gateway takes care of it"),
-                "choose another field",
-            );
-        }
-        name
-    }
-
     /// Reports repeated names of sections that are referred to by name.
     fn unique_sections(&mut self, raw: &RawConfig, at: Cursor<'_>) {
         self.unique_names(
@@ -528,94 +430,9 @@ impl<'a> Resolver<'a> {
     fn error(&mut self, at: Cursor<'_>, message: impl Into<String>, remedy: impl Into<String>) {
         self.problems.add(at.location(), message, remedy);
     }
-
-    /// A path, relative to the folder of the file that contains it.
-    fn path(&self, at: Cursor<'_>, written: &str) -> PathBuf {
-        self.sources.folder(at.location()).join(written)
-    }
-
-    /// The path of a certificate, key or secret file, which is read if key files are.
-    fn key_file(&mut self, at: Cursor<'_>, written: &str) -> (PathBuf, Option<Vec<u8>>) {
-        if self.key_files == KeyFiles::Skip && !written.is_empty() {
-            return (self.path(at, written), None);
-        }
-        self.file(at, written)
-    }
-
-    /// The path of a readable file and its content. Only reading proves that it is readable.
-    fn file(&mut self, at: Cursor<'_>, written: &str) -> (PathBuf, Option<Vec<u8>>) {
-        let path = self.path(at, written);
-        if written.is_empty() {
-            self.error(at, "the file's name is empty", "name a file");
-            return (path, None);
-        }
-        match read_bounded(&path) {
-            Ok(content) => {
-                self.contents.note(at.location(), &content);
-                (path, Some(content))
-            }
-            Err(error) => {
-                let remedy = match error.kind() {
-                    io::ErrorKind::NotFound => {
-                        "correct the name; relative paths start from this file's folder"
-                    }
-                    io::ErrorKind::PermissionDenied => "let the user that runs the program read it",
-                    _ => "name a readable file of at most 1 MiB",
-                };
-                self.error(at, format!("cannot read {}: {error}", path.display()), remedy);
-                (path, None)
-            }
-        }
-    }
-}
-
-fn read_bounded(path: &std::path::Path) -> io::Result<Vec<u8>> {
-    // Before it is opened, because opening a pipe would wait for its writer.
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-    }
-    let file = fs::File::open(path)?;
-    let mut content = Vec::new();
-    file.take(REFERENCED_BYTES_MAX + 1).read_to_end(&mut content)?;
-    if content.len() as u64 > REFERENCED_BYTES_MAX {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "more than 1 MiB"));
-    }
-    Ok(content)
-}
-
-/// Whether only the gateway may set a field. Origins may treat all punctuation alike, and so the two names as one.
-fn carries_identity(identity: &IdentityHeaders, name: &str) -> bool {
-    identity.fields.iter().any(|(field, _)| folded(field) == folded(name))
 }
 
 /// The time limit of a whole request.
 fn request_timeout(timeouts: &Timeouts) -> Duration {
     timeouts.request.unwrap_or(Duration::MAX)
 }
-
-/// A field name as seen by services that map it to a variable: in lower case, with all punctuation as `-`.
-fn folded(name: &str) -> String {
-    let fold = |byte: char| if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { '-' };
-    name.chars().map(fold).collect()
-}
-
-/// Fields of the protocol itself, or with credentials: no configuration may set them.
-const RESERVED_FIELDS: &[&str] = &[
-    "authorization",
-    "client-cert",
-    "client-cert-chain",
-    "connection",
-    "content-length",
-    "expect",
-    "host",
-    "http2-settings",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "via",
-];

@@ -23,7 +23,8 @@ use super::{
         sections::SyslogFacility,
         source::Location,
     },
-    Resolver, carries_identity,
+    Resolver,
+    headers::carries_identity,
 };
 
 /// The socket of the system's syslog server.

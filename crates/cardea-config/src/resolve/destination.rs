@@ -1,0 +1,180 @@
+//! Where a route leads: to a service, to the gateway itself, or elsewhere; and the path that a service gets.
+
+use std::sync::Arc;
+
+use cardea_gateway::model::PathPart;
+
+use super::{
+    super::{
+        document::Cursor,
+        model::{BuiltIn, Destination},
+        raw::{RawRedirect, RawRespond},
+        rules::FieldTemplate,
+        suggest,
+    },
+    Names, Resolver,
+    rules::is_field_value,
+};
+
+impl Resolver<'_> {
+    pub(super) fn destination(
+        &mut self,
+        (service, redirect, respond, builtin): (
+            Option<String>,
+            Option<RawRedirect>,
+            Option<RawRespond>,
+            Option<BuiltIn>,
+        ),
+        name: &str,
+        names: &Names<'_>,
+        at: Cursor<'_>,
+    ) -> Option<Destination> {
+        let written = [
+            ("service", service.is_some()),
+            ("redirect", redirect.is_some()),
+            ("respond", respond.is_some()),
+            ("builtin", builtin.is_some()),
+        ];
+        if self.only_one(&written, at, "a route has one destination", "keep one of them").is_none()
+            && !at.lost_any(&written.map(|(key, _)| key))
+        {
+            self.error(
+                at,
+                format!("the route {name:?} does not say where requests go"),
+                "add service = \"…\", redirect, respond or builtin",
+            );
+        }
+        if let Some(service) = service {
+            return match names.service_indices.get(service.as_str()) {
+                Some(&index) => Some(Destination::Service { index }),
+                None => {
+                    self.unknown(
+                        "service",
+                        &service,
+                        names.service_indices.keys().copied(),
+                        at.key("service"),
+                    );
+                    None
+                }
+            };
+        }
+        if let Some(redirect) = redirect {
+            return Some(self.redirect(redirect, at.key("redirect")));
+        }
+        if let Some(respond) = respond {
+            return Some(self.respond(respond, at.key("respond")));
+        }
+        let builtin = builtin?;
+        if builtin != BuiltIn::Health && !names.has_authorization_server {
+            self.error(
+                at.key("builtin"),
+                "this built-in service is a part of the authorization server, which is not configured",
+                "add the section [authorization_server]",
+            );
+        }
+        Some(Destination::BuiltIn(builtin))
+    }
+
+    fn redirect(&mut self, raw: RawRedirect, at: Cursor<'_>) -> Destination {
+        if !matches!(raw.status, 301 | 302 | 303 | 307 | 308) {
+            self.error(
+                at.key("status"),
+                format!("{} is not the status of a redirect", raw.status),
+                "write 301, 302, 303, 307 or 308 (RFC 9110 §15.4)",
+            );
+        }
+        let is_absolute = raw.to.starts_with("https://") || raw.to.starts_with("http://");
+        // `//host` would be another host's root (RFC 3986 §4.2).
+        let is_path = raw.to.starts_with('/') && !raw.to.starts_with("//");
+        let is_clean = raw.to.bytes().all(|byte| byte.is_ascii_graphic());
+        if !is_clean || !(is_absolute || is_path) {
+            let to = at.key("to");
+            self.error(
+                to,
+                format!("{:?} is not a place to redirect to", to.shown(&raw.to)),
+                "write a URL, or a path that begins with one slash",
+            );
+        }
+        let to = FieldTemplate { text: raw.to, at: at.key("to").location() };
+        Destination::Redirect { to, keep_query: raw.keep_query, status: raw.status }
+    }
+
+    fn respond(&mut self, raw: RawRespond, at: Cursor<'_>) -> Destination {
+        let body: Arc<[u8]> = match (raw.body, raw.file) {
+            (Some(_), Some(_)) => {
+                self.error(at.key("file"), "a response has one body", "keep body or file");
+                Arc::default()
+            }
+            (Some(body), None) => body.into_bytes().into(),
+            (None, Some(file)) => self.file(at.key("file"), &file).1.unwrap_or_default().into(),
+            (None, None) => Arc::default(),
+        };
+        // RFC 9110 §15.3.5 and §15.4.5: these have no content.
+        if matches!(raw.status, 204 | 205 | 304) && !body.is_empty() {
+            self.error(
+                at.key("status"),
+                format!("a response with {} has no body", raw.status),
+                "remove the body",
+            );
+        }
+        if !is_field_value(&raw.content_type) || !raw.content_type.contains('/') {
+            let content_type = at.key("content_type");
+            self.error(
+                content_type,
+                format!("{:?} is not a media type", content_type.shown(&raw.content_type)),
+                "write it as in \"text/html; charset=utf-8\"",
+            );
+        }
+        Destination::Respond { status: raw.status, content_type: raw.content_type, body }
+    }
+
+    pub(super) fn rewrite_path(&mut self, written: &str, parameters: &[String], at: Cursor<'_>) {
+        let is_clean = written.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#'));
+        if !written.starts_with('/') || !is_clean {
+            self.error(
+                at,
+                format!("{:?} is not a path", at.shown(written)),
+                "begin with a slash, and leave query and fragment away",
+            );
+        }
+        let mut rest = written;
+        while let Some((_, after)) = rest.split_once('{') {
+            let Some((name, after)) = after.split_once('}') else {
+                self.error(at, format!("{:?} has a brace that is not closed", at.shown(written)), "close it");
+                return;
+            };
+            if !parameters.iter().any(|parameter| parameter == name) {
+                let remedy = match suggest::nearest(name, parameters.iter().map(String::as_str)) {
+                    Some(near) => format!("did you mean {near:?}?"),
+                    None => {
+                        "use the parameters of path_pattern; attributes are not filled in here".to_owned()
+                    }
+                };
+                self.error(
+                    at,
+                    format!("{:?} names a parameter that the route does not have", at.shown(written)),
+                    remedy,
+                );
+            }
+            rest = after;
+        }
+    }
+}
+
+/// Splits `/v2/{id}/x` into literal parts and parameters.
+pub(super) fn path_parts(text: &str) -> Vec<PathPart> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while let Some((literal, tail)) = rest.split_once('{') {
+        let Some((name, after)) = tail.split_once('}') else { break };
+        if !literal.is_empty() {
+            parts.push(PathPart::Literal(literal.to_owned()));
+        }
+        parts.push(PathPart::Parameter(name.trim_start_matches('*').to_owned()));
+        rest = after;
+    }
+    if !rest.is_empty() {
+        parts.push(PathPart::Literal(rest.to_owned()));
+    }
+    parts
+}
