@@ -1,20 +1,25 @@
-//! What of an authority's files keeps out clients whose certificates should hold.
+//! What of an authority's files keeps out clients whose certificates should hold, or is likely to be a mistake.
 //!
 //! Nothing is loosened here: who verifies refuses such clients, and this says why.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use cardea_clock::Wall;
 use rustls_pki_types::CertificateDer;
 use thiserror::Error;
 use x509_parser::certificate::X509Certificate;
+use x509_parser::oid_registry::OID_X509_EXT_ISSUER_DISTRIBUTION_POINT;
 use x509_parser::parse_x509_certificate;
 use x509_parser::revocation_list::CertificateRevocationList;
 
 use super::distinguished_name;
 use crate::signed::{PublicKey, Signed};
 
-/// A revocation list that is in force.
+/// The difference between the clocks of an authority and of this machine that is no fault.
+const CLOCK_DIFFERENCE: Duration = Duration::from_secs(60);
+
+/// A revocation list that is in force: no newer one supersedes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RevocationListInfo {
     /// Its file.
@@ -27,7 +32,7 @@ pub struct RevocationListInfo {
     pub next_update: Wall,
 }
 
-/// A fault of an authority's files, by which clients are refused.
+/// A fault of an authority's files. Clients are refused by most of them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Error)]
 #[error("{}: {problem}", path.display())]
 pub struct AuthorityFault {
@@ -59,10 +64,20 @@ pub enum AuthorityProblem {
     },
     /// A list in the name of an authority that has not signed it.
     #[error(
-        "the revocation list of \"{issuer}\" is not signed by the certificate of that name, so that every client that it covers is refused"
+        "the revocation list of \"{issuer}\" is not signed by certificate {position} of that name, so that every client with a certificate that it issued is refused"
     )]
     ListNotSigned {
         /// Whose name is on it.
+        issuer: String,
+        /// The place of the authority's certificate in its file, from 1.
+        position: usize,
+    },
+    /// A list from the future, which is asked before all lists that were made until then.
+    #[error(
+        "the date of the revocation list of \"{issuer}\" lies in the future, so that no list with an earlier date is asked"
+    )]
+    ListFromTheFuture {
+        /// Whose list it is.
         issuer: String,
     },
     /// No list is about what an authority has issued.
@@ -78,6 +93,12 @@ pub enum AuthorityProblem {
 }
 
 impl AuthorityProblem {
+    /// Whether clients are refused by it.
+    #[must_use]
+    pub const fn refuses_clients(&self) -> bool {
+        !matches!(self, Self::ListFromTheFuture { .. })
+    }
+
     /// What to do about it.
     #[must_use]
     pub const fn remedy(&self) -> &'static str {
@@ -87,6 +108,9 @@ impl AuthorityProblem {
             }
             Self::ListExpired { .. } => "replace the file by the authority's current list",
             Self::ListNotSigned { .. } => "replace the file by the list of the authority in ca_file",
+            Self::ListFromTheFuture { .. } => {
+                "replace the file by the authority's current list; check the clocks of the authority and of this machine"
+            }
             Self::NoList { .. } => {
                 "add the authority's list to crl_files, or remove its certificate from ca_file"
             }
@@ -103,14 +127,20 @@ pub(super) struct Coverage {
 }
 
 impl Coverage {
-    /// `lists` with their files. What can't be parsed here is left to who verifies.
+    /// `lists` with their files, the newest first, as they are asked. What can't be parsed here is left to who verifies.
     pub(super) fn of(
         roots_path: &Path,
         roots: &[CertificateDer<'_>],
         lists: &[(&Path, CertificateRevocationList<'_>, &[u8])],
     ) -> Self {
         let mut coverage = Self::default();
-        for (path, list, _) in lists {
+        let in_force = || {
+            let asked = |&(at, (_, list, _)): &(usize, &(_, CertificateRevocationList<'_>, _))| {
+                !lists[..at].iter().any(|(_, newer, _)| supersedes(newer, list))
+            };
+            lists.iter().enumerate().filter(asked).map(|(_, list)| list)
+        };
+        for (path, list, _) in in_force() {
             coverage.lists.push(RevocationListInfo {
                 path: path.to_path_buf(),
                 issuer: distinguished_name::text(list.issuer()),
@@ -136,11 +166,14 @@ impl Coverage {
             };
             coverage.faults.push(AuthorityFault { path: roots_path.to_owned(), problem });
         }
-        for (path, list, der) in lists {
-            let mut named = parsed.iter().filter(|(root, _)| is_of(list, root)).peekable();
-            if named.peek().is_some() && !named.any(|(root, _)| is_signed_by(der, root)) {
-                let problem =
-                    AuthorityProblem::ListNotSigned { issuer: distinguished_name::text(list.issuer()) };
+        for (path, list, der) in in_force() {
+            // Certificates of one name may have several keys, and the list is asked about the clients of each.
+            let named = parsed.iter().filter(|(root, _)| is_of(list, root));
+            for (_, position) in named.filter(|(root, _)| !is_signed_by(der, root)) {
+                let problem = AuthorityProblem::ListNotSigned {
+                    issuer: distinguished_name::text(list.issuer()),
+                    position: *position,
+                };
                 coverage.faults.push(AuthorityFault { path: path.to_path_buf(), problem });
             }
         }
@@ -153,11 +186,18 @@ impl Coverage {
 
     /// All faults at a time.
     pub(super) fn faults(&self, now: Wall) -> Vec<AuthorityFault> {
-        let expired = self.lists.iter().filter(|list| list.next_update <= now).map(|list| AuthorityFault {
-            path: list.path.clone(),
-            problem: AuthorityProblem::ListExpired { issuer: list.issuer.clone() },
+        let by_time = self.lists.iter().filter_map(|list| {
+            let issuer = || list.issuer.clone();
+            let problem = if list.next_update <= now {
+                AuthorityProblem::ListExpired { issuer: issuer() }
+            } else if list.this_update > now.saturating_add(CLOCK_DIFFERENCE) {
+                AuthorityProblem::ListFromTheFuture { issuer: issuer() }
+            } else {
+                return None;
+            };
+            Some(AuthorityFault { path: list.path.clone(), problem })
         });
-        self.faults.iter().cloned().chain(expired).collect()
+        self.faults.iter().cloned().chain(by_time).collect()
     }
 }
 
@@ -166,6 +206,19 @@ fn vouches_for_nobody(root: &X509Certificate<'_>) -> bool {
     let is_self_issued = root.subject().as_raw() == root.issuer().as_raw();
     let constraints = root.basic_constraints().ok().flatten();
     !is_self_issued && constraints.is_none_or(|constraints| !constraints.value.ca) && root.version.0 == 2
+}
+
+/// Whether `newer`, which is asked first, covers all certificates that `list` does. Lists may be split by the kinds of
+/// certificates and by distribution points (RFC 5280 §5.2.5).
+fn supersedes(newer: &CertificateRevocationList<'_>, list: &CertificateRevocationList<'_>) -> bool {
+    let scope = scope(newer);
+    newer.issuer().as_raw() == list.issuer().as_raw() && (scope.is_none() || scope == self::scope(list))
+}
+
+fn scope<'l>(list: &'l CertificateRevocationList<'_>) -> Option<&'l [u8]> {
+    let mut extensions = list.extensions().iter();
+    let point = extensions.find(|extension| extension.oid == OID_X509_EXT_ISSUER_DISTRIBUTION_POINT)?;
+    Some(point.value)
 }
 
 fn is_of(list: &CertificateRevocationList<'_>, root: &X509Certificate<'_>) -> bool {

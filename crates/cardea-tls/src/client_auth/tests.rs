@@ -602,6 +602,124 @@ fn files_by_which_clients_are_refused_are_told_with_what_to_do() {
     }
 }
 
+/// Of each set of lists: which clients get in, and what is told.
+#[test]
+fn only_the_lists_that_are_asked_are_told() {
+    let bench = Bench::new();
+    let write = |name: &str, text: String| fs::write(bench.path(name), text).unwrap();
+    let namesake = Authority::new("staff", EARLIER, LATER).unwrap();
+    write("both.pem", bench.staff.certificate_pem() + &bench.partners.certificate_pem());
+    write("namesakes.pem", bench.staff.certificate_pem() + &namesake.certificate_pem());
+    let list =
+        |authority: &Authority, from: Wall, until: Wall| authority.revocation_list(&[], from, until).unwrap();
+    let (before, after) = (NOW.saturating_add(HOUR), NOW.saturating_add(2 * HOUR));
+    let expired = list(&bench.staff, EARLIER, NOW);
+    let current = list(&bench.staff, NOW, LATER);
+    let outdated = list(&bench.staff, EARLIER, LATER);
+    // It was made later than the one that still holds.
+    let short = list(&bench.staff, Wall::from_unix_seconds(1_700_000_000), NOW);
+    let future = list(&bench.staff, after, LATER);
+    let soon = list(&bench.staff, NOW.saturating_add(Duration::from_secs(5)), LATER);
+    let forged = list(&namesake, EARLIER, LATER);
+    let partners = list(&bench.partners, NOW, LATER);
+    let partners_expired = list(&bench.partners, EARLIER, NOW);
+    let all_refused = "every client that it covers is refused";
+    for (what, roots, text, staff_get_in, partners_get_in, told) in [
+        ("current", "both.pem", vec![&current, &partners], true, true, &[][..]),
+        ("expired", "both.pem", vec![&expired, &partners], false, true, &[all_refused]),
+        ("expired first", "both.pem", vec![&expired, &current, &partners], true, true, &[]),
+        ("expired last", "both.pem", vec![&current, &expired, &partners], true, true, &[]),
+        ("expired and another's", "staff.pem", vec![&expired, &partners], false, false, &[all_refused]),
+        ("each has one", "both.pem", vec![&current, &partners_expired], true, false, &[all_refused]),
+        ("both expired", "both.pem", vec![&expired, &partners_expired], false, false, &[all_refused; 2]),
+        ("the newest expired", "both.pem", vec![&outdated, &short, &partners], false, true, &[all_refused]),
+        ("forged and old", "both.pem", vec![&forged, &current, &partners], true, true, &[]),
+        ("forged", "both.pem", vec![&forged, &expired, &partners], false, true, &["not signed by"]),
+        ("namesakes", "namesakes.pem", vec![&forged], false, false, &["not signed by certificate 1"]),
+        ("namesakes", "namesakes.pem", vec![&current], true, false, &["not signed by certificate 2"]),
+        ("future", "both.pem", vec![&future, &partners], true, true, &["lies in the future"]),
+        ("future first", "both.pem", vec![&future, &current, &partners], true, true, &["lies in the future"]),
+        ("clocks differ", "both.pem", vec![&soon, &partners], true, true, &[]),
+    ] {
+        let pem: String = text.into_iter().map(String::as_str).collect();
+        write("lists.crl", pem);
+        let authority = ClientAuthority::load(&ClientAuthorityConfig {
+            name: "staff".to_owned(),
+            roots: bench.path(roots),
+            crls: vec![bench.path("lists.crl")],
+        })
+        .unwrap();
+        let server = bench.server(&authority, &authority);
+        for (one, gets_in) in [(&bench.staff, staff_get_in), (&bench.partners, partners_get_in)] {
+            let client = bench.client(Some(&issue(one, &["dns:build.example"])), &version::TLS13);
+            assert_eq!(shake(&server, &client, "staff.example").is_ok(), gets_in, "{what}");
+        }
+        let faults = authority.faults(NOW);
+        let messages: Vec<_> = faults.iter().map(ToString::to_string).collect();
+        assert_eq!(faults.len(), told.len(), "{what}: {messages:?}");
+        for (message, told) in messages.iter().zip(told) {
+            assert!(message.contains(told), "{what}: {message}");
+        }
+        for fault in &faults {
+            assert_eq!(fault.problem.refuses_clients(), !fault.to_string().contains("future"), "{what}");
+        }
+        if what.starts_with("future") {
+            assert_eq!(authority.faults(before).len(), 1, "{what}");
+            assert_eq!(authority.faults(after), [], "{what}");
+        }
+    }
+}
+
+/// Lists that are split by the kinds of certificates they cover supersede those of their own kind.
+#[test]
+fn a_list_of_one_scope_supersedes_none_of_another() {
+    use rcgen::{
+        BasicConstraints, CertificateRevocationListParams, CrlDistributionPoint, CrlIssuingDistributionPoint,
+        CrlScope, IsCa, Issuer, KeyIdMethod, KeyPair, SerialNumber, date_time_ymd,
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let mut params = rcgen::CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.distinguished_name.push(rcgen::DnType::CommonName, "scoped");
+    let key = KeyPair::generate().unwrap();
+    fs::write(dir.path().join("roots.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+    let issuer = Issuer::new(params, key);
+    let list = |scope: Option<Option<CrlScope>>, from: i32, until: i32| {
+        let uris = vec!["http://crl.example/".to_owned()];
+        let params = CertificateRevocationListParams {
+            this_update: date_time_ymd(from, 1, 1),
+            next_update: date_time_ymd(until, 1, 1),
+            crl_number: SerialNumber::from(1_u64),
+            issuing_distribution_point: scope.map(|scope| CrlIssuingDistributionPoint {
+                distribution_point: CrlDistributionPoint { uris },
+                scope,
+            }),
+            revoked_certs: Vec::new(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        params.signed_by(&issuer).unwrap().pem().unwrap()
+    };
+    let (all, users, authorities) =
+        (None, Some(Some(CrlScope::UserCertsOnly)), Some(Some(CrlScope::CaCertsOnly)));
+    for (newer, older, is_told) in [
+        (all, all, false),
+        (all, users, false),
+        (users, users, false),
+        (users, authorities, true),
+        (users, all, true),
+    ] {
+        fs::write(dir.path().join("lists.crl"), list(older, 2020, 2021) + &list(newer, 2022, 2090)).unwrap();
+        let authority = ClientAuthority::load(&ClientAuthorityConfig {
+            name: "scoped".to_owned(),
+            roots: dir.path().join("roots.pem"),
+            crls: vec![dir.path().join("lists.crl")],
+        })
+        .unwrap();
+        assert_eq!(authority.faults(NOW).len(), usize::from(is_told), "{newer:?} {older:?}");
+        assert_eq!(authority.revocation_lists().len(), 1 + usize::from(is_told));
+    }
+}
+
 #[test]
 fn a_list_counts_until_its_time_has_run_out() {
     let bench = Bench::new();

@@ -138,7 +138,11 @@ impl AdminState {
         // A file may have several faults.
         let faulty: BTreeSet<_> = client_authority_faults(&self.gateway)
             .into_iter()
-            .map(|(name, fault)| format!("client_authority_refuses:{name}:{}", fault.path.display()))
+            .map(|(name, fault)| {
+                let refuses = fault.problem.refuses_clients();
+                let what = if refuses { "client_authority_refuses" } else { "client_authority_suspect" };
+                format!("{what}:{name}:{}", fault.path.display())
+            })
             .collect();
         faulty.into_iter().for_each(|what| ready.note(Need::Reported, what));
         for set in model.authenticator.key_sets(self.gateway.clock.now()) {

@@ -21,7 +21,8 @@ use super::certificates::{DAY_SECONDS, Warned, ending};
 
 static LIST_EXPIRY: GaugeDef<2> = GaugeDef::new(
     "cardea_tls_client_crl_expiry_timestamp_seconds",
-    "When the first revocation list of a file expires, in Unix time: from then on the clients that it covers are refused.",
+    "When the first revocation list of a file expires, in Unix time: from then on the clients that it covers are refused. \
+     Lists that a newer one of the same authority supersedes do not count.",
     ["client_authority", "crl"],
 );
 static FAULTS: GaugeDef<1> = GaugeDef::new(
@@ -42,7 +43,7 @@ fn in_use(gateway: &Gateway) -> BTreeMap<String, Arc<ClientAuthority>> {
     authorities.map(|authority| (authority.config().name.clone(), authority)).collect()
 }
 
-/// What of their files keeps out clients, with the authorities' names.
+/// The faults of their files, with the authorities' names.
 pub(crate) fn client_authority_faults(gateway: &Gateway) -> Vec<(String, AuthorityFault)> {
     let now = gateway.clock.wall();
     let faults = |(name, authority): (String, Arc<ClientAuthority>)| {
@@ -72,7 +73,8 @@ pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
         let Some(gateway) = weak.upgrade() else { return };
         let now = gateway.clock.wall();
         for (name, authority) in in_use(&gateway) {
-            samples.push(&[&name], authority.faults(now).len() as f64);
+            let refusing = authority.faults(now).into_iter().filter(|fault| fault.problem.refuses_clients());
+            samples.push(&[&name], refusing.count() as f64);
         }
     });
 }
@@ -89,7 +91,7 @@ struct Said {
 }
 
 impl Told {
-    /// Says what keeps out clients: once a day, or all of it where it is to be said `again`. Warns of lists that end soon.
+    /// Says what keeps out clients or is likely to be a mistake: once a day, or all of it where it is to be said `again`. Warns of lists that end soon.
     pub(super) fn tell(&self, gateway: &Gateway, again: bool) {
         let now = gateway.clock.wall();
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,11 +102,15 @@ impl Told {
             let key = (name, fault);
             if again || before.get(&key) != Some(&day) {
                 let (name, fault) = &key;
-                tracing::error!(
-                    client_authority = %name, path = %fault.path.display(),
-                    problem = %fault.problem, remedy = fault.problem.remedy(),
-                    "clients are refused"
-                );
+                let (path, problem, remedy) = (fault.path.display(), &fault.problem, fault.problem.remedy());
+                if problem.refuses_clients() {
+                    tracing::error!(client_authority = %name, %path, %problem, remedy, "clients are refused");
+                } else {
+                    tracing::warn!(
+                        client_authority = %name, %path, %problem, remedy,
+                        "a file of a client authority is likely to be wrong"
+                    );
+                }
             }
             said.faults.insert(key, day);
         }

@@ -184,13 +184,18 @@ fn an_authority_that_refuses_its_clients_is_told_and_so_is_its_recovery() {
     folder.write("step.pem", &issued.chain_pem);
     folder.write("step.key", &issued.key_pem);
     folder.write("cardea.toml", &CONFIGURATION.replace("{origin}", "127.0.0.1:1"));
-    let good = staff.revocation_list(&[], FROM, TO).unwrap();
+    let good = staff.revocation_list(&[], Wall::from_unix_seconds(1_000_000_000), TO).unwrap();
     let expired = staff.revocation_list(&[], FROM, Wall::from_unix_seconds(1_000_000_000)).unwrap();
     let line = 1 + CONFIGURATION.lines().position(|line| line == "[[client_authority]]").unwrap();
 
     folder.write("staff.crl", &good);
     let ran = run(folder.path(), &["check"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "the control");
+    for both in [format!("{expired}{good}"), format!("{good}{expired}")] {
+        folder.write("staff.crl", &both);
+        let ran = run(folder.path(), &["check", "--deny-warnings"]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "only the newest is asked");
+    }
     folder.write("staff.crl", &expired);
     let ran = run(folder.path(), &["check"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
@@ -213,6 +218,26 @@ fn an_authority_that_refuses_its_clients_is_told_and_so_is_its_recovery() {
     until("the list is taken", || (!server.ready().1.contains(what)).then_some(()));
     assert_eq!(metric("cardea_tls_client_authority_faults"), 0.0);
     assert_eq!(metric("cardea_tls_client_crl_expiry_timestamp_seconds"), 4_000_000_000.0);
+
+    // Superseded by the one that holds.
+    folder.write("staff.crl", &format!("{good}{expired}"));
+    let from = server.program.stderr.len();
+    assert!(server.reload().0);
+    assert!(!server.ready().1.contains("client_authority"), "{}", server.ready().1);
+    assert_eq!(metric("cardea_tls_client_authority_faults"), 0.0);
+    assert_eq!(metric("cardea_tls_client_crl_expiry_timestamp_seconds"), 4_000_000_000.0);
+
+    // From the future: clients get in.
+    let soon = Wall::from_unix_seconds(3_900_000_000);
+    folder.write("staff.crl", &staff.revocation_list(&[], soon, TO).unwrap());
+    let ran = run(folder.path(), &["check"]);
+    assert!(ran.code == Some(0) && ran.stderr.contains("lies in the future"), "{ran:?}");
+    assert!(server.reload().0);
+    server.program.stderr.wait_for("lies in the future", from);
+    assert!(server.ready().1.contains("client_authority_suspect:staff:"), "{}", server.ready().1);
+    assert_eq!(metric("cardea_tls_client_authority_faults"), 0.0);
+    let text = server.program.stderr.text();
+    assert!(!text.lines().skip(from).any(|line| line.contains("clients are refused")), "{text}");
 
     // By a reload: that of another authority.
     let other = Authority::new("partners", FROM, TO).unwrap();
