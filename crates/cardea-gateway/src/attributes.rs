@@ -272,10 +272,10 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
         }))
     }),
     attribute!("upstream.endpoint", Text, "The address of the endpoint that was tried last.", |x| {
-        Value::bytes(x.endpoint().map(|endpoint| endpoint.label()))
+        Value::bytes(x.upstream.endpoint().map(|endpoint| endpoint.label()))
     }),
     attribute!("upstream.region", Text, "The region of that endpoint.", |x| {
-        Value::bytes(x.endpoint().and_then(|endpoint| x.service()?.region_of(endpoint.label())))
+        Value::bytes(x.upstream.region())
     }),
     attribute!("upstream.attempts", Int, "How many attempts were made at reaching an endpoint.", |x| {
         Value::unsigned(Some(u64::from(x.upstream.attempts)).filter(|attempts| *attempts > 0))

@@ -12,14 +12,14 @@ use cardea_env::{AttributeOverrides, HasOverrides, Rule, Value};
 use cardea_http::{Authority, ConnectionNames, NotedFields, PathFlags, RequestHead, ResponseHead, Scheme};
 use cardea_identity::{ConnectionTokenCache, VerdictRef};
 use cardea_tls::{ClientCertificate, HandshakeFacts};
-use cardea_upstream::{Endpoint, EndpointIndex};
+use cardea_upstream::{Endpoint, EndpointIndex, ServiceRef};
 use smallvec::SmallVec;
 
 use crate::{
     attributes::parse::Derived,
     connections::Activity,
     memory::Held,
-    model::{Destination, HeaderEncoding, ListenerModel, ModelRef, Route, Service, Throttle},
+    model::{HeaderEncoding, ListenerModel, ModelRef, Route, Throttle},
     pool::Pool,
     record::RequestId,
     routing::Parameters,
@@ -72,7 +72,9 @@ impl ConnectionFacts {
 /// What is known of the service's side.
 #[derive(Debug, Default)]
 pub struct UpstreamFacts {
-    /// The endpoint that was tried last.
+    /// The endpoints of the service when the first attempt began.
+    pub(crate) service: Option<ServiceRef<Pooled>>,
+    /// The one of them that was tried last.
     pub(crate) endpoint: Option<EndpointIndex>,
     /// How many attempts were made.
     pub attempts: u32,
@@ -86,6 +88,18 @@ pub struct UpstreamFacts {
     pub response_head: Option<Duration>,
     /// The status of the service's response; 0 while there is none.
     pub(crate) status: u16,
+}
+
+impl UpstreamFacts {
+    /// The endpoint that was tried last.
+    pub(crate) fn endpoint(&self) -> Option<&Endpoint<Pooled>> {
+        self.service.as_ref()?.endpoint(self.endpoint?).map(|endpoint| &**endpoint)
+    }
+
+    /// Its region.
+    pub(crate) fn region(&self) -> Option<&str> {
+        self.service.as_ref()?.region_of(self.endpoint?)
+    }
 }
 
 /// What is known of the response.
@@ -323,24 +337,6 @@ impl Exchange {
     #[must_use]
     pub fn route(&self) -> Option<&Route> {
         self.model.as_ref()?.router.get(self.route?).map(|route| &**route)
-    }
-
-    /// The endpoint that was tried last.
-    pub(crate) fn endpoint(&self) -> Option<&Endpoint<Pooled>> {
-        match &self.route()?.destination {
-            Destination::Service(service) => {
-                service.state.endpoint(self.upstream.endpoint?).map(|endpoint| &**endpoint)
-            }
-            _ => None,
-        }
-    }
-
-    /// The service that the route leads to.
-    pub(crate) fn service(&self) -> Option<&Service> {
-        match &self.route()?.destination {
-            Destination::Service(service) => Some(service),
-            _ => None,
-        }
     }
 
     /// The value of a header, read as the configuration says.

@@ -439,7 +439,8 @@ fn arrive(
                 (lossy(field.name).to_ascii_lowercase(), lossy(field.value).trim().to_owned())
             };
             let fields = exchange.head.fields.iter().map(field);
-            let endpoints = service.state.endpoints().map(|(_, endpoint)| endpoint.label().to_owned());
+            let state = service.live.state();
+            let endpoints = state.endpoints().map(|(_, endpoint)| endpoint.label().to_owned());
             DestinationExplanation::Service {
                 name: service.name.clone(),
                 endpoints: endpoints.collect(),

@@ -312,10 +312,11 @@ impl Gateway {
             _ => None,
         });
         let services: HashMap<_, _> = services.collect();
+        let states: Vec<_> = services.values().map(|service| service.live.state()).collect();
         let mut closed = 0;
         loop {
             let before = closed;
-            for (_, endpoint) in services.values().flat_map(|service| service.state.endpoints()) {
+            for (_, endpoint) in states.iter().flat_map(|state| state.endpoints()) {
                 if closed == CLOSED_AT_ONCE {
                     return closed;
                 }

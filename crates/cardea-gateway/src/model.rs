@@ -9,7 +9,7 @@ use cardea_env::Template;
 use cardea_http::{ForwardedHeader, ForwardedPolicy, HeaderNameSet, h1::HeadLimits};
 use cardea_identity::{AccessRequirement, Authenticator};
 use cardea_tls::{HostRequirements, ServerTls};
-use cardea_upstream::ServiceState;
+use cardea_upstream::LiveService;
 
 mod client_certificates;
 mod handle;
@@ -390,25 +390,16 @@ pub enum Destination {
 pub struct Service {
     /// Its name in the configuration.
     pub name: String,
-    /// Its endpoints' health and connections, which survive a reload.
-    pub state: Arc<ServiceState<Pooled>>,
+    /// Its endpoints, which change apart from the model. Their health and connections survive a reload.
+    pub live: LiveService<Pooled>,
     /// TLS to its endpoints.
     pub tls: Option<ServiceTls>,
     /// In place of the route's.
     pub connect_timeout: Option<Duration>,
     /// Requests for which it gives the same key go to the same endpoint.
     pub hash_policy: Option<Template<Exchange>>,
-    /// The regions of its endpoints, by the endpoints' labels.
-    pub regions: Vec<(String, String)>,
     /// What is counted for this service beside what its endpoints count, in all models that have it.
     pub metrics: Arc<ServiceMetrics>,
-}
-
-impl Service {
-    /// The region of the endpoint with this label.
-    pub(crate) fn region_of(&self, label: &str) -> Option<&str> {
-        self.regions.iter().find(|(endpoint, _)| endpoint == label).map(|(_, region)| region.as_str())
-    }
 }
 
 /// TLS to a service.

@@ -20,7 +20,7 @@ pub const WEIGHT_MAX: u32 = 1_000_000;
 pub struct ServiceConfig {
     /// The stable name that the state is kept by across reloads.
     pub name: String,
-    /// At least one and at most [`ENDPOINTS_MAX`], each with an address of its own.
+    /// At most [`ENDPOINTS_MAX`], each with an address of its own. Without any, requests are refused.
     pub endpoints: Vec<EndpointConfig>,
     /// The pool of each endpoint.
     pub pool: PoolConfig,
@@ -134,9 +134,6 @@ impl Default for PoolConfig {
 /// Why a service can't be as configured.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConfigError {
-    /// No endpoints.
-    #[error("a service needs an endpoint")]
-    NoEndpoints,
     /// More than [`ENDPOINTS_MAX`] endpoints.
     #[error("a service has at most {ENDPOINTS_MAX} endpoints")]
     TooManyEndpoints,
@@ -189,9 +186,6 @@ impl ServiceConfig {
     /// # Errors
     /// The first [`ConfigError`].
     pub fn validate(&self) -> Result<(), ConfigError> {
-        if self.endpoints.is_empty() {
-            return Err(ConfigError::NoEndpoints);
-        }
         if self.endpoints.len() > ENDPOINTS_MAX {
             return Err(ConfigError::TooManyEndpoints);
         }
@@ -240,7 +234,6 @@ mod tests {
         let valid = ServiceConfig::new("s", vec![endpoint(1), endpoint(2)]);
         assert_eq!(valid.validate(), Ok(()));
         let with = |endpoints| ServiceConfig { endpoints, ..valid.clone() }.validate();
-        assert_eq!(with(vec![]), Err(ConfigError::NoEndpoints));
         assert_eq!(with((1..=1025).map(endpoint).collect()), Err(ConfigError::TooManyEndpoints));
         let address = endpoint(1).address;
         assert_eq!(

@@ -1,8 +1,9 @@
 //! Services, endpoints, their health, and connection pools.
 //!
 //! A [`ServiceConfig`] is what the operator wrote. [`ServiceState::reconcile`] makes of it, and of the
-//! state before a reload, the [`ServiceState`] that requests use: its [`Endpoint`]s keep their pool, their
-//! health and their counters as long as their address stays. A request then
+//! state before a change, the [`ServiceState`] that requests use: its [`Endpoint`]s keep their pool, their
+//! health and their counters as long as their address stays. A [`LiveService`] holds the state in force; a change of the
+//! endpoints replaces it there. A request then
 //!
 //! 1. adds to the [`RetryBudget`] ([`ServiceState::begin`]),
 //! 2. asks [`ServiceState::choose`] for an endpoint it hasn't tried, and counts itself there
@@ -24,6 +25,7 @@ mod config;
 mod endpoint;
 mod framing;
 mod health;
+mod live;
 mod load;
 mod permit;
 mod pool;
@@ -41,6 +43,7 @@ pub use config::{
 };
 pub use endpoint::{Endpoint, FailureKind};
 pub use health::EjectionCause;
+pub use live::{LiveService, ServiceRef};
 pub use load::{Connecting, InFlight};
 pub use permit::ConnectionPermit;
 pub use pool::{HOLD_FOR, Hold, IdleConnection, Pool, PoolPlace, PoolStats, SPARE_AFTER};

@@ -20,8 +20,8 @@ use crate::stats::{EndpointStats, ServiceStats};
 
 pub use choice::{Choice, Selection};
 
-/// The endpoints of a service and what is known of them. What is configured never changes: a reload makes
-/// another state ([`ServiceState::reconcile`]) that shares what stays.
+/// The endpoints of a service and what is known of them. What is configured never changes: a reload or a change of the
+/// endpoints makes another state ([`ServiceState::reconcile`]) that shares what stays.
 #[derive(Debug)]
 pub struct ServiceState<C> {
     name: String,
@@ -167,9 +167,11 @@ impl<C> ServiceState<C> {
         let has = |state: &Self, endpoint: &Endpoint<C>| {
             state.slots.iter().any(|slot| slot.endpoint.address() == endpoint.address())
         };
+        // The first endpoints of a service have no others beside them that could serve the rest.
+        let previous_with_others = previous.filter(|previous| !previous.slots.is_empty());
         for slot in &self.slots {
             slot.endpoint.configure(&self.pool);
-            if previous.is_some_and(|previous| !has(previous, &slot.endpoint)) {
+            if previous_with_others.is_some_and(|previous| !has(previous, &slot.endpoint)) {
                 slot.endpoint.shared.health.start_slowly(now);
             }
         }
@@ -191,6 +193,17 @@ impl<C> ServiceState<C> {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// How many workers count apart.
+    pub(crate) fn workers(&self) -> usize {
+        self.pool.workers.max(1)
+    }
+
+    /// The region of the endpoint at `index`.
+    #[must_use]
+    pub fn region_of(&self, index: EndpointIndex) -> Option<&str> {
+        self.regions.get(self.slots.get(index.get())?.region)?.name.as_deref()
     }
 
     /// What is tried again, and how often.

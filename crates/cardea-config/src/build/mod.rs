@@ -25,7 +25,7 @@ use cardea_identity::{AccessRequirement, Authenticator, Fetch, IssuerConfig, Key
 use cardea_tls::{
     ClientAuthority, ClientTlsConfig, ManagedCertificate, ServerTlsConfig, TlsError, client_config,
 };
-use cardea_upstream::{Connections, PoolConfig, ServiceConfig, ServiceState};
+use cardea_upstream::{Connections, LiveService, PoolConfig, ServiceConfig, ServiceState};
 
 use self::{rules::fixed_names, throttles::ThrottlePlace};
 use super::{
@@ -86,11 +86,12 @@ impl Built {
     /// Takes over the state of `previous`'s services. Call it once, after the model has become the current one.
     pub fn succeed(&self, previous: &Self, now: Mono) {
         for (name, service) in &self.services {
-            service.state.activate(previous.services.get(name).map(|old| &*old.state), now);
+            let old = previous.services.get(name).map(|old| old.live.state());
+            service.live.state().activate(old.as_deref(), now);
         }
         for (name, old) in &previous.services {
             if !self.services.contains_key(name) {
-                old.state.retire();
+                old.live.state().retire();
             }
         }
     }
@@ -313,18 +314,18 @@ impl Builder<'_> {
                 ..service.config.clone()
             };
             let old = self.previous.and_then(|built| built.services.get(name));
+            let old_state = old.map(|old| old.live.state());
             let old_tls = self.previous.and_then(|built| built.service_tls.get(name));
             let connections =
                 if old_tls == Some(&service.tls) { Connections::Kept } else { Connections::Dropped };
             self.service_tls.insert(name.clone(), service.tls.clone());
-            match ServiceState::reconcile(&settings, old.map(|old| &old.state), connections) {
+            match ServiceState::reconcile(&settings, old_state.as_ref(), connections) {
                 Ok(state) => services.push(Arc::new(Service {
                     name: name.clone(),
-                    state,
+                    live: LiveService::new(&state),
                     tls,
                     connect_timeout: Some(service.connect_timeout),
                     hash_policy,
-                    regions: regions(&settings),
                     metrics: old
                         .map_or_else(|| Arc::new(ServiceMetrics::new(name)), |old| Arc::clone(&old.metrics)),
                 })),
@@ -446,12 +447,6 @@ fn with_keys(issuer: &IssuerConfig, local_keys: &LocalKeys) -> IssuerConfig {
         keys.clone_from(local_keys);
     }
     issuer
-}
-
-/// The regions of a service's endpoints, by the endpoints' labels in logs.
-fn regions(service: &ServiceConfig) -> Vec<(String, String)> {
-    let endpoints = service.endpoints.iter();
-    endpoints.filter_map(|one| Some((one.address.to_string(), one.region.clone()?))).collect()
 }
 
 /// The TLS of a service. Services with equal settings share their roots.

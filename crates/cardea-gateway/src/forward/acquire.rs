@@ -45,17 +45,17 @@ pub(super) async fn acquire(
         Ok(transport) => {
             exchange.upstream.connect = Some(took);
             exchange.upstream.begun = now;
-            way.service.state.connected(choice, now);
+            way.state.connected(choice, now);
             Ok((Connection::new(endpoint, transport, permit), in_flight))
         }
         Err(error) => {
             match error {
-                AcquireError::ClientAborted => way.service.state.abandoned(choice, now, took),
+                AcquireError::ClientAborted => way.state.abandoned(choice, now, took),
                 // A request that was short of time says nothing of the endpoint.
                 AcquireError::Connect(ConnectError::Endpoint(FailureKind::ConnectTimeout))
                     if timer.now() >= exchange.deadline(way.route) => {}
                 AcquireError::Connect(ConnectError::Endpoint(kind)) => {
-                    way.service.state.failed(choice, now, kind, took);
+                    way.state.failed(choice, now, kind, took);
                 }
                 AcquireError::Exhausted | AcquireError::Connect(ConnectError::Own(_)) => {}
             }

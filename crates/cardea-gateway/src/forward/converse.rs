@@ -97,7 +97,7 @@ impl<'g> Wait<'g> {
             request_deadline: exchange.deadline(way.route),
             body_idle: timeouts.request_body_idle,
             response_head: timeouts.response_head,
-            try_timeout: way.service.state.retry_config().try_timeout,
+            try_timeout: way.state.retry_config().try_timeout,
             deadline: now.saturating_add(timeouts.request_body_idle),
             body_bytes: exchange.request_body_bytes,
             sent: false,

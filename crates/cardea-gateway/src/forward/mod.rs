@@ -35,6 +35,7 @@ use crate::{
     refusal::Reason,
     response::Outcome,
     timer::Timer,
+    workers,
 };
 use acquire::acquire;
 use converse::converse;
@@ -54,7 +55,9 @@ pub(crate) async fn forward(
     client: &mut dyn Downstream,
     timer: &mut Timer,
 ) -> Result<Outcome, Reason> {
-    let way = Way { gateway, model, route: authorized.route(), service };
+    let state = service.live.current(workers::current());
+    let way = Way { gateway, model, route: authorized.route(), service, state: &state };
+    exchange.upstream.service = Some(state.clone());
     if memory::is_exhausted() {
         return Err(Reason::Overloaded);
     }
@@ -65,7 +68,7 @@ pub(crate) async fn forward(
     let length = client.body_length();
     request::prepare(model, way.route, exchange, length)?;
     let mut replay = way.replay(exchange, length);
-    let mut attempts = Attempts::begin(way.route, service, model.region.as_deref(), affinity);
+    let mut attempts = Attempts::begin(way.route, way.state, model.region.as_deref(), affinity);
     let now = exchange.started.mono.max(timer.now());
     let mut next = attempts.choose(exchange, now).ok_or(Reason::NoEndpoint)?;
     let mut fresh = false;

@@ -4,17 +4,12 @@ use std::sync::Arc;
 
 use cardea_clock::Mono;
 use cardea_http::{Known, Method};
-use cardea_upstream::{Affinity, AttemptedEndpoints, Choice, Endpoint, RetryCause, Selection};
+use cardea_upstream::{Affinity, AttemptedEndpoints, Choice, Endpoint, RetryCause, Selection, ServiceState};
 
 use super::{attempt::Attempt, error::AttemptError};
 use crate::{
-    downstream::Downstream,
-    exchange::Exchange,
-    model::{Route, Service},
-    refusal::Reason,
-    timer::Timer,
-    upstream::Pooled,
-    workers,
+    downstream::Downstream, exchange::Exchange, model::Route, refusal::Reason, timer::Timer,
+    upstream::Pooled, workers,
 };
 
 /// An endpoint that was chosen, with what is reported of the attempt.
@@ -23,7 +18,7 @@ pub(super) type Chosen<'a> = (Choice, &'a Arc<Endpoint<Pooled>>);
 /// The attempts at carrying one request to a service.
 pub(super) struct Attempts<'a> {
     route: &'a Route,
-    service: &'a Service,
+    state: &'a ServiceState<Pooled>,
     region: Option<&'a str>,
     affinity: Option<Affinity>,
     /// Endpoints that failed.
@@ -34,12 +29,12 @@ impl<'a> Attempts<'a> {
     /// None yet.
     pub(super) fn begin(
         route: &'a Route,
-        service: &'a Service,
+        state: &'a ServiceState<Pooled>,
         region: Option<&'a str>,
         affinity: Option<Affinity>,
     ) -> Self {
-        service.state.begin();
-        Self { route, service, region, affinity, tried: AttemptedEndpoints::default() }
+        state.begin();
+        Self { route, state, region, affinity, tried: AttemptedEndpoints::default() }
     }
 
     /// An endpoint that this request has not failed at.
@@ -51,7 +46,7 @@ impl<'a> Attempts<'a> {
             affinity: self.affinity,
             may_be_lost: !exchange.head.method.is_idempotent(),
         };
-        self.service.state.choose(&selection, &self.tried)
+        self.state.choose(&selection, &self.tried)
     }
 
     /// The endpoint to try instead of one that can't be connected to. Nothing was sent: any request may go elsewhere.
@@ -92,7 +87,7 @@ impl<'a> Attempts<'a> {
         exchange: &Exchange,
         timer: &Timer,
     ) -> Option<Chosen<'a>> {
-        let statuses = &self.service.state.retry_config().statuses;
+        let statuses = &self.state.retry_config().statuses;
         if !statuses.contains(exchange.response_head.status)
             || !may_repeat(exchange.head.method, false, attempt.is_replayable())
         {
@@ -109,12 +104,12 @@ impl<'a> Attempts<'a> {
 
     /// The endpoint for one more attempt, if it may be made. Takes from the budget.
     fn again(&self, cause: RetryCause, exchange: &Exchange, timer: &Timer) -> Option<Chosen<'a>> {
-        let retry = self.service.state.retry_config();
+        let retry = self.state.retry_config();
         if exchange.upstream.attempts >= retry.attempts_max || timer.now() >= exchange.deadline(self.route) {
             return None;
         }
         let chosen = self.choose(exchange, timer.precise())?;
-        self.service.state.retry(cause, timer.now()).then_some(chosen)
+        self.state.retry(cause, timer.now()).then_some(chosen)
     }
 
     /// Waits before the next attempt: none before the second, then longer with each, so that endpoints which are in
@@ -128,7 +123,7 @@ impl<'a> Attempts<'a> {
         client: &mut dyn Downstream,
         timer: &mut Timer,
     ) -> Result<(), Reason> {
-        let wait = self.service.state.retry_wait(workers::current(), exchange.upstream.attempts);
+        let wait = self.state.retry_wait(workers::current(), exchange.upstream.attempts);
         if wait.is_zero() {
             return Ok(());
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cardea_clock::Mono;
 use cardea_http::{BodyLength, Known};
-use cardea_upstream::{Choice, InFlight, RetryCause};
+use cardea_upstream::{Choice, InFlight, RetryCause, ServiceState};
 
 use super::{
     attempt::Attempt, body::RequestBody, error::AttemptError, replay::Replay, request, retries::asked_to_wait,
@@ -13,7 +13,7 @@ use crate::{
     exchange::Exchange,
     gateway::Gateway,
     model::{ModelRef, Route, Service},
-    upstream::Connection,
+    upstream::{Connection, Pooled},
 };
 
 /// Where a request goes, and by what.
@@ -23,6 +23,8 @@ pub(super) struct Way<'a> {
     pub(super) model: &'a ModelRef,
     pub(super) route: &'a Route,
     pub(super) service: &'a Service,
+    /// The service's endpoints, for all attempts.
+    pub(super) state: &'a ServiceState<Pooled>,
 }
 
 impl Way<'_> {
@@ -59,9 +61,9 @@ impl Way<'_> {
     /// Tells the service's state of a response, which took until `now` since all of the request was sent.
     pub(super) fn report_response(self, choice: Choice, exchange: &Exchange, now: Mono, sent: Option<Mono>) {
         let latency = sent.map(|sent| now.saturating_since(sent));
-        self.service.state.responded(choice, now, exchange.response_head.status, latency);
+        self.state.responded(choice, now, exchange.response_head.status, latency);
         if let Some(wait) = asked_to_wait(exchange) {
-            self.service.state.eased(choice, now, wait);
+            self.state.eased(choice, now, wait);
         }
     }
 
@@ -81,12 +83,12 @@ impl Way<'_> {
         if let Some(kind) = error.failure_kind() {
             // The endpoint may close an idle connection at any time.
             if error.retry_cause(reused) != Some(RetryCause::Stale) {
-                self.service.state.failed(choice, now, kind, waited.unwrap_or_default());
+                self.state.failed(choice, now, kind, waited.unwrap_or_default());
             }
         } else if error.is_abandoned()
             && let Some(waited) = waited
         {
-            self.service.state.abandoned(choice, now, waited);
+            self.state.abandoned(choice, now, waited);
         }
         if reused && error.is_malformed() {
             attempt.note_surplus();

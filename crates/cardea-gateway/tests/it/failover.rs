@@ -22,7 +22,7 @@ fn requests_at(origin: &Origin) -> usize {
 }
 
 fn stats(gateway: &Harness) -> cardea_upstream::ServiceStats {
-    gateway.gateway.model().services[0].state.stats()
+    gateway.gateway.model().services[0].live.state().stats()
 }
 
 fn ejections(gateway: &Harness, endpoint: usize) -> u64 {

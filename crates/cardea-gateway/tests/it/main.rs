@@ -19,6 +19,7 @@ mod cut;
 mod desync;
 mod early_data;
 mod encodings;
+mod endpoints;
 mod environment;
 mod failover;
 mod fields;

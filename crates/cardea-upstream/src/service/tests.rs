@@ -263,10 +263,11 @@ fn a_service_that_leaves_keeps_no_connection() {
 
 #[test]
 fn a_bad_configuration_is_refused() {
-    assert_eq!(
-        State::reconcile(&config(&[]), None, Connections::Kept).map(|_| ()),
-        Err(ConfigError::NoEndpoints)
-    );
+    let config = config(&[(1, "", 1), (1, "", 1)]);
+    assert!(matches!(
+        State::reconcile(&config, None, Connections::Kept).map(|_| ()),
+        Err(ConfigError::Repeated { endpoint: 1, .. })
+    ));
     let idle = state(&[(1, "", 0)]);
     assert!(idle.choose(&Selection::default(), &AttemptedEndpoints::new()).is_none());
 }

@@ -64,7 +64,8 @@ impl Control for Server {
             let last_error = reloads.last.and_then(|last| last.error);
             let path = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
             let Ready { reasons, degraded } = self.admin.readiness();
-            let endpoints = model.services.iter().flat_map(|service| service.state.endpoints());
+            let states: Vec<_> = model.services.iter().map(|service| service.live.state()).collect();
+            let endpoints = states.iter().flat_map(|state| state.endpoints());
             let (endpoints, ejected) = endpoints.fold((0, 0), |(all, ejected), (_, endpoint)| {
                 (all + 1, ejected + usize::from(endpoint.is_ejected()))
             });

@@ -286,7 +286,7 @@ impl Server {
     pub(super) async fn sweep(&self, now: Mono) {
         let current = self.current.lock().await;
         for service in current.built.services.values() {
-            service.state.sweep(now);
+            service.live.state().sweep(now);
         }
     }
 

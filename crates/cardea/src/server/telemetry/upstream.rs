@@ -172,7 +172,7 @@ pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
     let (taken, gateway) = (snapshot.clone(), Arc::downgrade(gateway));
     registry.before_render(move || {
         let services = gateway.upgrade().map_or_else(Vec::new, |gateway| {
-            gateway.model().services.iter().map(|service| service.state.stats()).collect()
+            gateway.model().services.iter().map(|service| service.live.state().stats()).collect()
         });
         *taken.lock() = services;
     });

@@ -1,0 +1,149 @@
+//! A service whose endpoints change while requests use it.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use cardea_clock::Mono;
+
+use crate::service::ServiceState;
+
+/// The state of a service in force. A change of its endpoints replaces the state, and nothing else of the configuration.
+///
+/// Requests hold the state for as long as they last. If all of them counted their references in one place, its cache line
+/// would travel between the processors with each request; so each worker has a handle of its own.
+pub struct LiveService<C> {
+    /// At least one.
+    handles: Box<[ArcSwap<Handle<C>>]>,
+}
+
+/// What the requests of one worker count, on cache lines of its own: two, as processors fetch them in pairs.
+#[repr(align(128))]
+struct Handle<C>(Arc<ServiceState<C>>);
+
+/// The state that a request uses from its first attempt to its last, whatever changes meanwhile.
+pub struct ServiceRef<C>(Arc<Handle<C>>);
+
+impl<C> LiveService<C> {
+    /// A service with this state.
+    #[must_use]
+    pub fn new(state: &Arc<ServiceState<C>>) -> Self {
+        let handle = |_| ArcSwap::from_pointee(Handle(Arc::clone(state)));
+        Self { handles: (0..state.workers()).map(handle).collect() }
+    }
+
+    /// The state for a request of `worker`.
+    #[must_use]
+    pub fn current(&self, worker: usize) -> ServiceRef<C> {
+        ServiceRef(self.handles[worker % self.handles.len()].load_full())
+    }
+
+    /// The state in force, for everything but requests.
+    #[must_use]
+    pub fn state(&self) -> Arc<ServiceState<C>> {
+        Arc::clone(&self.handles[0].load().0)
+    }
+
+    /// Puts another state in force, which was made of the present one by [`ServiceState::reconcile`], and activates it. Requests
+    /// under way go on with the state that they began with. To be called by one at a time.
+    pub fn replace(&self, state: &Arc<ServiceState<C>>, now: Mono) {
+        let previous = self.state();
+        for handle in &self.handles {
+            handle.store(Arc::new(Handle(Arc::clone(state))));
+        }
+        state.activate(Some(&previous), now);
+    }
+}
+
+impl<C> Clone for ServiceRef<C> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<C> Deref for ServiceRef<C> {
+    type Target = ServiceState<C>;
+
+    fn deref(&self) -> &ServiceState<C> {
+        &self.0.0
+    }
+}
+
+impl<C> fmt::Debug for LiveService<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LiveService").field("name", &self.state().name()).finish_non_exhaustive()
+    }
+}
+
+impl<C> fmt::Debug for ServiceRef<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServiceRef").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AttemptedEndpoints, Connections, EndpointConfig, PoolConfig, Selection, ServiceConfig};
+
+    fn config(ports: &[u16]) -> ServiceConfig {
+        let endpoint = |port: &u16| EndpointConfig::new(format!("10.0.0.1:{port}").parse().unwrap());
+        let pool = PoolConfig { workers: 3, ..PoolConfig::default() };
+        ServiceConfig { pool, ..ServiceConfig::new("s", ports.iter().map(endpoint).collect()) }
+    }
+
+    fn at(seconds: u64) -> Mono {
+        Mono::from_nanos(seconds * 1_000_000_000)
+    }
+
+    fn chosen(state: &ServiceState<()>, now: Mono) -> Option<String> {
+        let selection = Selection { now, ..Selection::default() };
+        let (_, endpoint) = state.choose(&selection, &AttemptedEndpoints::new())?;
+        Some(endpoint.label().to_owned())
+    }
+
+    #[test]
+    fn a_request_keeps_its_endpoints_and_the_next_one_gets_the_new_ones() {
+        let first = ServiceState::<()>::reconcile(&config(&[1]), None, Connections::Kept).unwrap();
+        let live = LiveService::new(&first);
+        let held = live.current(2);
+        let (choice, endpoint) = held.choose(&Selection::default(), &AttemptedEndpoints::new()).unwrap();
+        let in_flight = endpoint.begin(2);
+        let second = ServiceState::reconcile(&config(&[2]), Some(&live.state()), Connections::Kept).unwrap();
+        live.replace(&second, at(1));
+        assert_eq!(chosen(&held, at(1)).as_deref(), Some("10.0.0.1:1"));
+        held.responded(choice, at(1), 200, None);
+        for worker in 0..7 {
+            assert_eq!(chosen(&live.current(worker), at(1)).as_deref(), Some("10.0.0.1:2"), "{worker}");
+        }
+        // What it still has is dropped once it is put back.
+        let endpoint = held.endpoint(choice.endpoint).unwrap();
+        assert_eq!(endpoint.pool().place(2).put((), at(1)), Some(()));
+        drop(in_flight);
+        assert_eq!(endpoint.in_flight(), 0);
+    }
+
+    #[test]
+    fn an_endpoint_that_stays_keeps_its_state() {
+        let first = ServiceState::<()>::reconcile(&config(&[1, 2]), None, Connections::Kept).unwrap();
+        let live = LiveService::new(&first);
+        let place = |state: &ServiceState<()>| state.endpoints().map(|(_, one)| one.pool().place(0)).next();
+        assert!(place(&live.state()).unwrap().put((), at(1)).is_none());
+        let second =
+            ServiceState::reconcile(&config(&[3, 1]), Some(&live.state()), Connections::Kept).unwrap();
+        live.replace(&second, at(1));
+        let idle: Vec<_> = live.state().endpoints().map(|(_, one)| one.pool().stats().idle).collect();
+        assert_eq!(idle, [0, 1]);
+    }
+
+    #[test]
+    fn a_service_may_have_no_endpoints_for_a_while() {
+        let none = ServiceState::<()>::reconcile(&config(&[]), None, Connections::Kept).unwrap();
+        let live = LiveService::new(&none);
+        assert_eq!(chosen(&live.state(), at(1)), None);
+        let some = ServiceState::reconcile(&config(&[1]), Some(&live.state()), Connections::Kept).unwrap();
+        live.replace(&some, at(1));
+        assert_eq!(chosen(&live.state(), at(1)).as_deref(), Some("10.0.0.1:1"));
+    }
+}
