@@ -281,7 +281,7 @@ impl Gateway {
     /// Where local ports are short, nothing is closed: a connection that is closed from here keeps its port for a minute
     /// (TIME-WAIT, RFC 9293 §3.6.1), and connections to elsewhere have nothing to do with it.
     pub(crate) fn fall_short(&self, shortage: Shortage, operation: &'static str) -> bool {
-        self.metrics.fell_short(shortage);
+        self.metrics.count_shortage(shortage);
         let now = self.clock.mono();
         if shortage == Shortage::Ports {
             self.shortage_warned.tell(shortage, operation, 0, now);

@@ -20,23 +20,28 @@ use crate::{
 };
 
 static ACCEPT_FAILURES: CounterDef<0> =
-    CounterDef::new("cardea_accept_failures_total", "Failures to accept a connection.", []);
+    CounterDef::new("cardea_accept_failures_total", "Connections that could not be accepted.", []);
 static CONNECTION_ATTEMPTS: CounterDef<0> =
-    CounterDef::new("cardea_connection_attempts_total", "Connections accepted.", []).sharded();
+    CounterDef::new("cardea_connection_attempts_total", "Accepted connections.", []).sharded();
 static CONNECTIONS: GaugeDef<2> = GaugeDef::new(
     "cardea_connections",
-    "Open connections of clients, by listener and protocol: `tls` until the handshake is done, then `http/1.1` or `h2`.",
+    "Open client connections, by listener and protocol: `tls` until the handshake is complete, then `http/1.1` or `h2`.",
     ["listener", "protocol"],
 );
 static HANDSHAKE_FAILURES: CounterDef<0> =
-    CounterDef::new("cardea_tls_handshake_failures_total", "TLS handshakes that failed.", []);
+    CounterDef::new("cardea_tls_handshake_failures_total", "Failed TLS handshakes.", []);
 static EXCESS: CounterDef<1> = CounterDef::new(
     "cardea_excess_connections_total",
-    "Connections that were closed at once or before their handshake was done, by the bound that they met.",
+    "Connections that were closed at once, or before their handshake was complete, by the limit that they exceeded.",
     ["bound"],
 );
-static HANDSHAKES: CounterDef<1> =
-    CounterDef::new("cardea_tls_handshakes_total", "TLS handshakes done.", ["resumed"]).sharded();
+static HANDSHAKES: CounterDef<1> = CounterDef::new(
+    "cardea_tls_handshakes_total",
+    "Completed TLS handshakes, by whether a session was \
+         resumed.",
+    ["resumed"],
+)
+.sharded();
 static PROXY_HEADER_FAILURES: CounterDef<0> = CounterDef::new(
     "cardea_proxy_header_failures_total",
     "Connections of trusted proxies without a valid PROXY header.",
@@ -44,82 +49,82 @@ static PROXY_HEADER_FAILURES: CounterDef<0> = CounterDef::new(
 );
 static SHORTAGES: CounterDef<1> = CounterDef::new(
     "cardea_shortages_total",
-    "Connections that could not be accepted or opened because the process or the system has no descriptors, ports or \
-     memory left, by what is short.",
+    "Connections that could not be accepted or opened because the process or the system ran out of descriptors, ports \
+     or memory, by resource.",
     ["resource"],
 );
 static IDLE_CLOSED: CounterDef<1> = CounterDef::new(
     "cardea_idle_connections_closed_total",
-    "Idle connections of clients that were closed to make room, by why: connections_max was reached, or a resource of \
-     the system is short.",
+    "Idle client connections that were closed to make room, by reason: `connections_max` was reached, or `shortage` \
+     of a system resource.",
     ["reason"],
 );
 static PROXY_PEERS_REFUSED: CounterDef<0> = CounterDef::new(
     "cardea_proxy_peers_refused_total",
-    "Connections to listeners with the PROXY protocol from elsewhere than `proxy_protocol_from`, which were closed.",
+    "Connections that were closed because the listener uses the PROXY protocol and the peer is not in \
+     `proxy_protocol_from`.",
     [],
 );
 static REFUSED: CounterDef<2> = CounterDef::new(
     "cardea_refused_requests_total",
-    "Requests that the gateway answered itself, by the reason code in the answer and the access log, and by status.",
+    "Requests that the gateway refused, by the reason code in the response and the access log, and by status.",
     ["reason", "http_response_status_code"],
 )
 .sharded();
 static ABORTED: CounterDef<2> = CounterDef::new(
     "cardea_aborted_requests_total",
-    "Requests whose response is not whole, by why the gateway ended it (`client_aborted` where the client did, `none` \
-     where either end broke off under way), and by the status that was sent.",
+    "Requests whose response is incomplete, by the reason for which the gateway ended it (`client_aborted` if the \
+     client did, `none` if either side disconnected), and by the status that was sent.",
     ["reason", "http_response_status_code"],
 )
 .sharded();
 static EXPRESSION_FAULTS: CounterDef<0> = CounterDef::new(
     "cardea_expression_faults_total",
-    "Expressions that could not be evaluated for a request; in policies and routes that refuses it.",
+    "Expressions that could not be evaluated for a request. In a policy or route, this refuses the request.",
     [],
 );
 static VERDICTS: CounterDef<1> = CounterDef::new(
     "cardea_token_verdicts_total",
-    "Bearer tokens that were accepted, by where their verdict came from: their connection's last token, the cache of \
-     all connections, or a verification.",
+    "Accepted bearer tokens, by the source of their verdict: the `connection`'s last token, the verdict `cache`, or a \
+     `verification`.",
     ["source"],
 )
 .sharded();
 static STREAMS_ENDED: CounterDef<1> = CounterDef::new(
     "cardea_streams_ended_total",
-    "WebSockets, responses and requests under way that the gateway ended, by why.",
+    "Streams (WebSockets, long requests and responses) that the gateway ended, by reason.",
     ["reason"],
 );
 static THROTTLED: CounterDef<2> = CounterDef::new(
     "cardea_throttle_requests_total",
-    "Requests that a throttle decided on: `admitted`, `limited` (refused), or `dry_run_limited` (a dry run would have refused \
-     them). A request that another throttle refuses is counted for that one alone.",
+    "Decisions of a throttle on requests: `admitted`, `limited` (refused), or `dry_run_limited` (would be refused \
+     without the dry run). A request that is refused counts only for the throttle that refuses it.",
     ["throttle", "outcome"],
 )
 .sharded();
-static ACTIVE: GaugeDef<0> =
-    GaugeDef::new("http_server_active_requests", "Requests that are being served.", []);
+static ACTIVE: GaugeDef<0> = GaugeDef::new("http_server_active_requests", "Requests in progress.", []);
 static DURATION: HistogramDef<2> = HistogramDef::new(
     "http_server_request_duration_seconds",
-    "From the head of the request to the end of the response, by route. Requests that no route takes have an empty one.",
+    "Time from the head of the request to the end of the response, by route. The route is empty if none matched.",
     ["http_route", "status_class"],
     LATENCY_BOUNDS,
 );
 static RESPONSES: CounterDef<2> = CounterDef::new(
     "cardea_http_responses_total",
-    "Responses by route and exact status: 499 where the client gave up, `none` where there was none. Of a route 16 codes \
-     are told apart, further ones are `_other`.",
+    "Responses by route and exact status: 499 if the client aborted the request, `none` if there was no response. A \
+     route has at most 16 statuses; all others are `_other`.",
     ["http_route", "http_response_status_code"],
 )
 .sharded();
 static RESPONSE_HEAD: HistogramDef<2> = HistogramDef::new(
     "cardea_upstream_response_head_seconds",
-    "From the head of a request to the head of its service's response, attempts that failed before included, by service.",
+    "Time from the head of a request to the head of the response, including failed attempts, by service.",
     ["service", "status_class"],
     LATENCY_BOUNDS,
 );
 static CONNECT: HistogramDef<1> = HistogramDef::new(
     "cardea_upstream_connect_seconds",
-    "How long it took to connect to an endpoint for a request, TLS included, by service. Only connections that were made.",
+    "Time to connect to an endpoint for a request, including TLS, by service. Failed connections are not included.",
     ["service"],
     LATENCY_BOUNDS,
 );
@@ -150,7 +155,7 @@ pub static DEFINITIONS: &[Definition] = &[
 /// The metrics of services that the data path counts.
 pub static UPSTREAM_DEFINITIONS: &[Definition] = &[RESPONSE_HEAD.definition(), CONNECT.definition()];
 
-/// What is counted for the process.
+/// The metrics of the process.
 pub struct GatewayMetrics {
     /// Failures to accept.
     pub accept_failures: Counter,
@@ -158,11 +163,11 @@ pub struct GatewayMetrics {
     pub connection_attempts: Counter,
     /// TLS handshakes that failed.
     pub handshake_failures: Counter,
-    /// Connections that were too many.
+    /// Connections that exceeded a limit.
     pub(crate) excess: Excess,
     /// In the order of [`Shortage::ALL`].
     shortages: [Counter; Shortage::ALL.len()],
-    /// Idle connections of clients that gave way: to another client, or because something is short.
+    /// Idle client connections that were closed to make room: for another client, or because of a shortage.
     pub(crate) idle_closed: [Counter; 2],
     /// Full TLS handshakes.
     pub handshakes_full: Counter,
@@ -170,11 +175,11 @@ pub struct GatewayMetrics {
     pub handshakes_resumed: Counter,
     /// PROXY headers that were missing or invalid.
     pub proxy_header_failures: Counter,
-    /// Connections that were closed since their peers may not speak the PROXY protocol here.
+    /// Connections of peers that may not send a PROXY header.
     pub proxy_peers_refused: Counter,
     /// Requests that the gateway answered itself because it refused them.
     pub refused: Reasons,
-    /// Exchanges that did not come to their end.
+    /// Exchanges whose response is incomplete.
     pub aborted: Reasons,
     /// Expressions that could not be evaluated.
     pub expression_faults: Counter,
@@ -189,7 +194,7 @@ pub struct GatewayMetrics {
     registry: Arc<Registry>,
 }
 
-/// Connections that were closed because there were too many, by the bound that they met.
+/// Connections that were closed because a limit was exceeded, by limit.
 pub(crate) struct Excess {
     pub(crate) new_connections_per_second: Counter,
     pub(crate) handshakes_per_prefix: Counter,
@@ -205,7 +210,7 @@ struct Verdicts {
 }
 
 impl GatewayMetrics {
-    /// Enters the figures into `registry`.
+    /// Registers the metrics in `registry`.
     #[must_use]
     pub fn new(registry: Arc<Registry>) -> Self {
         let excess = |bound| registry.counter(&EXCESS, [bound]);
@@ -242,7 +247,7 @@ impl GatewayMetrics {
         }
     }
 
-    /// Where all of it is entered.
+    /// The registry of the metrics.
     pub(crate) fn registry(&self) -> &Registry {
         &self.registry
     }
@@ -253,8 +258,8 @@ impl GatewayMetrics {
         self.excess.handshakes_per_prefix.value()
     }
 
-    /// Counts what could not be done for want of something.
-    pub(crate) fn fell_short(&self, shortage: Shortage) {
+    /// Counts a shortage.
+    pub(crate) fn count_shortage(&self, shortage: Shortage) {
         let counters = self.shortages.iter().zip(Shortage::ALL);
         counters.filter(|(_, other)| *other == shortage).for_each(|(counter, _)| counter.increment());
     }

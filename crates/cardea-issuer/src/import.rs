@@ -55,10 +55,8 @@ impl AuthorizationServer {
         for (index, imported) in clients.iter().enumerate() {
             match self.check_import(imported).and_then(|()| record(imported, now)) {
                 Ok(record) if !seen.insert(record.id.clone()) => {
-                    refused.push(RefusedClient {
-                        index,
-                        problem: format!("client {:?} is there twice", record.id),
-                    });
+                    refused
+                        .push(RefusedClient { index, problem: format!("duplicate client {:?}", record.id) });
                 }
                 Ok(record) => records.push(record),
                 Err(error) => refused.push(RefusedClient { index, problem: error.to_string() }),

@@ -17,23 +17,23 @@ const DESCRIPTORS_BESIDE: u64 = 64;
 /// Descriptors of each worker: those of its runtime, and a socket of each listener.
 const DESCRIPTORS_PER_WORKER: u64 = 4;
 
-/// With fewer the program can't start, beside those of its workers: it opens as many before it serves anybody.
+/// The descriptors that the program opens before it serves, besides those of its workers.
 const DESCRIPTORS_LEAST: u64 = 24;
 
-/// Refuses to start with so many workers where the limit of open descriptors is too low even for that.
+/// Refuses to start if the limit of open descriptors is too low even for a start with this many workers.
 pub(crate) fn check_descriptor_limit(workers: usize) -> Result<()> {
     let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE).context("reading the limit of open descriptors")?;
     let least = DESCRIPTORS_LEAST + DESCRIPTORS_PER_WORKER * workers as u64;
     if limit < least {
         bail!(
-            "the limit of open descriptors is {limit}, and the program can't start with fewer than {least}; raise it: LimitNOFILE= in \
-             the systemd unit, `ulimit -n` before the start or --ulimit nofile= of the container"
+            "the limit of open descriptors is {limit}, and the program needs at least {least} to start; raise it: \
+             LimitNOFILE= in the systemd unit, `ulimit -n` before the start, or --ulimit nofile= of the container"
         );
     }
     Ok(())
 }
 
-/// Raises the limit of open descriptors to what is allowed, and says so where that is less than `needed`.
+/// Raises the limit of open descriptors as far as allowed, and warns if that is less than `needed`.
 pub(crate) fn raise_descriptor_limit(needed: u64) {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
     let raised = soft >= hard || setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok();
@@ -42,9 +42,9 @@ pub(crate) fn raise_descriptor_limit(needed: u64) {
         tracing::warn!(
             limit,
             needed,
-            "the limit of open descriptors is below what this configuration may need; set LimitNOFILE={needed} in the systemd \
-             unit, `ulimit -n {needed}` before the start or --ulimit nofile={needed} of the container, or lower \
-             limits.connections_max and idle_max of services"
+            "the limit of open descriptors is lower than this configuration may need; set LimitNOFILE={needed} in the \
+             systemd unit, `ulimit -n {needed}` before the start, or --ulimit nofile={needed} of the container, or \
+             lower limits.connections_max and idle_max of services"
         );
     }
 }
@@ -60,7 +60,7 @@ pub(crate) fn descriptors_needed(config: &Config, workers: usize) -> u64 {
     };
     let idle = config.services.iter().map(idle).fold(0, u64::saturating_add);
     let per_worker = DESCRIPTORS_PER_WORKER + config.listeners.len() as u64;
-    // No more can be idle than were in use.
+    // At most as many are idle as were in use.
     (connections * 2)
         .saturating_add(idle.min(connections))
         .saturating_add(per_worker * workers as u64)
@@ -116,17 +116,17 @@ pub(crate) fn drop_privileges(process: &Process) -> Result<()> {
     }
     if !Uid::effective().is_root() {
         bail!(
-            "process.user and process.group can only be changed to by root; start as that user, or leave them out"
+            "only root can switch to process.user and process.group; start as that user, or remove the keys"
         );
     }
     if let Some(group) = group {
-        setgroups(&[group]).context("giving up supplementary groups")?;
+        setgroups(&[group]).context("dropping supplementary groups")?;
         setgid(group).context("changing the group")?;
     }
     if let Some(user) = user {
         setuid(user.uid).context("changing the user")?;
         if setuid(Uid::from_raw(0)).is_ok() {
-            bail!("privileges were not dropped for good");
+            bail!("privileges were not dropped permanently");
         }
     }
     Ok(())

@@ -35,8 +35,11 @@ const CLOSE_WAIT_MAX: Duration = Duration::from_secs(5);
 /// A thread keeps the buffer in which it makes its lines, unless a line has made it larger than this.
 const SCRATCH_BYTES_MAX: usize = 64 * 1024;
 
-static DROPPED: CounterDef<0> =
-    CounterDef::new("cardea_access_log_dropped_lines_total", "Lines of the access log that were lost.", []);
+static DROPPED: CounterDef<0> = CounterDef::new(
+    "cardea_access_log_dropped_lines_total",
+    "Lines of the access log that were dropped.",
+    [],
+);
 static WRITE_ERRORS: CounterDef<0> =
     CounterDef::new("cardea_access_log_write_errors_total", "Failed writes of the access log.", []);
 static QUEUED: GaugeDef<0> =

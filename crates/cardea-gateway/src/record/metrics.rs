@@ -55,7 +55,7 @@ impl MetricKind {
     }
 }
 
-static SERIES: GaugeDef<1> = GaugeDef::new("cardea_metric_series", "Series, by metric.", ["metric"]);
+static SERIES: GaugeDef<1> = GaugeDef::new("cardea_metric_series", "Series of each metric.", ["metric"]);
 
 /// The metrics that each registry has about itself.
 pub static DEFINITIONS: &[Definition] = &[SERIES.definition()];

@@ -79,7 +79,7 @@ impl Client {
         let (mut parts, body) = request.into_parts();
         let host = parts.uri.host().unwrap_or_default().to_owned();
         if parts.uri.scheme_str() != Some("https") {
-            return Err(unreachable(format!("{} is no https URL (RFC 8555 §6.1)", parts.uri)));
+            return Err(unreachable(format!("{} is not an https URL (RFC 8555 §6.1)", parts.uri)));
         }
         let port = parts.uri.port_u16().unwrap_or(443);
         direct(&mut parts)?;
@@ -130,7 +130,7 @@ impl Client {
         while let Some(frame) = body.frame().await {
             let Ok(data) = frame.map_err(|error| broken(&error))?.into_data() else { continue };
             if data.len() > BODY_BYTES_MAX - bytes.len() {
-                return Err(Error::Other(format!("an answer of more than {BODY_BYTES_MAX} bytes").into()));
+                return Err(Error::Other(format!("a response of more than {BODY_BYTES_MAX} bytes").into()));
             }
             bytes.extend_from_slice(&data);
         }
@@ -145,7 +145,7 @@ impl HttpClient for Client {
     ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
         let client = self.clone();
         Box::pin(async move {
-            let late = |_| unreachable(format!("no answer within {} s", TIMEOUT.as_secs()));
+            let late = |_| unreachable(format!("no response within {} s", TIMEOUT.as_secs()));
             timeout(TIMEOUT, client.exchange(request)).await.map_err(late)?
         })
     }

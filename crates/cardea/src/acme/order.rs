@@ -60,7 +60,7 @@ impl From<Error> for Failed {
             Error::Api(problem) => refused(&problem),
             Error::Timeout(_) => Self::new(
                 FailureReason::AuthorityFailed,
-                "the authority did not get done in time; nothing has to be done but to wait",
+                "the authority did not finish in time; the order is retried",
             ),
             Error::Other(error) if http::is_unreachable(&*error) => Self::new(
                 FailureReason::Unreachable,
@@ -70,10 +70,10 @@ impl From<Error> for Failed {
             ),
             Error::Json(_) => Self::new(
                 FailureReason::BadAnswer,
-                "the authority's answer is not that of one; check that acme.directory is the URL of a directory",
+                "the response is not that of an ACME server; check that acme.directory is the URL of a directory",
             ),
             error => {
-                Self::new(FailureReason::BadAnswer, format!("the authority's answer makes no sense: {error}"))
+                Self::new(FailureReason::BadAnswer, format!("the authority's response is invalid: {error}"))
             }
         }
     }
@@ -96,7 +96,7 @@ impl From<WrappingKeyError> for Failed {
         let message = match error {
             WrappingKeyError::Mismatch { kid, stored, configured } => format!(
                 "the key of {kid} was encrypted under wrapping key {stored}, but acme.wrapping_key is {configured}; \
-                 configure the one from before, or name another acme.database to begin anew"
+                 configure the previous key, or configure another acme.database to start anew"
             ),
             error => format!("acme.database: {error}"),
         };
@@ -109,33 +109,36 @@ fn refused(problem: &Problem) -> Failed {
     let kind = problem.r#type.as_deref().unwrap_or_default();
     let kind = kind.strip_prefix("urn:ietf:params:acme:error:").unwrap_or(kind);
     let (reason, remedy) = match kind {
-        "rateLimited" => (FailureReason::RateLimited, "see the authority's limits; it is asked again later"),
-        "accountDoesNotExist" => (FailureReason::Account, "the account is registered anew"),
+        "rateLimited" => {
+            (FailureReason::RateLimited, "see the authority's rate limits; the order is retried later")
+        }
+        "accountDoesNotExist" => (FailureReason::Account, "a new account is registered"),
         "externalAccountRequired" => {
-            (FailureReason::Account, "ask it for a key, and configure acme.external_account")
+            (FailureReason::Account, "get a key from the authority, and configure acme.external_account")
         }
         "invalidContact" | "unsupportedContact" => (FailureReason::Account, "correct acme.contacts"),
-        "userActionRequired" => (FailureReason::Account, "do what it says there"),
+        "userActionRequired" => (FailureReason::Account, "follow the instructions at that address"),
         "badPublicKey" | "badCSR" => (FailureReason::Refused, "choose another acme.key_type"),
-        "caa" => (FailureReason::Refused, "let the host's CAA record name this authority"),
+        "caa" => (FailureReason::Refused, "add this authority to the host's CAA record"),
         "rejectedIdentifier" | "unsupportedIdentifier" => {
-            (FailureReason::Refused, "take the host out, or use another authority for it")
+            (FailureReason::Refused, "remove the host, or use another authority for it")
         }
         "connection" | "dns" | "incorrectResponse" | "tls" => (
             FailureReason::Challenge,
-            "see that the host's name leads here and that port 80 (http-01) or 443 (tls-alpn-01) is reachable",
+            "check that the host's name resolves to this gateway and that port 80 (http-01) or 443 (tls-alpn-01) is \
+             reachable",
         ),
         "unauthorized" => (
             FailureReason::Account,
-            "if it was deactivated, name another acme.database to register a new account",
+            "if the account was deactivated, configure another acme.database to register a new one",
         ),
         // The library has tried three times (RFC 8555 §6.5); a later attempt may succeed.
-        "badNonce" | "serverInternal" => (FailureReason::AuthorityFailed, "it is asked again later"),
+        "badNonce" | "serverInternal" => (FailureReason::AuthorityFailed, "the order is retried later"),
         _ if problem.status.is_some_and(|status| status == 429) => {
-            (FailureReason::RateLimited, "see the authority's limits; it is asked again later")
+            (FailureReason::RateLimited, "see the authority's rate limits; the order is retried later")
         }
         _ if problem.status.is_some_and(|status| status >= 500) => {
-            (FailureReason::AuthorityFailed, "it is asked again later")
+            (FailureReason::AuthorityFailed, "the order is retried later")
         }
         _ => (FailureReason::Refused, "see the authority's documentation"),
     };
@@ -199,14 +202,15 @@ pub(super) async fn place(
         if !hosts.contains(&host) {
             return Err(Failed::new(
                 FailureReason::BadAnswer,
-                format!("it asks about {host:?}, which was not ordered"),
+                format!("the authority sent an authorization for {host:?}, which was not ordered"),
             ));
         }
         match authorization.status {
             AuthorizationStatus::Valid => continue,
             AuthorizationStatus::Pending => {}
             status => {
-                let message = format!("the authorization for {host} is {status:?} from the start");
+                let message =
+                    format!("the authorization for {host} has the status {status:?} from the start");
                 return Err(Failed::new(FailureReason::Challenge, message));
             }
         }
@@ -217,7 +221,7 @@ pub(super) async fn place(
         });
         let Some(kind) = kind else {
             let message = format!(
-                "for {host} it offers {} alone; add what it offers to acme.challenges",
+                "for {host} the authority offers only {}; add one of these to acme.challenges",
                 offered.join(", ")
             );
             return Err(Failed::new(FailureReason::Refused, message));
@@ -241,7 +245,7 @@ async fn new_order(
     if let Some(replaced) = replaces {
         match account.new_order(&NewOrder::new(&identifiers).replaces(replaced)).await.map_err(Failed::from) {
             Err(failed) if failed.may_be_of_replacement() => {
-                tracing::debug!(?hosts, problem = %failed, "the authority does not take the order as a replacement");
+                tracing::debug!(?hosts, problem = %failed, "the authority does not accept the order as a replacement");
             }
             order => return order,
         }
@@ -254,7 +258,10 @@ fn answer(challenge: &ChallengeHandle<'_>, kind: ChallengeKind, host: &str) -> R
     // RFC 8555 §8.3: base64url, and so a single path segment.
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     if token.is_empty() || token.len() > TOKEN_LEN_MAX || !token.bytes().all(fits) {
-        return Err(Failed::new(FailureReason::BadAnswer, "the authority's token is none (RFC 8555 §8.1)"));
+        return Err(Failed::new(
+            FailureReason::BadAnswer,
+            "the authority's challenge token is invalid (RFC 8555 §8.1)",
+        ));
     }
     let key_authorization = challenge.key_authorization().as_str().to_owned();
     Ok(Answer { token, kind, host: host.to_owned(), key_authorization })
@@ -320,9 +327,9 @@ impl PendingOrder {
             return refused(problem);
         }
         let message = format!(
-            "the authority could not see that the hosts are ours: {}; see that their names lead here and that port 80 \
-             (http-01) or 443 (tls-alpn-01) is reachable from it",
-            if said.is_empty() { "it does not say why".to_owned() } else { said.join("; ") }
+            "the authority could not validate the hosts: {}; check that their names resolve to this gateway and that \
+             it can reach port 80 (http-01) or 443 (tls-alpn-01)",
+            if said.is_empty() { "it gives no reason".to_owned() } else { said.join("; ") }
         );
         Failed::new(FailureReason::Challenge, message)
     }
@@ -344,10 +351,10 @@ mod tests {
     }
 
     #[test]
-    fn problems_are_told_apart_and_say_what_to_do() {
+    fn problems_are_distinguished_and_have_a_remedy() {
         for (kind, status, reason, text) in [
             ("rateLimited", 429, FailureReason::RateLimited, "limits"),
-            ("accountDoesNotExist", 400, FailureReason::Account, "anew"),
+            ("accountDoesNotExist", 400, FailureReason::Account, "new account"),
             ("unauthorized", 403, FailureReason::Account, "acme.database"),
             ("externalAccountRequired", 403, FailureReason::Account, "acme.external_account"),
             ("caa", 403, FailureReason::Refused, "CAA"),

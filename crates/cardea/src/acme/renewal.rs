@@ -35,7 +35,7 @@ impl Acme {
         let mut account = match self.known_account(&client).await {
             Ok(account) => account,
             Err(failed) => {
-                tracing::warn!(problem = %failed, "the authority can't be asked when to renew certificates");
+                tracing::warn!(problem = %failed, "renewal information can't be requested from the authority");
                 None
             }
         };
@@ -53,14 +53,15 @@ impl Acme {
                             from_unix_seconds = from.unix_seconds(),
                             until_unix_seconds = until.unix_seconds(),
                             explanation = suggestion.explanation,
-                            "the authority suggests when to renew"
+                            "the authority suggests a renewal time"
                         );
                     }
                     Some(suggestion.wait)
                 }
                 Ok(None) => None,
                 Err(failed) => {
-                    tracing::warn!(hosts = ?record.hosts, problem = %failed, "the authority does not say when to renew");
+                    tracing::warn!(hosts = ?record.hosts, problem = %failed, "the authority's renewal information \
+                         can't be used");
                     if failed.reason == FailureReason::Unreachable {
                         // Each of the other requests would wait as long.
                         account = None;
@@ -88,7 +89,7 @@ async fn suggestion(account: &Account, chain: &str) -> Result<Option<Suggestion>
     if window.end <= window.start {
         return Err(Failed::new(
             FailureReason::BadAnswer,
-            "the window it suggests ends before it begins (RFC 9773 §4.2)",
+            "the suggested window ends before it begins (RFC 9773 §4.2)",
         ));
     }
     let at = Wall::from_unix_seconds;

@@ -129,7 +129,7 @@ impl Acme {
         clock: Clock,
     ) -> Result<Arc<Self>> {
         let mut holder = [0; 16];
-        rand::fill(&mut holder).context("no randomness")?;
+        rand::fill(&mut holder).context("the system has no randomness")?;
         let external = config.external_account.as_ref();
         Ok(Arc::new(Self {
             settings: Settings {

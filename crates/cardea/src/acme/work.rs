@@ -65,7 +65,7 @@ async fn run(acme: &Acme, gateway: &Gateway) {
         let failed = acme.step(gateway).await.err().map(|failed| failed.message);
         if failed != told {
             if let Some(message) = &failed {
-                tracing::error!(message, "certificates can't be looked after");
+                tracing::error!(message, "certificates can't be maintained");
             }
             told = failed;
         }
@@ -114,7 +114,8 @@ impl Acme {
                 let Some(tls) = listener.tls.clone() else { continue };
                 let reloaded = tokio::task::spawn_blocking(move || tls.reload_if_changed(now)).await;
                 if let Ok(Err(error)) = reloaded {
-                    tracing::error!(listener = %listener.name, %error, "changed certificates were not taken");
+                    tracing::error!(listener = %listener.name, %error, "changed certificates can't be loaded; the \
+                         previous ones are served");
                 }
             }
         }
@@ -137,7 +138,10 @@ impl Acme {
                 Err(_) => missed + 1,
             };
             if missed >= 3 {
-                return Failed::new(FailureReason::Internal, "the lease was lost: another gateway orders");
+                return Failed::new(
+                    FailureReason::Internal,
+                    "the lease was lost; another gateway orders certificates",
+                );
             }
         }
     }
@@ -146,7 +150,7 @@ impl Acme {
     async fn attempt(&self, gateway: &Gateway, mut record: CertificateRecord) -> Result<(), Failed> {
         let said = Said::default();
         let begun = self.clock.precise().wall;
-        let late = |_| Err(Failed::new(FailureReason::AuthorityFailed, "the order was not done in time"));
+        let late = |_| Err(Failed::new(FailureReason::AuthorityFailed, "the order was not finished in time"));
         let ordered = tokio::select! {
             ordered = timeout(ORDER_MAX, self.order(gateway, &record, &said)) => ordered.unwrap_or_else(late),
             // The database now belongs to another holder.
@@ -213,7 +217,7 @@ impl Acme {
         let replaces = replaced.and_then(|issued| renewal::identifier(&issued.chain));
         let placed = match order::place(&account, &record.hosts, &kinds, replaces).await {
             Err(failed) if failed.account_is_gone => {
-                tracing::warn!("the authority does not know the account any more; registering a new one");
+                tracing::warn!("the authority no longer knows the account; a new one is registered");
                 self.store.delete_acme_account(&self.settings.directory).await?;
                 order::place(&self.account(&client).await?, &record.hosts, &kinds, None).await?
             }

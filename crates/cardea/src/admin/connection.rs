@@ -18,7 +18,7 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectionError {
     /// The socket exists, but refuses this user.
-    #[error("{}: a gateway may be running, but its admin socket refuses this user; be the gateway's user, or root", path.display())]
+    #[error("{}: a gateway may be running, but its admin socket refuses this user; run the command as the gateway's user or as root", path.display())]
     Permission {
         /// The socket.
         path: PathBuf,
@@ -32,7 +32,7 @@ pub(crate) enum ConnectionError {
         source: io::Error,
     },
     /// The reply can't be parsed.
-    #[error("{}: the answer is none that this version knows; use the same version of cardea for both", path.display())]
+    #[error("{}: the reply is unknown to this version; use the same version of cardea for both", path.display())]
     Protocol {
         /// The socket.
         path: PathBuf,
@@ -85,14 +85,14 @@ impl Connection {
     /// # Errors
     /// [`ConnectionError`].
     pub(crate) fn call(&mut self, request: &Request) -> Result<Reply, ConnectionError> {
-        self.call_told(request, &mut |_| {})
+        self.call_with_progress(request, &mut |_| {})
     }
 
     /// Sends a request, passes on the progress of an import, and waits for the last reply.
     ///
     /// # Errors
     /// [`ConnectionError`].
-    pub(crate) fn call_told(
+    pub(crate) fn call_with_progress(
         &mut self,
         request: &Request,
         progress: &mut dyn FnMut(usize),
@@ -102,7 +102,7 @@ impl Connection {
             let read = line.map_err(|source| {
                 let source = match source.kind() {
                     io::ErrorKind::WouldBlock => {
-                        io::Error::new(io::ErrorKind::TimedOut, "it does not answer")
+                        io::Error::new(io::ErrorKind::TimedOut, "the gateway does not respond")
                     }
                     _ => source,
                 };
@@ -134,6 +134,6 @@ impl Connection {
             return Ok(reply);
         }
         sent?;
-        Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it hung up; see its log"))
+        Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the gateway closed the connection; see its log"))
     }
 }

@@ -39,15 +39,15 @@ const LAST_RESPONSE: Duration = Duration::from_secs(5);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 const INDEX: &str = "\
-/metrics  what is counted, for Prometheus
-/health   200 while the process lives
-/ready    200 while it should be sent new connections, else 503 with the reasons; and what is degraded
+/metrics  metrics in the Prometheus text format
+/health   200 while the process runs
+/ready    200 while the gateway should get new connections, else 503 with the reasons; also lists what is degraded
 ";
 
 /// The response to requests with another host name.
 const MISDIRECTED: &str = "\
-Host must be this machine's IP address, localhost, or a name that admin.hosts lists.
-If you run this gateway and this name is its own, add it: [admin] hosts = [\"…\"]
+Host must be an IP address of this machine, localhost, or a name in admin.hosts.
+If this is a name of your gateway, add it: [admin] hosts = [\"…\"]
 ";
 
 type Answer = Response<Full<Bytes>>;
@@ -138,7 +138,7 @@ async fn answer<B: Body>(request: &Request<B>, bound: Option<IpAddr>, state: Arc
         return answer;
     }
     if !request.body().is_end_stream() {
-        return plain(StatusCode::PAYLOAD_TOO_LARGE, "no request here has a body\n");
+        return plain(StatusCode::PAYLOAD_TOO_LARGE, "requests with a body are refused\n");
     }
     match request.uri().path() {
         "/" => plain(StatusCode::OK, INDEX),
@@ -159,10 +159,10 @@ async fn answer<B: Body>(request: &Request<B>, bound: Option<IpAddr>, state: Arc
             };
             match tokio::task::spawn_blocking(render).await {
                 Ok(text) => respond(StatusCode::OK, metrics::CONTENT_TYPE, text),
-                Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the metrics can't be shown\n"),
+                Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the metrics can't be rendered\n"),
             }
         }
-        _ => plain(StatusCode::NOT_FOUND, "nothing is here; see /\n"),
+        _ => plain(StatusCode::NOT_FOUND, "not found; see /\n"),
     }
 }
 
@@ -179,7 +179,7 @@ fn admit<B>(
         (Some(host), None) => host.to_str().ok().and_then(|host| host.parse::<Authority>().ok()),
         // For simple health checkers; browsers do not use HTTP/1.0.
         (None, _) if request.version() == Version::HTTP_10 => Some(Authority::from_static("localhost")),
-        _ => return Err((StatusCode::BAD_REQUEST, "one Host is needed\n")),
+        _ => return Err((StatusCode::BAD_REQUEST, "exactly one Host is required\n")),
     };
     let is_ours = |authority: &Authority| is_ours(authority, bound, &|name| state.is_host(name));
     if !host.as_ref().is_some_and(is_ours) || !uri.authority().is_none_or(is_ours) {
@@ -188,7 +188,7 @@ fn admit<B>(
     let site = headers.get("sec-fetch-site").map(header::HeaderValue::as_bytes);
     let crosses = site.is_some_and(|site| site != b"none" && site != b"same-origin");
     if headers.contains_key(header::ORIGIN) || crosses {
-        return Err((StatusCode::FORBIDDEN, "nothing here is for web pages\n"));
+        return Err((StatusCode::FORBIDDEN, "requests from web pages are refused\n"));
     }
     Ok(())
 }

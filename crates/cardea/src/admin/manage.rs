@@ -59,7 +59,7 @@ pub(crate) async fn execute(
             created(server.create_client(new, now).await?)
         }
         Request::ClientImport { more: true, .. } => {
-            return Err(AdminError::new(Code::Malformed, "a part of an import, without the others"));
+            return Err(AdminError::new(Code::Malformed, "a part of an import without the others"));
         }
         Request::ClientImport { clients, more: false } => {
             server.import_clients(&imported(clients)?, progress, now).await?;
@@ -95,7 +95,10 @@ pub(crate) async fn execute(
         | Request::Drain
         | Request::CertificateList
         | Request::CertificateRenew { .. } => {
-            return Err(AdminError::new(Code::Failed, "that is for a running gateway, and none answers"));
+            return Err(AdminError::new(
+                Code::Failed,
+                "this command needs a running gateway, and none responds",
+            ));
         }
     };
     Ok(answer)
@@ -112,10 +115,7 @@ fn keys(keys: Vec<Key>) -> Answer {
 pub(super) fn encoding(name: Option<&str>) -> Result<BasicEncoding, AdminError> {
     let Some(name) = name else { return Ok(BasicEncoding::default()) };
     let unknown = || {
-        AdminError::new(
-            Code::Invalid,
-            format!("basic_encoding {name:?} is none of auto, form-encoded and raw"),
-        )
+        AdminError::new(Code::Invalid, format!("basic_encoding {name:?} is not auto, form-encoded or raw"))
     };
     BasicEncoding::parse(name).ok_or_else(unknown)
 }

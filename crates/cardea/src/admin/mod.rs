@@ -82,8 +82,8 @@ pub(crate) fn bind_socket(path: Option<&Path>) -> Result<Option<AdminSocket>> {
     let Some(path) = path else { return Ok(None) };
     let socket = AdminSocket::bind(path).with_context(|| {
         format!(
-            "admin.socket {} can't be listened on (its folder must be there and be the server's user's to \
-                 write; \"off\" closes it)",
+            "cannot listen on admin.socket {} (its folder must exist and be writable by the server's user; \"off\" \
+             disables the socket)",
             path.display()
         )
     })?;

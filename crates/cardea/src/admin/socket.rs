@@ -30,24 +30,24 @@ use super::{
 /// The most connections; others wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 16;
 
-/// How long the next request may be in coming while nobody waits for the place, and a reply may take to go.
+/// How long a connection may be idle while no other waits for its slot, and how long sending a reply may take.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a request may take from its first octet to its last, the first one from its connection: whoever writes a program's
-/// words does not pause, and a connection that is half open must not keep others from asking.
+/// How long a request may take from its first byte to its last, and the first request from its connection. Programs
+/// send a request at once, and a half-open connection must not block others.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long accepting pauses where it fails.
+/// The pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Why the socket can't be bound.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SocketError {
     /// A server answers on it.
-    #[error("a running server answers there; stop it first, or name another socket")]
+    #[error("a running server listens there; stop it first, or configure another socket")]
     InUse,
     /// Another file is in the way.
-    #[error("a file is there that is no socket; move it away, or name another socket")]
+    #[error("the path exists and is not a socket; move the file, or configure another path")]
     NotASocket,
     /// A system call failed.
     #[error("{what}: {source}")]
@@ -82,24 +82,25 @@ impl AdminSocket {
         match fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => return Err(SocketError::NotASocket),
             Ok(_) => {
-                if is_answered(path).map_err(failed("asking who is there"))? {
+                if is_answered(path).map_err(failed("connecting to it"))? {
                     return Err(SocketError::InUse);
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(failed("looking there")(error)),
+            Err(error) => return Err(failed("reading its metadata")(error)),
         }
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        let private = private_folder(folder)
-            .map_err(failed("making a private folder beside it (the server's user must be able to)"))?;
+        let private = private_folder(folder).map_err(failed(
+            "creating a private folder beside it (the server's user needs write permission)",
+        ))?;
         let made = private.path().join("s");
         let listener = UnixListener::bind(&made).map_err(failed("binding"))?;
         fs::set_permissions(&made, fs::Permissions::from_mode(0o600)).map_err(failed("setting its mode"))?;
-        let metadata = fs::symlink_metadata(&made).map_err(failed("looking at it"))?;
-        fs::rename(&made, path).map_err(failed("moving it to its place"))?;
+        let metadata = fs::symlink_metadata(&made).map_err(failed("reading the new socket's metadata"))?;
+        fs::rename(&made, path).map_err(failed("renaming the new socket"))?;
         Ok(Self { listener, path: path.to_owned(), file: (metadata.dev(), metadata.ino()) })
     }
 }
@@ -177,9 +178,14 @@ async fn connection(mut stream: UnixStream, control: Arc<dyn Control>) -> io::Re
     let peer = Peer { uid: credentials.uid(), pid: credentials.pid().unwrap_or(0) };
     let (read, mut write) = stream.split();
     // The file's mode requires the same, but a mode can be changed, and a descriptor passed on.
-    if !may_ask(peer.uid, geteuid().as_raw()) {
-        tracing::warn!(uid = peer.uid, pid = peer.pid, "the admin socket was asked by a user who may not");
-        let refusal = AdminError::new(Code::Forbidden, "only the server's own user and root may ask");
+    if !is_permitted(peer.uid, geteuid().as_raw()) {
+        tracing::warn!(
+            uid = peer.uid,
+            pid = peer.pid,
+            "a user without permission connected to the admin socket"
+        );
+        let refusal =
+            AdminError::new(Code::Forbidden, "only the server's own user and root may use this socket");
         return send(&mut write, &Reply::Error(refusal)).await;
     }
     let mut reader = BufReader::new(read);
@@ -226,7 +232,7 @@ async fn connection(mut stream: UnixStream, control: Arc<dyn Control>) -> io::Re
                     }
                 };
                 done.unwrap_or_else(|_| {
-                    Reply::Error(AdminError::new(Code::Failed, "the command was cut off"))
+                    Reply::Error(AdminError::new(Code::Failed, "the command was aborted"))
                 })
             }
             Ok(None) => Reply::Ok(Answer::Done),
@@ -240,7 +246,7 @@ async fn connection(mut stream: UnixStream, control: Arc<dyn Control>) -> io::Re
     }
 }
 
-fn may_ask(uid: u32, own: u32) -> bool {
+fn is_permitted(uid: u32, own: u32) -> bool {
     uid == own || uid == 0
 }
 
@@ -289,7 +295,7 @@ async fn answer(
         Request::CertificateRenew { host } => match control.renew_certificate(&host).await {
             Ok(true) => Ok(Answer::Done),
             Ok(false) => {
-                let message = format!("no certificate from an authority (acme = true) is for {host:?}");
+                let message = format!("no ACME certificate (acme = true) is configured for {host:?}");
                 Err(AdminError::new(Code::NotFound, message))
             }
             Err(error) => Err(AdminError::new(Code::Failed, format!("{error:#}"))),

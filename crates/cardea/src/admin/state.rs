@@ -20,7 +20,7 @@ use cardea_store::WriteHealth;
 use super::protocol::CertificateState;
 use crate::{
     config::{Need, Readiness},
-    server::{certificate_standing, client_authority_faults},
+    server::{certificate_state, client_authority_faults},
 };
 
 /// The state that the admin listener reads.
@@ -44,7 +44,7 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    fn note(&mut self, need: Need, what: impl Into<String>) {
+    fn add(&mut self, need: Need, what: impl Into<String>) {
         match need {
             Need::Required => self.reasons.push(what.into()),
             Need::Reported => self.degraded.push(what.into()),
@@ -109,18 +109,18 @@ impl AdminState {
         let wanted = self.wanted.load();
         let mut ready = Ready::default();
         if self.gateway.phase() != Phase::Running {
-            ready.note(Need::Required, "draining");
+            ready.add(Need::Required, "draining");
         }
         if !self.gateway.clock.is_refreshed() {
-            ready.note(Need::Required, "clock_stale");
+            ready.add(Need::Required, "clock_stale");
         }
         let model = self.gateway.model();
         if let Some(issuer) = &self.issuer {
             if !self.issuer_usable.load(Relaxed) {
-                ready.note(Need::Required, "authorization_server_unusable");
+                ready.add(Need::Required, "authorization_server_unusable");
             }
             if issuer.write_health().failing {
-                ready.note(wanted.administration, "administration_failing");
+                ready.add(wanted.administration, "administration_failing");
             }
         }
         let now = self.gateway.clock.wall();
@@ -128,10 +128,10 @@ impl AdminState {
         listeners.sort_unstable_by_key(|(name, _)| *name);
         for (name, listener) in listeners {
             for state in listener.tls.iter().flat_map(|tls| tls.certificate_states().to_vec()) {
-                let standing = certificate_standing(&state, now);
-                if standing != CertificateState::Served {
-                    let what = format!("certificate_{}:{name}:{}", standing.as_str(), state.path.display());
-                    ready.note(wanted.certificates, what);
+                let shown = certificate_state(&state, now);
+                if shown != CertificateState::Served {
+                    let what = format!("certificate_{}:{name}:{}", shown.as_str(), state.path.display());
+                    ready.add(wanted.certificates, what);
                 }
             }
         }
@@ -144,11 +144,11 @@ impl AdminState {
                 format!("{what}:{name}:{}", fault.path.display())
             })
             .collect();
-        faulty.into_iter().for_each(|what| ready.note(Need::Reported, what));
+        faulty.into_iter().for_each(|what| ready.add(Need::Reported, what));
         for set in model.authenticator.key_sets(self.gateway.clock.now()) {
             if !set.usable {
                 let what = if set.keys == 0 { "key_set_missing" } else { "key_set_stale" };
-                ready.note(need_of(&set, wanted.issuers.as_deref()), format!("{what}:{}", set.issuer));
+                ready.add(need_of(&set, wanted.issuers.as_deref()), format!("{what}:{}", set.issuer));
             }
         }
         ready

@@ -12,14 +12,14 @@ use crate::{
 pub(super) fn run(arguments: &CheckArgs, environment: config::Environment<'_>, output: &mut Output) -> Exit {
     let (config, problems) = checked(arguments, environment);
     let (errors, warnings) = (problems.count(Severity::Error), problems.count(Severity::Warning));
-    let is_good = errors == 0 && !(arguments.deny_warnings && warnings > 0);
+    let is_valid = errors == 0 && !(arguments.deny_warnings && warnings > 0);
     let written = if arguments.json {
         output.json(&problems.iter().collect::<Vec<&Problem>>())
     } else {
-        report(arguments, config.as_ref(), &problems, is_good, output)
+        report(arguments, config.as_ref(), &problems, is_valid, output)
     };
     match written {
-        Ok(()) if is_good => Exit::Success,
+        Ok(()) if is_valid => Exit::Success,
         Ok(()) => Exit::Usage,
         Err(error) => {
             output.error(&format!("cannot write the result: {error}"));
@@ -45,7 +45,7 @@ fn report(
     arguments: &CheckArgs,
     config: Option<&Config>,
     problems: &Problems,
-    is_good: bool,
+    is_valid: bool,
     output: &mut Output,
 ) -> std::io::Result<()> {
     for problem in problems.iter() {
@@ -64,7 +64,7 @@ fn report(
         output.error(&format!("{path}: {}", found.join(", ")));
     }
     match config {
-        Some(config) if is_good => output.line(&format!("{path}: good; {}", summary(config))),
+        Some(config) if is_valid => output.line(&format!("{path}: valid; {}", summary(config))),
         _ => Ok(()),
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn run(arguments: &InitArgs, output: &mut Output) -> Exit {
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             output.error(&format!(
-                "{} exists and is left as it is; name another file: cardea init PATH",
+                "{} exists and is not overwritten; name another file: cardea init PATH",
                 path.display()
             ));
             Exit::Failure

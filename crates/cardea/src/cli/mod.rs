@@ -51,7 +51,7 @@ pub(crate) struct Cli {
 
 const MAIN_EXAMPLES: &str = "\
 Examples:
-  cardea demo                      see it work: gateway, origins and authorization server on this machine
+  cardea demo                      run a demo: gateway, origins and authorization server on this machine
   cardea init && cardea check      write a first configuration, and check it
   cardea run --config cardea.toml  run the gateway
 
@@ -132,7 +132,7 @@ pub(crate) fn run_offline(command: &Command, output: &mut Output) -> Exit {
         | Command::Token(_)
         | Command::Hash(_)
         | Command::Bench(_) => {
-            output.error("this command needs more than a configuration");
+            output.error("this command needs a running gateway or a database");
             Exit::Failure
         }
     }

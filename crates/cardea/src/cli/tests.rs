@@ -115,7 +115,7 @@ fn init_writes_a_configuration_that_passes_check() {
 
     let (exit, out, err) = cardea(&["check", "-c", path]);
     assert_eq!((exit, err.as_str()), (Exit::Success, ""));
-    assert!(out.contains("good; listeners: 1, issuers: 0, services: 1, routes: 2"), "{out}");
+    assert!(out.contains("valid; listeners: 1, issuers: 0, services: 1, routes: 2"), "{out}");
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn init_overwrites_nothing() {
     fs::write(&path, "precious").unwrap();
     let (exit, _, err) = cardea(&["init", path.to_str().unwrap()]);
     assert_eq!(exit, Exit::Failure);
-    assert!(err.contains("is left as it is"), "{err}");
+    assert!(err.contains("is not overwritten"), "{err}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
 
     let (exit, _, err) = cardea(&["init", folder.path().join("none/x.toml").to_str().unwrap()]);

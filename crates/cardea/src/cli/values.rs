@@ -83,13 +83,13 @@ impl TokenArgument {
     /// The token, without surrounding white space and without a copied `Bearer`.
     ///
     /// # Errors
-    /// If it can't be read, or is longer than any token.
+    /// If it can't be read, or is longer than the longest token.
     pub(crate) fn read(&self, input: impl Read) -> io::Result<Zeroizing<String>> {
         let text = if self.0.as_str() == "-" {
             let mut text = Zeroizing::new(String::new());
             input.take(TOKEN_BYTES_MAX + 1).read_to_string(&mut text)?;
             if text.len() as u64 > TOKEN_BYTES_MAX {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "longer than any token"));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "longer than the longest token"));
             }
             text
         } else {

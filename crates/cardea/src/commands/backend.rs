@@ -48,21 +48,22 @@ impl Backend {
     /// The running server if its admin socket answers, else the database that the configuration at `path` names.
     pub(super) fn open(path: &Path, config: &Config, output: &mut Output) -> Result<Self, Failure> {
         let Some(settings) = &config.authorization_server else {
-            let message = "the configuration has no [authorization_server], so there are no clients and no keys; see docs";
+            let message =
+                "the configuration has no [authorization_server], so there are no clients and keys; see docs";
             return Err(Failure::new(Exit::Usage, message));
         };
         match &config.admin.socket {
             Some(socket) => match gateway_of(path, socket)? {
                 Some(connection) => return Ok(Self::Server(connection)),
                 None => output.error(&format!(
-                    "note: no gateway answers at {}; working on {} itself",
+                    "note: no gateway responds at {}; using the database {} directly",
                     socket.display(),
                     settings.database.display()
                 )),
             },
             None => output.error(
-                "note: admin.socket is off; a gateway that runs takes changes over within a few seconds, \
-                 not before this command returns",
+                "note: admin.socket is off; a running gateway applies changes within a few seconds, not before this \
+                 command returns",
             ),
         }
         let clock = CoarseClock::start(PERIOD_DEFAULT).context("starting the clock")?;
@@ -151,7 +152,7 @@ fn send(
         let before = sent;
         sent += part.len();
         let mut written = |count| progressed(count, total, output);
-        match connection.call_told(&Request::ClientImport { clients: part, more }, &mut written)? {
+        match connection.call_with_progress(&Request::ClientImport { clients: part, more }, &mut written)? {
             Reply::Ok(Answer::Done) => {}
             Reply::Ok(_) | Reply::Progress { .. } => return Err(unexpected()),
             Reply::Error(refusal) => return Ok(Err(refusal)),
@@ -160,7 +161,7 @@ fn send(
             return Ok(Ok(()));
         }
         if before / PROGRESS_EVERY < sent / PROGRESS_EVERY {
-            output.error(&format!("note: {sent} of {total} clients are sent"));
+            output.error(&format!("note: {sent} of {total} clients sent"));
         }
     }
 }
@@ -180,7 +181,7 @@ fn part(clients: &mut Peekable<vec::IntoIter<ImportClient>>) -> Vec<ImportClient
 }
 
 fn progressed(count: usize, total: usize, output: &mut Output) {
-    output.error(&format!("note: {count} of {total} clients are written; none counts before all are"));
+    output.error(&format!("note: {count} of {total} clients written; none takes effect before all are"));
 }
 
 impl From<ConnectionError> for Failure {
@@ -193,6 +194,6 @@ impl From<ConnectionError> for Failure {
 pub(super) fn unexpected() -> Failure {
     Failure::new(
         Exit::Failure,
-        "the gateway answered something else; use the same version of cardea for both",
+        "the gateway sent an unexpected reply; use the same version of cardea for both",
     )
 }

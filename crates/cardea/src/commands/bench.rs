@@ -126,15 +126,14 @@ fn kdf(arguments: &BenchKdfArgs, output: &mut Output) -> Result<Exit, Failure> {
     } else {
         output.text(&shown(&report, arguments.target.0))?;
     }
-    output
-        .error("note: these are the fastest of some rounds on one machine; measure where nothing else runs");
+    output.error("note: these are the fastest of several rounds; measure on an idle machine");
     let wanted = report.target.iterations;
     if wanted == Target::ITERATIONS_MIN && report.cost.ms_of(wanted) > report.target.ms {
-        output.error(&format!("note: even {wanted} iterations, the fewest that there may be, take longer"));
+        output.error(&format!("note: {wanted} iterations, the minimum, take longer"));
     }
     if wanted < Target::ITERATIONS_DEFAULT {
         output.error(&format!(
-            "note: {wanted} iterations are fewer than the {} that OWASP recommends; let a hash take longer",
+            "note: {wanted} iterations are fewer than the {} that OWASP recommends; raise --target",
             Target::ITERATIONS_DEFAULT
         ));
     }
@@ -298,7 +297,7 @@ fn shown(report: &Report, wanted: Duration) -> String {
     for kernel in &report.kernels {
         let runs = match (kernel.lone, kernel.full) {
             (true, true) => "all",
-            (true, false) => "a lone hash",
+            (true, false) => "single hashes",
             (false, true) => "full lanes",
             (false, false) => "",
         };
@@ -326,9 +325,9 @@ fn shown(report: &Report, wanted: Duration) -> String {
     let (cost, within) = (&report.cost, format!("within {}", display_duration(wanted)));
     let facts = facts(&[
         ("hash", format!("{}, {} iterations", cost.algorithm, cost.iterations)),
-        ("a lone one takes", format!("{:.1} ms", cost.hash_ms)),
+        ("single hash", format!("{:.1} ms", cost.hash_ms)),
         ("hash threads", cost.threads.to_string()),
-        ("all of them do", format!("{:.0} per second", cost.hashes_per_second)),
+        ("all threads", format!("{:.0} per second", cost.hashes_per_second)),
         (within.as_str(), format!("{} iterations", report.target.iterations)),
     ]);
     format!("{}\n{}\n{facts}", table.render(), crossovers.render())

@@ -35,7 +35,9 @@ fn carry_out(arguments: &CertificatesArgs, output: &mut Output) -> Result<Exit, 
         let Answer::Done = call(Request::CertificateRenew { host: renew.host.clone() })? else {
             return Err(unexpected());
         };
-        output.error("note: it is ordered now, which takes some seconds; see: cardea certificates");
+        output.error(
+            "note: the certificate is being ordered, which takes some seconds; see: cardea certificates",
+        );
         return Ok(Exit::Success);
     }
     let Answer::Certificates(certificates) = call(Request::CertificateList)? else {
@@ -57,11 +59,12 @@ fn carry_out(arguments: &CertificatesArgs, output: &mut Output) -> Result<Exit, 
 
 fn connect(path: &Path, config: &Config) -> Result<Connection, Failure> {
     let Some(socket) = &config.admin.socket else {
-        let message = "admin.socket is off, so no gateway can be asked; see the metrics instead";
+        let message =
+            "admin.socket is off, so there is no connection to the gateway; see the metrics instead";
         return Err(Failure::new(Exit::Usage, message));
     };
     gateway_of(path, socket)?.ok_or_else(|| {
-        let message = format!("no gateway answers at {}; start it first", socket.display());
+        let message = format!("no gateway responds at {}; start it first", socket.display());
         Failure::new(Exit::Failure, message)
     })
 }

@@ -74,12 +74,12 @@ fn carry_out(arguments: &ClientArgs, output: &mut Output) -> Result<Exit, Failur
         ClientCommand::Disable(client) => {
             let answer = backend.call(Request::ClientDisable { id: client.id.clone() })?;
             show(answer, json, output)?;
-            effect(&backend, "no token of it is good any more", output);
+            effect(&backend, "all tokens of the client are refused", output);
         }
         ClientCommand::Enable(client) => {
             let answer = backend.call(Request::ClientEnable { id: client.id.clone() })?;
             show(answer, json, output)?;
-            effect(&backend, "it may have new tokens; those from before stay refused", output);
+            effect(&backend, "the client can get new tokens; earlier tokens stay refused", output);
         }
         ClientCommand::Delete(client) => {
             let Answer::Done = backend.call(Request::ClientDelete { id: client.id.clone() })? else {
@@ -90,7 +90,7 @@ fn carry_out(arguments: &ClientArgs, output: &mut Output) -> Result<Exit, Failur
             } else {
                 output.line(&format!("deleted {}", printable(&client.id)))?;
             }
-            effect(&backend, "no token of it is good any more", output);
+            effect(&backend, "all tokens of the client are refused", output);
         }
     }
     Ok(Exit::Success)
@@ -146,7 +146,7 @@ fn created(answer: Answer, json: bool, output: &mut Output) -> Result<(), Failur
     } else {
         output.text(&credentials(&client, &secret))?;
     }
-    output.error("note: the secret is shown this once and is stored nowhere; keep it safe");
+    output.error("note: the secret is shown only once, and only its hash is stored; keep it safe");
     Ok(())
 }
 
@@ -176,7 +176,7 @@ fn list(backend: &mut Backend, json: bool, output: &mut Output) -> Result<(), Fa
         return Ok(());
     }
     if all.is_empty() {
-        output.error("there are no clients; make one with: cardea client create NAME");
+        output.error("there are no clients; create one with: cardea client create NAME");
         return Ok(());
     }
     let mut table = Table::new(&["CLIENT_ID", "NAME", "STATE", "SCOPES", "AUDIENCES", "SECRETS", "CREATED"]);
@@ -245,7 +245,7 @@ fn show(answer: Answer, json: bool, output: &mut Output) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Reports that a change is in effect; without a server, that it will be in the next one.
+/// Reports that a change is in effect in the running server.
 fn effect(backend: &Backend, what: &str, output: &mut Output) {
     if backend.is_server() {
         output.error(&format!("note: in effect now: {what}"));

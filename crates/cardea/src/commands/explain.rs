@@ -1,4 +1,4 @@
-//! `cardea explain` and `cardea test`: explain what the gateway would do with a request, without sending any.
+//! `cardea explain` and `cardea test`: explain what the gateway would do with a request, without sending one.
 
 mod oracle;
 mod show;

@@ -18,7 +18,7 @@ fn hash(arguments: &HashArgs, output: &mut Output) -> Result<Exit, Failure> {
     let secret = input::secret(io::stdin().lock(), SECRET_BYTES_MAX)?;
     let mut salt = [0; 16];
     aws_lc_rs::rand::fill(&mut salt)
-        .map_err(|_| Failure::new(Exit::Failure, "the system has no randomness to give"))?;
+        .map_err(|_| Failure::new(Exit::Failure, "the system has no randomness"))?;
     let stored = target.hash(&secret, &salt).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     output.line(&stored)?;
     Ok(Exit::Success)

@@ -42,7 +42,7 @@ impl Clients {
         let is_input = path.as_os_str() == "-";
         let origin = if is_input { "standard input".to_owned() } else { path.display().to_string() };
         let format = arguments.format.or_else(|| format_of(path)).ok_or_else(|| {
-            let message = format!("{origin}: say what it is: --format json-lines or --format csv");
+            let message = format!("{origin}: unknown format; use --format json-lines or --format csv");
             Failure::new(Exit::Usage, message)
         })?;
         let mut content = Zeroizing::new(Vec::new());
@@ -104,7 +104,7 @@ impl Clients {
             return Err(this.refused(&problems));
         }
         let wrong = match this.clients.len() {
-            0 => "there are no clients in it".to_owned(),
+            0 => "no clients".to_owned(),
             count if count > IMPORT_CLIENTS_MAX => {
                 format!("more than {IMPORT_CLIENTS_MAX} clients; split it")
             }
@@ -147,7 +147,7 @@ impl Clients {
             message.push_str(&format!("{}:{line}: {}\n", self.origin, printable(problem)));
         }
         if let Some(more) = problems.len().checked_sub(PROBLEMS_MAX).filter(|more| *more > 0) {
-            message.push_str(&format!("{more} more lines can't be imported either\n"));
+            message.push_str(&format!("{more} more lines with errors\n"));
         }
         message.push_str("nothing was imported");
         Failure::new(Exit::Refused, message)
@@ -162,7 +162,7 @@ fn first_of(seen: &mut HashMap<String, usize>, client: &ImportClient, line: usiz
             Ok(())
         }
         Entry::Occupied(entry) => {
-            Err(format!("client {:?} is there twice; first in line {}", client.client_id, entry.get()))
+            Err(format!("duplicate client {:?}; first in line {}", client.client_id, entry.get()))
         }
     }
 }

@@ -50,11 +50,11 @@ fn carry_out(arguments: &KeyArgs, output: &mut Output) -> Result<Exit, Failure> 
     match (&arguments.command, place) {
         (KeyCommand::Rotate(rotate), _) if rotate.now => output.error(
             "note: the next key signs from now on. If it was not published before, verifiers that cache the key set must \
-             fetch it again. The old key stays published, so its tokens stay good until they expire",
+             fetch it again. The old key stays published, so its tokens remain valid until they expire",
         ),
-        (KeyCommand::Rotate(_), _) => output.error("note: a new key is published ahead of the time it signs from"),
+        (KeyCommand::Rotate(_), _) => output.error("note: a new key is published; it signs after key_publish_ahead"),
         (KeyCommand::Rewrap(_), Some(place)) => output.error(&format!(
-            "note: the private keys are encrypted under the new wrapping key; the old one opens nothing any more.\n\
+            "note: the private keys are now encrypted under the new wrapping key; the old one is no longer needed.\n\
              next: set authorization_server.wrapping_key = {place} in the configuration before the next start{}",
             if backend.is_server() { " (the running gateway uses it already)" } else { "" }
         )),

@@ -81,8 +81,8 @@ fn gateway_of(path: &Path, socket: &Path) -> Result<Option<Connection>, Failure>
         return Ok(Some(connection));
     }
     let message = format!(
-        "the gateway that answers at {} runs by {}, not by {}: name its configuration with --config, or give each gateway an \
-         admin.socket of its own",
+        "the gateway at {} runs with {}, not with {}: name its configuration with --config, or configure a separate \
+         admin.socket for each gateway",
         socket.display(),
         text::printable(&status.configuration),
         path::absolute(path).unwrap_or_else(|_| path.to_owned()).display()

@@ -35,7 +35,7 @@ fn carry_out_reload(arguments: &ReloadArgs, output: &mut Output) -> Result<Exit,
         Reply::Ok(Answer::Reloaded(reloaded)) => reloaded,
         Reply::Error(refusal) if refusal.code == Code::Configuration => {
             let message = printable_lines(&refusal.message);
-            let message = format!("not reloaded, the configuration before stays in force:\n{message}");
+            let message = format!("not reloaded, the previous configuration stays in effect:\n{message}");
             return Err(Failure::new(Exit::Usage, message));
         }
         Reply::Error(refusal) => return Err(refusal.into()),
@@ -57,7 +57,7 @@ fn shown(reloaded: &Reloaded) -> String {
     let mut text =
         format!("reloaded: generation {}, in {} ms\n", reloaded.generation, reloaded.took_milliseconds);
     if reloaded.changes.is_empty() {
-        text.push_str("nothing has changed\n");
+        text.push_str("no changes\n");
     }
     for Change { happened, kind, name, keys } in &reloaded.changes {
         let waits = kind == "setting" && reloaded.needs_restart.contains(name);
@@ -172,7 +172,10 @@ fn connect(path: &Path) -> Result<Connection, Failure> {
         return Err(Failure::new(Exit::Usage, problems.to_string().trim_end()));
     };
     let Some(socket) = &config.admin.socket else {
-        return Err(Failure::new(Exit::Usage, "admin.socket is off, so no gateway can be asked"));
+        return Err(Failure::new(
+            Exit::Usage,
+            "admin.socket is off, so there is no connection to the gateway",
+        ));
     };
     // Without a file, the gateway at the default socket may be another one.
     if std::fs::metadata(path).is_err() {
@@ -180,13 +183,14 @@ fn connect(path: &Path) -> Result<Connection, Failure> {
     }
     gateway_of(path, socket)?.ok_or_else(|| {
         let mut message = format!(
-            "no gateway answers at {}; is it running, and was it started with this admin.socket?",
+            "no gateway responds at {}; is it running, and does it use this admin.socket?",
             socket.display()
         );
         if problems.count(Severity::Error) > 0 {
             let problems = printable_lines(&problems.into_errors().to_string());
-            message =
-                format!("{message}\nthe configuration has errors, which may concern the socket:\n{problems}");
+            message = format!(
+                "{message}\nthe configuration has errors, which may affect admin.socket:\n{problems}"
+            );
         }
         Failure::new(Exit::Failure, message)
     })

@@ -53,7 +53,7 @@ fn decode(arguments: &TokenDecodeArgs, output: &mut Output) -> Result<Exit, Fail
         let header = section("header", &decoded.header, None);
         output.text(&format!("{header}{}", section("claims", &decoded.claims, Some(now))))?;
     }
-    output.error("note: NOT VERIFIED, anyone may have written this; to verify it: cardea token verify");
+    output.error("note: NOT VERIFIED, anyone may have written this token; to verify it: cardea token verify");
     Ok(Exit::Success)
 }
 

@@ -98,7 +98,7 @@ impl Demo {
         let origins = Origins::start().await?;
         let setting = Setting::write(address, admin_listener.local_addr()?, &origins)?;
         let config = config::load(&setting.config_file(), &|name| std::env::var(name).ok())
-            .map_err(|problems| anyhow!("the demo's own configuration is wrong:\n{problems}"))?;
+            .map_err(|problems| anyhow!("the demo's configuration is invalid:\n{problems}"))?;
         crate::logging::start(&config.log);
         let mut inherited = Inherited::of(vec![ListenSocket::Tcp(gateway)]);
         let sockets = bind(&config, &mut inherited, workers.count())?;
@@ -165,26 +165,28 @@ impl Demo {
         ))?;
         let answer = self.token(None).await?;
         output.line(&format!("   -> {}", answer.summary()))?;
-        let token = answer.member("access_token").context("the answer holds no token")?;
+        let token = answer.member("access_token").context("the response contains no token")?;
         output.line("")?;
 
-        output.line("2. A call with it goes to an origin, which is told who calls:")?;
+        output.line(
+            "2. A call with the token is forwarded to an origin, with headers that identify the caller:",
+        )?;
         output.line(&format!("   curl --cacert {ca} -H \"Authorization: Bearer $TOKEN\" {base}/api"))?;
         let answer = self.http.get("/api", Some(&token)).await?;
         output.line(&format!("   -> {}", answer.summary()))?;
         output.line("")?;
 
-        output.line("3. A call without it does not:")?;
+        output.line("3. A call without a token is refused:")?;
         output.line(&format!("   curl -i --cacert {ca} {base}/api"))?;
         let answer = self.http.get("/api", None).await?;
         output.line(&format!("   -> {}", answer.summary()))?;
         output.line("")?;
-        output.line("4. Everybody may call /echo:")?;
+        output.line("4. /echo is public:")?;
         output.line(&format!("   curl --cacert {ca} {base}/echo"))?;
         let answer = self.http.get("/echo", None).await?;
         output.line(&format!("   -> {}", answer.summary()))?;
         output.line("")?;
-        output.line("5. A client that is disabled is refused at once, whatever tokens it holds:")?;
+        output.line("5. A disabled client is refused at once, even with a valid token:")?;
         output.line(&format!(
             "   cardea client disable {id} --config {}",
             self.setting.config_file().display()
@@ -204,7 +206,7 @@ fn listen(port: u16, option: &str) -> Result<std::net::TcpListener> {
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     tcp(address).with_context(|| {
         format!(
-            "port {port} is taken; stop what listens there (`ss -ltnp`), or use {option} 0 for any free one"
+            "port {port} is in use; stop the process that listens there (`ss -ltnp`), or use {option} 0 for any free port"
         )
     })
 }

@@ -55,7 +55,7 @@ impl Setting {
         fs::write(path("gateway.pem"), &issued.chain_pem)?;
         secret_file(&path("gateway.key"), issued.key_pem.as_bytes())?;
         let mut wrapping = [0; 32];
-        aws_lc_rs::rand::fill(&mut wrapping).context("no randomness")?;
+        aws_lc_rs::rand::fill(&mut wrapping).context("the system has no randomness")?;
         secret_file(&path("wrapping.key"), STANDARD.encode(wrapping).as_bytes())?;
         fs::write(path("page.html"), PAGE.replace("{BASE}", &base))?;
         fs::write(path("cardea.toml"), configuration(&base, address, admin, origins))?;
@@ -100,7 +100,7 @@ fn secret_file(path: &Path, bytes: &[u8]) -> Result<()> {
 
 fn configuration(base: &str, address: SocketAddr, admin: SocketAddr, origins: &Origins) -> String {
     let mut text = format!(
-        r#"# Written by `cardea demo`. It goes with it, but works as an example.
+        r#"# Written by `cardea demo`, which removes it when it ends. It can be used as an example.
 region = "eu"
 
 [log]

@@ -35,7 +35,7 @@ pub(super) async fn check(demo: &Demo, json: bool, output: &mut Output) -> Resul
         }
     }
     let count = trip.steps.iter().filter(|step| step.held).count();
-    output.line(&format!("{count} of {} steps held", trip.steps.len()))?;
+    output.line(&format!("{count} of {} steps succeeded", trip.steps.len()))?;
     Ok(held)
 }
 
@@ -156,10 +156,7 @@ async fn expired_token(demo: &Demo) -> Result<String> {
     };
     let reply = issuer.token(request, then).await;
     let body: serde_json::Value = serde_json::from_str(&reply.body)?;
-    body.get("access_token")
-        .and_then(|token| token.as_str())
-        .map(str::to_owned)
-        .context("no token of the past")
+    body.get("access_token").and_then(|token| token.as_str()).map(str::to_owned).context("no expired token")
 }
 
 /// The same token with an invalid signature: its first character is changed, so that it stays well-formed.

@@ -26,10 +26,10 @@ pub(super) fn start(server: &Arc<Server>) {
     workers::spawn(async move {
         let mut every = interval(KEYS_EVERY);
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut known = Known::default();
+        let mut last = LastMaintenance::default();
         loop {
             every.tick().await;
-            look_after_keys(&keys, &mut known).await;
+            maintain_keys(&keys, &mut last).await;
         }
     });
 
@@ -50,21 +50,21 @@ pub(super) fn start(server: &Arc<Server>) {
         let mut warned = Warned::new();
         loop {
             every.tick().await;
-            look_after_files(&files, &mut warned).await;
+            maintain_files(&files, &mut warned).await;
         }
     });
 }
 
 /// The result of the last key maintenance.
 #[derive(Default)]
-struct Known {
+struct LastMaintenance {
     /// The published keys.
     published: Option<Arc<str>>,
     /// The reported error.
-    trouble: Option<(&'static str, String)>,
+    problem: Option<(&'static str, String)>,
 }
 
-async fn look_after_keys(server: &Server, known: &mut Known) {
+async fn maintain_keys(server: &Server, last: &mut LastMaintenance) {
     let now = server.gateway.clock.precise();
     if let Some(issuer) = &server.provided.issuer {
         let maintained = issuer.maintain(now).await;
@@ -72,25 +72,27 @@ async fn look_after_keys(server: &Server, known: &mut Known) {
             return;
         }
         server.admin.set_issuer_usable(maintained.is_ok());
-        let trouble = match maintained {
+        let problem = match maintained {
             Ok(Maintained { writes: Ok(()) }) => None,
             Ok(Maintained { writes: Err(error) }) => Some(("clients and keys can't be changed", error)),
             Err(error) => Some(("the authorization server could not be maintained", error)),
         };
-        let trouble = trouble.map(|(what, error)| (what, error.to_string()));
-        if trouble != known.trouble {
+        let problem = problem.map(|(what, error)| (what, error.to_string()));
+        if problem != last.problem {
             // Reported once, not every two seconds.
-            if let Some((what, error)) = &trouble {
+            if let Some((what, error)) = &problem {
                 tracing::error!(%error, "{what}");
             }
-            known.trouble = trouble;
+            last.problem = problem;
         }
         // The same text until a key is added or removed.
         let keys = issuer.key_set();
-        if !known.published.as_ref().is_some_and(|published| Arc::ptr_eq(published, &keys)) {
+        if !last.published.as_ref().is_some_and(|published| Arc::ptr_eq(published, &keys)) {
             match publish_keys(issuer, &server.foundation.local_keys) {
-                Ok(()) => known.published = Some(keys),
-                Err(error) => tracing::error!(error = %error, "our own keys could not be published"),
+                Ok(()) => last.published = Some(keys),
+                Err(error) => {
+                    tracing::error!(error = %error, "the authorization server's keys could not be published")
+                }
             }
         }
     }
@@ -113,13 +115,14 @@ async fn reload_client_authorities(server: &Server) {
             Ok(Ok(true)) => tracing::info!(client_authority = %name, "certificate authorities reloaded"),
             Ok(Ok(false)) | Err(_) => {}
             Ok(Err(error)) => {
-                tracing::error!(client_authority = %name, %error, "changed certificate authorities were not taken");
+                tracing::error!(client_authority = %name, %error, "changed certificate authorities can't be loaded; \
+                     the previous ones stay in use");
             }
         }
     }
 }
 
-async fn look_after_files(server: &Server, warned: &mut Warned) {
+async fn maintain_files(server: &Server, warned: &mut Warned) {
     let now = server.gateway.clock.precise();
     let gateway = Arc::clone(&server.gateway);
     let _ = tokio::task::spawn_blocking(move || gateway.close_retired_logs()).await;
@@ -133,13 +136,14 @@ async fn look_after_files(server: &Server, warned: &mut Warned) {
             Ok(Ok(true)) => tracing::info!(listener = %listener.name, "certificates reloaded"),
             Ok(Ok(false)) | Err(_) => {}
             Ok(Err(error)) => {
-                tracing::error!(listener = %listener.name, %error, "changed certificates were not taken");
+                tracing::error!(listener = %listener.name, %error, "changed certificates can't be loaded; the \
+                     previous ones are served");
             }
         }
     }
     let served = model.listeners.values().filter_map(|listener| listener.tls.as_ref());
     warn_of_expiry(served.flat_map(|tls| tls.certificates()), warned, now.wall);
-    server.client_authority_faults.tell(&server.gateway, false);
+    server.client_authority_faults.report(&server.gateway, false);
     server.sweep(now.mono).await;
     // Removes the series of removed objects after the last request that used them.
     server.admin.registry().prune();

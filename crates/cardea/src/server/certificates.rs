@@ -26,34 +26,35 @@ use crate::{admin::protocol::CertificateState, fetch::ocsp};
 /// A day, in seconds.
 pub(super) const DAY_SECONDS: i64 = 24 * 3_600;
 
-/// What ends within this time is warned of.
+/// How long before its expiry a certificate or list is warned of.
 const EXPIRY_WARNING: Duration = Duration::from_secs(21 * 24 * 3_600);
 
 static EXPIRY: GaugeDef<3> = GaugeDef::new(
     "cardea_tls_certificate_expiry_timestamp_seconds",
-    "When a certificate that is served expires, in Unix time.",
+    "When a served certificate expires, in Unix time.",
     ["listener", "certificate", "key_type"],
 );
 static STAPLE_EXPIRY: GaugeDef<2> = GaugeDef::new(
     "cardea_tls_ocsp_staple_expiry_timestamp_seconds",
-    "Until when the response about a certificate holds that is sent along, in Unix time.",
+    "When the stapled OCSP response of a certificate expires, in Unix time.",
     ["listener", "certificate"],
 );
 static STAPLE_FAILURES: CounterDef<0> = CounterDef::new(
     "cardea_tls_ocsp_fetch_failures_total",
-    "Responses about certificates that could not be fetched, or not be served.",
+    "OCSP responses that could not be fetched or could not be stapled.",
     [],
 );
 
 static STATE: GaugeDef<3> = GaugeDef::new(
     "cardea_tls_certificate_state",
-    "1 for the state of each configured certificate: served, expired, rejected (what is there now can't be used, what was \
-     there before is served), unusable (handshakes for its hosts fail) or awaited (from the authority).",
+    "1 for the current state of each configured certificate: `served`, `expired`, `rejected` (the present files can't \
+     be used, the previous certificate is served), `unusable` (handshakes for its hosts fail) or `awaited` (not yet \
+     issued by the authority).",
     ["listener", "certificate", "state"],
 );
 
 static HANDSHAKES: GaugeDef<0> =
-    GaugeDef::new("cardea_tls_handshakes_under_way", "TLS handshakes that are under way.", []);
+    GaugeDef::new("cardea_tls_handshakes_under_way", "TLS handshakes in progress.", []);
 
 /// The metrics of certificates.
 pub(super) static DEFINITIONS: &[Definition] = &[
@@ -90,8 +91,8 @@ pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
         let now = gateway.clock.wall();
         for (name, listener) in &gateway.model().listeners {
             for state in listener.tls.iter().flat_map(|tls| tls.certificate_states().to_vec()) {
-                let standing = standing(&state, now).as_str();
-                samples.push(&[name, &state.path.to_string_lossy(), standing], 1.0);
+                let shown = state_of(&state, now).as_str();
+                samples.push(&[name, &state.path.to_string_lossy(), shown], 1.0);
             }
         }
     });
@@ -123,7 +124,7 @@ fn of_certificates(
 }
 
 /// The state of a certificate, seen from handshakes for its hosts.
-pub(crate) fn standing(state: &cardea_tls::CertificateState, now: Wall) -> CertificateState {
+pub(crate) fn state_of(state: &cardea_tls::CertificateState, now: Wall) -> CertificateState {
     match &state.served {
         None if state.is_awaited => CertificateState::Awaited,
         None => CertificateState::Unusable,
@@ -134,7 +135,7 @@ pub(crate) fn standing(state: &cardea_tls::CertificateState, now: Wall) -> Certi
 }
 
 /// Reports the certificates that are unusable at the start.
-pub(super) fn tell_of_unusable(gateway: &Gateway) {
+pub(super) fn report_unusable(gateway: &Gateway) {
     for (listener, model) in &gateway.model().listeners {
         for state in model.tls.iter().flat_map(|tls| tls.certificate_states().to_vec()) {
             if state.served.is_none() && !state.is_awaited {
@@ -148,7 +149,8 @@ pub(super) fn tell_of_unusable(gateway: &Gateway) {
     }
 }
 
-/// On which day a certificate or a revocation list was last warned of, and whether it had expired then; by its file and its end.
+/// The day of the last warning about a certificate or revocation list, and whether it had expired then; by its file
+/// and its expiry.
 pub(super) type Warned = HashMap<(PathBuf, Wall), (i64, bool)>;
 
 /// Warns of certificates that expire soon.
@@ -168,8 +170,8 @@ pub(super) fn warn_of_expiry(
     }
 }
 
-/// Those that end within three weeks and have less than a quarter of their time left, each once a day, and when it is over.
-/// Those that live for hours can't wait for the next day.
+/// Those that expire within three weeks and have less than a quarter of their lifetime left, each once a day, and
+/// again when it has expired. A lifetime may be shorter than a day.
 pub(super) fn ending<T>(
     all: impl Iterator<Item = T>,
     validity: impl Fn(&T) -> (&PathBuf, Wall, Wall),
@@ -177,7 +179,7 @@ pub(super) fn ending<T>(
     now: Wall,
 ) -> Vec<T> {
     let day = now.unix_seconds() / DAY_SECONDS;
-    // Certificates that are no longer served are removed.
+    // Those that are no longer used are removed.
     let before = std::mem::take(warned);
     let mut ending = Vec::new();
     for one in all {
@@ -211,7 +213,7 @@ async fn refresh(listener: &str, tls: &Arc<ServerTls>, server: &Server) {
     let Ok((due, errors)) = tokio::task::spawn_blocking(move || asked.staples_due(now)).await else { return };
     for error in errors {
         FAILURES.fetch_add(1, Relaxed);
-        tracing::warn!(%listener, %error, "a certificate is served without a response of its authority");
+        tracing::warn!(%listener, %error, "a certificate is served without an OCSP response");
     }
     for request in due {
         let path = request.path.display().to_string();
@@ -227,11 +229,12 @@ async fn refresh(listener: &str, tls: &Arc<ServerTls>, server: &Server) {
         };
         match taken {
             Ok(()) => {
-                tracing::info!(%listener, certificate = %path, "a response about a certificate was taken")
+                tracing::info!(%listener, certificate = %path, "the OCSP response of a certificate was updated")
             }
             Err(error) => {
                 FAILURES.fetch_add(1, Relaxed);
-                tracing::warn!(%listener, certificate = %path, %error, "no response about a certificate; the last one is served until it runs out");
+                tracing::warn!(%listener, certificate = %path, %error, "the OCSP response of a certificate could not \
+                     be updated; the previous one is stapled until it expires");
             }
         }
     }
@@ -268,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_warned_of_each_day_from_a_quarter_or_three_weeks_before_its_end() {
+    fn a_certificate_is_warned_of_daily_in_its_last_quarter_but_no_earlier_than_three_weeks() {
         let all = || {
             [
                 certificate("year", 344 * 24, 20 * 24),
@@ -287,10 +290,10 @@ mod tests {
         };
         assert_eq!(at(0), ["year", "day"]);
         assert_eq!(at(0), [""; 0]);
-        assert_eq!(at(2), ["day-young"], "it does not wait for the next day");
-        assert_eq!(at(5), ["day"], "it is over");
+        assert_eq!(at(2), ["day-young"], "without waiting for the next day");
+        assert_eq!(at(5), ["day"], "it has expired");
         assert_eq!(at(24), ["year", "day", "day-young"]);
         assert_eq!(ending(std::iter::empty(), &mut warned, NOW), []);
-        assert!(warned.is_empty(), "what is served no more is forgotten");
+        assert!(warned.is_empty(), "what is no longer served is removed");
     }
 }

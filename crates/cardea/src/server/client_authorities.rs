@@ -1,5 +1,5 @@
-//! What concerns the authorities that vouch for clients: until when their revocation lists hold, and what of their files
-//! keeps out clients.
+//! The client authorities of listeners: the expiry of their revocation lists, and the faults of their files that
+//! cause refusals.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,25 +21,25 @@ use super::certificates::{DAY_SECONDS, Warned, ending};
 
 static LIST_EXPIRY: GaugeDef<2> = GaugeDef::new(
     "cardea_tls_client_crl_expiry_timestamp_seconds",
-    "When the first revocation list of a file expires, in Unix time: from then on the clients that it covers are refused. \
-     Lists that a newer one of the same authority supersedes do not count.",
+    "When the first revocation list of a file expires, in Unix time. Then the clients that it covers are refused. Lists that \
+     a newer one of the same authority supersedes are not included.",
     ["client_authority", "crl"],
 );
 static FAULTS: GaugeDef<1> = GaugeDef::new(
     "cardea_tls_client_authority_faults",
-    "Faults of a client authority's files by which clients are refused: expired and missing revocation lists, certificates \
-     that are no authority's.",
+    "Faults in a client authority's files that cause clients to be refused: expired or missing revocation lists, and \
+     certificates that are not CA certificates.",
     ["client_authority"],
 );
 
 /// The metrics of client authorities.
 pub(super) static DEFINITIONS: &[Definition] = &[LIST_EXPIRY.definition(), FAULTS.definition()];
 
-/// Those that vouch for clients of a listener, by name.
+/// The authorities that any listener uses, by name.
 fn in_use(gateway: &Gateway) -> BTreeMap<String, Arc<ClientAuthority>> {
     let model = gateway.model();
-    let asked = model.listeners.values().filter_map(|listener| listener.tls.as_ref());
-    let authorities = asked.flat_map(|tls| tls.client_auths()).flat_map(|asked| asked.authorities);
+    let tls = model.listeners.values().filter_map(|listener| listener.tls.as_ref());
+    let authorities = tls.flat_map(|tls| tls.client_auths()).flat_map(|client_auth| client_auth.authorities);
     authorities.map(|authority| (authority.config().name.clone(), authority)).collect()
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn client_authority_faults(gateway: &Gateway) -> Vec<(String, Authori
     in_use(gateway).into_iter().flat_map(faults).collect()
 }
 
-/// Enters the metrics. The gateway holds the registry, so they must not hold the gateway.
+/// Registers the metrics. The gateway holds the registry, so they must not hold the gateway.
 pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
     let weak = Arc::downgrade(gateway);
     registry.collect_gauge(&LIST_EXPIRY, move |samples: &mut Samples<'_>| {
@@ -79,25 +79,25 @@ pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
     });
 }
 
-/// What was said in the log.
+/// What was logged.
 #[derive(Default)]
-pub(super) struct Told(Mutex<Said>);
+pub(super) struct FaultLog(Mutex<Logged>);
 
 #[derive(Default)]
-struct Said {
-    /// On which day.
+struct Logged {
+    /// The day on which each fault was last logged.
     faults: HashMap<(String, AuthorityFault), i64>,
     ends: Warned,
 }
 
-impl Told {
-    /// Says what keeps out clients or is likely to be a mistake: once a day, or all of it where it is to be said `again`. Warns of lists that end soon.
-    pub(super) fn tell(&self, gateway: &Gateway, again: bool) {
+impl FaultLog {
+    /// Logs faults and probable mistakes in files once a day, or all of them if `again`. Warns of revocation lists that expire soon.
+    pub(super) fn report(&self, gateway: &Gateway, again: bool) {
         let now = gateway.clock.wall();
-        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let day = now.unix_seconds() / DAY_SECONDS;
-        // What is put right is forgotten.
-        let before = std::mem::take(&mut said.faults);
+        // Faults that were corrected are removed.
+        let before = std::mem::take(&mut logged.faults);
         for (name, fault) in client_authority_faults(gateway) {
             let key = (name, fault);
             if again || before.get(&key) != Some(&day) {
@@ -112,19 +112,19 @@ impl Told {
                     );
                 }
             }
-            said.faults.insert(key, day);
+            logged.faults.insert(key, day);
         }
         let lists = in_use(gateway).into_values().flat_map(|authority| authority.revocation_lists());
-        // Those that have expired are faults.
+        // Expired lists are faults.
         let lists = lists.filter(|list| list.next_update > now);
         for list in
-            ending(lists, |list| (&list.path, list.this_update, list.next_update), &mut said.ends, now)
+            ending(lists, |list| (&list.path, list.this_update, list.next_update), &mut logged.ends, now)
         {
             tracing::warn!(
                 path = %list.path.display(),
                 issuer = %list.issuer,
                 next_update_unix_seconds = list.next_update.unix_seconds(),
-                "a revocation list expires soon; the clients that it covers are refused then"
+                "a revocation list expires soon; then the clients that it covers are refused"
             );
         }
     }

@@ -116,7 +116,7 @@ impl Control for Server {
     }
 
     fn drain(&self) -> ControlFuture<'_, ()> {
-        Box::pin(async move { self.ask_to_drain() })
+        Box::pin(async move { self.request_drain() })
     }
 
     fn certificates(&self) -> Vec<Certificate> {
@@ -124,7 +124,7 @@ impl Control for Server {
         let mut found: BTreeMap<(String, Vec<String>), Certificate> = BTreeMap::new();
         for listener in self.gateway.model().listeners.values() {
             for state in listener.tls.iter().flat_map(|tls| tls.certificate_states().to_vec()) {
-                let standing = certificates::standing(&state, now);
+                let shown = certificates::state_of(&state, now);
                 let mut hosts = state.hosts;
                 hosts.sort_unstable();
                 let source = state.path.display().to_string();
@@ -141,8 +141,8 @@ impl Control for Server {
                 });
                 entry.listeners.push(listener.name.clone());
                 entry.listeners.sort_unstable();
-                if standing != CertificateState::Served {
-                    entry.state = standing;
+                if shown != CertificateState::Served {
+                    entry.state = shown;
                 }
                 if !state.problems.is_empty() {
                     entry.problem = Some(state.problems.join("; "));

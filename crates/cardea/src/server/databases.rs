@@ -29,7 +29,7 @@ pub(crate) fn check(config: &Config) -> Vec<Problem> {
         }
         Err(error) => problems.push(config.problem(
             Location::default(),
-            format!("the databases can't be looked into: {error}"),
+            format!("the databases can't be checked: {error}"),
             "see the error of the operating system",
         )),
     }
@@ -41,8 +41,13 @@ async fn look(database: &Database, clock: &CoarseClock, report: &mut impl FnMut(
     {
         Some((_, Ok(key))) => Some(key),
         Some((secret, Err(error))) => {
-            let message = format!("the secret in {} is not a key: {error}", secret.origin());
-            report(database.wrapping_key_at, message, "a new key opens nothing that an old one closed");
+            let message = format!("{} does not contain a wrapping key: {error}", secret.origin());
+            report(
+                database.wrapping_key_at,
+                message,
+                "configure the key that the database was created with; a new \
+                 key decrypts no existing data",
+            );
             None
         }
         None => None,
@@ -67,12 +72,12 @@ async fn look(database: &Database, clock: &CoarseClock, report: &mut impl FnMut(
         Err(error) => report(
             database.at,
             error.to_string(),
-            "name the database that the clients and keys are in, and let the user that runs the program read it",
+            "configure the database with the clients and keys, and let the program's user read it",
         ),
         Ok(Some(error)) => report(
             database.wrapping_key_at,
-            format!("the wrapping key does not open {}: {error}", path.display()),
-            "name the file or the variable with the key that the database was used with before",
+            format!("the wrapping key does not decrypt {}: {error}", path.display()),
+            "name the file or variable with the key that the database was used with before",
         ),
     }
 }

@@ -9,29 +9,26 @@ use crate::{acme::Acme, admin::AdminState};
 
 static WRITES_FAILING: GaugeDef<1> = GaugeDef::new(
     "cardea_database_writes_failing",
-    "1 while changes can't be stored in the database, by whose it is; clients and keys can't be changed then.",
+    "1 while writes to the database fail, by the user of the database. Then clients and keys can't be changed.",
     ["used_by"],
 );
 static WRITE_FAILURES: CounterDef<1> = CounterDef::new(
     "cardea_database_write_failures_total",
-    "Transactions that failed, by whose database it is.",
+    "Failed transactions, by the user of the database.",
     ["used_by"],
 );
 static CONNECTIONS_DISCARDED: CounterDef<1> = CounterDef::new(
     "cardea_database_connections_discarded_total",
-    "Connections to the database that were closed because their state was in doubt after an error.",
+    "Connections to the database that were closed because their state was unknown after an error.",
     ["used_by"],
 );
-static READY: GaugeDef<0> = GaugeDef::new("cardea_ready", "1 while /ready answers 200, else 0.", []);
+static READY: GaugeDef<0> = GaugeDef::new("cardea_ready", "1 while /ready responds with 200, else 0.", []);
 static NOT_READY: GaugeDef<1> =
-    GaugeDef::new("cardea_not_ready", "1 for each reason for which /ready answers 503.", ["reason"]);
-static DEGRADED: GaugeDef<1> = GaugeDef::new(
-    "cardea_degraded",
-    "1 for each thing that doesn't work while /ready answers 200 for all that.",
-    ["what"],
-);
+    GaugeDef::new("cardea_not_ready", "1 for each reason for which /ready responds with 503.", ["reason"]);
+static DEGRADED: GaugeDef<1> =
+    GaugeDef::new("cardea_degraded", "1 for each failure that does not affect readiness.", ["what"]);
 
-/// All of them.
+/// The metrics of readiness and databases.
 pub(super) static DEFINITIONS: &[Definition] = &[
     READY.definition(),
     NOT_READY.definition(),

@@ -85,7 +85,7 @@ impl RevocationSink for Revoker {
 
 /// Publishes the server's keys to the verifier, in memory.
 pub(crate) fn publish_keys(server: &AuthorizationServer, keys: &LocalKeys) -> Result<()> {
-    keys.publish(server.key_set().as_bytes()).context("our own key set")
+    keys.publish(server.key_set().as_bytes()).context("the authorization server's key set")
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub(super) struct KeyCache {
 /// The content of a file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Kept {
+struct StoredKeys {
     issuer: String,
     source: String,
     fetched_at: i64,
@@ -48,7 +48,9 @@ impl KeyCache {
             let name = file_name(&issuer);
             let restored = match read(folder, &name) {
                 Ok(None) => continue,
-                Ok(Some(kept)) if kept.issuer != *issuer => Err("it is another issuer's".to_owned()),
+                Ok(Some(kept)) if kept.issuer != *issuer => {
+                    Err("the file belongs to another issuer".to_owned())
+                }
                 Ok(Some(kept)) => {
                     let fetched_at = Wall::from_unix_seconds(kept.fetched_at);
                     authenticator
@@ -62,11 +64,11 @@ impl KeyCache {
                 Ok(fetched_at) => tracing::info!(
                     %issuer,
                     fetched_at = fetched_at.unix_seconds(),
-                    "the issuer's keys are those that were kept, until they are fetched again"
+                    "the issuer's stored keys are used until they are fetched again"
                 ),
                 Err(error) => {
                     let path = folder.join(&name);
-                    tracing::warn!(%issuer, path = %path.display(), %error, "the keys that were kept are not used");
+                    tracing::warn!(%issuer, path = %path.display(), %error, "the issuer's stored keys are not used");
                 }
             }
         }
@@ -85,7 +87,7 @@ impl KeyCache {
             if let Err(error) = write(folder, &document) {
                 tracing::warn!(
                     issuer = %document.issuer, folder = %folder.display(), %error,
-                    "an issuer's keys can't be kept: a restart while it can't be reached would know none"
+                    "an issuer's keys can't be stored; after a restart they are missing until the issuer is reachable"
                 );
             }
         }
@@ -106,7 +108,7 @@ fn file_name(issuer: &str) -> String {
 }
 
 /// The stored document, if any.
-fn read(folder: &Path, name: &str) -> io::Result<Option<Kept>> {
+fn read(folder: &Path, name: &str) -> io::Result<Option<StoredKeys>> {
     let Some(folder) = Folder::open(folder)? else { return Ok(None) };
     let text = folder.read(name)?;
     Ok(text.map(|text| serde_json::from_str(&text)).transpose()?)
@@ -116,7 +118,7 @@ fn read(folder: &Path, name: &str) -> io::Result<Option<Kept>> {
 /// not be trusted after a restart.
 fn write(folder: &Path, document: &KeyDocument) -> io::Result<()> {
     let Ok(keys) = std::str::from_utf8(&document.bytes) else { return Ok(()) };
-    let kept = Kept {
+    let kept = StoredKeys {
         issuer: document.issuer.to_string(),
         source: document.source.clone(),
         fetched_at: document.fetched_at.unix_seconds(),
@@ -124,14 +126,14 @@ fn write(folder: &Path, document: &KeyDocument) -> io::Result<()> {
     };
     let (folder, name) = (Folder::make(folder)?, file_name(&document.issuer));
     let Err(error) = folder.write(&name, &serde_json::to_vec(&kept)?) else { return Ok(()) };
-    let is_same = |text: &str| serde_json::from_str(text).is_ok_and(|old: Kept| old.keys == kept.keys);
+    let is_same = |text: &str| serde_json::from_str(text).is_ok_and(|old: StoredKeys| old.keys == kept.keys);
     if folder.read(&name).is_ok_and(|old| old.as_deref().is_some_and(is_same)) {
         return Err(error);
     }
     match folder.remove(&name) {
         Ok(()) => Err(error),
         Err(also) => {
-            let message = format!("{error}; older keys are there still, and can't be removed: {also}");
+            let message = format!("{error}; the older file still exists and can't be removed: {also}");
             Err(io::Error::new(error.kind(), message))
         }
     }

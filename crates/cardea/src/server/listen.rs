@@ -33,13 +33,13 @@ impl Inherited {
         let mut passed = listenfd::ListenFd::from_env();
         let mut sockets = Vec::with_capacity(passed.len());
         for index in 0..passed.len() {
-            // Of either kind: the wrong one is refused and put back.
+            // Of either kind: a socket of the wrong kind is refused below.
             if let Ok(Some(listener)) = passed.take_tcp_listener(index) {
                 sockets.push(ListenSocket::Tcp(listener));
             } else if let Ok(Some(listener)) = passed.take_unix_listener(index) {
                 sockets.push(ListenSocket::Unix(listener));
             } else {
-                bail!("the socket passed as number {index} is no stream socket that listens");
+                bail!("inherited socket {index} is not a listening stream socket");
             }
         }
         Ok(Self { sockets })
@@ -113,10 +113,10 @@ pub(crate) fn bind_one(
     Ok(bound)
 }
 
-/// Closes connections whose client is unreachable for so long. Connections have the options of the socket that they are
-/// accepted from (tcp(7)): setting them costs nothing there.
+/// Closes connections whose client has been unreachable for this long. Connections inherit the options of the
+/// listening socket (tcp(7)), so no connection costs a system call.
 fn notice_unreachable(socket: SockRef<'_>, after: Duration) -> io::Result<()> {
-    // A client that is asked in vain is given up by `TCP_USER_TIMEOUT`, not by the number of questions.
+    // `TCP_USER_TIMEOUT` closes a connection whose probes get no reply, not their number.
     let keepalive = TcpKeepalive::new().with_time(after / 4).with_interval(after / 12);
     socket.set_tcp_keepalive(&keepalive)?;
     socket.set_tcp_user_timeout(Some(after))
@@ -131,7 +131,7 @@ fn bind_anew(listener: &Listener, workers: usize) -> Result<Sockets> {
         }
         BindAddress::Unix(path) => {
             let (socket, file) = unix(path, listener.mode).with_context(|| {
-                format!("listener \"{}\" can't listen on unix:{}", listener.name, path.display())
+                format!("listener \"{}\" cannot listen on unix:{}", listener.name, path.display())
             })?;
             Ok(Sockets { sockets: vec![ListenSocket::Unix(socket)], file: Some(file) })
         }
@@ -188,13 +188,13 @@ fn explain(error: io::Error, name: &str, address: SocketAddr) -> anyhow::Error {
         io::ErrorKind::AddrNotAvailable => "this machine does not have that address".to_owned(),
         _ => "see the error of the operating system".to_owned(),
     };
-    anyhow::Error::new(error).context(format!("listener \"{name}\" can't listen on {address}; {remedy}"))
+    anyhow::Error::new(error).context(format!("listener \"{name}\" cannot listen on {address}; {remedy}"))
 }
 
 fn unix(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => {
-            let message = "a file is there that is no socket; move it away, or name another path";
+            let message = "the path exists and is not a socket; move the file, or configure another path";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
         }
         Ok(_) if std::os::unix::net::UnixStream::connect(path).is_ok() => {

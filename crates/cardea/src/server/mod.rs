@@ -19,7 +19,7 @@ mod socket_file;
 mod telemetry;
 
 pub(crate) use builtins::Provided;
-pub(crate) use certificates::standing as certificate_standing;
+pub(crate) use certificates::state_of as certificate_state;
 pub(crate) use client_authorities::client_authority_faults;
 pub(crate) use databases::check as check_databases;
 pub(crate) use issuer::open as open_issuer;

@@ -17,7 +17,7 @@ use cardea_gateway::{
 
 static PANICS: CounterDef<0> = CounterDef::new(
     "cardea_panics_total",
-    "Connections and streams that ended because of a mistake in the program.",
+    "Connections and streams that ended because of a panic, which is a bug in the program.",
     [],
 );
 
@@ -44,7 +44,7 @@ pub(super) fn watch() {
             thread = thread.name(),
             message = text(info),
             contained,
-            "the program has made a mistake; please report it"
+            "the program panicked; please report this bug"
         );
         if !contained {
             // tidy: banned: the failed part is needed, and there is no caller for an error

@@ -101,7 +101,7 @@ impl Server {
             self.gateway.set_access_log(log);
         }
         self.gateway.set_model(Arc::clone(&built.model));
-        self.client_authority_faults.tell(&self.gateway, true);
+        self.client_authority_faults.report(&self.gateway, true);
         self.admin.set_hosts(&config.admin.hosts);
         self.admin.follow(&config.readiness);
         if let Some(acme) = &self.provided.acme {
@@ -126,7 +126,7 @@ impl Server {
         current.set_modes();
         let needs_restart = self.not_in_effect(current);
         if !needs_restart.is_empty() {
-            tracing::warn!("these take effect at the next start: {}", needs_restart.join(", "));
+            tracing::warn!("changes that take effect at the next start: {}", needs_restart.join(", "));
         }
         Ok(Reloaded { generation: 0, took_milliseconds: 0, changes, needs_restart })
     }
@@ -136,7 +136,7 @@ impl Server {
 fn check_fixed(old: &Config, new: &Config) -> Result<()> {
     let refused = old.fingerprint.changed_at(&new.fingerprint, Effect::Refused);
     let problem = |(key, at): &(String, Location)| {
-        let message = format!("a reload can't change {key}, on which other keys rely");
+        let message = format!("a reload can't change {key}, on which other keys depend");
         new.problem(*at, message, "restart the gateway, or undo the change")
     };
     match refused.as_slice() {

@@ -15,27 +15,27 @@ static RELOADS: CounterDef<1> =
     CounterDef::new("cardea_config_reloads_total", "Reloads, by result: `success` or `failure`.", ["result"]);
 static GENERATION: GaugeDef<0> = GaugeDef::new(
     "cardea_config_generation",
-    "How many configurations were in force since the process started, this one included.",
+    "The number of configurations since the process started, including the current one.",
     [],
 );
 static SUCCESSFUL: GaugeDef<0> = GaugeDef::new(
     "cardea_config_last_reload_successful",
-    "1 where the last reload succeeded or there was none, 0 where it failed and the configuration before stays in force.",
+    "1 if the last reload succeeded or there was none, 0 if it failed and the previous configuration stays in effect.",
     [],
 );
 static LOADED_AT: GaugeDef<0> = GaugeDef::new(
     "cardea_config_last_reload_success_timestamp_seconds",
-    "When the configuration in force was loaded, at the start or by a reload, in Unix time.",
+    "When the current configuration was loaded, in Unix time.",
     [],
 );
 static FAILED_AT: GaugeDef<0> = GaugeDef::new(
     "cardea_config_last_reload_failure_timestamp_seconds",
-    "When a reload failed last, in Unix time; 0 where none did.",
+    "When a reload last failed, in Unix time; 0 if none did.",
     [],
 );
 static DURATION: GaugeDef<0> = GaugeDef::new(
     "cardea_config_last_reload_duration_seconds",
-    "How long the last reload took, failed or not; 0 where there was none.",
+    "How long the last reload took, whether or not it succeeded; 0 if there was none.",
     [],
 );
 

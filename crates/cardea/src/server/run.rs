@@ -71,12 +71,12 @@ pub(crate) struct Server {
     pub(super) started_with: Fingerprint,
     started: Mono,
     /// Notified when draining is requested over the admin socket.
-    pub(super) drain_asked: Notify,
+    pub(super) drain_requested: Notify,
     /// Whether the authorization server's store is closed, or about to be.
     store_closed: AtomicBool,
     pub(super) key_cache: Arc<KeyCache>,
-    /// What the log says of them.
-    pub(super) client_authority_faults: client_authorities::Told,
+    /// The faults of client authorities that were logged.
+    pub(super) client_authority_faults: client_authorities::FaultLog,
     /// Looks after certificates from the authority.
     acme: Mutex<Option<JoinHandle<()>>>,
     _clock: CoarseClock,
@@ -113,7 +113,7 @@ impl Current {
         for (listener, file, mode) in self.other_modes() {
             let shown = format!("{mode:o}");
             match file.set_mode(mode) {
-                Ok(()) => tracing::info!(listener, mode = shown, "the socket has other permissions"),
+                Ok(()) => tracing::info!(listener, mode = shown, "the socket's permissions were changed"),
                 Err(error) => {
                     tracing::warn!(listener, mode = shown, %error, "the socket's permissions can't be changed");
                 }
@@ -188,10 +188,10 @@ impl Server {
         let reloads = Arc::new(Reloads::new(clock.precise().wall));
         reloads.register(&registry);
         certificates::register(&registry, &gateway);
-        certificates::tell_of_unusable(&gateway);
+        certificates::report_unusable(&gateway);
         client_authorities::register(&registry, &gateway);
-        let client_authority_faults = client_authorities::Told::default();
-        client_authority_faults.tell(&gateway, true);
+        let client_authority_faults = client_authorities::FaultLog::default();
+        client_authority_faults.report(&gateway, true);
         let revoker = Arc::new(Revoker::new(Arc::clone(&gateway), &config));
         if let Some(issuer) = &provided.issuer {
             issuer
@@ -221,7 +221,7 @@ impl Server {
             path,
             started_with,
             started: clock.precise().mono,
-            drain_asked: Notify::new(),
+            drain_requested: Notify::new(),
             store_closed: AtomicBool::new(false),
             key_cache,
             client_authority_faults,
@@ -252,7 +252,7 @@ impl Server {
     fn serve_admin(&self, socket: std::net::TcpListener) -> Result<()> {
         socket.set_nonblocking(true)?;
         let socket = tokio::net::TcpListener::from_std(socket)?;
-        tracing::info!(address = %socket.local_addr()?, "the admin listener is there");
+        tracing::info!(address = %socket.local_addr()?, "the admin listener serves");
         let (admin, stopping) = (Arc::clone(&self.admin), Arc::clone(&self.gateway));
         workers::spawn(async move {
             // Until the very end: readiness is requested while the gateway drains.
@@ -321,8 +321,8 @@ impl Server {
     }
 
     /// Makes the server drain as on SIGTERM.
-    pub(super) fn ask_to_drain(&self) {
-        self.drain_asked.notify_one();
+    pub(super) fn request_drain(&self) {
+        self.drain_requested.notify_one();
     }
 
     /// Shuts down in order: unready, then not accepting, then ended; at the deadline, remaining connections are reset.
@@ -342,7 +342,7 @@ impl Server {
         if timeout(left, self.gateway.idle()).await.is_err() {
             tracing::warn!(
                 connections = self.gateway.connections(),
-                "the drain's deadline has come; resetting what is left"
+                "the drain deadline has passed; the remaining connections are reset"
             );
             self.gateway.advance(Phase::Ending);
             // Nothing is waited for after that: no closing handshake of either side.
@@ -398,16 +398,16 @@ pub(crate) fn run(config: Config, path: PathBuf) -> Result<()> {
     let sockets = bind(&config, &mut inherited, count)?;
     let admin_socket = match config.admin.address {
         Some(address) => Some(listen::tcp(address).with_context(|| {
-            format!("admin.address {address} can't be listened on; is another cardea running there?")
+            format!("cannot listen on admin.address {address}; does another gateway run there?")
         })?),
         None => None,
     };
     for socket in inherited.unused() {
-        tracing::warn!(socket, "an inherited socket belongs to no listener and is closed");
+        tracing::warn!(socket, "an inherited socket matches no listener and is closed");
     }
     process::raise_descriptor_limit(process::descriptors_needed(&config, count));
     process::check_descriptor_limit(count)?;
-    // Bound first, opened later: nothing but the ports needs what is given up here.
+    // Only binding the ports needs the privileges that are dropped here.
     process::drop_privileges(&config.process)?;
     process::settle_dumpable(&config.process)?;
     let workers = Workers::start(count).context("starting the workers")?;

@@ -48,7 +48,7 @@ impl Signals {
                             tracing::info!(generation = server.reloads.state().generation, "configuration reloaded");
                         }
                         Err(error) => tracing::error!(
-                            "the configuration was not reloaded, the old one stays in force:\n{error:#}"
+                            "the configuration was not reloaded, the previous one stays in effect:\n{error:#}"
                         ),
                     }
                 }
@@ -57,7 +57,7 @@ impl Signals {
                         log.reopen();
                     }
                 }
-                () = server.drain_asked.notified() => break false,
+                () = server.drain_requested.notified() => break false,
                 _ = self.terminate.recv() => break false,
                 _ = self.interrupt.recv() => break true,
             }

@@ -31,89 +31,92 @@ pub(crate) const REVISION: &str = match option_env!("CARDEA_REVISION") {
 
 static BUILD_INFO: GaugeDef<2> = GaugeDef::new(
     "cardea_build_info",
-    "What runs: always 1. The revision is empty where the build was not told.",
+    "The running build; always 1. The revision is empty if the build was not given one.",
     ["version", "revision"],
 );
 
 static VERDICTS: GaugeDef<0> =
-    GaugeDef::new("cardea_token_verdicts", "Verdicts on tokens that are remembered, of all issuers.", []);
+    GaugeDef::new("cardea_token_verdicts", "Verdicts in the verdict caches of all issuers.", []);
 static VERIFICATIONS: CounterDef<0> = CounterDef::new(
     "cardea_token_verifications_total",
-    "Tokens that had to be verified, because nothing was remembered of them.",
+    "Tokens that were verified because no verdict was cached.",
     [],
 );
 static LATE_REFRESHES: CounterDef<0> = CounterDef::new(
     "cardea_clock_late_refreshes_total",
-    "How often a worker had to refresh the clock, because the thread did not that is there for it.",
+    "Refreshes of the coarse clock by a worker because its own thread was late.",
     [],
 );
 static STREAMS: GaugeDef<0> = GaugeDef::new(
     "cardea_streams",
-    "WebSockets, responses and requests under way that had to wait, each of which ends with its caller's right.",
+    "Streams: WebSockets, and requests and responses that had to wait. Each ends when its caller's access ends.",
     [],
 );
 static BUFFERED: GaugeDef<0> = GaugeDef::new(
     "cardea_buffered_bytes",
-    "What is held for messages under way: what clients and services have sent and the other side has not taken, and heads \
-     that are not complete. Bounded by limits.buffered_bytes_max.",
+    "Memory for messages in progress: data that one side has sent and the other has not yet received, and incomplete \
+     heads. Bounded by limits.buffered_bytes_max.",
     [],
 );
 static SESSIONS: GaugeDef<1> =
-    GaugeDef::new("cardea_tls_sessions", "TLS sessions that are kept for resumption.", ["listener"]);
+    GaugeDef::new("cardea_tls_sessions", "TLS sessions in the session cache.", ["listener"]);
 static SESSION_BYTES: GaugeDef<1> =
-    GaugeDef::new("cardea_tls_session_bytes", "What those sessions take.", ["listener"]);
+    GaugeDef::new("cardea_tls_session_bytes", "The size of the sessions in the session cache.", ["listener"]);
 static SESSION_LOOKUPS: CounterDef<2> = CounterDef::new(
     "cardea_tls_session_lookups_total",
-    "TLS sessions that a client asked for, by whether there was one.",
+    "Lookups in the session cache, by whether the session was found.",
     ["listener", "found"],
 );
 static SESSION_EVICTIONS: CounterDef<1> = CounterDef::new(
     "cardea_tls_session_evictions_total",
-    "TLS sessions that went for newer ones before their time: there is no room for all.",
+    "Unexpired TLS sessions that were evicted because the session cache was full.",
     ["listener"],
 );
 
 static SECRET_QUEUE: GaugeDef<0> =
-    GaugeDef::new("cardea_secret_queue", "Hashes of client secrets that wait for a hash thread.", []);
+    GaugeDef::new("cardea_secret_queue", "Slow hashes of client secrets in the queue of the hash pool.", []);
 static SECRET_QUEUE_AGE: GaugeDef<0> =
-    GaugeDef::new("cardea_secret_queue_age_seconds", "How long the oldest of them has waited.", []);
+    GaugeDef::new("cardea_secret_queue_age_seconds", "How long the oldest hash in the queue has waited.", []);
 static SECRET_HASHES: CounterDef<1> = CounterDef::new(
     "cardea_secret_hashes_total",
-    "Hashes computed to verify client secrets, those for clients that don't exist included.",
+    "Hashes computed to verify client secrets, including those for clients that don't exist.",
     ["algorithm"],
 );
 static SECRET_HASHES_STORED: CounterDef<0> =
     CounterDef::new("cardea_secret_hashes_stored_total", "Hashes computed to store client secrets.", []);
-static SECRET_LANE_RUNS: CounterDef<0> =
-    CounterDef::new("cardea_secret_lane_runs_total", "Runs of the lanes in which hashes are computed.", []);
+static SECRET_LANE_RUNS: CounterDef<0> = CounterDef::new(
+    "cardea_secret_lane_runs_total",
+    "Runs of the SIMD lanes in which hashes are computed.",
+    [],
+);
 static SECRET_LANE_HASHES: CounterDef<0> = CounterDef::new(
     "cardea_secret_lane_hashes_total",
-    "Hashes that went through lanes; divided by the runs, how many shared one.",
+    "Hashes computed in lanes; divided by the runs, the average number of hashes in a run.",
     [],
 );
 static SECRET_LANES: CounterDef<1> = CounterDef::new(
     "cardea_secret_lanes_total",
-    "Lanes in each stretch of iterations, by whether they were filled.",
+    "Lanes of all steps of a run, by whether a hash filled them.",
     ["filled"],
 );
 static SECRETS_REMEMBERED: GaugeDef<0> = GaugeDef::new(
     "cardea_secret_remembered",
-    "Right client secrets that are remembered, those included whose time is over.",
+    "Entries of the verification cache, including expired ones.",
     [],
 );
 static SECRET_REMEMBERED_HITS: CounterDef<0> = CounterDef::new(
     "cardea_secret_remembered_hits_total",
-    "Client secrets that were remembered, so that nothing was hashed.",
+    "Client secrets that were found in the verification cache, so that no hash was computed.",
     [],
 );
 static SECRET_FAILURES: GaugeDef<0> = GaugeDef::new(
     "cardea_secret_failures",
-    "Clients and addresses whose failures to authenticate are counted.",
+    "Clients and address prefixes whose failed authentications are counted.",
     [],
 );
 static SECRET_REJECTIONS: CounterDef<1> = CounterDef::new(
     "cardea_secret_rejections_total",
-    "Client secrets that were refused unseen, by reason.",
+    "Client secrets that were refused without verification, by reason.",
     ["reason"],
 );
 
@@ -212,27 +215,24 @@ pub(super) fn register(
 
 static CERTIFICATE_END: GaugeDef<1> = GaugeDef::new(
     "cardea_acme_certificate_expiry_timestamp_seconds",
-    "When the certificate from the authority expires, in Unix time; 0 where there is none yet.",
+    "When the ACME certificate expires, in Unix time; 0 if there is none yet.",
     ["hosts"],
 );
 static CERTIFICATE_ISSUED: GaugeDef<1> = GaugeDef::new(
     "cardea_acme_certificate_issued_timestamp_seconds",
-    "When it was issued, in Unix time; 0 where there is none yet.",
+    "When the ACME certificate was issued, in Unix time; 0 if there is none yet.",
     ["hosts"],
 );
 static CERTIFICATE_ATTEMPT: GaugeDef<1> = GaugeDef::new(
     "cardea_acme_next_attempt_timestamp_seconds",
-    "When the next one is ordered, in Unix time; 0 for at once.",
+    "When the next ACME certificate is ordered, in Unix time; 0 for now.",
     ["hosts"],
 );
-static CERTIFICATES_ISSUED: CounterDef<0> = CounterDef::new(
-    "cardea_acme_issued_total",
-    "Certificates that the authority issued to this process.",
-    [],
-);
+static CERTIFICATES_ISSUED: CounterDef<0> =
+    CounterDef::new("cardea_acme_issued_total", "ACME certificates that were issued to this process.", []);
 static CERTIFICATE_FAILURES: CounterDef<1> = CounterDef::new(
     "cardea_acme_failures_total",
-    "Attempts of this process at a certificate that failed, by reason.",
+    "Failed attempts of this process to get an ACME certificate, by reason.",
     ["reason"],
 );
 

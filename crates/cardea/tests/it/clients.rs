@@ -61,7 +61,7 @@ fn without_a_server_the_command_line_changes_the_database() {
     let folder = Folder::new(&Settings::default());
     let ran = folder.run(&["client", "create", "billing", "--json"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert!(ran.stderr.contains("no gateway answers"), "{ran:?}");
+    assert!(ran.stderr.contains("no gateway responds"), "{ran:?}");
     let client = folder.create_client("shipping");
     let other = folder.create_client("invoices");
 

@@ -41,7 +41,7 @@ fn the_check_tells_people_what_held() {
     let lines: Vec<&str> = ran.stdout.lines().collect();
     let (last, steps) = lines.split_last().unwrap();
     assert!(steps.iter().all(|line| line.starts_with("ok ")), "{ran:?}");
-    assert_eq!(*last, format!("{0} of {0} steps held", steps.len()));
+    assert_eq!(*last, format!("{0} of {0} steps succeeded", steps.len()));
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn a_gateway_without_descriptors_blames_no_endpoint() {
     let folder =
         Folder::new(&Settings { origin: Some(origin.address), more: more.to_owned(), ..Settings::default() });
     let server = Server::start_with_descriptors(&folder, DESCRIPTORS);
-    let line = server.program.stderr.wait_for("the limit of open descriptors is below", 0);
+    let line = server.program.stderr.wait_for("the limit of open descriptors is lower", 0);
     let line: Value = serde_json::from_str(&line).unwrap();
     assert_eq!(line["fields"]["limit"], DESCRIPTORS);
     assert!(line["fields"]["needed"].as_u64().unwrap() > 40_000, "{line}");
@@ -140,8 +140,7 @@ fn a_gateway_with_next_to_no_descriptors_serves_or_says_why_it_does_not_start() 
     for count in [20, 12] {
         let ran = run_with_descriptors(&folder, count);
         assert_eq!(ran.code, Some(1), "{count}: {ran:?}");
-        let wanted =
-            format!("the limit of open descriptors is {count}, and the program can't start with fewer");
+        let wanted = format!("the limit of open descriptors is {count}, and the program needs at least");
         assert!(ran.stderr.contains(&wanted), "{count}: {ran:?}");
     }
 }

@@ -84,7 +84,7 @@ fn what_does_not_end_is_reset_at_the_deadline_which_counts_from_the_signal() {
     assert_eq!(server.program.wait(), Some(0));
     // Not delay and deadline one after the other, which would be seven.
     assert!(since(begun) < Duration::from_millis(6_500), "{:?}", since(begun));
-    assert!(server.program.stderr.text().contains("resetting what is left"));
+    assert!(server.program.stderr.text().contains("the drain deadline has passed"));
     let log = folder.read("access.log");
     for path in ["/origin/endless", "/origin/slow"] {
         let line = log.lines().find(|line| line.contains(path)).unwrap_or_else(|| panic!("{path}: {log}"));

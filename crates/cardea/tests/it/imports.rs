@@ -49,7 +49,7 @@ fn a_running_gateway_takes_over_all_of_a_file_or_nothing() {
     // More than one request to the server, and one line that can't be: none of them is there.
     for (line, expected) in [
         (lines[0].clone(), "a client \"one\" exists already"),
-        (many()[0].clone(), "client \"many-1\" is there twice"),
+        (many()[0].clone(), "duplicate client \"many-1\""),
         (many()[0].replace("many-1", "x").replace("read", "fly"), "\"fly\" is not configured"),
     ] {
         let mut bad = many();
@@ -67,7 +67,10 @@ fn a_running_gateway_takes_over_all_of_a_file_or_nothing() {
             [lines[0].clone(), lines[2].clone()],
             ["a client \"one\" exists already", "a client \"two\" exists already"],
         ),
-        ([many()[0].clone(), many()[1].clone()], ["\"many-1\" is there twice", "\"many-2\" is there twice"]),
+        (
+            [many()[0].clone(), many()[1].clone()],
+            ["duplicate client \"many-1\"", "duplicate client \"many-2\""],
+        ),
     ] {
         folder.write("many.jsonl", &[many(), more.to_vec()].concat().join("\n"));
         let ran = folder.run(&["client", "import", "many.jsonl"]);
@@ -82,8 +85,8 @@ fn a_running_gateway_takes_over_all_of_a_file_or_nothing() {
     folder.write("many.jsonl", &many().join("\n"));
     let ran = folder.run(&["client", "import", "many.jsonl", "--json"]);
     assert_eq!((ran.code, &ran.json()["imported"]), (Some(0), &serde_json::json!(MANY)), "{ran:?}");
-    assert!(ran.stderr.contains(" of 2500 clients are sent"), "{ran:?}");
-    assert!(ran.stderr.contains("note: 1000 of 2500 clients are written"), "{ran:?}");
+    assert!(ran.stderr.contains(" of 2500 clients sent"), "{ran:?}");
+    assert!(ran.stderr.contains("note: 1000 of 2500 clients written"), "{ran:?}");
     assert_eq!(listed(&folder), MANY + 2);
     assert_eq!(connection.token("many-2500", SECRET).unwrap().status, 200);
 
@@ -100,12 +103,12 @@ fn without_a_gateway_the_database_takes_them_over() {
     let bad = csv.replace("many-2400,", "many-7,");
     let ran = folder.run_with(&["client", "import", "-", "--format", "csv"], &bad);
     assert_eq!(ran.code, Some(3), "{ran:?}");
-    assert!(ran.stderr.contains("standard input:2401: client \"many-7\" is there twice"), "{ran:?}");
+    assert!(ran.stderr.contains("standard input:2401: duplicate client \"many-7\""), "{ran:?}");
     assert_eq!(listed(&folder), 0);
 
     let ran = folder.run_with(&["client", "import", "-", "--format", "csv"], &csv);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "imported 2500 clients\n"), "{ran:?}");
-    assert!(ran.stderr.contains("note: 1000 of 2500 clients are written"), "{ran:?}");
+    assert!(ran.stderr.contains("note: 1000 of 2500 clients written"), "{ran:?}");
     assert_eq!(listed(&folder), MANY);
     let shown = folder.run(&["client", "show", "many-7", "--json"]).json();
     assert_eq!(shown["scopes"], serde_json::json!(["read", "write"]));

@@ -263,7 +263,7 @@ fn a_file_that_the_configuration_names_is_a_change_where_only_its_content_differ
     folder.write("page.txt", "one");
     folder.configure(&Settings { more: more.to_owned(), ..Settings::default() });
     let server = Server::start(&folder);
-    assert!(folder.run(&["reload"]).stdout.ends_with("nothing has changed\n"), "the control");
+    assert!(folder.run(&["reload"]).stdout.ends_with("no changes\n"), "the control");
     folder.write("page.txt", "two");
     let ran = folder.run(&["reload"]);
     assert!(ran.stdout.ends_with("changed route page: respond.file\n"), "{ran:?}");
@@ -352,7 +352,7 @@ fn a_reload_by_command_says_what_has_changed_and_how_it_ended() {
     let folder = Folder::new(&Settings::default());
     let absent = folder.run(&["reload"]);
     assert_eq!(absent.code, Some(1), "{absent:?}");
-    assert!(absent.stderr.contains("no gateway answers at") && absent.stdout.is_empty(), "{absent:?}");
+    assert!(absent.stderr.contains("no gateway responds at") && absent.stdout.is_empty(), "{absent:?}");
     assert_eq!(folder.run(&["status"]).code, Some(1));
     // Whatever answers at the default socket is not meant by a file that is not there.
     let mistaken = run(folder.path(), &["reload", "--config", "cardae.toml"]);
@@ -363,7 +363,7 @@ fn a_reload_by_command_says_what_has_changed_and_how_it_ended() {
     let hidden = folder.run(&["reload"]);
     assert_eq!(hidden.code, Some(1), "{hidden:?}");
     assert!(
-        hidden.stderr.contains("no gateway answers at") && hidden.stderr.contains("adress"),
+        hidden.stderr.contains("no gateway responds at") && hidden.stderr.contains("adress"),
         "{hidden:?}"
     );
     folder.write("cardea.toml", &good);
@@ -371,7 +371,7 @@ fn a_reload_by_command_says_what_has_changed_and_how_it_ended() {
     let server = Server::start(&folder);
     let unchanged = folder.run(&["reload"]);
     assert_eq!(unchanged.code, Some(0), "{unchanged:?}");
-    assert!(unchanged.stdout.ends_with("nothing has changed\n"), "{unchanged:?}");
+    assert!(unchanged.stdout.ends_with("no changes\n"), "{unchanged:?}");
 
     let origin = Origin::start();
     let more =
@@ -430,7 +430,7 @@ fn a_reload_by_command_says_what_has_changed_and_how_it_ended() {
     );
     let ran = folder.run(&["reload"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
-    assert!(ran.stderr.contains("stays in force") && ran.stderr.contains("conect"), "{ran:?}");
+    assert!(ran.stderr.contains("stays in effect") && ran.stderr.contains("conect"), "{ran:?}");
     let status = folder.run(&["status"]);
     assert_eq!(status.code, Some(0), "{status:?}");
     for text in ["generation", "3, loaded at", "failed at", "second", "1 of 1 healthy"] {

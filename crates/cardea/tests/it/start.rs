@@ -110,7 +110,7 @@ fn commands_that_come_while_it_starts_are_carried_out_by_the_server() {
         assert!(folder.file("admin.sock").exists(), "{round}: a command would go around the server");
         let ran = folder.run(&["client", "create", "early"]);
         assert_eq!(ran.code, Some(0), "{round}: {ran:?}");
-        assert!(!ran.stderr.contains("no gateway answers"), "{round}: {ran:?}");
+        assert!(!ran.stderr.contains("no gateway responds"), "{round}: {ran:?}");
         program.signal(Signal::SIGTERM);
         assert_eq!(program.wait(), Some(0), "{}", program.stderr.text());
     }

@@ -8,7 +8,7 @@ static CPU: CounterDef<0> =
     CounterDef::new("process_cpu_seconds_total", "User and system CPU time, in seconds.", []);
 static RESIDENT: GaugeDef<0> =
     GaugeDef::new("process_resident_memory_bytes", "Resident memory, in bytes.", []);
-static THREADS: GaugeDef<0> = GaugeDef::new("process_threads", "Threads.", []);
+static THREADS: GaugeDef<0> = GaugeDef::new("process_threads", "Threads of the process.", []);
 static OPEN_FDS: GaugeDef<0> = GaugeDef::new("process_open_fds", "Open file descriptors.", []);
 static MAX_FDS: GaugeDef<0> = GaugeDef::new("process_max_fds", "The limit of open file descriptors.", []);
 

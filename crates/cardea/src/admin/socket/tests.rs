@@ -67,11 +67,11 @@ async fn what_is_no_socket_is_left_alone() {
 }
 
 #[test]
-fn only_the_servers_user_and_root_may_ask() {
+fn only_the_servers_user_and_root_is_permitted() {
     for (uid, own, expected) in
         [(1_000, 1_000, true), (0, 1_000, true), (1_001, 1_000, false), (1_000, 0, false)]
     {
-        assert_eq!(may_ask(uid, own), expected, "{uid} asks {own}");
+        assert_eq!(is_permitted(uid, own), expected, "{uid} connects to {own}");
     }
 }
 
@@ -114,9 +114,9 @@ async fn what_is_no_request_is_refused_and_the_next_one_is_answered() {
 }
 
 #[tokio::test]
-async fn connections_that_are_half_open_do_not_keep_others_from_asking() {
+async fn half_open_connections_do_not_block_others() {
     with_socket(Fake::new(clock(), None), |path| {
-        // As many as there may be, with nothing, a part of a request.
+        // As many as are allowed, each with no bytes or a part of a request.
         let half_open: Vec<StdStream> = (0..CONNECTIONS_MAX)
             .map(|number| {
                 let mut stream = StdStream::connect(&path).unwrap();
@@ -133,7 +133,7 @@ async fn connections_that_are_half_open_do_not_keep_others_from_asking() {
         let mut answer = String::new();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(&stream), &mut answer).unwrap();
         assert!(answer.starts_with(r#"{"ok":{"status":{"#), "{answer}");
-        // All of them were closed: it was not one that happened to go.
+        // All of them were closed, not only one.
         for mut stream in half_open {
             stream.set_read_timeout(Some(asked)).unwrap();
             assert_eq!(text(&mut stream), "");
@@ -286,7 +286,7 @@ fn import_line(id: &str, more: bool) -> String {
 }
 
 #[tokio::test]
-async fn an_import_in_parts_is_done_with_its_last_one_and_not_where_one_is_lost() {
+async fn an_import_in_parts_needs_all_parts() {
     let fixture = Fixture::new();
     let issuer = fixture.issuer(clock().precise()).await;
     with_socket(Fake::new(clock(), Some(issuer)), |path| {
@@ -316,7 +316,7 @@ async fn an_import_in_parts_is_done_with_its_last_one_and_not_where_one_is_lost(
         assert_eq!(ids(&mut connection), [""; 0]);
         // A repeated client: none is imported.
         let replies = say(&[import_line("a", true), import_line("b", true), import_line("a", false)]);
-        assert!(replies.contains("\"index\":2") && replies.contains("twice"), "{replies}");
+        assert!(replies.contains("\"index\":2") && replies.contains("duplicate"), "{replies}");
         assert_eq!(ids(&mut connection), [""; 0]);
         let replies = say(&[import_line("a", true), import_line("b", false)]);
         assert_eq!(replies, "{\"ok\":\"done\"}\n".repeat(2));

@@ -31,7 +31,7 @@ Examples:
   cardea check --deny-warnings --without-keys    for continuous integration
   cardea check --json | jq -r '.[] | select(.severity == \"error\") | .message'
 
-Exit codes: 0 the configuration is good, 2 it has errors (or warnings, with --deny-warnings).")]
+Exit codes: 0 the configuration is valid, 2 it has errors (or warnings, with --deny-warnings).")]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
@@ -48,7 +48,7 @@ pub(crate) struct CheckArgs {
     pub(crate) without_keys: bool,
 }
 
-/// Explain what the gateway would do with a request, without sending any.
+/// Explain what the gateway would do with a request, without sending one.
 ///
 /// Shows the route, the caller, each policy rule with its value, the custom attributes, and what would be forwarded
 /// where. Nothing is listened on. Certificates, keys and key sets are read or fetched only with --token.
@@ -59,7 +59,7 @@ Examples:
   cardea explain POST https://api.example.com/orders --issuer own --claims '{\"sub\":\"a\",\"scope\":\"orders.write\"}'
   cardea explain GET https://api.example.com/orders --token - --json < token
 
-Exit codes: 0 the request would be let in, 3 it would be refused.")]
+Exit codes: 0 the request would be allowed, 3 it would be refused.")]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
@@ -111,7 +111,7 @@ Examples:
   cardea test --config cardea.toml tests.toml
   cardea test --config cardea.toml tests.toml --json | jq '.[] | select(.passed | not)'
 
-Exit codes: 0 all tests pass, 2 a file is wrong, 3 a test fails.")]
+Exit codes: 0 all tests pass, 2 a file is invalid, 3 a test fails.")]
 pub(crate) struct TestArgs {
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
@@ -130,7 +130,7 @@ pub(crate) struct TestArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  cardea schema > cardea.schema.json   then begin cardea.toml with: #:schema ./cardea.schema.json")]
+  cardea schema > cardea.schema.json   then start cardea.toml with: #:schema ./cardea.schema.json")]
 pub(crate) struct SchemaArgs {
     /// Print the reference page in Markdown instead.
     #[arg(long)]

@@ -92,7 +92,8 @@ pub(crate) struct ClientCreateArgs {
 /// The clients to import.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A line of JSON, or a row of CSV under a header with these names (lists in CSV: with spaces between):
+Each client is a line of JSON, or a row of CSV under a header, with these names (CSV separates the items of a list by \
+spaces):
   client_id, secret_hash      required; docs/cli.md lists the formats of hashes
   name, enabled, scopes, audiences, access_token_lifetime_seconds,
   secret_expires_in_seconds, basic_encoding, remember_secret

@@ -27,7 +27,7 @@ pub(crate) struct RunArgs {
 Examples:
   cardea demo
   cardea demo --port 0 --admin-port 0  on any free ports
-  cardea demo --check                  make the whole trip once; 0 only if all of it held")]
+  cardea demo --check                  run all steps once; exits with 0 only if all succeed")]
 pub(crate) struct DemoArgs {
     /// The gateway's port on 127.0.0.1; 0 selects a free one.
     #[arg(long, default_value_t = 8443)]
@@ -53,8 +53,8 @@ Examples:
   cardea reload --config /etc/cardea/cardea.toml
   cardea reload --json | jq -r '.changes[] | .happened + \" \" + .kind + \" \" + .name'
 
-Exit codes: 0 in force, 1 no gateway answers, 2 the configuration is wrong and the one before stays in force,
-3 in force but for keys that need a restart.")]
+Exit codes: 0 in effect, 1 no gateway responds, 2 the configuration is invalid and the previous one stays in effect,
+3 in effect except for keys that need a restart.")]
 pub(crate) struct ReloadArgs {
     #[command(flatten)]
     pub(crate) common: ManagementArgs,
@@ -68,7 +68,7 @@ Examples:
   cardea status
   cardea status --json | jq .reasons
 
-Exit codes: 0 ready, 1 no gateway answers, 3 not ready.")]
+Exit codes: 0 ready, 1 no gateway responds, 3 not ready.")]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub(crate) common: ManagementArgs,
@@ -82,7 +82,7 @@ pub(crate) struct StatusArgs {
 Examples:
   cardea certificates
   cardea certificates --json | jq '.[] | select(.failures > 0)'
-  cardea certificates renew www.example.com    order one now: after what hindered it was put right")]
+  cardea certificates renew www.example.com    order one now, after the cause of a failure was fixed")]
 pub(crate) struct CertificatesArgs {
     #[command(subcommand)]
     pub(crate) command: Option<CertificatesCommand>,

@@ -14,7 +14,7 @@ use super::super::{
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  cardea token decode < token          read a token from standard input, so that it is in no process list
+  cardea token decode < token          read the token from standard input, which keeps it out of process lists
   cardea token verify --route orders < token")]
 pub(crate) struct TokenArgs {
     #[command(subcommand)]

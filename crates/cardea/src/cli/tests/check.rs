@@ -269,7 +269,7 @@ fn warnings_are_told_and_fail_only_where_they_should() {
     let fixture = Fixture::new(text);
     let (exit, out, err) = fixture.check(&[]);
     assert_eq!(exit, Exit::Success, "{err}");
-    assert!(out.contains("good; listeners: 1"), "{out}");
+    assert!(out.contains("valid; listeners: 1"), "{out}");
     assert!(err.contains("cardea.toml:6:15: warning: \"/api/*\" has a *"), "{err}");
     assert!(err.ends_with("cardea.toml: 1 warning\n"), "{err}");
     assert_eq!(fixture.lines("warning"), [6]);
@@ -371,7 +371,7 @@ fn a_wrapping_key_that_does_not_open_the_database_is_told() {
     assert_eq!(fixture.problems().len(), 0);
     assert_eq!(fixture.files(), before, "a check changes nothing");
 
-    for (key, wanted) in [(OTHER_KEY, "does not open"), ("c2hvcnQ=", "is not a key")] {
+    for (key, wanted) in [(OTHER_KEY, "does not decrypt"), ("c2hvcnQ=", "does not contain a wrapping key")] {
         fixture.file("wrapping.key", key);
         let problems = fixture.problems();
         assert_eq!(problems.len(), 1, "{problems:#?}");

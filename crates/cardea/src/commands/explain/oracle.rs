@@ -87,8 +87,8 @@ pub(super) struct Oracle {
 }
 
 impl Oracle {
-    /// Puts the configuration together. No certificate is loaded: whose a host's are is not asked here, and what hosts require
-    /// of clients is in the configuration.
+    /// Builds the gateway. No certificate is loaded: trust domains are not checked here, and the configuration says
+    /// what hosts require of clients.
     pub(super) fn new(
         mut config: Config,
         keys: Keys,
@@ -122,7 +122,8 @@ impl Oracle {
         };
         for chain in &built.unknown_hosts {
             output.error(&format!(
-                "{}: its hosts can't be told, so that what hosts require of clients is not judged; list its hosts in the configuration",
+                "{}: its hosts are unknown, so the client certificate requirements of hosts are not checked; list its \
+                 hosts in the configuration",
                 chain.display()
             ));
         }
@@ -166,7 +167,7 @@ impl Oracle {
         if let Some(need) = certificate {
             let requirement = explanation.requirement.take().unwrap_or_else(|| "no token".to_owned());
             explanation.requirement =
-                Some(format!("{requirement}; a client certificate ({need}), which is not judged here"));
+                Some(format!("{requirement}; a client certificate ({need}), which is not checked here"));
         }
         Ok(explanation)
     }
@@ -208,7 +209,7 @@ impl Oracle {
                 Ok(sign(pair, issuer, claims, self.clock.wall().unix_seconds())?)
             }
             (TokenOf::Claims(..), None) => {
-                Err(Failure::new(Exit::Usage, "claims can't stand beside tokens of real issuers"))
+                Err(Failure::new(Exit::Usage, "claims can't be combined with tokens of real issuers"))
             }
         }
     }
@@ -226,7 +227,7 @@ impl Oracle {
         found.map(|issuer| &issuer.value).ok_or_else(|| {
             let names: Vec<&str> = issuers.iter().map(|issuer| issuer.name.as_str()).collect();
             let message =
-                format!("say which issuer the claims are of; the issuers are: {}", names.join(", "));
+                format!("name the issuer of the claims with --issuer; the issuers are: {}", names.join(", "));
             Failure::new(Exit::Usage, message)
         })
     }
@@ -235,7 +236,7 @@ impl Oracle {
 /// The configuration with one generated key for all issuers.
 fn with_generated_keys(config: &mut Config, clock: &Clock) -> Result<(config::Built, EcdsaKeyPair), Failure> {
     let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING)
-        .map_err(|_| Failure::new(Exit::Failure, "no key can be made"))?;
+        .map_err(|_| Failure::new(Exit::Failure, "no key can be generated"))?;
     let (x, y) =
         pair.public_key().as_ref().get(1..).unwrap_or_default().split_at_checked(32).unwrap_or_default();
     let keys = json!({ "keys": [{
@@ -298,7 +299,7 @@ fn sign(
     let input = format!("{}.{}", encode(header.to_string()), encode(Value::Object(all).to_string()));
     let signature = pair
         .sign(&SystemRandom::new(), input.as_bytes())
-        .map_err(|_| Failure::new(Exit::Failure, "the key of this run does not sign"))?;
+        .map_err(|_| Failure::new(Exit::Failure, "signing with the key of this run failed"))?;
     Ok(Zeroizing::new(format!("{input}.{}", URL_SAFE_NO_PAD.encode(signature))))
 }
 

@@ -24,7 +24,9 @@ pub(super) fn text(request: &Request, explanation: &Explanation) -> String {
     if explanation.route.is_some() {
         add(
             "demands",
-            Some(explanation.requirement.clone().unwrap_or_else(|| "nothing: it is public".to_owned())),
+            Some(
+                explanation.requirement.clone().unwrap_or_else(|| "nothing (the route is public)".to_owned()),
+            ),
         );
     }
     add(

@@ -146,7 +146,7 @@ fn test(arguments: &TestArgs, output: &mut Output) -> Result<Exit, Failure> {
             Ok(explanation) => differences(&case.expect, &explanation),
             Err(failure) => vec![Difference {
                 what: "request".to_owned(),
-                expected: "one that can be asked about".to_owned(),
+                expected: "a valid request".to_owned(),
                 found: failure.message,
             }],
         };
@@ -199,11 +199,9 @@ fn cases(text: &str) -> Result<Vec<Case>, Vec<Mistake>> {
                     }
                 }
             }
-            ("test", _) => {
-                mistakes.push(mistake(Some(at), "write [[test]] with two brackets: there are several"))
-            }
+            ("test", _) => mistakes.push(mistake(Some(at), "write [[test]] with two brackets")),
             (other, _) => {
-                let message = format!("unknown key {other:?}; a file of tests has [[test]] alone");
+                let message = format!("unknown key {other:?}; a file of tests has only [[test]]");
                 mistakes.push(mistake(Some(at), &message));
             }
         }

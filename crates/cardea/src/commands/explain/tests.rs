@@ -69,7 +69,7 @@ fn the_example_passes_its_tests() {
 }
 
 #[test]
-fn what_does_not_hold_is_told_and_fails() {
+fn failed_expectations_are_reported() {
     let folder = examples();
     let tests = folder.path().join("wrong.toml");
     let text = "[[test]]\nname = \"a\"\nrequest = { url = \"https://api.example.com/robots.txt\" }\n\
@@ -105,7 +105,7 @@ fn what_does_not_hold_is_told_and_fails() {
 }
 
 #[test]
-fn a_file_of_tests_is_told_all_that_is_wrong_with_it() {
+fn all_errors_of_a_file_of_tests_are_reported() {
     let folder = examples();
     let tests = folder.path().join("wrong.toml");
     let text = "[[test]]\nname = 1\nrequest = { url = \"x\" }\nexpect = {}\n\
@@ -195,7 +195,7 @@ fn an_explanation_shows_each_rule_with_its_value_and_no_secret() {
 }
 
 #[test]
-fn options_of_the_gateway_itself_are_answered_by_it() {
+fn options_requests_for_the_gateway_itself_are_answered() {
     let folder = examples();
     let asked = ["explain", "OPTIONS", "https://api.example.com/orders", "--request-target", "*", "--json"];
     let (exit, out, err) = run(&folder, &asked);
@@ -219,13 +219,13 @@ fn options_of_the_gateway_itself_are_answered_by_it() {
 }
 
 #[test]
-fn what_can_not_be_asked_is_told() {
+fn invalid_requests_are_reported() {
     let folder = examples();
     let url = "https://api.example.com/";
     for (arguments, wanted) in [
         (&["explain", "GET", "ftp://a"][..], "is not http or https"),
         (&["explain", "G\nT", url], "the end of a line"),
-        (&["explain", "GET", url, "--claims", "{}"], "say which issuer"),
+        (&["explain", "GET", url, "--claims", "{}"], "name the issuer of the claims"),
         (&["explain", "GET", url, "--claims", "[]", "--issuer", "own"], "not a JSON object"),
         (
             &["explain", "GET", url, "--listener", "x"],

@@ -28,7 +28,7 @@ impl Header {
                 return Err(format!("unknown column {name:?}; the columns are: {}", COLUMNS.join(", ")));
             }
             if names.iter().take(index).any(|earlier| earlier == name) {
-                return Err(format!("the column {name:?} is there twice"));
+                return Err(format!("duplicate column {name:?}"));
             }
         }
         for required in ["client_id", "secret_hash"] {
@@ -43,7 +43,7 @@ impl Header {
     pub(super) fn client(&self, line: &str) -> Result<ImportClient, String> {
         let cells = cells(line)?;
         if cells.len() != self.0.len() {
-            return Err(format!("{} cells, where the first line has {} columns", cells.len(), self.0.len()));
+            return Err(format!("{} cells, but the first line has {} columns", cells.len(), self.0.len()));
         }
         let cell = |name: &str| {
             let named = self.0.iter().zip(&cells).find(|(known, _)| *known == name);
@@ -98,7 +98,7 @@ pub(super) fn cells(line: &str) -> Result<Vec<String>, String> {
         rest = match after.strip_prefix(',') {
             Some(next) => next,
             None if after.is_empty() => return Ok(cells),
-            None => return Err("something between a closing quote and the next comma".to_owned()),
+            None => return Err("text between a closing quote and the next comma".to_owned()),
         };
     }
 }

@@ -99,18 +99,18 @@ fn rows_that_do_not_fit_their_columns_are_refused() {
     for (content, expected) in [
         ("client_id\na", "f:1: there is no column \"secret_hash\""),
         ("client_id,hash\na,b", "f:1: unknown column \"hash\"; the columns are: client_id, "),
-        ("client_id,secret_hash,client_id\na,b,c", "f:1: the column \"client_id\" is there twice"),
-        ("client_id,secret_hash\na", "f:2: 1 cells, where the first line has 2 columns"),
+        ("client_id,secret_hash,client_id\na,b,c", "f:1: duplicate column \"client_id\""),
+        ("client_id,secret_hash\na", "f:2: 1 cells, but the first line has 2 columns"),
         ("client_id,secret_hash\na,HASH,", "f:2: 3 cells"),
         ("client_id,secret_hash\n,HASH", "f:2: client_id is empty"),
         ("client_id,secret_hash\na,", "f:2: secret_hash is empty"),
         ("client_id,secret_hash\n\"a,HASH", "f:2: a quote that isn't closed"),
-        ("client_id,secret_hash\n\"a\"b,HASH", "f:2: something between a closing quote"),
+        ("client_id,secret_hash\n\"a\"b,HASH", "f:2: text between a closing quote"),
         ("client_id,secret_hash\na\"b,HASH", "f:2: a quote within a cell"),
         ("client_id,secret_hash,enabled\na,HASH,yes", "f:2: enabled: expected true or false"),
         ("client_id,secret_hash,secret_expires_in_seconds\na,HASH,1d", "f:2: secret_expires_in_seconds: "),
-        ("", "f: there are no clients in it"),
-        ("client_id,secret_hash\n", "f: there are no clients in it"),
+        ("", "f: no clients"),
+        ("client_id,secret_hash\n", "f: no clients"),
     ] {
         let problem = csv(content).map(|_| ()).unwrap_err();
         assert!(problem.starts_with(expected), "{content:?}: {problem}");

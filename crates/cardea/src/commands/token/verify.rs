@@ -105,12 +105,14 @@ pub(in super::super) async fn built(
     if let (Some(settings), true) = (&config.authorization_server, is_used) {
         if settings.database.exists() {
             let server = server::open_issuer(settings, clock.precise()).await?;
-            local_keys.publish(server.key_set().as_bytes()).context("our own key set")?;
+            local_keys.publish(server.key_set().as_bytes()).context("the authorization server's key set")?;
             issuer = Some(Arc::new(server));
         } else {
             // Inspecting a token must not create a database.
             let database = settings.database.display();
-            output.error(&format!("note: {database} is not there, so there are no keys of our own yet"));
+            output.error(&format!(
+                "note: {database} does not exist, so the authorization server has no keys yet"
+            ));
         }
     }
     let fetch = Arc::new(HttpFetch::new());
@@ -162,7 +164,7 @@ fn required(config: &Config, route: &Route, verdict: &Verdict) -> Result<Line, F
             name: "route",
             passed: true,
             expected,
-            found: "a token that is not needed".into(),
+            found: "a token, which is not required".into(),
         });
     };
     let issuers: Vec<IssuerConfig> = config.issuers.iter().map(|issuer| issuer.value.clone()).collect();
@@ -214,10 +216,10 @@ fn print(
     }
     let failed = lines.iter().find(|line| !line.passed);
     let end = match (failed, &arguments.route) {
-        (Some(line), _) => format!("refused: the check {:?} does not hold\n", line.name),
+        (Some(line), _) => format!("refused: the check {:?} failed\n", line.name),
         (None, _) if !valid => "refused\n".to_owned(),
-        (None, Some(route)) => format!("the token is good for route {}\n", printable(route)),
-        (None, None) => "the token is good; what a route demands is not checked without --route\n".to_owned(),
+        (None, Some(route)) => format!("the token is valid for route {}\n", printable(route)),
+        (None, None) => "the token is valid; use --route to check the requirements of a route\n".to_owned(),
     };
     text.push_str(&end);
     output.text(&text)?;

@@ -27,7 +27,7 @@ impl Folder {
     /// The folder at `path`; `None` if it doesn't exist.
     ///
     /// # Errors
-    /// It is a link or no folder, or somebody else may write there or put another folder in its place.
+    /// It is a link or not a folder, or another user can write to it or replace it.
     pub(super) fn open(path: &Path) -> io::Result<Option<Self>> {
         check_parent(path)?;
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -56,7 +56,7 @@ impl Folder {
     /// The text of a file; `None` if it doesn't exist.
     ///
     /// # Errors
-    /// It is a link or no file, another user may write to it, or it can't be read.
+    /// It is a link or not a file, another user can write to it, or it can't be read.
     pub(super) fn read(&self, name: &str) -> io::Result<Option<String>> {
         // Without blocking: opening a pipe would wait for its writer.
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
@@ -121,8 +121,7 @@ impl Folder {
     }
 }
 
-/// Whether nobody else can put another folder in the place of the one at `path`. In a sticky folder each may move what is
-/// theirs alone.
+/// Whether no other user can replace the folder at `path`. In a sticky folder, users can move only what is theirs.
 fn check_parent(path: &Path) -> io::Result<()> {
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -130,7 +129,7 @@ fn check_parent(path: &Path) -> io::Result<()> {
     };
     let metadata = match fs::metadata(parent) {
         Ok(metadata) => metadata,
-        // Then there is nothing in it, either.
+        // Then the folder doesn't exist either.
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
@@ -139,7 +138,8 @@ fn check_parent(path: &Path) -> io::Result<()> {
         return Ok(());
     }
     Err(io::Error::other(format!(
-        "others may write to {}, which it is in, or that belongs to somebody else; name a folder in one of the gateway's own",
+        "the parent folder {} is writable by other users or belongs to one; configure a folder inside one that \
+         belongs to the gateway's user",
         parent.display()
     )))
 }
@@ -153,7 +153,5 @@ fn check_private(metadata: &Metadata) -> io::Result<()> {
     if is_ours(metadata) && metadata.mode() & 0o022 == 0 {
         return Ok(());
     }
-    Err(io::Error::other(
-        "others may write to it or to its folder, or it belongs to somebody else; remove it",
-    ))
+    Err(io::Error::other("it or its folder is writable by other users or belongs to one; remove it"))
 }

@@ -203,7 +203,7 @@ async fn nothing_is_written_where_others_may_write_or_through_links() {
     let before = fs::read(fixture.file()).unwrap();
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
     let error = write(&folder, &document(other, 60)).unwrap_err().to_string();
-    assert!(error.contains("others may write"), "{error}");
+    assert!(error.contains("writable by other users"), "{error}");
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
     let link = fixture.folder.path().join("link");
     symlink(&folder, &link).unwrap();

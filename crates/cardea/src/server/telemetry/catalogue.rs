@@ -31,12 +31,12 @@ static SECTIONS: &[Section] = &[
     },
     Section {
         title: "Services and endpoints",
-        intro: "`service` is the name in the configuration, `endpoint` the address there.",
+        intro: "`service` is the name in the configuration, `endpoint` the configured address.",
         definitions: &[metrics::UPSTREAM_DEFINITIONS, super::upstream::DEFINITIONS],
     },
     Section {
         title: "Readiness and databases",
-        intro: "What the names mean is said in [deployment.md](deployment.md#readiness).",
+        intro: "[deployment.md](deployment.md#readiness) explains the values of `reason` and `what`.",
         definitions: &[health::DEFINITIONS],
     },
     Section { title: "Reloads and build", intro: "", definitions: &[reloads::DEFINITIONS, super::BUILD] },
@@ -47,7 +47,8 @@ static SECTIONS: &[Section] = &[
     },
     Section {
         title: "Throttles",
-        intro: "`throttle` is the name in the configuration. What becomes of requests is `cardea_throttle_requests_total`, above.",
+        intro: "`throttle` is the name in the configuration. `cardea_throttle_requests_total`, above, counts the \
+             decisions.",
         definitions: &[super::throttles::DEFINITIONS],
     },
     Section {
@@ -77,8 +78,8 @@ static SECTIONS: &[Section] = &[
 pub(crate) fn markdown() -> String {
     let mut page = format!(
         "# Metrics\n\n\
-         <!-- Written from the definitions that the program counts by, with\n     {COMMAND}\n     so change it there. -->\n\n\
-         Prometheus reads them at `/metrics` of the admin listener (`admin.address`), in the text format 0.0.4:\n\n\
+         <!-- Generated from the definitions in the code with\n     {COMMAND}\n     Change the definitions instead. -->\n\n\
+         Prometheus scrapes `/metrics` of the admin listener (`admin.address`), in the text format 0.0.4:\n\n\
          ```yaml\n\
          scrape_configs:\n\
          \x20 - job_name: cardea\n\
@@ -88,12 +89,15 @@ pub(crate) fn markdown() -> String {
          A scraper on another machine needs an `admin.address` that it can reach, and its name for the gateway in\n\
          `admin.hosts` unless it uses an IP address.\n\n\
          Names and meanings follow OpenTelemetry's semantic conventions for HTTP where these have the metric; all others\n\
-         begin with `cardea_`. Durations are in seconds, sizes in bytes. Values of labels come from the configuration or from\n\
-         closed sets, never from what clients send. A metric has at most {SERIES_MAX} series; further ones are counted in one\n\
+         begin with `cardea_`. Durations are in seconds, sizes in bytes. The values of labels come from the \
+         configuration or from\n\
+         fixed sets, never from what clients send. A metric has at most {SERIES_MAX} series; all others are counted \
+         in one\n\
          whose labels say `_other`.\n\n\
-         Counters of a route, a service or a listener go on across reloads for as long as its name stays in the configuration,\n\
-         those of an endpoint for as long as the service keeps its address. A removed one's series end some seconds after the\n\
-         last request that used it; if the name comes back later, they begin at zero, which `rate()` takes for a restart.\n"
+         Counters of a route, a service or a listener survive reloads as long as its name stays in the configuration,\n\
+         those of an endpoint as long as the service has its address. After a removal, the series end some seconds \
+         after the\n\
+         last request that used them. If the name is added again, they start at zero, which `rate()` treats as a restart.\n"
     );
     for section in SECTIONS {
         let _ = write!(page, "\n## {}\n\n", section.title);

@@ -12,20 +12,20 @@ use cardea_gateway::{
 use cardea_identity::KeySetStatus;
 
 static KEYS: GaugeDef<1> =
-    GaugeDef::new("cardea_key_set_keys", "Keys of an issuer that can verify tokens.", ["issuer"]);
+    GaugeDef::new("cardea_key_set_keys", "Keys of an issuer with which tokens can be verified.", ["issuer"]);
 static USABLE: GaugeDef<1> = GaugeDef::new(
     "cardea_key_set_usable",
-    "1 while tokens of an issuer can be verified, 0 while there are no keys or they are too old.",
+    "1 while tokens of an issuer can be verified, 0 while its keys are missing or too old.",
     ["issuer"],
 );
 static AGE: GaugeDef<1> = GaugeDef::new(
     "cardea_key_set_age_seconds",
-    "How long ago the keys of an issuer were fetched. Only for keys that are fetched, once they were.",
+    "Time since the keys of an issuer were fetched. Absent for other sources of keys, and before the first fetch.",
     ["issuer"],
 );
 static FETCHES: CounterDef<2> = CounterDef::new(
     "cardea_key_set_fetches_total",
-    "Fetches of an issuer's keys that have ended, by whether they succeeded. Only for keys that are fetched.",
+    "Completed fetches of an issuer's keys, by success. Absent for other sources of keys.",
     ["issuer", "succeeded"],
 );
 
@@ -33,7 +33,7 @@ static FETCHES: CounterDef<2> = CounterDef::new(
 pub(super) static DEFINITIONS: &[Definition] =
     &[KEYS.definition(), USABLE.definition(), AGE.definition(), FETCHES.definition()];
 
-/// Registers them for the current model.
+/// Registers the metrics. They are read from the current model.
 pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
     registry
         .collect_gauge(&KEYS, each(gateway, |set, samples| samples.push(&[&set.issuer], set.keys as f64)));

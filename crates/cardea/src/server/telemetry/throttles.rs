@@ -14,19 +14,20 @@ use super::of;
 
 static KEYS: GaugeDef<1> = GaugeDef::new(
     "cardea_throttle_keys",
-    "Keys in use: those that have not yet earned back what they used.",
+    "Keys in use: those whose limit is not yet fully restored.",
     ["throttle"],
 );
 static EVICTIONS: CounterDef<1> = CounterDef::new(
     "cardea_throttle_evictions_total",
-    "Keys in use that lost their place to other keys. Where this grows, keys may be refused early: raise keys_max.",
+    "Keys in use that were evicted by other keys. The new key takes over the usage of the evicted one and may be \
+     limited early; if this grows, raise keys_max.",
     ["throttle"],
 );
 
 /// The metrics of the keys of throttles.
 pub(super) static DEFINITIONS: &[Definition] = &[KEYS.definition(), EVICTIONS.definition()];
 
-/// Enters them.
+/// Registers the metrics.
 pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
     let clock = gateway.clock.clone();
     registry.collect_gauge(

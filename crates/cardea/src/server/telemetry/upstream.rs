@@ -13,46 +13,43 @@ use cardea_upstream::{EndpointStats, ServiceStats};
 
 static REQUESTS: CounterDef<2> = CounterDef::new(
     "cardea_upstream_requests_total",
-    "Requests sent to an endpoint. Each attempt at one counts.",
+    "Requests sent to an endpoint. Each attempt counts.",
     ["service", "endpoint"],
 );
 static ACTIVE: GaugeDef<2> = GaugeDef::new(
     "http_client_active_requests",
-    "Requests that are at an endpoint or wait for a connection to it, WebSockets included.",
+    "Active requests to an endpoint, including WebSockets and requests that wait for a connection to it.",
     ["service", "endpoint"],
 );
 static FAILURES: CounterDef<3> = CounterDef::new(
     "cardea_upstream_failures_total",
-    "What failed at an endpoint: `connect`, `connect_timeout` and `handshake`, each of which ejects it; `closed` (before \
-     the head of a response was complete), `malformed` (no HTTP, or ambiguous), `response_timeout` and `status` (one that \
-     counts as a failure), which do together.",
+    "Failures of an endpoint, by kind. One `connect`, `connect_timeout` or `handshake` ejects it. Several of the \
+     others do: `closed` (before the response head was complete), `malformed` (not HTTP, or ambiguous), \
+     `response_timeout` and `status` (one that is configured as a failure).",
     ["service", "endpoint", "kind"],
 );
 static HEALTHY: GaugeDef<2> = GaugeDef::new(
     "cardea_upstream_healthy",
-    "1 while an endpoint gets requests, 0 while it is ejected.",
+    "1 while an endpoint receives requests, 0 while it is ejected.",
     ["service", "endpoint"],
 );
 static EJECTIONS: CounterDef<3> = CounterDef::new(
     "cardea_upstream_ejections_total",
-    "How often an endpoint was ejected, by cause: `connect`, `consecutive_failures`, `failure_ratio`, and `probe` where \
-     the probe after an ejection failed.",
+    "Ejections of an endpoint, by cause: `connect`, `consecutive_failures`, `failure_ratio`, or `probe` (the probe \
+     after an ejection failed).",
     ["service", "endpoint", "cause"],
 );
-static EJECTED: GaugeDef<1> = GaugeDef::new(
-    "cardea_upstream_ejected_endpoints",
-    "Endpoints of a service that are ejected.",
-    ["service"],
-);
+static EJECTED: GaugeDef<1> =
+    GaugeDef::new("cardea_upstream_ejected_endpoints", "Ejected endpoints of a service.", ["service"]);
 static PENDING: GaugeDef<2> = GaugeDef::new(
     "cardea_upstream_pending_connects",
-    "Connections to an endpoint that are being made.",
+    "Connections to an endpoint that are being established.",
     ["service", "endpoint"],
 );
 static LATENCY: GaugeDef<2> = GaugeDef::new(
     "cardea_upstream_latency_ewma_seconds",
-    "The response time by which endpoints are compared: a moving average that follows peaks at once and counts errors as \
-     long responses. Absent before the first response.",
+    "The response time by which endpoints are compared: a moving average that follows peaks at once and counts errors \
+     as slow responses. Absent before the first response.",
     ["service", "endpoint"],
 );
 static WEIGHT: GaugeDef<3> = GaugeDef::new(
@@ -62,49 +59,50 @@ static WEIGHT: GaugeDef<3> = GaugeDef::new(
 );
 static CONNECTIONS: GaugeDef<3> = GaugeDef::new(
     "http_client_open_connections",
-    "Connections to an endpoint: `active` ones carry a request or are being made, `idle` ones are kept for the next.",
+    "Connections to an endpoint: `active` (with a request, or being established) or `idle` (in the pool).",
     ["service", "endpoint", "http_connection_state"],
 );
 static CONNECTS: CounterDef<2> = CounterDef::new(
     "cardea_upstream_connects_total",
-    "Connections made to an endpoint.",
+    "Connections established to an endpoint.",
     ["service", "endpoint"],
 );
 static POOL_HITS: CounterDef<2> = CounterDef::new(
     "cardea_upstream_pool_hits_total",
-    "Requests that went over a connection that was kept.",
+    "Requests that used a pooled connection.",
     ["service", "endpoint"],
 );
 static POOL_MISSES: CounterDef<2> = CounterDef::new(
     "cardea_upstream_pool_misses_total",
-    "Requests for which a connection was made, or could not be made.",
+    "Requests that needed a new connection, whether or not it was established.",
     ["service", "endpoint"],
 );
 static POOL_DISCARDS: CounterDef<3> = CounterDef::new(
     "cardea_upstream_pool_discards_total",
-    "Idle connections that were closed: `expired` after idle_timeout, `dead` when they were to be used, `surplus` beyond \
-     idle_max or in favour of a fresh one.",
+    "Idle connections that were closed, by reason: `expired` (after idle_timeout), `dead` (found closed when needed), \
+     `surplus` (above idle_max, or replaced by a newer one).",
     ["service", "endpoint", "reason"],
 );
 static SURPLUS: CounterDef<2> = CounterDef::new(
     "cardea_upstream_surplus_total",
-    "How often an endpoint sent bytes that belong to no response; the connection is closed.",
+    "Connections that were closed because the endpoint sent bytes that belong to no response.",
     ["service", "endpoint"],
 );
 static RETRIES: CounterDef<3> = CounterDef::new(
     "cardea_upstream_retries_total",
-    "Further attempts that requests asked for, by cause and by whether the retry budget allowed them. Causes: `connect`, \
-     `stale` (a kept connection was closed before a response), `closed`, `timeout`, `status`.",
+    "Requested retries, by cause and by whether the retry budget allowed them. Causes: `connect`, `stale` (a pooled \
+     connection was closed before a response), `closed`, `timeout`, `status`.",
     ["service", "cause", "allowed"],
 );
 static RETRY_BUDGET: GaugeDef<1> = GaugeDef::new(
     "cardea_upstream_retry_budget",
-    "Retries that the budget of a service holds, what time has added since the last one not counted.",
+    "Available retries in the budget of a service, without those earned since its last use.",
     ["service"],
 );
 static PANICS: CounterDef<1> = CounterDef::new(
     "cardea_upstream_panics_total",
-    "Requests that were sent to an ejected endpoint because too few were healthy, or no other was left for a retry.",
+    "Requests that were sent to an ejected endpoint because too few endpoints were healthy, or because a retry had no \
+     other.",
     ["service"],
 );
 static PANICKING: GaugeDef<1> = GaugeDef::new(
@@ -165,7 +163,7 @@ impl Snapshot {
     }
 }
 
-/// Registers them. Nothing is read before a scrape.
+/// Registers the metrics. Nothing is read before a scrape.
 pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
     let snapshot = Snapshot::default();
     // The gateway holds the registry, so this must not hold the gateway.

@@ -67,7 +67,7 @@ impl Server {
                 is_it.then(|| fields["address"].as_str().unwrap().parse().unwrap())
             })
         };
-        let (address, admin) = (address("listening"), address("the admin listener is there"));
+        let (address, admin) = (address("listening"), address("the admin listener serves"));
         let this = Self { program, address, admin, tls: folder.client_config() };
         until("readiness", || (this.ready().0 == 200).then_some(()));
         this
