@@ -1,7 +1,8 @@
-//! The transport seam: receive into a pooled buffer, send a list of slices, shut down, close.
+//! The transport interface: receive into a pooled buffer, send a list of slices, shut down, close.
 //!
-//! The connection drivers know nothing of sockets beyond this. Tokio's sockets stand behind it, with or
-//! without TLS; another way to do input and output can stand beside them.
+//! The connection drivers do not depend on the kind of socket. Tokio's sockets implement it, with or without TLS.
+//! A transport borrows buffers and slices for the duration of a call. One that completes operations later owns the memory
+//! that the kernel uses meanwhile, and exchanges it with that of the buffer (docs/adr/0013).
 
 mod accept;
 mod tls;
