@@ -1,5 +1,5 @@
 //! Tasks of development: `cargo xtask test`, `cargo xtask tidy`, `cargo xtask clients`,
-//! `cargo xtask bench`, `cargo xtask pgo`.
+//! `cargo xtask bench`, `cargo xtask pgo`, `cargo xtask sim`.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -12,6 +12,7 @@ mod clients;
 mod needs;
 mod pgo;
 mod process;
+mod sim;
 mod test;
 mod tidy;
 
@@ -41,6 +42,8 @@ enum Task {
     Bench(bench::Options),
     /// Builds Cardea with profile-guided optimisation, and says what that gains.
     Pgo(pgo::Options),
+    /// Compares how endpoints are chosen: gateways, servers and a network in virtual time.
+    Sim(sim::Options),
 }
 
 fn main() -> ExitCode {
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Task::Clients(options) => clients::run(&root, options).map(|tally| tally.failed == 0),
         Task::Bench(options) => bench::run(&root, options),
         Task::Pgo(options) => pgo::run(&root, options),
+        Task::Sim(options) => sim::run(&root, options),
     });
     match done {
         Ok(true) => ExitCode::SUCCESS,

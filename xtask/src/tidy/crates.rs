@@ -17,7 +17,7 @@ struct Layer {
     leaf: bool,
 }
 
-const LAYERS: [Layer; 15] = [
+const LAYERS: [Layer; 16] = [
     Layer { name: "cardea-clock", may_use: &[], tests_may_use: &[], leaf: true },
     Layer { name: "cardea-cache", may_use: &["cardea-clock"], tests_may_use: &[], leaf: true },
     Layer { name: "cardea-kdf", may_use: &[], tests_may_use: &[], leaf: true },
@@ -100,7 +100,13 @@ const LAYERS: [Layer; 15] = [
         tests_may_use: &[],
         leaf: false,
     },
-    Layer { name: "xtask", may_use: &[], tests_may_use: &[], leaf: false },
+    Layer {
+        name: "cardea-sim",
+        may_use: &["cardea-clock", "cardea-upstream"],
+        tests_may_use: &[],
+        leaf: false,
+    },
+    Layer { name: "xtask", may_use: &["cardea-sim"], tests_may_use: &[], leaf: false },
 ];
 
 /// What a leaf must not know.
