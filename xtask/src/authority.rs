@@ -1,4 +1,4 @@
-//! A real authority for certificates by ACME: Pebble, of Let's Encrypt, which `tests/authority` pins by checksum.
+//! A real ACME authority: Let's Encrypt's Pebble, which `tests/authority` pins by checksum.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +16,7 @@ const BUILD_LIMIT: Duration = Duration::from_secs(600);
 ///
 /// # Errors
 ///
-/// Go is not there and can't be installed, or it does not build.
+/// Go can't be installed, or the build fails.
 pub(crate) fn build(root: &Path) -> Result<PathBuf> {
     needs::provide(&[needs::GO])?;
     let program = target_directory(root)?.join("authority/pebble");

@@ -27,21 +27,21 @@ const DEMO_STOP_LIMIT: Duration = Duration::from_secs(30);
 /// What `cargo xtask clients` accepts.
 #[derive(clap::Args, Default)]
 pub(crate) struct Options {
-    /// Runs these alone: curl, authlib, requests-oauthlib, msal, go, openid-client, oauth4webapi, nimbus.
+    /// The clients to run: curl, authlib, requests-oauthlib, msal, go, openid-client, oauth4webapi, nimbus.
     clients: Vec<String>,
-    /// A server that runs already, described by the JSON object that `cardea demo --json` prints.
+    /// A running server, described by the JSON object that `cardea demo --json` prints.
     #[arg(long, value_name = "FILE")]
     server: Option<PathBuf>,
 }
 
-/// How the programs went.
+/// The results of the programs.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Tally {
     pub(crate) passed: usize,
     pub(crate) failed: usize,
 }
 
-/// A folder below `tests/clients`: what its programs need and how they are made ready.
+/// A folder below `tests/clients`, with the requirements and the preparation of its programs.
 struct Language {
     folder: &'static str,
     needs: &'static [Need],
@@ -118,7 +118,7 @@ static CLIENTS: [Client; 8] = [
     },
 ];
 
-/// What a program has to know of a server: the first line of `cardea demo --json`.
+/// The description of a server: the first line of `cardea demo --json`.
 #[derive(Debug, Deserialize)]
 struct Server {
     issuer: String,
@@ -130,11 +130,11 @@ struct Server {
     api_url: String,
 }
 
-/// Runs the clients and prints a table of how they went.
+/// Runs the clients and prints a table of the results.
 ///
 /// # Errors
 ///
-/// The server can't be had, or a client's name is not known. A client that fails is in the tally.
+/// There is no server, or the name of a client is unknown. A failed client is in the tally.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<Tally> {
     let chosen = choose(&options.clients)?;
     let work = target_directory(root)?.join("clients");
@@ -151,7 +151,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<Tally> {
             parse_server(&fs::read_to_string(file).with_context(|| format!("{}", file.display()))?)?
         }
         (None, Some(demo)) => parse_server(&demo.first_line)?,
-        (None, None) => bail!("neither a server nor the demo"),
+        (None, None) => bail!("there is neither a server nor the demo"),
     };
     let mut tally = Tally::default();
     for client in chosen {
@@ -187,13 +187,13 @@ fn choose(names: &[String]) -> Result<Vec<&'static Client>> {
         CLIENTS
             .iter()
             .find(|client| client.name == name)
-            .with_context(|| format!("unknown client \"{name}\"; there are {}", known()))
+            .with_context(|| format!("unknown client \"{name}\"; the clients are {}", known()))
     };
     names.iter().map(find).collect()
 }
 
 fn parse_server(line: &str) -> Result<Server> {
-    // The text holds a secret: it is not repeated in the error.
+    // The text contains a secret, so the error does not repeat it.
     serde_json::from_str(line)
         .context("the description of the server is not the JSON object of `cardea demo --json`")
 }
@@ -260,7 +260,7 @@ fn call(client: &Client, folder: &Path, server: &Server) -> Result<()> {
         .env("no_proxy", "*")
         .env("PYTHONDONTWRITEBYTECODE", "1");
     let caught = catch(&mut command, RUN_LIMIT)?;
-    // A last line of defence: a program that prints what it was given must not put it into a log of CI.
+    // If a program prints the secret, it must not get into a CI log.
     let output = caught.output.replace(&server.client_secret, "[secret]");
     ensure!(caught.success, "{}", output.trim());
     ensure!(
@@ -316,7 +316,9 @@ impl Demo {
         });
         demo.first_line = match receiver.recv_timeout(DEMO_START_LIMIT) {
             Ok(line) => line?,
-            Err(_) => bail!("the demo printed nothing in {} s{}", DEMO_START_LIMIT.as_secs(), demo.said()),
+            Err(_) => {
+                bail!("the demo printed nothing within {} s{}", DEMO_START_LIMIT.as_secs(), demo.said())
+            }
         };
         ensure!(!demo.first_line.is_empty(), "the demo ended before its first line{}", demo.said());
         Ok(demo)
@@ -329,7 +331,7 @@ impl Demo {
         let Some(child) = self.child.take() else { return Ok(()) };
         ensure!(
             terminate(child, DEMO_STOP_LIMIT)?,
-            "the demo did not end with status 0 on SIGTERM{}",
+            "the demo did not exit with status 0 on SIGTERM{}",
             self.said()
         );
         Ok(())

@@ -1,5 +1,5 @@
-//! Tasks of development: `cargo xtask test`, `cargo xtask tidy`, `cargo xtask clients`,
-//! `cargo xtask bench`, `cargo xtask pgo`, `cargo xtask sim`.
+//! Development tasks: `cargo xtask test`, `cargo xtask tidy`, `cargo xtask clients`, `cargo xtask bench`,
+//! `cargo xtask pgo`, `cargo xtask sim`.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
-/// Tasks of development.
+/// Development tasks.
 #[derive(Parser)]
 #[command(name = "xtask", bin_name = "cargo xtask")]
 struct Arguments {
@@ -32,15 +32,15 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Checks everything: format, lints, tests, documentation, tidiness, real clients.
+    /// Checks everything: format, lints, tests, documentation, tidy rules, real clients.
     Test(test::Options),
-    /// Checks what the compiler and clippy can't: layers, sizes, banned calls, links, commands in documents.
+    /// Checks rules that the compiler and clippy can't: layers, sizes, banned calls, links, commands in documents.
     Tidy,
     /// Runs real OAuth clients of several languages against the demo.
     Clients(clients::Options),
-    /// Measures Cardea beside its peers: CPU time, throughput and latency, memory.
+    /// Compares Cardea with its peers: CPU time, throughput, latency, memory.
     Bench(bench::Options),
-    /// Builds Cardea with profile-guided optimisation, and says what that gains.
+    /// Builds Cardea with profile-guided optimisation, and measures the gain.
     Pgo(pgo::Options),
     /// Compares how endpoints are chosen: gateways, servers and a network in virtual time.
     Sim(sim::Options),

@@ -1,4 +1,4 @@
-//! What the tasks need from the machine, and how it is had: Debian packages where we may install them.
+//! The requirements of the tasks: Debian packages, which are installed if permitted.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
@@ -9,14 +9,14 @@ use nix::unistd::geteuid;
 
 use crate::process::pass;
 
-/// Something that has to be there before a step can run.
+/// A requirement of a step.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Need {
-    /// What it is, for messages.
+    /// Its name in messages.
     pub(crate) name: &'static str,
-    /// A command that succeeds exactly when it is there.
+    /// A command that succeeds only if it is installed.
     pub(crate) probe: &'static [&'static str],
-    /// The Debian packages that bring it.
+    /// The Debian packages that contain it.
     pub(crate) packages: &'static [&'static str],
 }
 
@@ -59,11 +59,11 @@ pub(crate) const LIGHTTPD: Need = Need {
 /// The package lists are refreshed once per run.
 static LISTS: Once = Once::new();
 
-/// Sees to it that everything in `needs` is there.
+/// Installs everything in `needs` that is missing.
 ///
 /// # Errors
 ///
-/// Names what is missing and how to get it, where it can't be installed.
+/// If something can't be installed: what is missing and how to get it.
 pub(crate) fn provide(needs: &[Need]) -> Result<()> {
     let missing: BTreeSet<Need> = needs.iter().copied().filter(|need| !is_there(need)).collect();
     if missing.is_empty() {
@@ -78,7 +78,7 @@ pub(crate) fn provide(needs: &[Need]) -> Result<()> {
     }
     println!("installing {}", packages.join(" "));
     LISTS.call_once(|| {
-        // Lists that can't be refreshed may still be good enough: what counts is the installation.
+        // Old lists may be good enough, so only the installation must succeed.
         let _ = pass(&mut apt(&["update", "--quiet"]));
     });
     let mut install = vec!["install", "--quiet", "--yes", "--no-install-recommends"];

@@ -1,4 +1,5 @@
-//! `cargo xtask pgo`: builds Cardea with what its own benches show of how it is used, and says what that gains.
+//! `cargo xtask pgo`: builds Cardea with profile-guided optimisation, with its benches as training, and measures the
+//! gain.
 
 mod bolt;
 mod llvm;
@@ -14,31 +15,31 @@ use crate::bench::{self, builds};
 use crate::process::{Stopwatch, cargo, pass, target_directory};
 use llvm::Llvm;
 
-/// What was reported of the same method, with another runtime: the frame in which ours is read.
-const REPORTED: &str = "8 to 13 % more requests per CPU-second is what the gateway of a large cloud directory reported \
-                        of profile-guided optimisation, by a runtime that compiles while it runs";
+/// The reported gain of the same method with another runtime, for comparison.
+const REPORTED: &str = "For comparison, the gateway of a large cloud directory reported 8 to 13 % more requests per \
+     CPU-second from profile-guided optimisation in a runtime with just-in-time compilation";
 
 /// What `cargo xtask pgo` accepts.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Rearranges the finished program by BOLT as well.
+    /// Also optimises the layout of the program with BOLT.
     #[arg(long)]
     bolt: bool,
-    /// Rounds of the comparison with the build that is shipped, at least 5.
+    /// Rounds of the comparison with the shipped build, at least 5.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Seconds of each of its windows.
+    /// The length of each window in seconds.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
 }
 
-/// Builds, trains, builds again, compares. Says whether all was measured.
+/// Builds, trains, builds again and compares. Returns whether everything was measured.
 ///
 /// # Errors
 ///
 /// A tool is missing, a build fails, or the trained program leaves no profile.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
-    // First of all: to miss a tool after ten minutes of building is no joy.
+    // Checked first, because the builds take ten minutes.
     let llvm = Llvm::find(root)?;
     let profdata = llvm.tool("llvm-profdata")?;
     let bolt = options.bolt.then(|| bolt::Tools::find(&llvm)).transpose()?;
@@ -67,7 +68,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     Ok(complete)
 }
 
-/// Builds in folders of their own, so that ordinary builds keep what they have.
+/// Builds in separate folders, so that ordinary builds are not invalidated.
 struct Build<'a> {
     root: &'a Path,
     llvm: &'a Llvm,
@@ -76,7 +77,7 @@ struct Build<'a> {
 }
 
 impl Build<'_> {
-    /// What is shipped, to compare with.
+    /// The shipped build, for comparison.
     fn shipped(&self) -> Result<PathBuf> {
         self.progress("building Cardea as it is shipped (profile dist)");
         let done = pass(cargo(self.root).args(["build", "--quiet", "--profile=dist", "--package=cardea"]))?;
@@ -114,7 +115,7 @@ impl Build<'_> {
     /// Uses a program as the benches do. It writes its profile when it ends.
     fn train(&self, program: &Path) -> Result<()> {
         for run in builds::training(program) {
-            self.progress("training; the figures that follow mean nothing");
+            self.progress("training; the following figures mean nothing");
             bench::run(self.root, &run)?;
         }
         Ok(())
@@ -129,12 +130,12 @@ impl Build<'_> {
     }
 
     fn compare(&self, program: &Path, baseline: &Path, options: &Options) -> Result<bool> {
-        self.progress("comparing with the build that is shipped");
+        self.progress("comparing with the shipped build");
         let json = self.target.join("gain.json");
         let run = builds::comparison(program, baseline, &json, (options.rounds, options.seconds));
         let complete = bench::run(self.root, &run)?;
         let gains = builds::gains(&json)?;
-        ensure!(!gains.is_empty(), "nothing was compared");
+        ensure!(!gains.is_empty(), "there are no figures to compare");
         for gain in &gains {
             println!("{}: {} requests per CPU-second", gain.case, percent(gain.ratio));
         }
@@ -173,7 +174,7 @@ fn files_of(folder: &Path, extension: &OsStr) -> Result<Vec<PathBuf>> {
             files.push(path);
         }
     }
-    ensure!(!files.is_empty(), "the trained program has left no profile in {}", folder.display());
+    ensure!(!files.is_empty(), "the trained program wrote no profile to {}", folder.display());
     Ok(files)
 }
 

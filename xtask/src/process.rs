@@ -1,4 +1,4 @@
-//! Running other programs: with their output passed on, or caught under a time limit.
+//! Runs other programs: with their output passed on, or captured under a time limit.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
@@ -12,10 +12,10 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Kept of the output of a program that is caught; the rest of it is thrown away.
+/// The most captured output of a program; the rest is discarded.
 const CAUGHT_BYTES_MAX: usize = 256 * 1024;
 
-/// What a program that was caught did.
+/// The result of a captured program.
 #[derive(Debug)]
 pub(crate) struct Caught {
     /// Whether it ended in time and with status 0.
@@ -25,7 +25,7 @@ pub(crate) struct Caught {
 }
 
 impl Caught {
-    /// The last line that says something: most programs put their reason there.
+    /// The last line that is not empty, where most programs state their error.
     pub(crate) fn last_line(&self) -> &str {
         self.output.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or("no output")
     }
@@ -55,7 +55,7 @@ pub(crate) fn cargo(root: &Path) -> Command {
     command
 }
 
-/// Runs `command` with its output passed on, and says whether it ended with status 0.
+/// Runs `command` with its output passed on, and returns whether it exited with status 0.
 pub(crate) fn pass(command: &mut Command) -> Result<bool> {
     let status = command.status().with_context(|| describe(command))?;
     Ok(status.success())
@@ -84,7 +84,7 @@ pub(crate) fn start_caught(command: &mut Command) -> Result<Child> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().with_context(|| describe(command))
 }
 
-/// As [`catch`], of what has been started.
+/// As [`catch`], for a started program.
 pub(crate) fn catch_running(mut child: Child, limit: Duration) -> Result<Caught> {
     let watch = Stopwatch::start();
     let (sender, receiver) = mpsc::sync_channel(2);
@@ -96,7 +96,7 @@ pub(crate) fn catch_running(mut child: Child, limit: Duration) -> Result<Caught>
         let stream = stream.context("both streams are piped")?;
         let sender = sender.clone();
         thread::spawn(move || {
-            // The receiver is gone once the limit has passed; then nobody wants the text.
+            // The receiver is gone once the limit has passed; then the text is not needed.
             let _ = sender.send((index, read_bounded(stream)));
         });
     }
@@ -116,7 +116,7 @@ pub(crate) fn catch_running(mut child: Child, limit: Duration) -> Result<Caught>
     Ok(Caught { success, output: texts.concat() })
 }
 
-/// Where cargo puts what it builds: outside the checkout where the user's settings say so.
+/// Cargo's target folder, which the user's settings may place outside the checkout.
 pub(crate) fn target_directory(root: &Path) -> Result<PathBuf> {
     let caught = catch(
         cargo(root).args(["metadata", "--format-version=1", "--no-deps", "--offline"]),
@@ -144,13 +144,12 @@ pub(crate) fn build_cardea(root: &Path) -> Result<PathBuf> {
         }
     }
     if !child.wait()?.success() {
-        bail!("the program does not build");
+        bail!("the build of the program failed");
     }
     executable.context("cargo names no executable of the package cardea")
 }
 
-/// Asks a program to end by SIGTERM, and kills it where it hasn't after `limit`. Says whether it ended by itself
-/// with status 0.
+/// Sends SIGTERM to a program, and kills it after `limit`. Returns whether it exited by itself with status 0.
 pub(crate) fn terminate(mut child: Child, limit: Duration) -> Result<bool> {
     let id = i32::try_from(child.id()).context("a process id is a positive 32-bit number")?;
     let (sender, receiver) = mpsc::sync_channel(1);

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that has to hold before a change goes in, step by step.
+//! `cargo xtask test`: all checks that a change must pass, step by step.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,12 +13,12 @@ use crate::{authority, bench, clients, needs, tidy};
 /// What `cargo xtask test` accepts.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Runs these steps alone, in this order.
+    /// The steps to run, in this order. Default: all.
     steps: Vec<Step>,
-    /// Leaves out the documentation, the benches, the clients and the authority.
+    /// Skips the documentation, the benches, the clients and the authority.
     #[arg(long, conflicts_with = "steps")]
     fast: bool,
-    /// Goes on after a step that failed.
+    /// Continues after a failed step.
     #[arg(long)]
     keep_going: bool,
 }
@@ -27,11 +27,11 @@ pub(crate) struct Options {
 enum Step {
     /// The format of the sources.
     Fmt,
-    /// The lints, as errors.
+    /// The lints, with warnings as errors.
     Clippy,
-    /// All tests, the replay of the fuzzers' corpus among them.
+    /// All tests, including the replay of the fuzzers' corpus.
     Tests,
-    /// The documentation of the crates, warnings as errors.
+    /// The documentation of the crates, with warnings as errors.
     Docs,
     /// `cargo xtask tidy`.
     Tidy,
@@ -43,7 +43,7 @@ enum Step {
     Clients,
     /// Certificates by ACME, from a real authority.
     Authority,
-    /// The tests of `cardea-kdf` that name Miri, under Miri. Where it is named alone: it needs a nightly compiler.
+    /// The Miri tests of `cardea-kdf`, under Miri. It runs only if named, because it needs a nightly compiler.
     Miri,
 }
 
@@ -64,7 +64,7 @@ impl Step {
     }
 }
 
-/// How many checks of a step passed and failed, and what else is to be said.
+/// The numbers of passed and failed checks of a step, and a note.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 struct Counts {
     passed: usize,
@@ -79,7 +79,7 @@ impl Counts {
     }
 }
 
-/// Runs the steps. The last line is the sum: each test and each client counts, and each other step counts as one.
+/// Runs the steps. The last line is the sum: each test and each client counts, and every other step counts as one.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     let steps = choose(options);
     let mut table: Vec<(Step, Counts, Duration)> = Vec::new();
@@ -122,7 +122,7 @@ fn carry_out(step: Step, root: &Path) -> Result<Counts> {
         Step::Fmt => {
             component(root, "rustfmt", "fmt")?;
             let workspace = pass(cargo(root).args(["fmt", "--all", "--check"]))?;
-            // Workspaces of their own: the fuzzers need another compiler, the benches what nothing else does.
+            // Separate workspaces: the fuzzers need another compiler, and the benches other dependencies.
             let mut apart = true;
             for manifest in ["fuzz/Cargo.toml", "bench/Cargo.toml"].map(|file| root.join(file)) {
                 let check = ["fmt", "--all", "--check", "--manifest-path"];
@@ -146,7 +146,7 @@ fn carry_out(step: Step, root: &Path) -> Result<Counts> {
         Step::Tidy => Ok(Counts::one(tidy::run(root)? == 0)),
         Step::Fuzz => {
             needs::provide(&[needs::C_COMPILER])?;
-            // With the compiler of the workspace, and in its folder: only to run them takes another compiler.
+            // With the workspace's compiler and target folder: only running them needs another compiler.
             let mut command = cargo(root);
             command
                 .args(["check", "--locked", "--bins", "--manifest-path"])
@@ -163,7 +163,7 @@ fn carry_out(step: Step, root: &Path) -> Result<Counts> {
 
 fn tests(root: &Path) -> Result<Counts> {
     needs::provide(&[needs::C_COMPILER])?;
-    // One test is left out without it, and says so; in CI it fails.
+    // Without it, one test is skipped with a message; in CI it fails.
     if let Err(missing) = needs::provide(&[needs::LIGHTTPD]) {
         println!("{missing:#}");
     }
@@ -174,7 +174,7 @@ fn tests(root: &Path) -> Result<Counts> {
     Ok(sum.counts(success))
 }
 
-/// Miri has no vector instructions, so this is the way of processors that have none.
+/// Miri has no vector instructions, so this tests the portable implementation.
 fn miri(root: &Path) -> Result<Counts> {
     let installed =
         crate::process::catch(rustup(root).args(["cargo", "miri", "--version"]), Duration::from_secs(60))?;
@@ -185,7 +185,7 @@ fn miri(root: &Path) -> Result<Counts> {
     let mut sum = TestSum::default();
     let mut command = rustup(root);
     command.args(["cargo", "miri", "test", "--package", "cardea-kdf", "--lib", "--", "miri"]);
-    // Its own folder: another compiler's would be built anew each time.
+    // A separate folder, because the two compilers would invalidate each other's builds.
     command.env("CARGO_TARGET_DIR", target_directory(root)?.join("miri"));
     let success = pass_lines(&mut command, |line| sum.read(line))?;
     Ok(sum.counts(success))
@@ -206,14 +206,14 @@ fn real_clients(root: &Path) -> Result<Counts> {
     let in_ci = is_set("CI");
     if skip {
         println!("skipped: CARDEA_SKIP_CLIENTS is set");
-        let note = if in_ci { "skipped, which CI does not accept" } else { "CARDEA_SKIP_CLIENTS is set" };
+        let note = if in_ci { "skipped, which is an error in CI" } else { "CARDEA_SKIP_CLIENTS is set" };
         return Ok(Counts { passed: 0, failed: usize::from(in_ci), note: note.to_owned() });
     }
     let tally = clients::run(root, &clients::Options::default())?;
     Ok(Counts { passed: tally.passed, failed: tally.failed, note: String::new() })
 }
 
-/// The tests that need an authority; they are ignored elsewhere.
+/// The tests that need an authority; other steps ignore them.
 fn real_authority(root: &Path) -> Result<Counts> {
     needs::provide(&[needs::C_COMPILER])?;
     let mut sum = TestSum::default();
@@ -224,12 +224,12 @@ fn real_authority(root: &Path) -> Result<Counts> {
     Ok(sum.counts(success))
 }
 
-/// Whether a variable says yes: `CI=true` and `CI=1` do, `CI=false`, `CI=0` and an empty one don't.
+/// Whether a variable is set to yes: `CI=true` and `CI=1` are, `CI=false`, `CI=0` and an empty one are not.
 fn is_set(name: &str) -> bool {
     std::env::var(name).is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false"))
 }
 
-/// Sees to it that a part of the toolchain is there that a minimal installation leaves out.
+/// Installs a component of the toolchain that a minimal installation lacks.
 fn component(root: &Path, name: &str, subcommand: &str) -> Result<()> {
     if crate::process::catch(cargo(root).args([subcommand, "--version"]), Duration::from_secs(60))?.success {
         return Ok(());
@@ -250,7 +250,7 @@ struct TestSum {
 }
 
 impl TestSum {
-    /// Reads one line of output; those that are no result are skipped.
+    /// Reads one line of output; lines without a result are skipped.
     fn read(&mut self, line: &str) {
         let Some(rest) = line.strip_prefix("test result: ") else { return };
         self.binaries += 1;
@@ -269,8 +269,8 @@ impl TestSum {
         }
     }
 
-    /// A run that failed without a failed test (it didn't compile, a binary crashed) counts as one failure, and so
-    /// does one in which nothing ran.
+    /// A run that failed without a failed test (a compile error, a crash) counts as one failure, and so does one that
+    /// ran no test.
     fn counts(&self, success: bool) -> Counts {
         let silent_failure = (!success || self.passed == 0) && self.failed == 0;
         let note = match self.ignored {

@@ -165,9 +165,9 @@ impl Client {
         let found = offer(hello).map_err(|error| Failure::Broken(io::Error::other(error)))?;
         if found != offered {
             let what = match found {
-                Offer::Nothing => "it left nothing to resume a session by",
-                Offer::Ticket => "it left a ticket that holds the session",
-                Offer::Identifier => "it left the name of a session that it keeps",
+                Offer::Nothing => "it offers no resumption",
+                Offer::Ticket => "its ticket contains the session",
+                Offer::Identifier => "its ticket refers to a session in its cache",
             };
             return refuse(what.to_owned());
         }

@@ -1,4 +1,4 @@
-//! The bench `authenticated`: what it costs to carry a request whose token is checked and which is logged.
+//! The bench `authenticated`: the cost of forwarding a request whose token is checked and which is logged.
 
 use std::fs;
 use std::process::Command;
@@ -20,39 +20,39 @@ use super::{Extent, Plan};
 use crate::needs;
 use crate::process::catch;
 
-/// From the start of the load to that of the window: connections and handshakes are behind it.
+/// From the start of the load to the start of the window: connections and handshakes are done by then.
 const WARM_UP: Duration = Duration::from_millis(500);
-/// How much of wrk's time stays for the end of the window.
+/// How long wrk runs after the end of the window.
 const TAIL: Duration = Duration::from_millis(300);
-/// For one request of the harness.
+/// The limit for one request of the harness.
 const REQUEST_LIMIT: Duration = Duration::from_secs(20);
 
 const HELD_EQUAL: &str = "\
-The small GET of the bench `proxy`, over kept connections with TLS 1.3, with a bearer token that is checked on each \
-request, and an access log into a file: `token+log`. Nothing throttles. Held equal: signature, issuer, audience and \
-times are checked, the keys come from a file, and the origin is told the subject; one line of log for each request, \
-in the form that the subject has by default (JSON for Cardea, one line of text for the others); all connections show \
-the same token, as those of one service do, but for `256callers`, where each request of a connection has the next one \
-of 256 tokens, as behind another proxy. Before each measurement a good token is answered 200, and 401 is the \
-answer (of Envoy, 403 for the audience) to none, to one with the signature of another one, to an expired one, to one \
-for another audience and to one of another issuer; the signature is tried again afterwards. A measurement in which the log has fewer lines than there \
-were requests does not count. Cases with `unchecked-peers` set the same Cardea beside peers that check nothing and \
-write the log alone; the relay does neither. HAProxy writes its log to standard output, which is a file here. The \
-figure is utime+stime of the process under test with all its threads and workers during the window, per request that \
-reached the origin during it.";
+The small GET of the bench `proxy`, over kept-alive connections with TLS 1.3, with a bearer token that is checked on \
+each request and with an access log in a file: `token+log`. No throttle applies. Equal for all subjects: signature, \
+issuer, audience and times are checked, the keys come from a file, and the origin receives the subject of the token. \
+The log has one line per request, in the subject's default format (JSON for Cardea, a line of text for the others). \
+All connections send the same token, as those of one client do. In `256callers`, each request of a connection sends \
+the next of 256 tokens, as behind another proxy. Before each measurement, a valid token must get 200. No token, a \
+token with another token's signature, an expired token, and a token for another audience or from another issuer must \
+get 401 (from Envoy 403 for the audience). The signature is checked again afterwards. A measurement whose log has \
+fewer lines than requests is discarded. Cases with `unchecked-peers` compare the same figure of Cardea with peers \
+that check no token and only write the log. The relay does neither. HAProxy writes its log to standard output, which \
+is a file here. The figure is utime + stime of all processes and threads of the subject during the window, per \
+request that reached the origin during it.";
 
 static RATE: Metric = Metric { name: "requests_per_second", unit: "1/s", better: Better::Higher };
 const DETAILS: [&Metric; 5] = [&RATE, &P50, &P99, &P999, &OTHERS];
 
-/// Tokens of a kind, over so many connections.
+/// A kind of token, and the number of connections.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     name: &'static str,
     algorithm: Algorithm,
     connections: usize,
-    /// Whether each request of a connection has the token of another caller.
+    /// Whether each request of a connection has another caller's token.
     many: bool,
-    /// Whether it is measured in both placements, or pinned alone.
+    /// Whether it is measured in both placements, or only pinned.
     both: bool,
 }
 
@@ -88,7 +88,7 @@ enum Check {
     Nothing,
 }
 
-/// What all measurements of a case share.
+/// The common data of all measurements of a case.
 struct Run<'a> {
     tools: &'a Tools,
     plan: &'a Plan,
@@ -98,7 +98,7 @@ struct Run<'a> {
     case: &'a Case,
 }
 
-/// Runs all cases and returns what was measured.
+/// Runs all cases and returns the results.
 pub(super) fn run(tools: &Tools, plan: &Plan) -> Result<Report> {
     let mut report = Report::new("authenticated");
     needs::provide(&[needs::CURL])?;
@@ -130,7 +130,7 @@ pub(super) fn run(tools: &Tools, plan: &Plan) -> Result<Report> {
     Ok(report)
 }
 
-/// What a subject is measured with: nginx of Debian checks no tokens, Envoy is a peer that does.
+/// The checks with which a subject is measured: Debian's nginx checks no tokens, Envoy does.
 fn parts(subject: Subject) -> Vec<(Subject, Check)> {
     let checks: &[Check] = match subject {
         Subject::Cardea | Subject::Again | Subject::Baseline | Subject::Envoy => &[Check::Token],
@@ -141,7 +141,7 @@ fn parts(subject: Subject) -> Vec<(Subject, Check)> {
     checks.iter().map(|&check| (subject, check)).collect()
 }
 
-/// The cases that a figure belongs to: Cardea, which always checks, and the limit belong to both.
+/// The cases to which a figure belongs. Those of Cardea, which always checks, and of the limit belong to both.
 fn cases(name: &str, subject: Subject, check: Check) -> Vec<String> {
     let (checked, unchecked) = (name.to_owned(), format!("{name}-unchecked-peers"));
     match (subject.role(), check) {
@@ -151,7 +151,7 @@ fn cases(name: &str, subject: Subject, check: Check) -> Vec<String> {
     }
 }
 
-/// The tables, with what was held equal.
+/// The tables, after the conditions of the measurement.
 pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
     let mut text = format!("{HELD_EQUAL}\n\n");
     for placement in Placement::all()? {
@@ -162,8 +162,8 @@ pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
         plan.subjects.iter().copied().filter(|&subject| !parts(subject).is_empty()).collect();
     text += &format!("\nCPU time per request in µs, median (lowest–highest) of {} rounds:\n\n", plan.rounds);
     text += &report.table(&COST, &subjects);
-    text += "\nMedians of throughput, of latency in a closed loop (from the first connection to the last response), and \
-             of what others used of the processors meanwhile:\n\n";
+    text += "\nMedians of throughput, of latency in a closed loop (from the first connection to the last response), \
+         and of the processor time of other processes:\n\n";
     text += &report.details(&DETAILS, &subjects);
     if let Some(noise) = report.largest_noise(&COST) {
         text += &format!("\nThe largest A/A difference: {:.1} %.\n", noise * 100.0);
@@ -172,7 +172,7 @@ pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
 }
 
 impl Run<'_> {
-    /// Measures once more, and says what came of it.
+    /// Adds a measurement, and returns its summary.
     fn add(&self, report: &mut Report, name: &str, subject: Subject, check: Check) -> String {
         let measured = self.measure(subject, check);
         for case in cases(name, subject, check) {
@@ -229,7 +229,7 @@ impl Run<'_> {
         };
         let running = load.start(&self.tools.sources);
         running.go_on_for(WARM_UP)?;
-        // The origin is asked first at both ends, so that what the question takes cancels out.
+        // The origin is queried first at both ends, so that the time of the query cancels out.
         let first = self.origin.requests()?;
         let window = Window::begin(self.placement, &server)?;
         running.go_on_for(self.plan.window)?;
@@ -244,10 +244,13 @@ impl Run<'_> {
         if !is_limit {
             self.log_is_whole(subject, outcome.requests + asked)?;
         }
-        // The last question to the origin counts itself.
+        // The last query is counted by the origin.
         let units = exact(last.saturating_sub(first).saturating_sub(1));
         ensure!(units > 0.0, "no request reached the origin during the window");
-        ensure!(self.plan.extent == Extent::Smoke || used.is_enough(), "it used too little to tell how much");
+        ensure!(
+            self.plan.extent == Extent::Smoke || used.is_enough(),
+            "it used too little processor time for a figure"
+        );
         Ok([
             (&COST, used.cpu_us / units),
             (&RATE, units * 1e6 / used.elapsed_us),
@@ -258,15 +261,16 @@ impl Run<'_> {
         ])
     }
 
-    /// That a good token is taken and bad ones are not, where tokens are checked. Returns how many requests that took.
+    /// Checks that a valid token is accepted, and invalid ones are refused if tokens are checked. Returns the number
+    /// of requests.
     fn checks_hold(&self, server: &Server, check: Check, bad: &[(&'static str, String)]) -> Result<u64> {
         let mut asked = 1;
         let status = self.status(server, &self.tokens.good)?;
-        ensure!(status == "200", "a good token is answered with {status}");
+        ensure!(status == "200", "a valid token is answered with {status}");
         for (what, token) in bad.iter().filter(|_| check == Check::Token) {
             asked += 1;
             let status = self.status(server, token)?;
-            // Envoy says 403 where a token is good, but for somebody else.
+            // Envoy answers 403 for a valid token with another audience.
             ensure!(status == "401" || status == "403", "{what}: answered with {status}");
         }
         Ok(asked)
@@ -285,10 +289,10 @@ impl Run<'_> {
         Ok(caught.last_line().to_owned())
     }
 
-    /// That the log has a line for each request; what was on its way when the load ended may have one too.
+    /// Checks that the log has a line for each request. Requests in progress at the end of the load may have one too.
     fn log_is_whole(&self, subject: Subject, requests: u64) -> Result<()> {
         let (name, mark) = match subject {
-            // Beside what it says at its start; the frontend is called `bench`, the sign is for TLS.
+            // Besides its messages at startup. The frontend is called `bench`, and `~` means TLS.
             Subject::Haproxy => ("output.log", " bench~ "),
             _ => ("access.log", ""),
         };
@@ -309,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cardea_stands_beside_peers_that_check_and_beside_those_that_do_not() {
+    fn cardea_is_compared_with_peers_that_check_and_with_those_that_do_not() {
         assert_eq!(cases("a", Subject::Cardea, Check::Token), ["a", "a-unchecked-peers"]);
         assert_eq!(cases("a", Subject::Haproxy, Check::Token), ["a"]);
         assert_eq!(cases("a", Subject::Haproxy, Check::Nothing), ["a-unchecked-peers"]);

@@ -1,4 +1,4 @@
-//! The bench `handshake`: what a TLS handshake costs a gateway, with one small request after it.
+//! The bench `handshake`: the cost of a TLS handshake with one small request.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -20,38 +20,39 @@ use super::window::{COST, OTHERS, P50, P99, P999, Window, exact};
 use super::{Extent, Plan};
 use crate::process::{Caught, catch};
 
-/// Connections that are being made at a time.
+/// Connections that are established at a time.
 const CHAINS: usize = 32;
-/// From the start of the load to that of the window: the first sessions, which can't be resumed, are behind it.
+/// From the start of the load to the start of the window: the first handshakes, which can't be resumptions, are done
+/// by then.
 const WARM_UP: Duration = Duration::from_millis(300);
-/// How much of the generator's time stays for the end of the window.
+/// How long the generator runs after the end of the window.
 const TAIL: Duration = Duration::from_millis(250);
-/// Of the smoke test, which may have to share the machine.
+/// The same in the smoke test, which may share the machine.
 const TAIL_SMOKE: Duration = Duration::from_millis(700);
-/// For the generator, beyond the time that it was told to take.
+/// The limit for the generator, beyond its configured time.
 const GRACE: Duration = Duration::from_secs(30);
 
 const HELD_EQUAL: &str = "\
-A unit is a connection: a TCP and a TLS handshake, one small GET that is carried to the origin, and the end, which the \
-client begins. Held equal, and checked by the generator (bench/handshake) on each connection: version, group, cipher \
-suite (AES-128-GCM with SHA-256), and by what a session is resumed; the client offers nothing else. The certificate is \
-an ECDSA one on P-256, and so is the key exchange of TLS 1.2. Resumption is on in all cases, as it is in use; in `full` \
-cases the client has nothing to resume by. A *ticket* holds the session, sealed; a *cache* keeps it in the server, and \
-the client has only its name. Resumption in TLS 1.3 is with a new key exchange (X25519). Connections to the origin are \
-kept alive, but for the bare relay, which makes one for each of a client and counts as limit only. The figure is \
-utime+stime of the process under test with all its threads and workers during the window, per request that reached the \
-origin during it.";
+A unit is a connection: a TCP and a TLS handshake, one small GET that is forwarded to the origin, and the close, \
+which the client starts. Equal for all subjects, and checked by the generator (bench/handshake) on each connection: \
+version, group, cipher suite (AES-128-GCM with SHA-256), and the kind of resumption; the client offers nothing else. \
+The certificate is ECDSA on P-256, and so is the key exchange of TLS 1.2. Resumption is enabled in all cases; in \
+`full` cases the client has no session to resume. A *ticket* contains the encrypted session. A *cache* keeps the \
+session in the server, and the client has only its id. Resumption in TLS 1.3 includes a new key exchange (X25519). \
+Connections to the origin are kept alive, except by the bare relay, which opens one for each client connection and is \
+only the limit. The figure is utime + stime of all processes and threads of the subject during the window, per \
+request that reached the origin during it.";
 
 static RATE: Metric = Metric { name: "handshakes_per_second", unit: "1/s", better: Better::Higher };
 const DETAILS: [&Metric; 5] = [&RATE, &P50, &P99, &P999, &OTHERS];
 
-/// What is negotiated.
+/// The negotiated parameters.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     name: &'static str,
     version: &'static str,
     group: &'static str,
-    /// By what a session is resumed, as the generator calls it.
+    /// The kind of resumption, in the generator's terms.
     kind: &'static str,
 }
 
@@ -66,7 +67,7 @@ impl Case {
         Self::new("full-tls13-x25519mlkem768", "1.3", "x25519mlkem768", "full"),
         Self::new("resumed-tls13-ticket", "1.3", "x25519", "ticket"),
         Self::new("resumed-tls13-cache", "1.3", "x25519", "cache"),
-        // OpenSSL takes the groups that a client of TLS 1.2 names for its certificate too (RFC 8422 §5.1).
+        // OpenSSL also applies the groups of a TLS 1.2 client to the certificate (RFC 8422 §5.1).
         Self::new("full-tls12", "1.2", "p256", "full"),
         Self::new("resumed-tls12-ticket", "1.2", "p256", "ticket"),
         Self::new("resumed-tls12-session-id", "1.2", "p256", "cache"),
@@ -76,12 +77,12 @@ impl Case {
         extent == Extent::Full || matches!(self.name, "full-tls13-x25519" | "resumed-tls13-cache")
     }
 
-    /// What must not go missing unnoticed: Cardea has everything but tickets that hold a session.
+    /// Whether a subject must offer the case: Cardea offers everything except tickets that contain the session.
     fn is_offered_by(&self, subject: Subject) -> bool {
         subject.role() == Role::Cardea && self.kind != "ticket"
     }
 
-    /// The generator for this case, for so long; no time at all asks whether the server offers it.
+    /// The generator for this case. A time of zero only checks whether the server offers it.
     fn generator(&self, run: &Run<'_>, server: &Server, time: Duration) -> Command {
         let mut command = on(&run.placement.load, run.program);
         command
@@ -94,7 +95,7 @@ impl Case {
     }
 }
 
-/// What all measurements share.
+/// The common data of all measurements.
 struct Run<'a> {
     tools: &'a Tools,
     plan: &'a Plan,
@@ -104,13 +105,13 @@ struct Run<'a> {
     program: &'a Path,
 }
 
-/// What came of one measurement.
+/// The result of one measurement.
 enum Measured {
     Figures([(&'static Metric, f64); 6]),
     NotOffered(String),
 }
 
-/// Runs all cases and returns what was measured.
+/// Runs all cases and returns the results.
 pub(super) fn run(tools: &Tools, plan: &Plan) -> Result<Report> {
     let mut report = Report::new("handshake");
     let program = tools.own_program("bench-handshake")?;
@@ -162,7 +163,7 @@ fn is_asked(plan: &Plan, subject: Subject) -> bool {
     plan.extent == Extent::Full || subject.role() != Role::Limit
 }
 
-/// The tables, with what was held equal.
+/// The tables, after the conditions of the measurement.
 pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
     let [_, placement] = Placement::all()?;
     let load =
@@ -173,8 +174,8 @@ pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
         plan.rounds,
         report.table(&COST, &plan.subjects)
     );
-    text += "\nMedians of throughput, of the time from the first octet to the last in a closed loop, and of what others \
-             used of the processors meanwhile:\n\n";
+    text += "\nMedians of throughput, of the time from the first byte to the last in a closed loop, and of the \
+         processor time of other processes:\n\n";
     text += &report.details(&DETAILS, &plan.subjects);
     if let Some(noise) = report.largest_noise(&COST) {
         text += &format!("\nThe largest A/A difference: {:.1} %.\n", noise * 100.0);
@@ -204,7 +205,7 @@ impl Run<'_> {
         let limit = time + GRACE;
         let (sender, receiver) = mpsc::sync_channel(1);
         thread::spawn(move || {
-            // Nobody is left to hear it where the measurement has failed.
+            // The receiver is gone if the measurement has failed.
             let _ = sender.send(catch(&mut command, limit));
         });
         let go_on_for = |time| match receiver.recv_timeout(time) {
@@ -213,7 +214,7 @@ impl Run<'_> {
             Ok(caught) => bail!("the generator ended too early: {}", caught?.last_line()),
         };
         go_on_for(WARM_UP)?;
-        // The origin is asked first at both ends, so that what the question takes cancels out.
+        // The origin is queried first at both ends, so that the time of the query cancels out.
         let first = self.origin.requests()?;
         let window = Window::begin(self.placement, &server)?;
         go_on_for(self.plan.window)?;
@@ -221,13 +222,16 @@ impl Run<'_> {
         let used = window.end()?;
         let totals = totals(&receiver.recv()??)?;
         let (full, resumed) = (totals[0], totals[1]);
-        // Each chain begins with a session that can't resume.
+        // Each chain starts with a full handshake.
         let expected = if case.kind == "full" { resumed == 0 && full > 0 } else { resumed > full };
         ensure!(expected, "{full} full handshakes and {resumed} resumed ones");
-        // The last question to the origin counts itself.
+        // The last query is counted by the origin.
         let units = exact(last.saturating_sub(first).saturating_sub(1));
         ensure!(units > 0.0, "no request reached the origin during the window");
-        ensure!(self.plan.extent == Extent::Smoke || used.is_enough(), "it used too little to tell how much");
+        ensure!(
+            self.plan.extent == Extent::Smoke || used.is_enough(),
+            "it used too little processor time for a figure"
+        );
         Ok(Measured::Figures([
             (&COST, used.cpu_us / units),
             (&RATE, units * 1e6 / used.elapsed_us),
@@ -239,7 +243,7 @@ impl Run<'_> {
     }
 }
 
-/// What the generator counted: full and resumed handshakes, and three ranks of the time for a connection in µs.
+/// The generator's counts: full and resumed handshakes, and three percentiles of the time of a connection in µs.
 fn totals(caught: &Caught) -> Result<[u64; 5]> {
     ensure!(caught.success, "the generator: {}", caught.last_line());
     let line = caught.output.lines().find_map(|line| line.strip_prefix("bench-handshake "));
@@ -265,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn every_case_has_a_name_of_its_own_and_the_smoke_test_takes_two() {
+    fn case_names_are_unique_and_the_smoke_test_runs_two() {
         let names: BTreeSet<&str> = Case::ALL.iter().map(|case| case.name).collect();
         assert_eq!(names.len(), Case::ALL.len());
         assert_eq!(Case::ALL.iter().filter(|case| case.is_in(Extent::Smoke)).count(), 2);

@@ -72,9 +72,9 @@ impl Clients {
         let watch = Stopwatch::start();
         let expected = format!("{word} {}", self.count);
         match self.lines.recv_timeout(CLIENT_LIMIT) {
-            Ok(line) => ensure!(line == expected, "bench-idle said {line:?} where {expected:?} was expected"),
+            Ok(line) => ensure!(line == expected, "bench-idle printed {line:?}, expected {expected:?}"),
             Err(_) => bail!(
-                "bench-idle held not all of {} connections after {:.0} s",
+                "bench-idle did not hold all of {} connections after {:.0} s",
                 self.count,
                 watch.elapsed().as_secs_f64()
             ),

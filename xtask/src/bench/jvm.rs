@@ -97,7 +97,7 @@ impl Jvm {
     }
 
     pub(super) fn server(&self) -> Result<&Server> {
-        self.server.as_ref().context("it runs no more")
+        self.server.as_ref().context("it is no longer running")
     }
 }
 
@@ -151,7 +151,7 @@ fn spring(tools: &Tools) -> Result<PathBuf> {
     build.args(["--batch-mode", "--quiet", "--file"]).arg(tools.sources.join("spring/pom.xml"));
     build.arg(format!("-Dbench.target={}", folder.display()));
     run(build.arg("package"))?;
-    ensure!(program.exists(), "Maven made no {}", program.display());
+    ensure!(program.exists(), "Maven did not build {}", program.display());
     Ok(program)
 }
 
@@ -169,7 +169,7 @@ fn realm(tools: &Tools, algorithm: Algorithm, clients: &[Client]) -> Result<Stri
 
 fn filled_realm(template: &str, algorithm: Algorithm, clients: &[Client]) -> Result<String> {
     let mut realm: Value = serde_json::from_str(&template.replace("@ALGORITHM@", algorithm.name()))?;
-    let one = realm["clients"].get(0).context("a client as an example of all")?.clone();
+    let one = realm["clients"].get(0).context("an example client")?.clone();
     let all = clients.iter().map(|client| {
         let mut entry = one.clone();
         entry["clientId"] = json!(client.id);

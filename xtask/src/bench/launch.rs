@@ -10,13 +10,13 @@ use super::server::{Server, free_address};
 use super::subject::{Subject, fill, nginx};
 use super::tools::{CERTIFICATE, KEY, Tools, administrators, check_configuration};
 
-/// How a subject is to run in a bench.
+/// The settings of a subject in a bench.
 pub(super) struct Launch<'a> {
-    /// What the configurations are called after: `handshake`.
+    /// The name of the bench in configuration names, such as `handshake`.
     pub(super) bench: &'a str,
     /// Its processors, one worker for each.
     pub(super) processors: &'a [usize],
-    /// What is filled in beside its own address, its folder and its workers.
+    /// Values for placeholders other than its address, folder and workers.
     pub(super) values: &'a [(&'static str, String)],
 }
 
@@ -25,7 +25,7 @@ impl Launch<'_> {
     ///
     /// # Errors
     ///
-    /// It is missing, has no part in this bench, or does not start.
+    /// It is missing, is not measured in this bench, or does not start.
     pub(super) fn start(&self, tools: &Tools, subject: Subject) -> Result<Server> {
         if let Some(reason) = tools.missing.get(&subject) {
             bail!("{reason}");
@@ -57,13 +57,14 @@ impl Launch<'_> {
             let prefix = format!("{}-{name}", self.bench);
             fill(tools, folder, &prefix, values).map(|folder| folder.join(format!("{prefix}.{extension}")))
         };
-        let kept = || tools.peers.get(&subject).with_context(|| format!("{} is not there", subject.name()));
+        let kept =
+            || tools.peers.get(&subject).with_context(|| format!("{} is not installed", subject.name()));
         let workers = self.processors.len().to_string();
         Ok(match subject {
             Subject::Cardea | Subject::Again | Subject::Baseline => {
                 let other = tools.baseline.as_ref();
                 let program = if subject == Subject::Baseline { other } else { Some(&tools.cardea) };
-                let program = program.context("no other build was named")?;
+                let program = program.context("no baseline build was given")?;
                 let file = filled("cardea", "toml")?;
                 check_configuration(program, &file)?;
                 let mut command = on(self.processors, program);
@@ -78,7 +79,7 @@ impl Launch<'_> {
             }
             Subject::Haproxy => {
                 let mut command = on(self.processors, administrators("haproxy"));
-                // In the foreground. Quiet, it would close what it may log to.
+                // In the foreground. In quiet mode it would close its log output.
                 command.args(["-db", "-f"]).arg(filled("haproxy", "cfg")?);
                 command
             }
@@ -93,20 +94,20 @@ impl Launch<'_> {
                 command
                     .args(["run", "--adapter", "caddyfile", "--config"])
                     .arg(filled("caddy", "caddyfile")?);
-                // What it keeps stays in the folder of the run.
+                // Its files are in the folder of the run.
                 command
                     .env("XDG_DATA_HOME", folder)
                     .env("XDG_CONFIG_HOME", folder)
                     .env("GOMAXPROCS", workers);
                 command
             }
-            Subject::RelayShared => bail!("it is measured in the bench proxy alone"),
+            Subject::RelayShared => bail!("it is measured only in the bench proxy"),
             Subject::Pingora | Subject::Relay => {
                 let mut command =
                     on(self.processors, if subject == Subject::Relay { &tools.relay } else { kept()? });
                 command.args([value(values, "LISTEN")?, value(values, "ORIGIN")?, &workers]);
                 if subject == Subject::Pingora {
-                    // As many requests as come.
+                    // No limit of requests.
                     command.arg("0");
                 }
                 command.args([CERTIFICATE, KEY].map(|file| folder.join(file)));
@@ -115,12 +116,12 @@ impl Launch<'_> {
                 }
                 command
             }
-            other => bail!("{} has no part in the bench {}", other.name(), self.bench),
+            other => bail!("{} is not measured in the bench {}", other.name(), self.bench),
         })
     }
 }
 
 fn value<'a>(values: &'a [(&'static str, String)], name: &str) -> Result<&'a str> {
     let found = values.iter().find_map(|(key, value)| (*key == name).then_some(value.as_str()));
-    found.with_context(|| format!("{name} is not known"))
+    found.with_context(|| format!("unknown placeholder {name}"))
 }

@@ -113,7 +113,7 @@ impl Running {
 fn parse(line: &str) -> Result<Outcome> {
     let field = |name: &str| -> Result<u64> {
         let word = line.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-        word.and_then(|value| value.parse().ok()).with_context(|| format!("wrk said no {name}: {line}"))
+        word.and_then(|value| value.parse().ok()).with_context(|| format!("wrk printed no {name}: {line}"))
     };
     for error in ["connect", "read", "write", "status", "timeout"] {
         let count = field(error)?;

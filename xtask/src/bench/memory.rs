@@ -1,4 +1,4 @@
-//! The bench `memory`: what an idle kept-alive connection costs a gateway in resident memory.
+//! The bench `memory`: the resident memory of an idle kept-alive connection.
 
 use std::time::Duration;
 
@@ -14,25 +14,25 @@ use super::subject::{Role, Setup, Subject};
 use super::tools::Tools;
 use super::{Extent, Plan};
 
-/// Opened and closed before the first look, so that what is set up once does not count.
+/// Connections that are opened and closed before the first reading, so that one-time allocations don't count.
 const WARM_UP_CONNECTIONS: usize = 64;
-/// Between two looks at a process that is to come to rest.
+/// The interval between readings until the memory no longer changes.
 const LOOK: Duration = Duration::from_millis(100);
-/// Looks without a change after which it has.
+/// The number of equal readings after which it no longer changes.
 const LOOKS_EQUAL: usize = 5;
-/// In the smoke test, where nothing depends on it.
+/// The number of connections in the smoke test.
 const LOOKS_EQUAL_SMOKE: usize = 1;
 const LOOKS_MAX: usize = 50;
 
 const HELD_EQUAL: &str = "\
-Held equal: one small GET on each connection, then nothing; idle timeouts above the time of the bench; TLS 1.3 with \
-the same certificate, sessions of the default number kept for resumption; HTTP/2 is over that TLS. The figure is the difference of VmRSS \
-(of all processes of the subject) before and after, once it has come to rest, per connection. Afterwards one more \
-request on each connection is answered: all were still there.";
+Equal for all subjects: one small GET on each connection, then nothing; idle timeouts longer than the bench; TLS 1.3 \
+with the same certificate, and a session cache of the default size; HTTP/2 is over that TLS. The figure is the \
+difference of VmRSS (of all processes of the subject) before and after, once it no longer changes, per connection. \
+Afterwards, one more request on each connection must be answered, which shows that all were still open.";
 
 static RESIDENT: Metric = Metric { name: "rss_kib_per_connection", unit: "KiB", better: Better::Lower };
 
-/// Runs all cases and returns what was measured.
+/// Runs all cases and returns the results.
 pub(super) fn run(tools: &Tools, plan: &Plan) -> Result<Report> {
     let mut report = Report::new("memory");
     let connections = connections(plan);
@@ -64,7 +64,7 @@ pub(super) fn run(tools: &Tools, plan: &Plan) -> Result<Report> {
     Ok(report)
 }
 
-/// The table, with what was held equal.
+/// The table, after the conditions of the measurement.
 pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
     let [placement, _] = Placement::all()?;
     Ok(format!(
@@ -76,7 +76,7 @@ pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
     ))
 }
 
-/// The relay is left out: it holds a connection to the origin for each of a client, which no gateway does.
+/// The relay is left out, because it holds a connection to the origin for each client connection, unlike a gateway.
 fn comparable(plan: &Plan) -> Vec<Subject> {
     plan.subjects.iter().copied().filter(|subject| subject.role() != Role::Limit).collect()
 }
@@ -106,7 +106,7 @@ fn measure(
     Ok((after as f64 - before as f64) / connections as f64)
 }
 
-/// The resident memory of a server once it changes no more.
+/// The resident memory of a server once it no longer changes.
 fn at_rest(server: &Server, extent: Extent) -> Result<u64> {
     let enough = if extent == Extent::Smoke { LOOKS_EQUAL_SMOKE } else { LOOKS_EQUAL };
     let processes = tree(server.id()?)?;

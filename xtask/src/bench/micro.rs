@@ -55,15 +55,16 @@ const OPENSSL: Need = Need {
 };
 
 const HELD_EQUAL: &str = "\
-Held equal: the subjects of a case are in one program, or in programs of the same profile (`dist`, or the same settings \
-in [bench/](../bench/Cargo.toml)), use the same allocator, that of the system, and follow each other in each round, each \
-for 0.3 s at the most unless its bench says otherwise (those of caches are filled once for all cases of a size; the sizes \
-beyond the processor's caches are in the cases `session-cache-large`, measured by that name alone, whose rounds follow \
-each other on one filling), on whatever processor the kernel gives them. The range over the \
-rounds shows how far a subject differs from itself. The ends of names: `t1` and `t2` are that many threads, each doing \
-the work (the figure is a thread's time for one operation; those of caches begin together, each on a processor); a subject `…-alone` does a part of the work, and is a limit \
-instead of a peer. *ratio*: above 1, Cardea is better. Instructions (callgrind), allocations and their bytes (dhat) are the \
-difference between two runs of different length, so that they are those of one operation and of its loop.";
+Equal for all subjects: the subjects of a case are in one program, or in programs with the same profile (`dist`, or \
+the same settings in [bench/](../bench/Cargo.toml)). They use the system's allocator. They run one after another in \
+each round, each for at most 0.3 s unless its bench says otherwise, on any processor. Caches are filled once for all \
+cases of a size. Sizes beyond the processor's caches are in the cases `session-cache-large`, which are measured only \
+by that name, and whose rounds use one filling. The range over the rounds shows how much a subject varies. Suffixes \
+of names: `t1` and `t2` are the number of threads, each of which does the work (the figure is one thread's time for \
+an operation; threads of caches start together, each on its own processor). A subject `…-alone` does a part of the \
+work, and is a limit, not a peer. *ratio*: above 1, Cardea is better. Instructions (callgrind), allocations and their \
+bytes (dhat) are the difference between two runs of different length, so they are those of one operation and its \
+loop.";
 
 pub(super) static NANOSECONDS: Metric =
     Metric { name: "ns_per_operation", unit: "ns", better: Better::Lower };
@@ -94,7 +95,7 @@ pub(super) fn run(root: &Path, plan: &Plan) -> Result<Figures> {
     if printed::is_large(plan.case.as_deref()) {
         targets.retain(|target| target.package == printed::CACHES);
     }
-    ensure!(!targets.is_empty(), "no crate has benches");
+    ensure!(!targets.is_empty(), "no crate has a bench");
     let mut programs = Vec::new();
     for target in targets {
         plan.progress(&format!("micro: building {}", target.name()));
@@ -138,7 +139,7 @@ pub(super) fn run(root: &Path, plan: &Plan) -> Result<Figures> {
                 }
             }
         }
-        Ok(()) => figures.add_missing("counts: there is no valgrind".to_owned()),
+        Ok(()) => figures.add_missing("counts: valgrind is not installed".to_owned()),
         Err(error) => figures.add_missing(format!("counts: {error:#}")),
     }
     Ok(figures)
@@ -182,7 +183,7 @@ impl Program {
         }
         let listed = catch(command.current_dir(&target.folder), LIST_LIMIT)?;
         let Some((style, ids)) = printed::listed(&listed.output).filter(|_| listed.success) else {
-            figures.add_other(format!("{} prints its own: `{}`", target.name(), target.command()));
+            figures.add_other(format!("{} prints its own figures: `{}`", target.name(), target.command()));
             return Ok(None);
         };
         let everything = plan.case.is_none() && plan.extent == Extent::Full;

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: Cardea beside its peers, in one run, on one machine.
+//! `cargo xtask bench`: compares Cardea with its peers, in one run, on one machine.
 
 mod accounting;
 mod authenticated;
@@ -36,55 +36,53 @@ use report::{Entry, Report};
 use subject::Subject;
 use tools::{Program, Tools};
 
-/// The beginning of a page.
+/// The introduction of a page.
 const INTRODUCTION: &str = "\
 # Performance
 
-What `cargo xtask bench` has measured, in its own words: this page is its output (`--page`), and claims nothing
-beyond it. The command stands above each table; the configurations of all programs, for anyone to dispute, are in
-[bench/peers](../bench/peers/README.md).
+This page is the output of `cargo xtask bench` (`--page`). It claims nothing else. The command is above each table; the
+configurations of all programs are in [bench/peers](../bench/peers/README.md).
 
-How to read the tables. Rounds are interleaved: each measures every subject once, then the next round does. *ratio*
-compares Cardea with the best peer, *to the limit* with the bare relay ([bench/relay](../bench/relay/src/main.rs));
-above 1, Cardea is better. *A/A* is the difference between Cardea and Cardea, measured under two names: a difference
-between programs that is not well above it says nothing, and where others used much of the processors nothing is
-precise.
+How to read the tables: rounds are interleaved, so each round measures every subject once. *ratio* compares Cardea with the best
+peer, *to the limit* with the bare relay ([bench/relay](../bench/relay/src/main.rs)); above 1, Cardea is better. *A/A* is the
+difference between two measurements of Cardea under different names. A difference between programs means nothing unless it is
+clearly larger than that, and nothing is precise if other processes used much of the processors.
 ";
 
-/// What a spread can be told from.
+/// The fewest rounds that show a spread.
 const ROUNDS_MIN: usize = 5;
-/// Of the smoke test: enough for the ticks of the kernel's accounting.
+/// The window of the smoke test: long enough for the resolution of the kernel's accounting.
 const SMOKE_WINDOW: Duration = Duration::from_millis(300);
 
-/// On a machine that is busy, a window that short may pass with nothing done.
+/// Attempts of the smoke test. On a busy machine, a short window may pass without any work.
 const SMOKE_ATTEMPTS_MORE: usize = 2;
 
 /// What `cargo xtask bench` accepts.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Runs these alone, in this order.
+    /// The benches to run, in this order. Default: all.
     #[arg(value_enum)]
     benches: Vec<Bench>,
-    /// Rounds, at least 5: each measures every subject once.
+    /// The number of rounds, at least 5. Each round measures every subject once.
     #[arg(long, default_value_t = ROUNDS_MIN)]
     rounds: usize,
-    /// Seconds of each measured window.
+    /// The length of each measured window in seconds.
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
-    /// Writes all figures into a file, as a JSON array.
+    /// Writes all figures to a file, as a JSON array.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Writes the tables into a file as well, as a document: docs/performance.md is one.
+    /// Also writes the tables to a file as a document, such as docs/performance.md.
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
-    /// Proves in under a minute that the harness works: one short round of a few cases with a quick build. Its
+    /// Checks in under a minute that the harness works, by one short round of a few cases with a quick build. Its
     /// figures mean nothing.
     #[arg(long)]
     smoke: bool,
-    /// Runs those cases alone whose names contain this.
+    /// Runs only cases whose names contain this text.
     #[arg(long, value_name = "TEXT")]
     case: Option<String>,
-    /// Measures these alone: cardea, cardea-again, nginx, haproxy, envoy, caddy, pingora, relay, relay-shared.
+    /// Measures only these subjects: cardea, cardea-again, nginx, haproxy, envoy, caddy, pingora, relay, relay-shared.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     subjects: Vec<String>,
     /// Measures this build of Cardea instead of building one.
@@ -93,13 +91,13 @@ pub(crate) struct Options {
     /// Measures this other build of Cardea beside it.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
-    /// Uses the program and means no figure: one round will do.
+    /// Only uses the program, without figures, so one round is enough.
     #[arg(skip)]
     training: bool,
 }
 
 impl Options {
-    /// Those of `cargo xtask bench --smoke`.
+    /// The options of `cargo xtask bench --smoke`.
     pub(crate) fn smoke() -> Self {
         Self {
             benches: Vec::new(),
@@ -119,17 +117,18 @@ impl Options {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 enum Bench {
-    /// CPU time, throughput and latency of requests that are carried to an origin.
+    /// CPU time, throughput and latency of proxied requests.
     Proxy,
-    /// The same over TLS, with a token that is checked on each request, and an access log.
+    /// The same over TLS, with a token that is checked on each request and an access log.
     Authenticated,
     /// CPU time of TLS handshakes, full and resumed.
     Handshake,
     /// CPU time and latency of client-credentials grants.
     Token,
-    /// What slow hashes of client secrets cost where processor time is short, and what a flood of wrong ones does.
+    /// The cost of slow hashes of client secrets with limited processor time, and the effect of a flood of wrong
+    /// secrets.
     Secrets,
-    /// What is left of an origin's capacity when more is asked of it.
+    /// How much of an origin's capacity remains under overload.
     Overload,
     /// Resident memory of idle connections.
     Memory,
@@ -137,7 +136,7 @@ enum Bench {
     Micro,
 }
 
-/// What a bench has measured.
+/// The results of a bench.
 enum Measured {
     /// Programs under load.
     Programs(Report),
@@ -146,13 +145,13 @@ enum Measured {
 }
 
 impl Bench {
-    /// Measures, and says what was measured in words and tables.
+    /// Measures, and returns the results and their tables.
     ///
     /// # Errors
     ///
-    /// Nothing of it can be measured here.
+    /// Nothing can be measured on this machine.
     fn carry_out(self, root: &Path, tools: Option<&Tools>, plan: &Plan) -> Result<(Measured, String)> {
-        let tools = || tools.context("programs that are measured need what they are measured with");
+        let tools = || tools.context("the tools for measuring programs are missing");
         let (report, section) = match self {
             Self::Proxy => sectioned(proxy::run(tools()?, plan)?, |report| proxy::section(report, plan)),
             Self::Authenticated => {
@@ -199,11 +198,11 @@ impl Measured {
         }
     }
 
-    /// Whether Cardea was measured in every case that it has something for.
+    /// Whether Cardea was measured in every case that it offers.
     fn is_complete(&self, plan: &Plan) -> bool {
         match self {
             Self::Programs(report) => {
-                // The smoke test is there to find what doesn't work; what isn't installed is something else.
+                // The smoke test finds failures. A missing program is not a failure.
                 let skipped = plan.extent == Extent::Smoke && report.is_skipped();
                 !plan.subjects.contains(&Subject::Cardea) || report.is_complete() || skipped
             }
@@ -211,7 +210,7 @@ impl Measured {
         }
     }
 
-    /// Whether nothing failed.
+    /// Whether every measurement succeeded.
     fn is_flawless(&self) -> bool {
         match self {
             Self::Programs(report) => report.is_flawless(),
@@ -227,16 +226,16 @@ enum Extent {
     Smoke,
 }
 
-/// What a bench is to do.
+/// The settings of a run.
 struct Plan {
     rounds: usize,
     window: Duration,
     extent: Extent,
     subjects: Vec<Subject>,
-    /// Those that issue tokens.
+    /// The subjects that issue tokens.
     issuers: Vec<Subject>,
     case: Option<String>,
-    /// As the user named them; empty where all are measured.
+    /// The names from the command line; empty if all are measured.
     named: Vec<String>,
     watch: Stopwatch,
 }
@@ -248,7 +247,7 @@ impl Plan {
         } else {
             ensure!(
                 options.rounds >= ROUNDS_MIN || options.training,
-                "--rounds: at least {ROUNDS_MIN}, or there is no spread to speak of"
+                "--rounds: at least {ROUNDS_MIN}; fewer show no spread"
             );
             ensure!((0.1..=600.0).contains(&options.seconds), "--seconds: between 0.1 and 600");
             (options.rounds, Duration::from_secs_f64(options.seconds), Extent::Full)
@@ -256,7 +255,7 @@ impl Plan {
         let wanted = |subject: &Subject| match subject {
             Subject::Baseline => options.baseline.is_some(),
             Subject::RelayShared if options.subjects.is_empty() => false,
-            // Cardea against itself is a figure, and figures mean nothing there.
+            // The smoke test needs no A/A difference, because its figures mean nothing.
             other if options.smoke && options.subjects.is_empty() => {
                 !other.is_costly() && *other != Subject::Again
             }
@@ -266,7 +265,7 @@ impl Plan {
         if let Some(name) =
             options.subjects.iter().find(|name| !known().any(|known| known.name() == name.as_str()))
         {
-            bail!("--subjects: \"{name}\" is none");
+            bail!("--subjects: unknown subject \"{name}\"");
         }
         let subjects = Subject::ALL.into_iter().filter(wanted).collect();
         let issuers = Subject::ISSUERS.into_iter().filter(wanted).collect();
@@ -279,13 +278,13 @@ impl Plan {
         self.case.as_ref().is_none_or(|wanted| case.contains(wanted.as_str()))
     }
 
-    /// Measures once; in the smoke test, which runs beside anything, up to three times before it counts as failed.
+    /// Measures once. The smoke test, which may run beside other work, measures up to three times before it fails.
     fn attempt<T>(&self, measure: impl Fn() -> Result<T>) -> Result<T> {
         let more = if self.extent == Extent::Smoke { SMOKE_ATTEMPTS_MORE } else { 0 };
         (0..more).find_map(|_| measure().ok()).map_or_else(measure, Ok)
     }
 
-    /// The command that measures this again.
+    /// The command that repeats this measurement.
     fn command(&self, bench: &str) -> String {
         let mut command = format!("cargo xtask bench {bench}");
         if self.extent == Extent::Smoke {
@@ -302,10 +301,10 @@ impl Plan {
         command
     }
 
-    /// How the program was built that was measured as Cardea.
+    /// The build that was measured as Cardea.
     fn describe_program(&self, options: &Options) -> &'static str {
         match (self.extent, &options.program) {
-            (_, Some(_)) => "Cardea in a build that was named by `--program`",
+            (_, Some(_)) => "Cardea as given by `--program`",
             (Extent::Smoke, None) => "Cardea in a quick build, whose figures mean nothing",
             (Extent::Full, None) => "Cardea as it is shipped (profile `dist`)",
         }
@@ -316,11 +315,11 @@ impl Plan {
     }
 }
 
-/// Runs the benches, prints a table for each and says whether Cardea was measured in every case.
+/// Runs the benches, prints a table for each, and returns whether Cardea was measured in every case.
 ///
 /// # Errors
 ///
-/// Nothing can be measured here.
+/// Nothing can be measured on this machine.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     let plan = Plan::of(options)?;
     let program = match (&options.program, options.smoke) {
@@ -367,7 +366,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     Ok(complete && (flawless || plan.extent == Extent::Full))
 }
 
-/// A line for each program that is measured, with what it says of its own version.
+/// A line for each measured program, with its version.
 fn versions(tools: &Tools, plan: &Plan) -> Vec<String> {
     let named = plan.subjects.iter().filter(|&&subject| subject != Subject::Again);
     named.map(|subject| format!("- {}: {}\n", subject.name(), subject.version(tools))).collect()
@@ -382,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn few_rounds_are_refused_but_for_the_smoke_test() {
+    fn too_few_rounds_are_refused_except_in_the_smoke_test() {
         assert!(Plan::of(&Options { rounds: 4, ..options() }).is_err());
         assert_eq!(Plan::of(&options()).unwrap().rounds, 5);
         assert!(Plan::of(&Options { rounds: 1, training: true, ..options() }).is_ok());
@@ -402,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smoke_test_leaves_out_what_takes_minutes_to_install_unless_it_is_named() {
+    fn the_smoke_test_skips_subjects_that_take_minutes_to_install_unless_named() {
         let plan = Plan::of(&Options::smoke()).unwrap();
         assert!(plan.subjects.contains(&Subject::Haproxy) && !plan.subjects.contains(&Subject::Envoy));
         let named = Options { subjects: vec!["envoy".to_owned()], ..Options::smoke() };

@@ -1,4 +1,4 @@
-//! The bench `overload`: what is left of an origin's capacity when more is asked of it than it can do.
+//! The bench `overload`: how much of an origin's capacity remains under overload.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,25 +20,25 @@ use super::window::{COST, exact};
 use super::{Extent, Plan};
 use crate::process::{Stopwatch, catch};
 
-/// What the origin can do: 400 requests per second.
+/// The origin's capacity: 400 requests per second.
 const SLOTS: usize = 32;
 const DELAY: Duration = Duration::from_millis(80);
 const CAPACITY: f64 = 400.0;
-/// What the subjects are told to let wait. One more turn of all slots.
+/// The configured queue of the subjects: as many requests as there are slots.
 const LIMIT: Limit = Limit { slots: SLOTS, waiting: SLOTS, wait: Duration::from_millis(200) };
-/// After which a client gives up. Requests in flight can't be more than arrive during it, so with as many
-/// connections the load never waits for answers.
+/// The timeout of clients. At most as many requests are in flight as arrive in this time, so with that many
+/// connections the load never waits for responses.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Beside the window of the plan: for clients to lose their patience, and for what follows from that to show.
+/// Added to the window of the plan, so that clients time out and the effects show.
 const BESIDE_WINDOW: Duration = Duration::from_millis(1500);
-/// Of the smoke test.
+/// The load of the smoke test.
 const SMOKE_TIME: Duration = Duration::from_millis(500);
-/// Beyond the time that the load was told to take.
+/// The limit beyond the configured time of the load.
 const GRACE: Duration = Duration::from_secs(30);
 const CONNECTIONS_MIN: usize = 64;
-/// The least that the processes under test must have used for a figure: below, the unit of the accounting shows.
+/// The least processor time for a figure. Below it, the resolution of the accounting shows.
 const TICKS_MIN: f64 = 5.0;
-/// What the origin says.
+/// The origin's response.
 const ANSWER: &str = "served";
 
 /// The load, in capacities of the origin.
@@ -51,7 +51,7 @@ static SERVED_P99: Metric = Metric { name: "served_p99", unit: "ms", better: Bet
 static REJECTED_P50: Metric = Metric { name: "rejected_p50", unit: "ms", better: Better::Lower };
 static REJECTED_P99: Metric = Metric { name: "rejected_p99", unit: "ms", better: Better::Lower };
 static CPU: Metric = Metric { name: "gateway_cpu", unit: "%", better: Better::Lower };
-/// What became of the requests.
+/// The results of requests.
 pub(super) static SERVED: Metric = Metric { name: "served", unit: "%", better: Better::Higher };
 pub(super) static TOO_MANY: Metric = Metric { name: "status_429", unit: "%", better: Better::Neither };
 static BAD_GATEWAY: Metric = Metric { name: "status_502", unit: "%", better: Better::Neither };
@@ -64,16 +64,16 @@ static GAVE_UP: Metric = Metric { name: "gave_up", unit: "%", better: Better::Lo
 static FAILED: Metric = Metric { name: "failed", unit: "%", better: Better::Lower };
 
 const HELD_EQUAL: &str = "\
-Held equal: an origin (bench/origin) with 32 slots, each of which a request takes for 80 ms, so 400 requests per \
-second; those that find no slot wait there in order, and their turn comes whether or not somebody still waits for \
-them. The load is an open loop (oha): requests start at the stated rate whatever happened to those before, and their \
-latency counts from when they were due. Clients give up after 1 s. Each subject limits what it sends to the origin \
-as its documentation says, to 32 requests and as many that wait for them, for 200 ms where it can say so; \
-[bench/peers](../bench/peers/README.md) says what each has. *goodput* is what was answered with 200 within that second, per \
-second from the first request to the last answer, the start of the storm included. `failed` are connections that \
-were refused or reset.";
+Equal for all subjects: an origin (bench/origin) with 32 slots, in each of which a request takes 80 ms, so 400 \
+requests per second. Requests without a slot wait in order, and are processed even if their client has given up. The \
+load is an open loop (oha): requests start at the stated rate whatever happened to earlier ones, and latency counts \
+from the time at which they were due. Clients give up after 1 s. Each subject limits its requests to the origin as \
+its documentation describes: to 32, and as many that wait, for at most 200 ms if that can be configured. \
+[bench/peers](../bench/peers/README.md) lists the settings. *goodput* is the number of 200 responses within that \
+second, per second from the first request to the last response, including the start of the overload. `failed` counts \
+connections that were refused or reset.";
 
-/// Runs all loads and returns what was measured.
+/// Runs all loads and returns the results.
 pub(super) fn run(tools: &Tools, plan: &Plan) -> Result<Report> {
     let mut report = Report::new("overload");
     let oha = match tools.tool(Tool::Oha) {
@@ -107,7 +107,7 @@ pub(super) fn run(tools: &Tools, plan: &Plan) -> Result<Report> {
     Ok(report)
 }
 
-/// The tables, with what was held equal.
+/// The tables, after the conditions of the measurement.
 pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
     let [placement, _] = Placement::all()?;
     let subjects = comparable(plan);
@@ -115,10 +115,10 @@ pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
     text += &format!("- {} of load per measurement, by {}\n", seconds(plan), Tool::Oha.version());
     text += &format!("\nGoodput per second, median (lowest–highest) of {} rounds:\n\n", plan.rounds);
     text += &report.table(&GOODPUT, &subjects);
-    text += "\nGoodput at ten times the capacity, as a part of the same subject's highest at any load:\n\n";
+    text += "\nGoodput at ten times the capacity, as a percentage of the same subject's highest goodput at any load:\n\n";
     text += &report.table(&KEPT, &subjects);
-    text += "\nMedians of latency, of the processor time of the gateway (of all that its processors have, and per \
-             request that arrived, where that was enough to be counted), and of what became of the requests:\n\n";
+    text += "\nMedians of latency, of the gateway's processor time (as a percentage of its processors, and per \
+         request if enough was used for a figure), and of the results of requests:\n\n";
     let mut details: Vec<&'static Metric> =
         vec![&SERVED_P99, &REJECTED_P50, &REJECTED_P99, &CPU, &COST, &SERVED];
     details.extend(STATUSES.map(|(_, metric)| metric));
@@ -127,7 +127,7 @@ pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
     Ok(text + &report.missing())
 }
 
-/// The relay is left out: it knows no limit, and nothing of what it carries.
+/// The relay is left out, because it has no limits and does not parse requests.
 fn comparable(plan: &Plan) -> Vec<Subject> {
     plan.subjects.iter().copied().filter(|subject| subject.role() != Role::Limit).collect()
 }
@@ -144,7 +144,7 @@ fn seconds(plan: &Plan) -> String {
     format!("{} s", time(plan).as_secs_f64())
 }
 
-/// Of each round, what was left at the highest load of the highest goodput.
+/// Adds for each round the goodput at the highest load, relative to the highest goodput.
 fn add_kept(report: &mut Report, plan: &Plan) {
     let [.., (highest, _)] = LOADS;
     for subject in comparable(plan) {
@@ -174,7 +174,7 @@ fn measure(
     let setup = Setup { limit: Some(LIMIT), ..Setup::new(&placement.gateway, origin.address) };
     let server = subject.start(tools, &setup)?;
     let answer = request(server.address, "/")?;
-    ensure!(answer.ends_with(ANSWER), "it does not bring the origin's answer: {:?}", answer.lines().next());
+    ensure!(answer.ends_with(ANSWER), "the response is not the origin's: {:?}", answer.lines().next());
     let under_test = tree(server.id()?)?;
     let (start_us, watch) = (cpu_us(&under_test)?, Stopwatch::start());
     let outcome = generate(oha, placement, server.address, CAPACITY * load, time(plan))?;
@@ -182,11 +182,8 @@ fn measure(
     let available_us = watch.elapsed().as_secs_f64() * 1e6 * exact(placement.gateway.len() as u64);
     let served = served_by(&origin)?;
     let figures = outcome.figures(used_us, available_us)?;
-    // One was ours. What the subject makes up by itself is no goodput.
-    ensure!(
-        outcome.count("200") < served,
-        "the origin served {served} in all, fewer than were answered with 200"
-    );
+    // One request was the harness's. Responses that the subject generates itself are not goodput.
+    ensure!(outcome.count("200") < served, "the origin served {served} requests, fewer than got 200");
     Ok(figures)
 }
 
@@ -198,7 +195,7 @@ fn start_origin(tools: &Tools, processors: &[usize]) -> Result<Server> {
     Server::start(&mut command, address, &log).context("starting the origin")
 }
 
-/// How many requests it has served.
+/// The number of requests that the origin has served.
 fn served_by(origin: &Server) -> Result<u64> {
     let response = request(origin.address, "/served")?;
     let (_, count) = response.split_once("\r\n\r\n").context("the origin's count")?;
@@ -218,7 +215,7 @@ fn generate(
     let mut command: Command = on(&placement.load, oha);
     command
         .args(["--no-tui", "--no-color", "--output-format", "json", "--stats-success-breakdown"])
-        // Latency counts from when a request was due; what has begun is waited for.
+        // Latency counts from the time at which a request was due. Requests in progress are awaited.
         .args(["--latency-correction", "--wait-ongoing-requests-after-deadline"])
         .args(["-z", &format!("{}ms", time.as_millis()), "-q", &format!("{rate:.0}")])
         .args(["-c", &connections.to_string(), "-t", &format!("{}ms", PATIENCE.as_millis())])
@@ -230,12 +227,12 @@ fn generate(
     values.next().context("oha printed no results")?.context("oha's results")
 }
 
-/// What oha counted.
+/// The results of oha.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Outcome {
     summary: Summary,
-    /// In seconds, of answers below 400; absent where there were none, as all that follow.
+    /// In seconds, for responses below 400. This and the following fields are absent if there were none.
     latency_percentiles_successful: BTreeMap<String, Option<f64>>,
     latency_percentiles_not_successful: BTreeMap<String, Option<f64>>,
     status_code_distribution: BTreeMap<String, u64>,
@@ -244,11 +241,11 @@ struct Outcome {
 
 #[derive(Debug, Deserialize)]
 struct Summary {
-    /// Seconds from the first request to the last answer.
+    /// Seconds from the first request to the last response.
     total: f64,
 }
 
-/// What is said of one measurement.
+/// The figures of one measurement.
 #[derive(Debug)]
 struct Figures {
     goodput: f64,
@@ -312,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn every_request_has_one_fate() {
+    fn every_request_has_one_result() {
         let outcome: Outcome = serde_json::from_str(RESULTS).unwrap();
         let figures = outcome.figures(100_000.0, 1_000_000.0).unwrap();
         assert!((figures.goodput - 200.0).abs() < 1e-9);
@@ -333,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn processor_time_below_the_unit_of_the_accounting_is_no_figure() {
+    fn processor_time_below_the_resolution_of_the_accounting_is_not_reported() {
         let outcome: Outcome = serde_json::from_str(RESULTS).unwrap();
         assert_eq!(value(&outcome.figures(40_000.0, 1_000_000.0).unwrap(), &COST), None);
     }

@@ -48,7 +48,7 @@ impl Tool {
         if let Some(program) = self.find(&folder) {
             return Ok(program);
         }
-        ensure!(install, "{} is not there, and the smoke test does not install it", self.version());
+        ensure!(install, "{} is not installed, and the smoke test does not install it", self.version());
         println!("installing {}", self.version());
         let caught = self.install(root, &folder)?;
         ensure!(
@@ -127,7 +127,7 @@ mod tests {
             (Tool::Oha, format!("oha-{OHA_VERSION}/bin/oha")),
         ] {
             let error = tool.provide(tools.path(), tools.path(), false).unwrap_err();
-            assert!(error.to_string().contains("is not there"), "{error}");
+            assert!(error.to_string().contains("is not installed"), "{error}");
             let place = tools.path().join(place);
             fs::create_dir_all(place.parent().unwrap()).unwrap();
             fs::write(&place, "").unwrap();

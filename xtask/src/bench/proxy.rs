@@ -15,30 +15,31 @@ use super::tools::Tools;
 use super::window::{COST, OTHERS, P50, P99, P999, Window, exact};
 use super::{Extent, Plan};
 
-/// From the start of the load to that of the measured window: connections and handshakes are behind it.
+/// From the start of the load to the start of the window: connections and handshakes are done by then.
 const WARM_UP: Duration = Duration::from_millis(500);
-/// And for each connection with TLS: both sides of a handshake share two processors.
+/// The same for each connection with TLS: both sides of a handshake share two processors.
 const WARM_UP_TLS: Duration = Duration::from_millis(1);
 /// Of the smoke test, where nothing depends on it.
 const WARM_UP_SMOKE: Duration = Duration::from_millis(200);
-/// How much of wrk's time stays for the end of the window.
+/// How long wrk runs after the end of the window.
 const TAIL: Duration = Duration::from_millis(200);
 
-/// What is written above the table.
+/// The conditions, above the table.
 const HELD_EQUAL: &str = "\
-Held equal: connections kept alive on both sides; as many workers as processors; no access log; the same origin \
-(nginx), load (wrk, a closed loop) and certificate (P-256; TLS 1.3). Host is passed on, and X-Forwarded-For, -Proto \
-and -Host and Via are set, by all but the relay; in `bare` cases the peers set nothing. Cardea alone sets \
-X-Request-Id, and in `bare` cases Via. Nobody checks who calls. Before each measurement a request shows that the \
-subject brings the origin's answer. Envoy, Caddy and Pingora are measured in the cases that everyone is asked for, so \
-that the whole stays within half an hour. The figure is utime+stime of the process under test with all its threads and \
-workers, during the measured window, per request that reached the origin during it. Each measurement starts the \
-subject anew. The relay, which parses nothing but the end of a message, is the limit and no peer.";
+Equal for all subjects: connections are kept alive on both sides, there is a worker per processor and no access log, \
+and the origin (nginx), the load (wrk, a closed loop) and the certificate (P-256, TLS 1.3) are the same. All subjects \
+except the relay pass Host on and set X-Forwarded-For, X-Forwarded-Proto, X-Forwarded-Host and Via; in `bare` cases \
+the peers set none of these. Only Cardea sets X-Request-Id, and Via in `bare` cases. No subject authenticates the \
+caller. Before each measurement, a request checks that the subject returns the origin's response. Envoy, Caddy and \
+Pingora are measured only in the main cases, so that the bench takes at most half an hour. Each measurement starts \
+the subject again. The figure is utime + stime of all processes and threads of the subject during the window, per \
+request that reached the origin during it. The relay parses only the end of each message. It is the lower limit, not \
+a peer.";
 
 pub(super) static RATE: Metric = Metric { name: "requests_per_second", unit: "1/s", better: Better::Higher };
 const DETAILS: [&Metric; 5] = [&RATE, &P50, &P99, &P999, &OTHERS];
 
-/// A kind of request, how many connections carry it, and how.
+/// A kind of request, the number of connections, and their protocol.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     name: &'static str,
@@ -48,7 +49,8 @@ struct Case {
     connections: usize,
     tls: bool,
     bare: bool,
-    /// Whether it is measured in both placements, for all peers; else in the first one, for those of Debian.
+    /// Whether it is measured in both placements for all peers. Otherwise it is measured in the first placement for
+    /// Debian's peers.
     thorough: bool,
 }
 
@@ -144,7 +146,7 @@ pub(super) fn run(tools: &Tools, plan: &Plan) -> Result<Report> {
     Ok(report)
 }
 
-/// The tables, with what was held equal.
+/// The tables, after the conditions of the measurement.
 pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
     let mut text = format!("{HELD_EQUAL}\n\n");
     for placement in Placement::all()? {
@@ -153,8 +155,8 @@ pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
     }
     text += &format!("\nCPU time per request in µs, median (lowest–highest) of {} rounds:\n\n", plan.rounds);
     text += &report.table(&COST, &plan.subjects);
-    text += "\nMedians of throughput, of latency in a closed loop (from the first connection to the last response), and \
-             of what others used of the processors meanwhile:\n\n";
+    text += "\nMedians of throughput, of latency in a closed loop (from the first connection to the last response), \
+         and of the processor time of other processes:\n\n";
     text += &report.details(&DETAILS, &plan.subjects);
     if let Some(noise) = report.largest_noise(&COST) {
         text += &format!("\nThe largest A/A difference: {:.1} %.\n", noise * 100.0);
@@ -190,8 +192,8 @@ fn measure(
     };
     let running = load.start(&tools.sources);
     running.go_on_for(warm_up)?;
-    // The origin is asked last at both ends of the window, so that what the question takes cancels out. The last one
-    // counts itself.
+    // The origin is queried last at both ends of the window, so that the time of the query cancels out. The last
+    // query is counted.
     let window = Window::begin(placement, &server)?;
     let requests_before = origin.requests()?;
     running.go_on_for(plan.window)?;
@@ -201,11 +203,11 @@ fn measure(
 
     ensure!(requests > 0, "no request reached the origin during the window");
     let enough = plan.extent == Extent::Smoke || used.is_enough();
-    ensure!(enough, "it used only {:.0} µs during the window", used.cpu_us);
+    ensure!(enough, "the subject used only {:.0} µs during the window", used.cpu_us);
     let per_request = outcome.bytes.checked_div(outcome.requests).context("wrk got no response")?;
     ensure!(
         per_request >= case.response_bytes,
-        "responses have {per_request} octets where {} were expected",
+        "responses have {per_request} bytes, {} were expected",
         case.response_bytes
     );
     Ok([
@@ -218,9 +220,9 @@ fn measure(
     ])
 }
 
-/// That what is measured is what it is taken for: one request is answered with 200.
+/// Checks the subject: one request must be answered with 200.
 fn answers(server: &Server, case: Case) -> Result<()> {
-    // The origin takes a GET of the path for uploads too.
+    // The origin accepts a GET of the path for uploads too.
     let response = request(server.address, case.path)?;
     ensure!(
         response.starts_with("HTTP/1.1 200 "),

@@ -1,4 +1,4 @@
-//! The bench `secrets`: client secrets under a slow hash, where processor time is short and where somebody guesses.
+//! The bench `secrets`: client secrets under a slow hash, with limited processor time and under a flood of guesses.
 
 mod flood;
 mod open_loop;
@@ -13,7 +13,7 @@ use super::Plan;
 use super::report::Report;
 use super::tools::Tools;
 
-/// Runs both parts and returns what was measured.
+/// Runs both parts and returns the results.
 pub(super) fn run(tools: &Tools, plan: &Plan) -> Result<Report> {
     let mut report = Report::new("secrets");
     if plan.takes(scenario::CASE) {
@@ -25,7 +25,7 @@ pub(super) fn run(tools: &Tools, plan: &Plan) -> Result<Report> {
     Ok(report)
 }
 
-/// The tables, with what was held equal.
+/// The tables, after the conditions of the measurements.
 pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
     let mut text = String::new();
     if plan.takes(scenario::CASE) {

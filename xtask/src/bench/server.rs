@@ -64,11 +64,11 @@ impl Server {
             let ended = server.child.as_mut().map(Child::try_wait).transpose()?.flatten();
             if let Some(status) = ended {
                 server.child = None;
-                bail!("it ended at its start ({status}): {}", last_lines(log));
+                bail!("it exited at startup ({status}): {}", last_lines(log));
             }
             ensure!(
                 watch.elapsed() < limit,
-                "it accepts nothing after {} s: {}",
+                "it does not accept connections after {} s: {}",
                 limit.as_secs(),
                 last_lines(log)
             );
@@ -79,7 +79,7 @@ impl Server {
 
     /// The process that was started; its workers are below it.
     pub(super) fn id(&self) -> Result<u32> {
-        self.child.as_ref().map(Child::id).context("it runs no more")
+        self.child.as_ref().map(Child::id).context("it is no longer running")
     }
 }
 
@@ -121,7 +121,7 @@ fn last_lines(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let shown = &lines[lines.len().saturating_sub(LINES_SHOWN)..];
-    if shown.is_empty() { "it said nothing".to_owned() } else { shown.join(" / ") }
+    if shown.is_empty() { "no output".to_owned() } else { shown.join(" / ") }
 }
 
 /// A folder that is empty.

@@ -1,4 +1,4 @@
-//! Who is measured: how each is configured and started.
+//! The measured programs: their configuration and start.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -14,15 +14,15 @@ use super::peers::Tool;
 use super::server::{Server, free_address};
 use super::tools::{CERTIFICATE, KEY, Tools, administrators, check_configuration, version};
 
-/// What ends the names of configurations, in which words between two `@` are filled in.
+/// The suffix of configuration templates, in which words between two `@` are replaced.
 const CONFIGURATIONS: [&str; 5] = ["conf", "cfg", "toml", "yaml", "caddyfile"];
 
 /// A program under test.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Subject {
-    /// What is measured against all others.
+    /// The program that is compared with all others.
     Cardea,
-    /// Cardea once more, under another name: what differs between the two is noise.
+    /// Cardea again, under another name. The difference between the two is noise.
     Again,
     /// Another build of Cardea.
     Baseline,
@@ -30,23 +30,23 @@ pub(super) enum Subject {
     Haproxy,
     Envoy,
     Caddy,
-    /// The least that a proxy on Pingora is: `bench/pingora`.
+    /// A minimal proxy on Pingora: `bench/pingora`.
     Pingora,
     /// An authorization server.
     Keycloak,
     /// An authorization server: `bench/spring`.
     Spring,
-    /// What takes connections in place of Cardea, and does nothing with them.
+    /// A program that accepts connections in place of Cardea, and closes them.
     Sink,
-    /// The same once more: what differs between the two is noise.
+    /// The same again. The difference between the two is noise.
     SinkAgain,
-    /// The bare relay: what no proxy can be far below.
+    /// The bare relay: the lower limit of a proxy's cost.
     Relay,
-    /// The same on one runtime that its workers share; measured where it is named.
+    /// The relay on one runtime that its workers share; measured only if named.
     RelayShared,
 }
 
-/// What a subject is, to the others.
+/// The role of a subject in comparisons.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Role {
     Cardea,
@@ -56,42 +56,42 @@ pub(super) enum Role {
     Limit,
 }
 
-/// How a subject is to run.
+/// The settings of a subject.
 #[derive(Clone, Debug)]
 pub(super) struct Setup<'a> {
     pub(super) tls: bool,
-    /// HTTP/2 over TLS, in place of HTTP/1.1.
+    /// Whether HTTP/2 over TLS is used instead of HTTP/1.1.
     pub(super) http2: bool,
-    /// Whether the fields that name the client are left as they came.
+    /// Whether the fields that identify the client are not changed.
     pub(super) bare: bool,
-    /// What it keeps away from the origin.
+    /// The limit of requests to the origin.
     pub(super) limit: Option<Limit>,
     /// Its processors, one worker for each.
     pub(super) processors: &'a [usize],
     pub(super) origin: SocketAddr,
 }
 
-/// How much an origin is to be given.
+/// A limit of requests to an origin.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit {
-    /// Requests that it works on at a time.
+    /// The most concurrent requests.
     pub(super) slots: usize,
-    /// Requests that may wait for it beside them: in the gateway where that has a queue, else at the origin.
+    /// The most waiting requests: in the gateway if it has a queue, otherwise at the origin.
     pub(super) waiting: usize,
-    /// How long one may wait, where the gateway can say so.
+    /// How long a request may wait, if the gateway has such a setting.
     pub(super) wait: Duration,
 }
 
-/// Of the subjects whose limits are numbers that are always there: as good as none.
+/// The value for subjects whose limits can't be disabled: practically unlimited.
 const UNLIMITED: usize = 1_000_000;
 
 impl<'a> Setup<'a> {
-    /// Plaintext HTTP/1.1, with the fields that name the client, without limits.
+    /// Plaintext HTTP/1.1, with the fields that identify the client, without limits.
     pub(super) fn new(processors: &'a [usize], origin: SocketAddr) -> Self {
         Self { tls: false, http2: false, bare: false, limit: None, processors, origin }
     }
 
-    /// What is filled in in the configurations.
+    /// The values for the placeholders in configurations.
     fn values(&self, address: SocketAddr, folder: &Path) -> Vec<(&'static str, String)> {
         let slots = self.limit.map_or(UNLIMITED, |limit| limit.slots);
         let waiting = self.limit.map_or(UNLIMITED, |limit| limit.waiting);
@@ -170,12 +170,12 @@ impl Subject {
         }
     }
 
-    /// Whether it takes minutes to install or build, which the smoke test has not.
+    /// Whether it takes minutes to install or build, which is too long for the smoke test.
     pub(super) fn is_costly(self) -> bool {
         matches!(self, Self::Envoy | Self::Caddy | Self::Pingora | Self::Keycloak | Self::Spring)
     }
 
-    /// What it says of its own version.
+    /// Its version.
     pub(super) fn version(self, tools: &Tools) -> String {
         match self {
             Self::Cardea | Self::Again => version(&tools.cardea, "--version"),
@@ -194,7 +194,7 @@ impl Subject {
         }
     }
 
-    /// The version of what is had from Maven Central; nothing of others.
+    /// The version of programs from Maven Central; empty for others.
     pub(super) fn pinned_version(self) -> &'static str {
         match self {
             Self::Keycloak => jvm::KEYCLOAK_VERSION,
@@ -203,7 +203,7 @@ impl Subject {
         }
     }
 
-    /// Starts it, in a folder of its own.
+    /// Starts it in its own folder.
     ///
     /// # Errors
     ///
@@ -231,12 +231,12 @@ impl Subject {
         let kind = if setup.tls { "tls" } else { "plain" };
         let values = setup.values(address, folder);
         let workers = setup.processors.len().to_string();
-        let kept = || tools.peers.get(&self).with_context(|| format!("{} is not there", self.name()));
+        let kept = || tools.peers.get(&self).with_context(|| format!("{} is not installed", self.name()));
         let mut command = match self {
             Self::Cardea | Self::Again | Self::Baseline => {
                 let program =
                     if self == Self::Baseline { tools.baseline.as_ref() } else { Some(&tools.cardea) };
-                let program = program.context("no other build was named")?;
+                let program = program.context("no baseline build was given")?;
                 let kind = if setup.limit.is_some() { "overload" } else { kind };
                 let file = fill(tools, folder, "cardea-", &values)?.join(format!("cardea-{kind}.toml"));
                 check_configuration(program, &file)?;
@@ -266,7 +266,7 @@ impl Subject {
                 let file = fill(tools, folder, "caddy-", &values)?.join(format!("caddy-{kind}.caddyfile"));
                 let mut command = on(setup.processors, kept()?);
                 command.args(["run", "--adapter", "caddyfile", "--config"]).arg(file);
-                // What it keeps stays in the folder of the run.
+                // Its files are in the folder of the run.
                 command
                     .env("XDG_DATA_HOME", folder)
                     .env("XDG_CONFIG_HOME", folder)
@@ -280,10 +280,10 @@ impl Subject {
                 command
             }
             Self::Keycloak | Self::Spring | Self::Sink | Self::SinkAgain => {
-                bail!("{} carries no requests", self.name())
+                bail!("{} forwards no requests", self.name())
             }
             Self::Relay | Self::RelayShared => {
-                ensure!(!setup.http2, "the relay knows no HTTP/2");
+                ensure!(!setup.http2, "the relay does not support HTTP/2");
                 let mut command = on(setup.processors, &tools.relay);
                 if self == Self::RelayShared {
                     command.arg("shared");
@@ -329,14 +329,14 @@ fn fill_in(text: &str, values: &[(&str, String)]) -> Result<String> {
     for (name, value) in values {
         filled = filled.replace(&format!("@{name}@"), value);
     }
-    // What is left over would be read as it stands.
+    // An unreplaced placeholder would be read literally.
     let left = filled
         .split('@')
         .skip(1)
         .step_by(2)
         .find(|word| !word.is_empty() && word.chars().all(|character| character.is_ascii_uppercase()));
     if let Some(word) = left {
-        bail!("nothing is known for @{word}@");
+        bail!("unknown placeholder @{word}@");
     }
     Ok(filled)
 }
@@ -346,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_between_signs_are_filled_in_and_unknown_ones_refused() {
+    fn placeholders_are_replaced_and_unknown_ones_refused() {
         let values = [("A", "1".to_owned()), ("LISTEN", "x:2".to_owned())];
         assert_eq!(fill_in("a @A@ @LISTEN@;\n", &values).unwrap(), "a 1 x:2;\n");
         assert_eq!(fill_in("location @taken {}\n", &values).unwrap(), "location @taken {}\n");
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_one_cardea_and_every_name_is_another() {
+    fn there_is_one_cardea_and_names_are_unique() {
         let mut names: Vec<&str> = Subject::ALL.iter().map(|subject| subject.name()).collect();
         assert_eq!(Subject::ALL.iter().filter(|subject| subject.role() == Role::Cardea).count(), 1);
         names.sort_unstable();

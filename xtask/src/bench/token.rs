@@ -1,4 +1,4 @@
-//! The bench `token`: what it costs to issue an access token to a machine.
+//! The bench `token`: the cost of issuing an access token to a machine client.
 
 use std::fs;
 use std::path::PathBuf;
@@ -24,54 +24,54 @@ use crate::needs;
 use crate::process::catch;
 
 const CONNECTIONS: usize = 32;
-/// They ask in turn, so that what is remembered of one is of no use to the next.
+/// They take turns, so that data cached for one is useless for the next.
 const CLIENTS: usize = 64;
-/// Before each window, on the connections of another run of the load.
+/// The warm-up before each window, by a separate run of the load.
 const WARM_UP: Duration = Duration::from_millis(300);
-/// Of programs on Java, once for each case: their code is compiled while it runs.
+/// The warm-up of Java programs in each case, because their code is compiled at run time.
 const WARM_UP_JAVA: Duration = Duration::from_secs(20);
-/// For one request of the harness, or one client that is made.
+/// The limit for one request of the harness, or the creation of a client.
 const REQUEST_LIMIT: Duration = Duration::from_secs(20);
 
 const HELD_EQUAL: &str = "\
-A unit is a client-credentials grant (RFC 6749 §4.4) over plaintext HTTP/1.1 on kept connections, 32 at a time, for 64 \
-clients in turn. Held equal: the clients and their secrets, how they authenticate (`basic` or `post`), the algorithm \
-that tokens are signed with (RSA keys have 2048 bits), their lifetime of an hour, one processor. Secrets of 256 random \
-bits (`generated-secret`) need no slow hash: Cardea and the program in bench/spring keep one SHA-256 of them. \
-Secrets that somebody chose (`pbkdf2-sha512-10000`) are kept by both under PBKDF2-HMAC-SHA-512 with 10,000 iterations, \
-and each grant takes a hash; with `remembered` they are kept in the same way, and Cardea remembers for a while that they \
-were right, as it does by default. Keycloak keeps clients' secrets as they are and hashes none. Cardea reads the client from SQLite for each grant, Keycloak has it \
-in its cache, and Spring in memory; Spring is told to keep no issued tokens, as Cardea and Keycloak keep none. Before each \
-measurement a token is had and its algorithm looked at, and a wrong secret is refused. The programs on Java were warmed \
-up in each case by 20 s of the same load, and stay up from the first round to the last, idle while others are measured. \
-The figure is utime+stime of the process under test with all its threads, from the first connection to the last \
-response, per grant.";
+A unit is a client-credentials grant (RFC 6749 §4.4) over plaintext HTTP/1.1 on 32 kept-alive connections, for 64 \
+clients in turn. Equal for all subjects: the clients and their secrets, the authentication method (`basic` or \
+`post`), the signature algorithm of tokens (RSA keys have 2048 bits), their lifetime of an hour, one processor. \
+Secrets of 256 random bits (`generated-secret`) need no slow hash: Cardea and the program in bench/spring store one \
+SHA-256 of them. Chosen secrets (`pbkdf2-sha512-10000`) are stored by both under PBKDF2-HMAC-SHA-512 with 10,000 \
+iterations, and each grant computes a hash. With `remembered` they are stored in the same way, and Cardea's \
+verification cache is on, which is its default. Keycloak stores clients' secrets as they are and hashes none. Cardea \
+reads the client from SQLite for each grant, Keycloak from its cache, and Spring from memory. Spring is configured to \
+store no issued tokens, as Cardea and Keycloak store none. Before each measurement, the algorithm of a token is \
+checked, and a wrong secret must be refused. The Java programs are warmed up in each case by 20 s of the same load, \
+and run from the first round to the last, idle while others are measured. The figure is utime + stime of all threads \
+of the subject from the first connection to the last response, per grant.";
 
 static RATE: Metric = Metric { name: "grants_per_second", unit: "1/s", better: Better::Higher };
 static PER_CPU: Metric = Metric { name: "grants_per_cpu_second", unit: "1/s", better: Better::Higher };
 const DETAILS: [&Metric; 6] = [&PER_CPU, &RATE, &P50, &P99, &P999, &OTHERS];
 
-/// Iterations of PBKDF2-HMAC-SHA-512 over secrets that somebody chose.
+/// Iterations of PBKDF2-HMAC-SHA-512 for chosen secrets.
 const ITERATIONS: u32 = 10_000;
 
-/// What clients' secrets are, and what becomes of them.
+/// The kind of client secrets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Secrets {
-    /// Random bits, under one SHA-256.
+    /// Generated: random bits, stored as one SHA-256.
     Generated,
-    /// Chosen, under PBKDF2.
+    /// Chosen, stored under PBKDF2.
     Hashed,
-    /// The same, and remembered.
+    /// The same, with the verification cache.
     Cached,
 }
 
-/// How clients authenticate, and what tokens are signed with.
+/// The authentication method of clients, and the signature algorithm of tokens.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     name: &'static str,
     secrets: Secrets,
     algorithm: Algorithm,
-    /// As `bench/wrk/load.lua` calls it.
+    /// The method, in the terms of `bench/wrk/load.lua`.
     how: &'static str,
 }
 
@@ -97,13 +97,13 @@ impl Case {
         self.secrets != Secrets::Generated
     }
 
-    /// Why a subject has nothing of the kind.
+    /// Why a subject does not offer the case.
     fn refusal(&self, subject: Subject) -> Option<&'static str> {
         match (self.secrets, subject) {
             (Secrets::Hashed | Secrets::Cached, Subject::Keycloak) => {
-                Some("it keeps clients' secrets as they are, and hashes none")
+                Some("it stores clients' secrets as they are, and hashes none")
             }
-            (Secrets::Cached, Subject::Spring) => Some("it remembers no secret"),
+            (Secrets::Cached, Subject::Spring) => Some("it has no verification cache"),
             _ => None,
         }
     }
@@ -113,27 +113,27 @@ impl Case {
     }
 }
 
-/// What all measurements under one algorithm share.
+/// The common data of all measurements with one algorithm.
 struct Run<'a> {
     tools: &'a Tools,
     plan: &'a Plan,
     placement: &'a Placement,
     registry: Registry,
-    /// Those that stay up.
+    /// The servers that run for the whole bench.
     java: Vec<(Subject, Result<Jvm>)>,
 }
 
-/// Cardea's clients: the peers are given the same.
+/// Cardea's clients. The peers have the same.
 struct Registry {
     algorithm: Algorithm,
-    /// With the database and the key that wraps its keys.
+    /// The folder with the database and the wrapping key.
     folder: PathBuf,
-    /// For the load.
+    /// The clients, for the load.
     file: PathBuf,
     clients: Vec<Client>,
 }
 
-/// Runs all cases and returns what was measured.
+/// Runs all cases and returns the results.
 pub(super) fn run(tools: &Tools, plan: &Plan) -> Result<Report> {
     let mut report = Report::new("token");
     needs::provide(&[needs::CURL])?;
@@ -166,7 +166,7 @@ pub(super) fn run(tools: &Tools, plan: &Plan) -> Result<Report> {
     Ok(report)
 }
 
-/// The tables, with what was held equal.
+/// The tables, after the conditions of the measurement.
 pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
     let [_, placement] = Placement::all()?;
     let mut text = format!("{HELD_EQUAL}\n\n- {}\n", placement.describe("wrk, with one thread"));
@@ -178,8 +178,8 @@ pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
         plan.rounds,
         report.table(&COST, &plan.issuers)
     );
-    text += "\nMedians of grants per second of CPU time and of time, of latency in a closed loop, and of what others used \
-             of the processors meanwhile:\n\n";
+    text += "\nMedians of grants per second of CPU time and of elapsed time, of latency in a closed loop, and of the \
+         processor time of other processes:\n\n";
     text += &report.details(&DETAILS, &plan.issuers);
     if let Some(noise) = report.largest_noise(&COST) {
         text += &format!("\nThe largest A/A difference: {:.1} %.\n", noise * 100.0);
@@ -195,7 +195,7 @@ impl Run<'_> {
                 && case.refusal(*subject).is_none()
             {
                 self.plan.progress(&format!("{}: warming up {}", case.name, subject.name()));
-                // A load that fails will do so again where it is measured, and be reported there.
+                // A load that fails here fails again in the measurement, which reports it.
                 let _ = self.load(case, *subject, jvm.server()?, WARM_UP_JAVA);
             }
         }
@@ -268,7 +268,10 @@ impl Run<'_> {
         let used = window.end()?;
         let units = exact(outcome.requests);
         ensure!(units > 0.0, "no grant was answered");
-        ensure!(self.plan.extent == Extent::Smoke || used.is_enough(), "it used too little to tell how much");
+        ensure!(
+            self.plan.extent == Extent::Smoke || used.is_enough(),
+            "it used too little processor time for a figure"
+        );
         Ok([
             (&COST, used.cpu_us / units),
             (&PER_CPU, units * 1e6 / used.cpu_us.max(1.0)),
@@ -280,15 +283,15 @@ impl Run<'_> {
         ])
     }
 
-    /// That the right secret gets a token under the right algorithm, and a wrong one none.
+    /// Checks that the correct secret gets a token with the right algorithm, and a wrong secret gets none.
     fn checks_hold(&self, case: &Case, subject: Subject, server: &Server) -> Result<()> {
         let client = self.registry.clients.first().context("there are clients")?;
         let wrong = Client { secret: format!("{}x", client.secret), ..client.clone() };
         let (status, body) = grant(case, subject, server, client)?;
-        ensure!(status == "200", "a right secret is answered with {status}: {body}");
-        let reply: Value = serde_json::from_str(&body).context("the reply is no JSON")?;
+        ensure!(status == "200", "the correct secret is answered with {status}: {body}");
+        let reply: Value = serde_json::from_str(&body).context("the reply is not JSON")?;
         let token = reply["access_token"].as_str().context("the reply has no access_token")?;
-        // The header comes first in Base64, which leaves the name of the algorithm in one of three forms.
+        // The header is Base64, so it must be decoded to find the algorithm.
         let found = algorithm_of(token).context("the token has no readable header")?;
         ensure!(found == case.algorithm.name(), "the token is signed with {found}");
         let (status, _) = grant(case, subject, server, &wrong)?;
@@ -312,7 +315,7 @@ fn grant(case: &Case, subject: Subject, server: &Server, client: &Client) -> Res
     Ok((status.to_owned(), body.to_owned()))
 }
 
-/// Where a subject issues tokens.
+/// The path of a subject's token endpoint.
 fn path(subject: Subject) -> &'static str {
     if subject == Subject::Keycloak { "/realms/bench/protocol/openid-connect/token" } else { "/oauth2/token" }
 }
@@ -325,7 +328,7 @@ fn algorithm_of(token: &str) -> Option<String> {
 }
 
 impl Registry {
-    /// Makes clients with the command line of Cardea, in a database of their own.
+    /// Creates clients with Cardea's command line, in a separate database.
     fn make(tools: &Tools, algorithm: Algorithm, hashed: bool) -> Result<Self> {
         let name = if hashed { "hashed" } else { algorithm.name() };
         let folder = fresh_folder(tools.work.join("registry").join(name))?;
@@ -342,7 +345,7 @@ impl Registry {
             let mut command = Command::new(&tools.cardea);
             command.args(["client", "create", "--json", "--config"]).arg(&config);
             command.arg(format!("bench-{number}"));
-            // As long as one that is generated.
+            // As long as a generated secret.
             let chosen = format!("chosen-{number:036}");
             if hashed {
                 command.arg("--secret-stdin");
@@ -358,7 +361,7 @@ impl Registry {
     }
 
     fn values(&self, secrets: Secrets) -> Vec<(&'static str, String)> {
-        // What is so for generated ones is the default, and of no consequence.
+        // The values for generated secrets are the defaults, and have no effect.
         let (iterations, remember) = match secrets {
             Secrets::Generated => (210_000, "1m"),
             Secrets::Hashed => (ITERATIONS, "0s"),
@@ -387,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn who_hashes_no_secrets_is_measured_where_none_are_hashed() {
+    fn subjects_that_hash_no_secrets_are_measured_only_with_generated_ones() {
         let measured = |subject| {
             let cases = Case::ALL.iter().filter(|case| case.refusal(subject).is_none());
             cases.map(|case| case.secrets).collect::<Vec<_>>()
@@ -398,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smoke_test_takes_one_case() {
+    fn the_smoke_test_runs_one_case() {
         assert_eq!(Case::ALL.iter().filter(|case| case.is_in(Extent::Smoke)).count(), 1);
     }
 }

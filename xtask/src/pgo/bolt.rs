@@ -1,4 +1,4 @@
-//! The second step: BOLT arranges the finished program by how it runs.
+//! The second step: BOLT optimises the layout of the finished program.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -46,7 +46,7 @@ impl Build<'_> {
         let file = |name: &str| self.target.join(name);
         let (instrumented, profile, rearranged) =
             (file("cardea.instrumented"), file("cardea.fdata"), file("cardea.bolt"));
-        self.progress("instrumenting it once more, for BOLT");
+        self.progress("instrumenting the program for BOLT");
         let profiles = file("bolt");
         fresh(&profiles)?;
         let mut command = Command::new(&tools.bolt);
@@ -62,7 +62,7 @@ impl Build<'_> {
         let files = files_of(&profiles, OsStr::new("fdata"))?;
         let mut command = Command::new(&tools.merge);
         ensure!(pass(command.args(files).stdout(File::create(&profile)?))?, "merge-fdata fails");
-        self.progress("rearranging it");
+        self.progress("optimising the layout");
         let data: OsString = flag("-data=", &profile);
         let mut command = Command::new(&tools.bolt);
         command.arg(program).arg("-o").arg(&rearranged).arg(data).args(ARRANGEMENT);

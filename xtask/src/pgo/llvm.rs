@@ -28,7 +28,7 @@ impl Llvm {
             Ok(caught.output)
         };
         let (version, sysroot) = (ask(&["-vV"])?, ask(&["--print", "sysroot"])?);
-        parse(&version, Path::new(sysroot.trim())).context("rustc names no version of LLVM")
+        parse(&version, Path::new(sysroot.trim())).context("rustc reports no LLVM version")
     }
 
     /// A tool: that of the toolchain, or Debian's of the same version.

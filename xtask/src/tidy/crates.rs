@@ -109,9 +109,9 @@ const LAYERS: [Layer; 16] = [
     Layer { name: "xtask", may_use: &["cardea-sim"], tests_may_use: &[], leaf: false },
 ];
 
-/// What a leaf must not know.
+/// Dependencies that a leaf must not have.
 const NOT_FOR_LEAVES: [&str; 5] = ["tokio", "toml", "serde", "schemars", "rustls"];
-/// Errors without a type are for programs.
+/// Untyped errors are for programs only.
 const ANYHOW_ALLOWED: [&str; 2] = ["cardea", "xtask"];
 /// Fields of `[package]` that the workspace decides.
 const INHERITED: [&str; 6] = ["version", "edition", "rust-version", "license", "repository", "publish"];
@@ -152,12 +152,19 @@ pub(super) fn check(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// Each crate has a row on the map, whose last column names what of ours it uses: `clock, http`, or all above.
+/// Each crate has a row in the table of crates, whose last column names its internal dependencies: `clock, http`, or
+/// `all above`.
 fn on_the_map(file: &File, manifest: &Table, map: &File, findings: &mut Vec<Finding>) {
     let name = file.folder().rsplit('/').next().unwrap_or_default();
     let start = format!("| `{name}` |");
     let Some(index) = map.text.lines().position(|line| line.starts_with(&start)) else {
-        findings.push(Finding::new(map, 1, "map", format!("{name} is not on the map"), "add a row"));
+        findings.push(Finding::new(
+            map,
+            1,
+            "map",
+            format!("{name} is missing in the table of crates"),
+            "add a row",
+        ));
         return;
     };
     let row = map.text.lines().nth(index).unwrap_or_default().trim_end_matches([' ', '|']);
@@ -166,7 +173,7 @@ fn on_the_map(file: &File, manifest: &Table, map: &File, findings: &mut Vec<Find
         let short = used.trim_start_matches("cardea-");
         let listed = allowed == "all above" || allowed.split(", ").any(|allowed| allowed == short);
         if is_ours(&used) && !for_tests && !listed {
-            let what = format!("{name} uses {used}, which its row does not say");
+            let what = format!("{name} uses {used}, which its row does not list");
             findings.push(Finding::new(map, index + 1, "map", what, "correct the row, or the crate"));
         }
     }
@@ -191,8 +198,8 @@ fn reasons(document: &File, used: &BTreeSet<String>, findings: &mut Vec<Finding>
         }
     }
     for name in used.difference(&explained) {
-        let what = format!("no reason for {name}");
-        findings.push(Finding::new(document, 1, "reasons", what, "add a row, or do without it"));
+        let what = format!("no reason given for {name}");
+        findings.push(Finding::new(document, 1, "reasons", what, "add a row, or remove the dependency"));
     }
 }
 
@@ -222,7 +229,7 @@ fn member(file: &File, manifest: &Table, findings: &mut Vec<Finding>) {
         push(1, format!("the crate {name} is in the folder {folder}"), "give both the same name");
     }
     if field("description").and_then(Value::as_str).is_none_or(str::is_empty) {
-        push(1, "no description".to_owned(), "say in a line what the crate's one job is");
+        push(1, "no description".to_owned(), "describe the purpose of the crate in one line");
     }
     for inherited in INHERITED {
         if !is_inherited(field(inherited)) {
@@ -263,12 +270,12 @@ fn dependencies(file: &File, manifest: &Table, layer: &Layer, findings: &mut Vec
         }
         let known = NOT_FOR_LEAVES.iter().any(|name| used == *name || used.starts_with(&format!("{name}-")));
         if layer.leaf && !for_tests && known {
-            let what = format!("{}, a leaf, knows {used}", layer.name);
-            findings.push(Finding::new(file, line, "layers", what, "take what it needs as an argument"));
+            let what = format!("the leaf {} depends on {used}", layer.name);
+            findings.push(Finding::new(file, line, "layers", what, "pass what it needs as an argument"));
         }
         if used == "anyhow" && !ANYHOW_ALLOWED.contains(&layer.name) {
             let what = format!("anyhow in the library {}", layer.name);
-            findings.push(Finding::new(file, line, "layers", what, "an enum of its own, by thiserror"));
+            findings.push(Finding::new(file, line, "layers", what, "define an error enum with thiserror"));
         }
     }
 }
@@ -347,7 +354,7 @@ mod tests {
     fn leaves_know_neither_runtime_nor_configuration_but_their_tests_may() {
         for name in ["tokio", "tokio-util", "toml", "serde"] {
             let rest = format!("[dependencies]\n{name} = \"1\"\n");
-            let expected = [("layers", format!("cardea-http, a leaf, knows {name}"))];
+            let expected = [("layers", format!("the leaf cardea-http depends on {name}"))];
             assert_eq!(found(manifest("cardea-http", &rest)), expected);
             assert_eq!(found(manifest("cardea-gateway", &rest)), []);
             assert_eq!(found(manifest("cardea-http", &rest.replace("dep", "dev-dep"))), []);
@@ -397,7 +404,7 @@ mod tests {
             found.into_iter().map(|finding| (finding.line, finding.what)).collect::<Vec<_>>()
         };
         assert_eq!(reasons("| `bytes`, `h2` | both, for `x` |\n"), []);
-        assert_eq!(reasons("| `bytes` | a |\n"), [(1, "no reason for h2".to_owned())]);
+        assert_eq!(reasons("| `bytes` | a |\n"), [(1, "no reason given for h2".to_owned())]);
         assert_eq!(reasons("| `bytes`, `h2`, `x` | a |\n"), [(3, "no crate uses x".to_owned())]);
     }
 
@@ -412,8 +419,11 @@ mod tests {
         assert_eq!(on_map("| `cardea-tls` | a | clock |"), []);
         assert_eq!(on_map("| `cardea-tls` | a | http, clock |"), []);
         assert_eq!(on_map("| `cardea-tls` | a | all above |"), []);
-        assert_eq!(on_map("| `cardea` | a | clock |"), [(1, "cardea-tls is not on the map".to_owned())]);
-        let expected = "cardea-tls uses cardea-clock, which its row does not say".to_owned();
+        assert_eq!(
+            on_map("| `cardea` | a | clock |"),
+            [(1, "cardea-tls is missing in the table of crates".to_owned())]
+        );
+        let expected = "cardea-tls uses cardea-clock, which its row does not list".to_owned();
         assert_eq!(on_map("| `cardea-tls` | clock | – |"), [(2, expected)]);
     }
 

@@ -14,12 +14,12 @@ use crate::process::catch;
 
 /// For `--help` of one subcommand.
 const HELP_LIMIT: Duration = Duration::from_secs(20);
-/// The page that leads to all documents for users.
+/// The table of contents of `docs/`.
 const CONTENTS: &str = "docs/README.md";
-/// Code blocks in these languages are not typed by a reader into a shell.
+/// Languages of code blocks that are not shell commands.
 const NOT_SHELL: [&str; 9] = ["toml", "json", "rust", "http", "ini", "yaml", "nginx", "diff", "html"];
 
-/// What a program understands: its subcommands, their options, theirs in turn.
+/// The command line of a program: subcommands with their options, recursively.
 #[derive(Debug, Default)]
 pub(super) struct CommandLine {
     /// With their dashes.
@@ -66,7 +66,7 @@ impl CommandLine {
         Ok(line)
     }
 
-    /// What is wrong with the arguments of a call, if anything is.
+    /// The error in the arguments of a call, if any.
     fn fault(&self, name: &str, arguments: &[&str]) -> Option<String> {
         let mut line = self;
         let mut path = name.to_owned();
@@ -102,12 +102,12 @@ fn options_in(help: &str) -> Vec<String> {
     words.filter(|word| word.len() > 2 && word.starts_with("--")).map(str::to_owned).collect()
 }
 
-/// A name that a subcommand could have; a value, a placeholder or a path is none.
+/// Whether a text may be the name of a subcommand, unlike a value, a placeholder or a path.
 fn is_word(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || c == '-') && !text.starts_with('-')
 }
 
-/// Checks one document. `program` is absent where it could not be asked.
+/// Checks one document. `program` is absent if its help could not be read.
 pub(super) fn check(
     file: &File,
     files: &[File],
@@ -121,7 +121,13 @@ pub(super) fn check(
             for (name, arguments) in calls_in(line.text) {
                 let known = if name == "cargo xtask" { Some(tasks) } else { program };
                 if let Some(what) = known.and_then(|known| known.fault(name, &arguments)) {
-                    findings.push(Finding::new(file, line.number, "command", what, "write one that exists"));
+                    findings.push(Finding::new(
+                        file,
+                        line.number,
+                        "command",
+                        what,
+                        "use a command that exists",
+                    ));
                 }
             }
         }
@@ -140,7 +146,7 @@ pub(super) fn check(
     findings
 }
 
-/// What an example claims to be written in, it is.
+/// Examples parse in their language.
 fn examples(file: &File, findings: &mut Vec<Finding>) {
     let lines: Vec<&str> = file.text.lines().collect();
     for (index, line) in lines.iter().enumerate() {
@@ -162,7 +168,7 @@ fn examples(file: &File, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Each document in `docs/` can be found from its table of contents.
+/// Each document in `docs/` is listed in the table of contents.
 fn unlisted(contents: &File, files: &[File], findings: &mut Vec<Finding>) {
     let lines = lines_of(contents);
     let listed: Vec<&str> =
@@ -171,7 +177,7 @@ fn unlisted(contents: &File, files: &[File], findings: &mut Vec<Finding>) {
     {
         let name = other.name();
         if other.path != CONTENTS && !listed.iter().any(|link| link.split('#').next() == Some(name)) {
-            let what = format!("{} is not in the contents", other.path);
+            let what = format!("{} is not listed in the table of contents", other.path);
             findings.push(Finding::new(contents, 1, "contents", what, "add a line with a link to it"));
         }
     }
@@ -182,7 +188,7 @@ struct Line<'a> {
     text: &'a str,
     /// In a fenced block.
     code: bool,
-    /// In one that a reader types into a shell.
+    /// In a block of shell commands.
     shell: bool,
 }
 
@@ -265,7 +271,7 @@ fn link_fault(file: &File, files: &[File], root: &Path, target: &str) -> Option<
     let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
     let full = if path.is_empty() { file.path.clone() } else { resolve(file.folder(), path)? };
     if path.starts_with('/') || !root.join(&full).exists() {
-        return Some(format!("the link leads nowhere: {target}"));
+        return Some(format!("the link target does not exist: {target}"));
     }
     let document = files.iter().find(|other| other.path == full && other.has_extension("md"));
     let missing = document.is_some_and(|document| !anchor.is_empty() && !has_heading(document, anchor));

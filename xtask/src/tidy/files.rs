@@ -5,10 +5,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Folders that hold what is built, downloaded or found by a fuzzer, never what is written.
+/// Folders with build output, downloads or fuzzer corpora, which contain no sources.
 const SKIPPED_FOLDERS: [&str; 8] =
     [".git", "target", "node_modules", "venv", "__pycache__", "corpus", "artifacts", "coverage"];
-/// What ends the name of a text file. Anything else may be data, whose bytes are not ours to judge.
+/// Extensions of text files. Other files may be binary data.
 const TEXT_EXTENSIONS: [&str; 24] = [
     "c",
     "conf",
@@ -72,7 +72,7 @@ pub(super) fn read(root: &Path) -> Result<Vec<File>> {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
             let path = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
-            // Links are not followed: what they lead to is looked at where it is.
+            // Links are not followed; their targets are checked at their own path.
             let kind = entry.file_type()?;
             if kind.is_dir() && !SKIPPED_FOLDERS.contains(&name.as_str()) {
                 folders.push(path);

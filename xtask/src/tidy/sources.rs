@@ -4,28 +4,28 @@ use super::Finding;
 use super::files::File;
 use super::rust::{Code, has_word};
 
-/// Lines, tests not counted, from which a file is pointed at.
+/// The number of lines without tests above which a file gets a warning.
 const LINES_WARNED: usize = 600;
-/// Lines, tests not counted, that a file may have.
+/// The most lines of a file without tests.
 const LINES_MAX: usize = 1000;
-/// The one crate that may hold unsafe code: SIMD.
+/// The only crate that may contain unsafe code: SIMD.
 const UNSAFE_ALLOWED: &str = "crates/cardea-kdf/";
 
 /// The sources of the data path.
 const GATEWAY: &str = "crates/cardea-gateway/src/";
-/// Its files and folders that decide on requests and carry them, whatever the protocol.
+/// Its files and folders that authorize and forward requests, independent of the protocol.
 const PROTOCOL_FREE: [&str; 7] =
     ["decision/", "downstream.rs", "exchange.rs", "forward/", "pipeline.rs", "respond.rs", "response.rs"];
 
-/// A call that no source may make, though it compiles.
+/// A call that is banned in sources.
 struct Ban {
-    /// As it is written in code.
+    /// The text in the code.
     call: &'static str,
     why: &'static str,
     remedy: &'static str,
-    /// Whether tests may.
+    /// Whether tests may use it.
     tests_may: bool,
-    /// What ends the path of files that may.
+    /// The ends of paths of files that may use it.
     files_may: &'static [&'static str],
 }
 
@@ -53,35 +53,35 @@ const BANS: [Ban; 9] = [
     },
     Ban {
         call: "Box::leak",
-        why: "memory that is never given back",
+        why: "memory that is never released",
         remedy: "own it, or share it by Arc",
         tests_may: true,
         files_may: &[],
     },
     Ban {
         call: "mem::forget",
-        why: "memory that is never given back",
+        why: "memory that is never released",
         remedy: "own it, or share it by Arc",
         tests_may: true,
         files_may: &[],
     },
     Ban {
         call: "process::exit",
-        why: "ends the process past every destructor",
+        why: "ends the process without running destructors",
         remedy: "return an ExitCode from main",
         tests_may: false,
         files_may: &["/main.rs"],
     },
     Ban {
         call: "process::abort",
-        why: "ends the process without a word",
+        why: "ends the process without a message",
         remedy: "return an error",
         tests_may: false,
         files_may: &[],
     },
     Ban {
         call: "block_in_place",
-        why: "takes a thread from the runtime",
+        why: "blocks a thread of the runtime",
         remedy: "use spawn_blocking, or threads of its own",
         tests_may: false,
         files_may: &[],
@@ -109,7 +109,7 @@ pub(super) fn check(file: &File) -> Vec<Finding> {
     findings
 }
 
-/// Whether the file as a whole is tests, by its place.
+/// Whether the whole file is tests, by its path.
 fn is_test_file(file: &File) -> bool {
     let path = &file.path;
     file.name() == "tests.rs"
@@ -125,8 +125,8 @@ fn purpose(file: &File, findings: &mut Vec<Finding>) {
             file,
             1,
             "purpose",
-            "the first line is no `//!`",
-            "say there what the file is for",
+            "the first line is not `//!`",
+            "state the purpose of the file there",
         ));
     }
 }
@@ -136,8 +136,8 @@ fn size(file: &File, code: &Code, findings: &mut Vec<Finding>) {
         return;
     }
     let lines = (1..=file.text.lines().count()).filter(|&line| !code.is_test(line)).count();
-    let what = format!("{lines} lines without tests, {LINES_MAX} are allowed");
-    let remedy = "split it by who owns the state";
+    let what = format!("{lines} lines without tests, the limit is {LINES_MAX}");
+    let remedy = "split it by ownership of state";
     if lines > LINES_MAX {
         findings.push(Finding::new(file, 1, "size", what, remedy));
     } else if lines > LINES_WARNED {
@@ -145,7 +145,7 @@ fn size(file: &File, code: &Code, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Tests may count allocations, which takes an unsafe trait.
+/// Tests may count allocations, which needs an unsafe trait.
 fn unsafe_code(file: &File, code: &Code, findings: &mut Vec<Finding>) {
     if file.path.starts_with(UNSAFE_ALLOWED) || is_test_file(file) {
         return;
@@ -153,13 +153,7 @@ fn unsafe_code(file: &File, code: &Code, findings: &mut Vec<Finding>) {
     for (line, text, test) in code.lines() {
         if has_word(text, "unsafe") && !test {
             let what = "unsafe code outside cardea-kdf";
-            findings.push(Finding::new(
-                file,
-                line,
-                "unsafe",
-                what,
-                "find a safe way, or a library that has one",
-            ));
+            findings.push(Finding::new(file, line, "unsafe", what, "use safe code, or a library"));
         }
     }
 }
@@ -169,13 +163,13 @@ fn reasons(file: &File, code: &Code, findings: &mut Vec<Finding>) {
         let excuses =
             ["[allow(", "[expect(", ",allow(", ",expect("].iter().any(|start| attribute.contains(start));
         if excuses && !attribute.contains("reason=") {
-            let what = "a lint is switched off without a reason";
+            let what = "a lint is disabled without a reason";
             findings.push(Finding::new(
                 file,
                 line,
                 "reason",
                 what,
-                "add `reason = \"…\"`, or do what the lint says",
+                "add `reason = \"…\"`, or follow the lint",
             ));
         }
         if attribute == "[ignore" || attribute == "[ignore(" {
@@ -185,13 +179,13 @@ fn reasons(file: &File, code: &Code, findings: &mut Vec<Finding>) {
                 line,
                 "reason",
                 what,
-                "write `#[ignore = \"…\"]`, or let it run",
+                "write `#[ignore = \"…\"]`, or enable it",
             ));
         }
     }
 }
 
-/// The way of a request is the same in every protocol.
+/// The request path does not depend on the protocol.
 fn protocols(file: &File, code: &Code, findings: &mut Vec<Finding>) {
     let Some(path) = file.path.strip_prefix(GATEWAY) else { return };
     if !PROTOCOL_FREE.iter().any(|place| path == *place || (place.ends_with('/') && path.starts_with(place)))
@@ -201,8 +195,8 @@ fn protocols(file: &File, code: &Code, findings: &mut Vec<Finding>) {
     for (line, text, _) in code.lines() {
         for protocol in ["h1", "h2"] {
             if has_word(text, protocol) {
-                let what = format!("`{protocol}` on the way of a request, which names no protocol");
-                let remedy = "go through Downstream, ResponseSink or UpstreamExchange";
+                let what = format!("`{protocol}` in the request path, which must not depend on a protocol");
+                let remedy = "use Downstream, ResponseSink or UpstreamExchange";
                 findings.push(Finding::new(file, line, "protocols", what, remedy));
             }
         }
@@ -223,7 +217,7 @@ fn banned(file: &File, code: &Code, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Tests wait for a condition, or in time that is paused.
+/// Tests wait for a condition, or use paused time.
 fn sleeps(file: &File, code: &Code, findings: &mut Vec<Finding>) {
     let paused = ["start_paused", "time::pause"]
         .iter()
@@ -231,13 +225,19 @@ fn sleeps(file: &File, code: &Code, findings: &mut Vec<Finding>) {
     for (line, text, test) in code.lines() {
         if (test || is_test_file(file)) && !paused && (text.contains("time::sleep(") || calls(text, "sleep("))
         {
-            let what = "a test that sleeps is slow, and still fails on a slow machine";
-            findings.push(Finding::new(file, line, "sleep", what, "pause the time, or wait for a condition"));
+            let what = "a test that sleeps is slow, and unreliable on a slow machine";
+            findings.push(Finding::new(
+                file,
+                line,
+                "sleep",
+                what,
+                "use paused time, or wait for a condition",
+            ));
         }
     }
 }
 
-/// Whether `call` stands in a line and is not the end of a longer name.
+/// Whether a line contains `call`, not as the end of a longer name.
 fn calls(line: &str, call: &str) -> bool {
     line.match_indices(call).any(|(at, _)| {
         line[..at].chars().next_back().is_none_or(|before| !before.is_alphanumeric() && before != '_')
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn long_files_are_pointed_at_and_very_long_ones_refused() {
+    fn long_files_get_a_warning_and_very_long_ones_an_error() {
         assert_eq!(found("a.rs", &lines(600)), []);
         assert_eq!(found("a.rs", &lines(601)), [(1, "size", true)]);
         assert_eq!(found("a.rs", &lines(1000)), [(1, "size", true)]);

@@ -47,7 +47,7 @@ fn a_finding_prints_place_fault_remedy_and_rule() {
     assert_eq!(found.len(), 1);
     assert_eq!(
         found[0].to_string(),
-        "crates/cardea-clock/src/lib.rs:1: the first line is no `//!`; say there what the file is for [purpose]"
+        "crates/cardea-clock/src/lib.rs:1: the first line is not `//!`; state the purpose of the file there [purpose]"
     );
 }
 
@@ -70,14 +70,14 @@ fn a_comment_with_a_reason_excuses_its_line_and_the_next() {
 }
 
 #[test]
-fn what_is_built_or_downloaded_is_not_looked_at() {
+fn build_output_and_downloads_are_not_checked() {
     let bad = "no purpose \n";
     assert_eq!(findings(&[("target/x.rs", bad), ("fuzz/target/x.rs", bad), (".git/x.rs", bad)]), []);
     assert!(!findings(&[("fuzz/x.rs", bad)]).is_empty());
 }
 
 #[test]
-fn the_way_of_a_request_names_no_protocol() {
+fn the_request_path_names_no_protocol() {
     let rules = |path: &str, text: &str| -> Vec<_> {
         findings(&[(path, text)]).iter().map(|finding| (finding.rule, finding.line)).collect()
     };

@@ -1,10 +1,10 @@
-//! Rules for every text file: white space, notes to oneself, paths of a machine, addresses of a mirror.
+//! Rules for every text file: white space, unfinished notes, machine-specific paths, mirror addresses.
 
 use super::Finding;
 use super::files::File;
 use super::rust::has_word;
 
-/// Notes to oneself. Put together here, so that this file passes its own rule.
+/// Notes on unfinished work. Put together here, so that this file passes its own rule.
 const NOTES: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 /// Folders that exist on one machine only.
 const MACHINE_FOLDERS: [&str; 3] = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
@@ -57,7 +57,7 @@ fn white_space(file: &File, findings: &mut Vec<Finding>) {
     }
     let lines = file.text.lines().count().max(1);
     if file.text.is_empty() {
-        push(1, "the file is empty", "remove it, or write what it is for");
+        push(1, "the file is empty", "remove it, or add content");
     } else if !file.text.ends_with('\n') {
         push(lines, "no newline at the end of the file", "add one");
     } else if file.text.ends_with("\n\n") {
@@ -68,7 +68,7 @@ fn white_space(file: &File, findings: &mut Vec<Finding>) {
 fn notes(file: &File, line: usize, text: &str, findings: &mut Vec<Finding>) {
     for note in NOTES {
         if has_word(text, note) {
-            let what = format!("a note to oneself: {note}");
+            let what = format!("an unfinished note: {note}");
             findings.push(Finding::new(file, line, "note", what, "do it, or open an issue"));
         }
     }
@@ -79,7 +79,7 @@ fn machine_paths(file: &File, line: usize, text: &str, findings: &mut Vec<Findin
     let temporary = (!is_example).then_some(TEMPORARY_FOLDER);
     for folder in MACHINE_FOLDERS.into_iter().chain(temporary) {
         if starts_path(text, folder) {
-            let what = format!("a path of one machine: {folder}");
+            let what = format!("a path that exists only on one machine: {folder}");
             let remedy =
                 "make it relative to the repository, or use a temporary folder that the system names";
             findings.push(Finding::new(file, line, "machine", what, remedy));
@@ -106,13 +106,7 @@ fn mirrors(file: &File, line: usize, text: &str, findings: &mut Vec<Finding>) {
             text[at + scheme.len()..].split(['/', '"', '\'', '<', ' ', '?', '#']).next().unwrap_or_default();
         if !PUBLIC_HOSTS.contains(&authority) {
             let what = format!("packages from {authority}");
-            findings.push(Finding::new(
-                file,
-                line,
-                "mirror",
-                what,
-                "name the public registry, or no address at all",
-            ));
+            findings.push(Finding::new(file, line, "mirror", what, "use the public registry, or no address"));
         }
     }
 }

@@ -78,7 +78,7 @@ pub(super) fn run(command: &mut Command, limit: Duration, mut each: impl FnMut(&
         }
     }
     let status = child.wait()?;
-    ensure!(status.success(), "it ends with {status}");
+    ensure!(status.success(), "it exited with {status}");
     Ok(())
 }
 
@@ -105,7 +105,7 @@ pub(super) fn is_large(case: Option<&str>) -> bool {
 
 /// The JDK's session cache: what runs it, and with what before the arguments.
 pub(super) fn jdk(root: &Path) -> Result<(Target, Vec<OsString>)> {
-    needs::provide(&[JAVA]).context("there is no JDK")?;
+    needs::provide(&[JAVA]).context("a JDK is missing")?;
     let target = Target::beside(CACHES, "jdk", root.join("bench/jdk-session-cache"));
     Ok((target, JDK_ARGUMENTS.map(OsString::from).to_vec()))
 }

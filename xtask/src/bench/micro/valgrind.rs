@@ -75,7 +75,7 @@ pub(super) fn count(program: &Path, folder: &Path, counted: &Counted) -> Result<
     };
     let runs = |tool: &str| Ok::<_, anyhow::Error>((run(tool, FEW)?, run(tool, MANY)?));
     let difference = |(few, many): &(String, String), read: fn(&str) -> Option<f64>| {
-        let read = |output: &str| read(output).context("valgrind says nothing that is known");
+        let read = |output: &str| read(output).context("valgrind's output is not recognised");
         let (few, many) = (read(few)?, read(many)?);
         Ok::<_, anyhow::Error>((many - few).max(0.0) / f64::from(MANY - FEW) / f64::from(counted.operations))
     };

@@ -91,10 +91,10 @@ fn the_table_has_a_row_for_each_case_with_ratios_and_noise() {
 fn what_is_missing_is_said_once_in_the_table_and_below_it() {
     let mut report = report();
     for _ in 0..2 {
-        report.add_missing("large", Subject::Nginx, &COST, "it is not there");
+        report.add_missing("large", Subject::Nginx, &COST, "it is not installed");
     }
     assert_eq!(Report::new("proxy").missing(), "");
-    assert_eq!(report.missing(), "\n- not measured: large, nginx: it is not there\n");
+    assert_eq!(report.missing(), "\n- not measured: large, nginx: it is not installed\n");
     let table = report.table(&COST, &[Subject::Cardea, Subject::Nginx]);
     assert!(
         table.lines().any(|line| line.starts_with("| large") && line.contains("not measured")),
@@ -110,7 +110,7 @@ fn a_report_is_complete_when_cardea_was_measured_in_each_case() {
     assert!(!report.is_complete());
     report.add("small", Subject::Cardea, &COST, 1.0);
     assert!(report.is_flawless());
-    report.add_missing("small", Subject::Nginx, &COST, "it is not there");
+    report.add_missing("small", Subject::Nginx, &COST, "it is not installed");
     assert!(report.is_complete() && !report.is_flawless());
     report.add_missing("large", Subject::Cardea, &COST, "it ended");
     assert!(!report.is_complete());

@@ -112,7 +112,7 @@ impl<'a> Generator<'a> {
 impl Running {
     /// What starts from now on is of that part.
     pub(super) fn begin(&mut self, part: usize) -> Result<()> {
-        writeln!(self.input, "{part}").context("bench-open-loop has ended before its time")
+        writeln!(self.input, "{part}").context("bench-open-loop exited early")
     }
 
     /// Waits for its end. The outcomes of the parts that there were, in order.
@@ -131,7 +131,7 @@ impl Running {
 fn parse(line: &str) -> Result<Outcome> {
     let field = |name: &str| -> Result<f64> {
         let word = line.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-        word.and_then(|value| value.parse().ok()).with_context(|| format!("it said no {name}: {line}"))
+        word.and_then(|value| value.parse().ok()).with_context(|| format!("it printed no {name}: {line}"))
     };
     Ok(Outcome {
         requests: field("requests")?,

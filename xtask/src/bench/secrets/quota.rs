@@ -62,9 +62,8 @@ impl Quota {
             Self::Group { version, .. } => {
                 format!("a control group (version {version}) with 5 ms of processor time in each 10 ms")
             }
-            Self::Stopping => "SIGSTOP after 5 ms and SIGCONT after 5 more, by the harness: no control group with a \
-                               quota can be made here, so the process may use more than one processor in its half of \
-                               the time"
+            Self::Stopping => "SIGSTOP after 5 ms and SIGCONT after 5 more, by the harness, because no control group \
+                 with a quota can be created here; so the process may use more than one processor in its half of the time"
                 .to_owned(),
         }
     }

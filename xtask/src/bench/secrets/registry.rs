@@ -34,7 +34,7 @@ pub(super) struct Settings<'a> {
     pub(super) origin: SocketAddr,
     pub(super) registry: &'a Registry,
     pub(super) iterations: u32,
-    /// How long right secrets are remembered.
+    /// How long verified secrets are cached.
     pub(super) remember: &'a str,
 }
 

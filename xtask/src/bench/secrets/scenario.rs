@@ -21,11 +21,11 @@ pub(super) const CASE: &str = "half-core-140-per-second";
 const RATE: f64 = 140.0;
 const ITERATIONS: u32 = 10_000;
 const CLIENTS: usize = 16;
-/// More than there can be under way: what waits longest waits 2 s.
+/// More connections than there can be requests in progress, because none waits longer than 2 s.
 const CONNECTIONS: usize = 320;
-/// Before each window.
+/// The warm-up before each window.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// Of the smoke test.
+/// The same in the smoke test.
 const WARM_UP_SMOKE: Duration = Duration::from_millis(100);
 
 static SERVED: Metric = Metric { name: "served", unit: "%", better: Better::Higher };
@@ -69,14 +69,14 @@ pub(super) fn section(report: &Report, plan: &Plan) -> Result<String> {
         "`{CASE}`: 140 client-credentials grants per second, an open loop over kept connections, for 16 clients whose \
          secrets are stored as PBKDF2-HMAC-SHA-512 with 10,000 iterations; the verification cache is off, so that \
          each grant takes a hash. The process is limited to half a core by {}. Latencies are those of served grants, \
-         from the time at which they were due; the others were refused because they had waited too long (503).\n\n- {}\n",
+         from the time at which they were due. The others were refused because they had waited too long (503).\n\n- {}\n",
         quota.describe(),
         placement.describe("the load")
     );
     text += &format!("\nLatency (p99) in µs, median (lowest–highest) of {} rounds:\n\n", plan.rounds);
     let subjects = [Subject::Cardea];
     text += &report.table(&P99, &subjects);
-    text += "\nMedians, of processor time too:\n\n";
+    text += "\nMedians, with processor time:\n\n";
     text += &report.details(&[&P50, &P99, &SERVED, &CPU, &COST, &OTHERS], &subjects);
     Ok(text + "\n")
 }
@@ -96,7 +96,7 @@ impl Scenario<'_> {
         let server = self.start(&quota)?;
         let holding = quota.hold(server.id()?)?;
         let warm_up = if self.plan.extent == Extent::Smoke { WARM_UP_SMOKE } else { WARM_UP };
-        // What is refused now is refused in the window too, and counted there.
+        // A request that is refused here is also refused in the window, and counted there.
         let _ = self.load(server.address, &registry.file, warm_up)?;
         let window = Window::begin(self.placement, &server)?;
         let outcome = self.load(server.address, &registry.file, self.plan.window)?;
