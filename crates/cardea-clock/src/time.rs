@@ -91,6 +91,12 @@ impl Mono {
         Self(self.0.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
     }
 
+    /// Subtracts `duration`; saturates at [`Mono::MIN`].
+    #[must_use]
+    pub fn saturating_sub(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
+    }
+
     /// The time since `earlier`; zero if that is later.
     #[must_use]
     pub fn saturating_since(self, earlier: Self) -> Duration {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use cardea_clock::{Mono, Timestamp, Wall};
 use serde_json::{Map, Value};
 
+use crate::algorithm::Algorithm;
 use crate::bearer::{BearerCredentials, CredentialsError};
 use crate::check::{Check, Observer, Recorder, Silent, show};
 use crate::claims;
@@ -41,6 +42,15 @@ pub struct Authenticator {
     memory: VerdictCache,
     /// Distinguishes this authenticator from all others of the process.
     configuration: u64,
+}
+
+/// A token that names a trusted issuer and an algorithm that the issuer may use. Nothing of it is proven yet.
+struct Presented<'a> {
+    compact: Compact<'a>,
+    header: Header,
+    claims: Map<String, Value>,
+    trusted: &'a Trusted,
+    algorithm: Algorithm,
 }
 
 /// Why there is no verdict.
@@ -304,6 +314,47 @@ impl Authenticator {
         }
     }
 
+    /// The verdict that this configuration and the present keys reach on the token of a verdict that is held, such as a
+    /// stream's, after [`Authenticator::lapse`] has returned [`Lapse::IssuerChanged`]: a change of an issuer's settings or
+    /// keys need not concern every token. It does not wait for keys; `None` if there are none at present, which says
+    /// nothing about the caller. The end of the validity of the new verdict may be past, since the holder may have a
+    /// grace: `lapse` tells.
+    ///
+    /// # Errors
+    /// The token is not accepted any more.
+    pub fn renew(&self, held: &VerdictRef, now: Timestamp) -> Result<Option<VerdictRef>, Lapse> {
+        let token = held.token();
+        if let Some(known) = self.memory.find(token, now.mono, |known| self.stands(known, now)) {
+            return Ok(Some(VerdictRef::new(known)));
+        }
+        match self.verify_again(held, now) {
+            Ok((verdict, issuer)) => {
+                let is_valid = verdict.is_valid_at(now);
+                let known = VerifiedToken::new(token, verdict, &issuer.key_epoch);
+                if is_valid {
+                    self.memory.keep(Arc::clone(&known), &issuer, now.mono);
+                }
+                Ok(Some(VerdictRef::new(known)))
+            }
+            Err(TokenError::KeysUnavailable) => Ok(None),
+            Err(TokenError::Revoked) => Err(Lapse::Revoked),
+            Err(_) => Err(Lapse::IssuerChanged),
+        }
+    }
+
+    /// All steps of the verification but the end of the token's validity, with the keys at hand.
+    fn verify_again(&self, held: &VerdictRef, now: Timestamp) -> Result<(Verdict, Arc<Issuer>), TokenError> {
+        self.memory.verifications.fetch_add(1, Ordering::Relaxed);
+        let presented = self.present(held.token(), &mut Silent)?;
+        let issuer = Arc::clone(&presented.trusted.issuer);
+        let key = Self::key_at_hand(presented.trusted, &presented.header, now)
+            .and_then(|found| Self::serving(presented.trusted, found));
+        let at = Timestamp { wall: claims::until_expiry(&presented.claims, now.wall), mono: now.mono };
+        let mut verdict = self.conclude(presented, key, at, &mut Silent, &mut None)?;
+        verdict.deadline = now.mono.saturating_add(verdict.not_after.saturating_since(now.wall));
+        Ok((verdict, issuer))
+    }
+
     /// A number that changes whenever a verdict may have become invalid for another reason than time. Holders of many
     /// verdicts check them only when it changes.
     #[must_use]
@@ -444,6 +495,17 @@ impl Authenticator {
         observer: &mut impl Observer,
         signer: &mut Option<(Arc<Issuer>, u64)>,
     ) -> Result<Verdict, TokenError> {
+        let presented = self.present(token, observer)?;
+        let found = self.key(presented.trusted, &presented.header, now).await;
+        self.conclude(presented, found, now, observer, signer)
+    }
+
+    /// The steps before the key is known.
+    fn present<'a>(
+        &'a self,
+        token: &'a [u8],
+        observer: &mut impl Observer,
+    ) -> Result<Presented<'a>, TokenError> {
         let compact = observer.observe("form", Compact::parse(token), || {
             let expected = "three segments of base64url, in at most";
             let found = token.split(|&byte| byte == b'.').count();
@@ -471,7 +533,20 @@ impl Authenticator {
             let names: Vec<_> = issuer.config.algorithms.iter().map(|a| a.name()).collect();
             (format!("alg one of {names:?}"), show(header.fields.get("alg")))
         })?;
-        let found = self.key(trusted, &header, now).await;
+        Ok(Presented { compact, header, claims, trusted, algorithm })
+    }
+
+    /// The steps from the key on.
+    fn conclude(
+        &self,
+        presented: Presented<'_>,
+        found: Result<(Arc<Key>, u64), TokenError>,
+        now: Timestamp,
+        observer: &mut impl Observer,
+        signer: &mut Option<(Arc<Issuer>, u64)>,
+    ) -> Result<Verdict, TokenError> {
+        let Presented { compact, header, claims, trusted, algorithm } = presented;
+        let issuer = &trusted.issuer;
         let (key, epoch) = observer.observe("key", found, || {
             let expected = "one key of the issuer for the token's kid and alg".to_owned();
             (expected, format!("kid {}", show(header.fields.get("kid"))))
@@ -509,35 +584,45 @@ impl Authenticator {
         now: Timestamp,
     ) -> Result<(Arc<Key>, u64), TokenError> {
         let found = match &trusted.issuer.source {
+            IssuerKeys::Remote(remote) => {
+                if remote.is_due(now.mono) {
+                    // A fetch ahead of time: this request continues with the known keys.
+                    let _ = remote.start(&self.fetch, now.mono, FetchReason::Due);
+                }
+                match Self::key_at_hand(trusted, header, now) {
+                    Err(TokenError::KeyUnknown | TokenError::KeysUnavailable) => {
+                        // Boxed, so that this rare path doesn't enlarge the future of the common one.
+                        Box::pin(self.fetched_key(remote, header, now)).await
+                    }
+                    found => found,
+                }
+            }
+            IssuerKeys::Fixed(_) | IssuerKeys::Local(_) => Self::key_at_hand(trusted, header, now),
+        }?;
+        Self::serving(trusted, found)
+    }
+
+    /// Among the keys that are known.
+    fn key_at_hand(
+        trusted: &Trusted,
+        header: &Header,
+        now: Timestamp,
+    ) -> Result<(Arc<Key>, u64), TokenError> {
+        match &trusted.issuer.source {
             IssuerKeys::Fixed(keys) => IssuerKeys::select(header, Some(keys)),
             IssuerKeys::Local(keys) => IssuerKeys::select(header, keys.load().as_deref()),
-            IssuerKeys::Remote(remote) => match self.key_at_hand(remote, header, now) {
-                // Boxed, so that this rare path doesn't enlarge the future of the common one.
-                Err(TokenError::KeyUnknown | TokenError::KeysUnavailable) => {
-                    Box::pin(self.fetched_key(remote, header, now)).await
-                }
-                found => found,
-            },
-        }?;
+            IssuerKeys::Remote(remote) => remote.select(header, now.mono),
+        }
+    }
+
+    /// A key that was found, if it serves the tenant.
+    fn serving(trusted: &Trusted, found: (Arc<Key>, u64)) -> Result<(Arc<Key>, u64), TokenError> {
         match &trusted.tenant {
             Some(tenant) if !entra::key_serves(found.0.issuer.as_deref(), tenant) => {
                 Err(TokenError::KeyMismatch)
             }
             _ => Ok(found),
         }
-    }
-
-    fn key_at_hand(
-        &self,
-        remote: &Arc<Remote>,
-        header: &Header,
-        now: Timestamp,
-    ) -> Result<(Arc<Key>, u64), TokenError> {
-        if remote.is_due(now.mono) {
-            // A fetch ahead of time: this request continues with the known keys.
-            let _ = remote.start(&self.fetch, now.mono, FetchReason::Due);
-        }
-        remote.select(header, now.mono)
     }
 
     async fn fetched_key(

@@ -75,6 +75,12 @@ pub(crate) fn judge(
     })
 }
 
+/// The time `now`, or the last moment before the token's `exp` if that is past.
+pub(crate) fn until_expiry(claims: &Map<String, Value>, now: Wall) -> Wall {
+    let last = |exp: Wall| exp.saturating_sub(Duration::from_nanos(1));
+    numeric_date(claims, "exp").ok().flatten().map_or(now, |exp| now.min(last(exp)))
+}
+
 struct Times {
     not_before: Wall,
     not_after: Wall,

@@ -53,6 +53,17 @@ pub struct VerdictRef(Arc<Holder>);
 #[derive(Debug)]
 struct Holder(Arc<VerifiedToken>);
 
+impl VerdictRef {
+    pub(crate) fn new(known: Arc<VerifiedToken>) -> Self {
+        Self(Arc::new(Holder(known)))
+    }
+
+    /// The token that it is about.
+    pub(crate) fn token(&self) -> &[u8] {
+        &self.0.0.token
+    }
+}
+
 impl Deref for VerdictRef {
     type Target = Verdict;
 
@@ -139,7 +150,7 @@ impl ConnectionTokenCache {
             holder.0 = known;
             return VerdictRef(last);
         }
-        VerdictRef(Arc::new(Holder(known)))
+        VerdictRef::new(known)
     }
 
     /// Clears the slot, after any token that failed.

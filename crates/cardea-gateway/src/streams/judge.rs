@@ -5,8 +5,8 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use cardea_clock::{Timestamp, Wall};
-use cardea_identity::Lapse;
+use cardea_clock::{Mono, Timestamp, Wall};
+use cardea_identity::{Lapse, VerdictRef};
 
 use super::{TerminationReason, grace};
 use crate::{
@@ -18,11 +18,30 @@ use crate::{
     refusal::Reason,
 };
 
+/// The verdict on the token of a stream that was reached after its issuer had changed.
+#[derive(Debug, Clone)]
+pub(super) struct Renewed {
+    pub(super) verdict: VerdictRef,
+    /// The end of its window, by the monotonic clock. The wall clock extends nothing that was granted before.
+    pub(super) deadline: Mono,
+}
+
+impl Renewed {
+    fn new(verdict: VerdictRef, before: &VerdictRef, deadline: Mono) -> Self {
+        let longer = verdict.not_after.saturating_since(before.not_after);
+        let shorter = before.not_after.saturating_since(verdict.not_after);
+        let granted = deadline.saturating_add(longer).saturating_sub(shorter);
+        Self { deadline: granted.min(verdict.deadline), verdict }
+    }
+}
+
 /// Why the stream has to end now, if it has to. What only a reload takes away, only `settled` streams lose. The rules were
-/// asked a moment ago about one that `is_new`.
+/// asked a moment ago about one that `is_new`. Its token is verified again after its issuer's settings or keys have
+/// changed, and `renewed` holds the result.
 pub(super) fn judge(
     gateway: &Gateway,
     exchange: &Exchange,
+    renewed: &mut Option<Renewed>,
     settled: bool,
     is_new: bool,
 ) -> Option<TerminationReason> {
@@ -30,12 +49,8 @@ pub(super) fn judge(
         return Some(TerminationReason::Draining);
     }
     let model = gateway.model_ref();
-    if let Some(verdict) = &exchange.verdict {
-        match model.authenticator.lapse(verdict, gateway.clock.now(), grace(exchange)) {
-            Some(Lapse::IssuerChanged) if !settled => {}
-            Some(lapse) => return Some(lapse.into()),
-            None => {}
-        }
+    if let Some(lapse) = lapse(gateway, &model, exchange, renewed, settled) {
+        return Some(lapse.into());
     }
     let Some(own) = &exchange.model else { return None };
     let now = gateway.clock.now();
@@ -48,7 +63,44 @@ pub(super) fn judge(
     let reloaded = own.generation() != model.generation();
     let depends = certificate_at.is_some() || depends_on_time(exchange);
     let due = if reloaded { settled } else { depends && !is_new };
-    if due { decide_again(&model, exchange, now, certificate_at.unwrap_or(now.wall)).err() } else { None }
+    if !due {
+        return None;
+    }
+    let verdict = renewed.as_ref().map(|renewed| &renewed.verdict).or(exchange.verdict.as_ref());
+    decide_again(&model, exchange, verdict, now, certificate_at.unwrap_or(now.wall)).err()
+}
+
+/// Why the token of the stream is no longer valid, if it is not.
+fn lapse(
+    gateway: &Gateway,
+    model: &ModelRef,
+    exchange: &Exchange,
+    renewed: &mut Option<Renewed>,
+    settled: bool,
+) -> Option<Lapse> {
+    let (now, grace) = (gateway.clock.now(), grace(exchange));
+    let (held, deadline) = match renewed.as_ref() {
+        Some(renewed) => (&renewed.verdict, renewed.deadline),
+        None => exchange.verdict.as_ref().map(|verdict| (verdict, verdict.deadline))?,
+    };
+    if now.mono >= deadline.saturating_add(grace) {
+        return Some(Lapse::Expired);
+    }
+    match model.authenticator.lapse(held, now, grace) {
+        Some(Lapse::IssuerChanged) if settled => {}
+        Some(Lapse::IssuerChanged) => return None,
+        other => return other,
+    }
+    match model.authenticator.renew(held, now) {
+        Ok(Some(verdict)) => {
+            let new = Renewed::new(verdict, held, deadline);
+            let new = renewed.insert(new);
+            let has_ended = now.mono >= new.deadline.saturating_add(grace);
+            if has_ended { Some(Lapse::Expired) } else { model.authenticator.lapse(&new.verdict, now, grace) }
+        }
+        Ok(None) => None,
+        Err(lapse) => Some(lapse),
+    }
 }
 
 /// The time at which the certificate of the client is judged, where it has shown one: now, whatever the wall clock was
@@ -80,12 +132,14 @@ pub(super) fn depends_on_time(exchange: &Exchange) -> bool {
 fn decide_again(
     model: &ModelRef,
     exchange: &Exchange,
+    verdict: Option<&VerdictRef>,
     now: Timestamp,
     certificate_at: Wall,
 ) -> Result<(), TerminationReason> {
     let Some(route) = exchange.route() else { return Ok(()) };
     // Nobody could say what it would be decided on by.
     let mut again = exchange.anew(model, now).ok_or(TerminationReason::RequirementUnmet)?;
+    again.verdict = verdict.cloned();
     let decided = decide(model, &mut again, UnderWay { certificate_at });
     again.recycle();
     let is_service = |route: &Route| matches!(route.destination, Destination::Service(_));

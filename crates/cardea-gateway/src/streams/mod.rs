@@ -30,7 +30,7 @@ use crate::{
     termination::TerminationReason,
     workers,
 };
-use judge::{depends_on_time, judge};
+use judge::{Renewed, depends_on_time, judge};
 
 /// How often the task looks. With the coarse clock's own period, this is how much longer a stream can live than its token.
 const LOOK_EVERY: Duration = relief::TICK;
@@ -52,6 +52,8 @@ const RECHECK_EVERY: Duration = Duration::from_secs(10);
 pub(crate) struct StreamWatch<'g> {
     gateway: &'g Gateway,
     entered: Option<Entered<'g>>,
+    /// The verdict on its token, after the issuer has changed.
+    renewed: Option<Renewed>,
     /// What the stream holds that its buffers do not count.
     held: Held,
     /// Since when the other side has taken nothing of what is held for it.
@@ -60,7 +62,7 @@ pub(crate) struct StreamWatch<'g> {
 
 impl<'g> StreamWatch<'g> {
     pub(crate) fn new(gateway: &'g Gateway) -> Self {
-        Self { gateway, entered: None, held: Held::default(), stalled_since: None }
+        Self { gateway, entered: None, renewed: None, held: Held::default(), stalled_since: None }
     }
 
     /// Ready once the stream has to end. To be asked whenever it has to wait.
@@ -79,7 +81,11 @@ impl<'g> StreamWatch<'g> {
             return Poll::Ready(TerminationReason::BuffersExhausted);
         }
         let age = self.gateway.clock.mono().saturating_since(since);
-        let Some(end) = judge(self.gateway, exchange, age >= STREAM_AGE, is_new) else {
+        let is_settled = age >= STREAM_AGE;
+        let Some(end) = judge(self.gateway, exchange, &mut self.renewed, is_settled, is_new) else {
+            if let (Some(entered), Some(renewed)) = (&self.entered, &self.renewed) {
+                self.gateway.streams.renew(entered, renewed, grace(exchange));
+            }
             return Poll::Pending;
         };
         self.gateway.metrics.stream_ended(end);
@@ -228,6 +234,11 @@ impl Streams {
         Entered { streams: self, shard, place, since, called }
     }
 
+    /// Looks at a stream by its new verdict from now on.
+    fn renew(&self, entered: &Entered<'_>, renewed: &Renewed, grace: Duration) {
+        lock(&self.shards[entered.shard]).renew(entered.place, renewed, grace);
+    }
+
     /// Calls the streams of a connection, to end if they are stalled.
     pub(crate) fn call_those_of(&self, account: &Arc<Account>) {
         let is_of = |place: &&Place| place.account.as_ref().is_some_and(|other| Arc::ptr_eq(other, account));
@@ -295,6 +306,15 @@ impl Shard {
             self.due = self.due.min(place.since.saturating_add(STREAM_AGE));
         }
         self.places.insert(place)
+    }
+
+    fn renew(&mut self, place: usize, renewed: &Renewed, grace: Duration) {
+        let Some(place) = self.places.get_mut(place) else { return };
+        place.deadline = renewed.deadline.saturating_add(grace);
+        place.not_after = renewed.verdict.not_after.saturating_add(grace);
+        place.verdict = Some(renewed.verdict.clone());
+        self.due = self.due.min(place.due());
+        self.due_wall = self.due_wall.min(place.due_wall());
     }
 
     fn look(&mut self, model: &ModelRef, epoch: u64, now: Timestamp) {

@@ -414,6 +414,167 @@ fn an_issuer_that_is_not_trusted_any_more_ends_what_its_tokens_let_in() {
     }
 }
 
+fn of_issuer(spec: Spec, keys: &str) -> Spec {
+    spec.with(format!("[[issuer]]\nname = 'main'\n{keys}"))
+}
+
+/// What the client is told, and what the access log.
+type Ended = (&'static str, &'static str);
+
+/// Changes of the issuer by which a request like those at `end` passes, or why it does not.
+const ISSUER_SETTINGS: [(&str, Act, Option<Ended>); 17] = [
+    ("nothing", |setting, gateway| gateway.reload(setting.spec()), None),
+    ("more skew", |setting, gateway| gateway.reload(of_issuer(setting.spec(), "clock_skew = '60s'")), None),
+    ("less skew", |setting, gateway| gateway.reload(of_issuer(setting.spec(), "clock_skew = '1s'")), None),
+    (
+        "a smaller cache",
+        |setting, gateway| gateway.reload(of_issuer(setting.spec(), "verdicts_max = 100")),
+        None,
+    ),
+    ("no cache", |setting, gateway| gateway.reload(of_issuer(setting.spec(), "verdicts_max = 0")), None),
+    (
+        "an audience more",
+        |setting, gateway| gateway.reload(of_issuer(setting.spec(), "audiences = ['new', 'api', 'api2']")),
+        None,
+    ),
+    (
+        "the audience of others is gone",
+        |setting, gateway| {
+            gateway.reload(of_issuer(setting.spec(), "audiences = ['api']").without("route", "other"));
+        },
+        None,
+    ),
+    (
+        "a long enough lifetime",
+        |setting, gateway| gateway.reload(of_issuer(setting.spec(), "lifetime_max = '1h'")),
+        None,
+    ),
+    (
+        "the key that signed and a new algorithm",
+        |setting, gateway| gateway.reload(of_issuer(setting.spec(), "algorithms = ['ES256', 'ES384']")),
+        None,
+    ),
+    (
+        "another name",
+        |setting, gateway| {
+            let spec = setting.spec().without("issuer", "main").with(NEXT_ISSUER);
+            gateway.reload(spec.route("end", "auth.issuer = 'next'"));
+        },
+        None,
+    ),
+    ("another key is gone", |_, gateway| gateway.issuer.retire_another(), None),
+    (
+        "too short a lifetime",
+        |setting, gateway| gateway.reload(of_issuer(setting.spec(), "lifetime_max = '1m'")),
+        Some(UNTRUSTED),
+    ),
+    (
+        "another algorithm",
+        |setting, gateway| gateway.reload(of_issuer(setting.spec(), "algorithms = ['ES384']")),
+        Some(UNTRUSTED),
+    ),
+    (
+        "another type",
+        |setting, gateway| gateway.reload(of_issuer(setting.spec(), "types = ['JWT']")),
+        Some(UNTRUSTED),
+    ),
+    (
+        "another audience",
+        |setting, gateway| {
+            let spec = of_issuer(setting.spec(), "audiences = ['api2']");
+            gateway.reload(spec.route("end", "auth.audiences = ['api2']"));
+        },
+        Some(UNTRUSTED),
+    ),
+    (
+        "scopes from a claim that the token does not have",
+        |setting, gateway| gateway.reload(of_issuer(setting.spec(), "claims.scopes = ['rights']")),
+        Some(UNMET),
+    ),
+    ("the key that signed is gone", |_, gateway| gateway.issuer.rotate(), Some(UNTRUSTED)),
+];
+
+const UNTRUSTED: (&str, &str) = ("token no longer accepted", "issuer_changed");
+
+/// The issuer under another name.
+const NEXT_ISSUER: &str = "[[issuer]]\nname = 'next'\naudiences = ['api', 'api2']\nlocal = true";
+
+#[test]
+fn a_changed_issuer_ends_the_streams_whose_tokens_it_would_refuse() {
+    for (name, act, expected) in ISSUER_SETTINGS {
+        run(async move {
+            println!("{name}");
+            let setting = Setting::new().await;
+            let gateway = setting.spec().start().await;
+            let alice = token(&gateway, "alice", LIFE);
+            let mut streams = setting.begin(&gateway, "/end/here", &alice).await;
+            // Their end tells when all were looked at.
+            let marks = setting.begin(&gateway, "/end/marked", &token(&gateway, "mark", LIFE)).await;
+            setting.clock.advance(SETTLED);
+            act(&setting, &gateway);
+            if let Some((text, code)) = expected {
+                streams.extend(marks);
+                are_ended(&gateway, streams, text, code).await;
+            } else {
+                gateway.gateway.model().authenticator.revocations().disable("main", "mark");
+                gateway.gateway.model().authenticator.revocations().disable("next", "mark");
+                are_ended(&gateway, marks, "token revoked", "token_revoked").await;
+                setting.service.all_go_on(&mut streams).await;
+            }
+            // The control: a new request.
+            let tcp = TcpStream::connect(gateway.address).await.unwrap();
+            let mut client = Client::over(setting.certificates.connect(tcp, "a.example", &[]).await);
+            let head = format!(
+                "GET /end/here HTTP/1.1\r\nHost: a.example\r\nAuthorization: Bearer {alice}\r\nX-Team: blue\r\n\r\n"
+            );
+            client.send(head).await;
+            let status = client.head().await.unwrap().status;
+            assert_eq!(status == 200, expected.is_none(), "{name}: {status}");
+        });
+    }
+}
+
+#[test]
+fn another_skew_moves_the_end_of_what_is_under_way() {
+    for (skew, end) in [(60, 60), (30, 30), (10, 10)] {
+        run(async move {
+            println!("{skew}");
+            let setting = Setting::new().await;
+            let gateway = setting.spec().start().await;
+            let mut streams = setting.begin(&gateway, "/end/here", &token(&gateway, "alice", LIFE)).await;
+            let mark = setting.begin(&gateway, "/end/here", &token(&gateway, "mark", LIFE)).await;
+            setting.clock.advance(SETTLED);
+            gateway.reload(of_issuer(setting.spec(), &format!("clock_skew = '{skew}s'")));
+            gateway.gateway.model().authenticator.revocations().disable("main", "mark");
+            are_ended(&gateway, mark, "token revoked", "token_revoked").await;
+            setting.service.all_go_on(&mut streams).await;
+            // A wall clock that is stepped back extends nothing.
+            setting.clock.step_wall_back(Duration::from_secs(60));
+            setting.clock.advance(Duration::from_secs(LIFE.unsigned_abs() + end - 3));
+            setting.service.all_go_on(&mut streams).await;
+            setting.clock.advance(Duration::from_secs(1));
+            for stream in streams {
+                stream.expect_end("token expired").await;
+            }
+        });
+    }
+}
+
+#[test]
+fn less_skew_ends_what_has_expired_by_it() {
+    run(async {
+        let setting = Setting::new().await;
+        let gateway = setting.spec().start().await;
+        let ending = setting.begin(&gateway, "/end/here", &token(&gateway, "alice", LIFE)).await;
+        let mut staying = setting.begin(&gateway, "/end/here", &token(&gateway, "bob", 2 * LIFE)).await;
+        setting.clock.advance(Duration::from_secs(LIFE.unsigned_abs() + 20));
+        setting.service.all_go_on(&mut staying).await;
+        gateway.reload(of_issuer(setting.spec(), "clock_skew = '10s'"));
+        are_ended(&gateway, ending, "token expired", "token_expired").await;
+        setting.service.all_go_on(&mut staying).await;
+    });
+}
+
 #[test]
 fn a_request_under_way_is_refused_when_its_route_leads_to_no_service_any_more() {
     run(async {

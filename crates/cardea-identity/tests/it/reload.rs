@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cardea_identity::{Algorithm, Authenticator, IdentityError, IssuerConfig, KeySource, Lapse, LocalKeys};
+use cardea_identity::{
+    Algorithm, Authenticator, ConnectionTokenCache, IdentityError, IssuerConfig, KeySource, Lapse, LocalKeys,
+    bearer_credentials,
+};
 use serde_json::json;
 
 use crate::support::{Fixture, NOW, Network, Signer, at, at_once, claims, config, jwks, no_network, now};
@@ -33,6 +36,59 @@ fn a_verdict_outlives_a_reload_that_changes_nothing_and_ends_with_one_that_does(
     let back = next(vec![config], &next(vec![narrower], &same));
     assert!(!back.is_current(&verdict, now()));
     assert!(at_once(back.verify(token.as_bytes(), now())).is_ok());
+}
+
+#[test]
+fn a_token_that_is_held_is_verified_again_after_its_issuer_has_changed() {
+    let (signer, other) = (Signer::new("key", Algorithm::Es256), Signer::new("other", Algorithm::EdDsa));
+    let keys = LocalKeys::new();
+    keys.publish(&jwks(&[&signer, &other])).unwrap();
+    let config = config(KeySource::Local(keys.clone()));
+    let first = Authenticator::new(vec![config.clone()], None, no_network()).unwrap();
+    let token = format!("Bearer {}", signer.token(&claims()));
+    let hold = |authenticator: &Authenticator| {
+        let mut slot = ConnectionTokenCache::new();
+        let credentials = bearer_credentials([token.as_bytes()].into_iter()).unwrap().unwrap();
+        at_once(authenticator.identify(credentials, &mut slot, now())).unwrap().0
+    };
+    let held = hold(&first);
+    let changed = |change: &dyn Fn(&mut IssuerConfig)| {
+        let mut config = config.clone();
+        change(&mut config);
+        next(vec![config], &first)
+    };
+    let skewed = changed(&|config| config.clock_skew = Duration::from_secs(60));
+    assert_eq!(skewed.lapse(&held, now(), Duration::ZERO), Some(Lapse::IssuerChanged));
+    let renewed = skewed.renew(&held, now()).unwrap().unwrap();
+    assert_eq!(skewed.lapse(&renewed, now(), Duration::ZERO), None);
+    assert_eq!(renewed.not_after, held.not_after.saturating_add(Duration::from_secs(30)));
+    assert_eq!(renewed.deadline, held.deadline.saturating_add(Duration::from_secs(30)));
+    // The next stream of the token costs no signature.
+    let verifications = skewed.verifications();
+    assert!(skewed.renew(&held, now()).unwrap().is_some());
+    assert_eq!(skewed.verifications(), verifications);
+    // Past its end, the holder's grace decides.
+    let end = NOW + 600 + 60;
+    let later = changed(&|config| config.clock_skew = Duration::from_secs(60));
+    let late = later.renew(&held, at(end)).unwrap().unwrap();
+    let lapse = |grace| later.lapse(&late, at(end), Duration::from_secs(grace));
+    assert_eq!((lapse(0), lapse(1)), (Some(Lapse::Expired), None));
+
+    let refused =
+        |change: &dyn Fn(&mut IssuerConfig)| changed(change).renew(&held, now()).map(drop).unwrap_err();
+    assert_eq!(refused(&|config| config.audiences = vec!["else".to_owned()]), Lapse::IssuerChanged);
+    assert_eq!(refused(&|config| config.issuer = "https://else.example".to_owned()), Lapse::IssuerChanged);
+    assert_eq!(next(vec![], &first).renew(&held, now()).map(drop).unwrap_err(), Lapse::IssuerChanged);
+    let keyless = changed(&|config| config.keys = KeySource::Local(LocalKeys::new()));
+    assert!(keyless.renew(&held, now()).unwrap().is_none(), "nothing is known of it");
+    first.revocations().disable("main", "alice");
+    assert_eq!(refused(&|config| config.clock_skew = Duration::ZERO), Lapse::Revoked);
+    first.revocations().enable("main", "alice");
+    // A key that is gone, and one that is not its own.
+    keys.publish(&signer.jwks()).unwrap();
+    assert!(first.renew(&held, now()).unwrap().is_some());
+    keys.publish(&other.jwks()).unwrap();
+    assert_eq!(first.renew(&held, now()).map(drop).unwrap_err(), Lapse::IssuerChanged);
 }
 
 #[test]

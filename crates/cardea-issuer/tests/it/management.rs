@@ -1,6 +1,10 @@
 //! Management of clients: create, list, rotate, disable, enable, delete; and the notifications of the sink.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    task::{Context, Waker},
+    time::Duration,
+};
 
 use cardea_issuer::{AuthorizationServer, IssuerError, NewClient, Secret};
 use cardea_store::BasicEncoding;
@@ -262,6 +266,35 @@ async fn a_sink_that_comes_after_a_restart_hears_of_everything_that_still_matter
         .unwrap();
     again.set_revocation_sink(later.clone(), fixture.now()).await.unwrap();
     assert_eq!(later.take(), [], "every token of theirs has expired");
+}
+
+/// A reload that makes an issuer local reads the revocations for it, then passes them on. Whoever is disabled in between must
+/// not be missed.
+#[tokio::test]
+async fn a_revocation_waits_until_those_that_were_read_are_told() {
+    let fixture = Fixture::new().await;
+    let (before, during) = (fixture.client().await.client.client_id, fixture.client().await.client.client_id);
+    let told = Arc::new(Told::default());
+    fixture.server.set_revocation_sink(told.clone(), fixture.now()).await.unwrap();
+    fixture.server.disable_client(&before, fixture.now()).await.unwrap();
+    assert_eq!(told.take(), [Said::Disabled(before.clone())]);
+    let pending = fixture.server.revocations(fixture.now()).await.unwrap();
+    let mut disabling = std::pin::pin!(fixture.server.disable_client(&during, fixture.now()));
+    let maintained = fixture.server.maintain(fixture.now());
+    let mut maintained = std::pin::pin!(maintained);
+    // As long as it takes the store to answer many times, if they went on.
+    for _ in 0..20 {
+        let cx = &mut Context::from_waker(Waker::noop());
+        assert!(disabling.as_mut().poll(cx).is_pending());
+        assert!(maintained.as_mut().poll(cx).is_pending());
+        fixture.store.revocations(START).await.unwrap();
+    }
+    assert_eq!(told.take(), []);
+    pending.tell(&*told);
+    assert_eq!(told.take(), [Said::Disabled(before)], "read before the other was disabled");
+    disabling.await.unwrap();
+    assert!(told.take().contains(&Said::Disabled(during.clone())));
+    maintained.await.unwrap();
 }
 
 #[tokio::test]

@@ -18,13 +18,18 @@ pub(crate) struct Issuer {
 impl Issuer {
     pub(crate) fn new() -> Self {
         let (pair, keys) = (new_pair(), LocalKeys::new());
-        publish(&keys, "k", &pair);
+        publish(&keys, &[("k", &pair), ("old", &new_pair())]);
         Self { pair, keys }
+    }
+
+    /// Publishes the key that signs alone: another one that was there is gone.
+    pub(crate) fn retire_another(&self) {
+        publish(&self.keys, &[("k", &self.pair)]);
     }
 
     /// Publishes another key, in place of the one that signs.
     pub(crate) fn rotate(&self) {
-        publish(&self.keys, "next", &new_pair());
+        publish(&self.keys, &[("next", &new_pair())]);
     }
 
     /// Signs `claims`, on top of those that pass at `now`.
@@ -48,12 +53,14 @@ fn new_pair() -> EcdsaKeyPair {
     EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap()
 }
 
-fn publish(keys: &LocalKeys, id: &str, pair: &EcdsaKeyPair) {
-    let point = &pair.public_key().as_ref()[1..];
-    let (x, y) = point.split_at(32);
-    let jwks = json!({"keys": [{
-        "kty": "EC", "crv": "P-256", "kid": id, "use": "sig",
-        "x": URL_SAFE_NO_PAD.encode(x), "y": URL_SAFE_NO_PAD.encode(y),
-    }]});
+fn publish(keys: &LocalKeys, pairs: &[(&str, &EcdsaKeyPair)]) {
+    let jwk = |(id, pair): &(&str, &EcdsaKeyPair)| {
+        let (x, y) = pair.public_key().as_ref()[1..].split_at(32);
+        json!({
+            "kty": "EC", "crv": "P-256", "kid": id, "use": "sig",
+            "x": URL_SAFE_NO_PAD.encode(x), "y": URL_SAFE_NO_PAD.encode(y),
+        })
+    };
+    let jwks = json!({"keys": pairs.iter().map(jwk).collect::<Vec<_>>()});
     keys.publish(jwks.to_string().as_bytes()).unwrap();
 }
