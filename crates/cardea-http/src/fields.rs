@@ -11,6 +11,7 @@ pub use known::Known;
 pub use noted::NotedFields;
 
 use crate::chars::{is_field_value, is_token, trim_ows};
+use crate::h2::hpack::{FieldLine, LineName};
 use crate::names::is_odd;
 
 /// The bit of the set for a name with punctuation that some origins treat as `-`.
@@ -43,6 +44,9 @@ pub struct Field<'a> {
     pub name: &'a [u8],
     /// The value, without surrounding white space.
     pub value: &'a [u8],
+    /// Whether HTTP/2 must not put the line into a table at any hop (RFC 7541 §6.2.3). Known credentials are protected
+    /// without it.
+    pub never_indexed: bool,
 }
 
 /// Offsets into the arena. An empty name means the usual spelling of a known one.
@@ -53,7 +57,11 @@ struct Entry {
     value_len: u32,
     name_len: u16,
     known: Option<Known>,
+    never_indexed: bool,
 }
+
+/// The alignment has room for the flags.
+const _: () = assert!(size_of::<Entry>() == 16);
 
 /// Why a field line is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -108,6 +116,32 @@ impl Fields {
         self.make_room(value.len())?;
         let name_start = self.offset();
         self.push(Some(known), name_start, 0, value);
+        Ok(())
+    }
+
+    /// Appends a line of HTTP/2, with the usual spelling of a known name.
+    ///
+    /// # Errors
+    /// [`FieldError`] if it is malformed, a pseudo-header field, or there is no room.
+    pub fn append_line(&mut self, line: &FieldLine<'_>) -> Result<(), FieldError> {
+        line.check()?;
+        let known = match line.kind {
+            LineName::Known(known) => Some(known),
+            LineName::Other => None,
+            LineName::Pseudo(_) => return Err(FieldError::NameInvalid),
+        };
+        let name = if known.is_some() { b"" } else { line.name };
+        let name_len = u16::try_from(name.len()).map_err(|_| FieldError::NameInvalid)?;
+        self.make_room(name.len() + line.value.len())?;
+        let name_start = self.offset();
+        self.arena.extend_from_slice(name);
+        self.push(known, name_start, name_len, line.value);
+        if let Some(entry) = self.entries.last_mut() {
+            entry.never_indexed = line.never_indexed;
+        }
+        if line.is_odd() {
+            self.present |= ODD_NAME;
+        }
         Ok(())
     }
 
@@ -291,6 +325,7 @@ impl Fields {
                 value_len: u32::try_from(value.len()).unwrap_or(0),
                 name_len,
                 known,
+                never_indexed: false,
             });
         }
         Ok(())
@@ -305,7 +340,14 @@ impl Fields {
         let value_start = self.offset();
         let value_len = u32::try_from(value.len()).unwrap_or(0);
         self.arena.extend_from_slice(value);
-        self.entries.push(Entry { name_start, value_start, value_len, name_len, known });
+        self.entries.push(Entry {
+            name_start,
+            value_start,
+            value_len,
+            name_len,
+            known,
+            never_indexed: false,
+        });
         self.present |= known.map_or(0, Known::bit);
     }
 
@@ -324,6 +366,9 @@ impl Fields {
         self.present = REWRITTEN;
         for field in old.iter() {
             self.append(field.name, field.value)?;
+            if let Some(entry) = self.entries.last_mut() {
+                entry.never_indexed = field.never_indexed;
+            }
         }
         Ok(())
     }
@@ -335,7 +380,7 @@ impl Entry {
             (0, Some(known)) => known.as_str().as_bytes(),
             _ => part(arena, self.name_start, u32::from(self.name_len)),
         };
-        Field { known: self.known, name, value: self.value(arena) }
+        Field { known: self.known, name, value: self.value(arena), never_indexed: self.never_indexed }
     }
 
     fn value<'a>(&self, arena: &'a [u8]) -> &'a [u8] {

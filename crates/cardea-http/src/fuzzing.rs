@@ -1,8 +1,11 @@
 //! Properties that hold for any bytes: the bodies of the fuzz targets, run by the fuzzers and by a test that replays
 //! their corpus.
 
+mod h2;
 #[cfg(test)]
 mod tests;
+
+pub use h2::hpack;
 
 use core::net::{IpAddr, Ipv4Addr};
 

@@ -1,4 +1,4 @@
-//! HTTP messages, framing, normalisation and the HTTP/1.1 codec: pure, without input or output.
+//! HTTP messages, framing, normalisation and the codecs of HTTP/1.1 and HTTP/2: pure, without input or output.
 //!
 //! What a gateway has to know of a message, and nothing of sockets or runtimes: bytes come in as slices and
 //! go out into buffers of the caller. The rules are those of RFC 9110, RFC 9112 and RFC 3986, read strictly:
@@ -8,6 +8,7 @@
 //! * [`Method`], [`Version`], [`Fields`], [`RequestHead`], [`ResponseHead`]: one model for HTTP/1.1 and HTTP/2.
 //! * [`BodyLength`], [`declared_length`], [`set_length`]: how long a body is.
 //! * [`h1`]: decoding and encoding heads and chunked bodies, and how a body is delimited.
+//! * [`h2`]: the codec of HTTP/2.
 //! * [`parse_target`], [`Authority`], [`normalize_path`]: what a request is for, in one spelling.
 //! * [`strip_hop_by_hop`], [`append_via`], [`set_forwarded`], [`client_address`], [`strip_named`],
 //!   [`strip_lookalikes`], [`filter_trailers`]: what a proxy does to the fields.
@@ -27,6 +28,7 @@ mod forwarding;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod h1;
+pub mod h2;
 mod head;
 mod hop_by_hop;
 mod length;

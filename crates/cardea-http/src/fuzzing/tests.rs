@@ -7,13 +7,14 @@ type Target = (&'static str, fn(&[u8]));
 
 #[test]
 fn the_corpus_holds_every_property() {
-    let targets: [Target; 6] = [
+    let targets: [Target; 7] = [
         ("request_head", super::request_head),
         ("response_head", super::response_head),
         ("chunked", super::chunked),
         ("target", super::target),
         ("normalize", super::normalize),
         ("proxy_protocol", super::proxy_protocol),
+        ("hpack", super::hpack),
     ];
     for (name, run) in targets {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
