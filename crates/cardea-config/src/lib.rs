@@ -27,7 +27,6 @@ mod problem;
 mod raw;
 mod reference;
 mod resolve;
-mod rules;
 mod schema;
 mod section;
 mod sections;
@@ -48,7 +47,6 @@ pub use self::{
     problem::{Problem, Problems, Severity},
     reference::markdown,
     resolve::hostname,
-    rules::*,
     schema::json_schema,
     sections::*,
     source::Location,

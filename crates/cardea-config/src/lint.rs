@@ -3,7 +3,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use cardea_gateway::routing::{HeaderMatch, HostPattern, PathMatch};
+use cardea_gateway::{
+    model::RouteThrottles,
+    routing::{HeaderMatch, HostPattern, PathMatch},
+};
 use cardea_identity::{Alternative, IssuerConfig, KeySource};
 use cardea_upstream::Address;
 
@@ -24,6 +27,7 @@ pub(super) fn lint(config: &Config, problems: &mut Problems) {
     redirecting_listeners(config, problems);
     tokens_of_our_own(config, problems);
     unreachable(config, problems);
+    ambiguous_paths(config, problems);
 }
 
 fn requirements(config: &Config) -> impl Iterator<Item = (&Located<Route>, &Alternative)> {
@@ -80,11 +84,14 @@ fn unused(config: &Config, problems: &mut Problems) {
 
 /// Throttles that count no requests.
 fn unused_throttles(config: &Config, problems: &mut Problems) {
-    let routes = config.routes.iter().flat_map(|route| &route.throttles);
-    let services = config.services.iter().flat_map(|service| &service.throttles);
-    let named: HashSet<&str> = routes.chain(services).map(String::as_str).collect();
-    for throttle in &config.throttles {
-        if !throttle.all_routes && !named.contains(throttle.name.as_str()) {
+    let named: HashSet<&String> = config.services.iter().flat_map(|service| &service.throttles).collect();
+    let of_routes = config.routes.iter().flat_map(|route| {
+        let RouteThrottles { before_identification, after_authorization } = &route.throttles;
+        before_identification.iter().chain(after_authorization)
+    });
+    let counting: HashSet<&usize> = of_routes.collect();
+    for (index, throttle) in config.throttles.iter().enumerate() {
+        if !throttle.all_routes && !counting.contains(&index) && !named.contains(&throttle.name) {
             problems.warn(
                 throttle.at,
                 format!("the throttle {:?} counts no requests", throttle.name),
@@ -100,7 +107,8 @@ fn subjects_without_issuer(config: &Config, problems: &mut Problems) {
         return;
     }
     for throttle in &config.throttles {
-        let reads = |names: &[&str]| throttle.key.iter().find(|one| names.contains(&one.text.as_str()));
+        let reads =
+            |names: &[&str]| throttle.written_key.iter().find(|one| names.contains(&one.text.as_str()));
         if let Some(subject) = reads(&["token.sub", "token.client_id"])
             && reads(&["token.iss", "token.issuer_name"]).is_none()
         {
@@ -245,6 +253,33 @@ fn unreachable(config: &Config, problems: &mut Problems) {
     }
 }
 
+/// Routes that allow ambiguous slashes or backslashes while their rules read the path. Path parameters are allowed only
+/// on purpose, for services that keep them.
+fn ambiguous_paths(config: &Config, problems: &mut Problems) {
+    let reads_path = |route: &Route| {
+        config.environment.reads_path || route.rules.reads_path || route.rules.when_reads_path
+    };
+    for route in config.routes.iter().filter(|route| reads_path(route)) {
+        let allow = &route.allow_encoded;
+        let spellings = [(allow.slash, "%2F"), (allow.encoded_backslash, "%5C"), (allow.backslash, "\\")];
+        let spellings = spellings.into_iter().filter(|(is_allowed, _)| *is_allowed);
+        let spellings: Vec<&str> = spellings.map(|(_, spelling)| spelling).collect();
+        if spellings.is_empty() {
+            continue;
+        }
+        problems.warn(
+            route.at,
+            format!(
+                "the route {:?} lets {} pass in paths, and a policy or a condition reads the path: a service that \
+                 reads it as a slash serves another path than the one that was judged",
+                route.name,
+                spellings.join(", ")
+            ),
+            "remove it from allow_encoded, or give the paths that need it a route whose rules do not read them",
+        );
+    }
+}
+
 /// Whether a route has no condition but its path that the other one does not have too.
 fn takes_all_of(route: &Route, other: &Route) -> bool {
     let methods = route.matches.methods.is_empty()
@@ -260,5 +295,5 @@ fn takes_all_of(route: &Route, other: &Route) -> bool {
     let listeners = route.matches.listeners.is_empty()
         || (!other.matches.listeners.is_empty()
             && other.matches.listeners.iter().all(|name| route.matches.listeners.contains(name)));
-    methods && headers && listeners && route.when.is_none()
+    methods && headers && listeners && !route.matches.condition
 }

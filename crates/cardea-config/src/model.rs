@@ -14,12 +14,16 @@ use std::{
     time::Duration,
 };
 
+use cardea_env::{Condition, Template};
 use cardea_gateway::{
     client_certificate::ClientCertificateForward,
+    exchange::Exchange,
     model::{
-        AllowEncoded, ConnectionTimeouts, Forwarding, HeaderEncoding, IdentityHeaders, Limits, Prefix,
-        ProxyProtocol, Rewrite, ThrottleReport, Timeouts,
+        AllowEncoded, ConnectionTimeouts, EnvironmentModel, Forwarding, HeaderRules, IdentityHeaders, Limits,
+        LogModel, Prefix, ProxyProtocol, Rewrite, RouteRules, RouteThrottles, ThrottleCost, ThrottleKey,
+        ThrottleReport, Timeouts,
     },
+    record::AccessLogConfig,
     routing::RouteMatch,
 };
 use cardea_guard::ThrottleLimit;
@@ -37,7 +41,6 @@ use zeroize::Zeroizing;
 use super::{
     fingerprint::Fingerprint,
     problem::Problem,
-    rules::{AccessLog, Attribute, AttributeEdits, FieldEdits, FieldTemplate, PolicyRule},
     sections::{ChallengeKind, Drain, Log, Process, Readiness},
     source::{Location, Sources},
     text::BindAddress,
@@ -47,10 +50,12 @@ use super::{
 #[derive(Debug)]
 pub struct Config {
     pub region: Option<String>,
-    pub header_encoding: HeaderEncoding,
+    /// The attributes, and what holds for requests on all routes.
+    pub environment: EnvironmentModel,
     pub process: Process,
     pub log: Log,
-    pub access_log: AccessLog,
+    /// `None` if it is disabled.
+    pub access_log: Option<AccessLog>,
     pub admin: Admin,
     pub general: General,
     pub drain: Drain,
@@ -64,15 +69,6 @@ pub struct Config {
     pub databases: Vec<Database>,
     /// In the order written; names are unique.
     pub client_authorities: Vec<Located<ClientAuthorityConfig>>,
-    pub attributes: Vec<Located<Attribute>>,
-    /// In a configuration with errors: there may be attributes beside these.
-    pub lost_attributes: bool,
-    /// The policy of all routes.
-    pub policy: Vec<PolicyRule>,
-    /// For every request, before those of its route.
-    pub request_headers: Vec<FieldEdits>,
-    /// For every response, before those of its route.
-    pub response_headers: Vec<FieldEdits>,
     /// In the order written; names are unique.
     pub throttles: Vec<Located<Throttle>>,
     /// In the order written; never empty.
@@ -185,6 +181,22 @@ impl Config {
             tracing::warn!(file, line, column, remedy, "configuration: {message}");
         }
     }
+}
+
+/// The access log: one line for each request.
+#[derive(Debug)]
+pub struct AccessLog {
+    /// Where lines go.
+    pub config: AccessLogConfig,
+    /// What they contain, and for which requests.
+    pub lines: LogModel,
+}
+
+/// A template, an expression or a name as written, and its location.
+#[derive(Debug, Clone)]
+pub struct SourceText {
+    pub text: String,
+    pub at: Location,
 }
 
 /// The admin listener and the admin socket; `None` if disabled.
@@ -396,45 +408,47 @@ impl fmt::Debug for Secret {
 }
 
 /// A service that requests are forwarded to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Service {
     /// The builder sets the number of workers and the key of connections.
     pub config: ServiceConfig,
     pub connect_timeout: Duration,
     /// A template. Requests for which it has the same value go to the same endpoint.
-    pub hash_policy: Option<FieldTemplate>,
+    pub hash_policy: Option<Template<Exchange>>,
     /// Names of throttles that exist.
     pub throttles: Vec<String>,
     pub tls: Option<ServiceTls>,
 }
 
 /// A limit on what requests with the same key may use.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Throttle {
     pub name: String,
     /// Names of attributes.
-    pub key: Vec<FieldTemplate>,
-    /// At most 32.
-    pub ipv4_prefix: u8,
-    /// At most 128.
-    pub ipv6_prefix: u8,
+    pub written_key: Vec<SourceText>,
+    /// The same, compiled.
+    pub key: ThrottleKey,
     pub limit: ThrottleLimit,
-    pub when: Option<FieldTemplate>,
-    pub cost: Option<FieldTemplate>,
+    pub when: Option<Condition<Exchange>>,
+    pub cost: Option<ThrottleCost>,
     pub dry_run: bool,
     pub report: ThrottleReport,
     pub all_routes: bool,
     /// At least 1.
     pub keys_max: usize,
+    /// Whether it reads what is known only once the caller is identified.
+    pub needs_identity: bool,
+    pub reads_path: bool,
 }
 
 impl Throttle {
     /// Whether it counts by the same as another one.
     #[must_use]
     pub fn has_key_of(&self, other: &Self) -> bool {
-        let texts = |throttle: &Self| throttle.key.iter().map(|one| one.text.clone()).collect::<Vec<_>>();
-        texts(self) == texts(other)
-            && (self.ipv4_prefix, self.ipv6_prefix) == (other.ipv4_prefix, other.ipv6_prefix)
+        let (own, others) = (&self.key, &other.key);
+        let names = self.written_key.iter().map(|one| &one.text);
+        names.eq(other.written_key.iter().map(|one| &one.text))
+            && (own.ipv4_prefix, own.ipv6_prefix) == (others.ipv4_prefix, others.ipv6_prefix)
     }
 }
 
@@ -447,7 +461,7 @@ pub struct ServiceTls {
 }
 
 /// The conditions, the access requirement and the destination of requests.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Route {
     pub name: String,
     /// The names of listeners exist. They are sorted, as are methods and fields.
@@ -461,15 +475,13 @@ pub struct Route {
     pub timeouts: Timeouts,
     pub body_bytes_max: u64,
     pub forward_authorization: bool,
-    pub request_headers: Vec<FieldEdits>,
-    pub response_headers: Vec<FieldEdits>,
-    pub when: Option<FieldTemplate>,
+    pub request_headers: HeaderRules,
+    pub response_headers: HeaderRules,
+    pub rules: RouteRules,
     /// Names of routes whose requests this one takes intentionally, although its requirement is weaker.
     pub opens: Vec<String>,
-    /// Names of throttles that exist.
-    pub throttles: Vec<String>,
-    pub policy: Vec<PolicyRule>,
-    pub attributes: Vec<AttributeEdits>,
+    /// Those of its service and of all routes too, by their places in [`Config::throttles`].
+    pub throttles: RouteThrottles,
 }
 
 /// Who may make a request.
@@ -482,7 +494,7 @@ pub enum Auth {
 }
 
 /// The destination of requests.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Destination {
     /// A service.
     Service {
@@ -492,8 +504,8 @@ pub enum Destination {
     /// A redirect.
     Redirect {
         /// A template of a URL or an absolute path.
-        to: FieldTemplate,
-        /// Whether the request's query is appended.
+        to: Template<Exchange>,
+        /// Whether the request's query is appended. It is not if the template contains it.
         keep_query: bool,
         /// 301, 302, 303, 307 or 308.
         status: u16,

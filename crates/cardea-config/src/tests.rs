@@ -6,7 +6,7 @@ use std::{
 };
 
 use cardea_gateway::{
-    model::{AllowEncoded, IdentityField},
+    model::{AllowEncoded, HeaderRule, IdentityField},
     routing::{HeaderMatch, PathMatch},
 };
 use cardea_identity::{KeySource, Preset};
@@ -89,7 +89,7 @@ fn a_listener_is_enough_and_everything_else_has_a_default() {
     assert_eq!(config.drain, Drain::default());
     assert_eq!(config.process.workers, 0);
     assert_eq!(config.admin.address, Some("127.0.0.1:9443".parse().unwrap()));
-    assert_eq!(config.access_log.format, AccessLogFormat::Json(Vec::new()));
+    assert!(matches!(config.access_log.unwrap().lines.format, cardea_gateway::model::LogFormat::Json(_)));
     assert_eq!(config.identity_headers.fields[1], ("x-auth-subject".to_owned(), IdentityField::Subject));
     assert!(config.routes.is_empty());
 }
@@ -122,7 +122,7 @@ fn the_environment_fills_texts_and_what_is_not_text() {
     assert_eq!(config.region.as_deref(), Some("eu-west"));
     assert_eq!(config.process.workers, 3);
     assert_eq!(config.process.user.as_deref(), Some("web"));
-    assert!(!config.access_log.enabled);
+    assert!(config.access_log.is_none());
 }
 
 #[test]
@@ -204,10 +204,11 @@ fn a_route_gets_what_it_does_not_say_from_the_general_sections() {
     assert_eq!(route.timeouts.request.unwrap().as_secs(), 20);
     assert_eq!(route.timeouts.response_head.as_secs(), 1);
     assert_eq!(route.allow_encoded, AllowEncoded { slash: true, backslash: true, ..Default::default() });
-    assert_eq!(route.request_headers[0].set[0].0, "x-host");
-    assert_eq!(route.request_headers[0].remove, ["cookie"]);
-    assert_eq!(config.sources.position(route.request_headers[0].set[0].1.at).line, 22);
-    assert_eq!(route.destination, Destination::Service { index: 0 });
+    let [HeaderRule::Remove(removed), HeaderRule::Set(set, _)] = route.request_headers.rules() else {
+        panic!("{:?}", route.request_headers)
+    };
+    assert_eq!((removed.as_str(), set.as_str()), ("cookie", "x-host"));
+    assert!(matches!(route.destination, Destination::Service { index: 0 }));
     assert_eq!(config.services[0].connect_timeout, General::default().exchanges.connect);
 }
 

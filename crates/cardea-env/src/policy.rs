@@ -4,6 +4,7 @@
 //! whether it is an `allow` or a `deny` rule.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::expression::{Condition, Fault};
 use crate::overrides::HasOverrides;
@@ -17,7 +18,7 @@ mod tests;
 /// rules are evaluated first, then the `allow` rules in order until one is true. The first rule that can't be evaluated
 /// denies.
 pub struct Policy<R: 'static> {
-    rules: Vec<Rule<R>>,
+    rules: Arc<[Rule<R>]>,
 }
 
 /// One rule.
@@ -69,7 +70,7 @@ impl<R: HasOverrides> Policy<R> {
     /// A policy of these rules. Without rules, everything is allowed.
     #[must_use]
     pub fn new(rules: Vec<Rule<R>>) -> Self {
-        Self { rules }
+        Self { rules: rules.into() }
     }
 
     /// Decides whether a request is allowed.
@@ -101,6 +102,12 @@ impl<R> Policy<R> {
     #[must_use]
     pub fn rules(&self) -> &[Rule<R>] {
         &self.rules
+    }
+}
+
+impl<R> Clone for Policy<R> {
+    fn clone(&self) -> Self {
+        Self { rules: Arc::clone(&self.rules) }
     }
 }
 

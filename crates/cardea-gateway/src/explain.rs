@@ -418,7 +418,7 @@ fn rules(scope: PolicyScope, policy: &Policy<Exchange>, exchange: &Exchange) -> 
 fn attribute(model: &ModelRef, exchange: &Exchange, name: &str) -> Result<Option<String>, String> {
     let text = format!("{{{name}}}");
     let template = match &model.environment.names {
-        Some(names) => Template::compile(&text, names),
+        Some(names) => Template::compile(&text, &**names),
         None => Template::compile(&text, &crate::attributes::TABLE),
     };
     let template = template.map_err(|error| error.to_string())?;

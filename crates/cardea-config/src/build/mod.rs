@@ -3,20 +3,17 @@
 mod client_certificates;
 mod listeners;
 mod mount;
-mod rules;
 mod throttles;
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{HashMap, HashSet},
     path::PathBuf,
     sync::Arc,
 };
 
 use cardea_clock::{Clock, CoarseClock, Mono, PERIOD_DEFAULT};
-use cardea_env::Names;
 use cardea_gateway::{
     builtin::BuiltIn,
-    exchange::Exchange,
     metrics::{RouteMetrics, ServiceMetrics},
     model::{Destination, Model, Route, Service, ServiceTls},
     routing::Router,
@@ -27,7 +24,6 @@ use cardea_tls::{
 };
 use cardea_upstream::{Connections, LiveService, PoolConfig, ServiceConfig, ServiceState};
 
-use self::{rules::fixed_names, throttles::ThrottlePlace};
 use super::{
     model::{self, Config, Located},
     problem::{Problem, Severity},
@@ -113,7 +109,6 @@ pub fn build(
     foundation: &Foundation,
     previous: Option<&Built>,
 ) -> Result<Built, Vec<Problem>> {
-    let names = fixed_names();
     let mut builder = Builder {
         config,
         foundation,
@@ -124,28 +119,17 @@ pub fn build(
         tls: HashMap::new(),
         service_tls: HashMap::new(),
         route_metrics: HashMap::new(),
-        throttles: Vec::new(),
-        names,
-        headers_read: BTreeSet::new(),
-        any_header_read: false,
-        time_chooses: false,
     };
     builder.client_authorities();
-    builder.declare();
     let throttles = builder.throttles();
     let listeners = builder.listeners();
     let (issuers, authenticator) = builder.identity();
     let mut services = builder.services();
     let router = builder.router(&issuers, &services);
-    let access_log = builder.access_log();
     builder.check_client_certificates(&listeners);
     builder.check_something_is_served(&listeners);
     let (requirements, unknown_hosts) = builder.requirements(&listeners);
     builder.check_certificates_of_routes(&listeners);
-    let environment = builder.environment();
-    if let Some(router) = &router {
-        builder.check_allowed_paths(router, environment.reads_path);
-    }
     builder.problems.sort_by(|one, other| {
         (&one.file, one.line, one.column).cmp(&(&other.file, other.line, other.column))
     });
@@ -166,8 +150,8 @@ pub fn build(
         forwarding: config.forwarding.clone(),
         identity_headers: config.identity_headers.clone(),
         region: config.region.clone(),
-        access_log,
-        environment,
+        access_log: config.access_log.as_ref().map(|log| log.lines.clone()),
+        environment: config.environment.clone(),
         throttles,
     };
     let services = services.into_iter().map(|service| (service.name.clone(), service)).collect();
@@ -220,13 +204,6 @@ struct Builder<'a> {
     tls: HashMap<String, ServerTlsConfig>,
     service_tls: HashMap<String, Option<model::ServiceTls>>,
     route_metrics: HashMap<String, Arc<RouteMetrics>>,
-    throttles: Vec<ThrottlePlace>,
-    names: Names<Exchange>,
-    /// The request headers that compiled rules read.
-    headers_read: BTreeSet<String>,
-    any_header_read: bool,
-    /// Whether the `when` of a route reads the time.
-    time_chooses: bool,
 }
 
 impl Builder<'_> {
@@ -293,11 +270,7 @@ impl Builder<'_> {
         let mut services = Vec::with_capacity(self.config.services.len());
         // Clients with equal settings share one configuration, which contains the roots.
         let mut shared: Vec<(ClientTlsConfig, Arc<rustls::ClientConfig>)> = Vec::new();
-        for service in &self.config.services {
-            let hash_policy = service.hash_policy.as_ref().and_then(|written| self.hash_policy(written));
-            if !service.is_sound {
-                continue;
-            }
+        for service in self.config.services.iter().filter(|service| service.is_sound) {
             let tls = match &service.tls {
                 None => None,
                 Some(tls) => match service_tls(tls, &mut shared) {
@@ -325,7 +298,7 @@ impl Builder<'_> {
                     live: LiveService::new(&state),
                     tls,
                     connect_timeout: Some(service.connect_timeout),
-                    hash_policy,
+                    hash_policy: service.hash_policy.clone(),
                     metrics: old
                         .map_or_else(|| Arc::new(ServiceMetrics::new(name)), |old| Arc::clone(&old.metrics)),
                 })),
@@ -340,12 +313,8 @@ impl Builder<'_> {
         let mut places = Vec::with_capacity(self.config.routes.len());
         let by_name: HashMap<&str, &Arc<Service>> =
             services.iter().map(|service| (service.name.as_str(), service)).collect();
-        for route in &self.config.routes {
-            let model = self.route(route, issuers, &by_name);
-            if !route.is_sound {
-                continue;
-            }
-            let Some(model) = model else { continue };
+        for route in self.config.routes.iter().filter(|route| route.is_sound) {
+            let Some(model) = self.route(route, issuers, &by_name) else { continue };
             routes.push((route.matches.clone(), Arc::new(model)));
             places.push(route);
         }
@@ -369,24 +338,6 @@ impl Builder<'_> {
         issuers: &[IssuerConfig],
         services: &HashMap<&str, &Arc<Service>>,
     ) -> Option<Route> {
-        // All of them are compiled before other checks, so that every error in them is reported.
-        let mut rules = self.route_rules(route);
-        let request_headers = self.header_rules(&route.request_headers);
-        let response_headers = self.header_rules(&route.response_headers);
-        rules.reads_path |=
-            self.headers_read_path(&request_headers) || self.headers_read_path(&response_headers);
-        let throttles = self.route_throttles(route);
-        rules.reads_path |= self.throttles_read_path(&throttles);
-        let redirect = match &route.destination {
-            model::Destination::Redirect { to, .. } => {
-                self.check_redirect(route, to);
-                self.raw_template(to)
-            }
-            _ => None,
-        };
-        if !route.is_sound {
-            return None;
-        }
         let requirement = match &route.auth {
             model::Auth::Public => None,
             model::Auth::AccessRequirement(alternatives) => {
@@ -405,10 +356,8 @@ impl Builder<'_> {
                 let name = self.config.services.get(*index)?.config.name.as_str();
                 Destination::Service(services.get(name).map(|service| Arc::clone(service))?)
             }
-            model::Destination::Redirect { keep_query, status, .. } => {
-                let to = redirect?;
-                let keep_query = *keep_query && !self.reads_query(&to);
-                Destination::Redirect { to, keep_query, status: *status }
+            model::Destination::Redirect { to, keep_query, status } => {
+                Destination::Redirect { to: to.clone(), keep_query: *keep_query, status: *status }
             }
             model::Destination::Respond { status, content_type, body } => Destination::Static {
                 status: *status,
@@ -430,11 +379,11 @@ impl Builder<'_> {
             allow: route.allow_encoded,
             rewrite: route.rewrite.clone(),
             forward_authorization: route.forward_authorization,
-            request_headers: request_headers.into(),
-            response_headers: response_headers.into(),
+            request_headers: route.request_headers.clone(),
+            response_headers: route.response_headers.clone(),
             is_bound: !route.matches.listeners.is_empty(),
-            rules,
-            throttles,
+            rules: route.rules.clone(),
+            throttles: route.throttles.clone(),
             metrics: self.route_metrics(&route.name),
         })
     }

@@ -8,7 +8,13 @@ use cardea_gateway::{
 };
 use cardea_issuer::Endpoints;
 
-use super::{super::model::BuiltIn, Builder};
+use super::{
+    super::{
+        model::BuiltIn,
+        resolve::{throttles_of, throttles_read_path},
+    },
+    Builder,
+};
 
 impl Builder<'_> {
     /// The endpoints of the built-in authorization server as routes on the host of its issuer.
@@ -49,7 +55,7 @@ impl Builder<'_> {
             let mut matches = RouteMatch::new(PathMatch::Exact(path.clone()));
             matches.hosts.clone_from(&hosts);
             let name = format!("authorization-server-{name}");
-            let throttles = self.throttles_of([].iter());
+            let throttles = throttles_of(&self.config.throttles, [].iter());
             let route = Route {
                 requirement: None,
                 client_certificate: None,
@@ -64,7 +70,7 @@ impl Builder<'_> {
                 response_headers: HeaderRules::default(),
                 is_bound: false,
                 rules: RouteRules {
-                    reads_path: self.throttles_read_path(&throttles),
+                    reads_path: throttles_read_path(&self.config.throttles, &throttles),
                     ..RouteRules::default()
                 },
                 throttles,

@@ -27,10 +27,7 @@ pub(super) use self::{
     limits::{RawLimits, RawTimeouts},
     listener::{RawCertificate, RawListener, RawListenerTls, RawRedirectToHttps},
     route::{RawAccessRequirement, RawAuth, RawHeaderCondition, RawRedirect, RawRespond, RawRoute},
-    rules::{
-        OneOrMany, RawAccessLog, RawAttribute, RawAttributeEdits, RawAttributeMap, RawFieldEdits,
-        RawPolicyRule,
-    },
+    rules::{OneOrMany, RawAccessLog, RawAttribute, RawAttributeEdits, RawFieldEdits, RawPolicyRule},
     service::RawService,
     throttle::RawThrottle,
 };

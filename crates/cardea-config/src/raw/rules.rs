@@ -170,6 +170,13 @@ impl<T> Default for OneOrMany<T> {
 }
 
 impl<T> OneOrMany<T> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        match self {
+            Self::One(one) => std::slice::from_ref(one).iter(),
+            Self::Many(many) => many.iter(),
+        }
+    }
+
     pub(crate) fn into_vec(self) -> Vec<T> {
         match self {
             Self::One(one) => vec![one],

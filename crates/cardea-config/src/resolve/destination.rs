@@ -2,19 +2,23 @@
 
 use std::sync::Arc;
 
+use cardea_env::Template;
 use cardea_gateway::model::PathPart;
 
 use super::{
     super::{
         document::Cursor,
-        model::{BuiltIn, Destination},
+        model::{BuiltIn, Destination, SourceText},
         raw::{RawRedirect, RawRespond},
-        rules::FieldTemplate,
         suggest,
     },
     Names, Resolver,
     rules::is_field_value,
 };
+
+/// Attributes that clients write as they like.
+const CHOSEN_BY_CLIENT: [&str; 4] =
+    ["request.query", "request.headers", "request.first_header", "request.cookies"];
 
 impl Resolver<'_> {
     pub(super) fn destination(
@@ -59,7 +63,7 @@ impl Resolver<'_> {
             };
         }
         if let Some(redirect) = redirect {
-            return Some(self.redirect(redirect, at.key("redirect")));
+            return self.redirect(redirect, name, at.key("redirect"));
         }
         if let Some(respond) = respond {
             return Some(self.respond(respond, at.key("respond")));
@@ -75,7 +79,7 @@ impl Resolver<'_> {
         Some(Destination::BuiltIn(builtin))
     }
 
-    fn redirect(&mut self, raw: RawRedirect, at: Cursor<'_>) -> Destination {
+    fn redirect(&mut self, raw: RawRedirect, route: &str, at: Cursor<'_>) -> Option<Destination> {
         if !matches!(raw.status, 301 | 302 | 303 | 307 | 308) {
             self.error(
                 at.key("status"),
@@ -95,8 +99,57 @@ impl Resolver<'_> {
                 "write a URL, or a path that begins with one slash",
             );
         }
-        let to = FieldTemplate { text: raw.to, at: at.key("to").location() };
-        Destination::Redirect { to, keep_query: raw.keep_query, status: raw.status }
+        if let Some(reference) = self.host_by_client(&raw.to) {
+            self.problems.warn(
+                at.key("to").location(),
+                format!("the redirect of the route {route:?} leads wherever the client says: {reference} is part of the host"),
+                "write the host, or choose it by an attribute with a map",
+            );
+        }
+        let to = self.raw_template(&SourceText { text: raw.to, at: at.key("to").location() })?;
+        let reads_query = to.references().any(|reference| self.reads(reference, is_query));
+        Some(Destination::Redirect { to, keep_query: raw.keep_query && !reads_query, status: raw.status })
+    }
+
+    /// The reference by which the client chooses the host of a place. What is computed of the client's words, as by a map, is
+    /// the configuration's choice.
+    fn host_by_client<'t>(&self, to: &'t str) -> Option<&'t str> {
+        // `//host` is another host too (RFC 3986 §4.2).
+        let (mut rest, is_url) = match to.split_once("://") {
+            Some((_, rest)) => (rest, true),
+            None => (to.strip_prefix('/')?, false),
+        };
+        let mut is_begun = false;
+        loop {
+            if !rest.starts_with('{') || rest.starts_with("{{") {
+                let first =
+                    rest.chars().next().filter(|first| is_url && !matches!(first, '/' | '?' | '#'))?;
+                rest = rest.get(first.len_utf8()..)?;
+                is_begun = true;
+                continue;
+            }
+            let (reference, behind) = rest.split_at_checked(reference_len(rest))?;
+            let template = Template::compile_raw(reference, &self.names).ok()?;
+            let computed = self.names.computed_from(&template);
+            let sources = template.references().flat_map(|reference| self.names.sources(reference));
+            let shown: Vec<String> = sources.filter(|source| !computed.contains(source)).collect();
+            let begins_path = shown.iter().any(|source| source == "request.path");
+            // A path ends the host, where there is one; a parameter of a path begins with no slash.
+            if begins_path && is_begun {
+                return None;
+            }
+            let is_chosen = |source: &String| {
+                CHOSEN_BY_CLIENT.iter().any(|family| source.starts_with(family))
+                    || is_url && source.starts_with("route.parameters")
+            };
+            if begins_path || shown.iter().any(is_chosen) {
+                return Some(reference);
+            }
+            if !is_url {
+                return None;
+            }
+            (rest, is_begun) = (behind, true);
+        }
     }
 
     fn respond(&mut self, raw: RawRespond, at: Cursor<'_>) -> Destination {
@@ -177,4 +230,23 @@ pub(super) fn path_parts(text: &str) -> Vec<PathPart> {
         parts.push(PathPart::Literal(rest.to_owned()));
     }
     parts
+}
+
+/// Whether this is the name of the query, or of a part of it.
+fn is_query(source: &str) -> bool {
+    source.starts_with("request.query")
+}
+
+/// The length of the reference or expression that a text of a template begins with, braces included.
+fn reference_len(text: &str) -> usize {
+    let mut depth = 0_usize;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'{' => depth += 1,
+            b'}' if depth <= 1 => return at + 1,
+            b'}' => depth -= 1,
+            _ => {}
+        }
+    }
+    text.len()
 }

@@ -1,7 +1,10 @@
 //! Resolves the written form: references, addresses, files, and checks that involve more than one key.
 
+mod access_log;
 mod acme;
+mod attributes;
 mod client_certificate;
+mod compile;
 mod destination;
 mod files;
 mod headers;
@@ -16,29 +19,36 @@ mod service;
 mod throttle;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     net::IpAddr,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
-use cardea_gateway::model::{IdentityHeaders, Timeouts};
+use cardea_gateway::{
+    exchange::Exchange,
+    model::{EnvironmentModel, IdentityHeaders, Timeouts},
+};
 use cardea_http::ForwardedPolicy;
 use cardea_identity::IssuerConfig;
 
-pub use self::rules::hostname;
+pub use self::access_log::hostname;
+#[cfg(test)]
+pub(super) use self::attributes::map_of;
+use self::compile::{HeadersUsed, fixed_names, is_path, is_time};
+pub(super) use self::throttle::{throttles_of, throttles_read_path};
 use super::{
     Environment, KeyFiles,
     check::Dropped,
     document::{Cursor, Node},
     fingerprint::{Contents, Fingerprint},
     model::{
-        Acme, Admin, AuthorizationServer, Config, Database, General, Listener, Located, Service, Throttle,
+        Acme, Admin, AuthorizationServer, Config, Database, General, Listener, Located, Route, Service,
+        Throttle,
     },
     problem::Problems,
     raw::{RawAdmin, RawConfig},
-    rules::Attribute,
     sections::{Drain, Readiness},
     source::Sources,
     text::{BindAddress, display_duration, display_size, is_dns_name},
@@ -62,6 +72,15 @@ pub(super) struct Resolver<'a> {
     lost_trusted_proxies: bool,
     /// The contents of files that the configuration names.
     contents: Contents,
+    /// The attributes that were declared so far.
+    names: cardea_env::Names<Exchange>,
+    /// The attributes of the configuration, and whether they have a source.
+    attributes: BTreeMap<String, bool>,
+    /// Whether there may be further attributes, which were not resolved.
+    lost_attributes: bool,
+    headers_used: HeadersUsed,
+    /// Whether the `when` of a route reads the time.
+    time_chooses: bool,
 }
 
 /// The names that routes refer to.
@@ -73,7 +92,6 @@ struct Names<'a> {
     identity_headers: &'a IdentityHeaders,
     client_authorities: &'a [&'a str],
     listeners: &'a [Located<Listener>],
-    attributes: &'a [Located<Attribute>],
     throttles: &'a [Located<Throttle>],
     general: &'a General,
     /// The default for routes that require a token.
@@ -98,6 +116,11 @@ impl<'a> Resolver<'a> {
             databases: Vec::new(),
             lost_trusted_proxies: false,
             contents: Contents::default(),
+            names: fixed_names(),
+            attributes: BTreeMap::new(),
+            lost_attributes: false,
+            headers_used: HeadersUsed::default(),
+            time_chooses: false,
         }
     }
 
@@ -116,23 +139,14 @@ impl<'a> Resolver<'a> {
     pub(super) fn config(&mut self, raw: RawConfig, root: &Node) -> Config {
         let at = Cursor::root(root);
         self.unique_sections(&raw, at);
+        self.trusted_proxies(&raw, at);
         let mut general = General { balance: raw.balance, ..General::default() };
         raw.limits.apply(&mut general);
         raw.timeouts.apply(&mut general);
         raw.failover.apply(&mut general.failover);
         self.general(&general, at);
         self.drain(&raw.drain, at.key("drain"));
-        self.lost_trusted_proxies =
-            at.lost_any(&["trusted_proxies"]) || at.key("trusted_proxies").lost_any(&["prefixes"]);
-        let trusts_nobody = raw.trusted_proxies.prefixes.is_empty() && !self.lost_trusted_proxies;
-        if raw.forwarding.forwarded == ForwardedPolicy::Trust && trusts_nobody {
-            self.error(
-                at.key("forwarding").key("forwarded"),
-                "the word of proxies is trusted, but no proxy is",
-                "name them in trusted_proxies.prefixes, or write \"set\"",
-            );
-        }
-
+        self.attributes(raw.attribute, at.key("attribute"));
         let access_log = self.access_log(raw.access_log, at.key("access_log"));
         let admin = self.admin(&raw.admin, at.key("admin"));
         let identity_headers = self.identity_headers(raw.identity_headers, at.key("identity_headers"));
@@ -150,17 +164,29 @@ impl<'a> Resolver<'a> {
         let authority_names: Vec<&str> = client_authorities.iter().map(|one| one.name.as_str()).collect();
         let listeners = self.listeners(raw.listener, &authority_names, &raw.trusted_proxies.prefixes, at);
         self.overlaps(&listeners, &admin, at);
-        let attributes = self.attributes(raw.attribute, at.key("attribute"));
-        let policy = self.policy(raw.policy, at.key("policy"));
-        let request_headers =
-            self.field_edits(raw.request_headers, &identity_headers, true, at.key("request_headers"));
-        let response_headers =
-            self.field_edits(raw.response_headers, &identity_headers, false, at.key("response_headers"));
+        let environment = EnvironmentModel {
+            hostname: hostname(),
+            header_encoding: raw.header_encoding,
+            policy: self.policy(raw.policy, at.key("policy")),
+            request_headers: self.header_rules(
+                raw.request_headers,
+                &identity_headers,
+                true,
+                at.key("request_headers"),
+            ),
+            response_headers: self.header_rules(
+                raw.response_headers,
+                &identity_headers,
+                false,
+                at.key("response_headers"),
+            ),
+            ..EnvironmentModel::default()
+        };
         let forwards_authorization = raw.forwarding.authorization;
         let forwarding = self.forwarding(raw.forwarding, &identity_headers, at.key("forwarding"));
         let issuers = self.issuers(raw.issuer, server_issuer.as_deref(), server_written, at.key("issuer"));
         let key_cache = self.key_cache(raw.key_cache, authorization_server.as_ref(), acme.as_ref(), at);
-        let throttles = self.throttles(raw.throttle, at.key("throttle"));
+        let throttles = self.throttles(raw.throttle, &raw.route, at.key("throttle"));
         let services = self.services(raw.service, &general, &throttles, at.key("service"));
         let names = Names {
             services: &services,
@@ -174,7 +200,6 @@ impl<'a> Resolver<'a> {
             identity_headers: &identity_headers,
             client_authorities: &authority_names,
             listeners: &listeners,
-            attributes: &attributes,
             throttles: &throttles,
             general: &general,
             forwards_authorization,
@@ -186,7 +211,7 @@ impl<'a> Resolver<'a> {
         self.acme_certificates(&listeners, acme.as_ref(), acme_written);
         Config {
             region: raw.region,
-            header_encoding: raw.header_encoding,
+            environment: self.environment(environment, &routes),
             process: raw.process,
             log: raw.log,
             access_log,
@@ -201,11 +226,6 @@ impl<'a> Resolver<'a> {
             acme,
             databases: std::mem::take(&mut self.databases),
             client_authorities,
-            lost_attributes: self.dropped.any("attribute") || attributes.iter().any(|one| !one.is_sound),
-            attributes,
-            policy,
-            request_headers,
-            response_headers,
             throttles,
             listeners,
             issuers,
@@ -216,6 +236,33 @@ impl<'a> Resolver<'a> {
             fingerprint: Fingerprint::default(),
             warnings: Vec::new(),
             is_sound: false,
+        }
+    }
+
+    /// Completes the environment by what its rules and those of the routes read. Nothing is compiled after it.
+    fn environment(&mut self, environment: EnvironmentModel, routes: &[Located<Route>]) -> EnvironmentModel {
+        let policy = environment.policy.as_ref();
+        EnvironmentModel {
+            reads_path: self.policy_reads(policy, is_path)
+                || self.headers_read_path(environment.request_headers.rules())
+                || self.headers_read_path(environment.response_headers.rules()),
+            reads_time: self.policy_reads(policy, is_time) || self.time_chooses,
+            headers_read: self.headers_read(routes.iter().map(|route| &route.matches)),
+            names: Some(Arc::new(std::mem::replace(&mut self.names, fixed_names()))),
+            ..environment
+        }
+    }
+
+    fn trusted_proxies(&mut self, raw: &RawConfig, at: Cursor<'_>) {
+        self.lost_trusted_proxies =
+            at.lost_any(&["trusted_proxies"]) || at.key("trusted_proxies").lost_any(&["prefixes"]);
+        let trusts_nobody = raw.trusted_proxies.prefixes.is_empty() && !self.lost_trusted_proxies;
+        if raw.forwarding.forwarded == ForwardedPolicy::Trust && trusts_nobody {
+            self.error(
+                at.key("forwarding").key("forwarded"),
+                "the word of proxies is trusted, but no proxy is",
+                "name them in trusted_proxies.prefixes, or write \"set\"",
+            );
         }
     }
 

@@ -208,7 +208,7 @@ impl<'r> Shape<'r> {
     }
 
     fn is_guarded(&self) -> bool {
-        self.route.auth != Auth::Public || self.needs_certificate() || !self.route.policy.is_empty()
+        self.route.auth != Auth::Public || self.needs_certificate() || self.route.rules.policy.is_some()
     }
 
     /// Whether it certainly admits a caller that the other one does not.
@@ -222,12 +222,12 @@ impl<'r> Shape<'r> {
         };
         by_token
             || (other.needs_certificate() && !self.needs_certificate())
-            || (self.route.policy.is_empty() && !other.route.policy.is_empty())
+            || (self.route.rules.policy.is_none() && other.route.rules.policy.is_some())
     }
 
     /// Whether it matches only some requests to its paths, besides their methods.
     fn is_conditional(&self) -> bool {
-        self.route.when.is_some() || !self.route.matches.headers.is_empty()
+        self.route.matches.condition || !self.route.matches.headers.is_empty()
     }
 
     /// Whether no request can have the header fields that both require.
@@ -297,7 +297,11 @@ impl<'r> Shape<'r> {
             .count();
         Some((
             (self.host_rank(host)?, self.end != End::Closed, kinds),
-            (std::cmp::Reverse(route.matches.headers.len()), std::cmp::Reverse(exact), route.when.is_none()),
+            (
+                std::cmp::Reverse(route.matches.headers.len()),
+                std::cmp::Reverse(exact),
+                !route.matches.condition,
+            ),
             (route.matches.listeners.is_empty(), route.matches.methods.is_empty()),
         ))
     }

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap, hash_map};
 
+use cardea_env::Condition;
 use cardea_gateway::{
-    model::{AllowEncoded, Rewrite},
+    exchange::Exchange,
+    model::{AllowEncoded, Rewrite, RouteRules},
     routing::{HeaderMatch, HostPattern, PathMatch, RouteMatch},
 };
 use cardea_identity::Alternative;
@@ -12,15 +14,20 @@ use super::{
     super::{
         document::Cursor,
         model::{Auth, Destination, Located, Route},
-        raw::{RawAccessRequirement, RawAuth, RawHeaderCondition, RawRoute},
+        raw::{
+            OneOrMany, RawAccessRequirement, RawAttributeEdits, RawAuth, RawHeaderCondition, RawPolicyRule,
+            RawRoute,
+        },
         sections::EncodedPathByte,
         suggest,
         text::{display_duration, is_token},
     },
     Names, Resolver,
+    compile::{Is, KNOWN_AT_THE_END, KNOWN_BEFORE_ROUTE, is_path, is_time},
     destination::path_parts,
     path::{check_path, check_pattern},
     request_timeout,
+    throttle::{throttles_of, throttles_read_path},
 };
 
 /// The conditions of a route in a form that is equal for two routes with the same conditions.
@@ -147,16 +154,27 @@ impl Resolver<'_> {
         }
         let identity = names.identity_headers;
         let request_headers =
-            self.field_edits(raw.request_headers, identity, true, at.key("request_headers"));
+            self.header_rules(raw.request_headers, identity, true, at.key("request_headers"));
         let response_headers =
-            self.field_edits(raw.response_headers, identity, false, at.key("response_headers"));
+            self.header_rules(raw.response_headers, identity, false, at.key("response_headers"));
         let forward_authorization =
             raw.forward_authorization.unwrap_or(auth == Auth::Public || names.forwards_authorization);
-        let when = self.expression(raw.when, at.key("when"));
+        let own_throttles = self.throttle_names(raw.throttles, names.throttles, at.key("throttles"));
+        let service = match &destination {
+            Some(Destination::Service { index }) => names.services.get(*index),
+            _ => None,
+        };
+        let named = service.into_iter().flat_map(|service| &service.throttles).chain(&own_throttles);
+        let throttles = throttles_of(names.throttles, named);
+        let condition = raw.when.is_some();
+        let mut rules = self.route_rules(raw.when, raw.policy, raw.attributes, at);
+        rules.reads_path |= self.headers_read_path(request_headers.rules())
+            || self.headers_read_path(response_headers.rules())
+            || throttles_read_path(names.throttles, &throttles);
         let is_resolved = destination.is_some() && self.is_resolved(&auth, names);
         let route = Route {
             name: raw.name,
-            matches: RouteMatch { hosts, path, methods, headers, listeners, condition: when.is_some() },
+            matches: RouteMatch { hosts, path, methods, headers, listeners, condition },
             auth,
             client_certificate,
             early_data: raw.early_data,
@@ -168,13 +186,63 @@ impl Resolver<'_> {
             forward_authorization,
             request_headers,
             response_headers,
-            when,
+            rules,
             opens: raw.opens,
-            throttles: self.throttle_names(raw.throttles, names.throttles, at.key("throttles")),
-            policy: self.policy(raw.policy, at.key("policy")),
-            attributes: self.attribute_edits(raw.attributes, names.attributes, at.key("attributes")),
+            throttles,
         };
         (route, is_resolved)
+    }
+
+    /// The rules of a route, and what they read.
+    fn route_rules(
+        &mut self,
+        when: Option<String>,
+        policy: Vec<RawPolicyRule>,
+        attributes: OneOrMany<RawAttributeEdits>,
+        at: Cursor<'_>,
+    ) -> RouteRules {
+        let when = self.condition(when, at.key("when"));
+        if let Some(when) = &when {
+            self.known_before_route(when, at.key("when"));
+        }
+        let policy = self.policy(policy, at.key("policy"));
+        let attributes = self.attribute_rules(attributes, at.key("attributes"));
+        let when_reads = |is: Is| when.as_ref().is_some_and(|when| self.condition_reads(when, is));
+        let decision_reads = |is: Is| {
+            self.policy_reads(policy.as_ref(), is)
+                || attributes.iter().any(|rule| self.attribute_rule_reads(rule, is))
+        };
+        let (when_reads_path, when_reads_time) = (when_reads(is_path), when_reads(is_time));
+        let (reads_path, reads_time) = (decision_reads(is_path), decision_reads(is_time));
+        self.time_chooses |= when_reads_time;
+        RouteRules { when, attributes: attributes.into(), policy, when_reads_path, reads_path, reads_time }
+    }
+
+    /// Reports a condition that reads an attribute which is not known yet where a route is chosen.
+    fn known_before_route(&mut self, when: &Condition<Exchange>, at: Cursor<'_>) {
+        // An attribute that could not be compiled was reported already.
+        let is_late = |source: &String| match self.attributes.get(source) {
+            Some(has_source) => !has_source,
+            None => {
+                KNOWN_AT_THE_END.contains(&source.as_str())
+                    || !KNOWN_BEFORE_ROUTE.iter().any(|known| source.starts_with(known))
+            }
+        };
+        let late = when.references().find_map(|(name, reference)| {
+            Some((name, self.names.sources(reference).into_iter().find(is_late)?))
+        });
+        if let Some((name, source)) = late {
+            let what = if name.starts_with("custom.") && source != name {
+                format!("\"{name}\" reads \"{source}\", which")
+            } else {
+                format!("\"{name}\"")
+            };
+            self.error(
+                at,
+                format!("{what} is not known yet where a route is chosen"),
+                "read request, source, destination, connection or gateway, or attributes made of these; what the caller may is for policy",
+            );
+        }
     }
 
     /// The host patterns of a route.

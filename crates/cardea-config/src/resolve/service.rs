@@ -2,15 +2,16 @@
 
 use std::{collections::HashSet, time::Duration};
 
+use cardea_env::Template;
+use cardea_gateway::exchange::Exchange;
 use cardea_tls::{ClientTlsConfig, Roots, server_name};
 use cardea_upstream::{Address, EndpointConfig, HealthConfig, PoolConfig, ServiceConfig};
 
 use super::{
     super::{
         document::Cursor,
-        model::{Failover, General, Located, Service, ServiceTls, Throttle},
+        model::{Failover, General, Located, Service, ServiceTls, SourceText, Throttle},
         raw::RawService,
-        rules::FieldTemplate,
         text::display_duration,
     },
     Resolver, request_timeout,
@@ -103,6 +104,7 @@ impl Resolver<'_> {
         if failover != general.failover {
             self.failover(&failover, request, at.key("failover"));
         }
+        let hash_policy = raw.hash_policy.and_then(|text| self.hash_policy(text, at.key("hash_policy")));
         Service {
             config: ServiceConfig {
                 pool,
@@ -112,12 +114,23 @@ impl Resolver<'_> {
                 ..ServiceConfig::new(raw.name, endpoints.collect())
             },
             connect_timeout: raw.connect_timeout.unwrap_or(general.exchanges.connect),
-            hash_policy: raw
-                .hash_policy
-                .map(|text| FieldTemplate { text, at: at.key("hash_policy").location() }),
+            hash_policy,
             throttles: self.throttle_names(raw.throttles, throttles, at.key("throttles")),
             tls,
         }
+    }
+
+    /// A template of a key, which is never shown.
+    fn hash_policy(&mut self, text: String, at: Cursor<'_>) -> Option<Template<Exchange>> {
+        let template = self.raw_template(&SourceText { text, at: at.location() })?;
+        if template.constant().is_some() {
+            self.error(
+                at,
+                "it reads no attribute, so that all requests would go to one endpoint",
+                "name one in braces: \"{token.sub}\"",
+            );
+        }
+        Some(template)
     }
 
     /// The relations between keys that hold for all services or for one.

@@ -2,10 +2,13 @@
 
 use std::path::Path;
 
-use cardea_gateway::record::{Sink, SyslogConfig, SyslogServer};
+use cardea_gateway::{
+    model::{HeaderRule, LogFormat},
+    record::{Sink, SyslogConfig, SyslogServer},
+};
 
 use super::{Fixture, LEAST};
-use crate::{AccessLogFormat, AttributeSource};
+use crate::resolve::map_of;
 
 const ROUTE: &str = "[[route]]\nname = \"a\"\nauth = \"public\"\nrespond = { body = \"x\" }\n";
 
@@ -25,14 +28,16 @@ fn the_access_log_goes_to_files_and_syslog_servers() {
         ("", None),
     ] {
         let loaded = Fixture::new(&format!("[access_log]\npath = {path:?}\n{LEAST}")).load();
-        assert_eq!(loaded.ok().map(|config| config.access_log.log.sink), expected, "{path}");
+        assert_eq!(loaded.ok().map(|config| config.access_log.unwrap().config.sink), expected, "{path}");
     }
     let config =
         Fixture::new(&format!("[access_log]\npath = \"access.log\"\nformat = \"combined\"\n{LEAST}"))
             .config();
-    let Sink::File(path) = &config.access_log.log.sink else { panic!("{:?}", config.access_log) };
+    let log = config.access_log.unwrap();
+    let Sink::File(path) = &log.config.sink else { panic!("{log:?}") };
     assert_eq!(path.file_name(), Path::new("access.log").file_name());
-    assert_eq!(config.access_log.format, AccessLogFormat::Combined);
+    let LogFormat::Common(format) = &log.lines.format else { panic!("{log:?}") };
+    assert_eq!(format!("{format:?}"), "CommonLog(Combined)");
 }
 
 #[test]
@@ -51,8 +56,10 @@ fn map_files_are_lines_or_json() {
         let fixture = Fixture::new(&text).file(name, content);
         match expected {
             Ok(expected) => {
-                let config = fixture.config();
-                let AttributeSource::Map { entries, .. } = &config.attributes[0].source else { panic!() };
+                assert!(
+                    fixture.config().environment.names.unwrap().custom().any(|(name, _)| name == "custom.x")
+                );
+                let entries = map_of(name, content.as_bytes()).unwrap();
                 assert_eq!(entries.len(), expected.len(), "{name}");
                 for (key, value) in expected {
                     assert_eq!(entries.get(key.as_bytes()), Some(value.as_bytes()), "{name} {key}");
@@ -141,17 +148,12 @@ fn what_is_wrong_with_rules_is_pointed_at() {
 #[test]
 fn places_within_texts_are_found_where_they_are_written_as_they_read() {
     let text = format!(
-        "{LEAST}{ROUTE}when = \"a\\\"b\"\n[[policy]]\ndeny = 'x == y'\n[[policy]]\nallow = \"\"\"x == z\"\"\"\n"
+        "{LEAST}{ROUTE}when = \"1 == \\\"b\"\n[[policy]]\ndeny = '1 == y'\n[[policy]]\nallow = \"\"\"1 == z\"\"\"\n[response_headers.set]\nx-a = 'a {{b}}'\n"
     );
-    let config = Fixture::new(&text).config();
-    let column = |written: &crate::FieldTemplate| {
-        let location = config.sources.within(written.at, &written.text, 2);
-        config.sources.position(location).column
-    };
-    assert_eq!(column(&config.policy[0].condition), 11);
-    assert_eq!(column(&config.policy[1].condition), 14);
-    // Written with an escape: only its beginning is known.
-    assert_eq!(column(config.routes[0].when.as_ref().unwrap()), 8);
+    let problems = Fixture::new(&text).problems();
+    let columns: Vec<&str> = problems.iter().map(|problem| problem.split(':').nth(2).unwrap()).collect();
+    // The first is written with an escape: only its beginning is known.
+    assert_eq!(columns, ["8", "14", "17", "11"], "{problems:?}");
 }
 
 #[test]
@@ -160,11 +162,12 @@ fn changes_to_headers_can_be_for_all_routes() {
         "[request_headers]\nset = {{ x-a = \"1\" }}\n[[response_headers]]\nremove = [\"server\"]\n[[response_headers]]\nset = {{ x-b = \"2\" }}\nwhen = \"true\"\n{LEAST}"
     ));
     let config = fixture.config();
-    assert_eq!(config.request_headers[0].set[0].0, "x-a");
-    assert_eq!(
-        (config.response_headers.len(), config.response_headers[0].remove.as_slice()),
-        (2, &["server".to_owned()][..])
-    );
+    let [HeaderRule::Set(name, _)] = config.environment.request_headers.rules() else { panic!() };
+    assert_eq!(name, "x-a");
+    let [HeaderRule::Remove(name), HeaderRule::When(..)] = config.environment.response_headers.rules() else {
+        panic!("{:?}", config.environment.response_headers)
+    };
+    assert_eq!(name, "server");
     let problems =
         Fixture::new(&format!("[request_headers]\nset = {{ x_auth_subject = \"x\" }}\n{LEAST}")).problems();
     assert!(

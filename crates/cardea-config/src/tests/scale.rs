@@ -41,7 +41,7 @@ fn ten_thousand_routes_resolve() {
     let elapsed = start.elapsed();
     println!("loaded in {elapsed:?}");
     assert_eq!((config.services.len(), config.routes.len()), (1000, 10_000));
-    assert_eq!(config.routes[9_999].destination, Destination::Service { index: 999 });
+    assert!(matches!(config.routes[9_999].destination, Destination::Service { index: 999 }));
     // The target is a second in a release build. Without optimisation, on a shared machine, a time has no meaning.
     assert!(cfg!(debug_assertions) || elapsed.as_secs() < 1, "{elapsed:?}");
 }

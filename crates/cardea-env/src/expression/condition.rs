@@ -1,6 +1,7 @@
 //! Conditions: boolean expressions.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::fault::Fault;
 use super::meter::Scratch;
@@ -13,7 +14,7 @@ use crate::value::Kind;
 /// A boolean expression: the `when` of a rule, or which requests are logged.
 ///
 /// Access is decided by a [`Policy`](crate::Policy), which handles faults.
-pub struct Condition<R: 'static>(Expression<R>);
+pub struct Condition<R: 'static>(Arc<Expression<R>>);
 
 impl<R: HasOverrides> Condition<R> {
     /// Compiles a condition, as [`Expression::compile`] does.
@@ -24,7 +25,7 @@ impl<R: HasOverrides> Condition<R> {
     pub fn compile(text: &str, names: &impl Lookup<R>) -> Result<Self, ExpressionError> {
         let expression = Expression::compile(text, names)?;
         match expression.kind {
-            Kind::Bool | Kind::Any => Ok(Self(expression)),
+            Kind::Bool | Kind::Any => Ok(Self(Arc::new(expression))),
             kind => {
                 let message = format!("a condition is true or false, and this is of type {kind}");
                 Err(ExpressionError::new(0, &message))
@@ -63,6 +64,12 @@ impl<R> Condition<R> {
 }
 
 /// Shows its text.
+impl<R> Clone for Condition<R> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
 impl<R> fmt::Debug for Condition<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Condition").field(&self.0.source).finish()

@@ -1,19 +1,21 @@
 //! What expressions and templates say of requests: policies, changes to headers and attributes, what is logged.
 
+use std::sync::Arc;
+
 use cardea_env::{CommonLog, Condition, JsonRecord, Names, Policy, Reference, Template};
 use cardea_http::HeaderNameSet;
 
 use crate::exchange::Exchange;
 
 /// What holds for requests on all routes.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct EnvironmentModel {
     /// The name of this machine.
     pub hostname: Option<String>,
     /// Who may, on every route; asked before the route's own policy.
     pub policy: Option<Policy<Exchange>>,
     /// All attributes, with those that the configuration adds.
-    pub names: Option<Names<Exchange>>,
+    pub names: Option<Arc<Names<Exchange>>>,
     /// Whether the policy, or a change to headers on all routes, decides by the path.
     pub reads_path: bool,
     /// Whether the policy, or the `when` of any route, reads the time.
@@ -30,7 +32,7 @@ pub struct EnvironmentModel {
 
 /// The headers of requests that something reads which decides: conditions and policies, matches of routes, templates of
 /// headers, attributes, redirects and hash policies.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct HeadersRead {
     /// Their names.
     pub names: HeaderNameSet,
@@ -49,13 +51,13 @@ pub enum HeaderEncoding {
 }
 
 /// What expressions say of a route's requests. Empty for most routes, which then costs three branches.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct RouteRules {
     /// Which requests the route is for, beside what the router matches. It sees what is known before the route is: the
     /// request, its source and its connection.
     pub when: Option<Condition<Exchange>>,
     /// Changes to attributes, once it is known who is calling.
-    pub attributes: Vec<AttributeRule>,
+    pub attributes: Arc<[AttributeRule]>,
     /// Who may.
     pub policy: Option<Policy<Exchange>>,
     /// Whether `when` reads the path.
@@ -68,7 +70,7 @@ pub struct RouteRules {
 }
 
 /// A change to an attribute.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct AttributeRule {
     /// Only for requests for which this holds.
     pub when: Option<Condition<Exchange>>,
@@ -79,7 +81,7 @@ pub struct AttributeRule {
 }
 
 /// What becomes of an attribute.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum AttributeChange {
     /// It reads as this.
     Set(Template<Exchange>),
@@ -88,7 +90,7 @@ pub enum AttributeChange {
 }
 
 /// A change to a header. All values and conditions are those from before the first change.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum HeaderRule {
     /// Sets it to the rendered value, in place of all that were there; an empty value leaves it out.
     Set(String, Template<Exchange>),
@@ -104,9 +106,9 @@ pub enum HeaderRule {
 }
 
 /// Changes to headers, in their order, with the names that they are about.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct HeaderRules {
-    rules: Vec<HeaderRule>,
+    rules: Arc<[HeaderRule]>,
     names: HeaderNameSet,
 }
 
@@ -126,7 +128,7 @@ impl HeaderRules {
 
     /// Whether there are none.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 }
@@ -137,7 +139,7 @@ impl From<Vec<HeaderRule>> for HeaderRules {
         collect_names(&rules, &mut names);
         // What is no token names no field that could come.
         let names = HeaderNameSet::new(names.into_iter().filter(|name| HeaderNameSet::new([name]).is_ok()));
-        Self { names: names.unwrap_or_default(), rules }
+        Self { names: names.unwrap_or_default(), rules: rules.into() }
     }
 }
 
@@ -154,7 +156,7 @@ fn collect_names<'r>(rules: &'r [HeaderRule], names: &mut Vec<&'r str>) {
 }
 
 /// How access is logged.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct LogModel {
     /// How a line is written.
     pub format: LogFormat,
@@ -174,12 +176,12 @@ impl From<LogFormat> for LogModel {
 }
 
 /// How a line of the access log is written.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum LogFormat {
     /// One JSON object per request.
     Json(JsonRecord<Exchange>),
     /// The common or the combined log format.
-    Common(Box<CommonLog<Exchange>>),
+    Common(Arc<CommonLog<Exchange>>),
     /// A template.
     Template(Template<Exchange>),
 }

@@ -46,7 +46,7 @@ pub enum ThrottleReport {
 }
 
 /// The throttles of a route, by their places in the model.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct RouteThrottles {
     /// Those that need no identity.
     pub before_identification: Box<[usize]>,
@@ -55,19 +55,19 @@ pub struct RouteThrottles {
 }
 
 /// How many units a request uses.
-#[derive(Debug)]
-pub struct ThrottleCost(Expression<Exchange>);
+#[derive(Debug, Clone)]
+pub struct ThrottleCost(Arc<Expression<Exchange>>);
 
 impl ThrottleCost {
     /// A cost that an expression gives.
     #[must_use]
-    pub const fn new(expression: Expression<Exchange>) -> Self {
-        Self(expression)
+    pub fn new(expression: Expression<Exchange>) -> Self {
+        Self(Arc::new(expression))
     }
 
     /// The expression.
     #[must_use]
-    pub const fn expression(&self) -> &Expression<Exchange> {
+    pub fn expression(&self) -> &Expression<Exchange> {
         &self.0
     }
 
@@ -90,10 +90,10 @@ impl ThrottleCost {
 
 /// The attributes that a throttle counts by. Requests for which all have the same values share a limit. An absent value is a
 /// value too: requests without it share a limit.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ThrottleKey {
     /// The attributes. Without any, all requests share a limit.
-    pub attributes: Vec<Reference<Exchange>>,
+    pub attributes: Arc<[Reference<Exchange>]>,
     /// How many bits of an IPv4 address count.
     pub ipv4_prefix: u8,
     /// How many bits of an IPv6 address count.
@@ -103,7 +103,7 @@ pub struct ThrottleKey {
 impl ThrottleKey {
     /// Appends the key of a request. No two requests whose attributes differ have the same bytes.
     pub(crate) fn render(&self, exchange: &Exchange, out: &mut Vec<u8>) {
-        for attribute in &self.attributes {
+        for attribute in &*self.attributes {
             match attribute.read(exchange) {
                 Value::Address(address) => match self.prefix(address) {
                     IpAddr::V4(address) => push(Part::Ipv4, &address.octets(), out),

@@ -7,7 +7,7 @@ use cardea_config::Config;
 use cardea_gateway::gateway::Phase;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::support::{Origin, Spec, get, origin::OK, run, unchecked, until};
+use crate::support::{Origin, Spec, add_rules, get, origin::OK, run, unchecked, until};
 
 #[test]
 fn a_connection_is_kept_on_both_sides() {
@@ -420,12 +420,10 @@ fn header_rules_can_not_split_or_frame_a_message() {
         let framing = |config: &mut Config| {
             let route = config.routes.iter_mut().find(|route| route.name == "public").unwrap();
             let route = &mut route.value;
-            for (name, value) in
-                [("content-length", "7"), ("transfer-encoding", "chunked"), ("connection", "x-echo")]
-            {
-                for edits in [&mut route.request_headers, &mut route.response_headers] {
-                    edits[0].set.push((name.to_owned(), unchecked(value)));
-                }
+            for rules in [&mut route.request_headers, &mut route.response_headers] {
+                let framing =
+                    [("content-length", "7"), ("transfer-encoding", "chunked"), ("connection", "x-echo")];
+                add_rules(rules, framing.map(|(name, value)| unchecked(name, value)).into());
             }
         };
         let gateway = Spec::to(&origin)

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use cardea_config::Config;
-use cardea_gateway::attributes::TABLE;
+use cardea_gateway::{attributes::TABLE, model::HeaderRule};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 use crate::client_certificates::Bench;
-use crate::support::{Client, Origin, Spec, certificates::Certificates, get, run, unchecked};
+use crate::support::{Client, Origin, Spec, add_rules, certificates::Certificates, get, run, unchecked};
 
 /// Members of families, one or more of each.
 const MEMBERS: [&str; 17] = [
@@ -358,9 +358,9 @@ fn changes_to_headers_read_the_request_as_it_came_and_can_not_be_broken_out_of()
         // No configuration may set these.
         let framing = |config: &mut Config| {
             let public = config.routes.iter_mut().find(|route| route.name == "public").unwrap();
-            let edits = &mut public.request_headers[0];
-            edits.set.push(("transfer-encoding".to_owned(), unchecked("chunked")));
-            edits.rename.push(("x-user".to_owned(), "content-length".to_owned()));
+            let rename = HeaderRule::Rename("x-user".to_owned(), "content-length".to_owned());
+            let set = unchecked("transfer-encoding", "chunked");
+            add_rules(&mut public.value.request_headers, vec![rename, set]);
         };
         let gateway = Spec::to(&origin)
             .public(

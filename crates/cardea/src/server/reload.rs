@@ -73,7 +73,8 @@ impl Server {
                 fresh.push(self.watch(wanted, sockets)?);
             }
         }
-        let log = match config.access_log != current.config.access_log {
+        let settings = |config: &Config| config.access_log.as_ref().map(|log| log.config.clone());
+        let log = match settings(&config) != settings(&current.config) {
             true => Some(access_log(&config, &self.gateway, self.admin.registry())?),
             false => None,
         };

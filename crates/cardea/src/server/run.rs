@@ -377,11 +377,8 @@ pub(super) fn access_log(
     gateway: &Gateway,
     registry: &Arc<Registry>,
 ) -> Result<Option<Arc<AccessLog>>> {
-    let settings = &config.access_log;
-    if !settings.enabled {
-        return Ok(None);
-    }
-    let log = AccessLog::start(settings.log.clone(), gateway.clock.clone())
+    let Some(settings) = &config.access_log else { return Ok(None) };
+    let log = AccessLog::start(settings.config.clone(), gateway.clock.clone())
         .context("the access log can't be opened")?;
     log.register(registry);
     Ok(Some(Arc::new(log)))

@@ -10,11 +10,14 @@ use std::{
 };
 
 use cardea_clock::{Clock, CoarseClock};
-use cardea_config::{Built, Config, Draft, FieldTemplate, Foundation, KeyFiles, Location, Provider};
+use cardea_config::{Built, Config, Draft, Foundation, KeyFiles, Provider};
+use cardea_env::Template;
 use cardea_gateway::{
+    attributes,
     builtin::BuiltIn,
     gateway::Gateway,
     listener::{ListenSocket, Serving, watch},
+    model::{HeaderRule, HeaderRules},
     record::{AccessLog, Registry},
     workers::Workers,
 };
@@ -208,7 +211,8 @@ impl Spec {
         let built = build(&config, &foundation, None);
         let registry = Arc::new(Registry::new());
         let gateway = Gateway::new(Arc::clone(&built.model), clock, Arc::clone(&registry)).unwrap();
-        let log = AccessLog::start(config.access_log.log.clone(), coarse.clock()).unwrap();
+        let log =
+            AccessLog::start(config.access_log.as_ref().unwrap().config.clone(), coarse.clock()).unwrap();
         gateway.set_access_log(Some(Arc::new(log)));
         let serving = watch(workers, vec![socket]).unwrap().serve(&gateway, workers, "test");
         let workers = Arc::clone(workers);
@@ -230,9 +234,16 @@ impl Spec {
     }
 }
 
-/// A template of a value in a header, for what no configuration may set.
-pub(crate) fn unchecked(text: &str) -> FieldTemplate {
-    FieldTemplate { text: text.to_owned(), at: Location::default() }
+/// Adds rules that no configuration may have.
+pub(crate) fn add_rules(rules: &mut HeaderRules, more: Vec<HeaderRule>) {
+    let mut all = rules.rules().to_vec();
+    all.extend(more);
+    *rules = all.into();
+}
+
+/// A rule that sets a header, for what no configuration may set.
+pub(crate) fn unchecked(name: &str, value: &str) -> HeaderRule {
+    HeaderRule::Set(name.to_owned(), Template::compile(value, &attributes::TABLE).unwrap())
 }
 
 fn parse(toml: &str) -> Table {

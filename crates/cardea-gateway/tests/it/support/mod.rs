@@ -10,7 +10,7 @@ pub(crate) mod under_way;
 use std::{future::Future, time::Duration};
 
 pub(crate) use client::Client;
-pub(crate) use gateway::{Harness, Spec, unchecked};
+pub(crate) use gateway::{Harness, Spec, add_rules, unchecked};
 pub(crate) use origin::Origin;
 
 /// How long a test may take: far more than any needs.
