@@ -12,7 +12,7 @@ use super::{
     effect::Effect,
     shape::{Kind, Shape, TableShape},
     source::Location,
-    text::{Format, parse_duration, parse_size},
+    text::Format,
 };
 
 /// Fingerprints are compared within one process. With a key that only the process knows, no hash reveals anything about
@@ -288,12 +288,8 @@ fn format_of(shape: &Shape) -> Option<Format> {
 }
 
 fn text(value: &str, shape: &Shape) -> String {
-    let meant = match format_of(shape) {
-        Some(Format::Duration) => parse_duration(value).ok().map(|duration| format!("{duration:?}")),
-        Some(Format::Size) => parse_size(value).ok().map(|size| size.to_string()),
-        _ => None,
-    };
-    meant.unwrap_or_else(|| format!("{value:?}"))
+    let measure = format_of(shape).and_then(|format| format.measure(value));
+    measure.map_or_else(|| format!("{value:?}"), |measure| measure.to_string())
 }
 
 fn item_of(shape: &Shape) -> &Shape {

@@ -5,9 +5,10 @@
 
 use std::{fmt, marker::PhantomData, num::NonZeroU32, time::Duration};
 
+use cardea_env::Network;
 use cardea_gateway::{
     client_certificate::ClientCertificateForward,
-    model::{HeaderEncoding, Prefix, ThrottleReport},
+    model::{HeaderEncoding, ThrottleReport},
 };
 use cardea_http::{ForwardedHeader, ForwardedPolicy};
 use cardea_identity::{Algorithm, ClaimPath};
@@ -183,7 +184,7 @@ text_forms! {
         |text: &str| parse_size(text).map(|size| usize::try_from(size).unwrap_or(usize::MAX)),
         |value: &usize| display_size(*value as u64);
     FileMode: u32, "cardea-file-mode", "^[0-7]{3,4}$"; parse_file_mode, |mode: &u32| format!("{mode:04o}");
-    Prefix: Self, "cardea-prefix", ""; parse_prefix, ToString::to_string;
+    Network: Self, "cardea-prefix", ""; parse_prefix, ToString::to_string;
     BindAddress: Self, "cardea-bind-address", ""; str::parse::<Self>, ToString::to_string;
     Address: Self, "cardea-address", ""; parse_address, ToString::to_string;
     ClaimPath: Self, "", ""; |path: &str| Ok(Self::from(path)), ToString::to_string;

@@ -14,13 +14,13 @@ use std::{
     time::Duration,
 };
 
-use cardea_env::{Condition, Template};
+use cardea_env::{Condition, Network, Template};
 use cardea_gateway::{
     client_certificate::ClientCertificateForward,
     exchange::Exchange,
     model::{
         AllowEncoded, ConnectionTimeouts, EnvironmentModel, Forwarding, HeaderRules, IdentityHeaders, Limits,
-        LogModel, Prefix, ProxyProtocol, Rewrite, RouteRules, RouteThrottles, ThrottleCost, ThrottleKey,
+        LogModel, ProxyProtocol, Rewrite, RouteRules, RouteThrottles, ThrottleCost, ThrottleKey,
         ThrottleReport, Timeouts,
     },
     record::AccessLogConfig,
@@ -61,7 +61,7 @@ pub struct Config {
     pub drain: Drain,
     pub readiness: Readiness,
     pub forwarding: Forwarding,
-    pub trusted_proxies: Vec<Prefix>,
+    pub trusted_proxies: Vec<Network>,
     pub identity_headers: IdentityHeaders,
     pub authorization_server: Option<AuthorizationServer>,
     pub acme: Option<Acme>,

@@ -7,7 +7,7 @@ mod readiness;
 use std::time::Duration;
 
 use cardea_clock::PERIOD_DEFAULT;
-use cardea_gateway::model::Prefix;
+use cardea_env::Network;
 use cardea_http::{ForwardedHeader, ForwardedPolicy};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -168,8 +168,8 @@ impl Default for ForwardingText {
 pub struct TrustedProxies {
     /// The address prefixes of trusted proxies. A request's source address is the rightmost one in `Forwarded` or
     /// `X-Forwarded-For` outside these prefixes. They are also the default peers of the PROXY protocol.
-    #[serde(with = "As::<Vec<Prefix>>")]
-    pub prefixes: Vec<Prefix>,
+    #[serde(with = "As::<Vec<Network>>")]
+    pub prefixes: Vec<Network>,
 }
 
 /// The PROXY protocol before TLS.

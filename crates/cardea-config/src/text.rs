@@ -3,14 +3,14 @@
 
 use std::{
     fmt,
-    net::{IpAddr, SocketAddr},
+    net::{Ipv6Addr, SocketAddr},
     path::PathBuf,
     str::FromStr,
     time::Duration,
 };
 
-use cardea_gateway::model::Prefix;
-use cardea_upstream::Address;
+use cardea_env::{Network, NetworkError};
+use cardea_upstream::{Address, AddressError};
 
 /// The problem of a text, and its remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,14 +33,24 @@ const SOCKET_PATH_BYTES_MAX: usize = 107;
 const DURATION_UNITS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
-/// Parses a duration: a whole number and a unit.
-pub fn parse_duration(text: &str) -> Result<Duration, TextError> {
+/// A whole number and a unit, in the smallest unit.
+fn parse_quantity(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let split = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
-    let factor = DURATION_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor);
-    let milliseconds =
-        number.parse::<u64>().ok().zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
-    milliseconds.map(Duration::from_millis).ok_or_else(|| {
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+    number.parse::<u64>().ok()?.checked_mul(*factor)
+}
+
+/// Formats a quantity in the largest unit that divides it; the first unit is the smallest.
+fn display_quantity(quantity: u64, units: &[(&str, u64)]) -> String {
+    let divides = |factor: u64| factor == 1 || (quantity != 0 && quantity.is_multiple_of(factor));
+    let unit = units.iter().rev().find(|(_, factor)| divides(*factor));
+    unit.map_or_else(String::new, |(unit, factor)| format!("{}{unit}", quantity / factor))
+}
+
+/// Parses a duration: a whole number and a unit.
+pub fn parse_duration(text: &str) -> Result<Duration, TextError> {
+    parse_quantity(text, &DURATION_UNITS).map(Duration::from_millis).ok_or_else(|| {
         TextError::new(
             "is not a duration",
             r#"write a whole number and a unit, as in "500ms", "10s", "5m", "1h" or "7d""#,
@@ -48,13 +58,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, TextError> {
     })
 }
 
-/// Formats a duration in the largest unit that divides it; fractions of a millisecond are not representable.
+/// Formats a duration; fractions of a millisecond are not representable.
 pub fn display_duration(duration: Duration) -> String {
-    let milliseconds = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    let whole = |factor: u64| milliseconds != 0 && milliseconds.is_multiple_of(factor);
-    let (unit, factor) =
-        DURATION_UNITS.iter().rev().find(|(_, factor)| whole(*factor)).copied().unwrap_or(("ms", 1));
-    format!("{}{unit}", milliseconds / factor)
+    display_quantity(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX), &DURATION_UNITS)
 }
 
 /// How many in each time: `100/s`.
@@ -105,67 +111,39 @@ const SIZE_UNITS: [(&str, u64); 9] = [
 
 /// Parses a size in octets: a whole number and a unit.
 pub(super) fn parse_size(text: &str) -> Result<u64, TextError> {
-    let split = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let factor = SIZE_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor);
-    number.parse::<u64>().ok().zip(factor).and_then(|(number, factor)| number.checked_mul(factor)).ok_or_else(
-        || {
-            TextError::new(
-                "is not a size",
-                r#"write a whole number and a unit, as in "512B", "64KiB", "1MiB" or "10MB""#,
-            )
-        },
-    )
+    parse_quantity(text, &SIZE_UNITS).ok_or_else(|| {
+        TextError::new(
+            "is not a size",
+            r#"write a whole number and a unit, as in "512B", "64KiB", "1MiB" or "10MB""#,
+        )
+    })
 }
 
-/// Formats a size in the largest unit that divides it.
+/// Formats a size.
 pub(super) fn display_size(size: u64) -> String {
-    let whole = |factor: u64| size != 0 && size.is_multiple_of(factor);
-    let (unit, factor) =
-        SIZE_UNITS.iter().rev().find(|(_, factor)| whole(*factor)).copied().unwrap_or(("B", 1));
-    format!("{}{unit}", size / factor)
+    display_quantity(size, &SIZE_UNITS)
 }
 
 /// Parses an address prefix, `10.0.0.0/8`; an address is a prefix of full length.
-pub(super) fn parse_prefix(text: &str) -> Result<Prefix, TextError> {
-    let wrong = || {
-        TextError::new(
+pub(super) fn parse_prefix(text: &str) -> Result<Network, TextError> {
+    let (address, bits) = text.split_once('/').unwrap_or((text, ""));
+    // An IPv4-mapped address is the IPv4 address (RFC 4291 §2.5.5.2).
+    if let Some(mapped) = address.parse::<Ipv6Addr>().ok().and_then(|address| address.to_ipv4_mapped()) {
+        return match bits {
+            "" | "128" => parse_prefix(&mapped.to_string()),
+            _ => Err(TextError::new("contains IPv4 addresses", "write it in IPv4, as in \"10.0.0.0/8\"")),
+        };
+    }
+    text.parse().map_err(|error| match error {
+        NetworkError::HostBits { network } => TextError::new(
+            "has bits set beyond its prefix",
+            format!(r#"write "{network}" for the range, or "{address}" for the one address"#),
+        ),
+        _ => TextError::new(
             "is not an address prefix",
             r#"write an address and how many of its bits count, as in "10.0.0.0/8" or "fd00::/8""#,
-        )
-    };
-    let (address, bits) = match text.split_once('/') {
-        Some((address, bits)) => (address, Some(bits)),
-        None => (text, None),
-    };
-    let address: IpAddr = address.parse().map_err(|_| wrong())?;
-    let width: u8 = if address.is_ipv4() { 32 } else { 128 };
-    let bits = match bits {
-        None => width,
-        Some(bits) if bits.len() <= 3 && bits.bytes().all(|byte| byte.is_ascii_digit()) => {
-            bits.parse().ok().filter(|&bits| bits <= width).ok_or_else(wrong)?
-        }
-        Some(_) => return Err(wrong()),
-    };
-    let first = first_address(address, bits);
-    if first != address {
-        let remedy = format!(r#"write "{first}/{bits}" for the range, or "{address}" for the one address"#);
-        return Err(TextError::new("has bits set beyond its prefix", remedy));
-    }
-    Ok(Prefix { address, bits })
-}
-
-fn first_address(address: IpAddr, length: u8) -> IpAddr {
-    match address {
-        IpAddr::V4(address) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
-            IpAddr::V4((address.to_bits() & mask).into())
-        }
-        IpAddr::V6(address) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
-            IpAddr::V6((address.to_bits() & mask).into())
-        }
-    }
+        ),
+    })
 }
 
 /// A listening address: an IP address with a port, or a Unix socket.
@@ -216,17 +194,9 @@ pub(super) fn parse_address(text: &str) -> Result<Address, TextError> {
             r#"write host and port alone, as in "10.0.0.1:8080"; TLS is switched on by the service's tls table"#,
         ));
     }
-    let remedy =
-        r#"write "10.0.0.1:8080", "[fd00::1]:8080", "orders.internal:8080" or "unix:/run/orders.sock""#;
-    if let Ok(address) = text.parse::<SocketAddr>() {
-        return if address.port() == 0 { Err(wrong(remedy)) } else { Ok(Address::Tcp(address)) };
-    }
-    let (host, port) = text.rsplit_once(':').ok_or_else(|| wrong(remedy))?;
-    let port = port.parse().ok().filter(|&port| port != 0).ok_or_else(|| wrong(remedy))?;
-    if !is_dns_name(host) {
-        return Err(wrong(remedy));
-    }
-    Ok(Address::Name { host: host.to_ascii_lowercase(), port })
+    text.parse().map_err(|_: AddressError| {
+        wrong(r#"write "10.0.0.1:8080", "[fd00::1]:8080", "orders.internal:8080" or "unix:/run/orders.sock""#)
+    })
 }
 
 fn socket_path(path: &str) -> Result<PathBuf, TextError> {
@@ -241,21 +211,6 @@ fn socket_path(path: &str) -> Result<PathBuf, TextError> {
         return Err(TextError::new(format!("has a path of {} octets", path.len()), remedy));
     }
     Ok(PathBuf::from(path))
-}
-
-/// Whether a text is a host name (RFC 1123 §2.1), without a final dot. `_` is allowed too, because internal names use
-/// it.
-pub(super) fn is_dns_name(text: &str) -> bool {
-    let label = |label: &str| {
-        !label.is_empty()
-            && label.len() <= 63
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
-    };
-    // A last label of digits would be read as an IPv4 address (RFC 1123 §2.1).
-    let numeric = text.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
-    !numeric && text.len() <= 253 && text.split('.').all(label)
 }
 
 /// Whether a text is a token (RFC 9110 §5.6.2): field names, methods.
@@ -287,7 +242,7 @@ pub(super) fn parse_file_mode(text: &str) -> Result<u32, TextError> {
     }
 }
 
-/// The formats of text in the configuration: their names in the schema, and their checks.
+/// The formats of text in the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Duration,
@@ -300,47 +255,37 @@ pub(super) enum Format {
     FileMode,
 }
 
+/// Each format: its name in the schema, its name in the reference, and what to write in quotes if a number or another
+/// value was written.
+const FORMATS: [(Format, &str, &str, &str); 8] = [
+    (Format::Duration, "cardea-duration", "duration", "10s"),
+    (Format::Rate, "cardea-rate", "rate", "100/s"),
+    (Format::Size, "cardea-size", "size", "64KiB"),
+    (Format::Prefix, "cardea-prefix", "address prefix", "10.0.0.0/8"),
+    (Format::BindAddress, "cardea-bind-address", "address to listen on", "0.0.0.0:8443"),
+    (Format::Address, "cardea-address", "address", "10.0.0.1:8080"),
+    (Format::Name, "cardea-name", "name", "main"),
+    (Format::FileMode, "cardea-file-mode", "file mode", "0660"),
+];
+
 impl Format {
     pub(super) fn of_schema(name: &str) -> Option<Self> {
-        Some(match name {
-            "cardea-duration" => Self::Duration,
-            "cardea-rate" => Self::Rate,
-            "cardea-size" => Self::Size,
-            "cardea-prefix" => Self::Prefix,
-            "cardea-bind-address" => Self::BindAddress,
-            "cardea-address" => Self::Address,
-            "cardea-name" => Self::Name,
-            "cardea-file-mode" => Self::FileMode,
-            _ => return None,
-        })
+        FORMATS.iter().find(|(_, schema, ..)| *schema == name).map(|(format, ..)| *format)
+    }
+
+    fn texts(self) -> (&'static str, &'static str) {
+        let row = FORMATS.iter().find(|(format, ..)| *format == self);
+        row.map_or(("text", ""), |(.., title, example)| (title, example))
     }
 
     /// The name in the reference.
     pub(super) fn title(self) -> &'static str {
-        match self {
-            Self::Duration => "duration",
-            Self::Rate => "rate",
-            Self::Size => "size",
-            Self::Prefix => "address prefix",
-            Self::BindAddress => "address to listen on",
-            Self::Address => "address",
-            Self::Name => "name",
-            Self::FileMode => "file mode",
-        }
+        self.texts().0
     }
 
     /// What to write in quotes if a number or another value was written.
     pub(super) fn example(self) -> &'static str {
-        match self {
-            Self::Duration => "10s",
-            Self::Rate => "100/s",
-            Self::Size => "64KiB",
-            Self::Prefix => "10.0.0.0/8",
-            Self::BindAddress => "0.0.0.0:8443",
-            Self::Address => "10.0.0.1:8080",
-            Self::Name => "main",
-            Self::FileMode => "0660",
-        }
+        self.texts().1
     }
 
     pub(super) fn check(self, text: &str) -> Result<(), TextError> {

@@ -45,7 +45,11 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
         if let Some(path) = text.strip_prefix("unix:") {
-            if !path.starts_with('/') || path.len() > SOCKET_PATH_MAX || path.contains('\0') {
+            if !path.starts_with('/')
+                || path.ends_with('/')
+                || path.len() > SOCKET_PATH_MAX
+                || path.contains('\0')
+            {
                 return Err(AddressError::Path(text.to_owned()));
             }
             return Ok(Self::Unix(PathBuf::from(path)));
@@ -78,9 +82,10 @@ impl fmt::Display for Address {
     }
 }
 
-/// RFC 1123 §2.1 with RFC 1035 §2.3.4, and `_`, which internal names do contain. A last label of digits
-/// alone is a malformed IPv4 address (RFC 1123 §2.1), not a name.
-fn is_host_name(name: &str) -> bool {
+/// Whether a text is a host name (RFC 1123 §2.1 with RFC 1035 §2.3.4), without a final dot. `_` is allowed too, because
+/// internal names use it. A last label of digits alone is a malformed IPv4 address (RFC 1123 §2.1), not a name.
+#[must_use]
+pub fn is_host_name(name: &str) -> bool {
     let label = |label: &str| {
         !label.is_empty()
             && label.len() <= 63

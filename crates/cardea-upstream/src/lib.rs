@@ -35,7 +35,7 @@ mod service;
 mod stats;
 mod window;
 
-pub use address::{Address, AddressError};
+pub use address::{Address, AddressError, is_host_name};
 pub use affinity::Affinity;
 pub use attempts::{ATTEMPTS_MAX, AttemptedEndpoints, EndpointIndex};
 pub use config::{

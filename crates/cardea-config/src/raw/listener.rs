@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use cardea_gateway::model::Prefix;
+use cardea_env::Network;
 use cardea_tls::{MinVersion, ServerTlsConfig};
 
 use super::super::{
@@ -37,8 +37,8 @@ pub(crate) struct RawListener {
     #[serde(default)]
     pub(crate) proxy_protocol: ProxyProtocolVersion,
     /// The peers that may use the PROXY protocol. Default: the trusted proxies.
-    #[serde(default, with = "As::<Vec<Prefix>>")]
-    pub(crate) proxy_protocol_from: Vec<Prefix>,
+    #[serde(default, with = "As::<Vec<Network>>")]
+    pub(crate) proxy_protocol_from: Vec<Network>,
     /// Whether HTTP/2 is offered in addition to HTTP/1.1 (by ALPN, so only with TLS).
     #[serde(default = "yes")]
     pub(crate) http2: bool,

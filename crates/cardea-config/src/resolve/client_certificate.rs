@@ -52,11 +52,7 @@ impl Resolver<'_> {
     }
 
     pub(super) fn known_authorities(&mut self, written: &[String], known: &[&str], at: Cursor<'_>) {
-        for (index, name) in written.iter().enumerate() {
-            if !known.contains(&name.as_str()) {
-                self.unknown("client_authority", name, known.iter().copied(), at.index(index));
-            }
-        }
+        self.known_names("client_authority", written, known.iter().copied(), at);
     }
 
     pub(super) fn client_certificate(

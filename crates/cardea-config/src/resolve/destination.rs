@@ -181,7 +181,13 @@ impl Resolver<'_> {
         Destination::Respond { status: raw.status, content_type: raw.content_type, body }
     }
 
-    pub(super) fn rewrite_path(&mut self, written: &str, parameters: &[String], at: Cursor<'_>) {
+    /// The parts of `/v2/{id}/x`: literals and parameters. Without `known`, any parameter may be meant.
+    pub(super) fn rewrite_path(
+        &mut self,
+        written: &str,
+        known: Option<&[String]>,
+        at: Cursor<'_>,
+    ) -> Vec<PathPart> {
         let is_clean = written.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#'));
         if !written.starts_with('/') || !is_clean {
             self.error(
@@ -190,14 +196,16 @@ impl Resolver<'_> {
                 "begin with a slash, and leave query and fragment away",
             );
         }
+        let mut parts = Vec::new();
         let mut rest = written;
-        while let Some((_, after)) = rest.split_once('{') {
-            let Some((name, after)) = after.split_once('}') else {
+        while let Some((literal, tail)) = rest.split_once('{') {
+            let Some((name, after)) = tail.split_once('}') else {
                 self.error(at, format!("{:?} has a brace that is not closed", at.shown(written)), "close it");
-                return;
+                break;
             };
-            if !parameters.iter().any(|parameter| parameter == name) {
-                let remedy = match suggest::nearest(name, parameters.iter().map(String::as_str)) {
+            if known.is_some_and(|known| !known.iter().any(|parameter| parameter == name)) {
+                let known = known.unwrap_or_default().iter().map(String::as_str);
+                let remedy = match suggest::nearest(name, known) {
                     Some(near) => format!("did you mean {near:?}?"),
                     None => {
                         "use the parameters of path_pattern; attributes are not filled in here".to_owned()
@@ -209,27 +217,17 @@ impl Resolver<'_> {
                     remedy,
                 );
             }
+            if !literal.is_empty() {
+                parts.push(PathPart::Literal(literal.to_owned()));
+            }
+            parts.push(PathPart::Parameter(name.trim_start_matches('*').to_owned()));
             rest = after;
         }
-    }
-}
-
-/// Splits `/v2/{id}/x` into literal parts and parameters.
-pub(super) fn path_parts(text: &str) -> Vec<PathPart> {
-    let mut parts = Vec::new();
-    let mut rest = text;
-    while let Some((literal, tail)) = rest.split_once('{') {
-        let Some((name, after)) = tail.split_once('}') else { break };
-        if !literal.is_empty() {
-            parts.push(PathPart::Literal(literal.to_owned()));
+        if !rest.is_empty() {
+            parts.push(PathPart::Literal(rest.to_owned()));
         }
-        parts.push(PathPart::Parameter(name.trim_start_matches('*').to_owned()));
-        rest = after;
+        parts
     }
-    if !rest.is_empty() {
-        parts.push(PathPart::Literal(rest.to_owned()));
-    }
-    parts
 }
 
 /// Whether this is the name of the query, or of a part of it.

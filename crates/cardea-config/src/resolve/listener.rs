@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use cardea_gateway::model::{Prefix, ProxyProtocol};
+use cardea_env::Network;
+use cardea_gateway::model::ProxyProtocol;
 use cardea_tls::{
     ClientAuthMode, OcspConfig, ServerTlsConfig, StatelessTickets, TicketKeys, TicketSecretConfig,
 };
@@ -29,7 +30,7 @@ impl Resolver<'_> {
         &mut self,
         raw: Vec<RawListener>,
         authorities: &[&str],
-        trusted: &[Prefix],
+        trusted: &[Network],
         root: Cursor<'_>,
     ) -> Vec<Located<Listener>> {
         let at = root.key("listener");
@@ -47,7 +48,7 @@ impl Resolver<'_> {
         &mut self,
         raw: RawListener,
         authorities: &[&str],
-        trusted: &[Prefix],
+        trusted: &[Network],
         at: Cursor<'_>,
     ) -> Listener {
         let is_unix = matches!(raw.address, BindAddress::Unix(_));

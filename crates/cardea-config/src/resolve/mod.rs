@@ -13,6 +13,7 @@ mod listener;
 mod overlap;
 mod path;
 mod precedence;
+mod references;
 mod route;
 mod rules;
 mod service;
@@ -32,6 +33,7 @@ use cardea_gateway::{
 };
 use cardea_http::ForwardedPolicy;
 use cardea_identity::IssuerConfig;
+use cardea_upstream::is_host_name;
 
 pub use self::access_log::hostname;
 #[cfg(test)]
@@ -51,7 +53,7 @@ use super::{
     raw::{RawAdmin, RawConfig},
     sections::{Drain, Readiness},
     source::Sources,
-    text::{BindAddress, display_duration, display_size, is_dns_name},
+    text::{BindAddress, display_duration, display_size},
 };
 
 /// The most unknown names for which a similar name is suggested.
@@ -294,15 +296,24 @@ impl<'a> Resolver<'a> {
 
     fn timeouts(&mut self, general: &General, at: Cursor<'_>) {
         let (connect, request) = (general.exchanges.connect, request_timeout(&general.exchanges));
-        if connect >= request && !at.lost_any(&["connect", "request"]) {
+        if !at.lost_any(&["connect", "request"]) {
+            self.leaves_time(("connect", connect), ("request", request), at);
+        }
+    }
+
+    /// Reports a timeout that is not below the one of the whole request.
+    fn leaves_time(
+        &mut self,
+        (key, timeout): (&str, Duration),
+        (outer_key, outer): (&str, Duration),
+        at: Cursor<'_>,
+    ) {
+        if timeout >= outer {
+            let (timeout, outer) = (display_duration(timeout), display_duration(outer));
             self.error(
-                at.key("connect"),
-                format!(
-                    "connect ({}) is not below request ({})",
-                    display_duration(connect),
-                    display_duration(request)
-                ),
-                "lower connect, so that there is time left for another endpoint",
+                at.key(key),
+                format!("{key} ({timeout}) is not below {outer_key} ({outer})"),
+                "lower it, so that there is time left for another endpoint",
             );
         }
     }
@@ -340,11 +351,8 @@ impl<'a> Resolver<'a> {
     }
 
     fn readiness(&mut self, readiness: &Readiness, names: &Names<'_>, at: Cursor<'_>) {
-        for (index, name) in readiness.issuers.iter().flatten().enumerate() {
-            if !names.issuers.contains_key(name.as_str()) {
-                let at = at.key("issuers").index(index);
-                self.unknown("issuer", name, names.issuers.keys().copied(), at);
-            }
+        if let Some(issuers) = &readiness.issuers {
+            self.known_names("issuer", issuers, names.issuers.keys().copied(), at.key("issuers"));
         }
     }
 
@@ -380,7 +388,7 @@ impl<'a> Resolver<'a> {
         let mut hosts = Vec::with_capacity(raw.hosts.len());
         for (index, host) in raw.hosts.iter().enumerate() {
             let name = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
-            if is_dns_name(&name) && name.parse::<IpAddr>().is_err() {
+            if is_host_name(&name) && name.parse::<IpAddr>().is_err() {
                 hosts.push(name);
             } else {
                 let at = at.key("hosts").index(index);

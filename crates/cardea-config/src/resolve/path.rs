@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, net::IpAddr};
 
 use cardea_http::normalize_path;
 
-use super::super::text::is_dns_name;
+use cardea_upstream::is_host_name;
 
 /// A host or `*.` and a domain, in the form of a normalised authority: lower case, no final dot.
 ///
@@ -35,7 +35,7 @@ pub(super) fn host_pattern(written: &str) -> Result<String, String> {
     if name.contains('*') {
         return Err("a wildcard stands for the leftmost label only, as in \"*.example.com\"".to_owned());
     }
-    if host.is_ascii() && is_dns_name(name) {
+    if host.is_ascii() && is_host_name(name) {
         Ok(host.to_owned())
     } else if host.is_ascii() {
         Err("write a name as in \"api.example.com\" or \"*.example.com\"".to_owned())

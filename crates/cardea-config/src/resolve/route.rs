@@ -19,12 +19,10 @@ use super::{
             RawRoute,
         },
         sections::EncodedPathByte,
-        suggest,
         text::{display_duration, is_token},
     },
     Names, Resolver,
     compile::{Is, KNOWN_AT_THE_END, KNOWN_BEFORE_ROUTE, is_path, is_time},
-    destination::path_parts,
     path::{check_path, check_pattern},
     request_timeout,
     throttle::{throttles_of, throttles_read_path},
@@ -97,7 +95,12 @@ impl Resolver<'_> {
     /// A route, and whether its references are known.
     fn route(&mut self, raw: RawRoute, names: &Names<'_>, at: Cursor<'_>) -> (Route, bool) {
         let hosts = self.host_patterns(raw.hosts, at.key("hosts"));
-        let listeners = self.bound_listeners(raw.listeners.unwrap_or_default(), names, at.key("listeners"));
+        let mut listeners = raw.listeners.unwrap_or_default();
+        let known = names.listeners.iter().map(|listener| listener.name.as_str());
+        self.known_names("listener", &listeners, known, at.key("listeners"));
+        self.no_repetition(&listeners, at.key("listeners"));
+        listeners.sort();
+        listeners.dedup();
         let (path, parameters) = self.path_match(raw.path, raw.path_prefix, raw.path_pattern, at);
         let methods = self.methods(raw.methods, at.key("methods"));
         let headers = self.header_conditions(raw.headers, at.key("headers"));
@@ -122,10 +125,8 @@ impl Resolver<'_> {
         }
         let rewrite = match (raw.rewrite_path, &path) {
             (Some(written), _) => {
-                if !at.lost_any(&["path_pattern"]) {
-                    self.rewrite_path(&written, &parameters, at.key("rewrite_path"));
-                }
-                Rewrite::Path(path_parts(&written))
+                let known = (!at.lost_any(&["path_pattern"])).then_some(parameters.as_slice());
+                Rewrite::Path(self.rewrite_path(&written, known, at.key("rewrite_path")))
             }
             (None, PathMatch::Prefix(prefix)) if raw.strip_prefix => Rewrite::StripPrefix(prefix.clone()),
             (None, _) => Rewrite::None,
@@ -272,22 +273,6 @@ impl Resolver<'_> {
                 .iter()
                 .all(|one| names.issuers.get(one.issuer.as_str()).is_some_and(|issuer| issuer.is_sound)),
         }
-    }
-
-    fn bound_listeners(&mut self, raw: Vec<String>, names: &Names<'_>, at: Cursor<'_>) -> Vec<String> {
-        let known = || names.listeners.iter().map(|listener| listener.name.as_str());
-        for (index, name) in raw.iter().enumerate() {
-            let at = at.index(index);
-            if !known().any(|known| known == name) {
-                self.unknown("listener", name, known(), at);
-            } else if raw.iter().take(index).any(|earlier| earlier == name) {
-                self.error(at, format!("{:?} is there twice", at.shown(name)), "remove one of them");
-            }
-        }
-        let mut listeners = raw;
-        listeners.sort();
-        listeners.dedup();
-        listeners
     }
 
     fn path_match(
@@ -466,34 +451,6 @@ impl Resolver<'_> {
             }
         }
         Alternative { issuer: raw.issuer, audiences: raw.audiences, scopes: raw.scopes, roles: raw.roles }
-    }
-
-    /// Reports a reference to something that does not exist.
-    pub(super) fn unknown<'n>(
-        &mut self,
-        what: &str,
-        name: &str,
-        known: impl Iterator<Item = &'n str>,
-        at: Cursor<'_>,
-    ) {
-        if self.dropped.any(what) {
-            return;
-        }
-        let mut known: Vec<&str> = known.collect();
-        known.sort_unstable();
-        let near = match self.suggestions_left.checked_sub(1) {
-            Some(left) => {
-                self.suggestions_left = left;
-                suggest::nearest(name, known.iter().copied())
-            }
-            None => None,
-        };
-        let remedy = match near {
-            Some(near) => format!("did you mean {near:?}?"),
-            None if (1..=8).contains(&known.len()) => format!("there are: {}", known.join(", ")),
-            None => format!("add a table [[{what}]] with this name"),
-        };
-        self.error(at, format!("there is no {what} called {:?}", at.shown(name)), remedy);
     }
 }
 

@@ -36,18 +36,8 @@ impl Resolver<'_> {
         at: Cursor<'_>,
     ) -> Service {
         let request = request_timeout(&general.exchanges);
-        if let Some(connect) = raw.connect_timeout
-            && connect >= request
-        {
-            self.error(
-                at.key("connect_timeout"),
-                format!(
-                    "connect_timeout ({}) is not below timeouts.request ({})",
-                    display_duration(connect),
-                    display_duration(request)
-                ),
-                "lower it, so that there is time left for another endpoint",
-            );
+        if let Some(connect) = raw.connect_timeout {
+            self.leaves_time(("connect_timeout", connect), ("timeouts.request", request), at);
         }
         let mut addresses = HashSet::new();
         for (index, endpoint) in raw.endpoint.iter().enumerate() {
@@ -147,18 +137,8 @@ impl Resolver<'_> {
                 "lower ejection_time, or raise ejection_time_max",
             );
         }
-        if let Some(limit) = failover.retry.try_timeout
-            && limit >= request
-        {
-            self.error(
-                at.key("try_timeout"),
-                format!(
-                    "try_timeout ({}) is not below timeouts.request ({})",
-                    display_duration(limit),
-                    display_duration(request)
-                ),
-                "lower it, so that there is time left for another endpoint",
-            );
+        if let Some(limit) = failover.retry.try_timeout {
+            self.leaves_time(("try_timeout", limit), ("timeouts.request", request), at);
         }
     }
 }

@@ -188,15 +188,8 @@ impl Resolver<'_> {
         throttles: &[Located<Throttle>],
         at: Cursor<'_>,
     ) -> Vec<String> {
-        let known = || throttles.iter().map(|throttle| throttle.name.as_str());
-        for (index, name) in raw.iter().enumerate() {
-            let at = at.index(index);
-            if !known().any(|known| known == name) {
-                self.unknown("throttle", name, known(), at);
-            } else if raw.iter().take(index).any(|earlier| earlier == name) {
-                self.error(at, format!("{:?} is there twice", at.shown(name)), "remove one of them");
-            }
-        }
+        self.known_names("throttle", &raw, throttles.iter().map(|throttle| throttle.name.as_str()), at);
+        self.no_repetition(&raw, at);
         raw
     }
 }

@@ -67,12 +67,19 @@ impl FromStr for Network {
             }
             Some(_) => return Err(NetworkError::Length),
         };
-        let rest = match address {
-            IpAddr::V4(address) => u128::from(address.to_bits().checked_shl(length.into()).unwrap_or(0)),
-            IpAddr::V6(address) => address.to_bits().checked_shl(length.into()).unwrap_or(0),
+        let first = match address {
+            IpAddr::V4(address) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
+                IpAddr::V4((address.to_bits() & mask).into())
+            }
+            IpAddr::V6(address) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
+                IpAddr::V6((address.to_bits() & mask).into())
+            }
         };
+        let network = Self { address: first, length };
         // 10.1.2.3/8 is ambiguous: an address or a network.
-        if rest != 0 { Err(NetworkError::HostBits) } else { Ok(Self { address, length }) }
+        if first == address { Ok(network) } else { Err(NetworkError::HostBits { network }) }
     }
 }
 
@@ -104,5 +111,48 @@ pub enum NetworkError {
     Length,
     /// Bits beyond the prefix length are set.
     #[error("the address has bits beyond the network's length")]
-    HostBits,
+    HostBits {
+        /// The network without them.
+        network: Network,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_contain_the_addresses_that_share_their_bits() {
+        for (network, address, expected) in [
+            ("10.0.0.0/8", "10.255.0.1", true),
+            ("10.0.0.0/8", "11.0.0.0", false),
+            ("10.0.0.0/8", "::ffff:10.0.0.1", true),
+            ("10.0.0.0/8", "::1", false),
+            ("0.0.0.0/0", "203.0.113.9", true),
+            ("0.0.0.0/0", "::1", false),
+            ("::/0", "2001:db8::1", true),
+            ("::/0", "10.0.0.1", false),
+            ("fd00::/8", "fd12::1", true),
+            ("fd00::/8", "fe80::1", false),
+            ("192.0.2.1", "192.0.2.1", true),
+            ("192.0.2.1", "192.0.2.2", false),
+            ("::1", "::2", false),
+        ] {
+            let network: Network = network.parse().unwrap();
+            assert_eq!(network.contains(address.parse().unwrap()), expected, "{network} and {address}");
+        }
+    }
+
+    #[test]
+    fn addresses_with_further_bits_are_refused_and_their_network_is_told() {
+        for (text, network) in [
+            ("10.1.2.3/8", "10.0.0.0/8"),
+            ("10.0.0.1/0", "0.0.0.0/0"),
+            ("2001:db8::1/32", "2001:db8::/32"),
+            ("::1/0", "::/0"),
+        ] {
+            let network = network.parse().unwrap();
+            assert_eq!(text.parse::<Network>(), Err(NetworkError::HostBits { network }), "{text}");
+        }
+    }
 }
