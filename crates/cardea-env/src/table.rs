@@ -217,7 +217,7 @@ pub(crate) fn shortened(name: &str) -> String {
 /// The reference page of a table: one Markdown table, in the table's order.
 #[must_use]
 pub fn markdown<R>(table: &Table<R>) -> String {
-    let mut page = String::from("| attribute | type | what it is |\n|---|---|---|\n");
+    let mut page = String::from("| attribute | type | meaning |\n|---|---|---|\n");
     let mut row = |name: fmt::Arguments<'_>, kind: Kind, doc: &str| {
         // Writing to a string can't fail.
         let _ = writeln!(page, "| `{name}` | {kind} | {doc} |");

@@ -29,7 +29,8 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
     attribute!(
         "request.id",
         Text,
-        "The id that names the request in answers, logs and to services: that of a trusted proxy in `X-Request-Id`, else our own.",
+        "The id of the request in responses, logs and requests to services: a trusted proxy's `X-Request-Id`, or a \
+         generated one.",
         |x| {
             if x.given_id.is_empty() {
                 Value::Inline(Inline::from_array(x.id.to_ascii()))
@@ -38,40 +39,35 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
             }
         }
     ),
-    attribute!("request.time", Time, "When the head of the request was complete.", |x| {
+    attribute!("request.time", Time, "When the head of the request was received.", |x| {
         Value::Time(x.started.wall.unix_nanos())
     }),
     attribute!("request.method", Text, "The method.", |x| Value::Bytes(x.head.method.as_str().as_bytes())),
-    attribute!("request.scheme", Text, "`https` if the request came over TLS, else `http`.", |x| {
+    attribute!("request.scheme", Text, "`https` for requests over TLS, else `http`.", |x| {
         Value::Bytes(x.scheme.as_str().as_bytes())
     }),
     attribute!(
         "request.host",
         Text,
-        "The host of the normalised authority, without its port: what hosts are compared with. An IPv6 address has brackets.",
+        "The host of the normalised authority, without its port. Use it in comparisons. An IPv6 address has brackets.",
         |x| { Value::bytes(x.authority.as_ref().map(cardea_http::Authority::host)) }
     ),
-    attribute!(
-        "request.port",
-        Int,
-        "The port of the authority; where it has none, 80 or 443 by the scheme.",
-        |x| {
-            let port =
-                |authority: &cardea_http::Authority| authority.port().unwrap_or(x.scheme.default_port());
-            Value::unsigned(x.authority.as_ref().map(port).map(u64::from))
-        }
-    ),
+    attribute!("request.port", Int, "The port of the authority, or 80 or 443 by the scheme.", |x| {
+        let port = |authority: &cardea_http::Authority| authority.port().unwrap_or(x.scheme.default_port());
+        Value::unsigned(x.authority.as_ref().map(port).map(u64::from))
+    }),
     attribute!(
         "request.authority",
         Text,
-        "The normalised authority, with its port where that isn't the default: for redirects and headers. Rules compare `request.host`, which no port evades.",
+        "The normalised authority, with a port other than the default. Use it in redirects and headers; for rules use \
+         `request.host`, because clients can choose the port.",
         |x| { Value::bytes(x.authority.as_ref().map(cardea_http::Authority::as_str)) }
     ),
     attribute!("request.path", Text, "The normalised path, without the query.", |x| Value::Bytes(&x.path)),
     attribute!(
         "request.query",
         Text,
-        "The query without `?`, as received. Logs and headers show it without the values of parameters that are secrets.",
+        "The query without `?`, as received. Logs and headers redact the values of parameters that are secrets.",
         |x| { Value::bytes(x.query.as_deref()) }
     ),
     attribute!("request.protocol", Text, "`HTTP/1.0`, `HTTP/1.1` or `HTTP/2`.", |x| {
@@ -81,29 +77,27 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
             Version::Http2 => b"HTTP/2",
         })
     }),
-    attribute!("request.size", Int, "Octets of the request's body that were taken in.", |x| {
+    attribute!("request.size", Int, "The number of received bytes of the request's body.", |x| {
         Value::unsigned(Some(x.request_body_bytes))
     }),
     attribute!(
         "request.duration",
         Duration,
-        "From the head of the request to the end of the response.",
+        "The time from the head of the request to the end of the response.",
         |x| { Value::duration(Some(x.duration())) }
     ),
-    attribute!("source.address", Address, "The rightmost address that isn't a trusted proxy's.", |x| {
-        Value::address(x.source)
-    }),
     attribute!(
-        "source.port",
-        Int,
-        "The port that the client connected from; absent where only a proxy's is known.",
-        |x| {
-            let client = x.connection.as_ref().and_then(|connection| connection.client());
-            let known = client.filter(|client| Some(client.ip()) == x.source);
-            Value::unsigned(known.map(|client| u64::from(client.port())))
-        }
+        "source.address",
+        Address,
+        "The client's address: the rightmost address that is not a trusted proxy.",
+        |x| { Value::address(x.source) }
     ),
-    attribute!("connection.peer", Address, "The other end of the socket.", |x| {
+    attribute!("source.port", Int, "The client's port; absent if only a proxy's port is known.", |x| {
+        let client = x.connection.as_ref().and_then(|connection| connection.client());
+        let known = client.filter(|client| Some(client.ip()) == x.source);
+        Value::unsigned(known.map(|client| u64::from(client.port())))
+    }),
+    attribute!("connection.peer", Address, "The peer address of the socket.", |x| {
         Value::address(x.connection.as_ref().and_then(|c| c.peer).map(|peer| peer.ip()))
     }),
     attribute!("connection.listener", Text, "The name of the listener.", |x| {
@@ -127,34 +121,35 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
     attribute!(
         "connection.tls.alpn",
         Text,
-        "The protocol that was agreed on; absent where none was offered.",
+        "The negotiated protocol; absent if the client offered none.",
         |x| { Value::bytes(tls(x).and_then(|tls| tls.alpn)) }
     ),
     attribute!("connection.tls.group", Text, "The key exchange group.", |x| {
         Value::bytes(tls(x).map(|tls| tls.key_exchange_group).filter(|group| !group.is_empty()))
     }),
-    attribute!("connection.tls.sni", Text, "The server name that the client asked for.", |x| {
+    attribute!("connection.tls.sni", Text, "The server name that the client sent (SNI).", |x| {
         Value::bytes(tls(x).and_then(|tls| tls.sni.as_deref()))
     }),
-    attribute!("connection.tls.resumed", Bool, "Whether an earlier session was resumed.", |x| {
+    attribute!("connection.tls.resumed", Bool, "Whether a session was resumed.", |x| {
         tls(x).map_or(Value::Absent, |tls| Value::Bool(tls.resumed))
     }),
     attribute!(
         "connection.tls.early_data",
         Bool,
-        "Whether the request is carried before the TLS handshake is done, so that it may be a replay.",
+        "Whether the request is forwarded before the TLS handshake is complete, so that it may be a replay.",
         |x| { tls(x).map_or(Value::Absent, |_| Value::Bool(x.early_data)) }
     ),
     attribute!(
         "connection.client_certificate.subject",
         Text,
-        "The subject of the client's certificate (RFC 4514). Like all about it absent where it does not hold any longer.",
+        "The subject of the client's certificate (RFC 4514). All attributes of the certificate are absent if it is no \
+         longer valid.",
         |x| Value::bytes(x.client_certificate().map(ClientCertificate::subject))
     ),
     attribute!(
         "connection.client_certificate.names",
         Text,
-        "Its alternative names with their types, separated by spaces: `dns:a.example uri:spiffe://example/a`.",
+        "Its alternative names with types, separated by spaces: `dns:a.example uri:spiffe://example/a`.",
         |x| Value::bytes(
             x.client_certificate().map(ClientCertificate::names_text).filter(|text| !text.is_empty())
         )
@@ -168,7 +163,7 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
     attribute!(
         "connection.client_certificate.emails",
         Text,
-        "Its addresses for mail, separated by spaces.",
+        "Its email addresses, separated by spaces.",
         |x| {
             Value::bytes(
                 x.client_certificate().map(ClientCertificate::emails).filter(|text| !text.is_empty()),
@@ -181,7 +176,7 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
         "SHA-256 of the client's certificate, in hexadecimal.",
         |x| Value::bytes(x.client_certificate().map(ClientCertificate::fingerprint_hex))
     ),
-    attribute!("connection.client_certificate.issuer", Text, "Who issued it (RFC 4514).", |x| {
+    attribute!("connection.client_certificate.issuer", Text, "Its issuer (RFC 4514).", |x| {
         Value::bytes(x.client_certificate().map(ClientCertificate::issuer))
     }),
     attribute!("connection.client_certificate.serial", Text, "Its serial number, in hexadecimal.", |x| {
@@ -190,41 +185,44 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
     attribute!("connection.client_certificate.not_after", Time, "When it expires.", |x| {
         x.client_certificate().map_or(Value::Absent, |one| Value::Time(one.not_after().unix_nanos()))
     }),
-    attribute!("token.iss", Text, "The issuer of a token that was verified.", |x| {
+    attribute!("token.iss", Text, "The issuer of the verified token.", |x| {
         Value::bytes(caller(x).map(|caller| &*caller.issuer))
     }),
-    attribute!("token.issuer_name", Text, "Its issuer by the name that the configuration gives it.", |x| {
+    attribute!("token.issuer_name", Text, "The name of the issuer in the configuration.", |x| {
         Value::bytes(caller(x).map(|caller| &*caller.issuer_name))
     }),
-    attribute!("token.sub", Text, "The subject of a token that was verified.", |x| {
+    attribute!("token.sub", Text, "The subject of the verified token.", |x| {
         Value::bytes(caller(x).and_then(|caller| caller.subject.as_deref()))
     }),
-    attribute!("token.client_id", Text, "The client that a verified token was issued to.", |x| {
+    attribute!("token.client_id", Text, "The client of the verified token.", |x| {
         Value::bytes(caller(x).and_then(|caller| caller.client_id.as_deref()))
     }),
-    attribute!("token.audiences", List, "Whom a verified token is for, all of `aud`.", |x| {
+    attribute!("token.audiences", List, "All audiences (`aud`) of the verified token.", |x| {
         caller(x).map_or(Value::Absent, |caller| strings(&caller.audiences))
     }),
     attribute!(
         "token.scopes",
         List,
-        "The scopes of a verified token, from where its issuer has them.",
+        "The scopes of the verified token, from the claim that the issuer uses.",
         |x| { caller(x).map_or(Value::Absent, |caller| strings(&caller.scopes)) }
     ),
-    attribute!("token.roles", List, "The roles of a verified token, from where its issuer has them.", |x| {
-        caller(x).map_or(Value::Absent, |caller| strings(&caller.roles))
-    }),
-    attribute!("token.id", Text, "The `jti` of a verified token.", |x| {
+    attribute!(
+        "token.roles",
+        List,
+        "The roles of the verified token, from the claim that the issuer uses.",
+        |x| { caller(x).map_or(Value::Absent, |caller| strings(&caller.roles)) }
+    ),
+    attribute!("token.id", Text, "The `jti` of the verified token.", |x| {
         Value::bytes(caller(x).and_then(|caller| caller.token_id.as_deref()))
     }),
-    attribute!("token.issued_at", Time, "The `iat` of a verified token.", |x| {
+    attribute!("token.issued_at", Time, "The `iat` of the verified token.", |x| {
         let issued_at = caller(x).and_then(|caller| caller.issued_at);
         issued_at.map_or(Value::Absent, |at| Value::Time(at.unix_nanos()))
     }),
     attribute!(
         "token.expires_at",
         Time,
-        "When a verified token ends, with the clock skew that is granted.",
+        "When the verified token expires, including the allowed clock skew.",
         |x| {
             x.verdict.as_ref().map_or(Value::Absent, |verdict| Value::Time(verdict.not_after.unix_nanos()))
         }
@@ -232,7 +230,8 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
     attribute!(
         "token.kind",
         Text,
-        "`application` where one calls for itself, `user` where it calls for a user; absent where the issuer does not say.",
+        "`application` if the client acts on its own behalf, `user` if it acts for a user; absent if the token does \
+         not tell.",
         |x| {
             Value::bytes(caller(x).and_then(|caller| match caller.kind {
                 CallerKind::Unknown => None,
@@ -244,13 +243,10 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
     attribute!("route.name", Text, "The name of the route.", |x| {
         Value::bytes(x.route().map(|route| route.name.as_str()))
     }),
-    attribute!(
-        "policy.effect",
-        Text,
-        "`allow` or `deny`, where the route or the gateway has a policy.",
-        |x| { Value::bytes(x.policy.map(|policy| if policy.allowed { "allow" } else { "deny" })) }
-    ),
-    attribute!("policy.reason", Text, "The reason that the deciding rule of the policy gives.", |x| {
+    attribute!("policy.effect", Text, "`allow` or `deny`, if there is a policy.", |x| {
+        Value::bytes(x.policy.map(|policy| if policy.allowed { "allow" } else { "deny" }))
+    }),
+    attribute!("policy.reason", Text, "The reason of the policy rule that decided.", |x| {
         Value::bytes(x.policy_rule().and_then(|rule| rule.reason.as_deref()))
     }),
     attribute!(
@@ -262,7 +258,7 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
     attribute!(
         "throttle.limited",
         Bool,
-        "Whether that throttle refused the request; false in a dry run.",
+        "Whether this throttle refused the request; false in a dry run.",
         |x| x.throttled_by().map_or(Value::Absent, |_| Value::Bool(x.throttle.refused_by.is_some()))
     ),
     attribute!("service.name", Text, "The name of the service.", |x| {
@@ -271,52 +267,49 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
             _ => None,
         }))
     }),
-    attribute!("upstream.endpoint", Text, "The address of the endpoint that was tried last.", |x| {
+    attribute!("upstream.endpoint", Text, "The address of the endpoint of the last attempt.", |x| {
         Value::bytes(x.upstream.endpoint().map(|endpoint| endpoint.label()))
     }),
     attribute!("upstream.region", Text, "The region of that endpoint.", |x| {
         Value::bytes(x.upstream.region())
     }),
-    attribute!("upstream.attempts", Int, "How many attempts were made at reaching an endpoint.", |x| {
+    attribute!("upstream.attempts", Int, "The number of attempts.", |x| {
         Value::unsigned(Some(u64::from(x.upstream.attempts)).filter(|attempts| *attempts > 0))
     }),
-    attribute!(
-        "upstream.reused",
-        Bool,
-        "Whether the last attempt went over a connection that was kept.",
-        |x| { if x.upstream.attempts > 0 { Value::Bool(x.upstream.reused) } else { Value::Absent } }
-    ),
+    attribute!("upstream.reused", Bool, "Whether the last attempt used a pooled connection.", |x| {
+        if x.upstream.attempts > 0 { Value::Bool(x.upstream.reused) } else { Value::Absent }
+    }),
     attribute!(
         "upstream.connect_duration",
         Duration,
-        "How long connecting took, where it was needed.",
+        "The time to connect; absent if no connection was needed.",
         |x| { Value::duration(x.upstream.connect) }
     ),
     attribute!(
         "upstream.response_head_duration",
         Duration,
-        "From the head of the request to the head of the service's response.",
+        "The time from the head of the request to the head of the service's response.",
         |x| Value::duration(x.upstream.response_head)
     ),
-    attribute!("response.status", Int, "The status; absent where there is no response.", |x| {
+    attribute!("response.status", Int, "The status; absent if there is no response.", |x| {
         Value::unsigned(Some(u64::from(x.response.status)).filter(|status| *status > 0))
     }),
-    attribute!("response.size", Int, "Octets of the response's body that were sent.", |x| {
+    attribute!("response.size", Int, "The number of sent bytes of the response's body.", |x| {
         Value::unsigned(Some(x.response.body_bytes))
     }),
-    attribute!("response.reason", Text, "Why the gateway answered itself, or cut the response short.", |x| {
+    attribute!("response.reason", Text, "The reason code of a refusal or of a truncated response.", |x| {
         Value::bytes(x.response.reason)
     }),
-    attribute!("response.complete", Bool, "Whether the client got the response whole.", |x| {
+    attribute!("response.complete", Bool, "Whether the complete response was sent.", |x| {
         Value::Bool(x.response.complete)
     }),
     attribute!("gateway.version", Text, "The version of the program.", |_| {
         Value::Bytes(env!("CARGO_PKG_VERSION").as_bytes())
     }),
-    attribute!("gateway.region", Text, "Where this gateway stands, as the configuration says.", |x| {
+    attribute!("gateway.region", Text, "The configured region of this gateway.", |x| {
         Value::bytes(x.model.as_ref().and_then(|model| model.region.as_deref()))
     }),
-    attribute!("gateway.hostname", Text, "The name of the machine.", |x| {
+    attribute!("gateway.hostname", Text, "The host name of the machine.", |x| {
         Value::bytes(x.model.as_ref().and_then(|model| model.environment.hostname.as_deref()))
     }),
 ];

@@ -7,93 +7,99 @@ use super::{
 
 /// The description of each function, by name. A test compares both tables.
 const DOES: &[(&str, &str)] = &[
-    ("size", "Characters of a text, items of a list, or members of a map."),
+    ("size", "The number of characters of a string, items of a list, or members of a map."),
     ("type", "The type of a value."),
-    ("dyn", "The value, whose type is then known only when the request is there."),
+    ("dyn", "The value with a dynamic type, which is checked only at evaluation."),
     (
         "int",
-        "A whole number: what is behind the point is cut off; of a text, its digits; of a timestamp, seconds since 1970; of a duration, seconds.",
+        "An integer: a number without its fraction, the number in a string, the seconds of a timestamp since 1970, or \
+         the seconds of a duration.",
     ),
-    ("uint", "A whole number that is not negative."),
-    ("double", "A number with a fraction."),
-    ("bool", "`true` or `false`, of a text."),
-    ("string", "The value as a text."),
-    ("timestamp", "A time, of RFC 3339 or in seconds since 1970."),
-    ("duration", "A duration, as in `'1h30m'` or `'500ms'`."),
-    ("contains", "Whether the text has the other one in it."),
-    ("startsWith", "Whether the text begins with the other one."),
-    ("endsWith", "Whether the text ends with the other one."),
-    ("charAt", "The character at a place, counted from 0."),
-    ("indexOf", "Where the other text begins first, from a place on; -1 where it is not there."),
-    ("lastIndexOf", "Where the other text begins last, up to a place; -1 where it is not there."),
-    ("lowerAscii", "The text with ASCII letters in lower case."),
-    ("upperAscii", "The text with ASCII letters in upper case."),
-    ("trim", "The text without white space at its ends."),
-    ("reverse", "The text from its last character to its first."),
-    ("substring", "The text from a place on, or between two places."),
-    ("replace", "The text with one text in place of another, everywhere or so many times."),
-    ("split", "The parts between separators, all or at most so many."),
-    ("join", "The texts of a list, with a separator between them."),
-    ("glob", "Whether the text fits a pattern in which `*` stands for any characters and `?` for one."),
-    ("base64.encode", "Base64 of a text."),
-    ("base64.decode", "The text that Base64 stands for."),
-    ("base64url.encode", "Base64 with the alphabet for URLs, without padding."),
-    ("base64url.decode", "The text that it stands for."),
-    ("sha256", "SHA-256 in hexadecimal."),
-    ("ip", "An IP address."),
-    ("isIP", "Whether a text is an IP address."),
-    ("isCIDR", "Whether a text is an address prefix."),
-    ("cidr", "Address prefixes: `source.address in cidr('192.0.2.0/24', '2001:db8::/32')`."),
-    ("containsIP", "Whether an address is in one of the prefixes; `address in prefixes` asks the same."),
-    ("containsCIDR", "Whether all of the other prefixes are in one of these."),
-    ("prefixLength", "How many leading bits the addresses of a prefix share."),
-    ("family", "4 or 6."),
-    ("isLoopback", "Whether the address is this machine's own."),
-    ("isUnspecified", "Whether it is `0.0.0.0` or `::`."),
+    ("uint", "An unsigned integer."),
+    ("double", "A floating-point number."),
+    ("bool", "`true` or `false`, from a string."),
+    ("string", "The value as a string."),
+    ("timestamp", "A time, from RFC 3339 or seconds since 1970."),
+    ("duration", "A duration, such as `'1h30m'` or `'500ms'`."),
+    ("contains", "Whether the string contains the other one."),
+    ("startsWith", "Whether the string starts with the other one."),
+    ("endsWith", "Whether the string ends with the other one."),
+    ("charAt", "The character at an index, counted from 0."),
     (
-        "isPrivate",
-        "Whether it is of a private network or of one link (RFC 1918, RFC 3927, RFC 4193, RFC 4291).",
+        "indexOf",
+        "The index of the first occurrence of the other string, optionally from an index; -1 if there is none.",
     ),
-    ("getFullYear", "The year; in UTC, or in a time zone that is given, as for the parts below."),
+    (
+        "lastIndexOf",
+        "The index of the last occurrence of the other string, optionally up to an index; -1 if there is \
+         none.",
+    ),
+    ("lowerAscii", "The string with ASCII letters in lower case."),
+    ("upperAscii", "The string with ASCII letters in upper case."),
+    ("trim", "The string without leading and trailing white space."),
+    ("reverse", "The string in reverse."),
+    ("substring", "The part of the string from an index, or between two indices."),
+    ("replace", "The string with a string replaced by another, everywhere or at most this many times."),
+    ("split", "The parts between separators, all or at most this many."),
+    ("join", "The strings of a list, joined with an optional separator."),
+    ("glob", "Whether the string matches a pattern in which `*` matches any characters and `?` one."),
+    ("base64.encode", "The string in Base64."),
+    ("base64.decode", "The decoded string."),
+    ("base64url.encode", "The string in Base64 with the URL alphabet, without padding."),
+    ("base64url.decode", "The decoded string."),
+    ("sha256", "SHA-256 of the string, in hexadecimal."),
+    ("ip", "An IP address."),
+    ("isIP", "Whether a string is an IP address."),
+    ("isCIDR", "Whether a string is an address prefix."),
+    ("cidr", "Address prefixes: `source.address in cidr('192.0.2.0/24', '2001:db8::/32')`."),
+    ("containsIP", "Whether an address is in one of the prefixes; the same as `address in prefixes`."),
+    ("containsCIDR", "Whether each of the other prefixes is in one of these."),
+    ("prefixLength", "The length of the prefix in bits."),
+    ("family", "The IP version: 4 or 6."),
+    ("isLoopback", "Whether it is a loopback address."),
+    ("isUnspecified", "Whether it is `0.0.0.0` or `::`."),
+    ("isPrivate", "Whether it is a private or link-local address (RFC 1918, RFC 3927, RFC 4193, RFC 4291)."),
+    ("getFullYear", "The year, in UTC or in the given time zone, as for all parts below."),
     ("getMonth", "The month, from 0."),
     ("getDate", "The day of the month, from 1."),
     ("getDayOfMonth", "The day of the month, from 0."),
     ("getDayOfWeek", "The day of the week: 0 is Sunday."),
     ("getDayOfYear", "The day of the year, from 0."),
-    ("getHours", "The hour; of a duration, its whole hours."),
-    ("getMinutes", "The minute; of a duration, its whole minutes."),
-    ("getSeconds", "The second; of a duration, its whole seconds."),
-    ("getMilliseconds", "The milliseconds within the second; of a duration, likewise."),
+    ("getHours", "The hour, or the whole hours of a duration."),
+    ("getMinutes", "The minute, or the whole minutes of a duration."),
+    ("getSeconds", "The second, or the whole seconds of a duration."),
+    ("getMilliseconds", "The milliseconds within the second."),
 ];
 
 /// The macros, which take the name of a variable, and `matches`.
 const MACROS_DO: &[(&str, &str, &str)] = &[
-    ("has", "has(attribute) → bool", "Whether an attribute, or a member of a map, is there."),
+    ("has", "has(attribute) → bool", "Whether an attribute or a member of a map is present."),
     (
         "all",
         "list.all(x, condition) → bool",
-        "Whether the condition holds for every item; of a map, for every key.",
+        "Whether the condition is true for every item of a list or key of a map.",
     ),
-    ("exists", "list.exists(x, condition) → bool", "Whether it holds for one item at least."),
-    ("exists_one", "list.exists_one(x, condition) → bool", "Whether it holds for exactly one item."),
+    ("exists", "list.exists(x, condition) → bool", "Whether it is true for at least one item."),
+    ("exists_one", "list.exists_one(x, condition) → bool", "Whether it is true for exactly one item."),
     (
         "map",
         "list.map(x, value) → list",
-        "The value for each item; with a condition before it, for those for which that holds.",
+        "The value for each item; with a condition before it, only for items for which that is true.",
     ),
-    ("filter", "list.filter(x, condition) → list", "The items for which the condition holds."),
+    ("filter", "list.filter(x, condition) → list", "The items for which the condition is true."),
 ];
 
 /// `matches` is not in the table, because its pattern is compiled at compile time.
 const MATCHES: (&str, &str) = (
     "string.matches(pattern) → bool",
-    "Whether a regular expression fits anywhere in the text. The pattern is written in place, and is compiled when the configuration is loaded; it needs no time that grows faster than the text.",
+    "Whether a regular expression matches anywhere in the string, in linear time. The pattern is a literal and is \
+     compiled when the configuration is loaded.",
 );
 
 /// A table of all functions, in Markdown.
 #[must_use]
 pub fn functions_markdown() -> String {
-    let mut page = "| function | what it gives |\n|---|---|\n".to_owned();
+    let mut page = "| function | result |\n|---|---|\n".to_owned();
     let mut row = |signatures: &str, does: &str| page.push_str(&format!("| {signatures} | {does} |\n"));
     for (_, signature, does) in MACROS_DO {
         row(&format!("`{signature}`"), does);

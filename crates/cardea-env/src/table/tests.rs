@@ -140,7 +140,7 @@ fn errors_are_of_bounded_length() {
 fn the_reference_page_has_a_row_for_each() {
     assert_eq!(
         markdown(&TABLE),
-        "| attribute | type | what it is |\n\
+        "| attribute | type | meaning |\n\
          |---|---|---|\n\
          | `request.path` | string | The path. |\n\
          | `request.id` | string | The id. |\n\

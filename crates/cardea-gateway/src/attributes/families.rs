@@ -22,7 +22,10 @@ const REQUEST_HEADERS: Family<Exchange> = Family {
     prefix: "request.headers.",
     argument: "name",
     kind: Kind::Text,
-    doc: "A header of the request: as received, less what is never forwarded, and once it is forwarded as sent. Where it is there twice, with the same value or another, or also under another spelling that services may take for the same name (`x_team` beside `x-team`), it has none. Those that carry credentials can't be read. `header_encoding` says how bytes are read that are not ASCII.",
+    doc: "A header of the request: as received, without fields that are never forwarded, and as sent once it is \
+         forwarded. It has no value if it is present twice, even with the same value, or also in another spelling \
+         that services may treat as the same name (`x_team` beside `x-team`). Headers with credentials can't be read. \
+         `header_encoding` selects the decoding of non-ASCII bytes.",
     prepare: |name| field(name, &REQUEST_CREDENTIALS),
     read: |x, key| request_header(x, key.text.as_bytes()),
     map: Some(|x| Value::Map(Map::of::<RequestHeaders>(x))),
@@ -32,7 +35,7 @@ const FIRST_HEADERS: Family<Exchange> = Family {
     prefix: "request.first_header.",
     argument: "name",
     kind: Kind::Text,
-    doc: "The first value of a header of the request, whatever follows: for logs, not for rules.",
+    doc: "The first value of a header of the request, even if there are others: for logs, not for rules.",
     prepare: |name| field(name, &REQUEST_CREDENTIALS),
     read: |x, key| {
         let first = x.head.fields.get_by_name(key.text.as_bytes());
@@ -45,7 +48,8 @@ const QUERY_PARAMETERS: Family<Exchange> = Family {
     prefix: "request.query_params.",
     argument: "name",
     kind: Kind::Text,
-    doc: "A parameter of the query; names and values are decoded. Where it is there twice, with the same value or another, it has none.",
+    doc: "A parameter of the query; names and values are decoded. It has no value if it is present twice, even with \
+         the same value.",
     prepare: Key::verbatim,
     read: |x, key| of_pair(parameter(x, key.text.as_bytes())),
     map: Some(|x| Value::Map(Map::of::<QueryParameters>(x))),
@@ -55,7 +59,7 @@ const COOKIES: Family<Exchange> = Family {
     prefix: "request.cookies.",
     argument: "name",
     kind: Kind::Text,
-    doc: "A cookie, as sent. Where it is there with two different values it has none. Redacted in logs and headers.",
+    doc: "A cookie, as sent. It has no value if it is present with two different values. Redacted in logs and headers.",
     prepare: Key::verbatim,
     read: |x, key| cookie(x, key.text.as_bytes()),
     map: Some(|x| Value::Map(Map::of::<Cookies>(x))),
@@ -65,7 +69,7 @@ const CLAIMS: Family<Exchange> = Family {
     prefix: "token.claims.",
     argument: "path",
     kind: Kind::Any,
-    doc: "A claim of a token that was verified; dots lead into objects.",
+    doc: "A claim of the verified token; dots select members of objects.",
     prepare: Key::verbatim,
     read: |x, key| {
         let claim = x.verdict.as_ref().and_then(|verdict| verdict.caller.claims.get(&*key.text));
@@ -78,7 +82,7 @@ const ROUTE_PARAMETERS: Family<Exchange> = Family {
     prefix: "route.parameters.",
     argument: "name",
     kind: Kind::Text,
-    doc: "What a parameter of the route's `path_pattern` matched, in its normalised form.",
+    doc: "The value of a parameter of the route's `path_pattern`, normalised.",
     prepare: Key::verbatim,
     read: |x, key| Value::bytes(x.parameter(&key.text)),
     map: Some(|x| Value::Map(Map::of::<RouteParameters>(x))),
@@ -88,7 +92,7 @@ const RESPONSE_HEADERS: Family<Exchange> = Family {
     prefix: "response.headers.",
     argument: "name",
     kind: Kind::Text,
-    doc: "A header of the response: the service's, and once it is sent ours. `set-cookie` can't be read.",
+    doc: "A header of the response: as received from the service, and as sent once it is sent. `set-cookie` can't be read.",
     prepare: |name| field(name, &RESPONSE_CREDENTIALS),
     read: |x, key| response_header(x, key.text.as_bytes()),
     map: Some(|x| Value::Map(Map::of::<ResponseHeaders>(x))),

@@ -31,11 +31,13 @@ pub(super) fn run(arguments: &SchemaArgs, output: &mut Output) -> Exit {
 fn attributes_page() -> String {
     format!(
         "# Attributes\n\n\
-         What expressions, templates and logs can read of a request and its response: `request.path == '/a'` in policies,\n\
-         `{{request.path}}` in headers, redirects and access log formats, `{{request.headers.x-team|none}}` with what stands in\n\
-         for a value that is absent. [policies.md](policies.md) says what reads them, and how a configuration adds its own.\n\
+         The attributes of a request and its response, for expressions, templates and logs: `request.path == '/a'` in \
+         policies,\n\
+         `{{request.path}}` in headers, redirects and access log formats, `{{request.headers.x-team|none}}` with a \
+         default for an\n\
+         absent value. [policies.md](policies.md) describes their use and custom attributes.\n\
          Names follow CEL, Envoy and OpenTelemetry. Generated: `cargo run -p cardea -- schema --attributes > docs/attributes.md`.\n\n{}\n\
-         ## The JSON access log\n\nOne object per line, with these members; what is absent is left out.\n\n\
+         ## The JSON access log\n\nOne object per line with these members. Members without a value are omitted.\n\n\
          | member | attribute |\n|---|---|\n{}",
         cardea_env::markdown(&attributes::TABLE),
         attributes::LOG_FIELDS
@@ -49,11 +51,13 @@ fn attributes_page() -> String {
 fn functions_page() -> String {
     format!(
         "# Functions of expressions\n\n\
-         What [expressions](policies.md#expressions) can call, beside the operators of CEL: `+ - * / %`, `== != < <= > >=`,\n\
-         `&& || !`, `in`, `? :`, `value.member`, `value['member']` and literals. In each line stand what a function takes, and\n\
-         the type of what it gives. What a function can't do with a value (a text that is no number, a place that is not there)\n\
-         is a failure of the expression; [policies.md](policies.md) says what that means where. Calls with constant arguments are\n\
-         made when the configuration is loaded, so that a slip in them is an error then.\n\
+         The functions of [expressions](policies.md#expressions). The operators of CEL are `+ - * / %`, `== != < <= > \
+         >=`,\n\
+         `&& || !`, `in`, `? :`, `value.member`, `value['member']` and literals. Each row has the types of the \
+         arguments and of\n\
+         the result. If a function can't process a value (a string that is not a number, an index out of range), the\n\
+         expression fails; [policies.md](policies.md) describes the effect. Calls with constant arguments are\n\
+         evaluated when the configuration is loaded, so an error in them is reported then.\n\
          Generated: `cargo run -p cardea -- schema --functions > docs/functions.md`.\n\n{}",
         cardea_env::functions_markdown()
     )
