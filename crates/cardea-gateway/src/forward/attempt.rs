@@ -23,6 +23,8 @@ pub(crate) struct Attempt {
     body: RequestBody,
     /// It was the client that ended the exchange early.
     client_failed: bool,
+    /// The endpoint has all that the client gave of the body, and more is to come.
+    waits_for_client: bool,
     /// It counts at the endpoint for as long as it lasts.
     in_flight: InFlight,
     model: ModelRef,
@@ -36,7 +38,7 @@ impl Attempt {
         in_flight: InFlight,
         model: ModelRef,
     ) -> Self {
-        Self { exchange, body, client_failed: false, in_flight, model }
+        Self { exchange, body, client_failed: false, waits_for_client: false, in_flight, model }
     }
 
     /// Whether the body is kept back.
@@ -98,7 +100,20 @@ impl Attempt {
         cx: &mut Context<'_>,
         client: &mut dyn Downstream,
     ) -> Poll<Result<(), SendError>> {
-        self.exchange.poll_send(cx, &mut self.body.source(&self.model, client))
+        let polled = self.exchange.poll_send(cx, &mut self.body.source(&self.model, client));
+        match polled {
+            // A body that is held waits for the endpoint.
+            Poll::Pending => self.waits_for_client = !self.body.is_held() && !self.exchange.is_stalled(),
+            Poll::Ready(Ok(())) => self.waits_for_client = false,
+            // The endpoint may have closed while the client was waited for.
+            Poll::Ready(Err(_)) => {}
+        }
+        polled
+    }
+
+    /// Whether the endpoint had all that the client gave of the body when it was last sent, and more was to come.
+    pub(super) const fn waits_for_client(&self) -> bool {
+        self.waits_for_client
     }
 
     /// Receives the head of a response into `head`: a final one or an informational one.

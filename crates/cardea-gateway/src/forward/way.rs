@@ -1,6 +1,6 @@
 //! Where a request goes: what all its attempts have in common, and what they tell of their endpoints.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use cardea_clock::Mono;
 use cardea_http::{BodyLength, Known};
@@ -13,8 +13,11 @@ use crate::{
     exchange::Exchange,
     gateway::Gateway,
     model::{ModelRef, Route, Service},
-    upstream::{Connection, Pooled},
+    upstream::{Connection, HeadError, Pooled},
 };
+
+/// An endpoint that closes sooner, without all of a request, fails: no server gives up so soon on a client that is slow.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Where a request goes, and by what.
 #[derive(Clone, Copy)]
@@ -68,7 +71,8 @@ impl Way<'_> {
     }
 
     /// Tells the service's state of an attempt that failed. A client that leaves is no failure of the endpoint, and one that
-    /// ran out of time before the endpoint did is none either: they show how long it took at least.
+    /// ran out of time before the endpoint did is none either: they show how long it took at least. An endpoint that closes
+    /// while it waits for a slow client's body has not failed.
     pub(super) fn report_failure(
         self,
         choice: Choice,
@@ -82,7 +86,11 @@ impl Way<'_> {
         let waited = sent.map(|sent| now.saturating_since(sent));
         if let Some(kind) = error.failure_kind() {
             // The endpoint may close an idle connection at any time.
-            if error.retry_cause(reused) != Some(RetryCause::Stale) {
+            let is_stale = error.retry_cause(reused) == Some(RetryCause::Stale);
+            let was_kept_waiting = error == AttemptError::Head(HeadError::EndedBefore)
+                && attempt.waits_for_client()
+                && now.saturating_since(exchange.upstream.begun) >= PATIENCE;
+            if !is_stale && !was_kept_waiting {
                 self.state.failed(choice, now, kind, waited.unwrap_or_default());
             }
         } else if error.is_abandoned()

@@ -1,10 +1,15 @@
 //! Endpoints that fail: which requests are tried elsewhere, and who gets no more of them.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
+use cardea_clock::{ManualClock, Wall};
 use cardea_upstream::Address;
+use tokio::sync::watch;
 
-use crate::support::{Harness, Origin, Spec, get, origin::OK, run, until};
+use crate::{
+    http2,
+    support::{Harness, Origin, Spec, certificates::Certificates, get, origin::OK, run, until},
+};
 
 const UNAVAILABLE: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nbusy";
 
@@ -239,6 +244,72 @@ fn errors_of_clients_and_clients_that_leave_are_no_failures() {
         assert_eq!(failures.map(|(_, count)| count).sum::<u64>(), 0);
         assert_eq!(ejections(&gateway, 0), 0);
     });
+}
+
+/// Sends the head of a POST and `body` of its five bytes, has `then` happen, and returns the status.
+async fn post_in_part(
+    gateway: &Harness,
+    certificates: Option<&Certificates>,
+    body: &'static str,
+    then: impl Future<Output = ()>,
+) -> u16 {
+    let Some(certificates) = certificates else {
+        let mut client = gateway.client().await;
+        let head = "POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\n";
+        client.send(format!("{head}{body}")).await;
+        then.await;
+        return client.response().await.status;
+    };
+    let mut client = http2::connect(gateway, certificates, "a.example").await;
+    let head = http2::request("POST", "https://a.example/").header("content-length", 5).body(()).unwrap();
+    let (response, mut stream) = client.send.send_request(head, false).unwrap();
+    stream.send_data(body.into(), body.len() == 5).unwrap();
+    then.await;
+    http2::collect(response).await.unwrap().status
+}
+
+#[test]
+fn an_endpoint_that_does_not_wait_for_a_slow_client_has_not_failed() {
+    let second = Duration::from_secs(1);
+    for (what, body, wait, failures) in [
+        ("a slow client", "hel", 2 * second, 0),
+        ("a client that sends nothing of its body", "", second, 0),
+        // The controls.
+        ("all of the request was there", "hello", 2 * second, 1),
+        ("the endpoint gives up at once", "hel", Duration::ZERO, 1),
+    ] {
+        for over_http2 in [false, true] {
+            run(async move {
+                println!("{what}, over HTTP/{}", if over_http2 { 2 } else { 1 });
+                let (close, closing) = watch::channel(false);
+                let origin = Origin::start(move |mut visit| {
+                    let mut closing = closing.clone();
+                    async move {
+                        visit.head().await?;
+                        visit.bytes(body.len()).await?;
+                        closing.wait_for(|closing| *closing).await.map(drop).map_err(io::Error::other)
+                    }
+                })
+                .await;
+                let certificates = Certificates::new();
+                let clock = ManualClock::new(Wall::from_unix_seconds(1_900_000_000));
+                let spec = to(&[&origin]);
+                let spec = if over_http2 { spec.with(certificates.listener()) } else { spec };
+                let gateway = Spec { clock: Some(clock.clock()), ..spec }.start().await;
+                let (origin, clock) = (&origin, &clock);
+                let then = async move {
+                    let seen = || origin.text().ends_with(&format!("\r\n\r\n{body}"));
+                    until("the endpoint has it", seen).await;
+                    clock.advance(wait);
+                    close.send_replace(true);
+                };
+                let certificates = over_http2.then_some(&certificates);
+                assert_eq!(post_in_part(&gateway, certificates, body, then).await, 502);
+                let counted = &stats(&gateway).endpoints[0].failures;
+                assert_eq!(counted.iter().map(|(_, count)| count).sum::<u64>(), failures);
+            });
+        }
+    }
 }
 
 #[test]
