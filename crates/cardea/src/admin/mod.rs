@@ -2,6 +2,7 @@
 
 mod connection;
 pub(crate) mod http;
+mod idle;
 mod import;
 mod manage;
 pub(crate) mod protocol;

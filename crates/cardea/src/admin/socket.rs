@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader},
     net::{UnixListener, UnixStream},
-    sync::{Semaphore, mpsc},
+    sync::mpsc,
     task::JoinSet,
     time::timeout,
 };
@@ -23,14 +23,16 @@ use zeroize::Zeroizing;
 
 use super::{
     Control, execute,
+    idle::IdleConnections,
     import::Staged,
     protocol::{AdminError, Answer, Code, REQUEST_BYTES_MAX, Reply, Request},
 };
 
-/// The most connections; others wait in the kernel's queue.
+/// The most connections. For another one, the connection that has been idle for the longest is closed; while none is
+/// idle, it waits.
 const CONNECTIONS_MAX: usize = 16;
 
-/// How long a connection may be idle while no other waits for its slot, and how long sending a reply may take.
+/// How long a connection may be idle while no other needs its place, and how long sending a reply may take.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a request may take from its first byte to its last, and the first request from its connection. Programs
@@ -137,25 +139,28 @@ fn is_answered(path: &Path) -> io::Result<bool> {
 
 /// Serves the socket until this future is dropped.
 pub(crate) async fn serve(socket: AdminSocket, control: Arc<dyn Control>) {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let idle = Arc::<IdleConnections>::default();
     let mut connections = JoinSet::new();
     loop {
-        let accept = async {
-            let permit = Arc::clone(&permits).acquire_owned().await;
-            (permit, socket.listener.accept().await)
-        };
-        let (permit, accepted) = tokio::select! {
-            accepted = accept => accepted,
+        let accepted = tokio::select! {
+            accepted = socket.listener.accept() => accepted,
             Some(_) = connections.join_next() => continue,
         };
         match accepted {
             Ok((stream, _)) => {
-                let control = Arc::clone(&control);
+                while connections.try_join_next().is_some() {}
+                if connections.len() >= CONNECTIONS_MAX {
+                    idle.want_place();
+                    while connections.len() >= CONNECTIONS_MAX {
+                        connections.join_next().await;
+                    }
+                    idle.got_place();
+                }
+                let (control, idle) = (Arc::clone(&control), Arc::clone(&idle));
                 connections.spawn(async move {
-                    if let Err(error) = connection(stream, control).await {
+                    if let Err(error) = connection(stream, control, &idle).await {
                         tracing::debug!(%error, "a connection to the admin socket ended");
                     }
-                    drop(permit);
                 });
             }
             Err(error) => {
@@ -173,7 +178,11 @@ struct Peer {
     pid: i32,
 }
 
-async fn connection(mut stream: UnixStream, control: Arc<dyn Control>) -> io::Result<()> {
+async fn connection(
+    mut stream: UnixStream,
+    control: Arc<dyn Control>,
+    others: &IdleConnections,
+) -> io::Result<()> {
     let credentials = stream.peer_cred()?;
     let peer = Peer { uid: credentials.uid(), pid: credentials.pid().unwrap_or(0) };
     let (read, mut write) = stream.split();
@@ -192,8 +201,19 @@ async fn connection(mut stream: UnixStream, control: Arc<dyn Control>) -> io::Re
     let mut staged = Staged::default();
     let mut is_first = true;
     loop {
-        let begin = if std::mem::take(&mut is_first) { REQUEST_TIMEOUT } else { IDLE_TIMEOUT };
-        timeout(begin, reader.fill_buf()).await??;
+        if std::mem::take(&mut is_first) {
+            timeout(REQUEST_TIMEOUT, reader.fill_buf()).await??;
+        } else if staged.is_begun() {
+            // An import that pauses is not closed for another connection.
+            timeout(IDLE_TIMEOUT, reader.fill_buf()).await??;
+        } else {
+            let mut idle = others.enter();
+            tokio::select! {
+                biased;
+                begun = timeout(IDLE_TIMEOUT, reader.fill_buf()) => drop(begun??),
+                () = idle.has_to_close() => return Ok(()),
+            }
+        }
         let mut line = Zeroizing::new(Vec::new());
         let bytes_max = u64::try_from(REQUEST_BYTES_MAX).unwrap_or(u64::MAX) + 1;
         let mut bounded = (&mut reader).take(bytes_max);

@@ -142,6 +142,43 @@ async fn half_open_connections_do_not_block_others() {
     .await;
 }
 
+fn ask(stream: &mut StdStream) -> String {
+    // Shorter than the time for which a connection may be idle.
+    stream.set_read_timeout(Some(IDLE_TIMEOUT / 2)).unwrap();
+    stream.write_all(b"{\"command\":\"status\"}\n").unwrap();
+    let mut answer = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stream), &mut answer).unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn the_connection_that_has_been_idle_for_the_longest_gives_its_place_to_another_one() {
+    with_socket(Fake::new(clock(), None), |path| {
+        let is_answer = |answer: &str| answer.starts_with(r#"{"ok":{"status":{"#);
+        let mut idle: Vec<StdStream> =
+            (0..CONNECTIONS_MAX).map(|_| StdStream::connect(&path).unwrap()).collect();
+        for stream in &mut idle {
+            assert!(is_answer(&ask(stream)));
+        }
+        // The first one becomes the last to be idle.
+        assert!(is_answer(&ask(&mut idle[0])));
+        let mut more: Vec<StdStream> = Vec::new();
+        for _ in 0..2 {
+            let mut stream = StdStream::connect(&path).unwrap();
+            assert!(is_answer(&ask(&mut stream)));
+            more.push(stream);
+        }
+        for (number, stream) in idle.iter_mut().enumerate() {
+            if [1, 2].contains(&number) {
+                assert_eq!(text(stream), "", "closed");
+            } else {
+                assert!(is_answer(&ask(stream)), "{number}");
+            }
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_request_has_a_bound_and_one_that_is_cut_short_does_nothing() {
     let fake = Fake::new(clock(), None);
