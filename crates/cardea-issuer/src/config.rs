@@ -30,7 +30,7 @@ const TOKEN_LIFETIME_MIN: Duration = Duration::from_secs(60);
 const KEY_TIME_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3_600);
 const PUBLISH_AHEAD_MIN: Duration = Duration::from_secs(60);
 const KEY_SET_AGE_MIN: Duration = Duration::from_secs(1);
-const KEY_SET_AGE_DEFAULT: Duration = Duration::from_secs(300);
+pub(crate) const KEY_SET_AGE_DEFAULT: Duration = Duration::from_secs(300);
 const NAMES_MAX: usize = 1_024;
 const NAME_BYTES_MAX: usize = 512;
 

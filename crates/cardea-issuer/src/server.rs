@@ -19,9 +19,9 @@ use tokio::sync::{Mutex, MutexGuard, Semaphore};
 
 use crate::{
     AuthorizationServerConfig, CLOCK_SKEW_MAX, Endpoints, IssuerError, Reply, RevocationSink, TokenRequest,
-    WrappingKey, error_reply, grant, key_ring, key_ring::KeyRing, key_ring::Moment, metadata::Metadata,
-    revocation, revocation::REVOCATION_RETENTION, rotation, signing::SigningKey,
-    verification::RequestContext, verification::SecretStats, verification::Verifier,
+    WrappingKey, config::KEY_SET_AGE_DEFAULT, error_reply, grant, key_ring, key_ring::KeyRing,
+    key_ring::Moment, metadata::Metadata, revocation, revocation::REVOCATION_RETENTION, rotation,
+    signing::SigningKey, verification::RequestContext, verification::SecretStats, verification::Verifier,
 };
 
 /// How often a change is retried after a concurrent change.
@@ -130,6 +130,11 @@ impl AuthorizationServer {
         let endpoints = Endpoints::of(&config);
         let metadata = Metadata::of(&config, &endpoints)?;
         let ring = KeyRing::load(&store.keys().await?, &wrapping_key, None)?;
+        let mut copies = Copies::default();
+        if !ring.entries.is_empty() {
+            // How long the key set could be cached before the restart is not known.
+            copies.note(config.key_set_max_age().max(KEY_SET_AGE_DEFAULT), now.wall);
+        }
         let verifier = Verifier::new(&config.secrets, &dummy_key(&*store).await?)?;
         verifier.set_mix(&store.secret_mix(now.wall).await?);
         let server = Self {
@@ -148,7 +153,7 @@ impl AuthorizationServer {
                 marked: None,
             }),
             trusted_until: AtomicI64::new(now.wall.unix_nanos()),
-            copies: RwLock::default(),
+            copies: RwLock::new(copies),
             wrapping_key: RwLock::new(wrapping_key),
             endpoints,
             metadata: ArcSwap::from_pointee(metadata),

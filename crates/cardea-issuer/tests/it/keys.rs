@@ -9,7 +9,7 @@ use cardea_issuer::{
 use cardea_store::SigningAlgorithm;
 use serde_json::Value;
 
-use crate::support::{Fixture, GRANT, basic_of, config, json, verify, wrapping_key};
+use crate::support::{Fixture, GRANT, START, basic_of, config, json, verify, wrapping_key};
 
 const HOUR: u64 = 3_600;
 
@@ -202,6 +202,36 @@ async fn a_key_set_is_cached_for_no_longer_than_half_of_what_a_key_is_published_
             ..config()
         };
         assert_eq!(Fixture::with(config).await.server.key_set_max_age(), seconds(expected));
+    }
+}
+
+#[tokio::test]
+async fn a_shorter_lead_after_a_restart_does_not_cut_the_time_for_which_the_key_set_was_cached() {
+    // By default a verifier that fetched the set just before the restart may cache it for five minutes.
+    let fixture = Fixture::new().await;
+    let client = fixture.client().await;
+    let first = fixture.token(&client).await.header["kid"].clone();
+    let shorter = AuthorizationServerConfig { key_publish_ahead: Duration::from_secs(60), ..config() };
+    let opened = AuthorizationServer::open(shorter, fixture.store.clone(), wrapping_key(), fixture.now());
+    let fixture = Fixture { server: Arc::new(opened.await.unwrap()), ..fixture };
+    fixture.advance(30);
+    fixture.server.rotate_key(RotateWhen::Scheduled, fixture.now()).await.unwrap();
+    for _ in 0..114 {
+        fixture.advance(5);
+        fixture.server.maintain(fixture.now()).await.unwrap();
+        let seconds = fixture.now().wall.saturating_since(START).as_secs();
+        let signer = &fixture.token(&client).await.header["kid"];
+        assert_eq!(*signer == first, seconds < 600, "{seconds}");
+    }
+    // The control: the lead is what is configured once no such copy is left.
+    let second = fixture.token(&client).await.header["kid"].clone();
+    assert_ne!(second, first);
+    fixture.server.rotate_key(RotateWhen::Scheduled, fixture.now()).await.unwrap();
+    for seconds in (5..=60).step_by(5) {
+        fixture.advance(5);
+        fixture.server.maintain(fixture.now()).await.unwrap();
+        let signer = &fixture.token(&client).await.header["kid"];
+        assert_eq!(*signer == second, seconds < 60, "{seconds}");
     }
 }
 
