@@ -51,6 +51,7 @@ struct Entry {
     hash: u64,
     /// Where it is written; for a default, where its table is.
     at: Location,
+    effect: Effect,
 }
 
 /// The kind of a change.
@@ -86,6 +87,11 @@ impl Fingerprint {
         Self(reader.found)
     }
 
+    /// Whether a key, of this or of another configuration, has an effect.
+    fn has_effect(&self, other: &Self, key: &Key, effect: Effect) -> bool {
+        self.0.get(key).or(other.0.get(key)).is_some_and(|entry| entry.effect == effect)
+    }
+
     /// The keys whose values differ.
     fn changed<'a>(&'a self, new: &'a Self) -> BTreeSet<&'a Key> {
         let keys = self.0.keys().chain(new.0.keys());
@@ -96,8 +102,8 @@ impl Fingerprint {
     /// The keys with this effect whose values differ in `new`, in order.
     pub fn changed_with(&self, new: &Self, effect: Effect) -> Vec<String> {
         let changed = self.changed(new);
-        let paths = changed.iter().map(|(_, path)| path).filter(|path| Effect::of(path) == effect);
-        paths.cloned().collect::<BTreeSet<_>>().into_iter().collect()
+        let changed = changed.into_iter().filter(|key| self.has_effect(new, key, effect));
+        changed.map(|(_, path)| path.clone()).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// The keys with this effect whose values differ in `new`, and their locations there. For a section that was added
@@ -106,7 +112,7 @@ impl Fingerprint {
         let changed = self.changed(new);
         let mut found: Vec<(String, Location)> = Vec::new();
         // Sorted: a section precedes its keys.
-        for key in changed.iter().filter(|(_, path)| Effect::of(path) == effect) {
+        for key in changed.iter().filter(|key| self.has_effect(new, key, effect)) {
             let is_within = |section: &str| {
                 key.1.strip_prefix(section).is_some_and(|rest| rest.starts_with('.'))
                     && self.0.contains_key(&(key.0.clone(), section.to_owned()))
@@ -189,6 +195,7 @@ impl Reader<'_> {
         at: Location,
     ) {
         for (name, key) in &shape.keys {
+            let effect = key.shape.effect;
             let entry = table.and_then(|table| table.entries.get(name));
             let (node, key_at) = (entry.map(|entry| &entry.node), entry.map_or(at, |entry| entry.key_at));
             let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
@@ -201,7 +208,7 @@ impl Reader<'_> {
                 (Kind::Table(inner), Some(Value::Table(table))) => {
                     if key.shape.default.is_none() {
                         // The existence of the section may be its only information.
-                        self.enter(subject, path.clone(), "", key_at);
+                        self.enter(subject, path.clone(), "", key_at, effect);
                     }
                     self.table(Some(table), inner, &path, subject, key_at);
                 }
@@ -216,12 +223,12 @@ impl Reader<'_> {
                     let (value, default) = (self.written(node, &key.shape), key.shape.default.as_ref());
                     let is_default = || default.is_some_and(|it| default_of(it, &key.shape) == value);
                     if subject.is_none() || !is_default() {
-                        self.enter(subject, path, &value, key_at);
+                        self.enter(subject, path, &value, key_at, effect);
                     }
                 }
                 (_, None) => {
                     if let Some(default) = &key.shape.default {
-                        self.enter(subject, path, &default_of(default, &key.shape), at);
+                        self.enter(subject, path, &default_of(default, &key.shape), at, effect);
                     }
                 }
             }
@@ -229,17 +236,17 @@ impl Reader<'_> {
     }
 
     fn item(&mut self, node: &Node, shape: &Shape, kind: &str, path: &str) {
-        let (Value::Table(table), Kind::Table(shape)) = (&node.value, &shape.kind) else { return };
+        let (Value::Table(table), Kind::Table(keys)) = (&node.value, &shape.kind) else { return };
         let Some(Value::String(name)) = table.entries.get("name").map(|entry| &entry.node.value) else {
             return;
         };
         let subject = Subject { kind: kind.to_owned(), name: name.value.clone() };
-        self.enter(Some(&subject), path.to_owned(), "", node.at);
-        self.table(Some(table), shape, path, Some(&subject), node.at);
+        self.enter(Some(&subject), path.to_owned(), "", node.at, shape.effect);
+        self.table(Some(table), keys, path, Some(&subject), node.at);
     }
 
-    fn enter(&mut self, subject: Option<&Subject>, path: String, value: &str, at: Location) {
-        self.found.insert((subject.cloned(), path), Entry { hash: HASH.hash_one(value), at });
+    fn enter(&mut self, subject: Option<&Subject>, path: String, value: &str, at: Location, effect: Effect) {
+        self.found.insert((subject.cloned(), path), Entry { hash: HASH.hash_one(value), at, effect });
     }
 
     /// A value as text, with the content of the file that it names.

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::{
-    effect::Effect,
     schema,
     shape::{Kind, Shape, TableShape, Word},
     text::Format,
@@ -43,7 +42,7 @@ pub fn markdown() -> String {
         page.line("## Top level");
         page.line("");
         let is_section = |shape: &Shape| section_of(shape).is_some();
-        page.keys(table, "", |shape| !is_section(shape));
+        page.keys(table, |shape| !is_section(shape));
         for (name, key) in &table.keys {
             page.section(name, &key.shape, 2);
         }
@@ -90,14 +89,14 @@ impl Page {
         self.line(&format!("{} `{}`", "#".repeat(level), header(path, shape)));
         self.line("");
         self.paragraph(description);
-        self.keys(table, path, |_| true);
+        self.keys(table, |_| true);
         for (name, key) in &table.keys {
             self.section(&format!("{path}.{name}"), &key.shape, (level + 1).min(4));
         }
     }
 
     /// The keys of a table: the name first, then required keys, then the rest.
-    fn keys(&mut self, table: &TableShape, path: &str, is_listed: impl Fn(&Shape) -> bool) {
+    fn keys(&mut self, table: &TableShape, is_listed: impl Fn(&Shape) -> bool) {
         let mut keys: Vec<_> = table.keys.iter().filter(|(_, key)| is_listed(&key.shape)).collect();
         keys.sort_by_key(|(name, key)| (name.as_str() != "name", !key.required, name.as_str()));
         for (name, key) in keys {
@@ -109,8 +108,7 @@ impl Page {
                 facts.push(format!("default `{default}`"));
             }
             facts.extend(limits_of(&key.shape));
-            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-            facts.push(Effect::of(&path).text().to_owned());
+            facts.push(key.shape.effect.text().to_owned());
             let mut entry = format!("- **`{name}`** ({})", facts.join("; "));
             let description = key.shape.description.replace('\n', "\n  ");
             if !description.is_empty() {

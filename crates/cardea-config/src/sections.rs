@@ -15,7 +15,10 @@ use serde::{Deserialize, Serialize};
 pub use self::acme::ChallengeKind;
 pub use self::client_certificate::{ClientCertificateMode, ClientCertificateNeed};
 pub use self::readiness::{Need, Readiness};
-use super::form::{As, Threads};
+use super::{
+    effect::Effect,
+    form::{As, Threads},
+};
 
 /// The process: its user, and the processors that it uses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -50,6 +53,7 @@ impl Default for Process {
 #[serde(default, deny_unknown_fields)]
 pub struct Log {
     /// The lowest severity that is written.
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub level: LogLevel,
     /// The format of messages.
     pub format: LogFormat,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::text::Format;
+use super::{effect::Effect, text::Format};
 
 /// The shape of a value.
 #[derive(Debug)]
@@ -14,6 +14,8 @@ pub(super) struct Shape {
     pub(super) default: Option<Value>,
     /// The remedy if a value is missing or has none of its forms.
     pub(super) remedy: Option<String>,
+    /// The effect of a reload on the value.
+    pub(super) effect: Effect,
     pub(super) kind: Kind,
 }
 
@@ -69,12 +71,19 @@ pub(super) struct Key {
 impl Shape {
     /// Reads a schema that [`super::schema`] generated. Other schemas are not supported.
     pub(super) fn of_schema(schema: &Value) -> Self {
+        Self::within(schema, Effect::Restart)
+    }
+
+    /// The shape of a schema in a section with this effect.
+    fn within(schema: &Value, section: Effect) -> Self {
+        let effect = Effect::of_schema(schema).unwrap_or(section);
         let text = |key: &str| schema.get(key).and_then(Value::as_str).map(str::to_owned);
         Self {
             description: text("description").unwrap_or_default(),
             default: schema.get("default").cloned(),
             remedy: text("x-remedy"),
-            kind: kind(schema),
+            effect,
+            kind: kind(schema, effect),
         }
     }
 
@@ -100,9 +109,10 @@ pub(super) fn words_of(words: &[Word]) -> String {
     words.iter().map(|word| format!("{:?}", word.value)).collect::<Vec<_>>().join(" or ")
 }
 
-fn kind(schema: &Value) -> Kind {
+fn kind(schema: &Value, effect: Effect) -> Kind {
+    let shape = |schema: &Value| Shape::within(schema, effect);
     if let Some(Value::Array(alternatives)) = schema.get("anyOf") {
-        return Kind::Any(alternatives.iter().map(Shape::of_schema).collect());
+        return Kind::Any(alternatives.iter().map(shape).collect());
     }
     if let Some(words) = words(schema) {
         return Kind::Choice(words);
@@ -121,7 +131,7 @@ fn kind(schema: &Value) -> Kind {
         },
         Some("boolean") => Kind::Boolean,
         Some("array") => Kind::List {
-            item: Box::new(schema.get("items").map_or_else(anything, Shape::of_schema)),
+            item: Box::new(schema.get("items").map_or_else(|| anything(effect), shape)),
             items_min: number("minItems").and_then(|min| usize::try_from(min).ok()).unwrap_or(0),
         },
         _ => match schema.get("properties") {
@@ -131,20 +141,20 @@ fn kind(schema: &Value) -> Kind {
                     required.is_some_and(|required| required.iter().any(|name| name == key))
                 };
                 let key = |(name, schema): (&String, &Value)| {
-                    (name.clone(), Key { shape: Shape::of_schema(schema), required: required(name) })
+                    (name.clone(), Key { shape: shape(schema), required: required(name) })
                 };
                 Kind::Table(TableShape { keys: properties.iter().map(key).collect() })
             }
             _ => Kind::Map(Box::new(
-                schema.get("additionalProperties").map_or_else(anything, Shape::of_schema),
+                schema.get("additionalProperties").map_or_else(|| anything(effect), shape),
             )),
         },
     }
 }
 
-fn anything() -> Shape {
+fn anything(effect: Effect) -> Shape {
     let kind = Kind::String { format: None, minimum: None, maximum: None };
-    Shape { description: String::new(), default: None, remedy: None, kind }
+    Shape { description: String::new(), default: None, remedy: None, effect, kind }
 }
 
 /// Choices are `enum` lists if their words have no documentation, otherwise `oneOf` constants.

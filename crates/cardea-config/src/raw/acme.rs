@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    super::{form::As, sections::ChallengeKind},
+    super::{effect::Effect, form::As, sections::ChallengeKind},
     identity::RawSecret,
 };
 
@@ -30,10 +30,12 @@ pub(crate) struct RawAcme {
     pub(crate) database: String,
     /// The key that encrypts stored private keys: 32 octets in base64 or hex, from a file or the environment.
     #[schemars(extend("x-remedy" = "add wrapping_key = { file = \"wrapping.key\" }; make one with: openssl rand -base64 32"))]
+    #[schemars(extend("x-reload" = Effect::Restart))]
     pub(crate) wrapping_key: RawSecret,
     /// A PEM file with CA certificates that are trusted for the directory's own certificate, in addition to the
     /// system's. For private authorities.
     #[serde(default)]
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(crate) ca_file: Option<String>,
     /// The challenges that prove control of a host, in order of preference. The first one that the authority offers is
     /// used; after a failure, the next attempt begins with the next one. The default needs only port 443.
@@ -42,6 +44,7 @@ pub(crate) struct RawAcme {
     pub(crate) challenges: Vec<ChallengeKind>,
     /// The external account binding, if the authority requires one.
     #[serde(default)]
+    #[schemars(extend("x-reload" = Effect::Restart))]
     pub(crate) external_account: Option<RawExternalAccount>,
     /// The key type of certificates. Each certificate gets a new key.
     #[serde(default, with = "As::<RequestedKey>")]

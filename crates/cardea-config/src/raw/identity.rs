@@ -12,6 +12,7 @@ use cardea_issuer::{
 };
 
 use super::super::{
+    effect::Effect,
     form::{As, Threads},
     section::section,
     sections::EntraVersion,
@@ -164,47 +165,59 @@ pub(crate) struct RawAuthorizationServer {
     pub(crate) database: String,
     /// The key that encrypts stored private keys: 32 octets in base64 or hex, from a file or the environment.
     #[schemars(extend("x-remedy" = "add wrapping_key = { file = \"wrapping.key\" }; make one with: openssl rand -base64 32"))]
+    #[schemars(extend("x-reload" = Effect::Restart))]
     pub(crate) wrapping_key: RawSecret,
     /// The signature algorithm of tokens.
     #[serde(default, with = "As::<SigningAlgorithm>")]
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(crate) algorithm: SigningAlgorithm,
     /// The lifetime of access tokens.
     #[serde(default = "access_token_lifetime", with = "As::<Duration>")]
     #[schemars(extend("x-minimum" = "1m", "x-maximum" = "1d"))]
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(crate) access_token_lifetime: Duration,
     /// The `aud` of a token if the client requests no resource.
     #[schemars(extend("x-remedy" = "name the service that tokens are for: default_audience = \"https://api.example.com\""))]
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(crate) default_audience: String,
     /// The values that clients may use as `resource` (RFC 8707) in addition to the default audience; absolute URIs.
     #[serde(default)]
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(crate) resources: Vec<String>,
     /// The scopes that clients can be given, for the metadata.
     #[serde(default)]
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(crate) scopes: Vec<String>,
     /// How long a key signs before the next one replaces it.
     #[serde(default = "key_lifetime", with = "As::<Duration>")]
     #[schemars(extend("x-minimum" = "1h", "x-maximum" = "3650d"))]
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(crate) key_lifetime: Duration,
     /// How long a new key is published before it signs, so that verifiers that cache the key set know it in time; at
     /// most half of `key_lifetime`. Time in which no gateway published it does not count. The first key signs at once.
     #[serde(default = "key_publish_ahead", with = "As::<Duration>")]
     #[schemars(extend("x-minimum" = "1m", "x-maximum" = "90d"))]
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(crate) key_publish_ahead: Duration,
     /// The `max-age` of the key set and the metadata: how long they may be cached. Default: half of
     /// `key_publish_ahead`, at most 5 m. It can't exceed half of `key_publish_ahead`.
     #[serde(default, with = "As::<Option<Duration>>")]
     #[schemars(extend("x-minimum" = "1s", "x-maximum" = "45d"))]
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(crate) key_set_max_age: Option<Duration>,
     /// How long a key is still published after it last signed; at least `access_token_lifetime` plus 5 m, for clock
     /// differences.
     #[serde(default = "key_overlap", with = "As::<Duration>")]
     #[schemars(extend("x-minimum" = "1m", "x-maximum" = "90d"))]
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(crate) key_overlap: Duration,
     /// Whether its endpoints are served on every listener, at the host and the paths of its issuer, without routes.
     /// With `false`, routes with `builtin` decide which of them are served, and where.
     #[serde(default = "yes")]
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(crate) mount: bool,
     #[serde(default)]
+    #[schemars(extend("x-reload" = Effect::Restart))]
     pub(crate) secrets: RawClientSecrets,
 }
 

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::super::{
+    effect::Effect,
     form::{As, Size, ZeroForNone},
     model::General,
     section::{overrides, section},
@@ -23,34 +24,41 @@ section! {
         /// share an address. If `connections_max` is reached nevertheless, the connections that have been idle for the
         /// longest are closed.
         #[schemars(range(min = 1, max = 10_000_000))]
+        #[schemars(extend("x-reload" = Effect::NewConnections))]
         connections_per_prefix_max: Option<u32> => limits.connections_per_prefix_max;
         /// Concurrent TLS handshakes over all listeners. Beyond it the oldest one is aborted: real clients finish
         /// within a few round trips.
         #[schemars(range(min = 10, max = 10_000_000))]
+        #[schemars(extend("x-reload" = Effect::NewConnections))]
         handshakes_max: usize => limits.handshakes_max;
         /// Concurrent TLS handshakes per IPv4 address or IPv6 /64. Trusted proxies are exempt. Further connections are
         /// closed. The default is half of the default for all, because many clients may share an address and reconnect
         /// at once.
         #[schemars(range(min = 1, max = 10_000_000))]
+        #[schemars(extend("x-reload" = Effect::NewConnections))]
         handshakes_per_prefix_max: u32 => limits.handshakes_per_prefix_max;
         /// New connections per second and IPv4 address or IPv6 /64, with a burst of the same size. Trusted proxies are
         /// exempt. Further connections are closed. 0 means no limit, because many clients may share an address.
         #[schemars(range(min = 0, max = 1_000_000))]
         #[serde(with = "As::<ZeroForNone>")]
+        #[schemars(extend("x-reload" = Effect::NewConnections))]
         new_connections_per_second_max: Option<NonZeroU32> => limits.new_connections_per_second_max;
         /// The size of a request's head: its first line and fields. Larger ones get 431. The default suffices for the
         /// largest cookies and tokens of browsers and identity providers.
         #[serde(with = "As::<Size<usize>>")]
         #[schemars(extend("x-minimum" = "1KiB", "x-maximum" = "1MiB"))]
+        #[schemars(extend("x-reload" = Effect::NewConnections))]
         head_bytes_max: usize => limits.head.head_bytes_max;
         /// The length of a request's target: path and query. Longer ones get 414. The default is the recommendation of
         /// RFC 9110 §4.1.
         #[serde(with = "As::<Size<usize>>")]
         #[schemars(extend("x-minimum" = "256B", "x-maximum" = "1MiB"))]
+        #[schemars(extend("x-reload" = Effect::NewConnections))]
         target_bytes_max: usize => limits.head.target_bytes_max;
         /// The number of fields in a request's head. More get 431. The default is about three times what browsers send
         /// through two proxies.
         #[schemars(range(min = 10, max = 256))]
+        #[schemars(extend("x-reload" = Effect::NewConnections))]
         fields_max: usize => limits.head.fields_max;
         /// The size of the head of an origin's response. Larger ones are answered with 502.
         #[serde(with = "As::<Size<usize>>")]
@@ -96,11 +104,13 @@ section! {
         /// retransmissions.
         #[serde(with = "As::<Duration>")]
         #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "5m"))]
+        #[schemars(extend("x-reload" = Effect::NewConnections))]
         tls_handshake: Duration => connections.tls_handshake;
         /// From the first octet of a request to the end of its head; 408 after that. It limits attacks with slow
         /// requests.
         #[serde(with = "As::<Duration>")]
         #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "5m"))]
+        #[schemars(extend("x-reload" = Effect::NewConnections))]
         request_head: Duration => connections.request_head;
         /// Between two reads of a request's body; 408 after that.
         #[serde(with = "As::<Duration>")]
@@ -109,6 +119,7 @@ section! {
         /// A kept-alive client connection without a request. The default is what browsers and libraries expect.
         #[serde(with = "As::<Duration>")]
         #[schemars(extend("x-minimum" = "1s", "x-maximum" = "1d"))]
+        #[schemars(extend("x-reload" = Effect::NewConnections))]
         keep_alive_idle: Duration => connections.keep_alive_idle;
         /// A client that acknowledges nothing, or that reads nothing of the data sent to it: its connection is closed. A
         /// silent client is probed by TCP keepalive after a quarter of this. It ends tunnels and uploads of clients that
@@ -116,6 +127,7 @@ section! {
         /// stall.
         #[serde(with = "As::<Duration>")]
         #[schemars(extend("x-minimum" = "12s", "x-maximum" = "1h"))]
+        #[schemars(extend("x-reload" = Effect::Restart))]
         client_unreachable: Duration => connections.client_unreachable;
         /// Connecting to an endpoint, including its TLS handshake. Must be below `request`, so that time is left for
         /// another endpoint.

@@ -9,6 +9,7 @@ use cardea_env::Network;
 use cardea_tls::{MinVersion, ServerTlsConfig};
 
 use super::super::{
+    effect::Effect,
     form::{As, FileMode},
     sections::{ClientCertificateMode, ProxyProtocolVersion, Tickets},
     text::BindAddress,
@@ -27,6 +28,7 @@ pub(crate) struct RawListener {
     pub(crate) address: BindAddress,
     /// The permissions of a Unix socket, in octal. Default: open to its owner and group, `"0660"`.
     #[serde(default, with = "As::<Option<FileMode>>")]
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(crate) mode: Option<u32>,
     /// Answers every request with a redirect (308) to the same https URL: `true` for port 443, or the port.
     #[serde(default)]

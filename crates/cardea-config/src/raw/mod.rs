@@ -32,6 +32,7 @@ pub(super) use self::{
     throttle::RawThrottle,
 };
 use super::{
+    effect::Effect,
     form::As,
     sections::{Drain, ForwardingText, Log, Process, Readiness, TrustedProxies},
 };
@@ -46,56 +47,85 @@ pub(super) struct RawConfig {
     /// Further files, relative to this one: `["conf.d/*.toml"]`. `*` and `?` are allowed in the last part of a path,
     /// and files are read in the order of their names. Tables are merged, lists are appended, and any other value must
     /// be set once. An included file includes no others.
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) include: Vec<String>,
     /// The region of this gateway. Endpoints in the same region are preferred.
     #[schemars(extend("format" = "cardea-name"))]
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) region: Option<String>,
     /// How expressions and JSON logs decode non-ASCII bytes in header values: choose what the services do. The bytes
     /// are forwarded unchanged.
     #[serde(with = "As::<HeaderEncoding>")]
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) header_encoding: HeaderEncoding,
+    #[schemars(extend("x-reload" = Effect::Restart))]
     pub(super) process: Process,
+    #[schemars(extend("x-reload" = Effect::Restart))]
     pub(super) log: Log,
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) access_log: RawAccessLog,
+    #[schemars(extend("x-reload" = Effect::Restart))]
     pub(super) admin: RawAdmin,
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) limits: RawLimits,
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) timeouts: RawTimeouts,
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) failover: RawFailover,
     /// How an endpoint of a region is chosen, where a service says nothing else.
     #[serde(with = "As::<Balance>")]
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) balance: Balance,
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) drain: Drain,
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) readiness: Readiness,
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) forwarding: ForwardingText,
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) trusted_proxies: TrustedProxies,
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) identity_headers: RawIdentityHeaders,
+    #[schemars(extend("x-reload" = Effect::Refused))]
     pub(super) authorization_server: Option<RawAuthorizationServer>,
+    #[schemars(extend("x-reload" = Effect::Refused))]
     pub(super) acme: Option<RawAcme>,
     /// The authorities of client certificates.
+    #[schemars(extend("x-reload" = Effect::NewConnections))]
     pub(super) client_authority: Vec<RawClientAuthority>,
     /// Additional attributes of requests, besides those of docs/attributes.md.
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) attribute: Vec<RawAttribute>,
     /// The policy of all routes, evaluated before the route's own.
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) policy: Vec<RawPolicyRule>,
     /// Changes to the header fields of every request before it is forwarded. Those of its route follow.
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) request_headers: OneOrMany<RawFieldEdits>,
     /// Changes to the header fields of every response before it is sent, including the gateway's own refusals. Those of
     /// its route follow.
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) response_headers: OneOrMany<RawFieldEdits>,
     /// Rate limits.
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) throttle: Vec<RawThrottle>,
     /// Where the gateway listens; at least one.
+    #[schemars(extend("x-reload" = Effect::NewConnections))]
     pub(super) listener: Vec<RawListener>,
     /// The trusted issuers of tokens.
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) issuer: Vec<RawIssuer>,
     /// A folder for the fetched keys of issuers, so that a restart does not depend on every issuer being reachable;
     /// `"off"` disables it. It is created for the gateway's user only, and used only if no other user may write to it.
     /// Default: `issuer-keys` beside the database, or beside this file if there is no database.
+    #[schemars(extend("x-reload" = Effect::Restart))]
     pub(super) key_cache: Option<String>,
     /// The services that requests are forwarded to.
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) service: Vec<RawService>,
     /// The routes of requests. The most specific match wins, whatever the order: exact host, longest wildcard host, any
     /// host; then exact path, pattern, longest prefix; then more header conditions; then an expression; then a method.
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) route: Vec<RawRoute>,
 }
 
@@ -109,6 +139,7 @@ pub(super) struct RawAdmin {
     /// The DNS names by which `address` may be requested, in addition to `localhost` and IP addresses: those that
     /// scrapers and health checks use. Requests for other names are answered 421, which prevents DNS rebinding by web
     /// pages.
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) hosts: Vec<String>,
     /// The Unix socket, with mode 0600, through which the command line makes changes. `"off"` disables it.
     pub(super) socket: String,

@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use cardea_upstream::{Address, Balance, PoolConfig};
 
-use super::{super::form::As, failover::RawServiceFailover};
+use super::{
+    super::{effect::Effect, form::As},
+    failover::RawServiceFailover,
+};
 
 /// A service that requests are forwarded to: one application, at one or more endpoints.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -37,6 +40,7 @@ pub(crate) struct RawService {
     /// The TLS settings of its endpoints; `tls = {}` for the defaults. Default: no TLS. Certificates are
     /// always verified.
     #[serde(default)]
+    #[schemars(extend("x-reload" = Effect::NewConnections))]
     pub(crate) tls: Option<RawServiceTls>,
     /// Its pooled connections.
     #[serde(default)]

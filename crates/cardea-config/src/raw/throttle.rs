@@ -4,7 +4,7 @@ use cardea_gateway::model::ThrottleReport;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::super::{form::As, text::Rate};
+use super::super::{effect::Effect, form::As, text::Rate};
 
 /// A rate limit. It counts the requests of all routes with `all_routes`, otherwise those of the routes and services that name
 /// it in `throttles`. Requests beyond the limit are answered 429. [throttles.md](throttles.md) says more.
@@ -55,6 +55,7 @@ pub(crate) struct RawThrottle {
     /// exceeds its limit.
     #[serde(default = "keys_max")]
     #[schemars(range(min = 1, max = 1_000_000))]
+    #[schemars(extend("x-reload" = Effect::Restart))]
     pub(crate) keys_max: usize,
 }
 
