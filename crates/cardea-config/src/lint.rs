@@ -260,7 +260,7 @@ fn ambiguous_paths(config: &Config, problems: &mut Problems) {
         config.environment.reads_path || route.rules.reads_path || route.rules.when_reads_path
     };
     for route in config.routes.iter().filter(|route| reads_path(route)) {
-        let allow = &route.allow_encoded;
+        let allow = &route.allow;
         let spellings = [(allow.slash, "%2F"), (allow.encoded_backslash, "%5C"), (allow.backslash, "\\")];
         let spellings = spellings.into_iter().filter(|(is_allowed, _)| *is_allowed);
         let spellings: Vec<&str> = spellings.map(|(_, spelling)| spelling).collect();

@@ -19,9 +19,8 @@ use cardea_gateway::{
     client_certificate::ClientCertificateForward,
     exchange::Exchange,
     model::{
-        AllowEncoded, ConnectionTimeouts, EnvironmentModel, Forwarding, HeaderRules, IdentityHeaders, Limits,
-        LogModel, ProxyProtocol, Rewrite, RouteRules, RouteThrottles, ThrottleCost, ThrottleKey,
-        ThrottleReport, Timeouts,
+        ConnectionTimeouts, EnvironmentModel, Forwarding, IdentityHeaders, Limits, LogModel, ProxyProtocol,
+        RouteSettings, ThrottleCost, ThrottleKey, ThrottleReport, Timeouts,
     },
     record::AccessLogConfig,
     routing::RouteMatch,
@@ -468,20 +467,19 @@ pub struct Route {
     pub matches: RouteMatch,
     pub auth: Auth,
     pub client_certificate: Option<ClientCertificateRule>,
-    pub early_data: bool,
     pub destination: Destination,
-    pub rewrite: Rewrite,
-    pub allow_encoded: AllowEncoded,
-    pub timeouts: Timeouts,
-    pub body_bytes_max: u64,
-    pub forward_authorization: bool,
-    pub request_headers: HeaderRules,
-    pub response_headers: HeaderRules,
-    pub rules: RouteRules,
     /// Names of routes whose requests this one takes intentionally, although its requirement is weaker.
     pub opens: Vec<String>,
-    /// Those of its service and of all routes too, by their places in [`Config::throttles`].
-    pub throttles: RouteThrottles,
+    /// Its throttles include those of its service and of all routes.
+    pub settings: RouteSettings,
+}
+
+impl Deref for Route {
+    type Target = RouteSettings;
+
+    fn deref(&self) -> &RouteSettings {
+        &self.settings
+    }
 }
 
 /// Who may make a request.

@@ -203,7 +203,7 @@ fn a_route_gets_what_it_does_not_say_from_the_general_sections() {
     assert_eq!(route.body_bytes_max, 1 << 20);
     assert_eq!(route.timeouts.request.unwrap().as_secs(), 20);
     assert_eq!(route.timeouts.response_head.as_secs(), 1);
-    assert_eq!(route.allow_encoded, AllowEncoded { slash: true, backslash: true, ..Default::default() });
+    assert_eq!(route.allow, AllowEncoded { slash: true, backslash: true, ..Default::default() });
     let [HeaderRule::Remove(removed), HeaderRule::Set(set, _)] = route.request_headers.rules() else {
         panic!("{:?}", route.request_headers)
     };

@@ -3,7 +3,7 @@
 //! A reload builds a whole new [`Model`] and swaps the pointer; requests in flight keep the one that they began
 //! with. What lives longer (endpoints' health, pools, key sets, counters) is in objects that the models share.
 
-use std::{collections::HashMap, num::NonZeroU32, sync::Arc, time::Duration};
+use std::{collections::HashMap, num::NonZeroU32, ops::Deref, sync::Arc, time::Duration};
 
 use cardea_env::{Network, Template};
 use cardea_http::{ForwardedHeader, ForwardedPolicy, HeaderNameSet, h1::HeadLimits};
@@ -261,10 +261,29 @@ pub struct Route {
     pub requirement: Option<AccessRequirement>,
     /// What is made of the client's certificate; nothing where `None`.
     pub client_certificate: Option<ClientCertificateRule>,
-    /// Whether safe requests are carried before the TLS handshake is done, by whoever has recorded them perhaps (RFC 8470).
-    pub early_data: bool,
     /// Where it goes.
     pub destination: Destination,
+    /// Whether it is bound to listeners, so that those are meant that it is found on.
+    pub is_bound: bool,
+    /// The settings that the configuration has in the same form.
+    pub settings: RouteSettings,
+    /// What is counted for this route, in all models that have it.
+    pub metrics: Arc<RouteMetrics>,
+}
+
+impl Deref for Route {
+    type Target = RouteSettings;
+
+    fn deref(&self) -> &RouteSettings {
+        &self.settings
+    }
+}
+
+/// The settings of a route that refer to no other part of a model.
+#[derive(Debug, Clone, Default)]
+pub struct RouteSettings {
+    /// Whether safe requests are forwarded before the TLS handshake is done; they may be replays (RFC 8470).
+    pub early_data: bool,
     /// Time limits.
     pub timeouts: Timeouts,
     /// The largest request body, in bytes.
@@ -279,14 +298,10 @@ pub struct Route {
     pub request_headers: HeaderRules,
     /// Changes to the response's headers.
     pub response_headers: HeaderRules,
-    /// Whether it is bound to listeners, so that those are meant that it is found on.
-    pub is_bound: bool,
     /// What expressions say of its requests.
     pub rules: RouteRules,
-    /// The throttles that count its requests.
+    /// The throttles that count its requests, by their places in the model.
     pub throttles: RouteThrottles,
-    /// What is counted for this route, in all models that have it.
-    pub metrics: Arc<RouteMetrics>,
 }
 
 /// Encodings that most services read in more than one way, and that a route may allow nevertheless.

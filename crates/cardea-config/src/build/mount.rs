@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use cardea_gateway::{
-    model::{AllowEncoded, Destination, HeaderRules, Rewrite, Route, RouteRules},
+    model::{Destination, Route, RouteRules, RouteSettings},
     routing::{HostPattern, PathMatch, RouteMatch},
 };
 use cardea_issuer::Endpoints;
@@ -59,21 +59,19 @@ impl Builder<'_> {
             let route = Route {
                 requirement: None,
                 client_certificate: None,
-                early_data: false,
                 destination: Destination::BuiltIn(self.foundation.provider.builtin(which)),
-                timeouts: self.config.general.exchanges.clone(),
-                body_bytes_max: 64 * 1024,
-                allow: AllowEncoded::default(),
-                rewrite: Rewrite::None,
-                forward_authorization: true,
-                request_headers: HeaderRules::default(),
-                response_headers: HeaderRules::default(),
                 is_bound: false,
-                rules: RouteRules {
-                    reads_path: throttles_read_path(&self.config.throttles, &throttles),
-                    ..RouteRules::default()
+                settings: RouteSettings {
+                    timeouts: self.config.general.exchanges.clone(),
+                    body_bytes_max: 64 * 1024,
+                    forward_authorization: true,
+                    rules: RouteRules {
+                        reads_path: throttles_read_path(&self.config.throttles, &throttles),
+                        ..RouteRules::default()
+                    },
+                    throttles,
+                    ..RouteSettings::default()
                 },
-                throttles,
                 metrics: self.route_metrics(&name),
                 name,
             };

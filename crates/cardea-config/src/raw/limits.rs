@@ -92,6 +92,7 @@ section! {
         /// Concurrent requests on one HTTP/2 connection. The default is the smallest value that RFC 9113 §6.5.2
         /// recommends.
         #[schemars(range(min = 1, max = 10_000))]
+        #[schemars(extend("x-reload" = Effect::NewConnections))]
         http2_streams_max: u32 => limits.http2_streams_max;
     }
 }

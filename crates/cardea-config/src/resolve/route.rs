@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, hash_map};
 use cardea_env::Condition;
 use cardea_gateway::{
     exchange::Exchange,
-    model::{AllowEncoded, Rewrite, RouteRules},
+    model::{AllowEncoded, Rewrite, RouteRules, RouteSettings},
     routing::{HeaderMatch, HostPattern, PathMatch, RouteMatch},
 };
 use cardea_identity::Alternative;
@@ -173,23 +173,26 @@ impl Resolver<'_> {
             || self.headers_read_path(response_headers.rules())
             || throttles_read_path(names.throttles, &throttles);
         let is_resolved = destination.is_some() && self.is_resolved(&auth, names);
+        let settings = RouteSettings {
+            early_data: raw.early_data,
+            timeouts,
+            body_bytes_max: raw.body_bytes_max.unwrap_or(names.general.body_bytes_max),
+            allow: allow_encoded(&raw.allow_encoded),
+            rewrite,
+            forward_authorization,
+            request_headers,
+            response_headers,
+            rules,
+            throttles,
+        };
         let route = Route {
             name: raw.name,
             matches: RouteMatch { hosts, path, methods, headers, listeners, condition },
             auth,
             client_certificate,
-            early_data: raw.early_data,
             destination: destination.unwrap_or_else(Destination::unresolved),
-            rewrite,
-            allow_encoded: allow_encoded(&raw.allow_encoded),
-            timeouts,
-            body_bytes_max: raw.body_bytes_max.unwrap_or(names.general.body_bytes_max),
-            forward_authorization,
-            request_headers,
-            response_headers,
-            rules,
             opens: raw.opens,
-            throttles,
+            settings,
         };
         (route, is_resolved)
     }

@@ -419,7 +419,7 @@ fn header_rules_can_not_split_or_frame_a_message() {
         // No configuration may set these.
         let framing = |config: &mut Config| {
             let route = config.routes.iter_mut().find(|route| route.name == "public").unwrap();
-            let route = &mut route.value;
+            let route = &mut route.value.settings;
             for rules in [&mut route.request_headers, &mut route.response_headers] {
                 let framing =
                     [("content-length", "7"), ("transfer-encoding", "chunked"), ("connection", "x-echo")];

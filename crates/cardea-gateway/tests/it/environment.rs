@@ -360,7 +360,7 @@ fn changes_to_headers_read_the_request_as_it_came_and_can_not_be_broken_out_of()
             let public = config.routes.iter_mut().find(|route| route.name == "public").unwrap();
             let rename = HeaderRule::Rename("x-user".to_owned(), "content-length".to_owned());
             let set = unchecked("transfer-encoding", "chunked");
-            add_rules(&mut public.value.request_headers, vec![rename, set]);
+            add_rules(&mut public.value.settings.request_headers, vec![rename, set]);
         };
         let gateway = Spec::to(&origin)
             .public(
