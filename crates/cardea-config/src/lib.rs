@@ -9,7 +9,8 @@
 //!
 //! To add a key: declare it in the written form, with its documentation, form and limits; add the field with its
 //! default to the settings of the library that uses it; use it there. In a `section!` the declaration names the field,
-//! elsewhere one line in `resolve` sets it. The reference page and the schema are generated.
+//! elsewhere one line in `resolve` sets it. A reload has the effect that its section declares (`x-reload`), unless the key
+//! declares its own. The reference page and the schema are generated.
 #![forbid(unsafe_code)]
 
 mod build;
