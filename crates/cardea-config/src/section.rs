@@ -32,26 +32,32 @@ macro_rules! section {
     };
 }
 
-/// Declares a section whose keys override more general settings. Omitted keys change nothing.
+/// Declares a table whose keys stand in place of those of a section, for one route, service or the like: the written form
+/// of each, its limits, and the field that it sets. Omitted keys change nothing.
 macro_rules! overrides {
     (
         $(#[$meta:meta])*
-        $name:ident of $settings:ty {
-            $($(#[$attribute:meta])* $key:ident: $type:ty => $($field:ident).+;)*
+        $name:ident in place of $section:literal;
+        for $settings:ty {
+            $($key:ident: $form:ty $([$($limits:tt)*])? => $($field:ident).+;)*
         }
     ) => {
         $(#[$meta])*
         #[derive(Debug, Default, Deserialize, JsonSchema)]
         #[serde(default, deny_unknown_fields)]
         pub(crate) struct $name {
-            $($(#[$attribute])* pub(crate) $key: Option<$type>,)*
+            $(
+                #[doc = concat!(" In place of `", $section, ".", stringify!($key), "`.")]
+                $(#[schemars($($limits)*)])?
+                pub(crate) $key: Option<Written<$form>>,
+            )*
         }
 
         impl $name {
             /// Copies the written values into the settings.
-            pub(crate) fn apply(&self, settings: &mut $settings) {
+            pub(crate) fn apply(self, settings: &mut $settings) {
                 $(if let Some(value) = self.$key {
-                    settings.$($field).+ = value.into();
+                    settings.$($field).+ = value.0.into();
                 })*
             }
         }
@@ -89,23 +95,11 @@ macro_rules! overridable {
             }
         }
 
-        $(#[$overrides_meta])*
-        #[derive(Debug, Default, Deserialize, JsonSchema)]
-        #[serde(default, deny_unknown_fields)]
-        pub(crate) struct $overrides {
-            $(
-                #[doc = concat!(" In place of `", $name, ".", stringify!($key), "`.")]
-                $(#[schemars($($limits)*)])?
-                $key: Option<Written<$form>>,
-            )*
-        }
-
-        impl $overrides {
-            /// Takes what is written over into the settings.
-            pub(crate) fn apply(self, settings: &mut $settings) {
-                $(if let Some(value) = self.$key {
-                    settings.$($field).+ = value.0;
-                })*
+        $crate::section::overrides! {
+            $(#[$overrides_meta])*
+            $overrides in place of $name;
+            for $settings {
+                $($key: $form $([$($limits)*])? => $($field).+;)*
             }
         }
     };

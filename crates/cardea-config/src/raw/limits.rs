@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::{
     effect::Effect,
-    form::{As, Size, ZeroForNone},
+    form::{As, Size, Written, ZeroForNone},
     model::General,
     section::{overrides, section},
 };
@@ -163,26 +163,12 @@ section! {
 
 overrides! {
     /// Timeouts of a route. Default: the general ones.
-    RawRouteTimeouts of cardea_gateway::model::Timeouts {
-        /// Overrides `timeouts.request`.
-        #[serde(with = "As::<Option<Duration>>")]
-        #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "7d"))]
-        request: Duration => request;
-        /// Overrides `timeouts.request_body_idle`.
-        #[serde(with = "As::<Option<Duration>>")]
-        #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "1h"))]
-        request_body_idle: Duration => request_body_idle;
-        /// Overrides `timeouts.response_head`.
-        #[serde(with = "As::<Option<Duration>>")]
-        #[schemars(extend("x-minimum" = "10ms", "x-maximum" = "1h"))]
-        response_head: Duration => response_head;
-        /// Overrides `timeouts.response_body_idle`.
-        #[serde(with = "As::<Option<Duration>>")]
-        #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "1d"))]
-        response_body_idle: Duration => response_body_idle;
-        /// Overrides `timeouts.token_expiry_grace`.
-        #[serde(with = "As::<Option<Duration>>")]
-        #[schemars(extend("x-maximum" = "1h"))]
-        token_expiry_grace: Duration => token_expiry_grace;
+    RawRouteTimeouts in place of "timeouts";
+    for cardea_gateway::model::Timeouts {
+        request: Duration [extend("x-minimum" = "100ms", "x-maximum" = "7d")] => request;
+        request_body_idle: Duration [extend("x-minimum" = "100ms", "x-maximum" = "1h")] => request_body_idle;
+        response_head: Duration [extend("x-minimum" = "10ms", "x-maximum" = "1h")] => response_head;
+        response_body_idle: Duration [extend("x-minimum" = "100ms", "x-maximum" = "1d")] => response_body_idle;
+        token_expiry_grace: Duration [extend("x-maximum" = "1h")] => token_expiry_grace;
     }
 }

@@ -133,13 +133,14 @@ impl Resolver<'_> {
         };
 
         let mut timeouts = names.general.exchanges.clone();
+        let has_own_timeout = raw.timeouts.request.is_some();
         raw.timeouts.apply(&mut timeouts);
         let destination =
             self.destination((raw.service, raw.redirect, raw.respond, raw.builtin), &raw.name, names, at);
         if let Some(Destination::Service { index }) = &destination
             && let Some(service) = names.services.get(*index)
             && service.is_sound
-            && raw.timeouts.request.is_some()
+            && has_own_timeout
             && service.connect_timeout >= request_timeout(&timeouts)
         {
             self.error(
