@@ -165,6 +165,44 @@ impl Fields {
         self.append_known(known, value)
     }
 
+    /// Joins the values of all lines with this name into the first one.
+    ///
+    /// # Errors
+    /// [`FieldError::TooLarge`] if there is no room. Then nothing has changed.
+    pub(crate) fn join(&mut self, known: Known, separator: &[u8]) -> Result<(), FieldError> {
+        let count = self.count(known);
+        if count < 2 {
+            return Ok(());
+        }
+        let bytes: usize = self.get_all(known).map(|value| value.len() + separator.len()).sum();
+        if self.arena.len() + bytes > Self::BYTES_MAX {
+            return Err(FieldError::TooLarge);
+        }
+        let Self { arena, entries, .. } = self;
+        let start = arena.len();
+        let mut never_indexed = false;
+        for entry in entries.iter().filter(|entry| entry.known == Some(known)) {
+            if arena.len() > start {
+                arena.extend_from_slice(separator);
+            }
+            let from = entry.value_start as usize;
+            arena.extend_from_within(from..from + entry.value_len as usize);
+            never_indexed |= entry.never_indexed;
+        }
+        let joined_len = arena.len() - start;
+        let mut is_first = true;
+        entries.retain_mut(|entry| {
+            if entry.known != Some(known) {
+                return true;
+            }
+            entry.value_start = u32::try_from(start).unwrap_or(u32::MAX);
+            entry.value_len = u32::try_from(joined_len).unwrap_or(0);
+            entry.never_indexed = never_indexed;
+            core::mem::take(&mut is_first)
+        });
+        Ok(())
+    }
+
     /// All lines, in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Field<'_>> + ExactSizeIterator {
         self.entries.iter().map(|entry| entry.field(&self.arena))

@@ -5,7 +5,7 @@ mod h2;
 #[cfg(test)]
 mod tests;
 
-pub use h2::hpack;
+pub use h2::{connection as http2_connection, hpack};
 
 use core::net::{IpAddr, Ipv4Addr};
 

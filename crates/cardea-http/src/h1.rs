@@ -8,8 +8,8 @@ mod scan;
 mod write;
 
 pub use chunked::{ChunkedDecoder, ChunkedError, ChunkedLimits, Step};
-pub(crate) use framing::has_connection_option;
 pub use framing::{Framing, request_framing, response_framing, wants_keep_alive};
+pub(crate) use framing::{has_connection_fields, has_connection_option};
 pub use request::RequestDecoder;
 pub use response::ResponseDecoder;
 pub use scan::HeadLimits;

@@ -46,6 +46,14 @@ impl TrailerError {
 }
 
 impl TrailerLimits {
+    /// The empty line at the end.
+    pub(crate) const END_BYTES: usize = 2;
+
+    /// The size of a line of HTTP/1.1.
+    pub(crate) const fn line_len(name: &[u8], value: &[u8]) -> usize {
+        name.len() + value.len() + LINE_OVERHEAD_BYTES
+    }
+
     /// The fields of a section that did not come as lines of HTTP/1.1.
     ///
     /// # Errors
@@ -55,10 +63,9 @@ impl TrailerLimits {
         section: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<Fields, TrailerError> {
         let mut fields = Fields::default();
-        // The empty line at the end.
-        let mut bytes = 2_usize;
+        let mut bytes = Self::END_BYTES;
         for (count, (name, value)) in section.into_iter().enumerate() {
-            bytes = bytes.saturating_add(name.len() + value.len() + LINE_OVERHEAD_BYTES);
+            bytes = bytes.saturating_add(Self::line_len(name, value));
             if count >= self.fields_max {
                 return Err(TrailerError(HeadError::TooManyFields));
             }

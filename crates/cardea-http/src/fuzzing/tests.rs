@@ -7,7 +7,7 @@ type Target = (&'static str, fn(&[u8]));
 
 #[test]
 fn the_corpus_holds_every_property() {
-    let targets: [Target; 7] = [
+    let targets: [Target; 8] = [
         ("request_head", super::request_head),
         ("response_head", super::response_head),
         ("chunked", super::chunked),
@@ -15,6 +15,7 @@ fn the_corpus_holds_every_property() {
         ("normalize", super::normalize),
         ("proxy_protocol", super::proxy_protocol),
         ("hpack", super::hpack),
+        ("http2_connection", super::http2_connection),
     ];
     for (name, run) in targets {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);

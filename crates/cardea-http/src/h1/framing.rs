@@ -131,8 +131,8 @@ fn is_lookalike(name: &[u8]) -> bool {
     folds_to(name, b"content-length") || folds_to(name, b"transfer-encoding")
 }
 
-/// RFC 9113 §8.2.2: all are forbidden, except `TE: trailers`.
-fn has_connection_fields(fields: &Fields) -> bool {
+/// Whether there are fields that HTTP/2 forbids (RFC 9113 §8.2.2): all of connections, except `TE: trailers`.
+pub(crate) fn has_connection_fields(fields: &Fields) -> bool {
     let set = Known::Connection.bit()
         | Known::KeepAlive.bit()
         | Known::ProxyConnection.bit()
