@@ -1,3 +1,5 @@
+//! Headers and payloads against the tables of RFC 9113 §6.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Heads and trailers against the rules of RFC 9113 §8, line by line.
+
 use super::super::error::{HeadFault, Malformed};
 use super::super::hpack::{Encoder, LineError};
 use super::*;

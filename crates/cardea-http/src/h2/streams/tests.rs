@@ -1,3 +1,5 @@
+//! States, the slab, and turns against plain queues.
+
 use std::collections::VecDeque;
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! The code against a decoder that goes bit by bit.
+
 use proptest::prelude::*;
 
 use super::*;
