@@ -1,17 +1,17 @@
 #!/bin/sh
-# Builds the one binary that is shipped: static, with profile `dist`.
+# Builds the release binary: static, with profile `dist`.
 #
 #   packaging/static.sh          for musl: runs on any Linux of this architecture
 #   packaging/static.sh gnu      for glibc, linked statically: the same, with glibc's allocator and resolver
 #
 # Needs a C compiler; for musl also rustup and the package musl-tools (musl-gcc). Prints the binary's path.
 #
-# What the program says it was built from (`cardea status`, the metric cardea_build_info) is $CARDEA_REVISION; where that is not
-# set, the commit that is checked out.
+# The revision of the program (`cardea status`, the metric cardea_build_info) is $CARDEA_REVISION; if that is not set,
+# it is the checked-out commit.
 set -eu
 cd "$(dirname "$0")/.."
 
-# An archive of the sources may lie in a repository of something else.
+# An archive of the sources may be inside another repository.
 if [ -z "${CARDEA_REVISION+set}" ] && [ "$(git rev-parse --show-toplevel 2>/dev/null)" = "$(pwd -P)" ]; then
     CARDEA_REVISION=$(git describe --always --dirty --abbrev=12 --exclude='*')
 fi
