@@ -10,9 +10,9 @@ mod write;
 
 pub use error::{ErrorCode, FrameError};
 
+pub(crate) use write::{begin_block, end_block, write_data_header};
 pub use write::{
-    FrameMark, begin_block, end_block, write_data_header, write_goaway, write_ping, write_rst_stream,
-    write_settings, write_settings_ack, write_window_update,
+    write_goaway, write_ping, write_rst_stream, write_settings, write_settings_ack, write_window_update,
 };
 
 /// What a client sends first (RFC 9113 §3.4).

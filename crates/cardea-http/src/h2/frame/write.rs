@@ -42,7 +42,7 @@ pub fn write_window_update(stream: u32, increment: u32, out: &mut Vec<u8>) {
 }
 
 /// Appends the header of DATA. `len` bytes must follow.
-pub fn write_data_header(stream: u32, len: usize, end_stream: bool, out: &mut Vec<u8>) {
+pub(crate) fn write_data_header(stream: u32, len: usize, end_stream: bool, out: &mut Vec<u8>) {
     frame(FrameType::Data, Flags::END_STREAM.when(end_stream), stream, len, out);
 }
 
@@ -52,17 +52,17 @@ fn frame(kind: FrameType, flags: Flags, stream: u32, len: usize, out: &mut Vec<u
 
 /// Where a frame begins whose payload is being written.
 #[derive(Debug, Clone, Copy)]
-pub struct FrameMark(usize);
+pub(crate) struct FrameMark(usize);
 
 /// Begins HEADERS. The block is appended, then [`end_block`] is called.
-pub fn begin_block(out: &mut Vec<u8>) -> FrameMark {
+pub(crate) fn begin_block(out: &mut Vec<u8>) -> FrameMark {
     let start = out.len();
     out.extend_from_slice(&[0; HEADER_LEN]);
     FrameMark(start)
 }
 
 /// Ends HEADERS. A block above `payload_max` is divided into HEADERS and CONTINUATION.
-pub fn end_block(
+pub(crate) fn end_block(
     FrameMark(start): FrameMark,
     stream: u32,
     end_stream: bool,
