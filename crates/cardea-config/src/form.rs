@@ -14,7 +14,7 @@ use cardea_http::{ForwardedHeader, ForwardedPolicy};
 use cardea_identity::{Algorithm, ClaimPath};
 use cardea_issuer::SigningAlgorithm;
 use cardea_tls::{MinVersion, acme::RequestedKey};
-use cardea_upstream::{Address, Balance, StatusSet};
+use cardea_upstream::{Address, Balance, CheckMethod, CheckProtocol, StatusSet};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::{Map, Value};
@@ -200,6 +200,23 @@ fn text_schema(format: &str, pattern: &str) -> Schema {
     schema
 }
 
+/// A text as it is.
+impl Form for String {
+    type Value = Self;
+
+    fn write<S: Serializer>(value: &Self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(value)
+    }
+
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::deserialize(deserializer)
+    }
+
+    fn schema() -> Schema {
+        json_schema!({ "type": "string" })
+    }
+}
+
 /// A number as it is.
 impl Form for u32 {
     type Value = Self;
@@ -236,10 +253,10 @@ impl Form for ZeroForNone {
     }
 }
 
-/// A list of statuses that count as failures.
-pub(crate) struct Statuses;
+/// A list of statuses from `MIN` to 599. The default is that of errors.
+pub(crate) struct Statuses<const MIN: u16 = 400>;
 
-impl Form for Statuses {
+impl<const MIN: u16> Form for Statuses<MIN> {
     type Value = StatusSet;
 
     fn write<S: Serializer>(value: &Self::Value, serializer: S) -> Result<S::Ok, S::Error> {
@@ -252,7 +269,7 @@ impl Form for Statuses {
 
     fn schema() -> Schema {
         json_schema!({
-            "type": "array", "items": { "type": "integer", "minimum": 400, "maximum": 599 }
+            "type": "array", "items": { "type": "integer", "minimum": MIN, "maximum": 599 }
         })
     }
 }
@@ -369,6 +386,19 @@ words! {
         "least-requests" => Balance::LeastRequests,
         /// Each endpoint in turn.
         "round-robin" => Balance::RoundRobin,
+    }
+    CheckProtocol {
+        /// No checks.
+        "off" => CheckProtocol::Off,
+        /// A connection, with the TLS handshake if the service uses TLS.
+        "tcp" => CheckProtocol::Tcp,
+        /// A request of HTTP/1.1 over such a connection.
+        "http" => CheckProtocol::Http,
+    }
+    CheckMethod {
+        "GET" => CheckMethod::Get,
+        "HEAD" => CheckMethod::Head,
+        "OPTIONS" => CheckMethod::Options,
     }
     HeaderEncoding {
         /// As UTF-8, or as Latin-1 if they are not valid UTF-8.

@@ -32,7 +32,7 @@ use cardea_tls::{
     ClientAuthMode, ClientAuthorityConfig, ClientName, ClientTlsConfig, ManagedCertificate, OcspConfig,
     ServerTlsConfig, acme::RequestedKey,
 };
-use cardea_upstream::{Balance, HealthConfig, PoolConfig, RetryConfig, ServiceConfig};
+use cardea_upstream::{Balance, CheckConfig, HealthConfig, PoolConfig, RetryConfig, ServiceConfig};
 use rustls::pki_types::ServerName;
 use url::Url;
 use zeroize::Zeroizing;
@@ -124,6 +124,7 @@ pub struct General {
     pub exchanges: Timeouts,
     pub pool: PoolConfig,
     pub failover: Failover,
+    pub check: CheckConfig,
     pub balance: Balance,
 }
 
@@ -143,6 +144,7 @@ impl Default for General {
             exchanges: Timeouts::default(),
             pool: PoolConfig::default(),
             failover: Failover::default(),
+            check: CheckConfig::default(),
             balance: Balance::default(),
         }
     }

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use super::{
     model::Failover,
-    raw::{RawFailover, RawLimits, RawTimeouts},
+    raw::{RawFailover, RawHealthCheck, RawLimits, RawTimeouts},
     sections::ForwardingText,
     *,
 };
@@ -102,6 +102,7 @@ fn the_defaults_are_within_their_own_limits() {
         ("limits", toml::to_string(&RawLimits::default()).unwrap()),
         ("timeouts", toml::to_string(&RawTimeouts::default()).unwrap()),
         ("failover", toml::to_string(&RawFailover::default()).unwrap()),
+        ("health_check", toml::to_string(&RawHealthCheck::default()).unwrap()),
         ("drain", toml::to_string(&Drain::default()).unwrap()),
         ("readiness", toml::to_string(&Readiness::default()).unwrap()),
         ("forwarding", toml::to_string(&ForwardingText::default()).unwrap()),

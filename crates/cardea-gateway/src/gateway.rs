@@ -294,6 +294,12 @@ impl Gateway {
         of_services > 0
     }
 
+    /// Counts a shortage for which nothing makes room.
+    pub(crate) fn note_shortage(&self, shortage: Shortage, operation: &'static str) {
+        self.metrics.count_shortage(shortage);
+        self.shortage_warned.tell(shortage, operation, 0, self.clock.mono());
+    }
+
     /// The connections of clients that make the process hold something.
     pub(crate) fn connections_that_hold(&self) -> Vec<Arc<Entry>> {
         self.connections.holders()

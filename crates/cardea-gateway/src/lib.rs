@@ -10,6 +10,7 @@ mod body;
 mod buffer;
 pub mod builtin;
 pub mod challenge;
+pub mod checks;
 pub mod client_certificate;
 mod conditions;
 mod connections;

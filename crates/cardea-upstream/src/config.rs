@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::address::Address;
 use crate::attempts::ATTEMPTS_MAX;
+use crate::check::CheckConfig;
 use crate::retry::{RetryConfig, StatusSet};
 
 /// How many endpoints a service may have.
@@ -28,6 +29,8 @@ pub struct ServiceConfig {
     pub balance: Balance,
     /// When an endpoint is ejected, and for how long.
     pub health: HealthConfig,
+    /// How endpoints are checked.
+    pub check: CheckConfig,
     /// What is tried again, and how often.
     pub retry: RetryConfig,
 }
@@ -177,6 +180,7 @@ impl ServiceConfig {
             pool: PoolConfig::default(),
             balance: Balance::default(),
             health: HealthConfig::default(),
+            check: CheckConfig::default(),
             retry: RetryConfig::default(),
         }
     }

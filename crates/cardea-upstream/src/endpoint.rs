@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use cardea_clock::Mono;
 
 use crate::address::Address;
+use crate::check::{self, CheckConfig, CheckResult, Checks, Turn};
 use crate::config::{HealthConfig, PoolConfig};
 use crate::framing::FramingRecord;
 use crate::health::{Ejection, EjectionCause, Failure, Health};
@@ -79,6 +81,7 @@ pub struct Endpoint<C> {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) health: Health,
+    pub(crate) checks: Checks,
     pub(crate) load: Load,
     pub(crate) connects: AtomicU64,
     /// In the order of [`FailureKind::ALL`].
@@ -123,6 +126,7 @@ impl<C> Endpoint<C> {
         let framing = Arc::new(FramingRecord::new(Arc::clone(&label)));
         let shared = Shared {
             health: Health::default(),
+            checks: Checks::default(),
             load: Load::new(pool.workers),
             connects: AtomicU64::new(0),
             failures: Default::default(),
@@ -235,13 +239,42 @@ impl<C> Endpoint<C> {
         );
     }
 
-    /// Whether the endpoint is skipped, but for probes.
+    /// Notes the result of an active check, and says how long to wait before the next.
+    pub fn checked(&self, result: CheckResult, config: &CheckConfig, now: Mono, random: u64) -> Duration {
+        let Shared { health, checks, load, .. } = &*self.shared;
+        match checks.record(result, config) {
+            None => {}
+            Some(Turn::Down) => {
+                health.set_down();
+                tracing::warn!(endpoint = %self.address, result = result.as_str(), "endpoint is down by its checks");
+            }
+            Some(Turn::First) => health.set_up(now),
+            Some(Turn::Up) => {
+                health.set_up(now);
+                load.forget();
+                tracing::info!(endpoint = %self.address, "endpoint is up by its checks");
+            }
+        }
+        check::wait(checks.state(), config, random)
+    }
+
+    /// Whether the endpoint is skipped because of its traffic, but for probes.
     #[must_use]
     pub fn is_ejected(&self) -> bool {
         self.shared.health.is_ejected()
     }
 
-    pub(crate) fn configure(&self, pool: &PoolConfig) {
+    /// Whether neither its traffic nor its checks speak against it.
+    #[must_use]
+    pub fn is_available(&self) -> bool {
+        self.shared.health.is_available()
+    }
+
+    pub(crate) fn configure(&self, pool: &PoolConfig, check: &CheckConfig, now: Mono) {
+        if !check.is_on() {
+            self.shared.checks.forget();
+            self.shared.health.set_up(now);
+        }
         self.pool.configure(pool);
         self.permits.set_limit(pool.connections_max);
     }

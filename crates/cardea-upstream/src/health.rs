@@ -1,6 +1,6 @@
 //! Whether an endpoint gets requests, as its traffic shows it: ejection for increasing times, a probe, a slow start.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -55,6 +55,15 @@ pub(crate) struct Ejection {
     pub(crate) lasts: Duration,
 }
 
+/// An ejection that lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CurrentEjection {
+    /// Why.
+    pub cause: EjectionCause,
+    /// From then on a request may probe the endpoint.
+    pub until: Mono,
+}
+
 /// An attempt at an endpoint that failed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failure {
@@ -78,6 +87,8 @@ pub(crate) struct Failure {
 pub(crate) struct Health {
     /// Nanoseconds of [`Mono`] until which the endpoint is skipped; 0: healthy. Written under the lock.
     skipped_until: AtomicU64,
+    /// Active checks have found it down.
+    is_down: AtomicBool,
     /// When it came back, in nanoseconds of [`Mono`]; 0: it gets its whole share. Written under the lock but for the 0.
     returned: AtomicU64,
     /// Until when it has asked for fewer requests, in nanoseconds of [`Mono`].
@@ -91,6 +102,7 @@ pub(crate) struct Health {
 struct State {
     /// How often it was ejected without having been steady in between.
     level: u32,
+    cause: Option<EjectionCause>,
     lasts: Duration,
     /// It could not be connected to, so that any request may probe it: none is lost.
     unreachable: bool,
@@ -108,9 +120,41 @@ impl Health {
         self.skipped_until.load(Relaxed) != 0
     }
 
-    /// From when on an ejected endpoint is due for a probe, in nanoseconds of [`Mono`].
+    /// Whether neither its traffic nor its checks speak against it. Two loads.
+    pub(crate) fn is_available(&self) -> bool {
+        !self.is_ejected() && !self.is_down.load(Relaxed)
+    }
+
+    /// From when on an unavailable endpoint is due for a probe, in nanoseconds of [`Mono`]: never where its checks fail.
     pub(crate) fn probe_due(&self) -> Option<u64> {
+        if self.is_down.load(Relaxed) {
+            return Some(u64::MAX);
+        }
         Some(self.skipped_until.load(Relaxed)).filter(|until| *until != 0)
+    }
+
+    /// Why it is ejected, and until when.
+    pub(crate) fn ejection(&self) -> Option<CurrentEjection> {
+        let state = self.lock();
+        let until = Some(self.skipped_until.load(Relaxed)).filter(|until| *until != 0)?;
+        Some(CurrentEjection { cause: state.cause?, until: Mono::from_nanos(until) })
+    }
+
+    /// Active checks have found it down.
+    pub(crate) fn set_down(&self) {
+        self.is_down.store(true, Relaxed);
+    }
+
+    /// Active checks have found it up. It begins with a slow start, unless it was not known to be down; an ejection
+    /// by its traffic ends with the next request, which probes it.
+    pub(crate) fn set_up(&self, now: Mono) {
+        let _state = self.lock();
+        if self.is_down.swap(false, Relaxed) {
+            self.returned.store(now.nanos().max(1), Relaxed);
+            if self.is_ejected() {
+                self.skipped_until.fetch_min(now.nanos().max(1), Relaxed);
+            }
+        }
     }
 
     /// The share of its requests that a healthy endpoint may get now, up to 1.
@@ -154,7 +198,8 @@ impl Health {
         let mut state = self.lock();
         let until = self.skipped_until.load(Relaxed);
         let patience = if may_be_lost && !state.unreachable { state.lasts } else { Duration::ZERO };
-        if until == 0 || now < Mono::from_nanos(until).saturating_add(patience) {
+        let is_due = until != 0 && now >= Mono::from_nanos(until).saturating_add(patience);
+        if !is_due || self.is_down.load(Relaxed) {
             return false;
         }
         state.is_probing = true;
@@ -249,6 +294,7 @@ impl Health {
         let steady = state.returned.is_some_and(|returned| now.saturating_since(returned) >= STEADY_AFTER);
         state.level = if steady { 1 } else { state.level.saturating_add(1) };
         let lasts = config.ejection_time.saturating_mul(1 << (state.level - 1).min(16));
+        state.cause = Some(cause);
         state.lasts = jittered(lasts.min(config.ejection_time_max), failure.random);
         state.unreachable = failure.kind.is_unreachable();
         state.since = now;

@@ -13,7 +13,8 @@
 //!    [`failed`](ServiceState::failed), [`abandoned`](ServiceState::abandoned)),
 //! 4. gives the connection back to the pool, or tries another endpoint if [`ServiceState::retry`] allows.
 //!
-//! Health and load follow from these reports alone: there are no requests but those of clients.
+//! Load follows from these reports alone. Health follows from them, and apart from them from active checks
+//! ([`Endpoint::checked`]): an endpoint is available if neither has found it unhealthy.
 //!
 //! What a connection is, and how it is made, is the caller's: here it is a type parameter. Nothing here
 //! waits, reads a clock or knows a runtime; every lock is held for a few moves of memory.
@@ -21,6 +22,7 @@
 mod address;
 mod affinity;
 mod attempts;
+mod check;
 mod config;
 mod endpoint;
 mod framing;
@@ -38,11 +40,12 @@ mod window;
 pub use address::{Address, AddressError, is_host_name};
 pub use affinity::Affinity;
 pub use attempts::{ATTEMPTS_MAX, AttemptedEndpoints, EndpointIndex};
+pub use check::{CHECK_BODY_BYTES_MAX, CheckConfig, CheckMethod, CheckProtocol, CheckResult, CheckState};
 pub use config::{
     Balance, ConfigError, ENDPOINTS_MAX, EndpointConfig, HealthConfig, PoolConfig, ServiceConfig, WEIGHT_MAX,
 };
 pub use endpoint::{Endpoint, FailureKind};
-pub use health::EjectionCause;
+pub use health::{CurrentEjection, EjectionCause};
 pub use live::{LiveService, ServiceRef};
 pub use load::{Connecting, InFlight};
 pub use permit::ConnectionPermit;

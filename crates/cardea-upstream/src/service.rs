@@ -11,6 +11,7 @@ use foldhash::{HashMap, HashMapExt};
 
 use crate::affinity::{Affinity, mix};
 use crate::attempts::EndpointIndex;
+use crate::check::CheckConfig;
 use crate::config::{Balance, ConfigError, HealthConfig, PoolConfig, ServiceConfig};
 use crate::endpoint::{self, Endpoint, FailureKind};
 use crate::health::Failure;
@@ -28,6 +29,7 @@ pub struct ServiceState<C> {
     pool: PoolConfig,
     balance: Balance,
     health: HealthConfig,
+    check: CheckConfig,
     retry: RetryConfig,
     slots: Vec<Slot<C>>,
     /// In the order in which they first appear in the configuration.
@@ -149,6 +151,7 @@ impl<C> ServiceState<C> {
             pool: config.pool,
             balance: config.balance,
             health: config.health,
+            check: config.check.clone(),
             retry: config.retry,
             slots,
             regions,
@@ -170,7 +173,7 @@ impl<C> ServiceState<C> {
         // The first endpoints of a service have no others beside them that could serve the rest.
         let previous_with_others = previous.filter(|previous| !previous.slots.is_empty());
         for slot in &self.slots {
-            slot.endpoint.configure(&self.pool);
+            slot.endpoint.configure(&self.pool, &self.check, now);
             if previous_with_others.is_some_and(|previous| !has(previous, &slot.endpoint)) {
                 slot.endpoint.shared.health.start_slowly(now);
             }
@@ -193,6 +196,12 @@ impl<C> ServiceState<C> {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// How endpoints are checked.
+    #[must_use]
+    pub fn check_config(&self) -> &CheckConfig {
+        &self.check
     }
 
     /// How many workers count apart.
@@ -301,7 +310,7 @@ impl<C> ServiceState<C> {
     fn may_eject(&self) -> bool {
         let used = self.slots.iter().filter(|slot| slot.weight > 0);
         let (all, ejected) = used.fold((0, 0), |(all, ejected), slot| {
-            (all + 1, ejected + usize::from(slot.endpoint.is_ejected()))
+            (all + 1, ejected + usize::from(!slot.endpoint.is_available()))
         });
         let percent = usize::try_from(self.health.ejected_percent_max).unwrap_or(usize::MAX);
         let most = if percent == 0 { 0 } else { (all * percent / 100).max(1) };

@@ -4,8 +4,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::address::Address;
+use crate::check::{CheckResult, CheckState};
 use crate::endpoint::{Endpoint, FailureKind};
-use crate::health::EjectionCause;
+use crate::health::{CurrentEjection, EjectionCause};
 use crate::pool::PoolStats;
 use crate::retry::RetryCause;
 
@@ -57,6 +58,14 @@ pub struct EndpointStats {
     pub ejections: [(EjectionCause, u64); EjectionCause::ALL.len()],
     /// Whether it is ejected now.
     pub ejected: bool,
+    /// Why, and until when.
+    pub ejection: Option<CurrentEjection>,
+    /// What its checks have found.
+    pub check: CheckState,
+    /// The results of its checks.
+    pub checks: [(CheckResult, u64); CheckResult::ALL.len()],
+    /// Whether it is neither ejected nor down by its checks.
+    pub available: bool,
 }
 
 impl EndpointStats {
@@ -83,6 +92,10 @@ impl EndpointStats {
             surplus: shared.framing.surplus(),
             ejections: shared.ejections(),
             ejected: endpoint.is_ejected(),
+            ejection: shared.health.ejection(),
+            check: shared.checks.state(),
+            checks: shared.checks.results(),
+            available: endpoint.is_available(),
         }
     }
 }

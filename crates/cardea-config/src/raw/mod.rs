@@ -4,6 +4,7 @@
 mod acme;
 mod client_certificate;
 mod failover;
+mod health_check;
 mod identity;
 mod limits;
 mod listener;
@@ -23,6 +24,7 @@ pub(super) use self::{
     acme::{RawAcme, RawExternalAccount},
     client_certificate::{RawClientAuthority, RawClientCertificate, RawClientCertificateRule},
     failover::RawFailover,
+    health_check::RawHealthCheck,
     identity::{RawAuthorizationServer, RawIssuer, RawPreset, RawSecret},
     limits::{RawLimits, RawTimeouts},
     listener::{RawCertificate, RawListener, RawListenerTls, RawRedirectToHttps},
@@ -72,6 +74,8 @@ pub(super) struct RawConfig {
     pub(super) timeouts: RawTimeouts,
     #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) failover: RawFailover,
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
+    pub(super) health_check: RawHealthCheck,
     /// How an endpoint of a region is chosen, where a service says nothing else.
     #[serde(with = "As::<Balance>")]
     #[schemars(extend("x-reload" = Effect::AtOnce))]

@@ -10,6 +10,7 @@ use cardea_upstream::{Address, Balance, PoolConfig};
 use super::{
     super::{effect::Effect, form::As},
     failover::RawServiceFailover,
+    health_check::RawServiceHealthCheck,
 };
 
 /// A service that requests are forwarded to: one application, at one or more endpoints.
@@ -29,6 +30,9 @@ pub(crate) struct RawService {
     /// Ejection of its endpoints, and retries.
     #[serde(default)]
     pub(crate) failover: RawServiceFailover,
+    /// Active checks of its endpoints.
+    #[serde(default)]
+    pub(crate) health_check: RawServiceHealthCheck,
     /// A template. Requests for which it has the same value go to the same endpoint of a region, while that is available
     /// and has no more than one and a half times its share of the requests in flight; requests for which a part of it is
     /// absent go to any. A value that clients choose, such as a header, lets them choose endpoints.

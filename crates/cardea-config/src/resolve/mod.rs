@@ -136,6 +136,7 @@ impl<'a> Resolver<'a> {
         self.limits(general, at.key("limits"));
         self.timeouts(general, at.key("timeouts"));
         self.failover(&general.failover, request_timeout(&general.exchanges), at.key("failover"));
+        self.health_check(&general.check, at.key("health_check"));
     }
 
     pub(super) fn config(&mut self, raw: RawConfig, root: &Node) -> Config {
@@ -146,6 +147,7 @@ impl<'a> Resolver<'a> {
         raw.limits.apply(&mut general);
         raw.timeouts.apply(&mut general);
         raw.failover.apply(&mut general.failover);
+        raw.health_check.apply(&mut general.check);
         self.general(&general, at);
         self.drain(&raw.drain, at.key("drain"));
         self.attributes(raw.attribute, at.key("attribute"));

@@ -4,8 +4,11 @@ use std::{collections::HashSet, time::Duration};
 
 use cardea_env::Template;
 use cardea_gateway::exchange::Exchange;
+use cardea_http::{Authority, Scheme};
 use cardea_tls::{ClientTlsConfig, Roots, server_name};
-use cardea_upstream::{Address, EndpointConfig, HealthConfig, PoolConfig, ServiceConfig};
+use cardea_upstream::{
+    Address, CheckConfig, CheckMethod, EndpointConfig, HealthConfig, PoolConfig, ServiceConfig,
+};
 
 use super::{
     super::{
@@ -95,11 +98,17 @@ impl Resolver<'_> {
             self.failover(&failover, request, at.key("failover"));
         }
         let hash_policy = raw.hash_policy.and_then(|text| self.hash_policy(text, at.key("hash_policy")));
+        let mut check = general.check.clone();
+        raw.health_check.apply(&mut check);
+        if check != general.check {
+            self.health_check(&check, at.key("health_check"));
+        }
         Service {
             config: ServiceConfig {
                 pool,
                 balance: raw.balance.unwrap_or(general.balance),
                 health: failover.health,
+                check,
                 retry: failover.retry,
                 ..ServiceConfig::new(raw.name, endpoints.collect())
             },
@@ -121,6 +130,36 @@ impl Resolver<'_> {
             );
         }
         Some(template)
+    }
+
+    /// What a check sends, and whether it can be passed.
+    pub(super) fn health_check(&mut self, check: &CheckConfig, at: Cursor<'_>) {
+        let is_target = |path: &str| {
+            path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#')
+        };
+        if !is_target(&check.path) {
+            self.error(
+                at.key("path"),
+                format!("{:?} is no path of a request", at.shown(&check.path)),
+                "write it as it is sent: \"/\" first, no spaces, other bytes percent-encoded",
+            );
+        }
+        if let Some(host) = &check.host
+            && Authority::parse(host.as_bytes(), Scheme::Http).is_err()
+        {
+            self.error(
+                at.key("host"),
+                format!("{:?} is no host", at.shown(host)),
+                "write a host name or an IP address, with a port if it is not the default one",
+            );
+        }
+        if check.body_contains.is_some() && check.method == CheckMethod::Head {
+            self.error(
+                at.key("body_contains"),
+                "a response to HEAD has no body",
+                "remove it, or use method = \"GET\"",
+            );
+        }
     }
 
     /// The relations between keys that hold for all services or for one.

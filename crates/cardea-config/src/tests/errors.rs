@@ -540,3 +540,26 @@ fn services_are_complete() {
         assert_problem(text, expected);
     }
 }
+
+#[test]
+fn a_check_sends_only_what_is_a_request() {
+    for (keys, expected) in [
+        ("path = \"health\"", "\"health\" is no path of a request"),
+        ("path = \"/a b\"", "\"/a b\" is no path of a request"),
+        ("path = \"/ HTTP/1.1\\r\\nX: y\"", "is no path of a request"),
+        ("path = \"/#top\"", "\"/#top\" is no path of a request"),
+        ("host = \"a b\"", "\"a b\" is no host"),
+        ("host = \"a\\r\\nX: y\"", "is no host"),
+        ("method = \"HEAD\"\nbody_contains = \"ok\"", "a response to HEAD has no body"),
+        ("method = \"POST\"", "POST"),
+        ("statuses = [199]", "199"),
+        ("interval = \"10ms\"", "100ms"),
+    ] {
+        assert_problem(&format!("[health_check]\n{keys}"), expected);
+        let service = SERVICE.replace(
+            "[[service.endpoint]]",
+            &format!("[service.health_check]\n{keys}\n[[service.endpoint]]"),
+        );
+        assert_problem(&service, expected);
+    }
+}

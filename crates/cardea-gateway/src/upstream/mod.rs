@@ -14,6 +14,7 @@ use cardea_upstream::{ConnectionPermit, Endpoint, InFlight};
 
 pub(crate) use connect::{ConnectError, connect};
 pub use h1::Pooled;
+pub(crate) use h1::check;
 
 use crate::{
     body::{BodyError, BodySource},

@@ -12,6 +12,7 @@
 mod body;
 mod builtin;
 mod challenge;
+mod checks;
 mod client_certificates;
 mod clock;
 mod connection;

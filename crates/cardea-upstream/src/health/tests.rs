@@ -215,3 +215,26 @@ fn an_endpoint_that_asks_for_less_is_believed_for_a_while() {
     assert!(health.share(at(10_000), slow_start) < 0.2);
     assert!((health.share(at(10_001), slow_start) - 1.0).abs() < 1e-6);
 }
+
+#[test]
+fn an_endpoint_that_is_down_by_its_checks_is_not_probed_and_comes_back_slowly() {
+    let health = Health::default();
+    eject(&health);
+    health.set_down();
+    assert!(!health.is_available() && health.is_ejected());
+    assert_eq!(health.probe_due(), Some(u64::MAX));
+    assert!(!health.claim_probe(at(1_000_000), false), "checks say that it is down");
+    health.set_up(at(2_000));
+    assert!(!health.is_available(), "its traffic has ejected it");
+    assert!(health.claim_probe(at(2_000), false), "due at once");
+    assert!(health.succeeded(at(2_000), at(2_001)));
+    assert!(health.is_available());
+    assert!(health.share(at(2_001), CONFIG().slow_start) < 0.2);
+}
+
+#[test]
+fn a_first_check_that_passes_begins_no_slow_start() {
+    let health = Health::default();
+    health.set_up(at(5));
+    assert!(health.share(at(5), CONFIG().slow_start) >= 1.0);
+}

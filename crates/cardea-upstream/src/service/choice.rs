@@ -143,7 +143,7 @@ impl<C> ServiceState<C> {
                 return Some(found);
             }
             if let Some(found) = self.choose_in(region, wanted) {
-                if self.slot(found)?.endpoint.is_ejected() {
+                if !self.slot(found)?.shared.health.is_available() {
                     self.shared.panics.fetch_add(1, Ordering::Relaxed);
                 }
                 return Some(found);
@@ -187,7 +187,7 @@ impl<C> ServiceState<C> {
     }
 
     fn is_usable(&self, at: u16, wanted: Wanted<'_>) -> bool {
-        self.slot(at).is_some_and(|slot| wanted.ejected_too || !slot.shared.health.is_ejected())
+        self.slot(at).is_some_and(|slot| wanted.ejected_too || slot.shared.health.is_available())
             && !wanted.tried.contains(EndpointIndex(at))
     }
 

@@ -305,7 +305,7 @@ pub(crate) struct Status {
     pub(crate) routes: usize,
     pub(crate) services: usize,
     pub(crate) endpoints: usize,
-    /// Endpoints that are not ejected.
+    /// Endpoints that neither their traffic nor their checks speak against.
     pub(crate) endpoints_healthy: usize,
     pub(crate) key_sets: Vec<KeySet>,
     pub(crate) next_certificate_expiry: Option<Expiry>,

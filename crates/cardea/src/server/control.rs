@@ -67,7 +67,7 @@ impl Control for Server {
             let states: Vec<_> = model.services.iter().map(|service| service.live.state()).collect();
             let endpoints = states.iter().flat_map(|state| state.endpoints());
             let (endpoints, ejected) = endpoints.fold((0, 0), |(all, ejected), (_, endpoint)| {
-                (all + 1, ejected + usize::from(endpoint.is_ejected()))
+                (all + 1, ejected + usize::from(!endpoint.is_available()))
             });
             let expiry = |certificate: Certificate| {
                 Some(Expiry { not_after: certificate.not_after?, hosts: certificate.hosts })

@@ -109,6 +109,7 @@ impl Server {
             acme.follow(&config);
         }
         built.succeed(&current.built, now.mono);
+        self.checks.follow(&built.model.services);
         let changes = changes(&current.config, &config);
         current.config = config;
         current.built = built;

@@ -14,6 +14,7 @@ use std::{
 use anyhow::{Context as _, Result, anyhow};
 use cardea_clock::{CoarseClock, Mono, Timestamp};
 use cardea_gateway::{
+    checks::Checks,
     gateway::{Gateway, Phase},
     listener,
     record::{AccessLog, Registry, metrics},
@@ -75,6 +76,8 @@ pub(crate) struct Server {
     /// Whether the authorization server's store is closed, or about to be.
     store_closed: AtomicBool,
     pub(super) key_cache: Arc<KeyCache>,
+    /// The active checks of services.
+    pub(super) checks: Checks,
     /// The faults of client authorities that were logged.
     pub(super) client_authority_faults: client_authorities::FaultLog,
     /// Looks after certificates from the authority.
@@ -208,6 +211,8 @@ impl Server {
         admin.set_hosts(&config.admin.hosts);
         let started_with = config.fingerprint.clone();
         let admin_address = admin_socket.as_ref().and_then(|socket| socket.local_addr().ok());
+        let checks = Checks::new(&gateway);
+        checks.follow(&built.model.services);
         let server = Arc::new(Self {
             gateway,
             foundation,
@@ -224,6 +229,7 @@ impl Server {
             drain_requested: Notify::new(),
             store_closed: AtomicBool::new(false),
             key_cache,
+            checks,
             client_authority_faults,
             acme: Mutex::default(),
             _clock: coarse,

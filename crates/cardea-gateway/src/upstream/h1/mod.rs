@@ -1,5 +1,6 @@
 //! Exchanges over HTTP/1.1 (RFC 9112): one at a time on a connection.
 
+pub(crate) mod check;
 mod connection;
 mod request;
 mod response;

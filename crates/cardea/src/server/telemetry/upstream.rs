@@ -30,7 +30,7 @@ static FAILURES: CounterDef<3> = CounterDef::new(
 );
 static HEALTHY: GaugeDef<2> = GaugeDef::new(
     "cardea_upstream_healthy",
-    "1 while an endpoint receives requests, 0 while it is ejected.",
+    "1 while an endpoint receives requests, 0 while it is ejected or its checks fail.",
     ["service", "endpoint"],
 );
 static EJECTIONS: CounterDef<3> = CounterDef::new(
@@ -41,6 +41,17 @@ static EJECTIONS: CounterDef<3> = CounterDef::new(
 );
 static EJECTED: GaugeDef<1> =
     GaugeDef::new("cardea_upstream_ejected_endpoints", "Ejected endpoints of a service.", ["service"]);
+static CHECKS: CounterDef<3> = CounterDef::new(
+    "cardea_upstream_checks_total",
+    "Active checks of an endpoint, by result: `passed`, the kinds of `cardea_upstream_failures_total`, `body` (the expected \
+     text is not in it) and `shortage` (the gateway had no descriptors or ports, which does not count).",
+    ["service", "endpoint", "result"],
+);
+static CHECK_UP: GaugeDef<2> = GaugeDef::new(
+    "cardea_upstream_check_up",
+    "1 while an endpoint is up by its active checks, 0 while it is down. Absent before the first check and without checks.",
+    ["service", "endpoint"],
+);
 static PENDING: GaugeDef<2> = GaugeDef::new(
     "cardea_upstream_pending_connects",
     "Connections to an endpoint that are being established.",
@@ -123,6 +134,8 @@ pub(super) static DEFINITIONS: &[Definition] = &[
     HEALTHY.definition(),
     EJECTIONS.definition(),
     EJECTED.definition(),
+    CHECKS.definition(),
+    CHECK_UP.definition(),
     LATENCY.definition(),
     WEIGHT.definition(),
     CONNECTIONS.definition(),
@@ -198,7 +211,7 @@ fn register_endpoints(registry: &Registry, snapshot: &Snapshot) {
     };
     gauge(&ACTIVE, |stats| stats.in_flight);
     gauge(&PENDING, |stats| stats.connects_pending);
-    gauge(&HEALTHY, |stats| usize::from(!stats.ejected));
+    gauge(&HEALTHY, |stats| usize::from(stats.available));
     registry.collect_counter(
         &FAILURES,
         snapshot.endpoints(|service, endpoint, stats, samples| {
@@ -212,6 +225,22 @@ fn register_endpoints(registry: &Registry, snapshot: &Snapshot) {
         snapshot.endpoints(|service, endpoint, stats, samples| {
             for (cause, count) in stats.ejections {
                 samples.push(&[service, endpoint, cause.as_str()], count as f64);
+            }
+        }),
+    );
+    registry.collect_counter(
+        &CHECKS,
+        snapshot.endpoints(|service, endpoint, stats, samples| {
+            for (result, count) in stats.checks.into_iter().filter(|(_, count)| *count > 0) {
+                samples.push(&[service, endpoint, result.as_str()], count as f64);
+            }
+        }),
+    );
+    registry.collect_gauge(
+        &CHECK_UP,
+        snapshot.endpoints(|service, endpoint, stats, samples| {
+            if let Some(up) = stats.check.up {
+                samples.push(&[service, endpoint], f64::from(u8::from(up)));
             }
         }),
     );
