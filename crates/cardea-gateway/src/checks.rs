@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use cardea_upstream::{Address, CheckConfig, CheckProtocol, CheckResult, Endpoint, FailureKind};
+use cardea_upstream::{Address, CheckConfig, CheckProtocol, CheckResult, Endpoint, FailureKind, Override};
 use rustls::pki_types::ServerName;
 use tokio::{sync::Semaphore, task::JoinHandle};
 
@@ -130,7 +130,8 @@ impl Checks {
             }
             let settings =
                 Arc::new(Settings { config: state.check_config().clone(), tls: service.tls.clone() });
-            for (_, endpoint) in state.endpoints() {
+            let checked = state.endpoints().filter(|(_, one)| one.overridden() != Some(Override::Disabled));
+            for (_, endpoint) in checked {
                 let key = (service.name.clone(), endpoint.label().to_owned());
                 let kept = previous
                     .remove(&key)

@@ -1,7 +1,7 @@
 //! One endpoint of a service: its health, its counters and its connections.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use cardea_clock::Mono;
@@ -67,6 +67,26 @@ impl FailureKind {
     }
 }
 
+/// What the operator says of an endpoint, whatever its health.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Override {
+    /// It gets no new requests. Those under way end, and its checks go on.
+    Drained,
+    /// The same, and it is not checked; its idle connections are closed.
+    Disabled,
+}
+
+impl Override {
+    /// The name in logs and metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Drained => "drained",
+            Self::Disabled => "disabled",
+        }
+    }
+}
+
 /// An endpoint that lives as long as its address stays in the configuration.
 #[derive(Debug)]
 pub struct Endpoint<C> {
@@ -82,6 +102,8 @@ pub struct Endpoint<C> {
 pub(crate) struct Shared {
     pub(crate) health: Health,
     pub(crate) checks: Checks,
+    /// The [`Override`] by its number; 0: none.
+    overridden: AtomicU8,
     pub(crate) load: Load,
     pub(crate) connects: AtomicU64,
     /// In the order of [`FailureKind::ALL`].
@@ -94,6 +116,29 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// What the operator says of it.
+    pub(crate) fn overridden(&self) -> Option<Override> {
+        match self.overridden.load(Ordering::Relaxed) {
+            1 => Some(Override::Drained),
+            2 => Some(Override::Disabled),
+            _ => None,
+        }
+    }
+
+    /// Whether the operator has taken it out. One load.
+    pub(crate) fn is_taken_out(&self) -> bool {
+        self.overridden.load(Ordering::Relaxed) != 0
+    }
+
+    pub(crate) fn set_override(&self, overridden: Option<Override>) {
+        let number = match overridden {
+            None => 0,
+            Some(Override::Drained) => 1,
+            Some(Override::Disabled) => 2,
+        };
+        self.overridden.store(number, Ordering::Relaxed);
+    }
+
     /// How often each kind of failure happened.
     pub(crate) fn failures(&self) -> [(FailureKind, u64); FailureKind::ALL.len()] {
         let mut failures = FailureKind::ALL.map(|kind| (kind, 0));
@@ -127,6 +172,7 @@ impl<C> Endpoint<C> {
         let shared = Shared {
             health: Health::default(),
             checks: Checks::default(),
+            overridden: AtomicU8::new(0),
             load: Load::new(pool.workers),
             connects: AtomicU64::new(0),
             failures: Default::default(),
@@ -264,10 +310,16 @@ impl<C> Endpoint<C> {
         self.shared.health.is_ejected()
     }
 
-    /// Whether neither its traffic nor its checks speak against it.
+    /// Whether neither its traffic, nor its checks, nor the operator speak against it.
     #[must_use]
     pub fn is_available(&self) -> bool {
-        self.shared.health.is_available()
+        self.shared.health.is_available() && !self.shared.is_taken_out()
+    }
+
+    /// What the operator says of it.
+    #[must_use]
+    pub fn overridden(&self) -> Option<Override> {
+        self.shared.overridden()
     }
 
     pub(crate) fn configure(&self, pool: &PoolConfig, check: &CheckConfig, now: Mono) {

@@ -44,7 +44,7 @@ pub use check::{CHECK_BODY_BYTES_MAX, CheckConfig, CheckMethod, CheckProtocol, C
 pub use config::{
     Balance, ConfigError, ENDPOINTS_MAX, EndpointConfig, HealthConfig, PoolConfig, ServiceConfig, WEIGHT_MAX,
 };
-pub use endpoint::{Endpoint, FailureKind};
+pub use endpoint::{Endpoint, FailureKind, Override};
 pub use health::{CurrentEjection, EjectionCause};
 pub use live::{LiveService, ServiceRef};
 pub use load::{Connecting, InFlight};

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use cardea_clock::Mono;
 
-use crate::service::ServiceState;
+use crate::config::ConfigError;
+use crate::endpoint::Override;
+use crate::service::{Connections, ServiceState};
 
 /// The state of a service in force. A change of its endpoints replaces the state, and nothing else of the configuration.
 ///
@@ -43,6 +45,42 @@ impl<C> LiveService<C> {
     #[must_use]
     pub fn state(&self) -> Arc<ServiceState<C>> {
         Arc::clone(&self.handles[0].load().0)
+    }
+
+    /// Has the operator say of an endpoint whether it gets requests, whatever its health; `None`: its health decides. It is in
+    /// effect for all requests that are not at the endpoint yet, and lasts until the endpoint leaves the service.
+    ///
+    /// Says whether there is an endpoint with this label, and whether that is news. To be called by one at a time.
+    ///
+    /// # Errors
+    /// None: what this state was made of makes another.
+    pub fn set_override(
+        &self,
+        label: &str,
+        overridden: Option<Override>,
+        now: Mono,
+    ) -> Result<Option<bool>, ConfigError> {
+        let state = self.state();
+        let Some((_, endpoint)) = state.endpoints().find(|(_, endpoint)| endpoint.label() == label) else {
+            return Ok(None);
+        };
+        if endpoint.overridden() == overridden {
+            return Ok(Some(false));
+        }
+        endpoint.shared.set_override(overridden);
+        let next = ServiceState::reconcile(&state.config(), Some(&state), Connections::Kept)?;
+        self.replace(&next, now);
+        if overridden.is_none() {
+            endpoint.shared.health.start_slowly(now);
+        }
+        let overridden = overridden.map_or("enabled", Override::as_str);
+        tracing::warn!(
+            service = state.name(),
+            endpoint = label,
+            overridden,
+            "endpoint is overridden by the operator"
+        );
+        Ok(Some(true))
     }
 
     /// Puts another state in force, which was made of the present one by [`ServiceState::reconcile`], and activates it. Requests
@@ -85,7 +123,7 @@ impl<C> fmt::Debug for ServiceRef<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AttemptedEndpoints, Connections, EndpointConfig, PoolConfig, Selection, ServiceConfig};
+    use crate::{AttemptedEndpoints, EndpointConfig, PoolConfig, Selection, ServiceConfig};
 
     fn config(ports: &[u16]) -> ServiceConfig {
         let endpoint = |port: &u16| EndpointConfig::new(format!("10.0.0.1:{port}").parse().unwrap());
@@ -135,6 +173,48 @@ mod tests {
         live.replace(&second, at(1));
         let idle: Vec<_> = live.state().endpoints().map(|(_, one)| one.pool().stats().idle).collect();
         assert_eq!(idle, [0, 1]);
+    }
+
+    #[test]
+    fn an_override_holds_for_requests_under_way_and_across_reloads() {
+        let first = ServiceState::<()>::reconcile(&config(&[1, 2]), None, Connections::Kept).unwrap();
+        let live = LiveService::new(&first);
+        let held = live.current(0);
+        assert_eq!(live.set_override("10.0.0.1:9", Some(Override::Drained), at(1)), Ok(None));
+        assert_eq!(live.set_override("10.0.0.1:1", Some(Override::Drained), at(1)), Ok(Some(true)));
+        assert_eq!(live.set_override("10.0.0.1:1", Some(Override::Drained), at(1)), Ok(Some(false)));
+        let reload =
+            ServiceState::reconcile(&config(&[3, 1, 2]), Some(&live.state()), Connections::Dropped).unwrap();
+        for step in 1..200 {
+            for state in [&*held, &live.state(), &reload] {
+                assert_ne!(chosen(state, at(step)).as_deref(), Some("10.0.0.1:1"));
+            }
+        }
+        assert_eq!(live.set_override("10.0.0.1:2", Some(Override::Disabled), at(200)), Ok(Some(true)));
+        // Nothing is left, not even where too few are healthy.
+        for state in [&*held, &live.state()] {
+            assert_eq!(chosen(state, at(201)), None);
+        }
+        assert_eq!(live.set_override("10.0.0.1:1", None, at(202)), Ok(Some(true)));
+        assert_eq!(chosen(&live.state(), at(202)).as_deref(), Some("10.0.0.1:1"));
+        let states: Vec<_> = live.state().endpoints().map(|(_, one)| one.overridden()).collect();
+        assert_eq!(states, [None, Some(Override::Disabled)]);
+    }
+
+    #[test]
+    fn a_disabled_endpoint_keeps_no_connection_and_an_enabled_one_does() {
+        let first = ServiceState::<()>::reconcile(&config(&[1]), None, Connections::Kept).unwrap();
+        let live = LiveService::new(&first);
+        let place = |live: &LiveService<()>| {
+            live.state().endpoints().map(|(_, one)| one.pool().place(0)).next().unwrap()
+        };
+        let used = place(&live);
+        assert_eq!(used.put((), at(1)), None);
+        assert_eq!(live.set_override("10.0.0.1:1", Some(Override::Disabled), at(1)), Ok(Some(true)));
+        assert_eq!(used.put((), at(1)), Some(()), "what is still in use is dropped");
+        assert_eq!(live.state().stats().endpoints[0].pool.idle, 0);
+        assert_eq!(live.set_override("10.0.0.1:1", None, at(2)), Ok(Some(true)));
+        assert_eq!(place(&live).put((), at(2)), None);
     }
 
     #[test]

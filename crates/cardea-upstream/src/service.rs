@@ -12,8 +12,8 @@ use foldhash::{HashMap, HashMapExt};
 use crate::affinity::{Affinity, mix};
 use crate::attempts::EndpointIndex;
 use crate::check::CheckConfig;
-use crate::config::{Balance, ConfigError, HealthConfig, PoolConfig, ServiceConfig};
-use crate::endpoint::{self, Endpoint, FailureKind};
+use crate::config::{Balance, ConfigError, EndpointConfig, HealthConfig, PoolConfig, ServiceConfig};
+use crate::endpoint::{self, Endpoint, FailureKind, Override};
 use crate::health::Failure;
 use crate::region::Region;
 use crate::retry::{RetryBudget, RetryCause, RetryConfig};
@@ -118,7 +118,12 @@ impl<C> ServiceState<C> {
         let mut regions: Vec<Region> = Vec::new();
         for wanted in &config.endpoints {
             let endpoint = match known.get(&wanted.address) {
-                Some(endpoint) if connections == Connections::Kept => Arc::clone(endpoint),
+                Some(endpoint)
+                    if connections == Connections::Kept
+                        && endpoint.overridden() != Some(Override::Disabled) =>
+                {
+                    Arc::clone(endpoint)
+                }
                 Some(endpoint) => Arc::new(endpoint.with_new_pool(&config.pool)),
                 None => Arc::new(Endpoint::new(wanted.address.clone(), &config.pool)),
             };
@@ -127,8 +132,9 @@ impl<C> ServiceState<C> {
                     regions.push(Region::new(wanted.region.clone()));
                     regions.len() - 1
                 });
+            let is_used = wanted.weight > 0 && !endpoint.shared.is_taken_out();
             // Validated: there are at most ENDPOINTS_MAX, far below what a u16 holds.
-            if let (Ok(index), true) = (u16::try_from(slots.len()), wanted.weight > 0) {
+            if let (Ok(index), true) = (u16::try_from(slots.len()), is_used) {
                 regions[region].add(index, wanted.weight);
             }
             let affinity = Affinity::of(endpoint.label().as_bytes());
@@ -159,6 +165,25 @@ impl<C> ServiceState<C> {
             budget,
             shared,
         }))
+    }
+
+    /// The configuration that made this state.
+    #[must_use]
+    pub fn config(&self) -> ServiceConfig {
+        let endpoint = |slot: &Slot<C>| EndpointConfig {
+            address: slot.endpoint.address().clone(),
+            region: self.regions.get(slot.region).and_then(|region| region.name.clone()),
+            weight: slot.weight,
+        };
+        ServiceConfig {
+            name: self.name.clone(),
+            endpoints: self.slots.iter().map(endpoint).collect(),
+            pool: self.pool,
+            balance: self.balance,
+            health: self.health,
+            check: self.check.clone(),
+            retry: self.retry,
+        }
     }
 
     /// Makes the limits of this state those of its endpoints' pools, closes the pools that only `previous` has, so that
@@ -308,7 +333,7 @@ impl<C> ServiceState<C> {
 
     /// Whether one more endpoint may be ejected for what a request can cause.
     fn may_eject(&self) -> bool {
-        let used = self.slots.iter().filter(|slot| slot.weight > 0);
+        let used = self.slots.iter().filter(|slot| slot.weight > 0 && !slot.shared.is_taken_out());
         let (all, ejected) = used.fold((0, 0), |(all, ejected), slot| {
             (all + 1, ejected + usize::from(!slot.endpoint.is_available()))
         });

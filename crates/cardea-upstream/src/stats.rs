@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::address::Address;
 use crate::check::{CheckResult, CheckState};
-use crate::endpoint::{Endpoint, FailureKind};
+use crate::endpoint::{Endpoint, FailureKind, Override};
 use crate::health::{CurrentEjection, EjectionCause};
 use crate::pool::PoolStats;
 use crate::retry::RetryCause;
@@ -64,7 +64,9 @@ pub struct EndpointStats {
     pub check: CheckState,
     /// The results of its checks.
     pub checks: [(CheckResult, u64); CheckResult::ALL.len()],
-    /// Whether it is neither ejected nor down by its checks.
+    /// What the operator says of it.
+    pub overridden: Option<Override>,
+    /// Whether neither its traffic, nor its checks, nor the operator speak against it.
     pub available: bool,
 }
 
@@ -95,6 +97,7 @@ impl EndpointStats {
             ejection: shared.health.ejection(),
             check: shared.checks.state(),
             checks: shared.checks.results(),
+            overridden: shared.overridden(),
             available: endpoint.is_available(),
         }
     }

@@ -116,9 +116,10 @@ fn a_target_that_never_answers_or_trickles_fails_in_time_and_holds_up_no_other_c
         let trickling = Origin::start(|mut visit| async move {
             visit.request().await?;
             visit.send("HTTP/1.1 200 OK\r\nX-Endless: ").await?;
+            let mut every = tokio::time::interval(std::time::Duration::from_millis(5));
             loop {
+                every.tick().await;
                 visit.send("x").await?;
-                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
             }
         })
         .await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cardea_clock::Mono;
 
-use super::ServiceState;
+use super::{ServiceState, Slot};
 use crate::affinity::{Affinity, mix};
 use crate::attempts::{AttemptedEndpoints, EndpointIndex};
 use crate::config::Balance;
@@ -157,7 +157,9 @@ impl<C> ServiceState<C> {
         let Selection { now, may_be_lost, affinity, .. } = *wanted.selection;
         let claim = |at: u16| {
             !wanted.tried.contains(EndpointIndex(at))
-                && self.slot(at).is_some_and(|slot| slot.shared.health.claim_probe(now, may_be_lost))
+                && self.slot(at).is_some_and(|slot| {
+                    !slot.shared.is_taken_out() && slot.shared.health.claim_probe(now, may_be_lost)
+                })
         };
         let members = || region.members.iter().copied();
         if let Some(affinity) = affinity {
@@ -187,8 +189,10 @@ impl<C> ServiceState<C> {
     }
 
     fn is_usable(&self, at: u16, wanted: Wanted<'_>) -> bool {
-        self.slot(at).is_some_and(|slot| wanted.ejected_too || slot.shared.health.is_available())
-            && !wanted.tried.contains(EndpointIndex(at))
+        let usable = |slot: &Slot<C>| {
+            (wanted.ejected_too || slot.shared.health.is_available()) && !slot.shared.is_taken_out()
+        };
+        self.slot(at).is_some_and(usable) && !wanted.tried.contains(EndpointIndex(at))
     }
 
     /// Whether an endpoint that was drawn gets this request: one in its slow start gets a part of them.

@@ -93,6 +93,8 @@ pub(crate) async fn execute(
         Request::Status
         | Request::Reload
         | Request::Drain
+        | Request::UpstreamList
+        | Request::UpstreamOverride { .. }
         | Request::CertificateList
         | Request::CertificateRenew { .. } => {
             return Err(AdminError::new(

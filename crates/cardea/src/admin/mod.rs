@@ -27,7 +27,7 @@ pub(crate) use self::{
     state::{AdminState, Ready},
 };
 use self::{
-    protocol::{Certificate, Reloaded, Status},
+    protocol::{AdminError, Certificate, Overridden, OverrideTo, Reloaded, Status, Upstream},
     socket::AdminSocket,
 };
 
@@ -50,6 +50,17 @@ pub(crate) trait Control: Send + Sync + 'static {
 
     /// Begins to drain, and returns at once.
     fn drain(&self) -> ControlFuture<'_, ()>;
+
+    /// The services with their endpoints.
+    fn upstreams(&self) -> Vec<Upstream>;
+
+    /// Takes an endpoint out, or in again; it is in effect when this returns.
+    fn override_endpoint<'a>(
+        &'a self,
+        service: &'a str,
+        endpoint: &'a str,
+        to: OverrideTo,
+    ) -> ControlFuture<'a, Result<Overridden, AdminError>>;
 
     /// The configured certificates, served or not.
     fn certificates(&self) -> Vec<Certificate>;

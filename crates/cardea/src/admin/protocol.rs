@@ -28,6 +28,14 @@ pub(crate) enum Request {
     Status,
     Reload,
     Drain,
+    /// The services with their endpoints.
+    UpstreamList,
+    /// Takes an endpoint out, or in again.
+    UpstreamOverride {
+        service: String,
+        endpoint: String,
+        to: OverrideTo,
+    },
     /// The configured certificates, served or not.
     CertificateList,
     /// Orders the certificate of a host now, whatever failed before.
@@ -107,6 +115,8 @@ impl Request {
             Self::Status => "status",
             Self::Reload => "reload",
             Self::Drain => "drain",
+            Self::UpstreamList => "upstream_list",
+            Self::UpstreamOverride { .. } => "upstream_override",
             Self::CertificateList => "certificate_list",
             Self::CertificateRenew { .. } => "certificate_renew",
             Self::ClientCreate { .. } => "client_create",
@@ -150,6 +160,8 @@ pub(crate) enum Answer {
     Status(Box<Status>),
     Reloaded(Reloaded),
     Certificates(Vec<Certificate>),
+    Upstreams(Vec<Upstream>),
+    Overridden(Overridden),
     Created { client: Client, secret: Sensitive },
     Client(Client),
     Clients { clients: Vec<Client>, next: Option<String> },
@@ -317,6 +329,65 @@ pub(crate) struct Status {
     pub(crate) connections: u64,
     /// The number of configurations so far, including this one.
     pub(crate) generation: u64,
+}
+
+/// How the operator overrides the health of an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum OverrideTo {
+    /// No new requests.
+    Drain,
+    /// No new requests, no idle connections and no checks.
+    Disable,
+    /// Not overridden.
+    Enable,
+}
+
+/// The result of an override.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Overridden {
+    /// Whether it was different before.
+    pub(crate) changed: bool,
+    /// Requests that are still at the endpoint.
+    pub(crate) in_flight: u64,
+    /// Endpoints of the service that are not overridden.
+    pub(crate) others: u64,
+}
+
+/// A service with its endpoints.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Upstream {
+    pub(crate) service: String,
+    /// Whether so few endpoints are healthy that all are used.
+    pub(crate) panicking: bool,
+    pub(crate) endpoints: Vec<UpstreamEndpoint>,
+}
+
+/// An endpoint of a service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct UpstreamEndpoint {
+    pub(crate) address: String,
+    pub(crate) region: Option<String>,
+    pub(crate) weight: u32,
+    /// `healthy`, `ejected` (by its requests), `down` (by its checks), `drained` or `disabled` (by the operator).
+    pub(crate) state: String,
+    /// Why it is ejected or down.
+    pub(crate) cause: Option<String>,
+    /// Why its requests have ejected it, if they have.
+    pub(crate) ejected: Option<String>,
+    /// How long it stays ejected until a request probes it.
+    pub(crate) ejected_for_milliseconds: Option<u64>,
+    /// Whether it is up by its checks; absent without checks.
+    pub(crate) check_up: Option<bool>,
+    /// The result of the last check.
+    pub(crate) last_check: Option<String>,
+    /// `drained` or `disabled`.
+    pub(crate) overridden: Option<String>,
+    /// Requests that are there or wait for a connection.
+    pub(crate) in_flight: u64,
+    pub(crate) connections: u64,
+    /// The moving average of response times; absent before the first response.
+    pub(crate) latency_ewma_microseconds: Option<u64>,
 }
 
 /// A configured certificate, served or not.

@@ -311,6 +311,10 @@ async fn answer(
             control.drain().await;
             Ok(Answer::Done)
         }
+        Request::UpstreamList => Ok(Answer::Upstreams(control.upstreams())),
+        Request::UpstreamOverride { service, endpoint, to } => {
+            control.override_endpoint(&service, &endpoint, to).await.map(Answer::Overridden)
+        }
         Request::CertificateList => Ok(Answer::Certificates(control.certificates())),
         Request::CertificateRenew { host } => match control.renew_certificate(&host).await {
             Ok(true) => Ok(Answer::Done),

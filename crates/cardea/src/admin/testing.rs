@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use super::{
     Control, ControlFuture,
-    protocol::{Reloaded, Status},
+    protocol::{AdminError, Code, Overridden, OverrideTo, Reloaded, Status},
 };
 use crate::{
     config::{self, Config},
@@ -168,6 +168,20 @@ impl Control for Fake {
     fn drain(&self) -> ControlFuture<'_, ()> {
         self.drained.fetch_add(1, SeqCst);
         Box::pin(async {})
+    }
+
+    fn upstreams(&self) -> Vec<super::protocol::Upstream> {
+        Vec::new()
+    }
+
+    fn override_endpoint<'a>(
+        &'a self,
+        service: &'a str,
+        _: &'a str,
+        _: OverrideTo,
+    ) -> ControlFuture<'a, Result<Overridden, AdminError>> {
+        let message = format!("there is no service {service:?}");
+        Box::pin(async { Err(AdminError::new(Code::NotFound, message)) })
     }
 
     fn certificates(&self) -> Vec<super::protocol::Certificate> {

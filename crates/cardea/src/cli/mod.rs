@@ -69,6 +69,7 @@ pub(crate) enum Command {
     Reload(ReloadArgs),
     Status(StatusArgs),
     Certificates(CertificatesArgs),
+    Upstream(UpstreamArgs),
     Client(ClientArgs),
     Key(KeyArgs),
     Token(TokenArgs),
@@ -127,6 +128,7 @@ pub(crate) fn run_offline(command: &Command, output: &mut Output) -> Exit {
         | Command::Reload(_)
         | Command::Status(_)
         | Command::Certificates(_)
+        | Command::Upstream(_)
         | Command::Client(_)
         | Command::Key(_)
         | Command::Token(_)

@@ -13,6 +13,7 @@ pub(crate) mod key;
 pub(crate) mod running;
 mod text;
 pub(crate) mod token;
+pub(crate) mod upstream;
 
 use std::{
     io,

@@ -2,16 +2,19 @@
 
 use std::path::Path;
 
+use serde::Serialize;
+
 use super::{
     Failure,
     backend::unexpected,
     end, gateway_of,
     text::{Table, facts, printable, time},
+    upstream,
 };
 use crate::{
     admin::{
         Connection,
-        protocol::{Answer, Change, Code, Reloaded, Reply, Request, Status},
+        protocol::{Answer, Change, Code, Reloaded, Reply, Request, Status, Upstream},
     },
     cli::{Exit, Output, ReloadArgs, StatusArgs},
     config::{Draft, KeyFiles, Severity},
@@ -79,12 +82,26 @@ fn carry_out_status(arguments: &StatusArgs, output: &mut Output) -> Result<Exit,
         Reply::Error(refusal) => return Err(refusal.into()),
         _ => return Err(unexpected()),
     };
+    let upstreams = upstream::list(&mut gateway)?;
     if arguments.common.json {
-        output.json(&status)?;
+        output.json(&WithUpstreams { status: &status, upstreams: &upstreams })?;
     } else {
-        output.text(&described(&status))?;
+        let mut text = described(&status);
+        if !upstreams.is_empty() {
+            text.push('\n');
+            text.push_str(&upstream::table(&upstreams));
+        }
+        output.text(&text)?;
     }
     Ok(if status.ready { Exit::Success } else { Exit::Refused })
+}
+
+/// The status with what is asked for apart from it, since every command asks for the status.
+#[derive(Serialize)]
+struct WithUpstreams<'a> {
+    #[serde(flatten)]
+    status: &'a Status,
+    upstreams: &'a [Upstream],
 }
 
 fn described(status: &Status) -> String {
@@ -149,6 +166,11 @@ fn or_none(text: String) -> String {
     if text.is_empty() { "-".to_owned() } else { text }
 }
 
+/// A short time in a readable form.
+pub(super) fn seconds(seconds: f64) -> String {
+    if seconds < 0.9995 { format!("{:.1}ms", seconds * 1e3) } else { format!("{seconds:.1}s") }
+}
+
 /// Seconds in a readable form.
 fn uptime(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
@@ -166,7 +188,7 @@ fn printable_lines(text: &str) -> String {
 
 /// Connects to the gateway that runs with this configuration. Only the path of its admin socket must be readable,
 /// because the gateway may be asked when the rest of the file is invalid.
-fn connect(path: &Path) -> Result<Connection, Failure> {
+pub(super) fn connect(path: &Path) -> Result<Connection, Failure> {
     let (config, problems) = Draft::read(path, &|name| std::env::var(name).ok(), KeyFiles::Skip).into_parts();
     let Some(config) = config else {
         return Err(Failure::new(Exit::Usage, problems.to_string().trim_end()));

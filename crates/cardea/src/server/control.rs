@@ -8,12 +8,15 @@ use cardea_gateway::gateway::Phase;
 use cardea_identity::KeySetStatus;
 use cardea_issuer::AuthorizationServer;
 
-use super::{certificates, issuer::publish_keys, run::Server, telemetry};
+use super::{certificates, issuer::publish_keys, run::Server, telemetry, upstreams};
 use crate::{
     acme::SOURCE_PREFIX,
     admin::{
         Control, ControlFuture, Ready,
-        protocol::{Certificate, CertificateState, Expiry, KeySet, ListenerStatus, Reloaded, Status},
+        protocol::{
+            AdminError, Certificate, CertificateState, Expiry, KeySet, ListenerStatus, Overridden,
+            OverrideTo, Reloaded, Status, Upstream,
+        },
     },
 };
 
@@ -117,6 +120,21 @@ impl Control for Server {
 
     fn drain(&self) -> ControlFuture<'_, ()> {
         Box::pin(async move { self.request_drain() })
+    }
+
+    fn upstreams(&self) -> Vec<Upstream> {
+        let now = self.gateway.clock.precise().mono;
+        let services = self.gateway.model().services.clone();
+        services.iter().map(|service| upstreams::shown(&service.live.state().stats(), now)).collect()
+    }
+
+    fn override_endpoint<'a>(
+        &'a self,
+        service: &'a str,
+        endpoint: &'a str,
+        to: OverrideTo,
+    ) -> ControlFuture<'a, Result<Overridden, AdminError>> {
+        Box::pin(self.set_override(service, endpoint, to))
     }
 
     fn certificates(&self) -> Vec<Certificate> {

@@ -17,6 +17,7 @@ mod run;
 mod signals;
 mod socket_file;
 mod telemetry;
+mod upstreams;
 
 pub(crate) use builtins::Provided;
 pub(crate) use certificates::state_of as certificate_state;

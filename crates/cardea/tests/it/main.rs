@@ -32,3 +32,4 @@ mod tls_files;
 mod token_bodies;
 mod trust;
 mod upgrade;
+mod upstreams;

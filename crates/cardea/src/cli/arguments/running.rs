@@ -90,6 +90,50 @@ pub(crate) struct CertificatesArgs {
     pub(crate) common: ManagementArgs,
 }
 
+/// Show the services of the running gateway with their endpoints, or override the health of one.
+///
+/// An override is in effect when the command returns. It is kept across reloads as long as the endpoint's address is in the
+/// service, and ends at a restart.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cardea upstream list
+  cardea upstream drain orders 10.0.0.1:8080     no new requests; those under way end
+  cardea upstream disable orders 10.0.0.1:8080   also no checks, and idle connections are closed
+  cardea upstream enable orders 10.0.0.1:8080    its health decides again
+
+Exit codes: 0 in effect, 1 no gateway answers, 3 there is no such service or endpoint.")]
+pub(crate) struct UpstreamArgs {
+    #[command(subcommand)]
+    pub(crate) command: UpstreamCommand,
+    #[command(flatten)]
+    pub(crate) common: ManagementArgs,
+}
+
+/// The operations on endpoints.
+#[derive(Debug, Subcommand)]
+pub(crate) enum UpstreamCommand {
+    /// Show all endpoints with their state and its cause, requests in flight and response time.
+    List,
+    /// Send an endpoint no new requests. Those under way end, and its checks go on.
+    Drain(EndpointArgs),
+    /// Send an endpoint no new requests, close its idle connections and do not check it.
+    Disable(EndpointArgs),
+    /// End the override of an endpoint.
+    Enable(EndpointArgs),
+}
+
+/// An endpoint of a service.
+#[derive(Debug, Args)]
+pub(crate) struct EndpointArgs {
+    /// The name of the service.
+    #[arg(value_name = "SERVICE")]
+    pub(crate) service: String,
+    /// The address of the endpoint, as the list shows it.
+    #[arg(value_name = "ENDPOINT")]
+    pub(crate) endpoint: String,
+}
+
 /// The operations on certificates.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CertificatesCommand {

@@ -30,7 +30,7 @@ static FAILURES: CounterDef<3> = CounterDef::new(
 );
 static HEALTHY: GaugeDef<2> = GaugeDef::new(
     "cardea_upstream_healthy",
-    "1 while an endpoint receives requests, 0 while it is ejected or its checks fail.",
+    "1 while an endpoint receives requests, 0 while it is ejected, its checks fail or the operator has taken it out.",
     ["service", "endpoint"],
 );
 static EJECTIONS: CounterDef<3> = CounterDef::new(
@@ -51,6 +51,11 @@ static CHECK_UP: GaugeDef<2> = GaugeDef::new(
     "cardea_upstream_check_up",
     "1 while an endpoint is up by its active checks, 0 while it is down. Absent before the first check and without checks.",
     ["service", "endpoint"],
+);
+static OVERRIDDEN: GaugeDef<3> = GaugeDef::new(
+    "cardea_upstream_overridden",
+    "1 for an endpoint that the operator has taken out: `drained` or `disabled`. Absent for others.",
+    ["service", "endpoint", "override"],
 );
 static PENDING: GaugeDef<2> = GaugeDef::new(
     "cardea_upstream_pending_connects",
@@ -136,6 +141,7 @@ pub(super) static DEFINITIONS: &[Definition] = &[
     EJECTED.definition(),
     CHECKS.definition(),
     CHECK_UP.definition(),
+    OVERRIDDEN.definition(),
     LATENCY.definition(),
     WEIGHT.definition(),
     CONNECTIONS.definition(),
@@ -241,6 +247,14 @@ fn register_endpoints(registry: &Registry, snapshot: &Snapshot) {
         snapshot.endpoints(|service, endpoint, stats, samples| {
             if let Some(up) = stats.check.up {
                 samples.push(&[service, endpoint], f64::from(u8::from(up)));
+            }
+        }),
+    );
+    registry.collect_gauge(
+        &OVERRIDDEN,
+        snapshot.endpoints(|service, endpoint, stats, samples| {
+            if let Some(overridden) = stats.overridden {
+                samples.push(&[service, endpoint, overridden.as_str()], 1.0);
             }
         }),
     );

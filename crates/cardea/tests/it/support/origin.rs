@@ -68,6 +68,11 @@ impl Origin {
         assert!(!timeout.timed_out(), "{path} does not arrive, only {:?}", guard.arrivals);
     }
 
+    /// The paths of all requests that have arrived.
+    pub(crate) fn arrivals(&self) -> Vec<String> {
+        self.shared.state.lock().unwrap().arrivals.clone()
+    }
+
     /// Lets slow answers go.
     pub(crate) fn release(&self) {
         self.shared.state.lock().unwrap().released = true;
