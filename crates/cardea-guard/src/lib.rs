@@ -1,10 +1,11 @@
-//! What enforces limits: how many connections and handshakes there may be, how fast they may come, how often somebody may
-//! fail, and how much a key may use.
+//! What enforces limits: how many connections, handshakes and requests there may be, how fast they may come, how often
+//! somebody may fail, and how much a key may use.
 //!
 //! Everything here is state in memory. Time is an argument, and limits are arguments too, so that a new configuration
 //! applies at once. Addresses count by their [`AddressPrefix`]; other keys are bytes.
 #![forbid(unsafe_code)]
 
+mod admission;
 mod bounded;
 mod connection_permits;
 mod connection_rate;
@@ -13,6 +14,10 @@ mod handshakes;
 mod prefix;
 mod throttle;
 
+pub use admission::{
+    Admission, AdmissionBounds, AdmissionFigures, AdmissionLimit, AdmissionRefusal, Entry, GATE_LIMITS_MAX,
+    Gate, Priority, Ticket,
+};
 pub use bounded::Bounded;
 pub use connection_permits::{ConnectionPermit, ConnectionPermits};
 pub use connection_rate::{ConnectionRates, TooFast};

@@ -1,0 +1,51 @@
+//! What admission costs while its limits are far away, and where one is near: `cargo bench -p cardea-guard`.
+
+use std::{hint::black_box, sync::Arc, task::Waker, time::Duration};
+
+use bench_measure::Suite;
+use cardea_clock::Mono;
+use cardea_guard::{Admission, AdmissionBounds, Entry, Gate, Priority};
+
+const NOW: Mono = Mono::from_nanos(1 << 40);
+const WORKERS: usize = 64;
+
+fn main() {
+    bench_measure::run(benches);
+}
+
+/// The limits of a process and, the narrower first, of a service and a route.
+fn gate(limits: usize, max_in_flight: u32) -> Arc<Gate> {
+    let admission = Admission::new(WORKERS);
+    let bounds = AdmissionBounds { max_in_flight, max_queue: 100, max_age: Duration::from_secs(1) };
+    admission.gate((0..limits).map(|_| admission.limit(bounds)))
+}
+
+fn pass(gate: &Gate, worker: usize) -> Entry {
+    let entry = gate.enter(worker, Priority::Normal, || NOW, || Waker::noop().clone());
+    gate.leave(worker, || NOW);
+    entry
+}
+
+fn benches(suite: &mut Suite) {
+    for (name, limits, max_in_flight) in [
+        ("admission-one-limit", 1, 100_000),
+        ("admission-three-limits", 3, 100_000),
+        ("admission-near-the-limit", 1, 8),
+    ] {
+        suite.case(name, |case| {
+            let gate = gate(limits, max_in_flight);
+            case.counted("cardea", || pass(black_box(&gate), 0));
+        });
+    }
+    for (name, max_in_flight) in [("admission-threads", 100_000), ("admission-threads-near-the-limit", 8)] {
+        suite.case(name, |case| {
+            let gate = gate(1, max_in_flight);
+            let next = std::sync::atomic::AtomicUsize::new(0);
+            case.on_threads("cardea", || {
+                let worker = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                let gate = &gate;
+                move || pass(black_box(gate), worker)
+            });
+        });
+    }
+}
