@@ -37,6 +37,8 @@ pub struct Question {
     pub scheme: Scheme,
     /// The target, as it is sent.
     pub target: Vec<u8>,
+    /// Whether it is sent as HTTP/1.0; else it is HTTP/1.1.
+    pub http10: bool,
     /// Fields in their order, `Host` and credentials included.
     pub fields: Vec<(String, Vec<u8>)>,
     /// Who connected.
@@ -166,6 +168,7 @@ pub enum DestinationExplanation {
 /// # Errors
 /// An attribute that is asked for does not exist, or a field can't be one.
 pub async fn explain(gateway: &Gateway, question: Question) -> Result<Explanation, String> {
+    let head = written(&question)?;
     let model = gateway.model_ref();
     let mut exchange = Exchange::take();
     exchange.id = RequestId::generate(gateway.clock.wall());
@@ -181,7 +184,6 @@ pub async fn explain(gateway: &Gateway, question: Question) -> Result<Explanatio
         token: std::sync::Mutex::default(),
         activity: Arc::default(),
     }));
-    let head = written(&question.method, &question.target, &question.fields)?;
     let mut explanation = Explanation::default();
     let mut shown: Vec<String> = Vec::new();
     if let Some(names) = &model.environment.names {
@@ -255,12 +257,14 @@ async fn walk<'m>(
 ///
 /// # Errors
 /// A part of it can't be asked about: it would be read as another part.
-fn written(method: &[u8], target: &[u8], fields: &[(String, Vec<u8>)]) -> Result<Vec<u8>, String> {
+fn written(question: &Question) -> Result<Vec<u8>, String> {
+    let Question { method, target, fields, .. } = question;
     let ends_line = |bytes: &[u8]| bytes.iter().any(|byte| matches!(byte, b'\r' | b'\n'));
     if ends_line(method) || ends_line(target) {
         return Err("the end of a line can't stand in a method or a target".to_owned());
     }
-    let mut head = [method, b" ", target, b" HTTP/1.1\r\n"].concat();
+    let version: &[u8] = if question.http10 { b" HTTP/1.0\r\n" } else { b" HTTP/1.1\r\n" };
+    let mut head = [method, &b" "[..], target, version].concat();
     for (name, value) in fields {
         if ends_line(name.as_bytes()) || name.contains(':') || ends_line(value) {
             return Err(format!("{name:?} or its value can't be that of a field"));

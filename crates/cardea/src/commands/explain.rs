@@ -5,6 +5,7 @@ mod show;
 pub(crate) mod test;
 #[cfg(test)]
 mod tests;
+mod url;
 
 use std::io;
 
@@ -37,20 +38,16 @@ fn explain(arguments: &ExplainArgs, output: &mut Output) -> Result<Exit, Failure
     // Claims are signed with a key of this run, so no other key is needed.
     let key_files = if keys == Keys::Real { KeyFiles::Read } else { KeyFiles::Skip };
     let config = load_with(&arguments.config.config, key_files)?;
-    let headers = arguments.headers.iter().map(|header| {
-        let split =
-            header.split_once(':').map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()));
-        split.ok_or_else(|| {
-            Failure::new(Exit::Usage, format!("{header:?} is not a header; write \"name: value\""))
-        })
-    });
+    let (hosts, headers) = headers(&arguments.headers)?;
     let request = Request {
         method: arguments.method.clone(),
         url: arguments.url.clone(),
         request_target: arguments.request_target.clone(),
+        http10: arguments.http10,
         source: arguments.source,
         listener: arguments.listener.clone(),
-        headers: headers.collect::<Result<_, _>>()?,
+        hosts,
+        headers,
         token,
         attributes: arguments.attributes.clone(),
     };
@@ -62,6 +59,36 @@ fn explain(arguments: &ExplainArgs, output: &mut Output) -> Result<Exit, Failure
         output.text(&show::text(&request, &explanation))?;
     }
     Ok(if explanation.refusal.is_some() { Exit::Refused } else { Exit::Success })
+}
+
+/// The values of `Host` if one is given, and the other headers.
+type Headers = (Option<Vec<String>>, Vec<(String, String)>);
+
+/// The headers of the command line, in the syntax of curl: `host:` sends no `Host`, and `name;` an empty value.
+fn headers(written: &[String]) -> Result<Headers, Failure> {
+    let (mut hosts, mut headers) = (None, Vec::new());
+    for header in written {
+        let (name, value) = match (header.split_once(':'), header.strip_suffix(';')) {
+            (Some((name, value)), _) => (name, Some(value)),
+            (None, Some(name)) => (name, None),
+            (None, None) => {
+                let message = format!(
+                    "{header:?} is not a header; write \"name: value\", or \"name;\" for an empty value"
+                );
+                return Err(Failure::new(Exit::Usage, message));
+            }
+        };
+        if !name.eq_ignore_ascii_case("host") {
+            headers.push((name.to_owned(), value.unwrap_or_default().to_owned()));
+            continue;
+        }
+        let hosts: &mut Vec<String> = hosts.get_or_insert_default();
+        match value {
+            Some(value) if value.trim_matches([' ', '\t']).is_empty() => {}
+            value => hosts.push(value.unwrap_or_default().to_owned()),
+        }
+    }
+    Ok((hosts, headers))
 }
 
 fn claims_of(text: &str) -> Result<Map<String, Value>, Failure> {

@@ -66,15 +66,19 @@ pub(crate) struct ExplainArgs {
     /// The method.
     #[arg(value_name = "METHOD")]
     pub(crate) method: String,
-    /// The URL. Its scheme decides whether the request uses TLS.
+    /// The URL. Its scheme decides whether the request uses TLS. Host, path and query are sent as written.
     #[arg(value_name = "URL")]
     pub(crate) url: String,
-    /// A header, such as "x-team: red"; may be repeated.
+    /// A header, such as "x-team: red"; may be repeated. "host: NAME" replaces the URL's host, "host:" sends no Host, and
+    /// "host;" an empty one.
     #[arg(short = 'H', long = "header", value_name = "HEADER")]
     pub(crate) headers: Vec<String>,
     /// The request target, instead of the URL's path and query: "*" with OPTIONS.
     #[arg(long, value_name = "TARGET")]
     pub(crate) request_target: Option<String>,
+    /// Send the request as HTTP/1.0. Default: HTTP/1.1.
+    #[arg(long = "http1.0")]
+    pub(crate) http10: bool,
     /// The address of the client. Default: 127.0.0.1.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) source: Option<std::net::IpAddr>,

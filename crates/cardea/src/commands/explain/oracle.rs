@@ -26,10 +26,12 @@ use cardea_http::Scheme;
 use cardea_identity::{Algorithm, IssuerConfig, KeySource, LocalKeys, Preset};
 use serde_json::{Map, Value, json};
 use tokio::runtime::{Builder, Runtime};
-use url::Url;
 use zeroize::Zeroizing;
 
-use super::super::{Failure, token::built};
+use super::{
+    super::{Failure, token::built},
+    url::Url,
+};
 use crate::{
     cli::{Exit, Output},
     config::{self, BindAddress, Config, Foundation},
@@ -65,8 +67,13 @@ pub(super) struct Request {
     pub(super) url: String,
     /// The request target, instead of the path and the query of the URL.
     pub(super) request_target: Option<String>,
+    /// Whether it is HTTP/1.0 rather than HTTP/1.1.
+    pub(super) http10: bool,
     pub(super) source: Option<IpAddr>,
     pub(super) listener: Option<String>,
+    /// The values of `Host`, instead of the host of the URL.
+    pub(super) hosts: Option<Vec<String>>,
+    /// The other headers.
     pub(super) headers: Vec<(String, String)>,
     pub(super) token: Option<TokenOf>,
     pub(super) attributes: Vec<String>,
@@ -136,16 +143,15 @@ impl Oracle {
     pub(super) fn ask(&self, request: &Request) -> Result<Explanation, Failure> {
         let usage = |message: String| Failure::new(Exit::Usage, message);
         let url = Url::parse(&request.url).map_err(|error| usage(format!("{:?}: {error}", request.url)))?;
-        let scheme = match url.scheme() {
-            "http" => Scheme::Http,
-            "https" => Scheme::Https,
-            other => return Err(usage(format!("{other:?} is not http or https"))),
+        let (listener, local) = self.listener(request.listener.as_deref(), url.scheme)?;
+        let hosts = match &request.hosts {
+            Some(hosts) => hosts.iter().map(String::as_str).collect(),
+            None => vec![url.authority],
         };
-        let host = url.host_str().ok_or_else(|| usage(format!("{:?} has no host", request.url)))?;
-        let host = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
-        let (listener, local) = self.listener(request.listener.as_deref(), scheme)?;
-        let mut fields = vec![("host".to_owned(), host.into_bytes())];
-        fields.extend(request.headers.iter().map(|(name, value)| (name.clone(), value.clone().into_bytes())));
+        let hosts = hosts.into_iter().map(|host| ("host", host));
+        let headers = request.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let fields = hosts.chain(headers).map(|(name, value)| (name.to_owned(), value.as_bytes().to_vec()));
+        let mut fields: Vec<(String, Vec<u8>)> = fields.collect();
         if let Some(token) = &request.token {
             fields.push((
                 "authorization".to_owned(),
@@ -154,8 +160,9 @@ impl Oracle {
         }
         let question = Question {
             method: request.method.clone().into_bytes(),
-            scheme,
-            target: request.request_target.clone().unwrap_or_else(|| target(&request.url)).into_bytes(),
+            scheme: url.scheme,
+            target: request.request_target.clone().unwrap_or_else(|| url.target()).into_bytes(),
+            http10: request.http10,
             fields,
             client: Some(SocketAddr::new(request.source.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), 50_000)),
             local,
@@ -303,14 +310,6 @@ fn sign(
     Ok(Zeroizing::new(format!("{input}.{}", URL_SAFE_NO_PAD.encode(signature))))
 }
 
-/// The target of a URL as written: the URL parser has normalised it already, which is the gateway's task.
-fn target(url: &str) -> String {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let rest = rest.find(['/', '?', '#']).and_then(|at| rest.get(at..)).unwrap_or("/");
-    let target = rest.split('#').next().unwrap_or_default();
-    if target.starts_with('/') { target.to_owned() } else { format!("/{target}") }
-}
-
 /// Parses an RFC 3339 time, or seconds since 1970.
 fn unix_seconds(text: &str) -> Result<i64, Failure> {
     let nanos = || cardea_env::parse_time(text).map(|nanos| nanos.div_euclid(1_000_000_000));
@@ -324,18 +323,6 @@ fn unix_seconds(text: &str) -> Result<i64, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn targets_stay_as_they_were_written() {
-        for (url, expected) in [
-            ("https://a.example/x/../y?q=%41#f", "/x/../y?q=%41"),
-            ("https://a.example", "/"),
-            ("https://a.example?q", "/?q"),
-            ("http://a.example:80/", "/"),
-        ] {
-            assert_eq!(target(url), expected);
-        }
-    }
 
     #[test]
     fn times_are_read() {

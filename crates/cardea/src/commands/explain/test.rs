@@ -40,6 +40,8 @@ struct CaseRequest {
     #[serde(default)]
     request_target: Option<String>,
     #[serde(default)]
+    http_version: HttpVersion,
+    #[serde(default)]
     source: Option<IpAddr>,
     #[serde(default)]
     listener: Option<String>,
@@ -47,6 +49,15 @@ struct CaseRequest {
     headers: BTreeMap<String, OneOrMany>,
     #[serde(default)]
     token: Option<Token>,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+enum HttpVersion {
+    #[serde(rename = "1.0")]
+    Http10,
+    #[default]
+    #[serde(rename = "1.1")]
+    Http11,
 }
 
 #[derive(Debug, Deserialize)]
@@ -221,20 +232,28 @@ fn position(text: &str, offset: usize) -> (usize, usize) {
 impl Case {
     fn request(&self, expect: &Expectation) -> Request {
         let request = &self.request;
-        let headers = request.headers.iter().flat_map(|(name, values)| {
+        let (mut hosts, mut headers) = (None, Vec::new());
+        for (name, values) in &request.headers {
             let values = match values {
                 OneOrMany::One(value) => std::slice::from_ref(value),
                 OneOrMany::Many(values) => values.as_slice(),
             };
-            values.iter().map(|value| (name.clone(), value.clone()))
-        });
+            if name.eq_ignore_ascii_case("host") {
+                let hosts: &mut Vec<String> = hosts.get_or_insert_default();
+                hosts.extend_from_slice(values);
+            } else {
+                headers.extend(values.iter().map(|value| (name.clone(), value.clone())));
+            }
+        }
         Request {
             method: request.method.clone(),
             url: request.url.clone(),
             request_target: request.request_target.clone(),
+            http10: request.http_version == HttpVersion::Http10,
             source: request.source,
             listener: request.listener.clone(),
-            headers: headers.collect(),
+            hosts,
+            headers,
             token: request
                 .token
                 .as_ref()

@@ -219,11 +219,44 @@ fn options_requests_for_the_gateway_itself_are_answered() {
 }
 
 #[test]
+fn hosts_are_asked_as_they_are_written() {
+    let folder = examples();
+    let url = "https://api.example.com/orders/1";
+    let (missing, empty) = (Some("host_missing"), Some("host_empty"));
+    for (rest, code, host) in [
+        (&["https://API.example.com./orders/1"][..], Some("credentials_missing"), Some("api.example.com")),
+        (&["https://api.ex%61mple.com/orders/1"], Some("host_invalid"), None),
+        (&["https://0x7f.1/orders/1"], Some("host_address_invalid"), None),
+        (&[url, "-H", "host: SHOP.example.com:443"], None, Some("shop.example.com")),
+        (&[url, "-H", "Host: 0x7f.1"], Some("host_address_invalid"), None),
+        (&[url, "-H", "host: a", "-H", "host: a"], Some("host_repeated"), None),
+        (&[url, "-H", "host:"], missing, None),
+        (&[url, "-H", "Host: "], missing, None),
+        (&[url, "-H", "host;"], empty, None),
+        (&[url, "-H", "host:", "--http1.0"], missing, None),
+        (&[url, "-H", "host:", "--request-target", url], missing, None),
+        (
+            &[url, "-H", "host:", "--request-target", url, "--http1.0"],
+            Some("credentials_missing"),
+            Some("api.example.com"),
+        ),
+        (&[url, "-H", "x-a : 1"], Some("space_before_colon"), None),
+        (&[url, "-H", "transfer-encoding: chunked", "--http1.0"], Some("transfer_encoding_in_http10"), None),
+    ] {
+        let (_, out, err) = run(&folder, &[&["explain", "GET", "--json"], rest].concat());
+        let found: serde_json::Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{err}"));
+        assert_eq!(found["refusal"]["code"].as_str(), code, "{rest:?}: {found}");
+        assert_eq!(found["host"].as_str(), host, "{rest:?}: {found}");
+    }
+}
+
+#[test]
 fn invalid_requests_are_reported() {
     let folder = examples();
     let url = "https://api.example.com/";
     for (arguments, wanted) in [
-        (&["explain", "GET", "ftp://a"][..], "is not http or https"),
+        (&["explain", "GET", "ftp://a"][..], "\"ftp://a\": character 1: the scheme is not http or https"),
+        (&["explain", "GET", "https:///x"], "character 9: the URL has no host"),
         (&["explain", "G\nT", url], "the end of a line"),
         (&["explain", "GET", url, "--claims", "{}"], "name the issuer of the claims"),
         (&["explain", "GET", url, "--claims", "[]", "--issuer", "own"], "not a JSON object"),
