@@ -21,14 +21,15 @@ pub(crate) trait Downstream: BodySource + Send {
     /// How many octets of the body were found so far.
     fn body_bytes(&self) -> u64;
 
-    /// Sends an informational response (RFC 9110 §15.2) ahead of the final one.
-    fn inform(&mut self, head: &ResponseHead);
+    /// Sends an informational response (RFC 9110 §15.2) ahead of the final one. Ready once it is on its way; it waits while
+    /// the client has taken too little of what was sent before.
+    fn poll_inform(&mut self, cx: &mut Context<'_>, head: &ResponseHead) -> Poll<Result<(), Aborted>>;
 
     /// Ready once the client's handshake is done: what was received is no replay then (RFC 8470 §3).
     fn poll_established(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Aborted>> {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends what was queued by [`inform`](Downstream::inform), and is ready once the client has given up.
+    /// Sends what was queued by [`poll_inform`](Downstream::poll_inform), and is ready once the client has given up.
     fn poll_background(&mut self, cx: &mut Context<'_>) -> Poll<Aborted>;
 }

@@ -4,6 +4,7 @@
 use std::{
     future::poll_fn,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use cardea_clock::Mono;
@@ -27,8 +28,13 @@ pub(crate) trait ResponseSink {
     /// The client's side of the exchange: its request may still be coming.
     fn downstream(&mut self) -> &mut dyn Downstream;
 
-    /// Writes the head. `has_body` says whether a body follows, an empty one perhaps; the head states its length where that is
-    /// known.
+    /// Ready once a head, or trailers, of these fields may be written.
+    fn poll_room(&mut self, _cx: &mut Context<'_>, _fields: &Fields) -> Poll<Result<(), Aborted>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes the head, once there is room for it. `has_body` says whether a body follows, an empty one perhaps; the head
+    /// states its length where that is known.
     fn begin(&mut self, response: &mut Response, has_body: bool) -> Result<(), Aborted>;
 
     /// Ready once there is room for more of the body.
@@ -40,7 +46,7 @@ pub(crate) trait ResponseSink {
     /// Whether the client gets trailers.
     fn takes_trailers(&self) -> bool;
 
-    /// Writes the end of the body.
+    /// Writes the end of the body, once there is room for its trailers.
     fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Aborted>;
 
     /// Ready once everything up to the end is sent.
@@ -103,7 +109,21 @@ pub(crate) async fn respond(
     if has_body {
         set_length(&mut response.head, response.body.length());
     }
-    let begun = sink.begin(response, has_body);
+    let mut pace = Pace::begin(gateway, exchange);
+    let room = poll_fn(|cx| Poll::Ready(sink.poll_room(cx, &response.head.fields))).await;
+    let room = match room {
+        Poll::Ready(room) => room.map_err(|Aborted| Cut::Client),
+        // Boxed, as hardly any response has to wait.
+        Poll::Pending => Box::pin(wait_for_room(response, exchange, sink, timer, &mut pace)).await,
+    };
+    let begun = match room {
+        Ok(()) => sink.begin(response, has_body),
+        Err(cut) => {
+            exchange.response.reason = Some(cut.code(exchange));
+            sink.cut(cut, exchange);
+            Err(Aborted)
+        }
+    };
     // For what is recorded; and its memory serves the next response.
     exchange.response_head = std::mem::take(&mut response.head);
     if begun.is_err() {
@@ -114,7 +134,7 @@ pub(crate) async fn respond(
     }
     let body = &mut response.body;
     let mut flow = Flow { ended: matches!(body, ResponseBody::Empty), body, body_bytes: 0 };
-    let result = flow.run(gateway, exchange, sink, timer).await;
+    let result = flow.run(exchange, sink, timer, &mut pace).await;
     exchange.response.body_bytes = flow.body_bytes;
     exchange.response.complete = result.is_ok();
     if let Err(cut) = result {
@@ -122,6 +142,80 @@ pub(crate) async fn respond(
         sink.cut(cut, exchange);
     }
     result.is_ok()
+}
+
+/// Waits until the head of `response` may be written. The memory of all that waits is counted.
+async fn wait_for_room(
+    response: &mut Response,
+    exchange: &mut Exchange,
+    sink: &mut impl ResponseSink,
+    timer: &mut Timer,
+    pace: &mut Pace<'_>,
+) -> Result<(), Cut> {
+    // Where it is counted.
+    std::mem::swap(&mut response.head, &mut exchange.response_head);
+    exchange.count_memory();
+    response.body.park();
+    let result = poll_fn(|cx| {
+        // A client may send its whole request before it reads; and what it sends is to be counted.
+        if response.body.poll_request(cx, sink.downstream()).is_err()
+            || sink.downstream().poll_background(cx).is_ready()
+        {
+            return Poll::Ready(Err(Cut::Client));
+        }
+        if let Poll::Ready(room) = sink.poll_room(cx, &exchange.response_head.fields) {
+            return Poll::Ready(room.map_err(|Aborted| Cut::Client));
+        }
+        pace.poll(cx, exchange, sink, (0, true), timer).map(Err)
+    })
+    .await;
+    std::mem::swap(&mut response.head, &mut exchange.response_head);
+    result
+}
+
+/// How long a response may take, and whether it may go on.
+struct Pace<'g> {
+    watch: StreamWatch<'g>,
+    idle: Duration,
+    whole: Mono,
+    progress: (u64, u64),
+    deadline: Mono,
+}
+
+impl<'g> Pace<'g> {
+    fn begin(gateway: &'g Gateway, exchange: &Exchange) -> Self {
+        let route = exchange.route();
+        Self {
+            watch: StreamWatch::new(gateway),
+            idle: route.map_or(RESPONSE_BODY_IDLE, |route| route.timeouts.response_body_idle),
+            whole: route.map_or(Mono::MAX, |route| exchange.deadline(route)),
+            progress: (u64::MAX, u64::MAX),
+            deadline: Mono::MAX,
+        }
+    }
+
+    /// Ready once a response that waits has to be cut short. So much of its body was passed on, and the client may be waited
+    /// for.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &Exchange,
+        sink: &impl ResponseSink,
+        (body_bytes, waits_for_client): (u64, bool),
+        timer: &mut Timer,
+    ) -> Poll<Cut> {
+        if let Poll::Ready(end) = self.watch.poll(cx, exchange) {
+            return Poll::Ready(Cut::Ended(end));
+        }
+        let now = (body_bytes, sink.sent_bytes());
+        let moved = now != self.progress;
+        if moved {
+            self.progress = now;
+            self.deadline = timer.now().saturating_add(self.idle).min(self.whole);
+        }
+        self.watch.note(sink.held_bytes(), waits_for_client, moved, timer.now());
+        timer.poll_until(cx, self.deadline).map(|_| Cut::Stalled)
+    }
 }
 
 /// A body on its way.
@@ -136,33 +230,17 @@ impl Flow<'_> {
     /// Runs until all is sent, or it has to be cut short.
     async fn run(
         &mut self,
-        gateway: &Gateway,
         exchange: &Exchange,
         sink: &mut impl ResponseSink,
         timer: &mut Timer,
+        pace: &mut Pace<'_>,
     ) -> Result<(), Cut> {
-        let mut watch = StreamWatch::new(gateway);
-        let route = exchange.route();
-        let idle = route.map_or(RESPONSE_BODY_IDLE, |route| route.timeouts.response_body_idle);
-        let whole = route.map_or(Mono::MAX, |route| exchange.deadline(route));
-        let mut progress = (u64::MAX, u64::MAX);
-        let mut deadline = Mono::MAX;
         poll_fn(|cx| {
             if let Poll::Ready(result) = self.poll(cx, exchange, sink) {
                 return Poll::Ready(result);
             }
-            if let Poll::Ready(end) = watch.poll(cx, exchange) {
-                return Poll::Ready(Err(Cut::Ended(end)));
-            }
-            let now = (self.body_bytes, sink.sent_bytes());
-            let moved = now != progress;
-            if moved {
-                progress = now;
-                deadline = timer.now().saturating_add(idle).min(whole);
-            }
             let waits_for_client = sink.is_stalled() || !self.body.chunk().is_empty();
-            watch.note(sink.held_bytes(), waits_for_client, moved, timer.now());
-            timer.poll_until(cx, deadline).map(|_| Err(Cut::Stalled))
+            pace.poll(cx, exchange, sink, (self.body_bytes, waits_for_client), timer).map(Err)
         })
         .await
     }
@@ -189,9 +267,12 @@ impl Flow<'_> {
                     self.body.consume(count);
                 }
                 Poll::Ready(Ok(false)) => {
-                    self.ended = true;
                     let trailers = self.body.trailers().filter(|_| sink.takes_trailers());
                     let trailers = trailers.map(|trailers| clean_response_trailers(exchange, trailers));
+                    if let Some(trailers) = &trailers {
+                        ready!(sink.poll_room(cx, trailers)).map_err(of_client)?;
+                    }
+                    self.ended = true;
                     sink.end(trailers.as_ref()).map_err(of_client)?;
                 }
                 Poll::Ready(Err(_)) if self.body.client_failed() => return Poll::Ready(Err(Cut::Client)),
@@ -265,7 +346,9 @@ mod tests {
             0
         }
 
-        fn inform(&mut self, _: &ResponseHead) {}
+        fn poll_inform(&mut self, _: &mut Context<'_>, _: &ResponseHead) -> Poll<Result<(), Aborted>> {
+            Poll::Ready(Ok(()))
+        }
 
         fn poll_background(&mut self, _: &mut Context<'_>) -> Poll<Aborted> {
             Poll::Pending

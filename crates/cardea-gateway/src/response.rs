@@ -89,6 +89,13 @@ impl ResponseBody {
         }
     }
 
+    /// Holds no more memory than what was received needs, for as long as nothing is read of it.
+    pub(crate) fn park(&mut self) {
+        if let Self::Service(attempt) = self {
+            attempt.park();
+        }
+    }
+
     /// Whether it was the client that ended the exchange early.
     pub(crate) fn client_failed(&self) -> bool {
         matches!(self, Self::Service(attempt) if attempt.client_failed())

@@ -182,6 +182,11 @@ impl Attempt {
         Ok(())
     }
 
+    /// See [`crate::response::ResponseBody::park`].
+    pub(crate) fn park(&mut self) {
+        self.exchange.park();
+    }
+
     pub(crate) fn chunk(&self) -> &[u8] {
         self.exchange.chunk()
     }

@@ -2,7 +2,7 @@
 
 use std::{
     future::poll_fn,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -11,7 +11,11 @@ use cardea_http::{Known, strip_hop_by_hop_response};
 
 use super::{attempt::Attempt, error::AttemptError, way::Way};
 use crate::{
-    downstream::Downstream, exchange::Exchange, streams::StreamWatch, timer::Timer, upstream::SendError,
+    downstream::{Aborted, Downstream},
+    exchange::Exchange,
+    streams::{STREAM_AGE, StreamWatch},
+    timer::Timer,
+    upstream::SendError,
 };
 
 /// How long a service is waited for that neither answers an expectation nor asks for the body (RFC 9110 §10.1.1).
@@ -31,52 +35,25 @@ pub(super) async fn converse(
         wait.sent_at = Some(exchange.upstream.begun);
     }
     let result = poll_fn(|cx| {
-        if let Poll::Ready(result) = poll_head(cx, attempt, exchange, client) {
+        if let Poll::Ready(result) = wait.poll_head(cx, attempt, exchange, client, timer) {
             return Poll::Ready(result);
         }
         wait.poll(cx, attempt, exchange, client, timer).map(Err)
     })
     .await;
-    (result, wait.sent_at)
-}
-
-/// Sends what can be sent, and passes informational responses on. Ready with the head of the final response.
-fn poll_head(
-    cx: &mut Context<'_>,
-    attempt: &mut Attempt,
-    exchange: &mut Exchange,
-    client: &mut dyn Downstream,
-) -> Poll<Result<(), AttemptError>> {
-    loop {
-        if !attempt.is_sent() {
-            match attempt.poll_send(cx, client) {
-                // A response may be there all the same: a service that refuses a body answers, then closes.
-                Poll::Ready(Ok(()) | Err(SendError::Endpoint)) | Poll::Pending => {}
-                Poll::Ready(Err(SendError::Body(error))) => {
-                    return Poll::Ready(Err(AttemptError::Body(error)));
-                }
-            }
-        }
-        let head = &mut exchange.response_head;
-        std::task::ready!(attempt.poll_head(cx, head)).map_err(AttemptError::Head)?;
-        match head.status {
-            100 => attempt.release_body(),
-            102..200 => {
-                strip_hop_by_hop_response(&mut head.fields);
-                head.fields.remove(Known::ContentLength);
-                client.inform(head);
-            }
-            _ => return Poll::Ready(Ok(())),
-        }
-    }
+    // What the client made the service wait for is not the service's.
+    (result, wait.sent_at.filter(|_| wait.informs_since.is_none()))
 }
 
 /// What is waited for, and until when.
 struct Wait<'g> {
-    /// Of a request that is still being sent: it is as much a stream as a response is.
+    /// Of a request that is still being sent, or waits for longer than a moment: it is as much a stream as a response is.
     watch: StreamWatch<'g>,
+    /// When the moment is over. Before, entering the watch would cost each request more than it is worth.
+    watch_from: Mono,
     request_deadline: Mono,
     body_idle: Duration,
+    response_idle: Duration,
     response_head: Duration,
     /// How long this endpoint may take before another is tried.
     try_timeout: Option<Duration>,
@@ -87,6 +64,10 @@ struct Wait<'g> {
     /// When the service had all of the request: what it takes from then on is its own.
     sent_at: Option<Mono>,
     continue_by: Mono,
+    /// The client is to get an informational response first.
+    informs: bool,
+    /// Since when that has waited for the client.
+    informs_since: Option<Mono>,
 }
 
 impl<'g> Wait<'g> {
@@ -94,8 +75,10 @@ impl<'g> Wait<'g> {
         let timeouts = &way.route.timeouts;
         Self {
             watch: StreamWatch::new(way.gateway),
+            watch_from: exchange.started.mono.saturating_add(STREAM_AGE),
             request_deadline: exchange.deadline(way.route),
             body_idle: timeouts.request_body_idle,
+            response_idle: timeouts.response_body_idle,
             response_head: timeouts.response_head,
             try_timeout: way.state.retry_config().try_timeout,
             deadline: now.saturating_add(timeouts.request_body_idle),
@@ -103,6 +86,46 @@ impl<'g> Wait<'g> {
             sent: false,
             sent_at: None,
             continue_by: now.saturating_add(CONTINUE_WAIT),
+            informs: false,
+            informs_since: None,
+        }
+    }
+
+    /// Sends what can be sent, and passes informational responses on. Ready with the head of the final response.
+    fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        attempt: &mut Attempt,
+        exchange: &mut Exchange,
+        client: &mut dyn Downstream,
+        timer: &Timer,
+    ) -> Poll<Result<(), AttemptError>> {
+        loop {
+            if !attempt.is_sent() {
+                match attempt.poll_send(cx, client) {
+                    // A response may be there all the same: a service that refuses a body answers, then closes.
+                    Poll::Ready(Ok(()) | Err(SendError::Endpoint)) | Poll::Pending => {}
+                    Poll::Ready(Err(SendError::Body(error))) => {
+                        return Poll::Ready(Err(AttemptError::Body(error)));
+                    }
+                }
+            }
+            let head = &mut exchange.response_head;
+            if self.informs {
+                ready!(client.poll_inform(cx, head)).map_err(|Aborted| AttemptError::ClientAborted)?;
+                self.informs = false;
+                self.resume(timer.now());
+            }
+            ready!(attempt.poll_head(cx, head)).map_err(AttemptError::Head)?;
+            match head.status {
+                100 => attempt.release_body(),
+                102..200 => {
+                    strip_hop_by_hop_response(&mut head.fields);
+                    head.fields.remove(Known::ContentLength);
+                    self.informs = true;
+                }
+                _ => return Poll::Ready(Ok(())),
+            }
         }
     }
 
@@ -111,26 +134,60 @@ impl<'g> Wait<'g> {
         &mut self,
         cx: &mut Context<'_>,
         attempt: &mut Attempt,
-        exchange: &Exchange,
+        exchange: &mut Exchange,
         client: &mut dyn Downstream,
         timer: &mut Timer,
     ) -> Poll<AttemptError> {
         if client.poll_background(cx).is_ready() {
             return Poll::Ready(AttemptError::ClientAborted);
         }
-        if !attempt.is_sent()
-            && let Poll::Ready(end) = self.watch.poll(cx, exchange)
-        {
+        let is_stream = !attempt.is_sent() || self.informs || timer.now() >= self.watch_from;
+        if is_stream && let Poll::Ready(end) = self.watch.poll(cx, exchange) {
             return Poll::Ready(AttemptError::Ended(end));
         }
         let waits_for_service = !attempt.is_sent() && attempt.is_stalled(client);
         let moved = client.body_bytes() != self.body_bytes;
-        self.watch.note(attempt.outbound_bytes(), waits_for_service, moved, timer.now());
+        self.watch.note(attempt.outbound_bytes(), waits_for_service || self.informs, moved, timer.now());
+        if self.informs {
+            return self.poll_client(cx, attempt, exchange, timer);
+        }
         if attempt.is_held() && timer.now() < self.request_deadline {
             self.poll_continue(cx, attempt, timer);
             return Poll::Pending;
         }
         self.poll_deadlines(cx, attempt, client, timer)
+    }
+
+    /// Waits until the client takes an informational response. The memory of all that waits is counted.
+    fn poll_client(
+        &mut self,
+        cx: &mut Context<'_>,
+        attempt: &mut Attempt,
+        exchange: &mut Exchange,
+        timer: &mut Timer,
+    ) -> Poll<AttemptError> {
+        let since = *self.informs_since.get_or_insert_with(|| {
+            exchange.count_memory();
+            attempt.park();
+            timer.now()
+        });
+        let deadline = since.saturating_add(self.response_idle);
+        timer.poll_until(cx, deadline.min(self.request_deadline)).map(|_| {
+            if self.request_deadline <= deadline {
+                AttemptError::Timeout
+            } else {
+                AttemptError::ClientAborted
+            }
+        })
+    }
+
+    /// The client has taken an informational response: the service was not waited for meanwhile.
+    fn resume(&mut self, now: Mono) {
+        if let Some(since) = self.informs_since.take() {
+            let waited = now.saturating_since(since);
+            self.sent_at = self.sent_at.map(|sent| sent.saturating_add(waited));
+            self.deadline = self.deadline.saturating_add(waited);
+        }
     }
 
     /// Lets a body go that is kept back, once the service had its time to ask for it.
@@ -160,7 +217,16 @@ impl<'g> Wait<'g> {
             self.body_bytes = body_bytes;
             self.deadline = now.saturating_add(self.body_idle);
         }
-        timer.poll_until(cx, self.deadline.min(self.request_deadline)).map(|_| {
+        let deadline = self.deadline.min(self.request_deadline);
+        if now < self.watch_from
+            && timer.poll_until(cx, deadline.min(self.watch_from)).is_ready()
+            && self.watch_from < deadline
+        {
+            // It is a stream from here on.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        timer.poll_until(cx, deadline).map(|_| {
             if self.request_deadline <= self.deadline {
                 AttemptError::Timeout
             } else if self.sent && self.try_timeout.is_some_and(|limit| limit < self.response_head) {

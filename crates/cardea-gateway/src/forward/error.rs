@@ -78,9 +78,9 @@ impl AttemptError {
         }
     }
 
-    /// Whether the client did not wait for the service to the end.
+    /// Whether the service was not waited for to the end.
     pub(super) const fn is_abandoned(self) -> bool {
-        matches!(self, Self::ClientAborted | Self::Body(BodyError::Aborted) | Self::Timeout)
+        matches!(self, Self::ClientAborted | Self::Body(BodyError::Aborted) | Self::Timeout | Self::Ended(_))
     }
 
     /// Whether the service has sent something else than a response.

@@ -51,12 +51,14 @@ impl Downstream for Connection {
         self.body.found()
     }
 
-    fn inform(&mut self, head: &ResponseHead) {
+    /// What is queued is bounded by how much of them a request may have.
+    fn poll_inform(&mut self, _: &mut Context<'_>, head: &ResponseHead) -> Poll<Result<(), Aborted>> {
         // A client of HTTP/1.0 knows no such responses (RFC 9110 §15.2).
         if self.version >= Version::Http11 {
             write_response_head(&mut self.informational, head.status, &head.fields);
             self.informational_held.set(self.informational.capacity());
         }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_established(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Aborted>> {

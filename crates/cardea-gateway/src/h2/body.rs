@@ -12,7 +12,10 @@ use bytes::{Buf, Bytes};
 use cardea_http::{BodyLength, Fields, ResponseHead, TrailerError};
 use h2::{RecvStream, server::SendResponse};
 
-use super::{head, queued::QueuedHeads};
+use super::{
+    head,
+    queued::{QueuedHeads, Room, RoomRequest},
+};
 use crate::{
     body::{BodyError, BodySource, MalformedBody},
     downstream::{Aborted, Downstream},
@@ -32,7 +35,8 @@ pub(super) struct RequestBody {
     pub(super) respond: SendResponse<Bytes>,
     length: BodyLength,
     /// Of the connection.
-    pub(super) heads: Arc<QueuedHeads>,
+    heads: Arc<QueuedHeads>,
+    room: RoomRequest,
     chunk: Bytes,
     /// What came while nobody took it, in order. Taken out of the codec so that it is counted.
     ahead: VecDeque<Bytes>,
@@ -65,6 +69,7 @@ impl RequestBody {
             respond,
             length,
             heads,
+            room: RoomRequest::default(),
             chunk: Bytes::new(),
             ahead: VecDeque::new(),
             ahead_bytes: 0,
@@ -77,6 +82,25 @@ impl RequestBody {
             ended,
             expects_continue,
         }
+    }
+
+    /// Ready once the codec has room for a head of `fields`, which is to be [taken](Self::take_room) then.
+    pub(super) fn poll_room(&mut self, cx: &mut Context<'_>, fields: &Fields) -> Poll<Result<(), Aborted>> {
+        self.room.poll(cx, &self.heads, fields)
+    }
+
+    pub(super) const fn take_room(&mut self) -> Option<Room> {
+        self.room.take()
+    }
+
+    /// Room that there is at once.
+    pub(super) fn try_room(&self, fields: &Fields) -> Option<Room> {
+        self.heads.try_room(fields)
+    }
+
+    /// Whether the stream waits for the codec.
+    pub(super) const fn waits_for_room(&self) -> bool {
+        self.room.is_waiting()
     }
 
     fn memory_bytes(&self) -> usize {
@@ -103,6 +127,13 @@ impl RequestBody {
             }
             // The codec says so each time it is asked.
             Err(error) => Poll::Ready(Some(Err(error))),
+        }
+    }
+
+    fn send_informational(&mut self, informational: &ResponseHead) {
+        if let Some(response) = head::write(informational, self.room.take()) {
+            // A stream that was reset is noticed by who waits for its request.
+            let _ = self.respond.send_informational(response);
         }
     }
 
@@ -147,7 +178,8 @@ impl BodySource for RequestBody {
             };
             if data.is_pending() && std::mem::take(&mut self.expects_continue) {
                 // The body is wanted now, so it is asked for now.
-                self.inform(&ResponseHead::new(100));
+                // It has no fields, so there is nothing to have room for.
+                self.send_informational(&ResponseHead::new(100));
             }
             match ready!(data) {
                 Some(Ok(chunk)) => {
@@ -209,12 +241,14 @@ impl Downstream for RequestBody {
         self.found
     }
 
-    fn inform(&mut self, informational: &ResponseHead) {
-        if let Some(response) = head::write(informational)
-            && self.respond.send_informational(response).is_ok()
-        {
-            self.heads.add(&informational.fields);
-        }
+    fn poll_inform(
+        &mut self,
+        cx: &mut Context<'_>,
+        informational: &ResponseHead,
+    ) -> Poll<Result<(), Aborted>> {
+        ready!(self.poll_room(cx, &informational.fields))?;
+        self.send_informational(informational);
+        Poll::Ready(Ok(()))
     }
 
     fn poll_background(&mut self, cx: &mut Context<'_>) -> Poll<Aborted> {

@@ -7,6 +7,7 @@ use cardea_http::{
 use h2::RecvStream;
 use http::{HeaderMap, HeaderName, HeaderValue, request::Parts};
 
+use super::queued::Room;
 use crate::{
     body::{BodyError, MalformedBody},
     exchange::Exchange,
@@ -84,29 +85,34 @@ pub(super) fn body_length(stated: BodyLength, body: &RecvStream) -> Result<BodyL
     }
 }
 
-/// Our head in the `http` crate's types.
-pub(super) fn write(head: &ResponseHead) -> Option<http::Response<()>> {
+/// Our head in the `http` crate's types, which takes `room`.
+pub(super) fn write(head: &ResponseHead, room: Option<Room>) -> Option<http::Response<()>> {
     let mut response = http::Response::new(());
     *response.status_mut() = http::StatusCode::from_u16(head.status).ok()?;
-    for field in head.fields.iter() {
-        let name = HeaderName::from_bytes(field.name).ok()?;
-        let value = HeaderValue::from_bytes(field.value).ok()?;
-        response.headers_mut().append(name, value);
-    }
+    *response.headers_mut() = write_fields(&head.fields, room)?;
     Some(response)
 }
 
-/// Trailers in the `http` crate's types.
-pub(super) fn trailers(fields: &Fields) -> HeaderMap {
-    let mut map = HeaderMap::new();
-    for field in fields.iter() {
-        if let (Ok(name), Ok(value)) =
-            (HeaderName::from_bytes(field.name), HeaderValue::from_bytes(field.value))
-        {
-            map.append(name, value);
-        }
+/// Fields in the `http` crate's types. One of the values carries `room`.
+pub(super) fn write_fields(fields: &Fields, mut room: Option<Room>) -> Option<HeaderMap> {
+    let carrier = carrier(fields);
+    let mut map = HeaderMap::with_capacity(fields.len());
+    for (at, field) in fields.iter().enumerate() {
+        let name = HeaderName::from_bytes(field.name).ok()?;
+        let value = match room.take_if(|_| at == carrier) {
+            Some(room) => room.carried_by(field.value)?,
+            None => HeaderValue::from_bytes(field.value).ok()?,
+        };
+        map.append(name, value);
     }
-    map
+    Some(map)
+}
+
+/// Which of `fields` is encoded without the encoder's table at the least cost: a length hardly ever repeats itself, and a
+/// date not for long.
+fn carrier(fields: &Fields) -> usize {
+    let position = |known| fields.iter().position(|field| field.known == Some(known));
+    position(Known::ContentLength).or_else(|| position(Known::Date)).unwrap_or(0)
 }
 
 /// A trailer section in our types, held to the limits that it has over HTTP/1.1.

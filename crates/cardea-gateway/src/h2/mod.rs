@@ -70,12 +70,12 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, transport: Transport, facts: Ar
     let idle = model.timeouts.keep_alive_idle;
     let begin = model.timeouts.request_head;
     drop(model);
-    let heads = Arc::<QueuedHeads>::default();
+    let account = facts.activity.account();
+    let heads = QueuedHeads::new(Arc::clone(account));
     let transport = NotingTransport::new(transport, Arc::clone(&heads));
     let Ok(Ok(mut connection)) = timeout(begin, builder.handshake::<_, Bytes>(transport)).await else {
         return;
     };
-    let account = facts.activity.account();
     account.set_multiplexed();
     let streams = UnderWay::new(&facts, &gateway);
     let mut stopping = false;
@@ -123,7 +123,12 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, transport: Transport, facts: Ar
             }
         };
         last = Instant::now();
-        let Some(Ok((request, respond))) = next else { return };
+        let Some(Ok((request, mut respond))) = next else { return };
+        if !account.takes_streams() {
+            // Nothing is done of it, which the client learns (RFC 9113 §8.7).
+            respond.send_reset(h2::Reason::REFUSED_STREAM);
+            continue;
+        }
         let (gateway, facts, counted) = (Arc::clone(&gateway), Arc::clone(&facts), streams.begin());
         let heads = Arc::clone(&heads);
         workers::spawn(charged(Arc::clone(account), async move {

@@ -5,9 +5,8 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use cardea_http::{Fields, Known, Version};
 use h2::{Reason as ResetReason, SendStream};
-use http::{HeaderMap, HeaderValue};
 
-use super::{body::RequestBody, head};
+use super::{body::RequestBody, head, queued::Room};
 use crate::{
     date,
     downstream::{Aborted, Downstream},
@@ -48,11 +47,11 @@ fn is_grpc(exchange: &Exchange) -> bool {
 }
 
 /// The trailers that end a call of gRPC. Nobody takes a call with such a status for whole.
-fn grpc_status(end: TerminationReason) -> HeaderMap {
-    let mut trailers = HeaderMap::with_capacity(2);
-    trailers.insert("grpc-status", HeaderValue::from_static(end.grpc_status()));
-    trailers.insert("grpc-message", HeaderValue::from_static(end.text()));
-    trailers
+fn grpc_status(end: TerminationReason) -> Option<Fields> {
+    let mut trailers = Fields::default();
+    trailers.append(b"grpc-status", end.grpc_status().as_bytes()).ok()?;
+    trailers.append(b"grpc-message", end.text().as_bytes()).ok()?;
+    Some(trailers)
 }
 
 /// A response on its way.
@@ -67,11 +66,27 @@ impl Writer<'_> {
     fn stream(&mut self) -> Result<&mut SendStream<Bytes>, Aborted> {
         self.stream.as_mut().ok_or(Aborted)
     }
+
+    fn send_trailers(&mut self, trailers: &Fields, room: Option<Room>) -> Result<(), Aborted> {
+        let trailers = head::write_fields(trailers, room).ok_or(Aborted)?;
+        self.stream()?.send_trailers(trailers).map_err(|_| Aborted)
+    }
+
+    /// Ends a call of gRPC with a status, if the codec has room for it now; whether it did.
+    fn end_with_status(&mut self, end: TerminationReason) -> bool {
+        let Some(trailers) = grpc_status(end) else { return false };
+        let Some(room) = self.body.try_room(&trailers) else { return false };
+        self.send_trailers(&trailers, Some(room)).is_ok()
+    }
 }
 
 impl ResponseSink for Writer<'_> {
     fn downstream(&mut self) -> &mut dyn Downstream {
         self.body
+    }
+
+    fn poll_room(&mut self, cx: &mut Context<'_>, fields: &Fields) -> Poll<Result<(), Aborted>> {
+        self.body.poll_room(cx, fields)
     }
 
     fn begin(&mut self, response: &mut Response, has_body: bool) -> Result<(), Aborted> {
@@ -80,13 +95,12 @@ impl ResponseSink for Writer<'_> {
             date::write(self.gateway.clock.wall(), &mut text);
             let _ = response.head.fields.append_known(Known::Date, &text);
         }
-        let Some(head) = head::write(&response.head) else {
+        let Some(head) = head::write(&response.head, self.body.take_room()) else {
             self.body.respond.send_reset(ResetReason::INTERNAL_ERROR);
             return Err(Aborted);
         };
         let is_last = !has_body || matches!(response.body, ResponseBody::Empty);
         self.stream = Some(self.body.respond.send_response(head, is_last).map_err(|_| Aborted)?);
-        self.body.heads.add(&response.head.fields);
         Ok(())
     }
 
@@ -116,15 +130,13 @@ impl ResponseSink for Writer<'_> {
     }
 
     fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Aborted> {
-        if let Some(trailers) = trailers {
-            self.body.heads.add(trailers);
+        match trailers {
+            Some(trailers) => {
+                let room = self.body.take_room();
+                self.send_trailers(trailers, room)
+            }
+            None => self.stream()?.send_data(Bytes::new(), true).map_err(|_| Aborted),
         }
-        let stream = self.stream()?;
-        let sent = match trailers {
-            Some(trailers) => stream.send_trailers(head::trailers(trailers)),
-            None => stream.send_data(Bytes::new(), true),
-        };
-        sent.map_err(|_| Aborted)
     }
 
     /// The connection's task sends what was queued.
@@ -138,12 +150,21 @@ impl ResponseSink for Writer<'_> {
 
     /// A stream that is reset can't be taken for whole.
     fn cut(&mut self, cut: Cut, exchange: &Exchange) {
-        let Ok(stream) = self.stream() else { return };
-        let Cut::Ended(end) = cut else { return stream.send_reset(ResetReason::INTERNAL_ERROR) };
-        // What is queued for the stream stays as long as trailers wait behind it.
-        let told = end != TerminationReason::BuffersExhausted && is_grpc(exchange);
-        if !told || stream.send_trailers(grpc_status(end)).is_err() {
-            stream.send_reset(ResetReason::CANCEL);
+        let reason = match cut {
+            // What is queued for the stream stays as long as trailers wait behind it.
+            Cut::Ended(end)
+                if end != TerminationReason::BuffersExhausted
+                    && is_grpc(exchange)
+                    && self.end_with_status(end) =>
+            {
+                return;
+            }
+            Cut::Ended(_) => ResetReason::CANCEL,
+            Cut::Client | Cut::Service | Cut::Stalled => ResetReason::INTERNAL_ERROR,
+        };
+        match &mut self.stream {
+            Some(stream) => stream.send_reset(reason),
+            None => self.body.respond.send_reset(reason),
         }
     }
 
@@ -152,7 +173,7 @@ impl ResponseSink for Writer<'_> {
     }
 
     fn is_stalled(&self) -> bool {
-        false
+        self.body.waits_for_room()
     }
 
     fn held_bytes(&self) -> usize {

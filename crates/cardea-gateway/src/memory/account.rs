@@ -2,7 +2,7 @@
 
 use std::sync::{
     OnceLock,
-    atomic::{AtomicBool, AtomicIsize, AtomicU8, AtomicU32, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicIsize, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed},
 };
 
 use cardea_guard::AddressPrefix;
@@ -13,6 +13,9 @@ static NOW: AtomicU32 = AtomicU32::new(1);
 /// For how many ticks the stalled streams of a connection have to end once it was told: memory may not be short any more
 /// when the next one stalls.
 const STREAMS_END_FOR: u32 = 20;
+
+/// How long the streams of a connection have to end before the connection does, in ticks.
+pub(super) const STREAMS_END_WITHIN: u32 = 5;
 
 /// Goes on to the next tick.
 pub(crate) fn tick() {
@@ -42,6 +45,10 @@ pub(crate) enum Ending {
 pub(crate) struct Account {
     /// In bytes. Negative for a moment where a task of the connection was dropped outside of its poll.
     held: AtomicIsize,
+    /// What of it the codec of the connection has, in bytes.
+    queued: AtomicIsize,
+    /// How many streams wait for room in the codec.
+    waiting: AtomicUsize,
     /// What is left to pass on until all is gone that was held at `since`.
     left: AtomicIsize,
     /// The tick at which the oldest byte that is held may have come.
@@ -76,6 +83,35 @@ impl Account {
         }
     }
 
+    /// As [`change`](Self::change), of what the codec has.
+    pub(super) fn change_queued(&self, by: isize) {
+        self.queued.store(self.queued.load(Relaxed).saturating_add(by), Relaxed);
+        self.change(by);
+    }
+
+    /// How much of what is held goes if stalled streams end, in bytes. What the codec has may be of streams that are over.
+    pub(super) fn held_by_streams(&self) -> usize {
+        let queued = usize::try_from(self.queued.load(Relaxed)).unwrap_or(0);
+        self.held().saturating_sub(queued)
+    }
+
+    /// A stream waits for room in the codec, until [`end_wait`](Self::end_wait).
+    pub(crate) fn begin_wait(&self) {
+        self.waiting.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn end_wait(&self) {
+        self.waiting.fetch_sub(1, Relaxed);
+    }
+
+    /// Whether the end of stalled streams is worth waiting for: several share the connection, the client takes what is sent
+    /// on it, and the codec has less than half of what is held.
+    pub(super) fn is_relieved_by_streams(&self) -> bool {
+        self.multiplexed.load(Relaxed)
+            && self.waiting.load(Relaxed) == 0
+            && self.held_by_streams() > self.held() / 2
+    }
+
     /// As if the connection held so much more.
     #[cfg(test)]
     pub(crate) fn change_for_test(&self, by: isize) {
@@ -106,10 +142,6 @@ impl Account {
         self.multiplexed.store(true, Relaxed);
     }
 
-    pub(super) fn is_multiplexed(&self) -> bool {
-        self.multiplexed.load(Relaxed)
-    }
-
     /// Notes where the client connects from.
     pub(crate) fn set_prefix(&self, prefix: AddressPrefix) {
         // A connection has one client for as long as it lives.
@@ -130,6 +162,15 @@ impl Account {
         }
     }
 
+    /// Whether new streams may begin: not while what the connection holds is to become less.
+    pub(crate) fn takes_streams(&self) -> bool {
+        match self.ending() {
+            Ending::No => true,
+            Ending::Streams => self.ending_age() >= STREAMS_END_WITHIN,
+            Ending::Connection => false,
+        }
+    }
+
     /// For how many ticks it has had to end.
     pub(super) fn ending_age(&self) -> u32 {
         now().wrapping_sub(self.ending_since.load(Relaxed))
@@ -143,10 +184,19 @@ impl Account {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
     use super::*;
+
+    /// Ticks are the process's: tests that count them take turns.
+    fn ticks() -> MutexGuard<'static, ()> {
+        static TICKS: Mutex<()> = Mutex::new(());
+        TICKS.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     #[test]
     fn streams_that_stall_later_are_no_longer_concerned() {
+        let _turn = ticks();
         let account = Account::default();
         account.end(Ending::Streams);
         assert_eq!(account.ending(), Ending::Streams);
@@ -158,7 +208,41 @@ mod tests {
     }
 
     #[test]
+    fn streams_end_first_only_where_that_frees_most_of_what_is_held() {
+        let account = Account::default();
+        account.change(1_000);
+        assert!(!account.is_relieved_by_streams(), "there is one stream");
+        account.set_multiplexed();
+        assert!(account.is_relieved_by_streams());
+        account.change_queued(999);
+        assert_eq!((account.held(), account.held_by_streams()), (1_999, 1_000));
+        assert!(account.is_relieved_by_streams());
+        account.change_queued(1);
+        assert!(!account.is_relieved_by_streams(), "the codec has as much");
+        account.change_queued(-1_000);
+        account.begin_wait();
+        assert!(!account.is_relieved_by_streams(), "the client takes nothing");
+        account.end_wait();
+        assert!(account.is_relieved_by_streams());
+    }
+
+    #[test]
+    fn no_stream_begins_while_a_connection_is_to_hold_less() {
+        let _turn = ticks();
+        let account = Account::default();
+        assert!(account.takes_streams());
+        account.end(Ending::Streams);
+        assert!(!account.takes_streams());
+        (0..STREAMS_END_WITHIN).for_each(|_| tick());
+        assert!(account.takes_streams(), "those that were stalled are over");
+        account.end(Ending::Connection);
+        (0..=STREAMS_END_FOR).for_each(|_| tick());
+        assert!(!account.takes_streams());
+    }
+
+    #[test]
     fn what_is_held_is_as_old_as_its_oldest_byte() {
+        let _turn = ticks();
         let account = Account::default();
         account.change(1_000);
         let since = || account.since.load(Relaxed);

@@ -85,6 +85,16 @@ pub(crate) fn sub(bytes: usize) {
     thread::change(-isize::try_from(bytes).unwrap_or(isize::MAX));
 }
 
+/// Counts `bytes` more that are the codec's of a connection.
+pub(crate) fn add_queued(bytes: usize) {
+    thread::change_queued(isize::try_from(bytes).unwrap_or(isize::MAX));
+}
+
+/// Counts `bytes` fewer that were the codec's.
+pub(crate) fn sub_queued(bytes: usize) {
+    thread::change_queued(-isize::try_from(bytes).unwrap_or(isize::MAX));
+}
+
 #[cold]
 fn publish(by: isize) {
     PUBLISHED.fetch_add(by, Relaxed);
@@ -115,23 +125,25 @@ impl Drop for Held {
     }
 }
 
-/// A part of a message that counts as held until whoever it was handed to drops it.
-pub(crate) struct Part {
-    bytes: Vec<u8>,
-    _held: Held,
-}
+/// A part of a message that counts as held until the codec that it was handed to drops it.
+pub(crate) struct Part(Vec<u8>);
 
 impl Part {
     pub(crate) fn copy_of(bytes: &[u8]) -> bytes::Bytes {
-        let mut held = Held::default();
-        held.set(bytes.len());
-        bytes::Bytes::from_owner(Self { bytes: bytes.to_vec(), _held: held })
+        add_queued(bytes.len());
+        bytes::Bytes::from_owner(Self(bytes.to_vec()))
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        sub_queued(self.0.len());
     }
 }
 
 impl AsRef<[u8]> for Part {
     fn as_ref(&self) -> &[u8] {
-        &self.bytes
+        &self.0
     }
 }
 

@@ -16,7 +16,7 @@ use std::{
 use cardea_guard::AddressPrefix;
 
 pub(crate) use super::account::tick;
-use super::account::{Account, Ending};
+use super::account::{Account, Ending, STREAMS_END_WITHIN};
 use crate::{gateway::Gateway, termination::TerminationReason};
 
 /// How often [`tick`] is to be called: the unit of ages.
@@ -31,9 +31,6 @@ const PREFIX_PART: usize = 16;
 /// What is older does not count for more, in ticks: a quiet stream is no worse for being old.
 const AGE_MAX: u32 = 300;
 
-/// How long the streams of a connection have to end before the connection does, in ticks.
-const STREAMS_END_WITHIN: u32 = 5;
-
 /// How long what a connection holds counts as freed that has to end, in ticks.
 const CONNECTION_ENDS_WITHIN: u32 = 10;
 
@@ -42,13 +39,20 @@ const CONNECTION_ENDS_WITHIN: u32 = 10;
 struct Holder {
     prefix: Option<AddressPrefix>,
     held: usize,
+    /// What goes if it is told to end now, in bytes.
+    frees: usize,
     /// In ticks.
     age: u32,
 }
 
 impl Holder {
     fn of(account: &Account) -> Self {
-        Self { prefix: account.prefix(), held: account.held(), age: account.age() }
+        let (held, age) = (account.held(), account.age());
+        let frees = match next_ending(account) {
+            Ending::Streams => account.held_by_streams(),
+            Ending::Connection | Ending::No => held,
+        };
+        Self { prefix: account.prefix(), held, frees, age }
     }
 
     /// Whose end does the least harm for what it frees.
@@ -70,19 +74,19 @@ pub(crate) fn relieve(gateway: &Gateway, was_passed_before: bool) {
     let mut candidates = Vec::new();
     for connection in gateway.connections_that_hold() {
         let account = connection.account();
-        let ends_within = match account.ending() {
-            Ending::No => 0,
-            Ending::Streams => STREAMS_END_WITHIN,
-            Ending::Connection => CONNECTION_ENDS_WITHIN,
-        };
-        if account.ending_age() < ends_within {
-            if account.ending() == Ending::Streams {
+        match account.ending() {
+            Ending::Streams
+                if account.ending_age() < STREAMS_END_WITHIN && account.is_relieved_by_streams() =>
+            {
                 // Some may be stalled for long enough only now.
                 gateway.streams.call_those_of(account);
+                freed = freed.saturating_add(account.held_by_streams());
             }
-            freed = freed.saturating_add(account.held());
-        } else if account.ending() != Ending::Connection {
-            candidates.push((Holder::of(account), connection));
+            Ending::No | Ending::Streams => candidates.push((Holder::of(account), connection)),
+            Ending::Connection if account.ending_age() < CONNECTION_ENDS_WITHIN => {
+                freed = freed.saturating_add(account.held());
+            }
+            Ending::Connection => {}
         }
     }
     let holders: Vec<_> = candidates.iter().map(|(holder, _)| *holder).collect();
@@ -90,15 +94,15 @@ pub(crate) fn relieve(gateway: &Gateway, was_passed_before: bool) {
     for at in choose(&holders, super::max(), wanted.saturating_sub(freed)) {
         let Some((holder, connection)) = candidates.get(at) else { continue };
         let account = connection.account();
-        let whole = !account.is_multiplexed() || account.ending() == Ending::Streams;
-        account.end(if whole { Ending::Connection } else { Ending::Streams });
-        if whole {
+        let ending = next_ending(account);
+        account.end(ending);
+        if ending == Ending::Connection {
             gateway.metrics.stream_ended(TerminationReason::BuffersExhausted);
             connection.wake();
         } else {
             gateway.streams.call_those_of(account);
         }
-        freed = freed.saturating_add(holder.held);
+        freed = freed.saturating_add(holder.frees);
         told += 1;
     }
     if freed >= excess {
@@ -109,6 +113,12 @@ pub(crate) fn relieve(gateway: &Gateway, was_passed_before: bool) {
     if told > 0 || freed < excess {
         gateway.warn_of_buffers(super::used(), told);
     }
+}
+
+/// How a connection ends that has to: its stalled streams first, where that helps, then all of it.
+fn next_ending(account: &Account) -> Ending {
+    let streams = account.is_relieved_by_streams() && account.ending() == Ending::No;
+    if streams { Ending::Streams } else { Ending::Connection }
 }
 
 /// Which of `holders` have to end to free `wanted` bytes, where `max` may be held.
@@ -167,8 +177,8 @@ impl Choice<'_> {
             (Some(chosen @ false), Some(holder)) => {
                 *chosen = true;
                 self.chosen.push(at);
-                self.freed = self.freed.saturating_add(holder.held);
-                holder.held
+                self.freed = self.freed.saturating_add(holder.frees);
+                holder.frees
             }
             _ => 0,
         }
@@ -183,7 +193,7 @@ mod tests {
 
     fn from(network: u8, held: usize, age: u32) -> Holder {
         let prefix = AddressPrefix::of(std::net::IpAddr::from([192, 0, 2, network]));
-        Holder { prefix: Some(prefix), held, age }
+        Holder { prefix: Some(prefix), held, frees: held, age }
     }
 
     #[test]
@@ -208,6 +218,14 @@ mod tests {
         let behind_a_proxy: Vec<_> =
             holders.iter().map(|holder| Holder { prefix: None, ..*holder }).collect();
         assert_eq!(choose(&behind_a_proxy, MAX, 300), [11], "many clients share it");
+    }
+
+    #[test]
+    fn what_is_not_freed_is_not_counted_as_freed() {
+        let mut holders = vec![from(1, 500, 50), from(2, 100, 10)];
+        assert_eq!(choose(&holders, MAX, 400), [0], "the control");
+        holders[0].frees = 399;
+        assert_eq!(choose(&holders, MAX, 400), [0, 1]);
     }
 
     #[test]

@@ -54,8 +54,17 @@ impl Drop for Thread {
 
 /// Counts `by` more bytes, or fewer.
 pub(super) fn change(by: isize) {
+    count(by, |account| account.change(by));
+}
+
+/// Counts `by` more bytes, or fewer, that the connection's codec has.
+pub(super) fn change_queued(by: isize) {
+    count(by, |account| account.change_queued(by));
+}
+
+fn count(by: isize, charge: impl FnOnce(&Account)) {
     let counted = THREAD.try_with(|thread| {
-        thread.with_account(|account| account.change(by));
+        thread.with_account(charge);
         thread.count(by);
     });
     if counted.is_err() {

@@ -42,7 +42,7 @@ const RELIEVE_EVERY: Duration = Duration::from_millis(5);
 const STALLED_AFTER: Duration = Duration::from_millis(250);
 
 /// What is younger than this is a request in flight, which no reload may drop. It is looked at once it is a stream.
-const STREAM_AGE: Duration = Duration::from_secs(1);
+pub(crate) const STREAM_AGE: Duration = Duration::from_secs(1);
 
 /// How often a stream is looked at whose right depends on more than a moment that is known: on the time of day, by a rule, or
 /// on a client's certificate, which is vouched for by others that expire.

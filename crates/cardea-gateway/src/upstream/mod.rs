@@ -174,6 +174,13 @@ impl UpstreamExchange {
         }
     }
 
+    /// Holds no more memory than what was received needs, for as long as nothing is read of it.
+    pub(crate) fn park(&mut self) {
+        match self {
+            Self::Http1(exchange) => exchange.park(),
+        }
+    }
+
     /// See [`BodySource::chunk`].
     pub(crate) fn chunk(&self) -> &[u8] {
         match self {

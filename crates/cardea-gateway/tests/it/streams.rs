@@ -428,6 +428,53 @@ fn a_request_under_way_is_refused_when_its_token_expires() {
     });
 }
 
+/// Begins a request whose response is up to the service.
+async fn ask(client: &mut h2::client::SendRequest<Bytes>, token: &str) -> h2::client::ResponseFuture {
+    let request = Request::get("https://a.example/api").header("authorization", format!("Bearer {token}"));
+    std::future::poll_fn(|cx| client.poll_ready(cx)).await.unwrap();
+    client.send_request(request.body(()).unwrap(), true).unwrap().0
+}
+
+/// Its service takes its time: a response that comes after the right has ended is nobody's.
+#[test]
+fn a_request_that_waits_for_its_response_is_refused_when_its_token_expires() {
+    run(async {
+        let (go, more) = watch::channel(false);
+        let origin = Origin::start(move |mut visit| {
+            let mut more = more.clone();
+            async move {
+                visit.request().await?;
+                let _ = more.wait_for(|more| *more).await;
+                visit.send(crate::support::origin::OK).await
+            }
+        })
+        .await;
+        let (clock, certificates) = (manual(), Certificates::new());
+        let patient = "[timeouts]\nresponse_head = '1h'\nrequest = '1h'";
+        let plain = spec(&origin, &clock).with(patient).start().await;
+        let secure = spec(&origin, &clock).with(certificates.listener()).with(patient).start().await;
+        let (brief, long) = (token(&plain, "alice", LIFE), token(&plain, "alice", 10 * LIFE));
+        let mut waiting = plain.client().await;
+        waiting.send(authorized(&get("/api"), &brief)).await;
+        let mut control = plain.client().await;
+        control.send(authorized(&get("/api"), &long)).await;
+        let mut client = h2(&secure, &certificates).await;
+        let waiting_h2 = ask(&mut client, &token(&secure, "alice", LIFE)).await;
+        let control_h2 = ask(&mut client, &token(&secure, "alice", 10 * LIFE)).await;
+        origin.until(|received| received.matches("GET /api").count() == 4).await;
+        clock.advance(window());
+        let response = waiting.response().await;
+        assert_eq!((response.status, response.code().as_str()), (401, "token_expired"));
+        assert_eq!(waiting_h2.await.unwrap().status(), 401);
+        go.send(true).unwrap();
+        assert_eq!(control.response().await.status, 200);
+        assert_eq!(control_h2.await.unwrap().status(), 200);
+        for gateway in [&plain, &secure] {
+            assert_eq!(gateway.log(2).await[0]["reason"], "token_expired");
+        }
+    });
+}
+
 /// A service whose responses begin, and end with trailers once it is told.
 async fn calls(more: watch::Receiver<bool>) -> Origin {
     Origin::start(move |mut visit| {

@@ -15,7 +15,10 @@
 #[path = "../it/support/mod.rs"]
 mod support;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 use bytes::Bytes;
 use cardea_config::Config;
@@ -175,9 +178,19 @@ fn streams_of_http_2_that_nobody_reads_give_way() {
         until("the bound holds", || gateway.gateway.buffered_bytes() <= MAX + UNTOLD).await;
         // The connections go on: only streams were given up.
         for send in &mut connections {
-            let mut ready = send.clone().ready().await.unwrap();
-            let (response, _) = ready.send_request(request("GET", "/"), true).unwrap();
-            assert_eq!(response.await.unwrap().status(), 200);
+            let mut refused = 0;
+            let response = loop {
+                let mut ready = send.clone().ready().await.unwrap();
+                let (response, _) = ready.send_request(request("GET", "/"), true).unwrap();
+                match response.await {
+                    Ok(response) => break response,
+                    // For as long as the others end.
+                    Err(error) => assert_eq!(error.reason(), Some(h2::Reason::REFUSED_STREAM)),
+                }
+                refused += 1;
+                tokio::task::yield_now().await;
+            };
+            assert_eq!(response.status(), 200, "{refused} were refused before");
         }
     });
 }
@@ -266,6 +279,42 @@ fn queued_responses_give_way(path: &str) {
         assert_eq!(response.await.unwrap().status(), 200, "others are served all the while");
         drop(stalled);
         until("all is let go", || gateway.gateway.buffered_bytes() <= UNTOLD).await;
+    });
+}
+
+/// The most that is held from now on, until the returned task is dropped.
+fn watch_peak(gateway: &Harness) -> (Arc<AtomicUsize>, tokio::task::JoinHandle<()>) {
+    let peak = Arc::<AtomicUsize>::default();
+    let (highest, gateway) = (Arc::clone(&peak), Arc::clone(&gateway.gateway));
+    let watching = tokio::spawn(async move {
+        loop {
+            highest.fetch_max(gateway.buffered_bytes(), Relaxed);
+            tokio::task::yield_now().await;
+        }
+    });
+    (peak, watching)
+}
+
+#[test]
+fn heads_that_nobody_reads_do_not_pass_the_bound() {
+    let _turn = turn();
+    run(async {
+        let certificates = Certificates::new();
+        let origin = origin().await;
+        let gateway = spec(&origin).with(certificates.listener()).start().await;
+        let (peak, watching) = watch_peak(&gateway);
+        let mut stalled = Vec::new();
+        // 168 MiB of heads.
+        for _ in 0..40 {
+            stalled.push(asks_and_reads_nothing(&gateway, &certificates, "/heads", 90).await);
+        }
+        until("the bound is passed, and connections end", || ended(&gateway) > 0).await;
+        until("the bound holds", || gateway.gateway.buffered_bytes() <= MAX + UNTOLD).await;
+        watching.abort();
+        let peak = peak.load(Relaxed);
+        println!("peak: {peak} bytes");
+        // What comes before their connections have ended.
+        assert!(peak <= 8 * MAX, "{peak} bytes");
     });
 }
 

@@ -129,6 +129,10 @@ impl Exchange {
         Poll::Ready(Ok(more))
     }
 
+    pub(super) fn park(&mut self) {
+        self.inbound.park();
+    }
+
     pub(super) fn chunk(&self) -> &[u8] {
         self.inbound.filled().get(..self.body.available()).unwrap_or_default()
     }
