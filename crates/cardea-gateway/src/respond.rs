@@ -58,8 +58,9 @@ pub(crate) trait ResponseSink {
     /// Ends the response so that the client can't take it for whole.
     fn cut(&mut self, cut: Cut, exchange: &Exchange);
 
-    /// How much was sent of what was gathered, in bytes: it moves on while the client takes something.
-    fn sent_bytes(&self) -> u64;
+    /// How much was sent of what was gathered or waits before it, in a unit of the sink's: it moves on while the client takes
+    /// something.
+    fn sent(&self) -> u64;
 
     /// Whether something was gathered that the client does not take.
     fn is_stalled(&self) -> bool;
@@ -207,7 +208,7 @@ impl<'g> Pace<'g> {
         if let Poll::Ready(end) = self.watch.poll(cx, exchange) {
             return Poll::Ready(Cut::Ended(end));
         }
-        let now = (body_bytes, sink.sent_bytes());
+        let now = (body_bytes, sink.sent());
         let moved = now != self.progress;
         if moved {
             self.progress = now;
@@ -393,7 +394,7 @@ mod tests {
 
         fn cut(&mut self, _: Cut, _: &Exchange) {}
 
-        fn sent_bytes(&self) -> u64 {
+        fn sent(&self) -> u64 {
             0
         }
 

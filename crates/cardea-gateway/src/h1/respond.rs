@@ -183,7 +183,7 @@ impl ResponseSink for Writer<'_> {
     /// The connection is reset when it is dropped.
     fn cut(&mut self, _: Cut, _: &Exchange) {}
 
-    fn sent_bytes(&self) -> u64 {
+    fn sent(&self) -> u64 {
         self.sent_bytes
     }
 

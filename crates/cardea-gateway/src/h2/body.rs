@@ -103,6 +103,11 @@ impl RequestBody {
         self.room.is_waiting()
     }
 
+    /// How many heads of the connection have left the codec's queue, while the stream waits for its turn.
+    pub(super) fn passed(&self) -> u64 {
+        if self.waits_for_room() { self.heads.passed() } else { 0 }
+    }
+
     fn memory_bytes(&self) -> usize {
         let trailers = match &self.section {
             Some(Ok(fields)) => fields.memory_bytes(),

@@ -96,7 +96,7 @@ pub(super) fn write(head: &ResponseHead, room: Option<Room>) -> Option<http::Res
 /// Fields in the `http` crate's types. One of the values carries `room`.
 pub(super) fn write_fields(fields: &Fields, mut room: Option<Room>) -> Option<HeaderMap> {
     let carrier = carrier(fields);
-    let mut map = HeaderMap::with_capacity(fields.len());
+    let mut map = HeaderMap::try_with_capacity(fields.len()).ok()?;
     for (at, field) in fields.iter().enumerate() {
         let name = HeaderName::from_bytes(field.name).ok()?;
         let value = match room.take_if(|_| at == carrier) {

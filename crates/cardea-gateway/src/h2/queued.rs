@@ -10,7 +10,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll, ready},
 };
@@ -49,6 +49,8 @@ pub(super) struct QueuedHeads {
     room: Semaphore,
     /// The head that was encoded last, in bytes. It is counted until all is written.
     encoded: AtomicUsize,
+    /// How many heads have left the queue. It moves on while the client reads, however slowly.
+    passed: AtomicU64,
     /// The client took no more when it was last written to.
     is_blocked: AtomicBool,
     account: Arc<Account>,
@@ -59,6 +61,7 @@ impl QueuedHeads {
         Arc::new(Self {
             room: Semaphore::new(QUEUED_BYTES_MAX as usize),
             encoded: AtomicUsize::new(0),
+            passed: AtomicU64::new(0),
             is_blocked: AtomicBool::new(false),
             account,
         })
@@ -70,6 +73,11 @@ impl QueuedHeads {
         let permits = permits(bytes);
         self.room.try_acquire_many(permits).ok()?.forget();
         Some(Room { heads: Arc::clone(self), bytes, permits })
+    }
+
+    /// How many heads have left the queue.
+    pub(super) fn passed(&self) -> u64 {
+        self.passed.load(Relaxed)
     }
 
     /// To be called when the codec was polled.
@@ -87,6 +95,7 @@ impl QueuedHeads {
     /// Notes that the codec has encoded, or dropped, a head of so many bytes that are counted. It encodes one only once the
     /// one before is with the transport, or in its buffer.
     fn encoded(&self, bytes: usize) {
+        self.passed.fetch_add(1, Relaxed);
         let before = self.encoded.swap(bytes, Relaxed);
         if before > 0 {
             memory::sub_queued(before);
@@ -395,6 +404,7 @@ mod tests {
             }
             // What the encoder has kept is no head that waits.
             assert_eq!(heads.room.available_permits(), QUEUED_BYTES_MAX as usize);
+            assert_eq!(heads.passed(), 200);
             charged(Arc::clone(&account), async { heads.settle() }).await;
             assert_eq!(account.held(), 0);
             drop(send);

@@ -168,8 +168,9 @@ impl ResponseSink for Writer<'_> {
         }
     }
 
-    fn sent_bytes(&self) -> u64 {
-        0
+    /// Who waits for a turn moves on as the queue does.
+    fn sent(&self) -> u64 {
+        self.body.passed()
     }
 
     fn is_stalled(&self) -> bool {

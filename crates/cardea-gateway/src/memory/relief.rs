@@ -71,6 +71,8 @@ pub(crate) fn relieve(gateway: &Gateway, was_passed_before: bool) {
     // With some room, so that not every further buffer is too many.
     let wanted = excess.saturating_add(super::used() / ROOM_PART);
     let mut freed = 0_usize;
+    // What connections hold beside, whose stalled streams end: if that is not enough, they end next.
+    let mut left = 0_usize;
     let mut candidates = Vec::new();
     for connection in gateway.connections_that_hold() {
         let account = connection.account();
@@ -81,6 +83,7 @@ pub(crate) fn relieve(gateway: &Gateway, was_passed_before: bool) {
                 // Some may be stalled for long enough only now.
                 gateway.streams.call_those_of(account);
                 freed = freed.saturating_add(account.held_by_streams());
+                left = left.saturating_add(account.held().saturating_sub(account.held_by_streams()));
             }
             Ending::No | Ending::Streams => candidates.push((Holder::of(account), connection)),
             Ending::Connection if account.ending_age() < CONNECTION_ENDS_WITHIN => {
@@ -103,9 +106,10 @@ pub(crate) fn relieve(gateway: &Gateway, was_passed_before: bool) {
             gateway.streams.call_those_of(account);
         }
         freed = freed.saturating_add(holder.frees);
+        left = left.saturating_add(holder.held.saturating_sub(holder.frees));
         told += 1;
     }
-    if freed >= excess {
+    if freed.saturating_add(left) >= excess {
         super::set_exhausted(false);
     } else if was_passed_before {
         super::set_exhausted(true);
