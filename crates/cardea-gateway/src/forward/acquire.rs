@@ -12,6 +12,7 @@ use super::{error::AcquireError, retries::Chosen, way::Way};
 use crate::{
     downstream::Downstream,
     exchange::Exchange,
+    streams::StreamWatch,
     timer::Timer,
     transport::Transport,
     upstream::{self, ConnectError, Connection, Pooled},
@@ -26,6 +27,7 @@ pub(super) async fn acquire(
     fresh: bool,
     exchange: &mut Exchange,
     client: &mut dyn Downstream,
+    watch: &mut StreamWatch<'_>,
     timer: &mut Timer,
 ) -> Result<(Connection, InFlight), AcquireError> {
     // Counted before there is a connection: who waits for one is load too.
@@ -38,7 +40,7 @@ pub(super) async fn acquire(
     exchange.upstream.reused = false;
     let permit = permit(endpoint)?;
     let begun = timer.precise();
-    let connected = open(way, endpoint, exchange, client, timer).await;
+    let connected = open(way, endpoint, exchange, client, watch, timer).await;
     let now = timer.precise();
     let took = now.saturating_since(begun);
     match connected {
@@ -50,7 +52,9 @@ pub(super) async fn acquire(
         }
         Err(error) => {
             match error {
-                AcquireError::ClientAborted => way.state.abandoned(choice, now, took),
+                AcquireError::ClientAborted | AcquireError::Ended(_) => {
+                    way.state.abandoned(choice, now, took)
+                }
                 // A request that was short of time says nothing of the endpoint.
                 AcquireError::Connect(ConnectError::Endpoint(FailureKind::ConnectTimeout))
                     if timer.now() >= exchange.deadline(way.route) => {}
@@ -64,12 +68,13 @@ pub(super) async fn acquire(
     }
 }
 
-/// Opens a connection, unless the client leaves meanwhile.
+/// Opens a connection, unless the client leaves or the right to the request ends meanwhile.
 async fn open(
     way: Way<'_>,
     endpoint: &Endpoint<Pooled>,
     exchange: &Exchange,
     client: &mut dyn Downstream,
+    watch: &mut StreamWatch<'_>,
     timer: &mut Timer,
 ) -> Result<Transport, AcquireError> {
     let limit = way.service.connect_timeout.unwrap_or(way.route.timeouts.connect);
@@ -79,7 +84,10 @@ async fn open(
     let mut connecting = Box::pin(connect(way, endpoint, timer, deadline));
     poll_fn(|cx| match connecting.as_mut().poll(cx) {
         Poll::Ready(connected) => Poll::Ready(connected.map_err(AcquireError::Connect)),
-        Poll::Pending => client.poll_background(cx).map(|_| Err(AcquireError::ClientAborted)),
+        Poll::Pending if client.poll_background(cx).is_ready() => {
+            Poll::Ready(Err(AcquireError::ClientAborted))
+        }
+        Poll::Pending => watch.poll(cx, exchange).map(|end| Err(AcquireError::Ended(end))),
     })
     .await
 }

@@ -28,9 +28,10 @@ pub(super) async fn converse(
     attempt: &mut Attempt,
     exchange: &mut Exchange,
     client: &mut dyn Downstream,
+    watch: &mut StreamWatch<'_>,
     timer: &mut Timer,
 ) -> (Result<(), AttemptError>, Option<Mono>) {
-    let mut wait = Wait::begin(way, exchange, timer.now());
+    let mut wait = Wait::begin(way, exchange, watch, timer.now());
     if !attempt.has_body() {
         wait.sent_at = Some(exchange.upstream.begun);
     }
@@ -41,14 +42,15 @@ pub(super) async fn converse(
         wait.poll(cx, attempt, exchange, client, timer).map(Err)
     })
     .await;
+    wait.watch.note(0, false, false, timer.now());
     // What the client made the service wait for is not the service's.
     (result, wait.sent_at.filter(|_| wait.informs_since.is_none()))
 }
 
 /// What is waited for, and until when.
-struct Wait<'g> {
+struct Wait<'w, 'g> {
     /// Of a request that is still being sent, or waits for longer than a moment: it is as much a stream as a response is.
-    watch: StreamWatch<'g>,
+    watch: &'w mut StreamWatch<'g>,
     /// When the moment is over. Before, entering the watch would cost each request more than it is worth.
     watch_from: Mono,
     request_deadline: Mono,
@@ -70,11 +72,11 @@ struct Wait<'g> {
     informs_since: Option<Mono>,
 }
 
-impl<'g> Wait<'g> {
-    fn begin(way: Way<'g>, exchange: &Exchange, now: Mono) -> Self {
+impl<'w, 'g> Wait<'w, 'g> {
+    fn begin(way: Way<'_>, exchange: &Exchange, watch: &'w mut StreamWatch<'g>, now: Mono) -> Self {
         let timeouts = &way.route.timeouts;
         Self {
-            watch: StreamWatch::new(way.gateway),
+            watch,
             watch_from: exchange.started.mono.saturating_add(STREAM_AGE),
             request_deadline: exchange.deadline(way.route),
             body_idle: timeouts.request_body_idle,

@@ -19,6 +19,8 @@ pub(super) enum AcquireError {
     Exhausted,
     /// None could be made.
     Connect(ConnectError),
+    /// The right to the request ended meanwhile.
+    Ended(TerminationReason),
 }
 
 impl AcquireError {
@@ -26,7 +28,9 @@ impl AcquireError {
     pub(super) const fn is_final(self) -> bool {
         matches!(
             self,
-            Self::ClientAborted | Self::Connect(ConnectError::Own(Shortage::Descriptors | Shortage::Memory))
+            Self::ClientAborted
+                | Self::Ended(_)
+                | Self::Connect(ConnectError::Own(Shortage::Descriptors | Shortage::Memory))
         )
     }
 }
@@ -35,6 +39,7 @@ impl From<AcquireError> for Reason {
     fn from(error: AcquireError) -> Self {
         match error {
             AcquireError::ClientAborted => Self::ClientAborted,
+            AcquireError::Ended(end) => Self::StreamEnded(end),
             AcquireError::Exhausted => Self::ConnectionsExhausted,
             AcquireError::Connect(ConnectError::Own(shortage)) => Self::FellShort(shortage),
             AcquireError::Connect(ConnectError::Endpoint(FailureKind::ConnectTimeout)) => {

@@ -34,6 +34,7 @@ use crate::{
     model::Service,
     refusal::Reason,
     response::Outcome,
+    streams::StreamWatch,
     timer::Timer,
     workers,
 };
@@ -72,21 +73,28 @@ pub(crate) async fn forward(
     let now = exchange.started.mono.max(timer.now());
     let mut next = attempts.choose(exchange, now).ok_or(Reason::NoEndpoint)?;
     let mut fresh = false;
+    let mut watch = StreamWatch::new(gateway);
     loop {
         let (choice, _) = next;
         exchange.upstream.attempts += 1;
         exchange.upstream.endpoint = Some(choice.endpoint);
-        let (connection, in_flight) = match acquire(way, next, fresh, exchange, client, timer).await {
-            Ok(acquired) => acquired,
-            Err(error) if error.is_final() => return Err(error.into()),
-            Err(error) => {
-                next = attempts.after_connect(choice, exchange, timer).ok_or(error)?;
-                attempts.wait(exchange, client, timer).await?;
-                continue;
-            }
-        };
+        let (connection, in_flight) =
+            match acquire(way, next, fresh, exchange, client, &mut watch, timer).await {
+                Ok(acquired) => acquired,
+                Err(error) if error.is_final() => return Err(error.into()),
+                Err(error) => {
+                    next = attempts.after_connect(choice, exchange, timer).ok_or(error)?;
+                    attempts.wait(exchange, client, &mut watch, timer).await?;
+                    continue;
+                }
+            };
+        // What is sent can't be taken back: not even a revocation of a moment ago may be missed.
+        let has_waited = exchange.upstream.attempts > 1 || !exchange.upstream.reused;
+        if has_waited && let Some(end) = watch.check(exchange) {
+            return Err(Reason::StreamEnded(end));
+        }
         let mut attempt = Box::new(way.begin(connection, in_flight, exchange, length, replay));
-        let (result, sent) = converse(way, &mut attempt, exchange, client, timer).await;
+        let (result, sent) = converse(way, &mut attempt, exchange, client, &mut watch, timer).await;
         let now = timer.precise();
         if let Err(error) = result {
             way.report_failure(choice, error, &attempt, exchange, now, sent);
@@ -119,7 +127,7 @@ pub(crate) async fn forward(
             next = chosen;
         }
         replay = attempt.into_replay();
-        attempts.wait(exchange, client, timer).await?;
+        attempts.wait(exchange, client, &mut watch, timer).await?;
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which endpoint a request goes to next, and whether it may: attempts, time, and the service's retry budget.
 
-use std::sync::Arc;
+use std::{sync::Arc, task::Poll};
 
 use cardea_clock::Mono;
 use cardea_http::{Known, Method};
@@ -8,8 +8,8 @@ use cardea_upstream::{Affinity, AttemptedEndpoints, Choice, Endpoint, RetryCause
 
 use super::{attempt::Attempt, error::AttemptError};
 use crate::{
-    downstream::Downstream, exchange::Exchange, model::Route, refusal::Reason, timer::Timer,
-    upstream::Pooled, workers,
+    downstream::Downstream, exchange::Exchange, model::Route, refusal::Reason, streams::StreamWatch,
+    timer::Timer, upstream::Pooled, workers,
 };
 
 /// An endpoint that was chosen, with what is reported of the attempt.
@@ -116,11 +116,12 @@ impl<'a> Attempts<'a> {
     /// trouble together are not asked in the same moment.
     ///
     /// # Errors
-    /// If the client leaves meanwhile.
+    /// If the client leaves or the right to the request ends meanwhile.
     pub(super) async fn wait(
         &self,
         exchange: &Exchange,
         client: &mut dyn Downstream,
+        watch: &mut StreamWatch<'_>,
         timer: &mut Timer,
     ) -> Result<(), Reason> {
         let wait = self.state.retry_wait(workers::current(), exchange.upstream.attempts);
@@ -128,8 +129,13 @@ impl<'a> Attempts<'a> {
             return Ok(());
         }
         let until = timer.precise().saturating_add(wait).min(exchange.deadline(self.route));
-        let gone = timer.until(until, std::future::poll_fn(|cx| client.poll_background(cx))).await;
-        if gone.is_ok() { Err(Reason::ClientAborted) } else { Ok(()) }
+        let end = std::future::poll_fn(|cx| {
+            if client.poll_background(cx).is_ready() {
+                return Poll::Ready(Reason::ClientAborted);
+            }
+            watch.poll(cx, exchange).map(Reason::StreamEnded)
+        });
+        timer.until(until, end).await.map_or(Ok(()), Err)
     }
 }
 

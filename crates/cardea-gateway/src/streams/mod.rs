@@ -68,28 +68,33 @@ impl<'g> StreamWatch<'g> {
     /// Ready once the stream has to end. To be asked whenever it has to wait.
     pub(crate) fn poll(&mut self, cx: &Context<'_>, exchange: &Exchange) -> Poll<TerminationReason> {
         let is_new = self.entered.is_none();
-        let since = match &self.entered {
+        match &self.entered {
             Some(entered) if !entered.called.load(Relaxed) => return Poll::Pending,
-            Some(entered) => {
-                entered.called.store(false, Relaxed);
-                entered.since
-            }
+            Some(entered) => entered.called.store(false, Relaxed),
             // Entered before it is looked at: what changes between the two is seen here or by the task.
-            None => self.entered.insert(self.gateway.streams.enter(cx.waker(), exchange, self.gateway)).since,
-        };
+            None => self.entered = Some(self.gateway.streams.enter(cx.waker(), exchange, self.gateway)),
+        }
         if self.has_to_make_room(exchange) {
             return Poll::Ready(TerminationReason::BuffersExhausted);
         }
-        let age = self.gateway.clock.mono().saturating_since(since);
-        let is_settled = age >= STREAM_AGE;
-        let Some(end) = judge(self.gateway, exchange, &mut self.renewed, is_settled, is_new) else {
-            if let (Some(entered), Some(renewed)) = (&self.entered, &self.renewed) {
-                self.gateway.streams.renew(entered, renewed, grace(exchange));
-            }
-            return Poll::Pending;
-        };
-        self.gateway.metrics.stream_ended(end);
-        Poll::Ready(end)
+        self.judge(exchange, is_new).map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// Why the stream has to end now, if it has to. To be asked before anything is done for it that can't be undone, if it has
+    /// waited since it was decided on.
+    pub(crate) fn check(&mut self, exchange: &Exchange) -> Option<TerminationReason> {
+        self.judge(exchange, false)
+    }
+
+    fn judge(&mut self, exchange: &Exchange, is_new: bool) -> Option<TerminationReason> {
+        let age = self.gateway.clock.mono().saturating_since(exchange.started.mono);
+        let end = judge(self.gateway, exchange, &mut self.renewed, age >= STREAM_AGE, is_new);
+        if let Some(end) = end {
+            self.gateway.metrics.stream_ended(end);
+        } else if let (Some(entered), Some(renewed)) = (&self.entered, &self.renewed) {
+            self.gateway.streams.renew(entered, renewed, grace(exchange));
+        }
+        end
     }
 
     /// Whether the stream ends because its connection holds too much: all of them, or those that are stalled.
@@ -168,6 +173,7 @@ impl Default for Shard {
 /// What the task knows of a stream.
 #[derive(Debug)]
 struct Place {
+    /// When its request began.
     since: Mono,
     /// Of the model that the stream was last judged by.
     generation: u64,
@@ -194,7 +200,6 @@ struct Entered<'g> {
     streams: &'g Streams,
     shard: usize,
     place: usize,
-    since: Mono,
     called: Arc<AtomicBool>,
 }
 
@@ -205,7 +210,7 @@ impl Streams {
     }
 
     fn enter(&self, waker: &Waker, exchange: &Exchange, gateway: &Gateway) -> Entered<'_> {
-        let since = gateway.clock.mono();
+        let now = gateway.clock.mono();
         let called = Arc::<AtomicBool>::default();
         let grace = grace(exchange);
         let verdict = exchange.verdict.clone();
@@ -215,7 +220,7 @@ impl Streams {
         let depends = certificate.is_some() || depends_on_time(exchange);
         let begun = exchange.started;
         let place = Place {
-            since,
+            since: begun.mono,
             generation: exchange.model.as_ref().map_or(0, ModelRef::generation),
             deadline: verdict.as_ref().map_or(Mono::MAX, |verdict| verdict.deadline.saturating_add(grace)),
             not_after: verdict.as_ref().map_or(Wall::MAX, |verdict| verdict.not_after.saturating_add(grace)),
@@ -223,7 +228,7 @@ impl Streams {
             has_certificate: certificate.is_some(),
             certificate_deadline: begun.mono.saturating_add(certificate_end.saturating_since(begun.wall)),
             certificate_end,
-            recheck: if depends { since.saturating_add(RECHECK_EVERY) } else { Mono::MAX },
+            recheck: if depends { now.saturating_add(RECHECK_EVERY) } else { Mono::MAX },
             called: Arc::clone(&called),
             account: exchange.connection.as_ref().map(|facts| Arc::clone(facts.activity.account())),
             waker: waker.clone(),
@@ -231,7 +236,7 @@ impl Streams {
         let shard = workers::current() % self.shards.len();
         let place = lock(&self.shards[shard]).insert(place);
         self.count.fetch_add(1, Relaxed);
-        Entered { streams: self, shard, place, since, called }
+        Entered { streams: self, shard, place, called }
     }
 
     /// Looks at a stream by its new verdict from now on.

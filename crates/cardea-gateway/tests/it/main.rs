@@ -43,3 +43,4 @@ mod surplus;
 mod throttles;
 mod tls;
 mod trailers;
+mod waiting_rights;
