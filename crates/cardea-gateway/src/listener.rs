@@ -159,7 +159,7 @@ impl Watched {
     /// Accepts connections for the listener called `name` until the gateway stops. Where all listeners together have as many
     /// as they may have, `WAITING_MAX` new connections of each socket wait, and others in the kernel's queue.
     pub fn serve(self, gateway: &Arc<Gateway>, workers: &Arc<Workers>, name: &str) -> Serving {
-        workers.runtime(0).spawn(workers::vital(streams::watch(Arc::downgrade(gateway))));
+        workers.overseer().spawn(workers::vital(streams::watch(Arc::downgrade(gateway))));
         let spawn = |(worker, socket)| {
             let acceptor = Acceptor {
                 gateway: Arc::clone(gateway),

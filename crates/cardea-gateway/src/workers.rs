@@ -87,6 +87,8 @@ pub fn control_runtime() -> io::Result<Runtime> {
 #[derive(Debug)]
 pub struct Workers {
     workers: Box<[Worker]>,
+    /// For what bounds the work of the workers: it must not wait behind that work.
+    overseer: Handle,
     stop: watch::Sender<bool>,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
 }
@@ -125,7 +127,11 @@ impl Workers {
             };
             threads.push(thread::Builder::new().name(format!("cardea-worker-{number}")).spawn(run)?);
         }
-        Ok(Arc::new(Self { workers: workers.into(), stop, threads: Mutex::new(threads) }))
+        let runtime = control_runtime()?;
+        let overseer = runtime.handle().clone();
+        let oversee = move || drive(runtime, stopped);
+        threads.push(thread::Builder::new().name("cardea-overseer".into()).spawn(oversee)?);
+        Ok(Arc::new(Self { workers: workers.into(), overseer, stop, threads: Mutex::new(threads) }))
     }
 
     /// One worker: the runtime that this is called within.
@@ -135,7 +141,8 @@ impl Workers {
     #[must_use]
     pub fn here() -> Arc<Self> {
         let workers = Box::new([Worker::new(Handle::current())]);
-        Arc::new(Self { workers, stop: watch::Sender::new(false), threads: Mutex::default() })
+        let overseer = Handle::current();
+        Arc::new(Self { workers, overseer, stop: watch::Sender::new(false), threads: Mutex::default() })
     }
 
     /// How many there are.
@@ -148,6 +155,11 @@ impl Workers {
     #[must_use]
     pub fn runtime(&self, worker: usize) -> &Handle {
         &self.workers[worker % self.workers.len()].runtime
+    }
+
+    /// The runtime of what bounds the work of the workers.
+    pub(crate) const fn overseer(&self) -> &Handle {
+        &self.overseer
     }
 
     /// The worker for one more connection that `worker` has accepted: itself, unless another has fewer.

@@ -27,7 +27,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::{
     exchange::{ConnectionFacts, Exchange},
     gateway::{Gateway, Recording},
-    memory::charged,
+    memory::{Ending, charged},
     pipeline,
     record::RequestId,
     refusal::Reason,
@@ -132,7 +132,13 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, transport: Transport, facts: Ar
         let (gateway, facts, counted) = (Arc::clone(&gateway), Arc::clone(&facts), streams.begin());
         let heads = Arc::clone(&heads);
         workers::spawn(charged(Arc::clone(account), async move {
-            stream(&gateway, facts, request, respond, heads).await;
+            let mut carried = pin!(stream(&gateway, Arc::clone(&facts), request, respond, heads));
+            poll_fn(|cx| match facts.activity.account().ending() {
+                // Nothing more is taken in for a connection that ends to make room.
+                Ending::Connection => Poll::Ready(()),
+                Ending::No | Ending::Streams => carried.as_mut().poll(cx),
+            })
+            .await;
             drop(counted);
         }));
     }
