@@ -41,7 +41,7 @@ impl Renewed {
 pub(super) fn judge(
     gateway: &Gateway,
     exchange: &Exchange,
-    renewed: &mut Option<Renewed>,
+    renewed: &mut Option<Box<Renewed>>,
     settled: bool,
     is_new: bool,
 ) -> Option<TerminationReason> {
@@ -75,7 +75,7 @@ fn lapse(
     gateway: &Gateway,
     model: &ModelRef,
     exchange: &Exchange,
-    renewed: &mut Option<Renewed>,
+    renewed: &mut Option<Box<Renewed>>,
     settled: bool,
 ) -> Option<Lapse> {
     let (now, grace) = (gateway.clock.now(), grace(exchange));
@@ -93,7 +93,7 @@ fn lapse(
     }
     match model.authenticator.renew(held, now) {
         Ok(Some(verdict)) => {
-            let new = Renewed::new(verdict, held, deadline);
+            let new = Box::new(Renewed::new(verdict, held, deadline));
             let new = renewed.insert(new);
             let has_ended = now.mono >= new.deadline.saturating_add(grace);
             if has_ended { Some(Lapse::Expired) } else { model.authenticator.lapse(&new.verdict, now, grace) }

@@ -51,9 +51,10 @@ const RECHECK_EVERY: Duration = Duration::from_secs(10);
 /// One stream's own view: it is entered when it first has to wait, and goes with this.
 pub(crate) struct StreamWatch<'g> {
     gateway: &'g Gateway,
-    entered: Option<Entered<'g>>,
+    /// Boxed, as the next: each request has a watch, and few are entered.
+    entered: Option<Box<Entered<'g>>>,
     /// The verdict on its token, after the issuer has changed.
-    renewed: Option<Renewed>,
+    renewed: Option<Box<Renewed>>,
     /// What the stream holds that its buffers do not count.
     held: Held,
     /// Since when the other side has taken nothing of what is held for it.
@@ -72,7 +73,10 @@ impl<'g> StreamWatch<'g> {
             Some(entered) if !entered.called.load(Relaxed) => return Poll::Pending,
             Some(entered) => entered.called.store(false, Relaxed),
             // Entered before it is looked at: what changes between the two is seen here or by the task.
-            None => self.entered = Some(self.gateway.streams.enter(cx.waker(), exchange, self.gateway)),
+            None => {
+                let entered = self.gateway.streams.enter(cx.waker(), exchange, self.gateway);
+                self.entered = Some(Box::new(entered));
+            }
         }
         if self.has_to_make_room(exchange) {
             return Poll::Ready(TerminationReason::BuffersExhausted);

@@ -55,7 +55,7 @@ fn a_request_is_not_sent_again_after_its_caller_was_revoked() {
             told.send_replace(true);
             let response = client.response().await;
             let seen = (response.status, response.code(), requests_at(&origins));
-            let expected = if is_revoked { (401, "token_revoked", 1) } else { (502, "upstream_closed", 2) };
+            let expected = if is_revoked { (401, "token_revoked", 1) } else { (502, "upstream_aborted", 2) };
             assert_eq!((seen.0, seen.1.as_str(), seen.2), expected);
         }
     });
@@ -64,10 +64,16 @@ fn a_request_is_not_sent_again_after_its_caller_was_revoked() {
 #[test]
 fn a_request_that_waits_for_a_connection_ends_with_its_right() {
     run(async {
-        // It accepts connections, and says nothing.
-        let origin = Origin::silent().await;
-        let spec = Spec::to(&origin).with(Certificates::new().service("a.example"));
-        let gateway = spec.with("timeouts.connect = '1h'").start().await;
+        // It accepts connections and makes no handshake.
+        let origin = Origin::start(|mut visit| async move {
+            visit.bytes(1).await?;
+            visit.closed().await;
+            Ok(())
+        })
+        .await;
+        let certificates = Certificates::new();
+        let spec = Spec::to(&origin).with(certificates.service("a.example"));
+        let gateway = spec.with("timeouts.connect = '30s'").start().await;
         let mut client = gateway.client().await;
         client.send(put(&gateway)).await;
         origin.until(|text| !text.is_empty()).await;
