@@ -7,18 +7,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use cardea_clock::Wall;
-use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::ClientCertVerifier;
+use rustls::server::VerifierBuilderError;
 use rustls::{DistinguishedName, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use x509_parser::revocation_list::CertificateRevocationList;
 
 use super::coverage::{AuthorityFault, Coverage, RevocationListInfo};
+use super::revocation::Verifier;
 use crate::certificate::{damaged, read_chain};
 use crate::error::{CertificateError, CertificateProblem, TlsError};
 use crate::files::{self, Stamp};
-use crate::provider;
 
 /// The CA certificates of a client authority.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +39,7 @@ pub struct ClientAuthority {
 }
 
 struct Loaded {
-    verifier: Arc<dyn ClientCertVerifier>,
+    verifier: Verifier,
     coverage: Coverage,
     /// Of this set of files in this process, and of no other.
     generation: u64,
@@ -128,13 +127,13 @@ impl ClientAuthority {
 
     /// The subjects of the roots, which the handshake sends to clients.
     pub(super) fn subjects(&self) -> Vec<DistinguishedName> {
-        self.loaded.load().verifier.root_hint_subjects().to_vec()
+        self.loaded.load().verifier.root_subjects()
     }
 
     /// Verifies that the first certificate leads to a root, is for clients, valid now and not revoked.
     pub(super) fn verify(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<(), rustls::Error> {
         let (leaf, intermediates) = chain.split_first().ok_or(rustls::Error::NoCertificatesPresented)?;
-        self.loaded.load().verifier.verify_client_cert(leaf, intermediates, now).map(drop)
+        self.loaded.load().verifier.verify(leaf, intermediates, now)
     }
 }
 
@@ -159,18 +158,16 @@ impl Loaded {
         let mut parsed = Vec::with_capacity(crls.len());
         for (path, crl) in &crls {
             // One by one, so that the error names the file.
-            parsed.push((path.as_path(), parse_crl(crl).map_err(at(path))?, crl.as_ref()));
+            let list = parse_crl(crl).map_err(at(path))?;
+            let bad = |error: VerifierBuilderError| CertificateProblem::BadRevocationList(error.to_string());
+            Verifier::new(roots.clone(), &[(&list, crl.as_ref())]).map_err(bad).map_err(at(path))?;
+            parsed.push((path.as_path(), list, crl.as_ref()));
         }
         // The verifier asks the first list that covers a certificate, and no other: the newest has to come first.
         parsed.sort_by_key(|(_, list, _)| std::cmp::Reverse(list.last_update().timestamp()));
-        let newest_first = parsed.iter().map(|(_, _, der)| CertificateRevocationListDer::from(der.to_vec()));
-        let newest_first: Vec<_> = newest_first.collect();
         let coverage = Coverage::of(&config.roots, &certificates, &parsed);
-        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
-            .with_crls(newest_first)
-            // A list that is no longer kept up to date tells nothing of what was revoked since.
-            .enforce_revocation_expiration();
-        let verifier = builder.build().map_err(|error| {
+        let newest_first: Vec<_> = parsed.iter().map(|(_, list, der)| (list, *der)).collect();
+        let verifier = Verifier::new(roots, &newest_first).map_err(|error| {
             at(&config.roots)(CertificateProblem::Malformed { position: 1, reason: error.to_string() })
         })?;
         Ok(Self { verifier, coverage, generation: GENERATIONS.fetch_add(1, Ordering::Relaxed) })

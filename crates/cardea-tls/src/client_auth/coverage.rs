@@ -208,11 +208,10 @@ fn vouches_for_nobody(root: &X509Certificate<'_>) -> bool {
     !is_self_issued && constraints.is_none_or(|constraints| !constraints.value.ca) && root.version.0 == 2
 }
 
-/// Whether `newer`, which is asked first, covers all certificates that `list` does. Lists may be split by the kinds of
-/// certificates and by distribution points (RFC 5280 §5.2.5).
+/// Whether `newer`, which is asked first, covers the certificates that `list` does. Lists may be split by the kinds of
+/// certificates and by distribution points (RFC 5280 §5.2.5); such a list is asked beside a complete one.
 fn supersedes(newer: &CertificateRevocationList<'_>, list: &CertificateRevocationList<'_>) -> bool {
-    let scope = scope(newer);
-    newer.issuer().as_raw() == list.issuer().as_raw() && (scope.is_none() || scope == self::scope(list))
+    newer.issuer().as_raw() == list.issuer().as_raw() && scope(newer) == scope(list)
 }
 
 fn scope<'l>(list: &'l CertificateRevocationList<'_>) -> Option<&'l [u8]> {

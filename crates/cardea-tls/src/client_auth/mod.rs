@@ -10,6 +10,7 @@ mod coverage;
 mod distinguished_name;
 mod name;
 mod requirement;
+mod revocation;
 mod verifier;
 
 use std::sync::Arc;

@@ -703,7 +703,7 @@ fn a_list_of_one_scope_supersedes_none_of_another() {
         (None, Some(Some(CrlScope::UserCertsOnly)), Some(Some(CrlScope::CaCertsOnly)));
     for (newer, older, is_told) in [
         (all, all, false),
-        (all, users, false),
+        (all, users, true),
         (users, users, false),
         (users, authorities, true),
         (users, all, true),
@@ -717,6 +717,84 @@ fn a_list_of_one_scope_supersedes_none_of_another() {
         .unwrap();
         assert_eq!(authority.faults(NOW).len(), usize::from(is_told), "{newer:?} {older:?}");
         assert_eq!(authority.revocation_lists().len(), 1 + usize::from(is_told));
+    }
+}
+
+/// Of each set of lists, which clients get in. Those with a letter have that distribution point; `revoked` ones are in the
+/// complete list, and in the partition of their point if they have one.
+#[test]
+fn a_partition_covers_only_the_certificates_of_its_distribution_point() {
+    use rcgen::{
+        BasicConstraints, CertificateParams, CertificateRevocationListParams, CrlDistributionPoint,
+        CrlIssuingDistributionPoint, IsCa, Issuer, KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber,
+        date_time_ymd,
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.distinguished_name.push(rcgen::DnType::CommonName, "partitioned");
+    let key = KeyPair::generate().unwrap();
+    fs::write(dir.path().join("roots.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+    let issuer = Issuer::new(params, key);
+    let point = |name: &str| CrlDistributionPoint { uris: vec![format!("http://crl.example/{name}")] };
+    let leaf = |serial: u64, name: Option<&str>| {
+        let mut params = CertificateParams::default();
+        params.serial_number = Some(SerialNumber::from(serial));
+        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+        params.crl_distribution_points = name.map(point).into_iter().collect();
+        let key = KeyPair::generate().unwrap();
+        params.signed_by(&key, &issuer).unwrap().der().clone()
+    };
+    let clients = [
+        ("plain", leaf(1, None)),
+        ("plain, revoked", leaf(2, None)),
+        ("a", leaf(3, Some("a"))),
+        ("a, revoked", leaf(4, Some("a"))),
+        ("b", leaf(5, Some("b"))),
+    ];
+    let list = |name: Option<&str>, year: i32, serials: &[u64]| {
+        let revoked = |serial: &u64| RevokedCertParams {
+            serial_number: SerialNumber::from(*serial),
+            revocation_time: date_time_ymd(2020, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let params = CertificateRevocationListParams {
+            this_update: date_time_ymd(year, 1, 1),
+            next_update: date_time_ymd(2090, 1, 1),
+            crl_number: SerialNumber::from(1_u64),
+            issuing_distribution_point: name
+                .map(|name| CrlIssuingDistributionPoint { distribution_point: point(name), scope: None }),
+            revoked_certs: serials.iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        params.signed_by(&issuer).unwrap().pem().unwrap()
+    };
+    let complete = list(None, 2021, &[2, 4]);
+    let before_the_revocation = list(None, 2021, &[2]);
+    let (a, b) = (list(Some("a"), 2022, &[4]), list(Some("b"), 2022, &[]));
+    for (what, lists, admitted) in [
+        ("complete", vec![&complete], &["plain", "a", "b"][..]),
+        ("a newer partition", vec![&complete, &b], &["plain", "a", "b"]),
+        ("a newer partition first", vec![&b, &complete], &["plain", "a", "b"]),
+        ("only the partition revokes", vec![&before_the_revocation, &a], &["plain", "a", "b"]),
+        ("partitions", vec![&a, &b], &["a", "b"]),
+        ("one partition", vec![&a], &["a"]),
+    ] {
+        let text: String = lists.into_iter().map(String::as_str).collect();
+        fs::write(dir.path().join("lists.crl"), text).unwrap();
+        let authority = ClientAuthority::load(&ClientAuthorityConfig {
+            name: "partitioned".to_owned(),
+            roots: dir.path().join("roots.pem"),
+            crls: vec![dir.path().join("lists.crl")],
+        })
+        .unwrap();
+        let now = super::unix_time(NOW);
+        let is_admitted = |(_, leaf): &&(&str, CertificateDer<'static>)| {
+            authority.verify(std::slice::from_ref(leaf), now).is_ok()
+        };
+        let seen: Vec<_> = clients.iter().filter(is_admitted).map(|(name, _)| *name).collect();
+        assert_eq!(seen, admitted, "{what}");
     }
 }
 
