@@ -14,7 +14,7 @@ use cardea_http::{ForwardedHeader, ForwardedPolicy};
 use cardea_identity::{Algorithm, ClaimPath};
 use cardea_issuer::SigningAlgorithm;
 use cardea_tls::{MinVersion, acme::RequestedKey};
-use cardea_upstream::{Address, Balance, CheckMethod, CheckProtocol, StatusSet};
+use cardea_upstream::{Address, Balance, CheckMethod, CheckProtocol, Position, StatusSet};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::{Map, Value};
@@ -23,7 +23,7 @@ use super::{
     model::BuiltIn,
     text::{
         BindAddress, Rate, TextError, display_duration, display_rate, display_size, parse_address,
-        parse_duration, parse_file_mode, parse_prefix, parse_rate, parse_size,
+        parse_duration, parse_file_mode, parse_position, parse_prefix, parse_rate, parse_size,
     },
 };
 
@@ -186,6 +186,7 @@ text_forms! {
     FileMode: u32, "cardea-file-mode", "^[0-7]{3,4}$"; parse_file_mode, |mode: &u32| format!("{mode:04o}");
     Network: Self, "cardea-prefix", ""; parse_prefix, ToString::to_string;
     BindAddress: Self, "cardea-bind-address", ""; str::parse::<Self>, ToString::to_string;
+    Position: Self, "cardea-position", ""; parse_position, ToString::to_string;
     Address: Self, "cardea-address", ""; parse_address, ToString::to_string;
     ClaimPath: Self, "", ""; |path: &str| Ok(Self::from(path)), ToString::to_string;
 }

@@ -32,7 +32,9 @@ use cardea_tls::{
     ClientAuthMode, ClientAuthorityConfig, ClientName, ClientTlsConfig, ManagedCertificate, OcspConfig,
     ServerTlsConfig, acme::RequestedKey,
 };
-use cardea_upstream::{Balance, CheckConfig, HealthConfig, PoolConfig, RetryConfig, ServiceConfig};
+use cardea_upstream::{
+    Balance, CheckConfig, HealthConfig, PoolConfig, Position, RetryConfig, ServiceConfig, SpillConfig,
+};
 use rustls::pki_types::ServerName;
 use url::Url;
 use zeroize::Zeroizing;
@@ -49,6 +51,8 @@ use super::{
 #[derive(Debug)]
 pub struct Config {
     pub region: Option<String>,
+    /// Where regions are, by their names.
+    pub region_positions: Vec<(String, Position)>,
     /// The attributes, and what holds for requests on all routes.
     pub environment: EnvironmentModel,
     pub process: Process,
@@ -133,6 +137,7 @@ pub struct General {
 pub struct Failover {
     pub health: HealthConfig,
     pub retry: RetryConfig,
+    pub spill: SpillConfig,
 }
 
 impl Default for General {

@@ -29,6 +29,7 @@ mod errors;
 mod example;
 mod lints;
 mod precedence;
+mod regions;
 mod rules;
 mod scale;
 mod secrets;
@@ -226,7 +227,7 @@ fn a_service_takes_what_it_leaves_out_from_what_holds_for_all() {
     .config();
     let [a, b] = [0, 1].map(|at: usize| &config.services[at].config);
     let two_seconds = Some(std::time::Duration::from_secs(2));
-    let Failover { health, retry } = Failover::default();
+    let Failover { health, retry, spill } = Failover::default();
     assert_eq!((a.balance, b.balance), (Balance::RoundRobin, Balance::PeakEwma));
     assert_eq!(a.health, HealthConfig { consecutive_failures: None, ..health });
     let statuses = StatusSet::new([503]);
@@ -239,6 +240,7 @@ fn a_service_takes_what_it_leaves_out_from_what_holds_for_all() {
     );
     let budget = BudgetConfig { capacity: 0, ..retry.budget };
     assert_eq!(b.retry, RetryConfig { attempts_max: 4, budget, ..wanted });
+    assert_eq!((a.spill, b.spill), (spill, spill));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::{
 };
 
 use cardea_env::{Network, NetworkError};
-use cardea_upstream::{Address, AddressError};
+use cardea_upstream::{Address, AddressError, Position};
 
 /// The problem of a text, and its remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -233,6 +233,23 @@ pub(super) fn check_name(text: &str) -> Result<(), TextError> {
     ))
 }
 
+/// A position in decimal degrees: latitude, then longitude.
+pub(super) fn parse_position(text: &str) -> Result<Position, TextError> {
+    let degrees = |text: &str| {
+        let text = text.trim();
+        let is_decimal = text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'.'));
+        text.parse::<f64>().ok().filter(|_| is_decimal)
+    };
+    text.split_once(',')
+        .and_then(|(latitude, longitude)| Position::new(degrees(latitude)?, degrees(longitude)?))
+        .ok_or_else(|| {
+            TextError::new(
+                "is not a position",
+                r#"write latitude and longitude in decimal degrees, as in "53.35, -6.26"; south and west are negative"#,
+            )
+        })
+}
+
 /// The permissions of a Unix socket, in octal.
 pub(super) fn parse_file_mode(text: &str) -> Result<u32, TextError> {
     let digits = (3..=4).contains(&text.len()) && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
@@ -253,11 +270,12 @@ pub(super) enum Format {
     Address,
     Name,
     FileMode,
+    Position,
 }
 
 /// Each format: its name in the schema, its name in the reference, and what to write in quotes if a number or another
 /// value was written.
-const FORMATS: [(Format, &str, &str, &str); 8] = [
+const FORMATS: [(Format, &str, &str, &str); 9] = [
     (Format::Duration, "cardea-duration", "duration", "10s"),
     (Format::Rate, "cardea-rate", "rate", "100/s"),
     (Format::Size, "cardea-size", "size", "64KiB"),
@@ -266,6 +284,7 @@ const FORMATS: [(Format, &str, &str, &str); 8] = [
     (Format::Address, "cardea-address", "address", "10.0.0.1:8080"),
     (Format::Name, "cardea-name", "name", "main"),
     (Format::FileMode, "cardea-file-mode", "file mode", "0660"),
+    (Format::Position, "cardea-position", "position", "53.35, -6.26"),
 ];
 
 impl Format {
@@ -298,6 +317,7 @@ impl Format {
             Self::Address => parse_address(text).map(drop),
             Self::Name => check_name(text),
             Self::FileMode => parse_file_mode(text).map(drop),
+            Self::Position => parse_position(text).map(drop),
         }
     }
 

@@ -21,7 +21,7 @@ use crate::{
     gateway::Gateway,
     model::{Service, ServiceTls},
     timer::Timer,
-    upstream::{self, ConnectError, Pooled},
+    upstream::{self, ConnectError, Connected, Pooled},
     workers,
 };
 
@@ -195,7 +195,7 @@ impl Task {
         let address = self.endpoint.address();
         let connected = upstream::connect(address, self.settings.tls.as_ref(), &mut timer, deadline).await;
         let mut transport = match connected {
-            Ok(transport) => transport,
+            Ok(Connected { transport, .. }) => transport,
             Err(ConnectError::Endpoint(kind)) => return CheckResult::Failed(kind),
             Err(ConnectError::Own(shortage)) => {
                 // Nothing makes room for a check: requests need it more.

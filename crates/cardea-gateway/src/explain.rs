@@ -11,6 +11,7 @@ use cardea_http::{
     h1::{RequestDecoder, request_framing},
 };
 use cardea_identity::AccessRequirement;
+use cardea_upstream::RegionStats;
 
 use crate::{
     builtin,
@@ -145,6 +146,8 @@ pub enum DestinationExplanation {
         name: String,
         /// The endpoints among which one would be chosen.
         endpoints: Vec<String>,
+        /// Their regions, by preference.
+        regions: Vec<RegionStats>,
         /// The target that would be sent.
         target: String,
         /// The fields that would be sent.
@@ -448,6 +451,7 @@ fn arrive(
             DestinationExplanation::Service {
                 name: service.name.clone(),
                 endpoints: endpoints.collect(),
+                regions: state.stats().regions,
                 target,
                 fields: fields.collect(),
             }

@@ -54,4 +54,4 @@ pub use forward::ReplayBudget;
 pub use refusal::Reason;
 pub use shortage::Shortage;
 pub use termination::TerminationReason;
-pub use upstream::Pooled;
+pub use upstream::{Pooled, measure_round_trip};

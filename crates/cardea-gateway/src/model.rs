@@ -9,7 +9,7 @@ use cardea_env::{Network, Template};
 use cardea_http::{ForwardedHeader, ForwardedPolicy, HeaderNameSet, h1::HeadLimits};
 use cardea_identity::{AccessRequirement, Authenticator};
 use cardea_tls::{HostRequirements, ServerTls};
-use cardea_upstream::LiveService;
+use cardea_upstream::{LiveService, Locality};
 
 mod client_certificates;
 mod handle;
@@ -57,6 +57,8 @@ pub struct Model {
     pub identity_headers: IdentityHeaders,
     /// Where this gateway stands; endpoints of this region are preferred.
     pub region: Option<String>,
+    /// Where it stands, and how far regions are. Round trips survive a reload.
+    pub locality: Arc<Locality>,
     /// How access is logged; not at all where `None`.
     pub access_log: Option<LogModel>,
     /// What holds for requests on all routes.

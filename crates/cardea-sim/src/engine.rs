@@ -247,7 +247,7 @@ impl<'a> Engine<'a> {
         let condition = self.servers[chosen.server].condition;
         if is_new && condition != Condition::Silent && condition != Condition::Refuses {
             let taken = Duration::from_nanos(round_trip);
-            gateway.policy.connected(Mono::from_nanos(self.now + round_trip), chosen.token, taken);
+            gateway.policy.connected(Mono::from_nanos(self.now + round_trip), chosen.server, taken);
         }
         let job = Job { request: index, attempt: request.attempts, work: request.work, came: (0, 0) };
         self.events.add(self.now + connecting + round_trip / 2, Event::AtServer { job });
@@ -340,7 +340,6 @@ impl<'a> Engine<'a> {
             latency: self.now - request.arrived,
             best_latency: best + request.work,
             round_trip: server.map_or(best, to),
-            best_round_trip: best,
             home,
             region: server.map_or(home, |server| self.servers[server].region),
             attempts: request.attempts,

@@ -3,6 +3,7 @@
 //! Cardea takes part with the very code that requests use. Everything else is deterministic by its seed, so that a
 //! run can be repeated, and two policies meet the same requests.
 
+pub mod bound;
 pub mod engine;
 pub mod events;
 pub mod outcome;

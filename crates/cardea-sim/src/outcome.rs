@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::bound;
 use crate::policy::Kind;
 use crate::world::World;
 
@@ -24,8 +25,6 @@ pub struct Request {
     pub best_latency: u64,
     /// To the region that served.
     pub round_trip: u64,
-    /// To the nearest that could have.
-    pub best_round_trip: u64,
     /// The gateway's region.
     pub home: usize,
     /// Where it was served.
@@ -65,7 +64,7 @@ pub struct Outcome {
     pub best_p99_ms: f64,
     /// The round trip between gateway and server, of the farthest hundredth, after the first probe interval.
     pub round_trip_p99_ms: f64,
-    /// The best that physics allows.
+    /// The best that physics and capacity allow.
     pub best_round_trip_p99_ms: f64,
     /// The share of requests that was served outside the gateway's region.
     pub spilled: f64,
@@ -129,7 +128,7 @@ impl Recorder {
             best_p50_ms: best.0,
             best_p99_ms: best.1,
             round_trip_p99_ms: far(|one| one.round_trip).1,
-            best_round_trip_p99_ms: far(|one| one.best_round_trip).1,
+            best_round_trip_p99_ms: bound::round_trip_p99_ms(world),
             spilled: share(&judged, |one| one.region != one.home),
             retries: judged.iter().map(|one| f64::from(one.attempts - 1)).sum::<f64>()
                 / judged.len().max(1) as f64,

@@ -124,8 +124,8 @@ pub trait Policy {
     /// Whether the budget allows one more attempt; takes from it if so.
     fn may_retry(&mut self, now: Mono, cause: RetryCause) -> bool;
 
-    /// A connection was made within one round trip.
-    fn connected(&mut self, _now: Mono, _token: usize, _round_trip: Duration) {}
+    /// A connection to a server was made within one round trip.
+    fn connected(&mut self, _now: Mono, _server: usize, _round_trip: Duration) {}
 
     /// A probe was answered.
     fn probed(&mut self, _now: Mono, _probed: Probed) {}

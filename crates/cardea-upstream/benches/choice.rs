@@ -8,8 +8,8 @@ use std::time::Duration;
 use bench_measure::Suite;
 use cardea_clock::Mono;
 use cardea_upstream::{
-    Address, AttemptedEndpoints, Balance, Connections, EndpointConfig, HealthConfig, InFlight, PoolConfig,
-    Selection, ServiceConfig, ServiceState,
+    Address, AttemptedEndpoints, Balance, Connections, EndpointConfig, HealthConfig, InFlight, Locality,
+    PoolConfig, Selection, ServiceConfig, ServiceState,
 };
 
 /// The time between two requests of a worker, in nanoseconds: 100,000 a second.
@@ -66,6 +66,7 @@ fn service(endpoints: u16, regions: u16, balance: Balance) -> Arc<ServiceState<(
     let config = ServiceConfig {
         balance,
         health,
+        locality: Arc::new(Locality::new(Some("region-0".to_owned()), [], None)),
         pool: PoolConfig { workers: WORKERS, ..PoolConfig::default() },
         ..ServiceConfig::new("service", (0..endpoints).map(endpoint).collect())
     };
@@ -86,9 +87,9 @@ impl Worker {
         worker
     }
 
-    fn selection(&mut self) -> Selection<'static> {
+    fn selection(&mut self) -> Selection {
         self.now += PACE;
-        Selection { now: Mono::from_nanos(self.now), region: Some("region-0"), ..Selection::default() }
+        Selection { now: Mono::from_nanos(self.now), ..Selection::default() }
     }
 
     fn choose(&mut self) -> usize {

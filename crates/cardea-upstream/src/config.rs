@@ -1,6 +1,7 @@
 //! What the operator says about a service, and its limits.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::{HashSet, HashSetExt};
@@ -9,6 +10,7 @@ use thiserror::Error;
 use crate::address::Address;
 use crate::attempts::ATTEMPTS_MAX;
 use crate::check::CheckConfig;
+use crate::locality::Locality;
 use crate::retry::{RetryConfig, StatusSet};
 
 /// How many endpoints a service may have.
@@ -33,6 +35,26 @@ pub struct ServiceConfig {
     pub check: CheckConfig,
     /// What is tried again, and how often.
     pub retry: RetryConfig,
+    /// When requests are sent to other regions.
+    pub spill: SpillConfig,
+    /// Where the gateway is, and the regions.
+    pub locality: Arc<Locality>,
+}
+
+/// When requests are sent to other regions than the nearest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpillConfig {
+    /// What the nearest region can't take is spread over regions whose round trip is longer than that of the next one by so
+    /// much at most. Default 30 ms.
+    pub sensitivity: Duration,
+    /// Up to so many percent of its capacity a region is filled while others have room. Default 80.
+    pub band_percent: u32,
+}
+
+impl Default for SpillConfig {
+    fn default() -> Self {
+        Self { sensitivity: Duration::from_millis(30), band_percent: 80 }
+    }
 }
 
 /// How an endpoint is chosen among those of a region. Weights count in each.
@@ -102,13 +124,15 @@ pub struct EndpointConfig {
     /// Its share of the requests relative to others of the region; 0: it gets none. Default 1, at most
     /// [`WEIGHT_MAX`].
     pub weight: u32,
+    /// How many requests of this gateway it serves at a time; none: a region with it has no band.
+    pub capacity: Option<NonZeroU32>,
 }
 
 impl EndpointConfig {
     /// An endpoint without a region, of weight 1.
     #[must_use]
     pub fn new(address: Address) -> Self {
-        Self { address, region: None, weight: 1 }
+        Self { address, region: None, weight: 1, capacity: None }
     }
 }
 
@@ -182,6 +206,8 @@ impl ServiceConfig {
             health: HealthConfig::default(),
             check: CheckConfig::default(),
             retry: RetryConfig::default(),
+            spill: SpillConfig::default(),
+            locality: Arc::default(),
         }
     }
 
@@ -204,6 +230,7 @@ impl ServiceConfig {
             self.health.failure_percent.map_or(0, NonZeroU32::get),
             self.health.ejected_percent_max,
             self.health.panic_percent,
+            self.spill.band_percent,
         ];
         if let Some(percent) = percents.into_iter().find(|percent| *percent > 100) {
             return Err(ConfigError::Percent(percent));

@@ -29,11 +29,13 @@ mod framing;
 mod health;
 mod live;
 mod load;
+mod locality;
 mod permit;
 mod pool;
 mod region;
 mod retry;
 mod service;
+mod spread;
 mod stats;
 mod window;
 
@@ -42,14 +44,16 @@ pub use affinity::Affinity;
 pub use attempts::{ATTEMPTS_MAX, AttemptedEndpoints, EndpointIndex};
 pub use check::{CHECK_BODY_BYTES_MAX, CheckConfig, CheckMethod, CheckProtocol, CheckResult, CheckState};
 pub use config::{
-    Balance, ConfigError, ENDPOINTS_MAX, EndpointConfig, HealthConfig, PoolConfig, ServiceConfig, WEIGHT_MAX,
+    Balance, ConfigError, ENDPOINTS_MAX, EndpointConfig, HealthConfig, PoolConfig, ServiceConfig,
+    SpillConfig, WEIGHT_MAX,
 };
 pub use endpoint::{Endpoint, FailureKind, Override};
 pub use health::{CurrentEjection, EjectionCause};
 pub use live::{LiveService, ServiceRef};
 pub use load::{Connecting, InFlight};
+pub use locality::{KnownRegion, Locality, Position};
 pub use permit::ConnectionPermit;
 pub use pool::{HOLD_FOR, Hold, IdleConnection, Pool, PoolPlace, PoolStats, SPARE_AFTER};
 pub use retry::{BudgetConfig, RetryBudget, RetryCause, RetryConfig, StatusSet};
 pub use service::{Choice, Connections, Selection, ServiceState};
-pub use stats::{EndpointStats, ServiceStats};
+pub use stats::{EndpointStats, RegionStats, ServiceStats};

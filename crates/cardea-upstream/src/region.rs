@@ -1,22 +1,37 @@
 //! The endpoints of a service that stand in one region: a draw by weight, and what is known of them together.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use cardea_clock::Mono;
 
 use crate::health::Health;
+use crate::locality::KnownRegion;
 
 /// Endpoints of one region whose weight isn't 0.
 #[derive(Debug)]
 pub(crate) struct Region {
     pub(crate) name: Option<String>,
+    /// What is known of its place.
+    pub(crate) known: Option<Arc<KnownRegion>>,
     pub(crate) members: Vec<u16>,
     /// The sum of weights up to and with each member.
     sums: Vec<u64>,
+    /// For draws in constant time: Walker, "An efficient method for generating discrete random variables with general
+    /// distributions" (1977).
+    aliases: Vec<Alias>,
     /// Coprime to the sum of all weights, and far from a small fraction of it: steps of so many visit each unit of
     /// weight once, and those of an endpoint far from each other.
     stride: u64,
     survey: Survey,
+}
+
+/// The chance of a member, and who is drawn otherwise.
+#[derive(Clone, Copy, Debug)]
+struct Alias {
+    /// Of 2^32.
+    chance: u32,
+    other: u16,
 }
 
 /// What a look at all members has found.
@@ -29,8 +44,16 @@ struct Survey {
 }
 
 impl Region {
-    pub(crate) fn new(name: Option<String>) -> Self {
-        Self { name, members: Vec::new(), sums: Vec::new(), stride: 1, survey: Survey::default() }
+    pub(crate) fn new(name: Option<String>, known: Option<Arc<KnownRegion>>) -> Self {
+        Self {
+            name,
+            known,
+            members: Vec::new(),
+            sums: Vec::new(),
+            aliases: Vec::new(),
+            stride: 1,
+            survey: Survey::default(),
+        }
     }
 
     pub(crate) fn add(&mut self, endpoint: u16, weight: u32) {
@@ -48,6 +71,7 @@ impl Region {
             stride -= 1;
         }
         self.stride = stride.max(1);
+        self.aliases = self.aliases();
         *self.survey.healthy.get_mut() = self.members.len();
         self.no_probe_due();
     }
@@ -64,7 +88,33 @@ impl Region {
 
     /// A member, drawn by weight.
     pub(crate) fn draw(&self, random: u64) -> Option<u16> {
-        self.at(scale(random, self.total()))
+        let (high, low) = (random >> 32, (random & 0xFFFF_FFFF) as u32);
+        let at = usize::try_from((high * self.members.len() as u64) >> 32).ok()?;
+        let alias = self.aliases.get(at)?;
+        self.members.get(if low <= alias.chance { at } else { usize::from(alias.other) }).copied()
+    }
+
+    /// Members below the mean weight are filled up with those above it (Vose, 1991).
+    fn aliases(&self) -> Vec<Alias> {
+        let count = self.members.len() as u64;
+        let total = self.total().max(1);
+        let weight = |at: usize| self.sums[at] - if at == 0 { 0 } else { self.sums[at - 1] };
+        // Each place has room for the mean: so many parts, of which a member has its weight times the count.
+        let mut parts: Vec<u64> = (0..self.members.len()).map(|at| weight(at) * count).collect();
+        let (mut below, mut above): (Vec<u16>, Vec<u16>) =
+            (0..).take(self.members.len()).partition(|at| parts[usize::from(*at)] < total);
+        let mut aliases: Vec<Alias> =
+            (0..).take(self.members.len()).map(|other| Alias { chance: u32::MAX, other }).collect();
+        while let (Some(low), Some(high)) = (below.pop(), above.pop()) {
+            let had = parts[usize::from(low)];
+            let chance = u128::from(had) * u128::from(u32::MAX) / u128::from(total);
+            aliases[usize::from(low)] =
+                Alias { chance: u32::try_from(chance).unwrap_or(u32::MAX), other: high };
+            let rest = &mut parts[usize::from(high)];
+            *rest -= total - had;
+            if *rest < total { below.push(high) } else { above.push(high) }
+        }
+        aliases
     }
 
     /// The member whose turn it is at so many turns.
@@ -117,7 +167,7 @@ mod tests {
     use super::*;
 
     fn region(weights: &[u32]) -> Region {
-        let mut region = Region::new(None);
+        let mut region = Region::new(None, None);
         for (endpoint, weight) in (0..).zip(weights) {
             region.add(endpoint, *weight);
         }
@@ -142,6 +192,23 @@ mod tests {
         let heavy = region(&[5, 1, 1]);
         let turns: Vec<_> = (0..14).filter_map(|count| heavy.turn(count)).collect();
         assert!(turns.windows(5).all(|turns| turns.iter().any(|turn| *turn != 0)), "{turns:?}");
+    }
+
+    #[test]
+    fn draws_follow_weights() {
+        for weights in [&[1, 1, 1][..], &[5, 1, 1], &[1], &[7, 3, 90], &[1_000_000, 1], &[3; 1_000]] {
+            let region = region(weights);
+            let mut counts = vec![0.0; weights.len()];
+            let draws = 200_000_u64;
+            for draw in 0..draws {
+                let random = crate::affinity::mix(draw);
+                counts[usize::from(region.draw(random).unwrap())] += 1.0 / draws as f64;
+            }
+            for (count, weight) in counts.iter().zip(weights) {
+                let share = f64::from(*weight) / region.total() as f64;
+                assert!((count - share).abs() < 0.005 + share * 0.01, "{weights:?}: {count} {share}");
+            }
+        }
     }
 
     #[test]

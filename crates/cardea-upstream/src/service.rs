@@ -2,6 +2,7 @@
 
 mod choice;
 
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,12 +13,16 @@ use foldhash::{HashMap, HashMapExt};
 use crate::affinity::{Affinity, mix};
 use crate::attempts::EndpointIndex;
 use crate::check::CheckConfig;
-use crate::config::{Balance, ConfigError, EndpointConfig, HealthConfig, PoolConfig, ServiceConfig};
+use crate::config::{
+    Balance, ConfigError, EndpointConfig, HealthConfig, PoolConfig, ServiceConfig, SpillConfig,
+};
 use crate::endpoint::{self, Endpoint, FailureKind, Override};
 use crate::health::Failure;
-use crate::region::Region;
+use crate::locality::Locality;
+use crate::region::{Region, scale};
 use crate::retry::{RetryBudget, RetryCause, RetryConfig};
-use crate::stats::{EndpointStats, ServiceStats};
+use crate::spread::{Observed, Spread};
+use crate::stats::{EndpointStats, RegionStats, ServiceStats};
 
 pub use choice::{Choice, Selection};
 
@@ -31,9 +36,13 @@ pub struct ServiceState<C> {
     health: HealthConfig,
     check: CheckConfig,
     retry: RetryConfig,
+    spill: SpillConfig,
+    locality: Arc<Locality>,
     slots: Vec<Slot<C>>,
     /// In the order in which they first appear in the configuration.
     regions: Vec<Region>,
+    /// How requests are divided among them.
+    spread: Spread,
     survey: Survey,
     budget: Arc<RetryBudget>,
     shared: Arc<Shared>,
@@ -57,6 +66,7 @@ struct Slot<C> {
     shared: Arc<endpoint::Shared>,
     region: usize,
     weight: u32,
+    capacity: Option<NonZeroU32>,
     /// That of its label.
     affinity: Affinity,
 }
@@ -69,6 +79,8 @@ struct Survey {
     at: AtomicU64,
     /// So few endpoints are healthy that all are used.
     panicking: AtomicBool,
+    /// When requests were last divided among regions, in nanoseconds of [`Mono`].
+    divided: AtomicU64,
 }
 
 /// What survives every reload beside the endpoints.
@@ -129,7 +141,8 @@ impl<C> ServiceState<C> {
             };
             let region =
                 regions.iter().position(|region| region.name == wanted.region).unwrap_or_else(|| {
-                    regions.push(Region::new(wanted.region.clone()));
+                    let known = wanted.region.as_deref().and_then(|name| config.locality.region(name));
+                    regions.push(Region::new(wanted.region.clone(), known.cloned()));
                     regions.len() - 1
                 });
             let is_used = wanted.weight > 0 && !endpoint.shared.is_taken_out();
@@ -139,9 +152,16 @@ impl<C> ServiceState<C> {
             }
             let affinity = Affinity::of(endpoint.label().as_bytes());
             let shared = Arc::clone(&endpoint.shared);
-            slots.push(Slot { endpoint, shared, region, weight: wanted.weight, affinity });
+            let EndpointConfig { weight, capacity, .. } = *wanted;
+            slots.push(Slot { endpoint, shared, region, weight, capacity, affinity });
         }
         regions.iter_mut().for_each(Region::settle);
+        let nearest = |region: &Region| Observed {
+            is_home: is_home(region, &config.locality),
+            round_trip: round_trip(region, &config.locality),
+            ..Observed::default()
+        };
+        let spread = Spread::new(regions.iter().map(nearest).collect());
         let budget = match previous {
             Some(previous) if *previous.budget.config() == config.retry.budget => {
                 Arc::clone(&previous.budget)
@@ -159,8 +179,11 @@ impl<C> ServiceState<C> {
             health: config.health,
             check: config.check.clone(),
             retry: config.retry,
+            spill: config.spill,
+            locality: Arc::clone(&config.locality),
             slots,
             regions,
+            spread,
             survey: Survey::default(),
             budget,
             shared,
@@ -174,6 +197,7 @@ impl<C> ServiceState<C> {
             address: slot.endpoint.address().clone(),
             region: self.regions.get(slot.region).and_then(|region| region.name.clone()),
             weight: slot.weight,
+            capacity: slot.capacity,
         };
         ServiceConfig {
             name: self.name.clone(),
@@ -183,6 +207,8 @@ impl<C> ServiceState<C> {
             health: self.health,
             check: self.check.clone(),
             retry: self.retry,
+            spill: self.spill,
+            locality: Arc::clone(&self.locality),
         }
     }
 
@@ -285,6 +311,33 @@ impl<C> ServiceState<C> {
         }
     }
 
+    /// A connection to an endpoint was made in one round trip that took so long.
+    pub fn round_trip(&self, endpoint: EndpointIndex, now: Mono, took: Duration) {
+        let known = self
+            .slots
+            .get(endpoint.get())
+            .and_then(|slot| self.regions.get(slot.region))
+            .and_then(|region| region.known.as_ref());
+        if let Some(known) = known {
+            known.sample(now, took);
+        }
+    }
+
+    /// The endpoints to measure the round trip to now: one in each region to which no connection was made for a while.
+    pub fn round_trips_due(&self, now: Mono) -> Vec<EndpointIndex> {
+        let random = self.shared.random(0);
+        let of = |region: &Region| {
+            let known = region.known.as_ref()?;
+            let count = region.members.len();
+            let first = usize::try_from(scale(random, count as u64)).unwrap_or(0);
+            let healthy = |at: &u16| self.slot(*at).is_some_and(|slot| slot.shared.health.is_available());
+            let members = region.members.iter().cycle().skip(first).take(count).copied();
+            let found = members.into_iter().find(healthy)?;
+            known.claim_probe(now, mix(random)).then_some(EndpointIndex(found))
+        };
+        self.regions.iter().filter_map(of).collect()
+    }
+
     /// The head of a response came, `latency` after the request was sent; none where it came before that. Statuses that
     /// the configuration names count as failures.
     pub fn responded(&self, choice: Choice, now: Mono, status: u16, latency: Option<Duration>) {
@@ -368,7 +421,22 @@ impl<C> ServiceState<C> {
         for ((_, counts), counters) in retries.iter_mut().zip(&self.shared.retries) {
             *counts = counters.each_ref().map(|counter| counter.load(Ordering::Relaxed));
         }
+        let shares = self.spread.shares();
+        let order: Vec<usize> = self.spread.order().collect();
+        let region = |at: usize| {
+            let region = self.regions.get(at)?;
+            Some(RegionStats {
+                name: region.name.clone(),
+                is_home: is_home(region, &self.locality),
+                round_trip: round_trip(region, &self.locality),
+                is_measured: region.known.as_ref().is_some_and(|known| known.measured().is_some()),
+                share: shares.get(at).copied().unwrap_or(0.0),
+                endpoints: region.members.len(),
+                healthy: region.healthy(),
+            })
+        };
         ServiceStats {
+            regions: order.into_iter().filter_map(region).collect(),
             name: self.name.clone(),
             endpoints: self.slots.iter().map(endpoint).collect(),
             panics: self.shared.panics.load(Ordering::Relaxed),
@@ -377,6 +445,15 @@ impl<C> ServiceState<C> {
             retry_balance: self.budget.balance(),
         }
     }
+}
+
+fn is_home(region: &Region, locality: &Locality) -> bool {
+    locality.home().is_some() && region.name.as_deref() == locality.home()
+}
+
+/// To a region, where it is known.
+fn round_trip(region: &Region, locality: &Locality) -> Option<Duration> {
+    locality.round_trip(region.known.as_ref()?)
 }
 
 impl Shared {

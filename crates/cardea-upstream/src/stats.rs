@@ -17,6 +17,8 @@ pub struct ServiceStats {
     pub name: String,
     /// Its endpoints, in the order configured.
     pub endpoints: Vec<EndpointStats>,
+    /// The regions of its endpoints, by preference.
+    pub regions: Vec<RegionStats>,
     /// Requests sent to an ejected endpoint because too few were healthy, or no other was left for a retry.
     pub panics: u64,
     /// Whether so few endpoints are healthy that all are used.
@@ -25,6 +27,25 @@ pub struct ServiceStats {
     pub retries: [(RetryCause, [u64; 2]); RetryCause::ALL.len()],
     /// Retries that are left in the budget, time since the last one not counted.
     pub retry_balance: u64,
+}
+
+/// A region's gauges.
+#[derive(Clone, Debug)]
+pub struct RegionStats {
+    /// Its name; none of endpoints without one.
+    pub name: Option<String>,
+    /// Whether it is the gateway's own.
+    pub is_home: bool,
+    /// The round trip to it, if it is known.
+    pub round_trip: Option<Duration>,
+    /// Whether that was measured; if not, it follows from the distance.
+    pub is_measured: bool,
+    /// Its share of the requests, from 0 to 1.
+    pub share: f32,
+    /// How many endpoints it has.
+    pub endpoints: usize,
+    /// How many of them were healthy at the last look.
+    pub healthy: usize,
 }
 
 /// An endpoint's gauges and counters.

@@ -22,7 +22,7 @@ use cardea_identity::{AccessRequirement, Authenticator, Fetch, IssuerConfig, Key
 use cardea_tls::{
     ClientAuthority, ClientTlsConfig, ManagedCertificate, ServerTlsConfig, TlsError, client_config,
 };
-use cardea_upstream::{Connections, LiveService, PoolConfig, ServiceConfig, ServiceState};
+use cardea_upstream::{Connections, LiveService, Locality, PoolConfig, ServiceConfig, ServiceState};
 
 use super::{
     model::{self, Config, Located},
@@ -119,6 +119,11 @@ pub fn build(
         tls: HashMap::new(),
         service_tls: HashMap::new(),
         route_metrics: HashMap::new(),
+        locality: Arc::new(Locality::new(
+            config.region.clone(),
+            config.region_positions.iter().cloned(),
+            previous.map(|built| &*built.model.locality),
+        )),
     };
     builder.client_authorities();
     let throttles = builder.throttles();
@@ -150,6 +155,7 @@ pub fn build(
         forwarding: config.forwarding.clone(),
         identity_headers: config.identity_headers.clone(),
         region: config.region.clone(),
+        locality: builder.locality,
         access_log: config.access_log.as_ref().map(|log| log.lines.clone()),
         environment: config.environment.clone(),
         throttles,
@@ -198,6 +204,8 @@ struct Builder<'a> {
     config: &'a Config,
     foundation: &'a Foundation,
     previous: Option<&'a Built>,
+    /// What is known of regions.
+    locality: Arc<Locality>,
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
     client_authorities: HashMap<String, Arc<ClientAuthority>>,
@@ -284,6 +292,7 @@ impl Builder<'_> {
             let name = &service.config.name;
             let settings = ServiceConfig {
                 pool: PoolConfig { workers: self.foundation.workers, ..service.config.pool },
+                locality: Arc::clone(&self.locality),
                 ..service.config.clone()
             };
             let old = self.previous.and_then(|built| built.services.get(name));

@@ -42,6 +42,12 @@ overridable! {
         panic_percent: u32 [range(min = 0, max = 100)] => health.panic_percent;
         /// The period over which the share of a restored endpoint, or of one added by a reload, grows to the full one.
         slow_start: Duration [extend("x-maximum" = "1h")] => health.slow_start;
+        /// Requests that the nearest region can't take are spread over the regions whose round trip exceeds that of the nearest
+        /// of them by at most this.
+        region_sensitivity: Duration [extend("x-maximum" = "10s")] => spill.sensitivity;
+        /// Percentage of its capacity up to which a region is used while others have room. It applies to regions in which each
+        /// endpoint has a `capacity`.
+        region_band_percent: u32 [range(min = 1, max = 100)] => spill.band_percent;
         /// Maximum number of attempts for a request, including the first; 1 disables retries.
         attempts_max: u32 [range(min = 1, max = 8)] => retry.attempts_max;
         /// An idempotent request with a response of these statuses is retried at another endpoint. If that is not possible,

@@ -30,7 +30,7 @@ pub(super) use self::{
     listener::{RawCertificate, RawListener, RawListenerTls, RawRedirectToHttps},
     route::{RawAccessRequirement, RawAuth, RawHeaderCondition, RawRedirect, RawRespond, RawRoute},
     rules::{OneOrMany, RawAccessLog, RawAttribute, RawAttributeEdits, RawFieldEdits, RawPolicyRule},
-    service::RawService,
+    service::{RawRegionPosition, RawService},
     throttle::RawThrottle,
 };
 use super::{
@@ -55,6 +55,9 @@ pub(super) struct RawConfig {
     #[schemars(extend("format" = "cardea-name"))]
     #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) region: Option<String>,
+    /// Where regions are. Those that are listed are ordered by their round trip.
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
+    pub(super) region_position: Vec<RawRegionPosition>,
     /// How expressions and JSON logs decode non-ASCII bytes in header values: choose what the services do. The bytes
     /// are forwarded unchanged.
     #[serde(with = "As::<HeaderEncoding>")]

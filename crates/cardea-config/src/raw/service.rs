@@ -1,11 +1,11 @@
 //! Services as written.
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use cardea_upstream::{Address, Balance, PoolConfig};
+use cardea_upstream::{Address, Balance, PoolConfig, Position};
 
 use super::{
     super::{effect::Effect, form::As},
@@ -106,6 +106,24 @@ pub(crate) struct RawEndpoint {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1000))]
     pub(crate) weight: u32,
+    /// How many requests of this gateway the endpoint serves at a time without making them wait. If each endpoint of a region
+    /// has one, the region is used up to `failover.region_band_percent` of their sum while other regions have room.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(crate) capacity: Option<NonZeroU32>,
+}
+
+/// The position of a region: the gateway's own, or one of endpoints. The gateway measures the round trip to each; until it has
+/// enough measurements it uses the distance. [regions.md](regions.md) says more.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawRegionPosition {
+    /// The name of the region, as in `region`.
+    #[schemars(extend("format" = "cardea-name"))]
+    pub(crate) name: String,
+    /// Latitude and longitude in decimal degrees (`"53.35, -6.26"`); south and west are negative.
+    #[serde(with = "As::<Position>")]
+    pub(crate) position: Position,
 }
 
 fn one() -> u32 {

@@ -215,6 +215,7 @@ impl<'a> Resolver<'a> {
         self.acme_certificates(&listeners, acme.as_ref(), acme_written);
         Config {
             region: raw.region,
+            region_positions: raw.region_position.into_iter().map(|raw| (raw.name, raw.position)).collect(),
             environment: self.environment(environment, &routes),
             process: raw.process,
             log: raw.log,
@@ -415,6 +416,11 @@ impl<'a> Resolver<'a> {
         self.unique_names(raw.issuer.iter().map(|raw| raw.name.as_str()), at.key("issuer"), "issuer");
         self.unique_names(raw.service.iter().map(|raw| raw.name.as_str()), at.key("service"), "service");
         self.unique_names(raw.throttle.iter().map(|raw| raw.name.as_str()), at.key("throttle"), "throttle");
+        self.unique_names(
+            raw.region_position.iter().map(|raw| raw.name.as_str()),
+            at.key("region_position"),
+            "region",
+        );
         self.unique_names(raw.route.iter().map(|raw| raw.name.as_str()), at.key("route"), "route");
 
         self.unique_names(

@@ -84,6 +84,7 @@ impl Resolver<'_> {
             address: raw.address,
             region: raw.region,
             weight: raw.weight,
+            capacity: raw.capacity,
         });
         let pool = PoolConfig {
             idle_max: raw.pool.idle_max,
@@ -110,6 +111,7 @@ impl Resolver<'_> {
                 health: failover.health,
                 check,
                 retry: failover.retry,
+                spill: failover.spill,
                 ..ServiceConfig::new(raw.name, endpoints.collect())
             },
             connect_timeout: raw.connect_timeout.unwrap_or(general.exchanges.connect),

@@ -8,7 +8,7 @@ fn assert_problems(text: &str, expected: &[&str]) {
 }
 
 /// Asserts that a file, after a listener, has exactly this problem.
-fn assert_problem(text: &str, expected: &str) {
+pub(super) fn assert_problem(text: &str, expected: &str) {
     let problems = Fixture::new(&format!("{text}\n{LEAST}")).problems();
     assert_eq!(problems.len(), 1, "{problems:#?}\n{text}");
     assert!(problems[0].starts_with("cardea.toml:"), "{}", problems[0]);

@@ -139,9 +139,15 @@ proptest! {
     }
 
     #[test]
+    fn positions_are_read_as_they_are_written(north in -90.0..=90.0, east in -180.0..=180.0) {
+        let position = Position::new(north, east).unwrap();
+        prop_assert_eq!(parse_position(&position.to_string()), Ok(position));
+    }
+
+    #[test]
     fn no_text_makes_a_parser_panic(text in "\\PC*") {
         for format in ["cardea-duration", "cardea-rate", "cardea-size", "cardea-prefix", "cardea-bind-address", "cardea-address",
-            "cardea-name", "cardea-file-mode"]
+            "cardea-name", "cardea-file-mode", "cardea-position"]
         {
             let _ = Format::of_schema(format).unwrap().check(&text);
         }

@@ -14,8 +14,7 @@ use crate::{
     exchange::Exchange,
     streams::StreamWatch,
     timer::Timer,
-    transport::Transport,
-    upstream::{self, ConnectError, Connection, Pooled},
+    upstream::{self, ConnectError, Connected, Connection, Pooled},
     workers,
 };
 
@@ -44,10 +43,13 @@ pub(super) async fn acquire(
     let now = timer.precise();
     let took = now.saturating_since(begun);
     match connected {
-        Ok(transport) => {
+        Ok(Connected { transport, round_trip }) => {
             exchange.upstream.connect = Some(took);
             exchange.upstream.begun = now;
             way.state.connected(choice, now);
+            if let Some(round_trip) = round_trip {
+                way.state.round_trip(choice.endpoint, now, round_trip);
+            }
             Ok((Connection::new(endpoint, transport, permit), in_flight))
         }
         Err(error) => {
@@ -76,7 +78,7 @@ async fn open(
     client: &mut dyn Downstream,
     watch: &mut StreamWatch<'_>,
     timer: &mut Timer,
-) -> Result<Transport, AcquireError> {
+) -> Result<Connected, AcquireError> {
     let limit = way.service.connect_timeout.unwrap_or(way.route.timeouts.connect);
     let deadline = timer.now().saturating_add(limit).min(exchange.deadline(way.route));
     let _pending = endpoint.connecting(workers::current());
@@ -107,7 +109,7 @@ async fn connect(
     endpoint: &Endpoint<Pooled>,
     timer: &mut Timer,
     deadline: Mono,
-) -> Result<Transport, ConnectError> {
+) -> Result<Connected, ConnectError> {
     let tls = way.service.tls.as_ref();
     match upstream::connect(endpoint.address(), tls, timer, deadline).await {
         Err(ConnectError::Own(shortage)) if way.gateway.fall_short(shortage, "connect") => {

@@ -69,7 +69,7 @@ pub(crate) async fn forward(
     let length = client.body_length();
     request::prepare(model, way.route, exchange, length)?;
     let mut replay = way.replay(exchange, length);
-    let mut attempts = Attempts::begin(way.route, way.state, model.region.as_deref(), affinity);
+    let mut attempts = Attempts::begin(way.route, way.state, affinity);
     let now = exchange.started.mono.max(timer.now());
     let mut next = attempts.choose(exchange, now).ok_or(Reason::NoEndpoint)?;
     let mut fresh = false;

@@ -19,7 +19,6 @@ pub(super) type Chosen<'a> = (Choice, &'a Arc<Endpoint<Pooled>>);
 pub(super) struct Attempts<'a> {
     route: &'a Route,
     state: &'a ServiceState<Pooled>,
-    region: Option<&'a str>,
     affinity: Option<Affinity>,
     /// Endpoints that failed.
     tried: AttemptedEndpoints,
@@ -30,11 +29,10 @@ impl<'a> Attempts<'a> {
     pub(super) fn begin(
         route: &'a Route,
         state: &'a ServiceState<Pooled>,
-        region: Option<&'a str>,
         affinity: Option<Affinity>,
     ) -> Self {
         state.begin();
-        Self { route, state, region, affinity, tried: AttemptedEndpoints::default() }
+        Self { route, state, affinity, tried: AttemptedEndpoints::default() }
     }
 
     /// An endpoint that this request has not failed at.
@@ -42,7 +40,6 @@ impl<'a> Attempts<'a> {
         let selection = Selection {
             worker: workers::current(),
             now,
-            region: self.region,
             affinity: self.affinity,
             may_be_lost: !exchange.head.method.is_idempotent(),
         };

@@ -1,8 +1,8 @@
 //! Connects to endpoints: TCP or Unix socket, name resolution, TLS.
 
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use cardea_clock::Mono;
+use cardea_clock::{Mono, Stopwatch};
 use cardea_tls::{TlsError, server_name};
 use cardea_upstream::{Address, FailureKind};
 use rustls::pki_types::ServerName;
@@ -18,6 +18,9 @@ use crate::{
 /// How many addresses of a name are tried.
 const ADDRESSES_MAX: usize = 8;
 
+/// A connection that is made to measure a round trip is given up after this time.
+const MEASURE_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Why there is no connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectError {
@@ -25,6 +28,18 @@ pub(crate) enum ConnectError {
     Endpoint(FailureKind),
     /// The gateway has nothing to connect with. It says nothing of the endpoint.
     Own(Shortage),
+}
+
+/// A connection that was made.
+pub(crate) struct Connected {
+    pub(crate) transport: Transport,
+    /// How long the TCP handshake took, which is one round trip.
+    pub(crate) round_trip: Option<Duration>,
+}
+
+/// The round trip to an endpoint, from a connection that is made for it and closed; none if it can't be made in time.
+pub async fn measure_round_trip(address: &Address) -> Option<Duration> {
+    tokio::time::timeout(MEASURE_TIMEOUT, open(address)).await.ok()?.ok()?.1
 }
 
 /// Opens a connection, with the TLS handshake where the service asks for it, by `deadline`.
@@ -36,10 +51,10 @@ pub(crate) async fn connect(
     tls: Option<&ServiceTls>,
     timer: &mut Timer,
     deadline: Mono,
-) -> Result<Transport, ConnectError> {
+) -> Result<Connected, ConnectError> {
     let failed = |kind| Err(ConnectError::Endpoint(kind));
-    let socket = match timer.until(deadline, open(address)).await {
-        Ok(Ok(socket)) => socket,
+    let (socket, round_trip) = match timer.until(deadline, open(address)).await {
+        Ok(Ok(opened)) => opened,
         Ok(Err(OpenError { error, shortage })) => {
             tracing::debug!(endpoint = %address, %error, "can't connect");
             return shortage
@@ -48,10 +63,10 @@ pub(crate) async fn connect(
         Err(_) => return failed(FailureKind::ConnectTimeout),
     };
     let Some(tls) = tls else {
-        return Ok(socket.into_plain());
+        return Ok(Connected { transport: socket.into_plain(), round_trip });
     };
     match timer.until(deadline, secure(socket, address, tls)).await {
-        Ok(Ok(transport)) => Ok(transport),
+        Ok(Ok(transport)) => Ok(Connected { transport, round_trip }),
         Ok(Err(error)) => {
             tracing::warn!(endpoint = %address, %error, "TLS handshake with the service failed");
             failed(FailureKind::Handshake)
@@ -74,12 +89,13 @@ impl OpenError {
     }
 }
 
-async fn open(address: &Address) -> Result<Socket, OpenError> {
+/// A socket, and over TCP how long the handshake took.
+async fn open(address: &Address) -> Result<(Socket, Option<Duration>), OpenError> {
     match address {
-        Address::Tcp(address) => tcp(*address).await.map(Socket::Tcp),
+        Address::Tcp(address) => tcp(*address).await,
         Address::Unix(path) => {
             let unix = UnixStream::connect(path).await;
-            unix.map(Socket::Unix).map_err(|error| OpenError::new(error, Shortage::of))
+            unix.map(|unix| (Socket::Unix(unix), None)).map_err(|error| OpenError::new(error, Shortage::of))
         }
         Address::Name { host, port } => {
             let found = tokio::net::lookup_host((host.as_str(), *port)).await;
@@ -88,7 +104,7 @@ async fn open(address: &Address) -> Result<Socket, OpenError> {
             let mut last = OpenError { error: nothing, shortage: None };
             for address in found.take(ADDRESSES_MAX) {
                 match tcp(address).await {
-                    Ok(tcp) => return Ok(Socket::Tcp(tcp)),
+                    Ok(opened) => return Ok(opened),
                     Err(error) => last = error,
                 }
             }
@@ -97,11 +113,13 @@ async fn open(address: &Address) -> Result<Socket, OpenError> {
     }
 }
 
-async fn tcp(address: SocketAddr) -> Result<TcpStream, OpenError> {
+async fn tcp(address: SocketAddr) -> Result<(Socket, Option<Duration>), OpenError> {
     let failed = |error: io::Error| OpenError::new(error, |error| Shortage::of_tcp_connect(error, address));
+    let mut stopwatch = Stopwatch::start();
     let tcp = TcpStream::connect(address).await.map_err(failed)?;
+    let round_trip = stopwatch.lap();
     tcp.set_nodelay(true).map_err(failed)?;
-    Ok(tcp)
+    Ok((Socket::Tcp(tcp), Some(round_trip)))
 }
 
 /// Why a connection is not secured.

@@ -12,7 +12,8 @@ use cardea_clock::{Clock, Mono};
 use cardea_http::{BodyLength, Fields, Method, ResponseError, ResponseHead, h1::HeadLimits};
 use cardea_upstream::{ConnectionPermit, Endpoint, InFlight};
 
-pub(crate) use connect::{ConnectError, connect};
+pub use connect::measure_round_trip;
+pub(crate) use connect::{ConnectError, Connected, connect};
 pub use h1::Pooled;
 pub(crate) use h1::check;
 

@@ -32,6 +32,7 @@ mod limits;
 mod paths;
 mod policies;
 mod pool;
+mod regions;
 mod response_heads;
 mod stream_certificates;
 mod stream_rights;

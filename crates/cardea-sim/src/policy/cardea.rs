@@ -1,19 +1,19 @@
 //! Cardea's own code: [`ServiceState`], as requests use it.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cardea_clock::Mono;
 use cardea_upstream::{
     Address, AttemptedEndpoints, Balance, Choice, Connections, EndpointConfig, EndpointIndex, InFlight,
-    PoolConfig, RetryCause, Selection, ServiceConfig, ServiceState,
+    Locality, PoolConfig, Position, RetryCause, Selection, ServiceConfig, ServiceState,
 };
 
 use super::{Ask, Chosen, Ending, Numbered, Policy, View};
 
 pub(super) struct Cardea {
     state: Arc<ServiceState<()>>,
-    home: String,
     /// By the place in the configuration: the nearest region comes first.
     servers: Vec<usize>,
     endpoints: Vec<EndpointIndex>,
@@ -26,16 +26,28 @@ impl Cardea {
         servers.sort_by_key(|server| view.regions[view.servers[*server].region].round_trip);
         let endpoint = |server: &usize| {
             let known = view.servers[*server];
+            // The gateways of a region share its servers.
+            let slots = u32::try_from(known.slots.div_ceil(view.gateways_per_region)).unwrap_or(u32::MAX);
             EndpointConfig {
                 region: Some(name(known.region)),
                 weight: if weighted { known.weight } else { 1 },
+                capacity: if balance == Balance::PeakEwma { NonZeroU32::new(slots) } else { None },
                 ..EndpointConfig::new(Address::Name { host: format!("server-{server}"), port: 80 })
             }
         };
         let pool = PoolConfig { workers: view.workers, ..PoolConfig::default() };
+        // The others know no distances: they take the regions as configured, one after the other.
+        let regions = view.regions.iter().enumerate().map(|(region, known)| {
+            let (latitude, longitude) = known.position;
+            Some((name(region), Position::new(latitude, longitude)?))
+        });
+        let regions: Vec<_> =
+            if balance == Balance::PeakEwma { regions.flatten().collect() } else { Vec::new() };
+        let locality = Arc::new(Locality::new(Some(name(view.home)), regions, None));
         let config = ServiceConfig {
             balance,
             pool,
+            locality,
             ..ServiceConfig::new("simulated", servers.iter().map(endpoint).collect())
         };
         #[expect(clippy::expect_used, reason = "an invalid world is a mistake in a scenario")]
@@ -47,7 +59,6 @@ impl Cardea {
         Self {
             endpoints: endpoints.into_iter().flatten().collect(),
             state,
-            home: name(view.home),
             servers,
             attempts: Numbered::new(),
         }
@@ -66,8 +77,7 @@ impl Policy for Cardea {
     fn choose(&mut self, ask: Ask<'_>) -> Option<Chosen> {
         let mut tried = AttemptedEndpoints::new();
         ask.tried.iter().for_each(|server| tried.insert(self.endpoints[*server]));
-        let selection =
-            Selection { worker: ask.worker, now: ask.now, region: Some(&self.home), ..Selection::default() };
+        let selection = Selection { worker: ask.worker, now: ask.now, ..Selection::default() };
         let (choice, endpoint) = self.state.choose(&selection, &tried)?;
         let server = self.servers[choice.endpoint.get()];
         Some(Chosen { server, token: self.attempts.add((choice, endpoint.begin(ask.worker))) })
@@ -79,6 +89,10 @@ impl Policy for Cardea {
             Ending::Response { status, .. } => self.state.responded(choice, now, status, Some(latency)),
             Ending::Failure(kind) => self.state.failed(choice, now, kind, latency),
         }
+    }
+
+    fn connected(&mut self, now: Mono, server: usize, round_trip: Duration) {
+        self.state.round_trip(self.endpoints[server], now, round_trip);
     }
 
     fn may_retry(&mut self, now: Mono, cause: RetryCause) -> bool {

@@ -10,10 +10,11 @@ use super::{ServiceState, Slot};
 use crate::affinity::{Affinity, mix};
 use crate::attempts::{AttemptedEndpoints, EndpointIndex};
 use crate::config::Balance;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{self, Endpoint};
 use crate::health::Health;
 use crate::load::Estimate;
 use crate::region::{Region, scale};
+use crate::spread::{self, Observed};
 
 /// How often an endpoint is drawn before all are looked at. Draws beside ejected or tried endpoints are
 /// made again, which keeps the shares of the rest exact and costs nothing while most are available.
@@ -38,13 +39,11 @@ const KEY_LOAD_FACTOR: f32 = 1.5;
 
 /// A request for which an endpoint is to be chosen.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Selection<'a> {
+pub struct Selection {
     /// The worker that carries it.
     pub worker: usize,
     /// Now.
     pub now: Mono,
-    /// The gateway's region.
-    pub region: Option<&'a str>,
     /// What leads it to an endpoint.
     pub affinity: Option<Affinity>,
     /// If the attempt fails after it was sent, the request can't be tried again.
@@ -73,7 +72,7 @@ impl Choice {
 /// Which endpoints may be drawn.
 #[derive(Clone, Copy)]
 struct Wanted<'a> {
-    selection: &'a Selection<'a>,
+    selection: &'a Selection,
     tried: &'a AttemptedEndpoints,
     /// Ejected ones too.
     ejected_too: bool,
@@ -82,9 +81,10 @@ struct Wanted<'a> {
 impl<C> ServiceState<C> {
     /// The endpoint for a request's next attempt, none of those in `tried`.
     ///
-    /// Regions come in order: the local one, then the others as they first appear in the configuration. In
-    /// the first that has a healthy endpoint, one is chosen as [`Balance`] says. An ejected endpoint that is due for a
-    /// probe comes first, for one request.
+    /// The region is drawn by the shares of all: the gateway's own has all requests that it can take. Where it has no
+    /// endpoint for this request, the others follow by round trip, and those without one in the order in which they first
+    /// appear in the configuration. In a region, an endpoint is chosen as [`Balance`] says. An ejected endpoint that is due
+    /// for a probe comes first, for one request.
     ///
     /// With an affinity the choice within a region is that of rendezvous hashing instead: the same endpoint for the
     /// same key while it is available and has no more than its share of the requests in flight. Each endpoint of the
@@ -95,7 +95,7 @@ impl<C> ServiceState<C> {
     /// [`ATTEMPTS_MAX`](crate::ATTEMPTS_MAX) were.
     pub fn choose(
         &self,
-        selection: &Selection<'_>,
+        selection: &Selection,
         tried: &AttemptedEndpoints,
     ) -> Option<(Choice, &Arc<Endpoint<C>>)> {
         if tried.is_full() {
@@ -129,31 +129,59 @@ impl<C> ServiceState<C> {
         let (all, healthy) = (sum(|region| region.members.len()), sum(Region::healthy));
         let percent = usize::try_from(self.health.panic_percent).unwrap_or(usize::MAX);
         survey.panicking.store(healthy == 0 || healthy * 100 < all * percent, Ordering::Relaxed);
+        let divided = survey.divided.load(Ordering::Relaxed);
+        if self.regions.len() > 1 && now.saturating_since(Mono::from_nanos(divided)) >= spread::UPDATE_EVERY {
+            survey.divided.store(now.nanos(), Ordering::Relaxed);
+            self.spread.update(now, &self.spill, |region| self.observe(region, now));
+        }
+    }
+
+    /// What there is to see of a region.
+    fn observe(&self, region: usize, now: Mono) -> Observed {
+        let Some(region) = self.regions.get(region) else { return Observed::default() };
+        let mut seen = Observed {
+            is_home: super::is_home(region, &self.locality),
+            round_trip: super::round_trip(region, &self.locality),
+            capacity: Some(0.0),
+            ..Observed::default()
+        };
+        for slot in region.members.iter().filter_map(|member| self.slot(*member)) {
+            let endpoint::Shared { health, load, .. } = &*slot.shared;
+            seen.requests += load.requests();
+            if !health.is_available() {
+                continue;
+            }
+            let share = health.share(now, self.health.slow_start);
+            seen.weight += slot.weight as f32;
+            seen.readiness = seen.readiness.max(share);
+            seen.in_flight += load.in_flight() as f32;
+            let capacity = slot.capacity.map(|capacity| capacity.get() as f32 * share);
+            seen.capacity = seen.capacity.zip(capacity).map(|(sum, capacity)| sum + capacity);
+        }
+        seen
     }
 
     fn choose_by_region(&self, wanted: Wanted<'_>) -> Option<u16> {
-        let local = wanted.selection.region;
-        let local = local
-            .and_then(|local| self.regions.iter().position(|region| region.name.as_deref() == Some(local)));
-        let others = (0..self.regions.len()).filter(|at| Some(*at) != local);
-        for region in local.into_iter().chain(others).filter_map(|at| self.regions.get(at)) {
-            if region.is_probe_due(wanted.selection.now)
-                && let Some(found) = self.probe(region, wanted)
-            {
-                return Some(found);
-            }
-            if let Some(found) = self.choose_in(region, wanted) {
-                if !self.slot(found)?.shared.health.is_available() {
-                    self.shared.panics.fetch_add(1, Ordering::Relaxed);
-                }
-                return Some(found);
-            }
+        let random = || self.shared.random(wanted.selection.worker);
+        let (rank, drawn) = if self.regions.len() == 1 { (0, 0) } else { self.spread.draw(random)? };
+        // What is nearer than the region of this request is probed by it.
+        let due = |at: &usize| self.probe(*at, wanted);
+        if let Some(found) = self.spread.order().take(rank + 1).find_map(|at| due(&at)) {
+            return Some(found);
         }
-        None
+        let beyond = self.spread.order().enumerate().filter(|(_, at)| *at != drawn);
+        std::iter::once((rank, drawn)).chain(beyond).find_map(|(place, at)| {
+            let probed = if place > rank { self.probe(at, wanted) } else { None };
+            probed.or_else(|| self.choose_in(at, wanted))
+        })
     }
 
     /// An endpoint that gets this request as its probe. A request whose key leads elsewhere is none.
-    fn probe(&self, region: &Region, wanted: Wanted<'_>) -> Option<u16> {
+    fn probe(&self, at: usize, wanted: Wanted<'_>) -> Option<u16> {
+        let region = self.regions.get(at)?;
+        if !region.is_probe_due(wanted.selection.now) {
+            return None;
+        }
         let Selection { now, may_be_lost, affinity, .. } = *wanted.selection;
         let claim = |at: u16| {
             !wanted.tried.contains(EndpointIndex(at))
@@ -174,7 +202,15 @@ impl<C> ServiceState<C> {
         found
     }
 
-    fn choose_in(&self, region: &Region, wanted: Wanted<'_>) -> Option<u16> {
+    fn choose_in(&self, at: usize, wanted: Wanted<'_>) -> Option<u16> {
+        let found = self.choose_of(self.regions.get(at)?, wanted)?;
+        if !self.slot(found)?.shared.health.is_available() {
+            self.shared.panics.fetch_add(1, Ordering::Relaxed);
+        }
+        Some(found)
+    }
+
+    fn choose_of(&self, region: &Region, wanted: Wanted<'_>) -> Option<u16> {
         if region.healthy() == 0 && !wanted.ejected_too {
             return None;
         }
@@ -273,7 +309,7 @@ impl<C> ServiceState<C> {
     }
 
     /// The one that has less to do for its weight, and does it faster; the first if they are equal.
-    fn better(&self, region: &Region, first: u16, second: u16, selection: &Selection<'_>) -> u16 {
+    fn better(&self, region: &Region, first: u16, second: u16, selection: &Selection) -> u16 {
         let (Some(one), Some(other)) = (self.slot(first), self.slot(second)) else { return first };
         let mean = region.weight_mean();
         let [one, other] = [one, other].map(|slot| {

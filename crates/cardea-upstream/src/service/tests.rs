@@ -22,14 +22,18 @@ fn at(millis: u64) -> Mono {
 
 fn endpoint(port: u16, region: &str, weight: u32) -> EndpointConfig {
     let region = (!region.is_empty()).then(|| region.to_owned());
-    EndpointConfig { address: Address::Name { host: "h".into(), port }, region, weight }
+    EndpointConfig { region, weight, ..EndpointConfig::new(Address::Name { host: "h".into(), port }) }
 }
 
+/// Of a gateway in the region `a`.
 fn config(endpoints: &[(u16, &str, u32)]) -> ServiceConfig {
-    ServiceConfig::new(
-        "s",
-        endpoints.iter().map(|(port, region, weight)| endpoint(*port, region, *weight)).collect(),
-    )
+    config_in("a", endpoints)
+}
+
+fn config_in(home: &str, endpoints: &[(u16, &str, u32)]) -> ServiceConfig {
+    let endpoints = endpoints.iter().map(|(port, region, weight)| endpoint(*port, region, *weight)).collect();
+    let locality = Arc::new(Locality::new(Some(home.to_owned()), [], None));
+    ServiceConfig { locality, ..ServiceConfig::new("s", endpoints) }
 }
 
 fn state(endpoints: &[(u16, &str, u32)]) -> Arc<State> {
@@ -49,19 +53,19 @@ fn answer(state: &State, endpoint: usize, now: Mono, status: u16) {
     state.responded(choice(endpoint, now), now, status, Some(Duration::from_millis(1)));
 }
 
-fn selection(now: Mono, region: &str) -> Selection<'_> {
-    Selection { now, region: Some(region), ..Selection::default() }
+fn selection(now: Mono) -> Selection {
+    Selection { now, ..Selection::default() }
 }
 
-fn chosen(state: &State, now: Mono, region: &str, tried: &AttemptedEndpoints) -> Option<usize> {
-    state.choose(&selection(now, region), tried).map(|(choice, _)| choice.endpoint.get())
+fn chosen(state: &State, now: Mono, tried: &AttemptedEndpoints) -> Option<usize> {
+    state.choose(&selection(now), tried).map(|(choice, _)| choice.endpoint.get())
 }
 
 /// All endpoints in the order in which one request would try them.
-fn order(state: &State, region: &str) -> Vec<usize> {
+fn order(state: &State) -> Vec<usize> {
     let mut tried = AttemptedEndpoints::new();
     std::iter::from_fn(|| {
-        let (choice, _) = state.choose(&selection(at(0), region), &tried)?;
+        let (choice, _) = state.choose(&selection(at(0)), &tried)?;
         tried.insert(choice.endpoint);
         Some(choice.endpoint.get())
     })
@@ -70,10 +74,14 @@ fn order(state: &State, region: &str) -> Vec<usize> {
 
 #[test]
 fn the_local_region_comes_first_then_the_others_in_order() {
-    let state = state(&[(1, "b", 1), (2, "a", 1), (3, "", 1), (4, "a", 0), (5, "c", 1)]);
-    assert_eq!(order(&state, "a"), [1, 0, 2, 4]);
-    assert_eq!(order(&state, "c"), [4, 0, 1, 2]);
-    assert_eq!(order(&state, "nowhere"), [0, 1, 2, 4]);
+    let endpoints = [(1, "b", 1), (2, "a", 1), (3, "", 1), (4, "a", 0), (5, "c", 1)];
+    let state_in = |home| State::reconcile(&config_in(home, &endpoints), None, Connections::Kept).unwrap();
+    assert_eq!(order(&state_in("a")), [1, 0, 2, 4]);
+    assert_eq!(order(&state_in("c")), [4, 0, 1, 2]);
+    assert_eq!(order(&state_in("nowhere")), [0, 1, 2, 4]);
+    let mut nowhere = config(&endpoints);
+    nowhere.locality = Arc::default();
+    let state = State::reconcile(&nowhere, None, Connections::Kept).unwrap();
     let (anywhere, _) = state.choose(&Selection::default(), &AttemptedEndpoints::new()).unwrap();
     assert_eq!(anywhere.endpoint.get(), 0);
 }
@@ -83,18 +91,20 @@ fn an_ejected_region_gives_way_until_its_probe_succeeds() {
     let state = state(&[(1, "a", 1), (2, "b", 1)]);
     let none = AttemptedEndpoints::new();
     fail(&state, 0, at(1));
-    assert_eq!(chosen(&state, at(700), "a", &none), Some(1));
-    assert_eq!(chosen(&state, at(1_300), "a", &none), Some(0), "the probe");
-    assert_eq!(chosen(&state, at(1_400), "a", &none), Some(1), "one at a time");
+    assert_eq!(chosen(&state, at(700), &none), Some(1));
+    assert_eq!(chosen(&state, at(1_300), &none), Some(0), "the probe");
+    assert_eq!(chosen(&state, at(1_400), &none), Some(1), "one at a time");
     answer(&state, 0, at(1_300), 200);
-    assert_eq!(chosen(&state, at(1_500), "a", &none), Some(0));
+    let returned = |now| (0..100).filter(|_| chosen(&state, at(now), &none) == Some(0)).count();
+    let returning = [1_500, 3_000, 4_500, 6_500].map(returned);
+    assert!(returning[0] < 15 && returning.is_sorted() && returning[3] == 100, "{returning:?}");
 }
 
 #[test]
 fn with_all_ejected_each_is_better_than_none() {
     let state = state(&[(1, "a", 1), (2, "a", 1), (3, "b", 1), (4, "b", 0)]);
     (0..4).for_each(|endpoint| fail(&state, endpoint, at(1)));
-    let mut tried = order(&state, "a");
+    let mut tried = order(&state);
     assert_eq!(tried[2], 2, "the local region first");
     tried.sort_unstable();
     assert_eq!(tried, [0, 1, 2]);
@@ -105,7 +115,7 @@ fn with_all_ejected_each_is_better_than_none() {
 #[test]
 fn a_request_makes_few_attempts() {
     let many: Vec<_> = (1..=20).map(|port| (port, "", 1)).collect();
-    let tried = order(&state(&many), "");
+    let tried = order(&state(&many));
     assert_eq!(tried.len(), ATTEMPTS_MAX);
     let mut full = AttemptedEndpoints::new();
     (0..20).for_each(|index| full.insert(EndpointIndex(index)));
@@ -116,7 +126,7 @@ fn a_request_makes_few_attempts() {
 fn shares(state: &State, rounds: usize, tried: &AttemptedEndpoints) -> Vec<usize> {
     let mut counts = vec![0; state.slots.len()];
     for _ in 0..rounds {
-        counts[chosen(state, at(0), "", tried).unwrap()] += 1;
+        counts[chosen(state, at(0), tried).unwrap()] += 1;
     }
     counts
 }
@@ -305,7 +315,7 @@ proptest! {
                 let due: Vec<_> = count.clone().map(available).collect();
                 let well: Vec<_> = count.clone().map(healthy).collect();
                 let left: Vec<_> = count.clone().filter(|index| left(*index)).collect();
-                let Some((choice, _)) = state.choose(&selection(at(now), "a"), &tried) else {
+                let Some((choice, _)) = state.choose(&selection(at(now)), &tried) else {
                     prop_assert!(left.is_empty() || tried.is_full());
                     break;
                 };
@@ -322,7 +332,7 @@ proptest! {
 
 fn led_to(state: &State, now: Mono, key: u32) -> usize {
     let affinity = Some(Affinity::of(&key.to_be_bytes()));
-    let selection = Selection { worker: key as usize, affinity, ..selection(now, "a") };
+    let selection = Selection { worker: key as usize, affinity, ..selection(now) };
     state.choose(&selection, &AttemptedEndpoints::new()).unwrap().0.endpoint.get()
 }
 
@@ -390,7 +400,7 @@ fn keys_of_an_endpoint_that_is_away_are_shared_out_and_come_back() {
     let mut tried = AttemptedEndpoints::new();
     let affinity = Some(Affinity::of(b"key"));
     let order = std::iter::from_fn(|| {
-        let (choice, _) = state.choose(&Selection { affinity, ..selection(at(2_000), "a") }, &tried)?;
+        let (choice, _) = state.choose(&Selection { affinity, ..selection(at(2_000)) }, &tried)?;
         tried.insert(choice.endpoint);
         Some(choice.endpoint.get())
     });

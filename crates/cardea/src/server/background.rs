@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cardea_gateway::workers;
+use cardea_gateway::{measure_round_trip, workers};
 use cardea_issuer::Maintained;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -17,6 +17,9 @@ const KEYS_EVERY: Duration = Duration::from_secs(2);
 
 /// The interval of checks of certificate files and of idle connections.
 const FILES_EVERY: Duration = Duration::from_secs(10);
+
+/// The interval of looks at which round trips are to be measured.
+const ROUND_TRIPS_EVERY: Duration = Duration::from_secs(1);
 
 /// Starts all tasks; they end with the runtime.
 pub(super) fn start(server: &Arc<Server>) {
@@ -40,6 +43,16 @@ pub(super) fn start(server: &Arc<Server>) {
         loop {
             every.tick().await;
             refresh_staples(&staples).await;
+        }
+    });
+
+    let distances = Arc::clone(server);
+    workers::spawn(async move {
+        let mut every = interval(ROUND_TRIPS_EVERY);
+        every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            every.tick().await;
+            measure_round_trips(&distances);
         }
     });
 
@@ -118,6 +131,23 @@ async fn reload_client_authorities(server: &Server) {
                 tracing::error!(client_authority = %name, %error, "changed certificate authorities can't be loaded; \
                      the previous ones stay in use");
             }
+        }
+    }
+}
+
+/// Measures the round trips to regions to which no request has made a connection for a while.
+fn measure_round_trips(server: &Arc<Server>) {
+    let now = server.gateway.clock.precise().mono;
+    for service in &server.gateway.model().services {
+        let state = service.live.state();
+        for index in state.round_trips_due(now) {
+            let (state, server) = (Arc::clone(&state), Arc::clone(server));
+            workers::spawn(async move {
+                let Some(endpoint) = state.endpoint(index) else { return };
+                if let Some(round_trip) = measure_round_trip(endpoint.address()).await {
+                    state.round_trip(index, server.gateway.clock.precise().mono, round_trip);
+                }
+            });
         }
     }
 }

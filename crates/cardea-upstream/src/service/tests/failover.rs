@@ -18,7 +18,7 @@ fn ejected(state: &State) -> Vec<usize> {
 fn counts(state: &State, from: u64, requests: u64, answer: impl Fn(usize, u64) -> u16) -> Vec<u64> {
     let mut counts = vec![0; state.slots.len()];
     for now in from..from + requests {
-        let index = chosen(state, at(now), "a", &AttemptedEndpoints::new()).unwrap();
+        let index = chosen(state, at(now), &AttemptedEndpoints::new()).unwrap();
         counts[index] += 1;
         super::answer(state, index, at(now), answer(index, now));
     }
@@ -93,7 +93,7 @@ fn a_slow_endpoint_gets_less_and_one_that_is_faster_by_chance_does_not_get_more(
         let state = with(2, |_| {});
         let mut slow_ones = 0;
         for now in 1..=2_000 {
-            let index = chosen(&state, at(now), "a", &AttemptedEndpoints::new()).unwrap();
+            let index = chosen(&state, at(now), &AttemptedEndpoints::new()).unwrap();
             slow_ones += usize::from(index == 0);
             let latency = Some(if index == 0 { slow } else { Duration::from_millis(1) });
             state.responded(choice(index, at(now)), at(now), 200, latency);
@@ -149,7 +149,7 @@ fn a_reload_keeps_who_is_ejected_and_begins_new_endpoints_slowly() {
     assert_eq!(used[0], 0);
     assert!(used[2] > 0 && used[2] < 100, "{used:?}");
     // What the old configuration still hears of an endpoint holds for the new one.
-    let probed = chosen(&old, at(2_000), "a", &AttemptedEndpoints::new()).unwrap();
+    let probed = chosen(&old, at(2_000), &AttemptedEndpoints::new()).unwrap();
     assert_eq!(probed, 1);
     answer(&old, probed, at(2_000), 200);
     assert_eq!(ejected(&new), []);
@@ -177,7 +177,7 @@ fn a_client_that_leaves_shows_how_long_it_waited_and_no_failure() {
         state.stats().endpoints.iter().all(|endpoint| endpoint.failures.iter().all(|(_, count)| *count == 0))
     );
     let used: Vec<_> =
-        (100..200).filter_map(|now| chosen(&state, at(now), "a", &AttemptedEndpoints::new())).collect();
+        (100..200).filter_map(|now| chosen(&state, at(now), &AttemptedEndpoints::new())).collect();
     assert!(used.iter().filter(|index| **index == 0).count() < 5);
     // A quick one says nothing.
     state.abandoned(choice(1, at(200)), at(200), Duration::ZERO);
@@ -200,7 +200,7 @@ fn a_probe_that_would_be_lost_waits_for_a_better_one() {
     (1..=5).for_each(|now| answer(&state, 0, at(now), 503));
     assert_eq!(ejected(&state), [0]);
     let choose = |now, may_be_lost| {
-        let selection = Selection { may_be_lost, ..selection(at(now), "a") };
+        let selection = Selection { may_be_lost, ..selection(at(now)) };
         state.choose(&selection, &AttemptedEndpoints::new()).unwrap().0.endpoint.get()
     };
     assert_eq!(choose(1_500, true), 1);
@@ -212,7 +212,7 @@ fn a_probe_that_would_be_lost_waits_for_a_better_one() {
 fn time_that_stands_still_or_goes_back_ejects_and_readmits_nobody_wrongly() {
     let state = with(3, |_| {});
     fail(&state, 0, at(10_000));
-    assert_ne!(chosen(&state, at(10), "a", &AttemptedEndpoints::new()), Some(0));
+    assert_ne!(chosen(&state, at(10), &AttemptedEndpoints::new()), Some(0));
     answer(&state, 0, at(10), 200);
     assert_eq!(ejected(&state), [0], "that request was begun before");
     (0..50).for_each(|_| answer(&state, 1, at(20), 503));

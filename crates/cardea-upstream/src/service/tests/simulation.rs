@@ -74,7 +74,7 @@ fn simulate(balance: Balance, means_ms: &[f64], failing: &[usize], utilisation: 
         }
         let at = Mono::from_nanos(now);
         let (choice, endpoint) =
-            state.choose(&Selection { now: at, ..selection(at, "a") }, &AttemptedEndpoints::new()).unwrap();
+            state.choose(&Selection { now: at, ..selection(at) }, &AttemptedEndpoints::new()).unwrap();
         let server = &mut servers[choice.endpoint.get()];
         let ended = if server.fails {
             now + 100_000

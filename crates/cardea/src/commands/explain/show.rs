@@ -4,6 +4,7 @@ use cardea_gateway::{
     exchange::PolicyScope,
     explain::{DestinationExplanation, Explanation, RuleExplanation},
 };
+use cardea_upstream::RegionStats;
 use serde_json::{Value, json};
 
 use super::{
@@ -97,8 +98,12 @@ fn end(request: &Request, explanation: &Explanation) -> String {
         return format!("refused with {} {}{}\n", refusal.status, refusal.code, printable(&reason));
     }
     match &explanation.destination {
-        Some(DestinationExplanation::Service { name, endpoints, target, fields }) => {
+        Some(DestinationExplanation::Service { name, endpoints, regions, target, fields }) => {
             let mut text = format!("goes to service {name} ({})\n", endpoints.join(", "));
+            // One region leaves no choice.
+            if regions.len() > 1 {
+                regions.iter().for_each(|region| text.push_str(&format!("  {}\n", shown_region(region))));
+            }
             text.push_str(&format!("  {} {}\n", request.method, printable(target)));
             for (name, value) in fields {
                 text.push_str(&format!("  {name}: {}\n", printable(shown(name, value))));
@@ -113,6 +118,22 @@ fn end(request: &Request, explanation: &Explanation) -> String {
         }
         None => String::new(),
     }
+}
+
+/// A region and its share of the requests, with the reasons.
+fn shown_region(region: &RegionStats) -> String {
+    let name = region.name.as_deref().unwrap_or("(no region)");
+    let home = if region.is_home { ", the gateway's own" } else { "" };
+    let round_trip = match (region.round_trip, region.is_measured) {
+        (Some(taken), true) => format!(", round trip {:.1} ms", taken.as_secs_f64() * 1e3),
+        (Some(taken), false) => format!(", round trip {:.1} ms by distance", taken.as_secs_f64() * 1e3),
+        (None, _) => String::new(),
+    };
+    let RegionStats { share, healthy, endpoints, .. } = region;
+    format!(
+        "region {name}{home}{round_trip}: {healthy} of {endpoints} healthy, {:.0} % of requests",
+        share * 100.0
+    )
 }
 
 /// The explanation as JSON.
@@ -151,10 +172,20 @@ pub(super) fn json(explanation: &Explanation) -> Value {
         .as_ref()
         .map(|refusal| json!({ "status": refusal.status, "code": refusal.code, "reason": refusal.reason }));
     let destination = explanation.destination.as_ref().map(|destination| match destination {
-        DestinationExplanation::Service { name, endpoints, target, fields } => {
+        DestinationExplanation::Service { name, endpoints, regions, target, fields } => {
+            let regions: Vec<Value> = regions
+                .iter()
+                .map(|region| {
+                    json!({
+                        "region": region.name, "home": region.is_home, "share": region.share,
+                        "round_trip_ms": region.round_trip.map(|taken| taken.as_secs_f64() * 1e3),
+                        "measured": region.is_measured, "endpoints": region.endpoints, "healthy": region.healthy,
+                    })
+                })
+                .collect();
             let fields: Vec<Value> =
                 fields.iter().map(|(name, value)| json!({ "name": name, "value": shown(name, value) })).collect();
-            json!({ "kind": "service", "service": name, "endpoints": endpoints, "target": target, "headers": fields })
+            json!({ "kind": "service", "service": name, "endpoints": endpoints, "regions": regions, "target": target, "headers": fields })
         }
         DestinationExplanation::Answer { kind, builtin, status, location } => {
             json!({ "kind": kind, "builtin": builtin, "status": status, "location": location })

@@ -9,7 +9,7 @@ use cardea_gateway::{
         metrics::{CounterDef, Definition, GaugeDef, Samples},
     },
 };
-use cardea_upstream::{EndpointStats, ServiceStats};
+use cardea_upstream::{EndpointStats, RegionStats, ServiceStats};
 
 static REQUESTS: CounterDef<2> = CounterDef::new(
     "cardea_upstream_requests_total",
@@ -72,6 +72,23 @@ static WEIGHT: GaugeDef<3> = GaugeDef::new(
     "cardea_upstream_weight",
     "The configured weight of an endpoint, with its region.",
     ["service", "endpoint", "region"],
+);
+static REGION_ROUND_TRIP: GaugeDef<3> = GaugeDef::new(
+    "cardea_upstream_region_round_trip_seconds",
+    "The round trip to a region: `measured` is `true`, or `false` if it follows from the distance so far. Absent if neither \
+     is known.",
+    ["service", "region", "measured"],
+);
+static REGION_SHARE: GaugeDef<3> = GaugeDef::new(
+    "cardea_upstream_region_share",
+    "The share of the requests that a region gets, from 0 to 1; `home` is `true` for the gateway's own region. What the \
+     others get is spilled.",
+    ["service", "region", "home"],
+);
+static REGION_REQUESTS: CounterDef<2> = CounterDef::new(
+    "cardea_upstream_region_requests_total",
+    "Requests sent to the endpoints of a region. Each attempt counts.",
+    ["service", "region"],
 );
 static CONNECTIONS: GaugeDef<3> = GaugeDef::new(
     "http_client_open_connections",
@@ -144,6 +161,9 @@ pub(super) static DEFINITIONS: &[Definition] = &[
     OVERRIDDEN.definition(),
     LATENCY.definition(),
     WEIGHT.definition(),
+    REGION_SHARE.definition(),
+    REGION_ROUND_TRIP.definition(),
+    REGION_REQUESTS.definition(),
     CONNECTIONS.definition(),
     PENDING.definition(),
     CONNECTS.definition(),
@@ -195,6 +215,47 @@ pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
     });
     register_endpoints(registry, &snapshot);
     register_services(registry, &snapshot);
+    register_regions(registry, &snapshot);
+}
+
+/// Takes the value of a region, with its labels.
+type Push<'p> = dyn FnMut(&[&str; 3], f64) + 'p;
+
+fn register_regions(registry: &Registry, snapshot: &Snapshot) {
+    let regions = |read: fn(&str, &RegionStats, &mut Push<'_>)| {
+        snapshot.services(move |service, samples| {
+            for region in &service.regions {
+                read(&service.name, region, &mut |labels, value| samples.push(labels, value));
+            }
+        })
+    };
+    registry.collect_gauge(
+        &REGION_SHARE,
+        regions(|service, region, push| {
+            let home = if region.is_home { "true" } else { "false" };
+            push(&[service, region.name.as_deref().unwrap_or_default(), home], f64::from(region.share));
+        }),
+    );
+    registry.collect_gauge(
+        &REGION_ROUND_TRIP,
+        regions(|service, region, push| {
+            let measured = if region.is_measured { "true" } else { "false" };
+            if let Some(round_trip) = region.round_trip {
+                let name = region.name.as_deref().unwrap_or_default();
+                push(&[service, name, measured], round_trip.as_secs_f64());
+            }
+        }),
+    );
+    registry.collect_counter(
+        &REGION_REQUESTS,
+        snapshot.services(|service, samples| {
+            for region in &service.regions {
+                let of = service.endpoints.iter().filter(|endpoint| endpoint.region == region.name);
+                let requests: u64 = of.map(|endpoint| endpoint.requests).sum();
+                samples.push(&[&service.name, region.name.as_deref().unwrap_or_default()], requests as f64);
+            }
+        }),
+    );
 }
 
 fn register_endpoints(registry: &Registry, snapshot: &Snapshot) {
