@@ -10,6 +10,7 @@ use cardea_gateway::{
     client_certificate::ClientCertificateForward,
     model::{HeaderEncoding, ThrottleReport},
 };
+use cardea_guard::Priority;
 use cardea_http::{ForwardedHeader, ForwardedPolicy};
 use cardea_identity::{Algorithm, ClaimPath};
 use cardea_issuer::SigningAlgorithm;
@@ -406,6 +407,16 @@ words! {
         "utf-8" => HeaderEncoding::Utf8,
         /// As Latin-1, one character per byte.
         "latin-1" => HeaderEncoding::Latin1,
+    }
+    Priority {
+        /// Before all others.
+        "critical" => Priority::Critical,
+        /// Before `normal`.
+        "high" => Priority::High,
+        /// The usual priority.
+        "normal" => Priority::Normal,
+        /// After all others.
+        "low" => Priority::Low,
     }
     ThrottleReport {
         /// None.

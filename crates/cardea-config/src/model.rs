@@ -19,13 +19,13 @@ use cardea_gateway::{
     client_certificate::ClientCertificateForward,
     exchange::Exchange,
     model::{
-        ConnectionTimeouts, EnvironmentModel, Forwarding, IdentityHeaders, Limits, LogModel, ProxyProtocol,
-        RouteSettings, ThrottleCost, ThrottleKey, ThrottleReport, Timeouts,
+        ConnectionTimeouts, EnvironmentModel, Forwarding, IdentityHeaders, Limits, LogModel, PriorityRule,
+        ProxyProtocol, RouteSettings, ThrottleCost, ThrottleKey, ThrottleReport, Timeouts,
     },
     record::AccessLogConfig,
     routing::RouteMatch,
 };
-use cardea_guard::ThrottleLimit;
+use cardea_guard::{AdmissionBounds, Priority, ThrottleLimit};
 use cardea_identity::{Alternative, IssuerConfig, KeySource, LocalKeys};
 use cardea_issuer::AuthorizationServerConfig;
 use cardea_tls::{
@@ -120,7 +120,7 @@ impl<T> DerefMut for Located<T> {
 }
 
 /// The defaults for services and routes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct General {
     pub limits: Limits,
     pub body_bytes_max: u64,
@@ -130,6 +130,7 @@ pub struct General {
     pub failover: Failover,
     pub check: CheckConfig,
     pub balance: Balance,
+    pub admission: Admission,
 }
 
 /// When endpoints are ejected, and what is tried again.
@@ -151,6 +152,7 @@ impl Default for General {
             failover: Failover::default(),
             check: CheckConfig::default(),
             balance: Balance::default(),
+            admission: Admission::default(),
         }
     }
 }
@@ -421,9 +423,46 @@ pub struct Service {
     pub connect_timeout: Duration,
     /// A template. Requests for which it has the same value go to the same endpoint.
     pub hash_policy: Option<Template<Exchange>>,
+    pub admission: Option<AdmissionBounds>,
     /// Names of throttles that exist.
     pub throttles: Vec<String>,
     pub tls: Option<ServiceTls>,
+}
+
+/// Limits on requests in flight.
+#[derive(Debug, Clone)]
+pub struct Admission {
+    /// Of all requests.
+    pub limit: Option<AdmissionBounds>,
+    /// The default of services and routes.
+    pub max_age: Duration,
+    pub max_streams: Option<u32>,
+    pub stream_after: Duration,
+    pub priority: Option<PriorityRule>,
+    /// Whether the priority depends on the path.
+    pub priority_reads_path: bool,
+}
+
+impl Default for Admission {
+    fn default() -> Self {
+        Self {
+            limit: None,
+            // Clients that wait for longer often give up and come again.
+            max_age: Duration::from_secs(1),
+            max_streams: None,
+            // Longer than most requests take, shorter than most streams.
+            stream_after: Duration::from_secs(10),
+            priority: None,
+            priority_reads_path: false,
+        }
+    }
+}
+
+/// Limits on the requests of a route in flight, and their priority.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteAdmission {
+    pub limit: Option<AdmissionBounds>,
+    pub priority: Option<Priority>,
 }
 
 /// A limit on what requests with the same key may use.
@@ -477,6 +516,7 @@ pub struct Route {
     pub destination: Destination,
     /// Names of routes whose requests this one takes intentionally, although its requirement is weaker.
     pub opens: Vec<String>,
+    pub admission: RouteAdmission,
     /// Its throttles include those of its service and of all routes.
     pub settings: RouteSettings,
 }

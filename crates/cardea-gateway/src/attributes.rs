@@ -9,12 +9,13 @@ mod families;
 use cardea_env::{
     Attribute, Inline, Kind, Redaction, SECRET_HEADERS, SECRET_PARAMETERS, Table, Value, strings,
 };
+use cardea_guard::Priority;
 use cardea_http::Version;
 use cardea_identity::{Caller, CallerKind};
 use cardea_tls::ClientCertificate;
 
 use self::families::FAMILIES;
-use crate::{exchange::Exchange, model::Destination};
+use crate::{admission, exchange::Exchange, model::Destination};
 
 /// All attributes, as policies, headers and redirects read them.
 pub static TABLE: Table<Exchange> = Table::new(ATTRIBUTES, FAMILIES);
@@ -261,6 +262,37 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
         "Whether this throttle refused the request; false in a dry run.",
         |x| x.throttled_by().map_or(Value::Absent, |_| Value::Bool(x.throttle.refused_by.is_some()))
     ),
+    attribute!(
+        "queue.duration",
+        Duration,
+        "How long the request waited to be admitted; absent where it did not have to.",
+        |x| Value::duration(x.admission.waited)
+    ),
+    attribute!(
+        "queue.priority",
+        Text,
+        "The priority by which the request was queued or refused: `critical`, `high`, `normal` or `low`; absent where it was \
+         admitted without a look at the queue.",
+        |x| Value::bytes(x.admission.priority.map(Priority::as_str))
+    ),
+    attribute!(
+        "queue.size",
+        Int,
+        "How many requests wait now at the narrowest limit on the request: its route's, its service's or the process's.",
+        |x| Value::unsigned(admission::figures_of(x).map(|figures| figures.waiting.into()))
+    ),
+    attribute!("queue.age", Duration, "How long the first of them has waited.", |x| Value::duration(
+        admission::queue_age(x)
+    )),
+    attribute!(
+        "queue.in_flight",
+        Int,
+        "How many requests are in flight at that limit.",
+        |x| Value::unsigned(admission::figures_of(x).map(|figures| figures.in_flight.into()))
+    ),
+    attribute!("queue.limit", Int, "How many may be.", |x| Value::unsigned(
+        admission::figures_of(x).map(|figures| figures.max_in_flight.into())
+    )),
     attribute!("service.name", Text, "The name of the service.", |x| {
         Value::bytes(x.route().and_then(|route| match &route.destination {
             Destination::Service(service) => Some(service.name.as_str()),
@@ -386,6 +418,7 @@ pub const LOG_FIELDS: &[(&str, &str)] = &[
     ("policy.reason", "policy.reason"),
     ("throttle.name", "throttle.name"),
     ("throttle.limited", "throttle.limited"),
+    ("queue.duration", "queue.duration"),
     ("complete", "response.complete"),
 ];
 

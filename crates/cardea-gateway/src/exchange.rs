@@ -16,6 +16,7 @@ use cardea_upstream::{Endpoint, EndpointIndex, ServiceRef};
 use smallvec::SmallVec;
 
 use crate::{
+    admission::AdmissionFacts,
     attributes::parse::Derived,
     connections::Activity,
     memory::Held,
@@ -190,6 +191,8 @@ pub struct Exchange {
     pub policy: Option<PolicyFacts>,
     /// What throttles said.
     pub(crate) throttle: ThrottleFacts,
+    /// Its permits to be in flight.
+    pub(crate) admission: AdmissionFacts,
     /// What was changed of its attributes.
     pub overrides: AttributeOverrides,
     /// The service's side.
@@ -278,6 +281,7 @@ impl Exchange {
         self.verdict = None;
         self.policy = None;
         self.throttle.clear();
+        self.admission.clear();
         self.overrides.reset();
         self.upstream = UpstreamFacts::default();
         self.response = ResponseFacts::default();
@@ -433,6 +437,7 @@ impl Default for Exchange {
             verdict: None,
             policy: None,
             throttle: ThrottleFacts::default(),
+            admission: AdmissionFacts::default(),
             overrides: AttributeOverrides::new(),
             upstream: UpstreamFacts::default(),
             response: ResponseFacts::default(),

@@ -6,6 +6,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use cardea_clock::Wall;
 use cardea_env::{Effect, Escape, Policy, Template};
+use cardea_guard::{AdmissionBounds, Priority};
 use cardea_http::{
     Authority, BodyLength, Known, Scheme,
     h1::{RequestDecoder, request_framing},
@@ -14,7 +15,7 @@ use cardea_identity::AccessRequirement;
 use cardea_upstream::RegionStats;
 
 use crate::{
-    builtin,
+    admission, builtin,
     client_certificate::{self, ClientCertificateRule, Servable},
     conditions,
     decision::{self, Circumstances, Decision},
@@ -71,6 +72,8 @@ pub struct Explanation {
     pub policies: Vec<RuleExplanation>,
     /// The throttles that would count the request, in the order in which they are asked.
     pub throttles: Vec<ThrottleExplanation>,
+    /// The limits on requests in flight that the request would have to pass, where there are any.
+    pub admission: Option<AdmissionExplanation>,
     /// Attributes with their values, as far as they have one.
     pub attributes: Vec<(String, Option<String>)>,
     /// Why the gateway would refuse.
@@ -124,6 +127,24 @@ pub struct ThrottleExplanation {
     pub remaining: u64,
     /// The units that a key has at most.
     pub burst: u64,
+}
+
+/// How a request would be admitted.
+#[derive(Debug)]
+pub struct AdmissionExplanation {
+    /// How important it is.
+    pub priority: Priority,
+    /// The limits, the narrowest first.
+    pub limits: Vec<LimitExplanation>,
+}
+
+/// A limit on requests in flight.
+#[derive(Debug)]
+pub struct LimitExplanation {
+    /// Its name in metrics.
+    pub name: String,
+    /// Its bounds.
+    pub bounds: AdmissionBounds,
 }
 
 /// A refusal.
@@ -200,7 +221,10 @@ pub async fn explain(gateway: &Gateway, question: Question) -> Result<Explanatio
         explanation.attributes.push((name, value));
     }
     let arrived = match walked {
-        Ok(Walked::To(route)) => arrive(&model, route, &mut exchange),
+        Ok(Walked::To(route)) => {
+            explanation.admission = admission(&model, route, &exchange);
+            arrive(&model, route, &mut exchange)
+        }
         Ok(Walked::Answered(destination)) => Ok(destination),
         Err(reason) => Err(reason),
     };
@@ -216,6 +240,14 @@ pub async fn explain(gateway: &Gateway, question: Question) -> Result<Explanatio
     }
     exchange.recycle();
     Ok(explanation)
+}
+
+fn admission(model: &Model, route: &Route, exchange: &Exchange) -> Option<AdmissionExplanation> {
+    let limits = route.admission.limits.iter();
+    let limits: Vec<_> =
+        limits.map(|limit| LimitExplanation { name: limit.label.clone(), bounds: limit.bounds }).collect();
+    let priority = admission::priority(model, route, exchange);
+    (!limits.is_empty()).then_some(AdmissionExplanation { priority, limits })
 }
 
 /// How far a request would come.

@@ -96,6 +96,7 @@ impl Gateway {
     pub fn new(model: Arc<Model>, clock: Clock, registry: Arc<Registry>) -> Result<Arc<Self>, LimitsError> {
         memory::set_max(model.limits.buffered_bytes_max, workers::default_count());
         let connection_permits = ConnectionPermits::new(model.limits.connections_max);
+        model.admission.enforce(clock.precise_mono());
         Ok(Arc::new(Self {
             generation: AtomicU64::new(next_generation()),
             model: ArcSwap::new(model),
@@ -155,6 +156,7 @@ impl Gateway {
     pub fn set_model(&self, model: Arc<Model>) {
         memory::set_max(model.limits.buffered_bytes_max, workers::default_count());
         self.connection_permits.set_max(model.limits.connections_max);
+        model.admission.enforce(self.clock.precise_mono());
         self.model.store(model);
         self.generation.store(next_generation(), SeqCst);
     }

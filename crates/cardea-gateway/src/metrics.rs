@@ -1,8 +1,9 @@
 //! What the data path counts. Labels are resolved when a model is built, or when something happens for the first time:
 //! a request looks up nothing.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use cardea_guard::AdmissionRefusal;
 use cardea_identity::VerdictSource;
 
 use crate::{
@@ -15,6 +16,7 @@ use crate::{
             LazyHistogram, LazyUpDown, Reasons, StatusClasses, StatusCodes, UpDown,
         },
     },
+    refusal::Reason,
     shortage::Shortage,
     termination::TerminationReason,
 };
@@ -102,6 +104,20 @@ static THROTTLED: CounterDef<2> = CounterDef::new(
     ["throttle", "outcome"],
 )
 .sharded();
+static ADMISSIONS: CounterDef<2> = CounterDef::new(
+    "cardea_admission_requests_total",
+    "Requests that arrived at a limit on requests in flight, by what became of them: `admitted`, refused (`queue_full`, \
+     `queue_displaced`, `queue_timeout`), or `left` (the client gave up while it waited, or its right ended). A request is \
+     counted at each of its limits.",
+    ["limit", "outcome"],
+)
+.sharded();
+static QUEUE_TIME: HistogramDef<1> = HistogramDef::new(
+    "cardea_admission_queue_seconds",
+    "How long requests waited in the queue, by limit: those that had to, whatever became of them.",
+    ["limit"],
+    LATENCY_BOUNDS,
+);
 static ACTIVE: GaugeDef<0> = GaugeDef::new("http_server_active_requests", "Requests in progress.", []);
 static DURATION: HistogramDef<2> = HistogramDef::new(
     "http_server_request_duration_seconds",
@@ -140,6 +156,8 @@ pub static DEFINITIONS: &[Definition] = &[
     VERDICTS.definition(),
     STREAMS_ENDED.definition(),
     THROTTLED.definition(),
+    ADMISSIONS.definition(),
+    QUEUE_TIME.definition(),
     CONNECTIONS.definition(),
     CONNECTION_ATTEMPTS.definition(),
     EXCESS.definition(),
@@ -385,6 +403,53 @@ impl ThrottleMetrics {
 impl std::fmt::Debug for ThrottleMetrics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ThrottleMetrics").finish_non_exhaustive()
+    }
+}
+
+/// What is counted of the requests that arrive at a limit, for as long as it is in the configuration.
+pub struct AdmissionMetrics {
+    admitted: LazyCounter,
+    queue_full: LazyCounter,
+    displaced: LazyCounter,
+    timeout: LazyCounter,
+    left: LazyCounter,
+    queue_time: LazyHistogram,
+}
+
+impl AdmissionMetrics {
+    /// The figures of the limit with this label.
+    #[must_use]
+    pub fn new(limit: &str) -> Self {
+        let counter = |outcome| LazyCounter::new(&ADMISSIONS, limit, outcome);
+        Self {
+            admitted: counter("admitted"),
+            queue_full: counter("queue_full"),
+            displaced: counter("queue_displaced"),
+            timeout: counter("queue_timeout"),
+            left: counter("left"),
+            queue_time: LazyHistogram::new(&QUEUE_TIME, limit),
+        }
+    }
+
+    /// Counts a request: why it was not admitted, and how long it has waited.
+    pub(crate) fn count(&self, registry: &Registry, refused: Option<&Reason>, waited: Option<Duration>) {
+        match refused {
+            None => &self.admitted,
+            Some(Reason::NotAdmitted(AdmissionRefusal::QueueFull)) => &self.queue_full,
+            Some(Reason::NotAdmitted(AdmissionRefusal::Displaced)) => &self.displaced,
+            Some(Reason::NotAdmitted(AdmissionRefusal::Expired)) => &self.timeout,
+            Some(_) => &self.left,
+        }
+        .increment(registry);
+        if let Some(waited) = waited {
+            self.queue_time.observe(registry, waited);
+        }
+    }
+}
+
+impl std::fmt::Debug for AdmissionMetrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AdmissionMetrics").finish_non_exhaustive()
     }
 }
 

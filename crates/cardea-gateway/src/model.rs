@@ -11,11 +11,13 @@ use cardea_identity::{AccessRequirement, Authenticator};
 use cardea_tls::{HostRequirements, ServerTls};
 use cardea_upstream::{LiveService, Locality};
 
+mod admission;
 mod client_certificates;
 mod handle;
 mod rules;
 mod throttles;
 
+pub use self::admission::{AdmissionModel, LimitModel, LimitScope, PriorityRule, RouteAdmission};
 pub use self::client_certificates::{ClientCertificateForward, ClientCertificateRule};
 pub use self::handle::ModelRef;
 pub(crate) use self::handle::next_generation;
@@ -65,6 +67,8 @@ pub struct Model {
     pub environment: EnvironmentModel,
     /// The limits on what requests may use.
     pub throttles: Vec<Throttle>,
+    /// The limits on requests in flight.
+    pub admission: AdmissionModel,
 }
 
 impl Model {
@@ -269,6 +273,8 @@ pub struct Route {
     pub is_bound: bool,
     /// The settings that the configuration has in the same form.
     pub settings: RouteSettings,
+    /// The limits that its requests have to pass.
+    pub admission: RouteAdmission,
     /// What is counted for this route, in all models that have it.
     pub metrics: Arc<RouteMetrics>,
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use cardea_http::{BodyLength, Known, RequestError, ResponseHead, set_length};
 
 use crate::{
-    builtin,
+    admission, builtin,
     decision::{self, Circumstances, Decision},
     downstream::Downstream,
     early_data,
@@ -87,6 +87,7 @@ async fn carry(
     };
 
     let route = authorized.route();
+    admission::admit(gateway, &model, route, exchange, client).await?;
     let mut outcome = match &route.destination {
         Destination::Service(service) => {
             return forward::forward(gateway, &model, authorized, service, exchange, client, timer).await;

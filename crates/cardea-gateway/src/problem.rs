@@ -11,6 +11,9 @@ use crate::{
     termination::TerminationReason,
 };
 
+/// Over how many seconds refused clients are spread.
+const RETRY_SPREAD_SECONDS: u64 = 4;
+
 impl Reason {
     /// The response to the caller: a problem document (RFC 9457), or the token endpoint's shape
     /// (RFC 6749 §5.2) where that is what the caller speaks.
@@ -28,6 +31,9 @@ impl Reason {
             | Self::StreamEnded(TerminationReason::BuffersExhausted)
             | Self::Overloaded => {
                 set(&mut head, Known::RetryAfter, "1");
+            }
+            Self::NotAdmitted(_) => {
+                set(&mut head, Known::RetryAfter, &jittered(exchange).to_string());
             }
             // Clients know this field; `RateLimit` says more (RFC 6585 §4).
             Self::RateLimited { retry_seconds: Some(seconds) } => {
@@ -92,6 +98,11 @@ impl Reason {
             _ => None,
         }
     }
+}
+
+/// Seconds after which to try again where too much comes at once. Clients that were refused together come back apart.
+fn jittered(exchange: &Exchange) -> u64 {
+    1 + exchange.id.sample() % RETRY_SPREAD_SECONDS
 }
 
 /// How the caller expects errors.

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use cardea_guard::AdmissionRefusal;
 use cardea_identity::TokenError;
 
 use crate::{body::BodyError, shortage::Shortage, termination::TerminationReason};
@@ -65,6 +66,8 @@ pub enum Reason {
         /// When it would be admitted; none where it never would.
         retry_seconds: Option<u64>,
     },
+    /// There are as many requests in flight as there may be, and it can't wait, or has waited for too long.
+    NotAdmitted(AdmissionRefusal),
     /// What the request costs could not be evaluated.
     ThrottleFailed,
     /// The keys that the token is to be checked with can't be had.
@@ -126,6 +129,9 @@ impl Reason {
             Self::PolicyFailed => "policy_failed",
             Self::ConditionFailed => "condition_failed",
             Self::RateLimited { .. } => "rate_limited",
+            Self::NotAdmitted(AdmissionRefusal::QueueFull) => "queue_full",
+            Self::NotAdmitted(AdmissionRefusal::Displaced) => "queue_displaced",
+            Self::NotAdmitted(AdmissionRefusal::Expired) => "queue_timeout",
             Self::ThrottleFailed => "throttle_failed",
             Self::KeysUnavailable => "keys_unavailable",
             Self::NoEndpoint => "no_endpoint",
@@ -183,6 +189,7 @@ impl Reason {
             Self::KeysUnavailable
             | Self::NoEndpoint
             | Self::ConnectionsExhausted
+            | Self::NotAdmitted(_)
             | Self::FellShort(_)
             | Self::Overloaded
             | Self::Draining => 503,
@@ -231,6 +238,7 @@ impl Reason {
             Self::ClientAborted => "The client gave up.",
             Self::BuiltInFailed => "The gateway failed to make its answer.",
             Self::FellShort(_)
+            | Self::NotAdmitted(_)
             | Self::Overloaded
             | Self::StreamEnded(TerminationReason::BuffersExhausted) => "The gateway is at its limit.",
             Self::Draining | Self::StreamEnded(TerminationReason::Draining) => "The gateway is going away.",

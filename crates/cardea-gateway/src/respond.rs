@@ -11,6 +11,7 @@ use cardea_clock::Mono;
 use cardea_http::Fields;
 
 use crate::{
+    admission::Permits,
     downstream::{Aborted, Downstream},
     exchange::Exchange,
     fields::clean_response_trailers,
@@ -134,8 +135,10 @@ pub(crate) async fn respond(
         response.body = ResponseBody::Empty;
     }
     let body = &mut response.body;
-    let mut flow = Flow { ended: matches!(body, ResponseBody::Empty), body, body_bytes: 0 };
+    let permits = exchange.admission.permits.take();
+    let mut flow = Flow { ended: matches!(body, ResponseBody::Empty), body, body_bytes: 0, permits };
     let result = flow.run(exchange, sink, timer, &mut pace).await;
+    exchange.admission.permits = flow.permits;
     exchange.response.body_bytes = flow.body_bytes;
     exchange.response.complete = result.is_ok();
     if let Err(cut) = result {
@@ -225,6 +228,8 @@ struct Flow<'a> {
     /// The end is written.
     ended: bool,
     body_bytes: u64,
+    /// Those of the exchange.
+    permits: Option<Permits>,
 }
 
 impl Flow<'_> {
@@ -236,11 +241,19 @@ impl Flow<'_> {
         timer: &mut Timer,
         pace: &mut Pace<'_>,
     ) -> Result<(), Cut> {
+        let mut stream_at =
+            self.permits.as_ref().map_or(Mono::MAX, |permits| permits.stream_at(exchange.started.mono));
         poll_fn(|cx| {
             if let Poll::Ready(result) = self.poll(cx, exchange, sink) {
                 return Poll::Ready(result);
             }
             let waits_for_client = sink.is_stalled() || !self.body.chunk().is_empty();
+            if stream_at < pace.deadline && timer.poll_until(cx, stream_at).is_ready() {
+                stream_at = Mono::MAX;
+                if let Some(permits) = &mut self.permits {
+                    permits.become_stream();
+                }
+            }
             pace.poll(cx, exchange, sink, (self.body_bytes, waits_for_client), timer).map(Err)
         })
         .await
@@ -410,7 +423,7 @@ mod tests {
     /// Polls until the response is over; how it ended, and how many octets of its body are recorded.
     fn carry(bytes: &[u8], sink: &mut Fake) -> (Result<(), Cut>, u64) {
         let mut body = ResponseBody::bytes(bytes.into());
-        let mut flow = Flow { body: &mut body, ended: false, body_bytes: 0 };
+        let mut flow = Flow { body: &mut body, ended: false, body_bytes: 0, permits: None };
         let mut cx = Context::from_waker(Waker::noop());
         loop {
             let waits = sink.moods.len();

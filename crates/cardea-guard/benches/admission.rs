@@ -1,6 +1,6 @@
 //! What admission costs while its limits are far away, and where one is near: `cargo bench -p cardea-guard`.
 
-use std::{hint::black_box, sync::Arc, task::Waker, time::Duration};
+use std::{hint::black_box, sync::Arc, time::Duration};
 
 use bench_measure::Suite;
 use cardea_clock::Mono;
@@ -21,7 +21,7 @@ fn gate(limits: usize, max_in_flight: u32) -> Arc<Gate> {
 }
 
 fn pass(gate: &Gate, worker: usize) -> Entry {
-    let entry = gate.enter(worker, Priority::Normal, || NOW, || Waker::noop().clone());
+    let entry = gate.enter(worker, || (Priority::Normal, NOW));
     gate.leave(worker, || NOW);
     entry
 }

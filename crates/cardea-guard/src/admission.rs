@@ -222,37 +222,24 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A request arrives. `waker` is woken when a request that waits is to be [polled](Self::poll).
+    /// A request arrives. How important it is and the time are asked for only if it can't be admitted by its worker alone.
     #[inline]
-    pub fn enter(
-        &self,
-        worker: usize,
-        priority: Priority,
-        now: impl FnOnce() -> Mono,
-        waker: impl FnOnce() -> Waker,
-    ) -> Entry {
+    pub fn enter(&self, worker: usize, arrival: impl FnOnce() -> (Priority, Mono)) -> Entry {
         let leased = self.limits.iter().take_while(|limit| limit.leases.take(worker)).count();
         if leased == self.limits.len() {
             return Entry::Admitted;
         }
-        self.enter_queue(worker, leased, priority, now(), waker())
+        let (priority, now) = arrival();
+        self.enter_queue(Request { gate: self.id, worker, leased, priority, now })
     }
 
     #[cold]
-    fn enter_queue(
-        &self,
-        worker: usize,
-        leased: usize,
-        priority: Priority,
-        now: Mono,
-        waker: Waker,
-    ) -> Entry {
-        let request = Request { gate: self.id, worker, leased, priority, now };
-        self.shared.with(|queue, after| queue.enter(request, waker, after))
+    fn enter_queue(&self, request: Request) -> Entry {
+        self.shared.with(|queue, after| queue.enter(request, after))
     }
 
-    /// Whether a request that waits is admitted. While it isn't, `waker` takes the former one's place; the request is to be
-    /// polled at the latest at its [deadline](Self::deadline).
+    /// Whether a request that waits is admitted. While it isn't, `waker` is woken when that is decided, in place of the former
+    /// one; the request is to be polled at the latest at its [deadline](Self::deadline).
     ///
     /// # Errors
     /// Why it isn't admitted.

@@ -1,5 +1,6 @@
 //! Builds a [`Model`] from a configuration. Everything that can fail at a reload fails here, before anything changes.
 
+mod admission;
 mod client_certificates;
 mod listeners;
 mod mount;
@@ -24,6 +25,7 @@ use cardea_tls::{
 };
 use cardea_upstream::{Connections, LiveService, Locality, PoolConfig, ServiceConfig, ServiceState};
 
+use self::admission::AdmissionParts;
 use super::{
     model::{self, Config, Located},
     problem::{Problem, Severity},
@@ -124,6 +126,10 @@ pub fn build(
             config.region_positions.iter().cloned(),
             previous.map(|built| &*built.model.locality),
         )),
+        admission: AdmissionParts::new(
+            previous.map(|built| built.model.admission.queue.clone()),
+            foundation.workers,
+        ),
     };
     builder.client_authorities();
     let throttles = builder.throttles();
@@ -159,6 +165,7 @@ pub fn build(
         access_log: config.access_log.as_ref().map(|log| log.lines.clone()),
         environment: config.environment.clone(),
         throttles,
+        admission: builder.admission.into_model(&config.general.admission),
     };
     let services = services.into_iter().map(|service| (service.name.clone(), service)).collect();
     Ok(Built {
@@ -212,6 +219,7 @@ struct Builder<'a> {
     tls: HashMap<String, ServerTlsConfig>,
     service_tls: HashMap<String, Option<model::ServiceTls>>,
     route_metrics: HashMap<String, Arc<RouteMetrics>>,
+    admission: AdmissionParts,
 }
 
 impl Builder<'_> {
@@ -377,6 +385,7 @@ impl Builder<'_> {
                 Destination::BuiltIn(self.foundation.provider.builtin(*which))
             }
         };
+        let admission = self.route_admission(route, &destination);
         Some(Route {
             name: route.name.clone(),
             requirement,
@@ -384,6 +393,7 @@ impl Builder<'_> {
             destination,
             is_bound: !route.matches.listeners.is_empty(),
             settings: route.settings.clone(),
+            admission,
             metrics: self.route_metrics(&route.name),
         })
     }

@@ -56,10 +56,12 @@ impl Builder<'_> {
             matches.hosts.clone_from(&hosts);
             let name = format!("authorization-server-{name}");
             let throttles = throttles_of(&self.config.throttles, [].iter());
+            let destination = Destination::BuiltIn(self.foundation.provider.builtin(which));
+            let admission = self.mounted_admission(&destination);
             let route = Route {
                 requirement: None,
                 client_certificate: None,
-                destination: Destination::BuiltIn(self.foundation.provider.builtin(which)),
+                destination,
                 is_bound: false,
                 settings: RouteSettings {
                     timeouts: self.config.general.exchanges.clone(),
@@ -72,6 +74,7 @@ impl Builder<'_> {
                     throttles,
                     ..RouteSettings::default()
                 },
+                admission,
                 metrics: self.route_metrics(&name),
                 name,
             };

@@ -2,6 +2,7 @@
 //! configuration, and files are checked against their schema.
 
 mod acme;
+mod admission;
 mod client_certificate;
 mod failover;
 mod health_check;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use self::{
     acme::{RawAcme, RawExternalAccount},
+    admission::{RawAdmission, RawRouteAdmission},
     client_certificate::{RawClientAuthority, RawClientCertificate, RawClientCertificateRule},
     failover::RawFailover,
     health_check::RawHealthCheck,
@@ -79,6 +81,8 @@ pub(super) struct RawConfig {
     pub(super) failover: RawFailover,
     #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) health_check: RawHealthCheck,
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
+    pub(super) admission: RawAdmission,
     /// How an endpoint of a region is chosen, where a service says nothing else.
     #[serde(with = "As::<Balance>")]
     #[schemars(extend("x-reload" = Effect::AtOnce))]

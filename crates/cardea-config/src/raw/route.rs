@@ -12,6 +12,7 @@ use super::{
         model::BuiltIn,
         sections::EncodedPathByte,
     },
+    admission::RawRouteAdmission,
     limits::RawRouteTimeouts,
     rules::{OneOrMany, RawAttributeEdits, RawFieldEdits, RawPolicyRule},
 };
@@ -72,6 +73,9 @@ pub(crate) struct RawRoute {
     /// Policy rules, evaluated in addition to `auth`.
     #[serde(default)]
     pub(crate) policy: Vec<RawPolicyRule>,
+    /// Limits on its requests in flight, and their priority.
+    #[serde(default)]
+    pub(crate) admission: RawRouteAdmission,
     /// Names of throttles that count its requests, in addition to those of all routes and of its service.
     #[serde(default)]
     pub(crate) throttles: Vec<String>,

@@ -9,6 +9,7 @@ use cardea_upstream::{Address, Balance, PoolConfig, Position};
 
 use super::{
     super::{effect::Effect, form::As},
+    admission::RawServiceAdmission,
     failover::RawServiceFailover,
     health_check::RawServiceHealthCheck,
 };
@@ -38,6 +39,9 @@ pub(crate) struct RawService {
     /// absent go to any. A value that clients choose, such as a header, lets them choose endpoints.
     #[serde(default)]
     pub(crate) hash_policy: Option<String>,
+    /// Limits on its requests in flight.
+    #[serde(default)]
+    pub(crate) admission: RawServiceAdmission,
     /// Names of throttles for the requests of all routes to it.
     #[serde(default)]
     pub(crate) throttles: Vec<String>,

@@ -2,6 +2,7 @@
 
 mod access_log;
 mod acme;
+mod admission;
 mod attributes;
 mod client_certificate;
 mod compile;
@@ -151,6 +152,7 @@ impl<'a> Resolver<'a> {
         self.general(&general, at);
         self.drain(&raw.drain, at.key("drain"));
         self.attributes(raw.attribute, at.key("attribute"));
+        general.admission = self.admission(raw.admission, at.key("admission"));
         let access_log = self.access_log(raw.access_log, at.key("access_log"));
         let admin = self.admin(&raw.admin, at.key("admin"));
         let identity_headers = self.identity_headers(raw.identity_headers, at.key("identity_headers"));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, hash_map};
 use cardea_env::Condition;
 use cardea_gateway::{
     exchange::Exchange,
-    model::{AllowEncoded, Rewrite, RouteRules, RouteSettings},
+    model::{AllowEncoded, Rewrite, RouteRules, RouteSettings, RouteThrottles},
     routing::{HeaderMatch, HostPattern, PathMatch, RouteMatch},
 };
 use cardea_identity::Alternative;
@@ -154,25 +154,24 @@ impl Resolver<'_> {
                 "raise it, or lower the service's connect_timeout",
             );
         }
-        let identity = names.identity_headers;
         let request_headers =
-            self.header_rules(raw.request_headers, identity, true, at.key("request_headers"));
-        let response_headers =
-            self.header_rules(raw.response_headers, identity, false, at.key("response_headers"));
+            self.header_rules(raw.request_headers, names.identity_headers, true, at.key("request_headers"));
+        let response_headers = self.header_rules(
+            raw.response_headers,
+            names.identity_headers,
+            false,
+            at.key("response_headers"),
+        );
         let forward_authorization =
             raw.forward_authorization.unwrap_or(auth == Auth::Public || names.forwards_authorization);
-        let own_throttles = self.throttle_names(raw.throttles, names.throttles, at.key("throttles"));
-        let service = match &destination {
-            Some(Destination::Service { index }) => names.services.get(*index),
-            _ => None,
-        };
-        let named = service.into_iter().flat_map(|service| &service.throttles).chain(&own_throttles);
-        let throttles = throttles_of(names.throttles, named);
+        let throttles =
+            self.counting_throttles(raw.throttles, destination.as_ref(), names, at.key("throttles"));
         let condition = raw.when.is_some();
         let mut rules = self.route_rules(raw.when, raw.policy, raw.attributes, at);
         rules.reads_path |= self.headers_read_path(request_headers.rules())
             || self.headers_read_path(response_headers.rules())
-            || throttles_read_path(names.throttles, &throttles);
+            || throttles_read_path(names.throttles, &throttles)
+            || (names.general.admission.priority_reads_path && raw.admission.priority.is_none());
         let is_resolved = destination.is_some() && self.is_resolved(&auth, names);
         let settings = RouteSettings {
             early_data: raw.early_data,
@@ -193,9 +192,27 @@ impl Resolver<'_> {
             client_certificate,
             destination: destination.unwrap_or_else(Destination::unresolved),
             opens: raw.opens,
+            admission: self.route_admission(&raw.admission, names.general, at.key("admission")),
             settings,
         };
         (route, is_resolved)
+    }
+
+    /// The throttles that count the requests of a route: its own, those of its service and those of all routes.
+    fn counting_throttles(
+        &mut self,
+        raw: Vec<String>,
+        destination: Option<&Destination>,
+        names: &Names<'_>,
+        at: Cursor<'_>,
+    ) -> RouteThrottles {
+        let own = self.throttle_names(raw, names.throttles, at);
+        let service = match destination {
+            Some(Destination::Service { index }) => names.services.get(*index),
+            _ => None,
+        };
+        let named = service.into_iter().flat_map(|service| &service.throttles).chain(&own);
+        throttles_of(names.throttles, named)
     }
 
     /// The rules of a route, and what they read.

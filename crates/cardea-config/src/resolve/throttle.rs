@@ -32,11 +32,11 @@ enum Known {
     TooLate,
 }
 
-/// What a throttle reads.
+/// What the parts of a throttle read.
 #[derive(Default)]
-struct Reads {
+pub(super) struct Reads {
     identity: bool,
-    path: bool,
+    pub(super) path: bool,
 }
 
 impl Resolver<'_> {
@@ -153,7 +153,7 @@ impl Resolver<'_> {
     }
 
     /// Records what a part of a throttle reads, and reports what is not known when requests are counted.
-    fn note_reads<'r>(
+    pub(super) fn note_reads<'r>(
         &mut self,
         reads: &mut Reads,
         changed: &BTreeSet<&str>,

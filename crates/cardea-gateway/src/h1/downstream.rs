@@ -69,8 +69,22 @@ impl Downstream for Connection {
         if self.poll_informational(cx).is_err() {
             return Poll::Ready(Aborted);
         }
-        // While a body is awaited, reading is up to who wants it; and a client that sends ahead is not read further.
-        while self.body.is_ended() && !self.inbound.is_full() {
+        // While a body is awaited, reading is up to who wants it.
+        if self.body.is_ended() { self.poll_ahead(cx) } else { Poll::Pending }
+    }
+
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Aborted> {
+        if self.poll_informational(cx).is_err() {
+            return Poll::Ready(Aborted);
+        }
+        self.poll_ahead(cx)
+    }
+}
+
+impl Connection {
+    /// Receives what the client sends ahead; one that goes on is not read further. Ready once the client has given up.
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Aborted> {
+        while !self.inbound.is_full() {
             match self.transport.poll_recv(cx, &mut self.inbound) {
                 Poll::Ready(Ok(count)) if count > 0 => {}
                 Poll::Ready(_) => return Poll::Ready(Aborted),
@@ -82,9 +96,7 @@ impl Downstream for Connection {
         }
         Poll::Pending
     }
-}
 
-impl Connection {
     /// What is queued, for whoever sends it with more.
     pub(super) fn take_informational(&mut self) -> Vec<u8> {
         self.informational_held.set(0);

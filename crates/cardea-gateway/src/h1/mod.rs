@@ -181,6 +181,9 @@ impl Connection {
         write_response_head(&mut out, head.status, &head.fields);
         out.truncate(out.len().saturating_sub(2));
         out.extend_from_slice(b"connection: upgrade\r\nupgrade: websocket\r\n\r\n");
+        if let Some(permits) = &mut exchange.admission.permits {
+            permits.become_stream();
+        }
         let watch = StreamWatch::new(gateway);
         // Whatever ends this task now ends a stream in its middle.
         self.within_response = true;

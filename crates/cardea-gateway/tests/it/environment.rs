@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 use crate::client_certificates::Bench;
-use crate::support::{Client, Origin, Spec, add_rules, certificates::Certificates, get, run, unchecked};
+use crate::support::{
+    Client, Origin, Spec, add_rules, certificates::Certificates, get, run, unchecked, until,
+};
 
 /// Members of families, one or more of each.
 const MEMBERS: [&str; 17] = [
@@ -247,6 +249,40 @@ async fn check_throttles(origin: &Origin, seen: &mut Seen) {
     }
 }
 
+/// A request in flight, one that waits, and one whose time is up.
+async fn check_admission(seen: &mut Seen) {
+    let origin = Origin::silent().await;
+    let limited = |max_age: &str| {
+        let admission = format!("admission = {{ max_in_flight = 1, max_queue = 9, max_age = '{max_age}' }}");
+        spec(&origin).with(format!("[[service]]\nname = 'main'\n{admission}"))
+    };
+    let gateway = limited("1m").start().await;
+    let mut clients = Vec::new();
+    for (in_flight, waiting) in [(1, 0), (1, 1)] {
+        let mut client = gateway.client().await;
+        client.send(get("/")).await;
+        clients.push(client);
+        let limits = gateway.gateway.model().admission.limits.clone();
+        until("it has arrived", || {
+            let figures = limits[0].limit.figures();
+            (figures.in_flight, figures.waiting) == (in_flight, waiting)
+        })
+        .await;
+    }
+    gateway.reload(limited("20ms"));
+    assert_eq!(gateway.client().await.exchange(get("/")).await.status, 503);
+    let waited = || Is::Such(|value| value.as_f64().is_some_and(|seconds| seconds > 0.0));
+    let expected = [
+        ("queue.duration", waited()),
+        ("queue.priority", is("normal")),
+        ("queue.size", is(1)),
+        ("queue.age", waited()),
+        ("queue.in_flight", is(1)),
+        ("queue.limit", is(1)),
+    ];
+    check(&gateway.log(1).await[0], &expected, seen);
+}
+
 async fn check_policies(origin: &Origin, seen: &mut Seen) {
     let policy = "[[policy]]\ndeny = \"request.path == '/denied'\"\nreason = 'not that'";
     let gateway = spec(origin).public(policy).start().await;
@@ -337,6 +373,7 @@ fn each_attribute_reads_as_real_requests_have_it() {
         check_certificates(&origin, &mut seen).await;
         check_policies(&origin, &mut seen).await;
         check_throttles(&origin, &mut seen).await;
+        check_admission(&mut seen).await;
         check_kinds(&origin, &mut seen).await;
         for attribute in TABLE.attributes() {
             assert_eq!(seen.get(attribute.name), Some(&true), "{} was never there", attribute.name);

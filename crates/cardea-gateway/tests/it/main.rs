@@ -9,6 +9,7 @@
     reason = "helpers of tests may fail the test that calls them"
 )]
 
+mod admission;
 mod body;
 mod builtin;
 mod challenge;

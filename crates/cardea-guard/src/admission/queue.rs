@@ -87,7 +87,7 @@ struct Waiter {
 
 #[derive(Debug)]
 enum State {
-    Waits(Waker),
+    Waits(Option<Waker>),
     Admitted,
     Refused(AdmissionRefusal),
 }
@@ -153,7 +153,7 @@ impl Queue {
         }
     }
 
-    pub(super) fn enter(&mut self, request: Request, waker: Waker, after: &mut After) -> Entry {
+    pub(super) fn enter(&mut self, request: Request, after: &mut After) -> Entry {
         let Request { gate, worker, leased, priority, now } = request;
         let limits = self.limits_of(gate);
         for limit in limits.iter().take(leased) {
@@ -168,17 +168,15 @@ impl Queue {
         if self.has_room(&limits) {
             self.take(&limits);
             self.lease(&limits, worker);
-            after.dropped = Some(waker);
             return Entry::Admitted;
         }
         let max_age =
             limits.iter().filter_map(|limit| self.limits.get(*limit)).map(|limit| limit.bounds.max_age);
         let deadline = now.saturating_add(max_age.min().unwrap_or_default());
         if deadline <= now || !self.make_room(&limits, priority, now, after) {
-            after.dropped = Some(waker);
             return Entry::Refused(AdmissionRefusal::QueueFull);
         }
-        Entry::Waits(Ticket(self.append(gate, priority, now, deadline, waker)))
+        Entry::Waits(Ticket(self.append(gate, priority, now, deadline)))
     }
 
     /// Whether all these limits have a permit that is free.
@@ -247,8 +245,8 @@ impl Queue {
         };
         let result = match &mut known.state {
             State::Waits(former) if now < known.deadline => {
-                if !former.will_wake(waker) {
-                    after.dropped = Some(std::mem::replace(former, waker.clone()));
+                if !former.as_ref().is_some_and(|former| former.will_wake(waker)) {
+                    after.dropped = former.replace(waker.clone());
                 }
                 return Poll::Pending;
             }
@@ -349,7 +347,7 @@ impl Queue {
     }
 
     /// A request begins to wait, behind all others of its gate and priority.
-    fn append(&mut self, gate: usize, priority: Priority, now: Mono, deadline: Mono, waker: Waker) -> usize {
+    fn append(&mut self, gate: usize, priority: Priority, now: Mono, deadline: Mono) -> usize {
         self.arrivals += 1;
         let last = self.gates.get(gate).and_then(|gate| gate.lists[priority as usize].last);
         let waiter = self.waiters.insert(Waiter {
@@ -360,7 +358,7 @@ impl Queue {
             deadline,
             previous: last,
             next: None,
-            state: State::Waits(waker),
+            state: State::Waits(None),
         });
         if let Some(last) = last.and_then(|last| self.waiters.get_mut(last)) {
             last.next = Some(waiter);
@@ -404,7 +402,7 @@ impl Queue {
         }
         self.count_waiting(gate, -1);
         match former {
-            State::Waits(waker) => Some(waker),
+            State::Waits(waker) => waker,
             State::Admitted | State::Refused(_) => None,
         }
     }

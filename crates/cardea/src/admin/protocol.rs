@@ -314,6 +314,9 @@ pub(crate) struct Status {
     /// Failures that do not affect readiness.
     pub(crate) degraded: Vec<String>,
     pub(crate) listeners: Vec<ListenerStatus>,
+    /// The limits on requests in flight.
+    #[serde(default)]
+    pub(crate) admission: Vec<LimitStatus>,
     pub(crate) routes: usize,
     pub(crate) services: usize,
     pub(crate) endpoints: usize,
@@ -388,6 +391,19 @@ pub(crate) struct UpstreamEndpoint {
     pub(crate) connections: u64,
     /// The moving average of response times; absent before the first response.
     pub(crate) latency_ewma_microseconds: Option<u64>,
+}
+
+/// A limit on requests in flight.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LimitStatus {
+    /// `process`, `streams`, or `service/` or `route/` and a name.
+    pub(crate) limit: String,
+    pub(crate) max_in_flight: u32,
+    pub(crate) in_flight: u32,
+    /// Requests that wait.
+    pub(crate) queued: u32,
+    /// How long the oldest of them has waited.
+    pub(crate) oldest_milliseconds: u64,
 }
 
 /// A configured certificate, served or not.

@@ -279,7 +279,7 @@ fn a_hash_policy_reads_something() {
 
 #[test]
 fn attributes_of_what_there_is_not_are_no_attributes() {
-    for name in ["queue.size", "queue.age", "throttle.remaining", "throttle.key"] {
+    for name in ["queue.length", "queue.speed", "throttle.remaining", "throttle.key"] {
         let found = problems(&format!("[[policy]]\ndeny = \"{name} > 1\"\n"));
         assert!(found.contains(&format!(":5:9: unknown attribute \"{name}\"; ")), "{found}");
     }

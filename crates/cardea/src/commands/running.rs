@@ -145,6 +145,20 @@ fn described(status: &Status) -> String {
     }
     text.push('\n');
     text.push_str(&listeners.render());
+    if !status.admission.is_empty() {
+        let mut limits = Table::new(&["LIMIT", "IN FLIGHT", "OF", "QUEUED", "OLDEST"]);
+        for limit in &status.admission {
+            limits.row([
+                limit.limit.clone(),
+                limit.in_flight.to_string(),
+                limit.max_in_flight.to_string(),
+                limit.queued.to_string(),
+                format!("{} ms", limit.oldest_milliseconds),
+            ]);
+        }
+        text.push('\n');
+        text.push_str(&limits.render());
+    }
     if !status.key_sets.is_empty() {
         let mut keys = Table::new(&["ISSUER", "KEYS", "USABLE", "FETCHED", "PROBLEM"]);
         for set in &status.key_sets {

@@ -1,10 +1,13 @@
 //! The operations of the server that the admin socket uses.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::Result;
-use cardea_clock::{Timestamp, Wall};
-use cardea_gateway::gateway::Phase;
+use cardea_clock::{Mono, Timestamp, Wall};
+use cardea_gateway::{
+    gateway::Phase,
+    model::{LimitModel, Model},
+};
 use cardea_identity::KeySetStatus;
 use cardea_issuer::AuthorizationServer;
 
@@ -14,8 +17,8 @@ use crate::{
     admin::{
         Control, ControlFuture, Ready,
         protocol::{
-            AdminError, Certificate, CertificateState, Expiry, KeySet, ListenerStatus, Overridden,
-            OverrideTo, Reloaded, Status, Upstream,
+            AdminError, Certificate, CertificateState, Expiry, KeySet, LimitStatus, ListenerStatus,
+            Overridden, OverrideTo, Reloaded, Status, Upstream,
         },
     },
 };
@@ -89,6 +92,7 @@ impl Control for Server {
                 reasons,
                 degraded,
                 listeners: self.listener_status().await,
+                admission: limits(&model, self.gateway.clock.precise_mono()),
                 routes: self.current.lock().await.config.routes.len(),
                 services: model.services.len(),
                 endpoints,
@@ -201,4 +205,20 @@ impl Control for Server {
             None => Ok(()),
         }
     }
+}
+
+/// The limits on requests in flight.
+fn limits(model: &Model, now: Mono) -> Vec<LimitStatus> {
+    let status = |limit: &Arc<LimitModel>| {
+        let figures = limit.limit.figures();
+        let waited = figures.oldest.map_or(Duration::ZERO, |oldest| now.saturating_since(oldest));
+        LimitStatus {
+            limit: limit.label.clone(),
+            max_in_flight: figures.max_in_flight,
+            in_flight: figures.in_flight,
+            queued: figures.waiting,
+            oldest_milliseconds: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
+        }
+    };
+    model.admission.limits.iter().map(status).collect()
 }

@@ -16,6 +16,7 @@ use cardea_tls::SessionStats;
 
 use crate::acme::{Acme, Status};
 
+mod admission;
 mod catalogue;
 mod key_sets;
 mod throttles;
@@ -208,6 +209,7 @@ pub(super) fn register(
     register_secrets(registry, &gateway.clock, issuer);
     key_sets::register(registry, gateway);
     throttles::register(registry, gateway);
+    admission::register(registry, gateway);
     upstream::register(registry, gateway);
     registry.collect_gauge(&BUILD_INFO, |samples| samples.push(&[env!("CARGO_PKG_VERSION"), REVISION], 1.0));
     super::panics::register(registry);

@@ -593,6 +593,69 @@ fn every_mistake_in_a_throttle_is_told_with_its_place() {
     }
 }
 
+/// One error of each kind that a limit on requests in flight can have.
+const ADMISSION: &str = r#"
+[admission]
+max_queue = 5                                           # wrong
+max_age = "2m"                                          # wrong
+priority = "queue.size > 5 ? 'low' : 'high'"            # wrong
+
+[[listener]]
+name = "main"
+address = "127.0.0.1:0"
+
+[[service]]
+name = "s"
+endpoint = [{ address = "s.internal:80" }]
+
+[service.admission]
+max_age = "1s"                                          # wrong
+
+[[route]]
+name = "r"
+auth = "public"
+service = "s"
+
+[route.admission]
+max_in_flight = 0                                       # wrong
+priority = "urgent"                                     # wrong
+
+[[route]]                                               # wrong
+name = "static"
+path = "/static"
+auth = "public"
+respond = { status = 200 }
+admission = { max_in_flight = 5 }
+"#;
+
+#[test]
+fn every_mistake_in_a_limit_on_requests_in_flight_is_told_with_its_place() {
+    let fixture = Fixture::new(ADMISSION);
+    assert_eq!(fixture.lines("error"), marked(ADMISSION), "{:#?}", fixture.problems());
+    let (_, _, err) = fixture.check(&[]);
+    for expected in [
+        "max_queue without max_in_flight: no request waits; add max_in_flight to the same table, or remove the key",
+        "max_age without max_in_flight",
+        "\"queue.size\" is not known yet",
+        "route \"static\" answers at once: its requests are not limited; remove its admission table",
+    ] {
+        assert!(err.contains(expected), "{expected} is not in\n{err}");
+    }
+    for (priority, expected) in [
+        ("1 + 1", "a priority is a text, and this is of type int"),
+        ("'urgent'", "this is the name of no priority"),
+        ("'low'", ""),
+    ] {
+        let text = format!(
+            "[admission]\nmax_in_flight = 5\npriority = \"{priority}\"\n[[listener]]\nname = \"main\"\n\
+             address = \"127.0.0.1:0\"\n[[route]]\nname = \"r\"\nauth = \"public\"\nrespond = {{ status = 200 }}\n"
+        );
+        let (_, _, err) = Fixture::new(&text).check(&[]);
+        assert_eq!(!err.contains("error"), expected.is_empty(), "{priority}: {err}");
+        assert!(err.contains(expected), "{priority}: {err}");
+    }
+}
+
 #[test]
 fn a_throttle_that_probably_does_not_do_what_is_meant_is_warned_of() {
     const TEXT: &str = r#"

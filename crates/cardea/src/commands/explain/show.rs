@@ -78,6 +78,19 @@ pub(super) fn text(request: &Request, explanation: &Explanation) -> String {
         text.push('\n');
         text.push_str(&table.render());
     }
+    if let Some(admission) = &explanation.admission {
+        let mut table = Table::new(&["LIMIT", "IN FLIGHT", "QUEUE", "AGE"]);
+        for limit in &admission.limits {
+            table.row([
+                limit.name.clone(),
+                limit.bounds.max_in_flight.to_string(),
+                limit.bounds.max_queue.to_string(),
+                format!("{} ms", limit.bounds.max_age.as_millis()),
+            ]);
+        }
+        text.push_str(&format!("\npriority {}\n", admission.priority.as_str()));
+        text.push_str(&table.render());
+    }
     if !explanation.attributes.is_empty() {
         let mut table = Table::new(&["ATTRIBUTE", "VALUE"]);
         for (name, value) in &explanation.attributes {
@@ -159,6 +172,15 @@ pub(super) fn json(explanation: &Explanation) -> Value {
         })
     });
     let throttles: Vec<Value> = throttles.collect();
+    let admission = explanation.admission.as_ref().map(|admission| {
+        let limits = admission.limits.iter().map(|limit| {
+            json!({
+                "limit": limit.name, "max_in_flight": limit.bounds.max_in_flight,
+                "max_queue": limit.bounds.max_queue, "max_age_ms": limit.bounds.max_age.as_millis() as u64,
+            })
+        });
+        json!({ "priority": admission.priority.as_str(), "limits": limits.collect::<Vec<_>>() })
+    });
     let attributes: serde_json::Map<String, Value> =
         explanation.attributes.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
     let caller = explanation.caller.as_ref().map(|caller| {
@@ -194,7 +216,7 @@ pub(super) fn json(explanation: &Explanation) -> Value {
     json!({
         "host": explanation.host, "path": explanation.path, "source": explanation.source,
         "route": explanation.route, "demand": explanation.requirement, "caller": caller, "policies": policies,
-        "throttles": throttles, "attributes": attributes, "refusal": refusal, "destination": destination,
+        "throttles": throttles, "admission": admission, "attributes": attributes, "refusal": refusal, "destination": destination,
     })
 }
 

@@ -52,6 +52,12 @@ static SECTIONS: &[Section] = &[
         definitions: &[super::throttles::DEFINITIONS],
     },
     Section {
+        title: "Admission",
+        intro: "`limit` is `process`, `streams`, or `service/` or `route/` and the name in the configuration. \
+             `cardea_admission_requests_total` and `cardea_admission_queue_seconds`, above, count the decisions.",
+        definitions: &[super::admission::DEFINITIONS],
+    },
+    Section {
         title: "TLS and certificates",
         intro: "",
         definitions: &[

@@ -1,0 +1,78 @@
+//! Limits on requests in flight, as written.
+
+use std::time::Duration;
+
+use cardea_guard::Priority;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::super::{form::As, model::Admission};
+
+/// Limits on the requests in flight (docs/admission.md). Default: no limit.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct RawAdmission {
+    /// The most requests in flight, of all routes to services and to the token endpoint. Others wait. Default: no limit.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub(crate) max_in_flight: Option<u32>,
+    /// The most requests that wait; others are answered 503. 0: none waits. Default: `max_in_flight`.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub(crate) max_queue: Option<u32>,
+    /// How long a request waits at most; then it is answered 503. Also the default of services and routes.
+    #[serde(with = "As::<Duration>")]
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1m"))]
+    pub(crate) max_age: Duration,
+    /// The most streams. An exchange is one once it is upgraded, or has taken `stream_after`; then it no longer counts as a
+    /// request in flight. Without room, it still does. Default: exchanges count as requests to their end.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub(crate) max_streams: Option<u32>,
+    /// From this age on, an exchange whose response is under way is a stream.
+    #[serde(with = "As::<Duration>")]
+    #[schemars(extend("x-minimum" = "1s", "x-maximum" = "1h"))]
+    pub(crate) stream_after: Duration,
+    /// An expression for the priority of requests whose route sets none: `"token.claims.tier == 'gold' ? 'high' : 'low'"`.
+    /// If it can't be evaluated or names no priority, it is `normal`.
+    pub(crate) priority: Option<String>,
+}
+
+impl Default for RawAdmission {
+    fn default() -> Self {
+        let Admission { max_age, max_streams, stream_after, .. } = Admission::default();
+        Self { max_in_flight: None, max_queue: None, max_age, max_streams, stream_after, priority: None }
+    }
+}
+
+/// Limits on the requests of a service in flight.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct RawServiceAdmission {
+    /// The most requests in flight, of all routes to the service. Default: no limit of its own.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub(crate) max_in_flight: Option<u32>,
+    /// The most requests that wait for the service. Default: `max_in_flight`.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub(crate) max_queue: Option<u32>,
+    /// How long a request waits at most. The shortest one of its limits applies. Default: `admission.max_age`.
+    #[serde(with = "As::<Option<Duration>>")]
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1m"))]
+    pub(crate) max_age: Option<Duration>,
+}
+
+/// Limits on the requests of a route in flight, and their priority.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct RawRouteAdmission {
+    /// The most requests in flight. Default: no limit of its own.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub(crate) max_in_flight: Option<u32>,
+    /// The most requests of the route that wait. Default: `max_in_flight`.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub(crate) max_queue: Option<u32>,
+    /// How long a request waits at most. The shortest one of its limits applies. Default: `admission.max_age`.
+    #[serde(with = "As::<Option<Duration>>")]
+    #[schemars(extend("x-minimum" = "1ms", "x-maximum" = "1m"))]
+    pub(crate) max_age: Option<Duration>,
+    /// The priority of its requests. Default: `critical` for built-in services, `admission.priority` for others.
+    #[serde(with = "As::<Option<Priority>>")]
+    pub(crate) priority: Option<Priority>,
+}
