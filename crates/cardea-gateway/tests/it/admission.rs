@@ -661,7 +661,8 @@ fn streams_leave_their_place_to_requests_as_far_as_there_is_room_for_streams() {
         until("the first response is a stream", || counted() == (1, 2)).await;
         streaming.all_go_on(&mut under_way).await;
         drop(under_way.remove(0));
-        until("the tunnel has ended", || counted().1 == 1).await;
+        // The second response may take its place, if it has not asked for one yet.
+        until("the tunnel has ended", || matches!(counted(), (1, 1) | (0, 2))).await;
         streaming.all_go_on(&mut under_way).await;
         drop(under_way);
         at_rest(&gateway).await;
