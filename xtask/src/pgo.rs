@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gain_and_the_loss_that_undoes_it_have_the_mean_of_none() {
+    fn a_gain_and_its_inverse_have_a_mean_of_one() {
         let gain = |ratio| builds::Gain { case: String::new(), ratio };
         assert_eq!(percent(mean(&[gain(1.25), gain(0.8)])), "+0.0 %");
         assert_eq!(percent(mean(&[gain(1.1)])), "+10.0 %");

@@ -182,7 +182,7 @@ fn values_of_the_environment_are_in_no_message() {
 }
 
 #[test]
-fn a_route_gets_what_it_does_not_say_from_the_general_sections() {
+fn a_route_inherits_from_the_general_sections() {
     let config = Fixture::new(&format!(
         "{LEAST}[limits]\nbody_bytes_max = \"1MiB\"\n[timeouts]\nrequest = \"20s\"\n[[service]]\nname = \"s\"\n[[service.endpoint]]\naddress = \"unix:/run/s.sock\"\n\
          [[route]]\nname = \"r\"\nhosts = [\"API.Example.com.\", \"*.example.org\"]\npath_prefix = \"/a/\"\nmethods = [\"POST\", \"GET\"]\nauth = \"public\"\nservice = \"s\"\n\
@@ -215,7 +215,7 @@ fn a_route_gets_what_it_does_not_say_from_the_general_sections() {
 }
 
 #[test]
-fn a_service_takes_what_it_leaves_out_from_what_holds_for_all() {
+fn a_service_inherits_omitted_keys() {
     let config = Fixture::new(&format!(
         "balance = \"round-robin\"\n[failover]\nconsecutive_failures = 0\nattempts_max = 2\nretry_statuses = [503]\n\
          try_timeout = \"2s\"\n{LEAST}\
@@ -280,7 +280,7 @@ fn the_time_for_fetching_keys_is_the_librarys_or_as_written() {
 }
 
 #[test]
-fn a_local_issuer_takes_its_name_from_the_authorization_server() {
+fn a_local_issuer_has_the_authorization_servers_name() {
     let config = Fixture::new(&format!(
         "{LEAST}[authorization_server]\nissuer = \"https://auth.example.com\"\ndefault_audience = \"https://api\"\nwrapping_key = {{ env = \"WRAPPING_KEY\" }}\n\
          [[issuer]]\nname = \"own\"\nlocal = true\naudiences = [\"https://api\"]\n"
@@ -291,7 +291,7 @@ fn a_local_issuer_takes_its_name_from_the_authorization_server() {
 }
 
 #[test]
-fn the_reference_page_is_what_the_types_say() {
+fn the_reference_page_is_current() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
     let written = fs::read_to_string(path).unwrap_or_default();
     assert!(

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_writes_what_it_says() {
+    fn each_rule_writes_its_field() {
         let input = b"a \"b\\\r\n\t\0\x7F/\xE9~";
         let cases: [(Escape, &[u8]); 8] = [
             (Escape::None, input),

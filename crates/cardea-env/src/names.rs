@@ -224,7 +224,7 @@ impl<R> fmt::Debug for Names<R> {
 #[non_exhaustive]
 pub enum DeclareError {
     /// The name is malformed.
-    #[error("\"{}\" is no name for an attribute: lower-case words between dots", shortened(name))]
+    #[error("\"{}\" is not a valid name of an attribute: use lower-case words between dots", shortened(name))]
     Form {
         /// The name.
         name: String,

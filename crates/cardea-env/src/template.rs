@@ -297,7 +297,7 @@ fn compile_reference<R>(
         None => (text, None),
     };
     if name.is_empty() {
-        return Err(TemplateError::new(position, "the braces hold no name of an attribute"));
+        return Err(TemplateError::new(position, "the braces do not contain the name of an attribute"));
     }
     if let Some(space) = name.find(char::is_whitespace) {
         return Err(TemplateError::new(position + space, "white space in the name of an attribute"));

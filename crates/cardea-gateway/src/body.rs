@@ -8,7 +8,7 @@ use cardea_http::{Fields, TrailerError, h1::ChunkedError};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BodyError {
     /// The peer ended or reset the stream.
-    #[error("the peer gave up before the body was complete")]
+    #[error("the peer disconnected before the body was complete")]
     Aborted,
     /// The framing is broken.
     #[error("the body is malformed: {0}")]

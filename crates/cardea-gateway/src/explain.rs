@@ -296,13 +296,13 @@ fn written(question: &Question) -> Result<Vec<u8>, String> {
     let Question { method, target, fields, .. } = question;
     let ends_line = |bytes: &[u8]| bytes.iter().any(|byte| matches!(byte, b'\r' | b'\n'));
     if ends_line(method) || ends_line(target) {
-        return Err("the end of a line can't stand in a method or a target".to_owned());
+        return Err("a method or target must not contain the end of a line".to_owned());
     }
     let version: &[u8] = if question.http10 { b" HTTP/1.0\r\n" } else { b" HTTP/1.1\r\n" };
     let mut head = [method, &b" "[..], target, version].concat();
     for (name, value) in fields {
         if ends_line(name.as_bytes()) || name.contains(':') || ends_line(value) {
-            return Err(format!("{name:?} or its value can't be that of a field"));
+            return Err(format!("{name:?} or its value is not valid in a field"));
         }
         head.extend_from_slice(name.as_bytes());
         head.extend_from_slice(b": ");

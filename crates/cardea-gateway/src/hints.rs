@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_kept_by_its_own_name_alone() {
+    fn kept_client_headers_match_only_their_own_name() {
         let none: [&str; 0] = [];
         let all = hints(&none).unwrap();
         for name in NAMES {

@@ -380,7 +380,7 @@ async fn attribute(
     let deadline = timer.now().saturating_add(gateway.connection_timeouts().tls_handshake);
     let Some(header) = read_proxy_header(socket, inbound, expected, timer, deadline).await else {
         gateway.metrics.proxy_header_failures.increment();
-        tracing::debug!(%listener, ?peer, "no valid PROXY header");
+        tracing::debug!(%listener, ?peer, "invalid or missing PROXY header");
         return false;
     };
     apply(&header, facts);
@@ -390,7 +390,7 @@ async fn attribute(
 /// Why a handshake came to nothing.
 #[derive(Debug, thiserror::Error)]
 enum HandshakeError {
-    #[error("others need its place")]
+    #[error("closed in favour of another connection")]
     Evicted,
     #[error("it took too long")]
     TimedOut,
@@ -434,7 +434,7 @@ async fn secure(
     match shaken {
         Ok(None) => None,
         Ok(Some(tls)) => {
-            tracing::debug!(%listener, ?peer, facts = ?facts.tls, "TLS handshake done");
+            tracing::debug!(%listener, ?peer, facts = ?facts.tls, "TLS handshake completed");
             Some(tls)
         }
         Err(error) => {
@@ -463,7 +463,7 @@ async fn shake_hands(
     let mut transport = Box::new(if tls.asks_by_name() || gateway.challenges.has_tls() {
         let choose = |hello: &ClientHello<'_>| match gateway.challenges.handshake(hello) {
             Some(answer) => {
-                tracing::info!(host = hello.server_name(), "an authority asks for a challenge over TLS");
+                tracing::info!(host = hello.server_name(), "an ACME authority requests a TLS challenge");
                 is_challenge = true;
                 answer
             }

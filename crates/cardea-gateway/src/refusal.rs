@@ -96,7 +96,7 @@ pub enum Reason {
     FellShort(Shortage),
     /// The gateway has as many connections or exchanges as it may.
     Overloaded,
-    /// The gateway is going away.
+    /// The gateway is shutting down.
     Draining,
     /// The right to this request ended while it was under way.
     StreamEnded(TerminationReason),
@@ -203,46 +203,52 @@ impl Reason {
             Self::Malformed { .. } => "The request is malformed.",
             Self::RequestHeadTimeout => "The request's head did not arrive in time.",
             Self::RequestBodyTimeout => "The request's body stopped arriving.",
-            Self::BodyTooLarge => "The request's body is larger than this resource takes.",
-            Self::ExpectationFailed => "This expectation can't be met.",
-            Self::MisdirectedRequest => "This connection does not serve that authority; open another.",
+            Self::BodyTooLarge => "The request's body is larger than this resource allows.",
+            Self::ExpectationFailed => "The expectation can't be met.",
+            Self::MisdirectedRequest => {
+                "This connection does not serve that authority; open another connection."
+            }
             Self::ClientCertificateUnasked => {
                 "This host requires a client certificate; open a TLS connection to it."
             }
-            Self::RouteNotFound => "There is no such resource.",
-            Self::MethodNotAllowed(_) => "This resource does not take this method.",
-            Self::PathEncodingNotAllowed => "The path holds an encoding that this resource does not take.",
-            Self::ClientCertificateMissing(Some(_)) => {
-                "A client certificate is needed; the host named asks for it."
+            Self::RouteNotFound => "The resource does not exist.",
+            Self::MethodNotAllowed(_) => "This resource does not support this method.",
+            Self::PathEncodingNotAllowed => {
+                "The path contains an encoding that this resource does not allow."
             }
-            Self::ClientCertificateMissing(None) => "A client certificate is needed.",
-            Self::ClientCertificateInvalid => "The client certificate does not hold here.",
-            Self::ClientCertificateNotListed => "The client certificate may not be used here.",
+            Self::ClientCertificateMissing(Some(_)) => {
+                "A client certificate is required; the named host requests one."
+            }
+            Self::ClientCertificateMissing(None) => "A client certificate is required.",
+            Self::ClientCertificateInvalid => "The client certificate is not valid.",
+            Self::ClientCertificateNotListed => "The client certificate is not allowed for this resource.",
             Self::CredentialsMalformed => "The credentials are malformed.",
-            Self::CredentialsMissing => "A bearer token is needed.",
-            Self::TokenInvalid(_) => "The token does not hold here.",
-            Self::InsufficientScope(_) => "The token's scope does not suffice.",
+            Self::CredentialsMissing => "A bearer token is required.",
+            Self::TokenInvalid(_) => "The token is not valid for this resource.",
+            Self::InsufficientScope(_) => "The token's scope is insufficient.",
             Self::RoleMissing => "The caller lacks a role.",
             Self::PolicyDenied(_) | Self::PolicyFailed | Self::ConditionFailed | Self::ThrottleFailed => {
-                "The rules of this resource do not let this request in."
+                "A policy does not allow this request."
             }
             Self::RateLimited { .. } => "Too many requests.",
-            Self::KeysUnavailable => "The token can't be checked at the moment.",
+            Self::KeysUnavailable => "The token can't be verified at the moment.",
             Self::NoEndpoint | Self::ConnectionsExhausted => "The service is not available.",
             Self::ConnectFailed => "The service can't be reached.",
             Self::ConnectTimeout => "The service can't be reached in time.",
-            Self::ServiceAborted => "The service gave up.",
+            Self::ServiceAborted => "The service closed the connection.",
             Self::ServiceMalformed(_) => "The service's response is malformed.",
-            Self::ResponseHeadTimeout => "The service did not answer in time.",
+            Self::ResponseHeadTimeout => "The service did not respond in time.",
             Self::RequestTimeout => "The exchange took too long.",
-            Self::ClientAborted => "The client gave up.",
-            Self::BuiltInFailed => "The gateway failed to make its answer.",
+            Self::ClientAborted => "The client closed the connection.",
+            Self::BuiltInFailed => "The gateway failed to generate a response.",
             Self::FellShort(_)
             | Self::NotAdmitted(_)
             | Self::Overloaded
-            | Self::StreamEnded(TerminationReason::BuffersExhausted) => "The gateway is at its limit.",
-            Self::Draining | Self::StreamEnded(TerminationReason::Draining) => "The gateway is going away.",
-            Self::StreamEnded(_) => "The right to this request has ended.",
+            | Self::StreamEnded(TerminationReason::BuffersExhausted) => "The gateway has reached a limit.",
+            Self::Draining | Self::StreamEnded(TerminationReason::Draining) => {
+                "The gateway is shutting down."
+            }
+            Self::StreamEnded(_) => "The request is no longer authorized.",
         })
     }
 

@@ -436,7 +436,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_the_client_gets_is_the_beginning_of_the_body_and_it_is_ended_where_it_is_whole(
+        fn clients_receive_a_prefix_of_the_body_that_ends_only_if_complete(
             bytes: Vec<u8>,
             moods in proptest::collection::vec(0_u8..8, 0..40),
         ) {

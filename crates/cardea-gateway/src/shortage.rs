@@ -107,7 +107,7 @@ impl Warned {
                 operation,
                 closed,
                 remedy = shortage.remedy(),
-                "the gateway has reached a limit of the system{made_room}"
+                "a limit of the system is reached{made_room}"
             );
         }
     }
@@ -118,7 +118,7 @@ impl Warned {
             tracing::warn!(
                 held,
                 ended,
-                "limits.buffered_bytes_max is reached; connections end that hold the most for the longest"
+                "limits.buffered_bytes_max is reached; the connections that have held the most for the longest are closed"
             );
         }
     }
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_ours_is_told_from_what_is_the_endpoints() {
+    fn local_shortages_are_distinguished_from_endpoint_failures() {
         let here = SocketAddr::from(([127, 0, 0, 1], 9));
         let of = |errno: Errno| Shortage::of_tcp_connect(&io::Error::from_raw_os_error(errno as i32), here);
         for errno in [Errno::EMFILE, Errno::ENFILE] {

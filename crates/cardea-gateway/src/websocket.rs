@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_close_frame_says_why_in_bounds() {
+    fn a_close_frame_has_a_bounded_reason() {
         assert_eq!(close_frame(1008, "no", None), [0x88, 4, 0x03, 0xf0, b'n', b'o']);
         let masked = [0x88, 0x84, 1, 2, 3, 4, 0x03 ^ 1, 0xf0 ^ 2, b'n' ^ 3, b'o' ^ 4];
         assert_eq!(close_frame(1008, "no", Some([1, 2, 3, 4])), masked);

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_is_served_where_the_number_grows() {
+    async fn waiting_requests_are_served_after_the_limit_is_raised() {
         let permits = ConnectionPermits::new(1);
         let _first = permits.try_take().unwrap();
         let waiting = Arc::clone(&permits);

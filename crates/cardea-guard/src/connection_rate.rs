@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn more_prefixes_than_are_kept_hide_nobody_who_goes_on() {
+    fn many_prefixes_do_not_hide_a_busy_one() {
         let rates = ConnectionRates::new().unwrap();
         let rate = NonZeroU32::new(10);
         let mut admitted = 0;

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_connection_left_only_one_that_takes_long_is_evicted() {
+    fn without_free_connections_only_a_slow_one_is_evicted() {
         let all = Handshakes::new();
         let second = Duration::from_secs(1);
         let mut old = all.begin(None, 100, 100, NOW).unwrap();

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_or_too_long_is_refused() {
+    fn invalid_and_too_long_tokens_are_refused() {
         for bad in [&b""[..], b"GE T", b"GET\x01", b"G(T", b"G\xC3\xA9T", b"GET:"] {
             assert_eq!(Method::parse(bad), Err(MethodError::Invalid), "{bad:?}");
         }

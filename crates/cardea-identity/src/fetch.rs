@@ -61,7 +61,7 @@ pub enum FetchError {
     #[error("timed out")]
     Timeout,
     /// The body is longer than allowed.
-    #[error("the answer is too large")]
+    #[error("the response is too large")]
     TooLarge,
     /// A redirect, which is never followed, because it would transfer trust to another server.
     #[error("the server redirects")]

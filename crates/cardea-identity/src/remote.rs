@@ -177,10 +177,12 @@ impl Remote {
         now: Timestamp,
     ) -> Result<(), IdentityError> {
         if source != self.config.key_source_text() {
-            return Err(self.config.error("its keys were kept from other settings"));
+            return Err(self.config.error("the stored keys belong to other settings"));
         }
         if fetched_at > now.wall.saturating_add(SKEW_MAX) {
-            return Err(self.config.error("its keys were kept in the future: the clock has stepped back"));
+            return Err(self
+                .config
+                .error("the stored keys are dated in the future: the clock has stepped back"));
         }
         let (keys, skipped) = KeySet::parse(document, &self.config.algorithms)?;
         report(&self.config.name, &skipped);

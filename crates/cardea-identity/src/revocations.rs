@@ -210,7 +210,7 @@ fn make_room(issuers: &mut HashMap<String, Entries>) {
         if let Some(revoked) = entry.revoked {
             entries.everyone.revoked = Some(later(entries.everyone.revoked, revoked));
         }
-        tracing::error!(issuer, "too many revocations: one now holds for all of the issuer's subjects");
+        tracing::error!(issuer, "too many revocations: one now applies to all subjects of the issuer");
     }
 }
 

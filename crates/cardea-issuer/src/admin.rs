@@ -244,7 +244,7 @@ impl AuthorizationServer {
             if self.replace_keys(stored.version, keys).await? {
                 match &next {
                     Some(key) if made => log_new_key(key),
-                    Some(key) => tracing::info!(kid = key.kid, "the key that was published ahead signs now"),
+                    Some(key) => tracing::info!(kid = key.kid, "the published key signs now"),
                     None => {}
                 }
                 return Ok(self.keys.load().describe(self.moment(now)));
@@ -272,7 +272,7 @@ impl AuthorizationServer {
                 Ok(()) => {
                     self.set_wrapping_key(new);
                     self.load_keys().await?;
-                    tracing::info!("signing keys wrapped anew");
+                    tracing::info!("signing keys wrapped again");
                     return Ok(());
                 }
                 Err(StoreError::Changed) => {}

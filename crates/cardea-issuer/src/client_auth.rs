@@ -62,7 +62,7 @@ pub(crate) fn presented(authorization: &[&[u8]], form: &Form) -> Result<Presente
     if ways > 1 {
         return Err(GrantError::invalid_request(
             "two_client_authentications",
-            "more than one way of client authentication was used",
+            "more than one method of client authentication was used",
         ));
     }
     if let [value] = authorization {

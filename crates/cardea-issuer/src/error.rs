@@ -33,8 +33,8 @@ pub enum IssuerError {
         /// The requested id.
         id: String,
     },
-    /// A client with that id exists already.
-    #[error("a client {id:?} exists already")]
+    /// A client with that id already exists.
+    #[error("a client {id:?} already exists")]
     ClientExists {
         /// The requested id.
         id: String,
@@ -48,25 +48,25 @@ pub enum IssuerError {
         limit: usize,
     },
     /// The most signing keys allowed are published.
-    #[error("{limit} signing keys are published already; wait until old ones are removed")]
+    #[error("{limit} signing keys are already published; wait until old ones are removed")]
     TooManyKeys {
         /// The limit.
         limit: usize,
     },
     /// Some clients can't be imported. None was imported.
-    #[error("{}", .0.first().map_or("no client can be imported", |refused| refused.problem.as_str()))]
+    #[error("{}", .0.first().map_or("the import was refused", |refused| refused.problem.as_str()))]
     ImportRefused(Vec<RefusedClient>),
     /// The queue of the hash threads is full.
     #[error("the hash threads are busy; try again")]
     Busy,
     /// Concurrent changes to the same record kept preventing this one.
-    #[error("the {what} kept changing while it was being changed; try again")]
+    #[error("the {what} was changed concurrently; try again")]
     Contended {
         /// The record to be changed.
         what: &'static str,
     },
     /// A revocation sink was set before. This is an error of the program.
-    #[error("a revocation sink was named already")]
+    #[error("a revocation sink is already set")]
     SinkNamed,
     /// The store failed.
     #[error(transparent)]

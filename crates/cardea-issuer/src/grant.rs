@@ -85,7 +85,7 @@ impl GrantError {
             503,
             "temporarily_unavailable",
             reason,
-            "the authorization server can't answer now; try again",
+            "the authorization server is temporarily unavailable; try again",
         )
     }
 
@@ -104,7 +104,7 @@ impl GrantError {
                 503,
                 "temporarily_unavailable",
                 reason,
-                "the authorization server has too many secrets to verify now; try again",
+                "the authorization server is overloaded; try again",
             ),
         };
         let up = u64::from(rejection.retry_after.subsec_nanos() > 0);
@@ -197,7 +197,7 @@ fn form_of(request: TokenRequest<'_>) -> Result<Form, GrantError> {
         // RFC 6749 §2.3.1 forbids credentials in the URI. The endpoint has no query parameters.
         return Err(GrantError::invalid_request(
             "query_present",
-            "parameters belong in the body, never in the query",
+            "parameters must be in the body, not in the query",
         ));
     }
     if !request.content_type.is_some_and(is_form) {
@@ -216,7 +216,7 @@ fn form_of(request: TokenRequest<'_>) -> Result<Form, GrantError> {
         }
     })?;
     if form.repeated().is_some() {
-        return Err(GrantError::invalid_request("parameter_repeated", "a parameter is there more than once"));
+        return Err(GrantError::invalid_request("parameter_repeated", "a parameter is repeated"));
     }
     Ok(form)
 }
@@ -265,7 +265,7 @@ async fn authenticate(
         GrantError::invalid_client(reason, "client authentication failed")
     })?;
     if presented.body_client_id.as_ref().is_some_and(|id| *id != client.id) {
-        let description = "client_id names another client than the Authorization header";
+        let description = "client_id and the Authorization header name different clients";
         return Err(GrantError::invalid_request("client_ids_differ", description));
     }
     Ok(client)
@@ -287,7 +287,7 @@ fn scope_of(
             return Err(GrantError::new(400, "invalid_scope", "scope_malformed", "the scope is malformed"));
         }
         if !allowed.contains(&token) {
-            let description = "a scope was asked for that this client may not have";
+            let description = "a requested scope is not allowed for this client";
             return Err(GrantError::new(400, "invalid_scope", "scope_not_allowed", description));
         }
         if !granted.contains(&token) {
@@ -315,7 +315,7 @@ fn audiences_of<'a>(
             return refused("resource_too_many", "too many resources in one request");
         }
         if !may_have(resource) {
-            return refused("resource_unknown", "a resource is unknown, or not for this client");
+            return refused("resource_unknown", "a resource is unknown or not allowed for this client");
         }
         if !audiences.contains(&resource) {
             audiences.push(resource);
@@ -327,7 +327,7 @@ fn audiences_of<'a>(
         match default {
             Some(default) => audiences.push(default),
             // The configuration has none of the client's audiences any more.
-            None => return refused("audience_none", "there is no resource for this client"),
+            None => return refused("audience_none", "no resource is configured for this client"),
         }
     }
     Ok(audiences)

@@ -72,7 +72,7 @@ impl AuthorizationServer {
             Err(StoreError::AlreadyExistAt { indices }) => {
                 let refused = indices.into_iter().filter_map(|index| {
                     let id = &records.get(index)?.id;
-                    Some(RefusedClient { index, problem: format!("a client {id:?} exists already") })
+                    Some(RefusedClient { index, problem: format!("a client {id:?} already exists") })
                 });
                 return Err(IssuerError::ImportRefused(refused.collect()));
             }

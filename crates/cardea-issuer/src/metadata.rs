@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_documents_say_what_holds_and_no_more() {
+    fn metadata_lists_only_supported_features() {
         let config = AuthorizationServerConfig {
             scopes: vec!["orders:read".into()],
             ..config("http://127.0.0.1:8443/one")

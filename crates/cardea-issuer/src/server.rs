@@ -347,9 +347,7 @@ impl AuthorizationServer {
                 if !self.replace_keys(version, keys).await? {
                     continue;
                 }
-                tracing::warn!(
-                    "a signing key was not published for as long as it should be, and signs later"
-                );
+                tracing::warn!("a signing key was not published for long enough, and signs later");
             }
             if rotation::is_mark_due(&self.load_keys().await?.keys, changes.marked, &config, now) {
                 self.store.mark_published(now).await?;
@@ -482,7 +480,7 @@ impl AuthorizationServer {
 /// Must be called only after the key is stored.
 pub(crate) fn log_new_key(key: &KeyRecord) {
     let (algorithm, activates_at) = (key.algorithm, key.activates_at.unix_seconds());
-    tracing::info!(kid = key.kid, %algorithm, activates_at, "signing key made");
+    tracing::info!(kid = key.kid, %algorithm, activates_at, "signing key created");
 }
 
 /// The key that dummy secrets are chosen with. The first process that needs it stores it.

@@ -66,7 +66,7 @@ impl SigningKey {
     /// # Errors
     /// [`IssuerError::Crypto`].
     pub(crate) fn generate(algorithm: SigningAlgorithm) -> Result<(Self, Zeroizing<Vec<u8>>), IssuerError> {
-        let failed = || IssuerError::Crypto("no key could be made");
+        let failed = || IssuerError::Crypto("no key could be generated");
         let random = SystemRandom::new();
         let pkcs8 = match algorithm {
             SigningAlgorithm::Es256 => {

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_key_says_what_to_do_and_shows_nothing() {
+    fn a_malformed_key_is_reported_with_a_remedy_and_without_its_value() {
         for (text, hint) in [
             ("", "found nothing"),
             ("c2VjcmV0", "found 6 bytes"),

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn each_function_has_its_own_and_all_who_ask_have_the_same() {
+    fn each_function_has_one_shared_key_schedule() {
         let password = password(b"secret");
         assert_eq!(format!("{password:?}"), "Password { schedules: [], .. }");
         for prf in Prf::ALL {

@@ -59,17 +59,17 @@ pub enum StoreError {
         /// The newest version that this program supports.
         known: i64,
     },
-    /// A client with that id exists already.
-    #[error("there is such a client already")]
+    /// A client with that id already exists.
+    #[error("the client already exists")]
     AlreadyExists,
     /// Clients with some of these ids exist already.
-    #[error("there are such clients already")]
+    #[error("the clients already exist")]
     AlreadyExistAt {
         /// Their indices from 0, in order: the first thousand.
         indices: Vec<usize>,
     },
     /// The record changed since it was read.
-    #[error("the record was changed by somebody else")]
+    #[error("the record was changed concurrently")]
     Changed,
     /// Another process holds the database for too long. A retry may succeed.
     #[error("the database is busy")]
@@ -82,7 +82,7 @@ pub enum StoreError {
     },
     /// The database did not confirm a change. The change may or may not be in effect, now or after a restart.
     #[error(
-        "the database did not confirm the change; look whether it is in effect before making it again: {0}"
+        "the database did not confirm the change; check whether it is in effect before you repeat it: {0}"
     )]
     Unconfirmed(#[source] Box<dyn StdError + Send + Sync>),
     /// Any other error, such as a full or failing disk.

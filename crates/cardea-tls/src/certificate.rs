@@ -121,7 +121,7 @@ impl Certificate {
         let facts = check_chain(&chain, key.as_ref(), config, now)
             .map_err(|problem| vec![at(&config.chain)(problem)])?;
         if config.managed.is_none() && files::world_readable(&config.key) {
-            tracing::warn!(path = %config.key.display(), "every user of this machine may read this private key");
+            tracing::warn!(path = %config.key.display(), "every user of this machine can read this private key");
         }
         let info = CertificateInfo {
             hosts: facts.hosts,

@@ -280,7 +280,10 @@ impl ResolvesServerCert for Names {
         }?;
         let chosen = entry.choose(hello.signature_schemes());
         if chosen.is_none() {
-            tracing::debug!(host = hello.server_name(), "the certificate for this host has yet to be issued");
+            tracing::debug!(
+                host = hello.server_name(),
+                "the certificate for this host has not been issued yet"
+            );
         }
         chosen
     }

@@ -445,7 +445,7 @@ impl Slot {
         Ok(match slot.with_staple_of(config, now) {
             Ok(fresh) => fresh.unwrap_or(slot),
             Err(error) => {
-                tracing::warn!(%error, "a certificate is served without a response of its authority");
+                tracing::warn!(%error, "a certificate is served without an OCSP response");
                 slot
             }
         })

@@ -68,7 +68,7 @@ impl TicketSecrets {
                 let ring =
                     read(&config.file, now, kept).map_err(|error| TlsError::Certificates(vec![error]))?;
                 if files::world_readable(&config.file) {
-                    tracing::warn!(path = %config.file.display(), "every user of this machine may read this ticket secret");
+                    tracing::warn!(path = %config.file.display(), "every user of this machine can read this ticket secret");
                 }
                 let watched = Mutex::new(Watched { stamp, is_reported: false });
                 (ring, Some(SecretFile { path: config.file.clone(), watched }))
@@ -120,7 +120,7 @@ impl TicketSecrets {
                 watched.is_reported = true;
                 tracing::warn!(
                     file = %file.path.display(), %error,
-                    "the ticket secret can't be moved on in its file, which still opens old tickets"
+                    "the ticket secret can't be updated in its file, which still decrypts old tickets"
                 );
             }
             Err(_) => {}

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_heard_long_ago_says_little_and_what_is_forgotten_nothing() {
+    fn old_response_times_lose_confidence_and_forgotten_ones_have_none() {
         let load = Load::new(1);
         load.sample(0, at(100), millis(10), false);
         assert!(near(load.estimate(0, at(100)).confidence, 1.0));

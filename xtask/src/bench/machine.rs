@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_placement_says_who_runs_where() {
+    fn a_placement_describes_its_processors() {
         let placement = Placement { name: "pinned", gateway: vec![0], load: vec![2, 3] };
         let expected = "`pinned`: the gateway, with 1 worker, on processor 0; wrk and the origin, with 2 \
                         threads each, on 2,3";

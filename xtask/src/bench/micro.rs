@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_takes_names_as_they_stand() {
+    fn a_filter_matches_names_literally() {
         let ids = ["a-1/cardea".to_owned(), "b.c+d/x (y)".to_owned()];
         assert_eq!(exactly(&ids), r"^(a-1/cardea|b\.c\+d/x \(y\))$");
     }

@@ -253,7 +253,7 @@ impl Hasher for Alike {
 }
 
 #[test]
-fn keys_that_hash_alike_take_twenty_places_and_evict_nobody() {
+fn colliding_keys_take_twenty_positions_and_evict_no_others() {
     let mut cache = Cache::weighed(limits(100, Lifetime::Unlimited), |_, _| 0, Alike).unwrap();
     let stored: Vec<u64> = (0..50).filter(|key| cache.insert(*key, *key, at(1)).stored).collect();
     assert_eq!(stored, (0..20).collect::<Vec<_>>());

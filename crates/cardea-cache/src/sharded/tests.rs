@@ -58,7 +58,7 @@ fn it_does_what_a_cache_does() {
 }
 
 #[test]
-fn a_lookup_writes_to_no_cache_line_but_that_of_the_lock_which_says_also_what_to_evict() {
+fn a_lookup_writes_only_to_the_cache_line_of_the_lock() {
     let cache = Sharded::<u64, u64>::new(limits(5_000), 8).unwrap();
     for shard in &cache.shards {
         let start = (&raw const *shard).addr();
@@ -198,7 +198,7 @@ impl Drop for Watcher {
 }
 
 #[test]
-fn in_every_order_values_go_once_and_outside_of_locks_and_time_never_goes_back() {
+fn values_are_dropped_once_and_outside_of_locks_in_every_order() {
     let later = NOW.saturating_add(Duration::from_secs(10));
     let shared = || {
         let cache = Sharded::new(limits(3), 1).unwrap();

@@ -29,7 +29,7 @@ fn an_external_account_has_the_key_in_octets() {
 }
 
 #[test]
-fn what_an_authority_would_refuse_or_never_see_is_told_before() {
+fn unissuable_certificates_are_configuration_errors() {
     let host = |host: &str| format!("{AUTHORITY}{}", LISTENER.replace("b.example.com", host));
     for (text, expected) in [
         (LISTENER.to_owned(), "none is configured; add the section [acme]"),

@@ -42,7 +42,7 @@ fn route(rule: &str) -> String {
 }
 
 #[test]
-fn hosts_ask_as_their_certificate_says_or_the_listener() {
+fn hosts_request_certificates_by_their_own_or_the_listeners_setting() {
     let config = Fixture::new(&route("")).file("a.pem", "PEM").config();
     let tls = config.listeners[0].tls.as_ref().unwrap();
     let asked: Vec<_> = tls
@@ -86,7 +86,7 @@ fn a_word_is_enough_and_a_table_says_more() {
 }
 
 #[test]
-fn what_can_not_be_meant_is_an_error() {
+fn contradictory_settings_are_errors() {
     let table = |rest: &str| format!("client_certificate = {{ mode = \"required\", {rest} }}");
     for (rule, expected) in [
         ("client_certificate = \"maybe\"".to_owned(), "maybe"),
@@ -118,7 +118,7 @@ fn what_can_not_be_meant_is_an_error() {
 }
 
 #[test]
-fn hosts_that_ask_say_who_may_vouch() {
+fn hosts_that_request_certificates_need_authorities() {
     let nobody = LISTENER.replace("client_authorities = [\"staff\"]\n", "");
     let problems = Fixture::new(&nobody).file("a.pem", "PEM").problems();
     assert!(problems.iter().any(|problem| problem.contains("nobody may vouch for clients")), "{problems:#?}");

@@ -28,7 +28,7 @@ fn defaults_order_and_other_spellings_are_no_differences() {
 }
 
 #[test]
-fn what_has_a_name_is_added_changed_and_removed_under_it() {
+fn named_objects_are_reported_as_added_changed_or_removed() {
     let changed = SERVICE.replace("a.test:1", "a.test:2");
     let one = |happened, keys: &[&str]| {
         let keys: Vec<String> = keys.iter().map(|&key| key.to_owned()).collect();

@@ -68,7 +68,7 @@ redirect = { to = "/", status = 300 }
 }
 
 #[test]
-fn what_follows_from_an_error_is_not_an_error_of_its_own() {
+fn consequential_errors_are_not_reported() {
     // The service exists, though its endpoint is invalid; so does the listener, though its address is.
     assert_problems(
         "[[listener]]\nname = \"l\"\naddress = 5\n[[service]]\nname = \"s\"\n[[service.endpoint]]\naddress = \"x\"\n[[route]]\nname = \"r\"\nauth = \"public\"\nservice = \"s\"\n",
@@ -234,7 +234,7 @@ fn names_and_addresses_are_unique() {
 }
 
 #[test]
-fn listeners_say_nothing_that_has_no_effect() {
+fn listener_keys_without_effect_are_errors() {
     let listener = |extra: &str| format!("[[listener]]\nname = \"x\"\naddress = \"127.0.0.1:1\"\n{extra}");
     for (extra, expected) in [
         ("mode = \"0660\"", "mode is for Unix sockets only"),

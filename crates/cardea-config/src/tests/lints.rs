@@ -15,7 +15,7 @@ const SERVICE: &str = "[[service]]\nname = \"s\"\n[[service.endpoint]]\naddress 
     [[route]]\nname = \"s\"\nauth = \"public\"\nservice = \"s\"\n";
 
 #[test]
-fn what_nothing_names_is_told() {
+fn unused_objects_are_reported() {
     let issuer = "[[issuer]]\nname = \"i\"\nissuer = \"https://i\"\ndiscovery = true\naudiences = [\"a\"]\n";
     let asks = "[[route]]\nname = \"r\"\npath = \"/r\"\nauth = { issuer = \"i\" }\nbuiltin = \"health\"\n";
     assert_eq!(warnings(&format!("{SERVICE}{issuer}{asks}")), [""; 0]);
@@ -25,7 +25,7 @@ fn what_nothing_names_is_told() {
 }
 
 #[test]
-fn clear_text_to_the_port_of_tls_is_told() {
+fn plaintext_to_port_443_is_reported() {
     let https = SERVICE.replace(":8080", ":443");
     let found = warnings(&https);
     assert!(
@@ -36,7 +36,7 @@ fn clear_text_to_the_port_of_tls_is_told() {
 }
 
 #[test]
-fn listeners_that_all_redirect_are_told() {
+fn a_configuration_with_only_redirecting_listeners_is_reported() {
     let redirecting = format!("{LEAST}redirect_to_https = true\n{SERVICE}");
     let found = Fixture::new(&redirecting).config().warnings;
     assert_eq!(found[0].message, "every listener redirects to https, so that no route is ever used");
@@ -45,7 +45,7 @@ fn listeners_that_all_redirect_are_told() {
 }
 
 #[test]
-fn what_our_own_tokens_never_have_is_told() {
+fn scopes_and_audiences_that_are_never_issued_are_reported() {
     let server = |scopes: &str, auth: &str| {
         format!(
             "[authorization_server]\nissuer = \"https://auth.example.com\"\ndefault_audience = \"https://api\"\n\
@@ -169,7 +169,7 @@ proptest! {
 }
 
 #[test]
-fn a_prefix_that_is_used_up_is_told() {
+fn a_prefix_covered_by_other_routes_is_reported() {
     let rest = "[[route]]\nname = \"%\"\nauth = \"public\"\nbuiltin = \"health\"\n";
     let route = |name: &str, path: &str| format!("{}{path}\n", rest.replace('%', name));
     let mut text = route("all", "path_prefix = \"/a\"");

@@ -29,7 +29,7 @@ fn tickets_are_stateful_unless_something_says_otherwise() {
 }
 
 #[test]
-fn what_would_have_no_effect_is_an_error() {
+fn settings_without_effect_are_errors() {
     for (tls, expected) in [
         (
             "tickets = \"stateful\"\nticket_secret = \"secret\"",

@@ -84,7 +84,7 @@ impl<R: HasOverrides> Checker<'_, R> {
         match self.node(ast)? {
             (node, Type::Bool | Type::Dyn) => Ok(node),
             (_, kind) => {
-                Err(error(ast.start(), format!("this is of type {kind}, and should be true or false")))
+                Err(error(ast.start(), format!("this is of type {kind}, but must be true or false")))
             }
         }
     }
@@ -142,7 +142,7 @@ impl<R: HasOverrides> Checker<'_, R> {
             return path[used..].iter().try_fold((node, kind), |of, key| member(of, key, ast.start()));
         }
         let AstKind::Select(of, key) = &ast.kind else {
-            return Err(error(ast.at, "a name should stand here"));
+            return Err(error(ast.at, "expected a name"));
         };
         let of = self.node(of)?;
         member(of, key, ast.at)
@@ -220,7 +220,8 @@ impl<R: HasOverrides> Checker<'_, R> {
     /// Records an attribute that is read, and prevents secrets from being read through a map.
     fn note(&mut self, name: &str, reference: &Reference<R>, at: u32) -> Checked<()> {
         if self.show && reference.hide.is_some() && matches!(reference.base, Base::Family { .. }) {
-            let message = format!("`{name}` holds secrets and can't be shown as a whole; name a part of it");
+            let message =
+                format!("`{name}` contains secrets and can't be read as a whole; name a part of it");
             return Err(error(at, message));
         }
         if !self.reads.iter().any(|(known, _)| **known == *name) {
@@ -282,7 +283,7 @@ fn mismatch(operator: Operator, left: Type, right: Type, at: u32) -> ExpressionE
             "; write the time as `timestamp(\"2026-01-31T12:00:00Z\")`"
         }
         (Type::Text, Type::Int) | (Type::Int, Type::Text) => {
-            "; nothing is converted by itself: write `int(…)` or `string(…)`"
+            "; there is no implicit conversion: write `int(…)` or `string(…)`"
         }
         _ => "",
     };

@@ -27,7 +27,7 @@ impl<R: HasOverrides> Condition<R> {
         match expression.kind {
             Kind::Bool | Kind::Any => Ok(Self(Arc::new(expression))),
             kind => {
-                let message = format!("a condition is true or false, and this is of type {kind}");
+                let message = format!("a condition must be true or false, but this is of type {kind}");
                 Err(ExpressionError::new(0, &message))
             }
         }

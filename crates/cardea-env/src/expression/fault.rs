@@ -24,7 +24,7 @@ impl std::error::Error for Fault {}
 #[non_exhaustive]
 pub enum FaultKind {
     /// An absent attribute, map key or list index.
-    #[error("absent; `has(…)` asks whether it is there")]
+    #[error("absent; `has(…)` tests for it")]
     Absent,
     /// A custom attribute failed.
     #[error("the custom attribute failed")]
@@ -42,13 +42,13 @@ pub enum FaultKind {
     #[error("division by zero")]
     DivisionByZero,
     /// Text with the wrong syntax: no number, no time, no address.
-    #[error("not of the form that is needed")]
+    #[error("not in the required format")]
     Form,
     /// An index outside of a text.
-    #[error("outside of the text")]
+    #[error("out of range")]
     Range,
     /// A repeated key of a map, or a value that can't be a key.
-    #[error("a key that is there twice, or can be none")]
+    #[error("a duplicate key, or a value that can't be a key")]
     Key,
     /// More steps than allowed.
     #[error("too many steps")]

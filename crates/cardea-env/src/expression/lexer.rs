@@ -125,7 +125,7 @@ impl<'t> Lexer<'t> {
 
     fn whole(&mut self, start: usize, number: Option<u64>) -> Result<TokenKind, ExpressionError> {
         let Some(number) = number else {
-            return Err(self.error(start, "a number that is too large, or none"));
+            return Err(self.error(start, "a number that is too large or invalid"));
         };
         if self.text[self.position..].starts_with(['u', 'U']) {
             self.position += 1;
@@ -138,7 +138,7 @@ impl<'t> Lexer<'t> {
     fn end_of_number(&self, start: usize, kind: TokenKind) -> Result<TokenKind, ExpressionError> {
         let next = self.text[self.position..].chars().next();
         if next.is_some_and(|next| next.is_ascii_alphanumeric() || next == '_') {
-            return Err(self.error(start, "a number that goes on with a letter"));
+            return Err(self.error(start, "a number followed by a letter"));
         }
         Ok(kind)
     }
@@ -158,10 +158,10 @@ impl<'t> Lexer<'t> {
                 return Ok(TokenKind::Text(text.into()));
             }
             let Some(next) = rest.chars().next() else {
-                return Err(self.error(start, "a string without its end"));
+                return Err(self.error(start, "an unterminated string"));
             };
             match next {
-                '\n' | '\r' if !triple => return Err(self.error(start, "a string that its line ends")),
+                '\n' | '\r' if !triple => return Err(self.error(start, "a string with a line break")),
                 '\\' if !raw => text.push(self.escape()?),
                 _ => {
                     self.position += next.len_utf8();
@@ -174,8 +174,7 @@ impl<'t> Lexer<'t> {
     fn escape(&mut self) -> Result<char, ExpressionError> {
         let start = self.position;
         let rest = &self.text[start + 1..];
-        let unknown =
-            || ExpressionError::new(start, "an escape that there is not; write `\\\\` for the backslash");
+        let unknown = || ExpressionError::new(start, "an unknown escape; write `\\\\` for the backslash");
         let next = rest.chars().next().ok_or_else(unknown)?;
         let (digits, radix, skip) = match next {
             'x' | 'X' => (2, 16, 1),

@@ -211,12 +211,12 @@ impl Parser<'_> {
                 self.advance()?;
                 self.name_or_call()
             }
-            TokenKind::End => Err(ExpressionError::new(at as usize, "the expression breaks off here")),
+            TokenKind::End => Err(ExpressionError::new(at as usize, "the expression is incomplete")),
             TokenKind::Sign(sign) => {
                 let hint = match sign {
-                    "=" => "`=` stands here; write `==` to compare",
-                    "|" => "`|` stands here; write `||` for or",
-                    _ => "a value should stand here",
+                    "=" => "unexpected `=`; write `==` to compare",
+                    "|" => "unexpected `|`; write `||` for or",
+                    _ => "expected a value",
                 };
                 Err(ExpressionError::new(at as usize, hint))
             }
@@ -250,7 +250,7 @@ impl Parser<'_> {
                 self.advance()?;
                 Ok((at, word))
             }
-            _ => Err(ExpressionError::new(at as usize, "a name should stand here")),
+            _ => Err(ExpressionError::new(at as usize, "expected a name")),
         }
     }
 
@@ -262,7 +262,7 @@ impl Parser<'_> {
                 Literal::Int(0_i64.checked_sub_unsigned(number).ok_or_else(too_large)?)
             }
             TokenKind::Int(number) => Literal::Int(i64::try_from(number).map_err(|_| too_large())?),
-            _ => return Err(ExpressionError::new(at as usize, "a number should stand here")),
+            _ => return Err(ExpressionError::new(at as usize, "expected a number")),
         };
         self.advance()?;
         node(at, AstKind::Literal(literal))
@@ -331,7 +331,7 @@ impl Parser<'_> {
         if self.takes(sign)? {
             return Ok(());
         }
-        Err(ExpressionError::new(self.token.at as usize, &format!("`{sign}` should stand here")))
+        Err(ExpressionError::new(self.token.at as usize, &format!("expected `{sign}`")))
     }
 
     fn advance(&mut self) -> Result<(), ExpressionError> {

@@ -448,7 +448,7 @@ fn networks() {
 }
 
 #[test]
-fn what_does_not_compile_points_and_names_what_was_meant() {
+fn compile_errors_have_a_location_and_a_suggestion() {
     let cases: &[(&str, usize, &str, Option<&str>)] = &[
         ("", 0, "breaks off", None),
         ("1 +", 3, "breaks off", None),
@@ -475,8 +475,8 @@ fn what_does_not_compile_points_and_names_what_was_meant() {
         ("request.headers['a b']", 16, "not the name of a header", None),
         ("a = 1", 2, "the expression ends before this", None),
         ("1 | 2", 2, "ends before this", None),
-        ("(1", 2, "`)` should stand here", None),
-        ("[1", 2, "`]` should stand here", None),
+        ("(1", 2, "expected `)`", None),
+        ("[1", 2, "expected `]`", None),
         ("'abc", 0, "without its end", None),
         ("'\\q'", 1, "an escape that there is not", None),
         ("'\\ud800'", 1, "names no character", None),
@@ -563,10 +563,7 @@ fn faults_point_and_name() {
         Condition::compile("request.method == 'GET' && token.claims.none >= 3", &names()).unwrap();
     let fault = condition.test(&request()).unwrap_err();
     assert_eq!(fault, FaultKind::Absent.at(27));
-    assert_eq!(
-        condition.describe(fault),
-        "`token.claims.none` at 27: absent; `has(…)` asks whether it is there"
-    );
+    assert_eq!(condition.describe(fault), "`token.claims.none` at 27: absent; `has(…)` tests for it");
 }
 
 #[test]

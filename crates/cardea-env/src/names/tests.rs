@@ -99,7 +99,7 @@ fn what_was_computed_before_a_change_is_computed_again() {
 }
 
 #[test]
-fn what_a_custom_attribute_is_made_of_is_told_to_the_last() {
+fn all_sources_of_a_custom_attribute_are_found() {
     let mut names = names();
     names.declare("app.set", ValueSource::Nothing).unwrap();
     let key = map("{request.headers.X-Tenant}{app.set}", &names, None);
@@ -187,7 +187,7 @@ fn names_that_can_not_be_declared() {
 }
 
 #[test]
-fn what_is_made_of_a_secret_is_one() {
+fn attributes_derived_from_secrets_are_redacted() {
     let mut names = names();
     let raw = Template::compile_raw("s-{request.headers.cookie}", &names).unwrap();
     names.declare("raw", ValueSource::Template(raw)).unwrap();

@@ -123,7 +123,7 @@ fn a_family_is_changed_as_a_whole() {
 }
 
 #[test]
-fn a_removed_claim_takes_what_is_in_it_along() {
+fn removing_a_claim_removes_its_members() {
     let mut request = request();
     assert!(matches!(read(&request, "token.claims.realm_access.roles"), Some(Owned::List(_))));
     change(&mut request, "token.claims.realm_access", None);

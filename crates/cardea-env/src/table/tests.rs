@@ -91,7 +91,7 @@ fn names_read_what_they_name() {
 }
 
 #[test]
-fn unknown_names_are_refused_with_what_was_meant() {
+fn unknown_names_are_refused_with_a_suggestion() {
     let cases = [
         ("request.pth", Some("request.path")),
         ("reqest.path", Some("request.path")),

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_with_further_bits_are_refused_and_their_network_is_told() {
+    fn prefixes_with_host_bits_are_refused_and_the_network_is_suggested() {
         for (text, network) in [
             ("10.1.2.3/8", "10.0.0.0/8"),
             ("10.0.0.1/0", "0.0.0.0/0"),

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_decoded_and_the_first_of_several_values_is_told_to_be_one_of_several() {
+    fn repeated_parameters_are_detected() {
         let query =
             b"role=user&%72ole=admin&a=%41+b%2&flag&=x&empty=&same=1&same=1&gr%F6%DFe=1&gr%C3%B6%C3%9Fe=2";
         let derived = Derived::default();

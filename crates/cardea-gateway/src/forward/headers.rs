@@ -150,7 +150,7 @@ fn plan<'r>(
 /// Appends a value; an empty one is none.
 fn append(fields: &mut Fields, name: &str, value: &[u8]) {
     if !value.is_empty() && fields.append(name.as_bytes(), value).is_err() {
-        tracing::debug!(header = %name, "a rendered header is not valid and was left out");
+        tracing::debug!(header = %name, "a rendered header is invalid and was omitted");
     }
 }
 

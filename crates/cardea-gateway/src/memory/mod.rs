@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_threads_hold_adds_up_wherever_it_is_let_go() {
+    fn memory_of_threads_adds_up_wherever_it_is_released() {
         let large = std::thread::spawn(|| held(LARGE)).join().unwrap();
         assert!(used() >= LARGE / 2);
         let part = Part::copy_of(b"abc");

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_leaves_nobody_else_charged() {
+    fn a_panic_leaves_no_charge_on_other_accounts() {
         let account = Arc::<Account>::default();
         let mut task = Box::pin(charged(Arc::clone(&account), async {
             std::panic::resume_unwind(Box::new("on purpose"))

@@ -270,7 +270,7 @@ fn a_wildcard_means_the_same_to_routes_and_certificates() {
 }
 
 #[test]
-fn a_route_is_there_on_its_listeners_alone() {
+fn a_route_exists_only_on_its_listeners() {
     let bound = |names: &[&str], route: RouteMatch| RouteMatch {
         listeners: names.iter().map(ToString::to_string).collect(),
         ..route
@@ -348,7 +348,7 @@ fn headers_and_methods_narrow_a_path() {
 }
 
 #[test]
-fn a_wrong_method_is_told_only_when_nothing_else_fits() {
+fn a_wrong_method_is_reported_only_if_no_route_matches() {
     let router = router(&[
         by(&["PUT", "GET"], exact("/a/b")),
         by(&["DELETE"], pattern("/a/{x}")),
@@ -487,7 +487,7 @@ fn overlapping_patterns_stay_within_the_proven_bound() {
 }
 
 #[test]
-fn a_route_with_a_condition_comes_before_the_one_without_and_yields_where_it_does_not_hold() {
+fn a_route_with_a_condition_takes_precedence_if_the_condition_is_true() {
     let conditional = RouteMatch { condition: true, ..exact("/a") };
     let router = Router::new(vec![(conditional.clone(), "first"), (exact("/a"), "second")]).unwrap();
     // The condition of the route at 0 holds for requests with an even number of fields.

@@ -56,7 +56,7 @@ fn post(path: &str, body: &str) -> String {
 }
 
 #[test]
-fn it_is_given_the_request_and_its_reason_is_logged() {
+fn a_built_in_gets_the_request_and_its_reason_is_logged() {
     run(async {
         let gateway = echo(ErrorFormat::Problem).await;
         let mut client = gateway.client().await;
@@ -71,7 +71,7 @@ fn it_is_given_the_request_and_its_reason_is_logged() {
 }
 
 #[test]
-fn it_is_asked_nothing_that_a_check_refuses_and_errors_have_its_format() {
+fn a_built_in_gets_only_authorized_requests_and_sets_the_error_format() {
     run(async {
         for (format, content_type, error) in [
             (ErrorFormat::Problem, "application/problem+json", None),

@@ -147,7 +147,7 @@ fn over_tls_the_answer_is_given_to_who_asks_for_it_alone_and_the_connection_ends
 }
 
 #[test]
-fn what_is_no_greeting_is_refused_while_a_challenge_is_pending() {
+fn a_malformed_client_hello_is_refused_while_a_challenge_is_pending() {
     run(async {
         let (origin, certificates) = (Origin::ok().await, Certificates::new());
         let gateway = Spec::to(&origin).with(certificates.listener()).start().await;

@@ -178,7 +178,7 @@ fn expected(issued: &Issued) -> String {
 }
 
 #[test]
-fn who_shows_none_is_sent_to_where_it_is_asked_for() {
+fn clients_without_a_certificate_are_redirected_to_the_step_up_host() {
     run(async {
         let bench = Bench::new();
         let origin = Origin::ok().await;
@@ -246,7 +246,7 @@ fn without_tls_the_way_is_the_same() {
 }
 
 #[test]
-fn where_it_is_asked_for_nobody_is_sent_on() {
+fn hosts_that_request_certificates_do_not_redirect() {
     run(async {
         let bench = Bench::new();
         let origin = Origin::ok().await;
@@ -266,7 +266,7 @@ fn where_it_is_asked_for_nobody_is_sent_on() {
 }
 
 #[test]
-fn who_shows_one_enters_and_the_service_is_told() {
+fn clients_with_a_certificate_are_served_and_the_service_receives_it() {
     run(async {
         let bench = Bench::new();
         let origin = Origin::ok().await;
@@ -300,7 +300,7 @@ fn who_shows_one_enters_and_the_service_is_told() {
 }
 
 #[test]
-fn a_chain_is_told_where_that_is_configured() {
+fn a_chain_is_forwarded_if_configured() {
     run(async {
         let bench = Bench::new();
         let origin = Origin::ok().await;
@@ -421,7 +421,7 @@ fn over_http2_it_is_the_same() {
 }
 
 #[test]
-fn who_must_show_one_and_does_not_gets_no_connection() {
+fn a_required_client_certificate_is_enforced_in_the_handshake() {
     run(async {
         let bench = Bench::new();
         let origin = Origin::ok().await;
@@ -481,7 +481,7 @@ fn a_hello_in_pieces_behind_a_proxy_header_is_put_together() {
 }
 
 #[test]
-fn what_is_no_hello_is_answered_with_an_alert() {
+fn a_malformed_client_hello_gets_an_alert() {
     run(async {
         let bench = Bench::new();
         let origin = Origin::ok().await;

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::support::{Origin, Spec, add_rules, get, origin::OK, run, unchecked, until};
 
 #[test]
-fn a_connection_is_kept_on_both_sides() {
+fn connections_are_kept_alive_on_both_sides() {
     run(async {
         let origin = Origin::ok().await;
         let gateway = Spec::to(&origin).start().await;
@@ -26,7 +26,7 @@ fn a_connection_is_kept_on_both_sides() {
 }
 
 #[test]
-fn what_the_origin_sees_is_what_was_decided_on() {
+fn the_origin_receives_the_request_that_was_authorized() {
     run(async {
         let origin = Origin::ok().await;
         let gateway = Spec::to(&origin).start().await;
@@ -61,7 +61,7 @@ fn what_the_origin_sees_is_what_was_decided_on() {
 }
 
 #[test]
-fn a_proxy_is_believed_about_addresses_and_a_stranger_is_not() {
+fn only_trusted_proxies_set_the_client_address() {
     run(async {
         let header = "X-Forwarded-For: 6.6.6.6, 203.0.113.9\r\nX-Forwarded-Proto: https\r\n";
         let request = format!("GET / HTTP/1.1\r\nHost: a.example\r\n{header}\r\n");
@@ -146,7 +146,7 @@ fn http_1_0_is_closed_unless_it_asks_to_be_kept() {
 }
 
 #[test]
-fn who_said_that_nothing_more_comes_is_not_waited_for_and_anybody_else_is() {
+fn connections_without_further_requests_are_closed_without_waiting() {
     run(async {
         // Nobody is waited for in vain: this clock stands still.
         let clock = ManualClock::new(Wall::from_unix_seconds(1_900_000_000));

@@ -123,7 +123,7 @@ fn a_client_that_leaves_ends_the_services_connection() {
 }
 
 #[test]
-fn heads_that_come_too_slowly_are_given_up() {
+fn slow_heads_time_out() {
     run(async {
         let origin = Origin::ok().await;
         let spec = Spec::to(&origin).with("timeouts.request_head = '150ms'");
@@ -166,7 +166,7 @@ fn an_idle_connection_is_closed_in_time() {
 }
 
 #[test]
-fn a_body_that_stops_is_given_up() {
+fn a_stalled_body_times_out() {
     run(async {
         let origin = Origin::silent().await;
         let gateway = Spec::to(&origin).with("timeouts.request_body_idle = '150ms'").start().await;
@@ -183,7 +183,7 @@ fn a_body_that_stops_is_given_up() {
 }
 
 #[test]
-fn a_service_that_does_not_take_the_body_is_to_blame() {
+fn a_service_that_does_not_read_the_body_counts_as_failed() {
     run(async {
         let origin = Origin::start(|mut visit| async move {
             visit.head().await?;
@@ -204,7 +204,7 @@ fn a_service_that_does_not_take_the_body_is_to_blame() {
 }
 
 #[test]
-fn a_service_that_does_not_answer_is_given_up() {
+fn a_service_that_does_not_respond_times_out() {
     run(async {
         let origin = Origin::start(|mut visit| async move {
             visit.request().await?;
@@ -233,7 +233,7 @@ fn a_service_that_does_not_answer_is_given_up() {
 }
 
 #[test]
-fn a_response_that_stands_still_is_reset() {
+fn a_stalled_response_is_reset() {
     run(async {
         let origin = Origin::start(|mut visit| async move {
             visit.request().await?;

@@ -299,7 +299,7 @@ fn requests_of_http2_wait_for_the_handshake() {
 }
 
 #[test]
-fn who_never_ends_the_handshake_is_closed_and_not_carried() {
+fn early_data_without_a_finished_handshake_is_not_forwarded() {
     run(async {
         let certificates = Certificates::new();
         let origin = Origin::ok().await;
@@ -392,7 +392,7 @@ async fn careful() -> Origin {
 }
 
 #[test]
-fn a_service_that_says_too_early_is_asked_again_after_the_handshake() {
+fn a_425_is_retried_after_the_handshake() {
     run(async {
         let certificates = Certificates::new();
         let origin = careful().await;

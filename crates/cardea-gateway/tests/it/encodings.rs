@@ -96,7 +96,7 @@ fn cookies_and_headers_of_routes_are_read_in_the_same_way() {
 }
 
 #[test]
-fn what_a_header_is_made_of_is_not_broken_out_of_in_any_encoding() {
+fn header_values_cannot_be_escaped_in_any_encoding() {
     run(async {
         let origin = Origin::ok().await;
         let made = r#"request_headers.set = { x-made = "{= request.headers['x-user'] + '\u2603'}" }"#;

@@ -126,7 +126,7 @@ fn a_head_that_is_cut_short_is_no_response_and_is_fetched_elsewhere() {
 }
 
 #[test]
-fn a_body_is_sent_again_elsewhere_if_all_of_it_was_kept() {
+fn a_body_is_resent_to_another_endpoint_if_fully_buffered() {
     run(async {
         for (bytes, status) in [(5_000, 200), (20_000, 502)] {
             let (bad, good) = (hanging_up().await, Origin::ok().await);
@@ -343,7 +343,7 @@ fn where_all_fail_half_stay_in_use() {
 }
 
 #[test]
-fn an_endpoint_that_takes_too_long_gives_way_to_another() {
+fn a_request_to_a_slow_endpoint_is_retried_at_another() {
     run(async {
         let (slow, good) = (Origin::silent().await, Origin::ok().await);
         let spec = |origins: &[&Origin]| {
@@ -363,7 +363,7 @@ fn an_endpoint_that_takes_too_long_gives_way_to_another() {
 }
 
 #[test]
-fn the_budget_bounds_what_is_tried_again() {
+fn the_retry_budget_bounds_retries() {
     run(async {
         let origins = [Origin::answering(UNAVAILABLE).await, Origin::answering(UNAVAILABLE).await];
         let budget = "failover = { retry_percent = 10, retries_per_second = 0, retries_saved_max = 5 }";

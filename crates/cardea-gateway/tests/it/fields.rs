@@ -138,7 +138,7 @@ fn no_trailer_gets_past_a_rule_over_http_2_either() {
 }
 
 #[test]
-fn what_connection_names_decides_nothing() {
+fn fields_named_by_connection_are_not_read_by_rules() {
     run(async {
         let origin = Origin::ok().await;
         let policy = r#"policy = [{ allow = "request.headers['x-mode'] == 'readonly'" }]"#;
@@ -327,7 +327,7 @@ fn hints_of_strangers_do_not_arrive() {
 }
 
 #[test]
-fn rules_do_not_read_what_a_stranger_says_of_the_way() {
+fn rules_read_no_forwarding_fields_of_untrusted_peers() {
     run(async {
         let origin = Origin::ok().await;
         for (policy, name) in [
@@ -355,7 +355,7 @@ fn rules_do_not_read_what_a_stranger_says_of_the_way() {
 }
 
 #[test]
-fn a_request_is_named_by_a_trusted_proxy_or_by_us_and_every_response_says_how() {
+fn every_response_has_the_request_id_of_a_trusted_proxy_or_a_generated_one() {
     run(async {
         let origin = Origin::answering(
             "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Request-Id: of-the-service\r\n\r\nok",
@@ -405,7 +405,7 @@ fn a_request_is_named_by_a_trusted_proxy_or_by_us_and_every_response_says_how() 
 }
 
 #[test]
-fn authorization_stays_here_where_the_route_says_so() {
+fn authorization_is_withheld_if_the_route_says_so() {
     run(async {
         let origin = Origin::ok().await;
         let spec = Spec::to(&origin).route("api", "forward_authorization = false");

@@ -101,7 +101,7 @@ const REQUIRING: [&str; 5] =
     ["must.example", "MUST.Example.", "must.example:8443", "x.partners.example", "X.PARTNERS.example.:81"];
 
 #[test]
-fn what_a_host_requires_is_required_by_every_way_to_it() {
+fn a_hosts_certificate_requirement_applies_to_every_path_to_it() {
     run(async {
         let bench = Bench::new();
         let origin = Origin::ok().await;
@@ -165,7 +165,7 @@ fn what_a_host_requires_is_required_by_every_way_to_it() {
 /// A wildcard of a certificate is one label; a route's is no more, so that nothing is served under a name that falls back to
 /// the default certificate.
 #[test]
-fn a_name_with_one_more_label_is_nobodys() {
+fn a_wildcard_matches_exactly_one_label() {
     run(async {
         let bench = Bench::new();
         let origin = Origin::ok().await;
@@ -183,7 +183,7 @@ fn a_name_with_one_more_label_is_nobodys() {
 
 /// Which certificate is shown is for the host to say: one of another host's authorities is none.
 #[test]
-fn a_certificate_for_one_host_is_none_for_another() {
+fn a_certificate_is_only_for_its_own_hosts() {
     run(async {
         let bench = Bench::new();
         let origin = Origin::ok().await;

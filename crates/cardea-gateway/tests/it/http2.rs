@@ -312,7 +312,7 @@ fn a_response_cut_short_resets_its_stream_alone() {
 }
 
 #[test]
-fn a_body_that_nobody_wants_may_still_be_sent_after_the_response() {
+fn an_unread_body_may_still_be_sent_after_the_response() {
     run(async {
         let origin = Origin::ok().await;
         let (gateway, certificates) = gateway_with(&origin, "").await;

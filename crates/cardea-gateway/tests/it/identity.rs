@@ -10,7 +10,7 @@ fn with_token(path: &str, token: &str) -> String {
 }
 
 #[test]
-fn each_failure_of_a_token_is_told_as_rfc_6750_says() {
+fn token_failures_have_the_challenges_of_rfc_6750() {
     run(async {
         let origin = Origin::ok().await;
         let gateway = Spec::to(&origin).start().await;
@@ -68,7 +68,7 @@ fn each_failure_of_a_token_is_told_as_rfc_6750_says() {
 }
 
 #[test]
-fn a_connection_is_whoever_each_request_says_and_nobody_without_a_token() {
+fn each_request_of_a_connection_is_identified_by_its_own_token() {
     run(async {
         let origin = Origin::ok().await;
         let gateway = Spec::to(&origin).start().await;
@@ -99,7 +99,7 @@ fn a_connection_is_whoever_each_request_says_and_nobody_without_a_token() {
 }
 
 #[test]
-fn a_token_that_one_route_admits_is_judged_anew_on_another() {
+fn a_token_is_compared_with_the_requirement_of_each_route() {
     run(async {
         let origin = Origin::ok().await;
         let gateway = Spec::to(&origin).start().await;
@@ -140,7 +140,7 @@ fn a_revoked_subject_is_refused_at_once() {
 }
 
 #[test]
-fn a_public_route_asks_for_nothing_and_tells_nothing() {
+fn a_public_route_requires_no_token_and_sets_no_identity() {
     run(async {
         let origin = Origin::ok().await;
         let gateway = Spec::to(&origin).start().await;

@@ -14,7 +14,7 @@ fn post(length: &str, body: &str) -> String {
 }
 
 #[test]
-fn a_requests_length_is_written_anew() {
+fn a_requests_length_is_written_from_the_parsed_number() {
     run(async {
         let origin = Origin::ok().await;
         let gateway = Spec::to(&origin).start().await;
@@ -50,7 +50,7 @@ fn rules_read_the_length_that_the_service_gets() {
 }
 
 #[test]
-fn a_requests_length_over_http_2_is_written_anew() {
+fn a_requests_length_over_http_2_is_written_from_the_parsed_number() {
     run(async {
         let origin = Origin::ok().await;
         let (gateway, certificates) = http2::gateway_with(&origin, "").await;
@@ -68,7 +68,7 @@ fn a_requests_length_over_http_2_is_written_anew() {
 }
 
 #[test]
-fn a_responses_length_is_written_anew() {
+fn a_responses_length_is_written_from_the_parsed_number() {
     let head = |path: &str| get(path).replacen("GET", "HEAD", 1);
     // What the service says, how the client asked, and the length that the client is told.
     let cases = [

@@ -45,7 +45,7 @@ fn a_full_gateway_closes_the_connection_that_has_been_idle_for_the_longest() {
 }
 
 #[test]
-fn a_connection_beyond_its_prefixs_share_costs_nobody_else_a_connection() {
+fn a_connection_above_its_prefixs_share_evicts_no_other_prefix() {
     run(async {
         let origin = Origin::ok().await;
         let limits = "limits = { connections_max = 2, connections_per_prefix_max = 1 }";
@@ -67,7 +67,7 @@ fn a_connection_beyond_its_prefixs_share_costs_nobody_else_a_connection() {
 }
 
 #[test]
-fn those_who_connect_and_say_nothing_take_no_place_from_who_does() {
+fn silent_connections_do_not_block_active_clients() {
     run(async {
         let origin = Origin::ok().await;
         let spec = Spec::to(&origin).with("limits.connections_max = 8");

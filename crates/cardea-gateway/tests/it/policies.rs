@@ -72,7 +72,7 @@ fn a_rule_that_denies_is_not_passed_by() {
 }
 
 #[test]
-fn what_can_not_be_evaluated_denies_in_rules_that_allow_and_in_rules_that_deny() {
+fn evaluation_errors_deny_in_allow_and_deny_rules() {
     run(async {
         let origin = Origin::ok().await;
         let spec = |rules: &str| Spec::to(&origin).public(format!("policy = [{rules}]"));
@@ -135,7 +135,7 @@ fn reasons_reach_the_log_and_the_caller_only_where_the_rule_says_so() {
 }
 
 #[test]
-fn a_policy_stands_behind_the_token_and_sees_its_claims() {
+fn a_policy_runs_after_identification_and_reads_claims() {
     run(async {
         let origin = Origin::ok().await;
         let spec = Spec::to(&origin).route(
@@ -169,7 +169,7 @@ fn a_policy_stands_behind_the_token_and_sees_its_claims() {
 }
 
 #[test]
-fn a_route_with_a_condition_yields_where_it_does_not_hold_and_refuses_where_it_can_not_tell() {
+fn a_condition_that_is_false_skips_the_route_and_one_that_fails_refuses() {
     run(async {
         let origin = Origin::ok().await;
         let spec = Spec::to(&origin).route(

@@ -23,7 +23,7 @@ async fn resetting() -> Origin {
 }
 
 #[test]
-fn an_idempotent_request_is_tried_again_when_a_kept_connection_was_closed() {
+fn an_idempotent_request_is_retried_if_a_pooled_connection_was_closed() {
     run(async {
         let replayed = "PUT / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\nhello";
         let chunked =
@@ -130,7 +130,7 @@ fn bytes_behind_a_response_are_no_response() {
 }
 
 #[test]
-fn a_service_that_closes_or_speaks_1_0_is_not_kept() {
+fn connections_to_a_service_that_closes_or_uses_http_1_0_are_not_pooled() {
     run(async {
         for answer in [
             "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",

@@ -192,7 +192,7 @@ fn the_grace_holds_for_the_end_of_a_certificate_and_not_for_its_revocation() {
 }
 
 #[test]
-fn whom_a_list_revokes_or_nobody_vouches_for_loses_what_is_under_way() {
+fn revoked_and_untrusted_certificates_end_their_streams() {
     run(async {
         let (origin, setting) = (echo().await, Setting::new());
         let gateway = setting.spec(&origin).start().await;

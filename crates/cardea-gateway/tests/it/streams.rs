@@ -163,7 +163,7 @@ fn a_refresher_that_stops_extends_no_stream_by_more_than_the_bound() {
 }
 
 #[test]
-fn a_stream_goes_on_for_the_configured_grace() {
+fn a_stream_continues_for_the_configured_grace() {
     run(async {
         let (origin, _) = echo().await;
         let clock = manual();
@@ -181,7 +181,7 @@ fn a_stream_goes_on_for_the_configured_grace() {
 }
 
 #[test]
-fn whoever_is_revoked_or_disabled_loses_what_is_under_way_and_nobody_else_does() {
+fn revocation_ends_only_the_streams_of_its_caller() {
     run(async {
         let (origin, _) = echo().await;
         let clock = manual();
@@ -208,7 +208,7 @@ fn whoever_is_revoked_or_disabled_loses_what_is_under_way_and_nobody_else_does()
 type Reload = fn(Spec, &Bench) -> Spec;
 
 #[test]
-fn a_reload_that_takes_the_right_away_ends_what_is_under_way_and_another_one_does_not() {
+fn only_a_reload_that_revokes_access_ends_streams() {
     let cases: [(Reload, &str, &str); 9] = [
         (
             |spec, _| {
@@ -343,7 +343,7 @@ fn a_close_frame_waits_for_the_end_of_the_frame_that_was_begun() {
 }
 
 #[test]
-fn a_frame_that_does_not_end_is_torn_and_the_client_can_tell() {
+fn an_unfinished_frame_ends_in_a_reset() {
     run(async {
         let clock = manual();
         let (go, more) = watch::channel(false);
@@ -551,7 +551,7 @@ fn a_call_of_grpc_ends_with_unauthenticated_and_another_stream_with_a_reset() {
 }
 
 #[test]
-fn at_the_drains_deadline_everything_is_told_in_its_own_words() {
+fn streams_end_at_the_drain_deadline_in_the_form_of_their_protocol() {
     run(async {
         let (sockets, _) = echo().await;
         let (_go, more) = watch::channel(false);

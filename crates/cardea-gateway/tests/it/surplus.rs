@@ -29,7 +29,7 @@ async fn late(head: &'static str) -> Origin {
 }
 
 #[test]
-fn a_body_that_comes_late_after_a_response_without_one_reaches_nobody() {
+fn a_late_body_after_a_response_without_one_is_never_delivered() {
     run(async {
         for (method, head) in [
             ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 45\r\n\r\n"),

@@ -54,7 +54,7 @@ async fn shares_a_limit(key: &str, one: &str, other: &str) -> bool {
 }
 
 #[test]
-fn a_client_is_told_what_it_may_and_when() {
+fn a_response_has_the_limit_and_the_remaining_units() {
     run(async {
         let (origin, clock) = (Origin::ok().await, manual());
         let throttles = [throttle("per-client", "['source.address']", "")];
@@ -95,7 +95,7 @@ fn a_client_is_told_what_it_may_and_when() {
 }
 
 #[test]
-fn clients_are_told_on_every_response_where_that_is_wanted() {
+fn rate_limit_fields_are_on_every_response_if_configured() {
     run(async {
         let (origin, clock) = (
             Origin::answering(
@@ -226,7 +226,7 @@ fn a_flood_of_bad_tokens_is_not_verified() {
 }
 
 #[test]
-fn callers_have_limits_of_their_own_and_strangers_use_none_of_them() {
+fn callers_have_separate_limits_that_unauthorized_requests_do_not_use() {
     run(async {
         let (origin, clock) = (Origin::ok().await, manual());
         let throttles = [throttle("per-tenant", "['token.iss', 'token.claims.tenant']", "")];
@@ -318,7 +318,7 @@ fn only_requests_that_are_meant_are_counted_and_no_failure_gets_past() {
 }
 
 #[test]
-fn a_dry_run_refuses_nothing_and_tells_what_it_would() {
+fn a_dry_run_refuses_nothing_and_reports_what_it_would_refuse() {
     run(async {
         let (origin, clock) = (Origin::ok().await, manual());
         let failing = costing("int(request.headers['x-cost'])", "dry_run = true");

@@ -276,7 +276,7 @@ const V1: &[u8] = b"PROXY TCP4 203.0.113.7 198.51.100.1 1234 443\r\n";
 const V2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x0c\xcb\x00\x71\x07\xc6\x33\x64\x01\x04\xd2\x01\xbb";
 
 #[test]
-fn a_proxy_header_of_a_trusted_peer_is_believed_before_tls_and_without() {
+fn a_trusted_peers_proxy_header_is_used_with_and_without_tls() {
     run(async {
         let certificates = Certificates::new();
         let origin = Origin::ok().await;
@@ -400,7 +400,7 @@ async fn silent(gateway: &Harness, count: usize) -> Vec<TcpStream> {
 }
 
 #[test]
-fn who_connects_and_says_nothing_keeps_nobody_out() {
+fn silent_connections_block_no_client() {
     run(async {
         let certificates = Certificates::new();
         let origin = Origin::ok().await;
@@ -491,7 +491,7 @@ fn connections_possible() -> usize {
 }
 
 #[test]
-fn ten_thousand_half_open_handshakes_keep_nobody_out() {
+fn ten_thousand_half_open_handshakes_block_no_client() {
     run(async {
         let count = connections_possible();
         let certificates = Certificates::new();

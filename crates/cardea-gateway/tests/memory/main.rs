@@ -79,7 +79,7 @@ fn ended(gateway: &Harness) -> u64 {
 }
 
 #[test]
-fn responses_that_nobody_reads_give_way_the_oldest_first() {
+fn unread_responses_are_evicted_oldest_first() {
     let _turn = turn();
     run(async {
         let origin = origin().await;
@@ -158,7 +158,7 @@ fn request(method: &str, path: &str) -> Request<()> {
 }
 
 #[test]
-fn streams_of_http_2_that_nobody_reads_give_way() {
+fn unread_http_2_streams_are_evicted() {
     let _turn = turn();
     run(async {
         let certificates = Certificates::new();
@@ -196,7 +196,7 @@ fn streams_of_http_2_that_nobody_reads_give_way() {
 }
 
 #[test]
-fn bodies_that_the_service_does_not_take_give_way() {
+fn unread_request_bodies_are_evicted() {
     let _turn = turn();
     run(async {
         let certificates = Certificates::new();
@@ -319,7 +319,7 @@ fn heads_that_nobody_reads_do_not_pass_the_bound() {
 }
 
 #[test]
-fn a_client_that_takes_a_byte_now_and_then_is_no_better_than_one_that_takes_none() {
+fn a_client_that_reads_single_bytes_counts_as_stalled() {
     let _turn = turn();
     run(async {
         let origin = origin().await;

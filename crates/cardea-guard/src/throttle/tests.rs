@@ -159,7 +159,7 @@ proptest! {
 }
 
 #[test]
-fn a_burst_comes_at_once_and_the_rest_at_the_rate() {
+fn a_burst_is_admitted_at_once_and_the_rest_at_the_rate() {
     let (store, table, limit) = (LocalThrottles::default(), ThrottleTable::new(100), limit(10, 5));
     let admitted = |now| (0..100).filter(|_| admits(&store, &table, limit, b"a", now)).count();
     assert_eq!([0, 99, 100, 350, 10_000].map(|milliseconds| admitted(at(milliseconds))), [5, 0, 1, 2, 5]);

@@ -31,7 +31,7 @@ fn an_authority_has_one_spelling() {
 }
 
 #[test]
-fn what_is_no_plain_host_and_port_is_refused() {
+fn authorities_with_more_than_host_and_port_are_refused() {
     use AuthorityError as E;
     let long = "a.".repeat(127);
     let table: &[(&[u8], AuthorityError)] = &[

@@ -75,7 +75,7 @@ fn the_options_are_tokens_and_few() {
 }
 
 #[test]
-fn what_connection_named_is_known_by_every_spelling() {
+fn names_in_connection_match_in_every_spelling() {
     let given = fields(&[("Connection", "close, X-Once, keep-alive"), ("x-once", "1")]);
     for named in
         [strip_hop_by_hop(&mut given.clone()).unwrap(), strip_hop_by_hop_response(&mut given.clone())]

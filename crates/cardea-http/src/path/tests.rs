@@ -52,7 +52,7 @@ fn every_spelling_of_a_path_becomes_the_same() {
 }
 
 #[test]
-fn what_origins_read_differently_is_flagged() {
+fn paths_that_origins_read_differently_are_flagged() {
     let flags = |path: &str| normalize(path.as_bytes()).unwrap();
     let none = PathFlags::default();
     assert_eq!(flags("/a%2fb"), ("/a%2Fb".into(), PathFlags { encoded_slash: true, ..none }));
@@ -65,7 +65,7 @@ fn what_origins_read_differently_is_flagged() {
 }
 
 #[test]
-fn what_has_no_one_meaning_is_refused() {
+fn ambiguous_paths_are_refused() {
     use PathError as E;
     let table: &[(&[u8], PathError)] = &[
         (b"", E::NotAbsolute),

@@ -72,7 +72,7 @@ impl Material {
         // Odd, at least 3, at most 32 bits: with 1 anything verifies, and a huge exponent wastes CPU time.
         let exponent = (e.len() <= 4).then(|| e.iter().fold(0_u32, |sum, &b| sum << 8 | u32::from(b)));
         if exponent.is_none_or(|e| e < 3 || e & 1 == 0) || e.first() == Some(&0) {
-            return Err(("the RSA exponent is not sane", true));
+            return Err(("the RSA exponent is not valid", true));
         }
         if has_roca_structure(&n) {
             return Err(("an RSA key with the ROCA weakness (CVE-2017-15361)", true));

@@ -196,7 +196,7 @@ async fn a_key_set_that_is_slow_huge_redirecting_private_or_broken_gives_no_keys
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fetch_that_never_ends_is_cut_off_and_nobody_waits_longer() {
+async fn an_endless_fetch_times_out_for_all_waiting_requests() {
     let site = Site::new();
     let _gate = site.network.hold();
     let before = tokio::time::Instant::now();
@@ -211,7 +211,7 @@ async fn a_fetch_that_never_ends_is_cut_off_and_nobody_waits_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_who_hangs_up_does_not_cut_the_fetch_short() {
+async fn a_disconnecting_caller_does_not_cancel_the_fetch() {
     let site = Site::new();
     let gate = site.network.hold();
     let impatient = tokio::time::timeout(Duration::from_millis(10), site.verify(&site.signer, 0));
@@ -222,7 +222,7 @@ async fn a_caller_who_hangs_up_does_not_cut_the_fetch_short() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_empty_set_is_an_answer_and_takes_the_keys_away() {
+async fn an_empty_key_set_removes_all_keys() {
     let site = Site::new();
     site.maintain(0).await;
     site.network.answer(KEYS, Ok(b"{\"keys\":[]}".to_vec()));

@@ -106,7 +106,7 @@ fn a_token_that_collides_with_a_remembered_one_in_its_hash_is_not_it() {
 }
 
 #[test]
-fn a_verdict_ends_with_its_token_whatever_the_wall_clock_says() {
+fn a_verdict_expires_with_its_token_whatever_the_wall_clock() {
     let fixture = Fixture::with(Algorithm::Es256, |config| config.clock_skew = std::time::Duration::ZERO);
     let (slot, other) = (Slot::default(), Slot::default());
     let token = fixture.signer.token(&claims());
@@ -126,7 +126,7 @@ fn a_verdict_ends_with_its_token_whatever_the_wall_clock_says() {
 }
 
 #[test]
-fn what_is_revoked_is_found_nowhere() {
+fn revoked_verdicts_are_in_no_cache() {
     let fixture = Fixture::new();
     let (slot, other) = (Slot::default(), Slot::default());
     let token = fixture.signer.token(&claims());
@@ -140,7 +140,7 @@ fn what_is_revoked_is_found_nowhere() {
 }
 
 #[test]
-fn a_key_that_goes_takes_its_verdicts_along_and_one_that_comes_does_not() {
+fn removing_a_key_discards_its_verdicts_and_adding_one_does_not() {
     let fixture = Fixture::new();
     let (slot, other) = (Slot::default(), Slot::default());
     let token = fixture.signer.token(&claims());
@@ -159,7 +159,7 @@ fn a_key_that_goes_takes_its_verdicts_along_and_one_that_comes_does_not() {
 }
 
 #[test]
-fn a_reload_keeps_what_is_remembered_of_issuers_that_stay_as_they_are() {
+fn a_reload_keeps_the_verdicts_of_unchanged_issuers() {
     let (signer, keys) = (Signer::new("key", Algorithm::Es256), LocalKeys::new());
     keys.publish(&signer.jwks()).unwrap();
     let main = config(KeySource::Local(keys));
@@ -267,7 +267,7 @@ fn issuers_without_key_ids_are_told_apart() {
 }
 
 #[test]
-fn no_issuer_pushes_out_what_is_remembered_of_another() {
+fn no_issuer_evicts_the_verdicts_of_another() {
     let (one, two) = (Signer::new("one", Algorithm::Es256), Signer::new("two", Algorithm::Es256));
     let issuer = |name: &str, iss: &str, signer: &Signer| {
         let keys = LocalKeys::new();

@@ -107,7 +107,7 @@ fn the_number_of_keys_is_bounded() {
 }
 
 #[test]
-fn a_key_that_nobody_published_signs_so_much_later() {
+fn an_unpublished_period_delays_the_key() {
     let made = |hours| KeyRecord { created_at: at(hours), ..key("2", 100, None) };
     for (what, created, through, now, activates) in [
         ("published all the time", 90, 99, 100, 100),

@@ -226,7 +226,7 @@ fn from_where_it_was_right_before_no_number_of_new_addresses_keeps_it_out() {
 }
 
 #[test]
-fn who_guesses_from_the_same_address_locks_out_no_client_that_was_right_there() {
+fn guesses_do_not_lock_out_a_client_that_authenticated_from_the_address() {
     let flood = |number: u32| (format!("nobody-{number}"), same(0), false);
     let served = simulate(&flood, same, Some(same(0)));
     assert_eq!(served.percent(), 100, "{served:?}");
@@ -235,7 +235,7 @@ fn who_guesses_from_the_same_address_locks_out_no_client_that_was_right_there() 
 }
 
 #[test]
-fn whoever_is_right_all_the_time_leaves_turns_and_places_to_others() {
+fn a_client_with_frequent_valid_attempts_does_not_starve_others() {
     let flood = |_| ("insider".to_owned(), guessing(0, 1), true);
     let served = simulate(&flood, new_each_time, None);
     assert!(served.percent() >= 95, "{served:?}");

@@ -49,7 +49,7 @@ async fn pages_follow_each_other_to_the_end() {
 }
 
 #[tokio::test]
-async fn what_no_client_may_have_is_refused() {
+async fn clients_cannot_get_unconfigured_scopes_or_audiences() {
     type Change = fn(&mut NewClient);
     let fixture = Fixture::new().await;
     let cases: [(&str, Change, bool); 18] = [
@@ -147,7 +147,7 @@ async fn a_rotation_never_extends_a_secret_and_the_number_is_bounded() {
 }
 
 #[tokio::test]
-async fn disabling_ends_new_tokens_and_tells_the_sink_before_it_returns() {
+async fn disabling_stops_new_tokens_and_notifies_the_sink_before_it_returns() {
     let fixture = Fixture::new().await;
     let told = Arc::new(Told::default());
     fixture.server.set_revocation_sink(told.clone(), fixture.now()).await.unwrap();
@@ -170,7 +170,7 @@ async fn disabling_ends_new_tokens_and_tells_the_sink_before_it_returns() {
 }
 
 #[tokio::test]
-async fn no_token_from_before_is_revived_and_every_one_from_after_is_told_apart() {
+async fn tokens_from_before_a_revocation_stay_refused() {
     let fixture = Fixture::new().await;
     let told = Arc::new(Told::default());
     fixture.server.set_revocation_sink(told.clone(), fixture.now()).await.unwrap();
@@ -237,7 +237,7 @@ async fn a_client_of_a_deleted_ones_id_is_another() {
 }
 
 #[tokio::test]
-async fn a_sink_that_comes_after_a_restart_hears_of_everything_that_still_matters() {
+async fn a_new_sink_receives_all_current_revocations() {
     let fixture = Fixture::new().await;
     let clients =
         [fixture.client().await, fixture.client().await, fixture.client().await, fixture.client().await];
@@ -271,7 +271,7 @@ async fn a_sink_that_comes_after_a_restart_hears_of_everything_that_still_matter
 /// A reload that makes an issuer local reads the revocations for it, then passes them on. Whoever is disabled in between must
 /// not be missed.
 #[tokio::test]
-async fn a_revocation_waits_until_those_that_were_read_are_told() {
+async fn a_revocation_waits_until_earlier_ones_are_passed_on() {
     let fixture = Fixture::new().await;
     let (before, during) = (fixture.client().await.client.client_id, fixture.client().await.client.client_id);
     let told = Arc::new(Told::default());
@@ -298,7 +298,7 @@ async fn a_revocation_waits_until_those_that_were_read_are_told() {
 }
 
 #[tokio::test]
-async fn what_another_process_revokes_is_told_at_the_next_maintenance() {
+async fn revocations_of_other_processes_are_applied_at_the_next_maintenance() {
     let fixture = Fixture::new().await;
     let told = Arc::new(Told::default());
     fixture.server.set_revocation_sink(told.clone(), fixture.now()).await.unwrap();

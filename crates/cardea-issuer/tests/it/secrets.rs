@@ -124,7 +124,7 @@ async fn guessing_is_refused_by_address_and_never_locks_the_client_out() {
 
 /// Both share one address, and the right secret is no longer cached.
 #[tokio::test]
-async fn a_neighbours_guesses_lock_nobody_out_who_was_right_from_there() {
+async fn guesses_from_the_same_address_do_not_lock_out_a_known_pair() {
     let fixture = fixture(SecretConfig::default()).await;
     assert_eq!(attempt(&fixture, "known", CHOSEN, "192.0.2.1").await.status, 200);
     for round in 0..3 {
@@ -168,7 +168,7 @@ async fn a_client_that_is_not_to_be_remembered_has_the_budget_of_its_address() {
 }
 
 #[tokio::test]
-async fn a_remembered_secret_saves_the_hash_and_nothing_else() {
+async fn a_cached_secret_saves_only_the_hash() {
     let fixture = fixture(SecretConfig::default()).await;
     let before = hashes(&fixture);
     for _ in 0..3 {
@@ -195,7 +195,7 @@ async fn a_remembered_secret_saves_the_hash_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_is_remembered_of_a_deleted_client_lets_nobody_in_as_another_of_its_id() {
+async fn cached_secrets_of_a_deleted_client_are_refused_for_a_new_one_with_its_id() {
     let fixture = fixture(SecretConfig::default()).await;
     for _ in 0..2 {
         assert_eq!(attempt(&fixture, "known", CHOSEN, "192.0.2.1").await.status, 200);
@@ -224,7 +224,7 @@ async fn remembering_can_be_switched_off_for_a_client() {
 }
 
 #[tokio::test]
-async fn what_is_too_late_is_answered_503_and_not_hashed() {
+async fn late_jobs_get_503_and_are_not_hashed() {
     let fixture = fixture(SecretConfig::default()).await;
     let before = hashes(&fixture);
     let basic = basic("known", CHOSEN);
@@ -287,7 +287,7 @@ async fn fill(server: &Arc<AuthorizationServer>, fixture: &Fixture) {
 }
 
 #[tokio::test]
-async fn what_finds_no_place_is_refused_without_reading_the_store() {
+async fn attempts_beyond_the_queue_are_refused_without_reading_the_store() {
     let fixture = fixture(SecretConfig::default()).await;
     let (server, counting) = narrow(&fixture).await;
     let generated = fixture.client().await;
@@ -331,7 +331,7 @@ async fn what_finds_no_place_is_refused_without_reading_the_store() {
 }
 
 #[tokio::test]
-async fn who_has_failed_too_often_is_refused_without_reading_the_store() {
+async fn attempts_beyond_the_failure_budget_are_refused_without_reading_the_store() {
     let fixture = fixture(SecretConfig::default()).await;
     let counting = Arc::new(CountingStore::new(Arc::clone(&fixture.store)));
     let few = settings(SecretConfig { failures_max: 2, ..SecretConfig::default() });

@@ -42,7 +42,7 @@ async fn a_token_is_what_rfc_9068_says() {
 }
 
 #[tokio::test]
-async fn every_answer_is_json_that_nobody_may_keep() {
+async fn every_response_is_json_with_no_store() {
     let fixture = Fixture::new().await;
     let client = fixture.client().await;
     for reply in [
@@ -302,7 +302,7 @@ async fn a_generated_secret_works_form_encoded_as_well_as_raw() {
 }
 
 #[tokio::test]
-async fn a_store_that_fails_is_503_and_says_nothing() {
+async fn a_store_failure_gets_503_without_details() {
     let fixture = Fixture::new().await;
     let client = fixture.client().await;
     fixture.server.close().await;
@@ -341,7 +341,7 @@ async fn a_scope_or_audience_that_is_no_longer_configured_is_no_longer_given() {
 }
 
 #[tokio::test]
-async fn whoever_asks_costs_the_same_reads() {
+async fn known_and_unknown_clients_cost_the_same_reads() {
     let fixture = Fixture::new().await;
     let client = fixture.client().await;
     let disabled = fixture.client().await;

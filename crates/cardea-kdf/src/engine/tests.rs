@@ -85,7 +85,7 @@ fn every_number_of_waiting_jobs_is_derived_alike() {
 }
 
 #[test]
-fn a_short_job_finishes_before_a_long_one_that_came_first_and_its_lane_is_taken() {
+fn a_short_job_finishes_first_and_its_lane_is_reused() {
     let mut engine = Engine::new(Prf::HmacSha256);
     let mut jobs = vec![(50_u32, 'b'), (10, 'a'), (3000, 'z')];
     let mut order = String::new();

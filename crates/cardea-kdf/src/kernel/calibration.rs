@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_stands_tells_nothing_and_one_that_leaps_does_no_harm() {
+    fn a_stopped_clock_measures_nothing_and_a_jump_is_harmless() {
         assert_eq!(measured_where(|_, _, _| Duration::ZERO), None);
         assert_eq!(measured_where(|_, lanes, _| Duration::from_secs(u64::from(lanes > 1))), None);
         let leaps = measured_where(|_, _, _| Duration::from_secs(1 << 55)).unwrap();

@@ -246,7 +246,7 @@ fn a_job_of_a_target_makes_what_the_target_makes() {
 }
 
 #[test]
-fn hashing_anew_goes_up_and_never_down() {
+fn rehashing_only_raises_the_iterations() {
     let target = Target::new(210_000).unwrap();
     let standard = |profile: &str| StoredSecret::dummy(profile).unwrap().needs_rehash(&target);
     for (profile, anew) in [

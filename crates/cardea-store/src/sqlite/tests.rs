@@ -187,7 +187,7 @@ async fn a_database_that_another_process_holds_is_busy_and_then_works() {
 
 /// A page beyond the limit: a real `SQLITE_FULL` on the writing connection.
 #[tokio::test]
-async fn a_full_database_takes_changes_again_once_there_is_room() {
+async fn a_full_database_accepts_changes_again_once_there_is_space() {
     let fixture = Fixture::new().await;
     let mut write = fixture.store.writer.begin().await.unwrap();
     sqlx::query("PRAGMA max_page_count = 1").execute(write.connection().unwrap()).await.unwrap();
@@ -227,7 +227,7 @@ async fn a_change_that_is_given_up_is_undone() {
 }
 
 #[tokio::test]
-async fn nothing_is_acknowledged_that_goes_to_a_file_nobody_finds_again() {
+async fn no_change_to_a_removed_database_is_acknowledged() {
     let mut fixture = Fixture::new().await;
     let path = fixture.folder.path().join("cardea.db");
     let aside = fixture.folder.path().join("aside.db");
@@ -245,7 +245,7 @@ async fn nothing_is_acknowledged_that_goes_to_a_file_nobody_finds_again() {
 }
 
 #[tokio::test]
-async fn a_lost_database_is_told_from_a_first_start() {
+async fn a_lost_database_is_distinguished_from_a_first_start() {
     for (what, lose) in [
         ("missing", (|path| fs::remove_file(path).unwrap()) as fn(&Path)),
         ("empty", |path| fs::write(path, b"").unwrap()),
@@ -290,7 +290,7 @@ async fn a_lost_database_with_a_log_beside_it_is_noticed_without_a_marker() {
 }
 
 #[tokio::test]
-async fn a_marker_is_made_where_there_is_none_and_must_be_of_the_database() {
+async fn a_missing_marker_is_created_and_a_wrong_one_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cardea.db");
     let marker = folder.path().join("cardea.db.id");

@@ -181,7 +181,7 @@ impl Write {
         match undone {
             Ok(_) => self.settle(),
             Err(error) => {
-                tracing::warn!(%error, "a transaction could not be undone; its connection is closed");
+                tracing::warn!(%error, "a transaction could not be rolled back; its connection is closed");
             }
         }
     }

@@ -114,7 +114,7 @@ const DOWNGRADE: &str = "ALTER TABLE clients DROP COLUMN remember_secret; DROP T
     UPDATE schema_version SET version = 1";
 
 #[tokio::test]
-async fn an_empty_database_is_told_from_a_new_one() {
+async fn an_empty_database_is_distinguished_from_a_new_one() {
     let folder = tempfile::tempdir().unwrap();
     let (path, marker) = (folder.path().join("cardea.db"), folder.path().join("cardea.db.id"));
     SqliteStore::open(&path).await.unwrap().close().await;
@@ -137,7 +137,7 @@ async fn an_empty_database_is_told_from_a_new_one() {
 }
 
 #[tokio::test]
-async fn a_check_tells_another_database_from_the_one_that_was_there() {
+async fn a_check_detects_a_replaced_database() {
     let folder = tempfile::tempdir().unwrap();
     let (path, marker) = (folder.path().join("cardea.db"), folder.path().join("cardea.db.id"));
     SqliteStore::open(&path).await.unwrap().close().await;

@@ -85,7 +85,7 @@ fn the_answer_holds_the_digest_in_a_critical_extension() {
 }
 
 #[test]
-fn nobody_gets_the_answer_who_does_not_ask_for_it_alone() {
+fn a_challenge_needs_a_client_that_offers_only_acme_tls() {
     for (host, alpn) in [
         ("b.test", &[ALPN][..]),
         ("a.test", &[ALPN, b"http/1.1"]),

@@ -47,7 +47,9 @@ pub struct AuthorityFault {
 #[non_exhaustive]
 pub enum AuthorityProblem {
     /// A certificate that vouches for nobody.
-    #[error("certificate {position} (\"{subject}\") is not an authority's, so that it vouches for no client")]
+    #[error(
+        "certificate {position} (\"{subject}\") is not a CA certificate, so it can't issue client certificates"
+    )]
     NotAnAuthority {
         /// Its place in the file, from 1.
         position: usize,
@@ -55,16 +57,14 @@ pub enum AuthorityProblem {
         subject: String,
     },
     /// A list whose time has run out.
-    #[error(
-        "the revocation list of \"{issuer}\" has expired, so that every client that it covers is refused"
-    )]
+    #[error("the revocation list of \"{issuer}\" has expired; every client that it covers is refused")]
     ListExpired {
         /// Whose list it is.
         issuer: String,
     },
     /// A list in the name of an authority that has not signed it.
     #[error(
-        "the revocation list of \"{issuer}\" is not signed by certificate {position} of that name, so that every client with a certificate that it issued is refused"
+        "the revocation list of \"{issuer}\" is not signed by certificate {position} of that name; every client with a certificate that it issued is refused"
     )]
     ListNotSigned {
         /// Whose name is on it.
@@ -74,7 +74,7 @@ pub enum AuthorityProblem {
     },
     /// A list from the future, which is asked before all lists that were made until then.
     #[error(
-        "the date of the revocation list of \"{issuer}\" lies in the future, so that no list with an earlier date is asked"
+        "the date of the revocation list of \"{issuer}\" is in the future; no list with an earlier date is used"
     )]
     ListFromTheFuture {
         /// Whose list it is.
@@ -82,7 +82,7 @@ pub enum AuthorityProblem {
     },
     /// No list is about what an authority has issued.
     #[error(
-        "no revocation list is of \"{subject}\" (certificate {position}), so that every client with a certificate that it issued is refused"
+        "no revocation list is of \"{subject}\" (certificate {position}); every client with a certificate that it issued is refused"
     )]
     NoList {
         /// The authority's place in the file, from 1.
@@ -104,12 +104,12 @@ impl AuthorityProblem {
     pub const fn remedy(&self) -> &'static str {
         match self {
             Self::NotAnAuthority { .. } => {
-                "put the certificate of the authority there that issues the clients' certificates"
+                "use the certificate of the authority that issues the clients' certificates"
             }
-            Self::ListExpired { .. } => "replace the file by the authority's current list",
-            Self::ListNotSigned { .. } => "replace the file by the list of the authority in ca_file",
+            Self::ListExpired { .. } => "replace the file with the authority's current list",
+            Self::ListNotSigned { .. } => "replace the file with the list of the authority in ca_file",
             Self::ListFromTheFuture { .. } => {
-                "replace the file by the authority's current list; check the clocks of the authority and of this machine"
+                "replace the file with the authority's current list; check the clocks of the authority and of this machine"
             }
             Self::NoList { .. } => {
                 "add the authority's list to crl_files, or remove its certificate from ca_file"

@@ -22,7 +22,7 @@ pub struct CertificateRequirement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ClientMismatch {
     /// The certificate is expired, revoked, or not issued by an accepted authority.
-    #[error("nobody who may vouches for the client's certificate now")]
+    #[error("no accepted authority issued the client's certificate, or it is no longer valid")]
     NotVouchedFor,
     /// The certificate has none of the accepted names and fingerprints.
     #[error("neither a name nor the fingerprint of the client's certificate is on the list")]

@@ -257,7 +257,7 @@ fn resume_once(bench: &Bench) {
 }
 
 #[test]
-fn sessions_do_not_cross_from_where_nobody_asked() {
+fn sessions_without_a_certificate_request_are_not_resumed_where_one_is_made() {
     Bench::each().iter().for_each(cross_from_where_nobody_asked);
 }
 
@@ -550,7 +550,7 @@ proptest! {
 }
 
 #[test]
-fn files_by_which_clients_are_refused_are_told_with_what_to_do() {
+fn files_that_cause_refusals_are_reported_with_a_remedy() {
     let bench = Bench::new();
     let write = |name: &str, text: String| fs::write(bench.path(name), text).unwrap();
     let list = |authority: &Authority, until: Wall| authority.revocation_list(&[], EARLIER, until).unwrap();
@@ -604,7 +604,7 @@ fn files_by_which_clients_are_refused_are_told_with_what_to_do() {
 
 /// Of each set of lists: which clients get in, and what is told.
 #[test]
-fn only_the_lists_that_are_asked_are_told() {
+fn only_revocation_lists_in_use_are_reported() {
     let bench = Bench::new();
     let write = |name: &str, text: String| fs::write(bench.path(name), text).unwrap();
     let namesake = Authority::new("staff", EARLIER, LATER).unwrap();

@@ -45,7 +45,7 @@ fn handshake(tls: &ServerTls, authority: &Authority, host: &str) -> Result<Vec<u
 }
 
 #[test]
-fn a_host_waits_for_its_certificate_while_others_are_served_and_then_gets_each_new_one() {
+fn a_host_without_a_certificate_fails_alone_and_serves_each_new_one() {
     let authority = authority();
     let (awaited, there) = (place(&["a.test"]), place(&["b.test"]));
     let b = authority.issue(&["b.test"], EARLIER, LATER).unwrap();
@@ -75,7 +75,7 @@ fn a_host_waits_for_its_certificate_while_others_are_served_and_then_gets_each_n
 }
 
 #[test]
-fn what_cannot_be_served_changes_nothing() {
+fn an_unservable_certificate_changes_nothing() {
     let authority = authority();
     let hosts = ["a.test", "b.test"];
     let place = place(&hosts);
@@ -101,7 +101,7 @@ fn what_cannot_be_served_changes_nothing() {
 }
 
 #[test]
-fn a_stored_certificate_that_has_expired_is_none_yet_and_hinders_no_start() {
+fn an_expired_stored_certificate_does_not_prevent_the_start() {
     let authority = authority();
     let place = place(&["a.test"]);
     let until = NOW.saturating_add(Duration::from_secs(60));
@@ -116,7 +116,7 @@ fn a_stored_certificate_that_has_expired_is_none_yet_and_hinders_no_start() {
 }
 
 #[test]
-fn a_host_in_two_trust_domains_is_told_before_either_certificate_is_there() {
+fn a_host_in_two_trust_domains_is_reported_without_certificates() {
     let certificates = vec![place(&["a.test"]).config("one"), place(&["a.test"]).config("two")];
     let config = ServerTlsConfig { certificates, ..ServerTlsConfig::default() };
     let error = ServerTls::load(&config, &ManualClock::new(NOW).clock()).unwrap_err().to_string();

@@ -549,7 +549,7 @@ fn bad_files_keep_the_old_certificate_and_hold_up_no_other() {
 }
 
 #[test]
-fn a_certificate_that_is_not_yet_valid_is_taken_when_its_time_comes() {
+fn a_certificate_is_loaded_once_it_becomes_valid() {
     let bench = Bench::new().with("a", &["a.example"]);
     let server = bench.load();
     let soon = NOW.saturating_add(Duration::from_secs(60));

@@ -123,7 +123,7 @@ impl Bench {
 }
 
 #[test]
-fn the_issuer_and_whom_it_has_named_are_believed() {
+fn staples_of_the_issuer_and_its_responder_are_accepted() {
     let Some(bench) = Bench::new() else { return };
     for (signer, expected) in [
         ("ca", Ok(())),
@@ -188,7 +188,7 @@ fn no_bit_of_it_can_be_another() {
 }
 
 #[test]
-fn a_file_is_taken_when_it_changes_and_dropped_when_it_has_run_out() {
+fn a_staple_file_is_loaded_on_change_and_dropped_on_expiry() {
     let Some(bench) = Bench::new() else { return };
     let file = bench.path().join("staple.der");
     let write = |bytes: &[u8]| {

@@ -82,7 +82,7 @@ fn every_node_opens_what_any_node_has_sealed() {
 }
 
 #[test]
-fn a_ticket_is_good_for_its_lifetime_and_ends_within_an_hour_after_it() {
+fn a_ticket_expires_within_an_hour_after_its_lifetime() {
     let node = Node::after(100 * HOUR);
     let ticket = node.ticketer().encrypt(b"a session").unwrap();
     assert_eq!(u64::from(node.ticketer().lifetime()), LIFETIME.as_secs());
@@ -244,7 +244,7 @@ fn sessions_of_tls_1_2_are_sealed_and_opened_only_where_that_is_configured() {
 
 proptest! {
     #[test]
-    fn what_is_changed_or_made_up_opens_nothing(
+    fn changed_or_invented_tickets_are_refused(
         at in any::<prop::sample::Index>(), bit in 0..8, made_up: Vec<u8>, cut in any::<prop::sample::Index>()
     ) {
         let node = Node::after(HOUR);

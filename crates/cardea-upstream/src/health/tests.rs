@@ -28,7 +28,7 @@ fn eject(health: &Health) {
 }
 
 #[test]
-fn a_failure_to_connect_ejects_at_once_and_others_when_five_come_together() {
+fn a_connect_failure_ejects_at_once_and_other_failures_after_five() {
     for kind in FailureKind::ALL {
         let health = Health::default();
         if kind.is_unreachable() {
@@ -75,7 +75,7 @@ fn half_of_the_attempts_eject_if_they_are_enough() {
 }
 
 #[test]
-fn what_is_configured_off_ejects_nobody() {
+fn disabled_detectors_eject_no_endpoint() {
     let config =
         HealthConfig { consecutive_failures: None, failure_percent: None, ..HealthConfig::default() };
     let health = Health::default();
@@ -86,7 +86,7 @@ fn what_is_configured_off_ejects_nobody() {
 }
 
 #[test]
-fn where_no_more_may_be_ejected_only_who_cannot_be_reached_is() {
+fn at_the_ejection_limit_only_unreachable_endpoints_are_ejected() {
     let health = Health::default();
     let fail = |kind, now| health.failed(failure(kind, now, now), &CONFIG(), || 1_000.0, || false);
     assert!((1..1_000).all(|now| fail(FailureKind::Malformed, now).is_none()));
@@ -123,7 +123,7 @@ fn a_connection_brings_back_only_who_could_not_be_connected_to() {
 }
 
 #[test]
-fn what_was_under_way_before_an_ejection_or_a_probe_is_no_news() {
+fn results_of_requests_from_before_an_ejection_are_ignored() {
     let health = Health::default();
     eject(&health);
     assert!(!health.succeeded(at(4), at(100)));
@@ -208,7 +208,7 @@ fn of_many_threads_one_gets_the_probe() {
 }
 
 #[test]
-fn an_endpoint_that_asks_for_less_is_believed_for_a_while() {
+fn retry_after_reduces_an_endpoints_share_for_a_while() {
     let health = Health::default();
     let slow_start = Duration::from_secs(5);
     health.ease(at(1), Duration::from_secs(3_600));

@@ -92,7 +92,7 @@ fn a_sweep_drops_the_expired_alone() {
 }
 
 #[test]
-fn a_closed_pool_keeps_nothing_and_a_cleared_one_goes_on() {
+fn a_closed_pool_stores_nothing_and_a_cleared_one_continues() {
     let pool = pool(10, 10);
     assert_eq!(pool.place(0).put(1, at(0)), None);
     pool.clear();
@@ -215,7 +215,7 @@ fn workers_share_out_what_may_be_idle() {
 }
 
 #[test]
-fn the_oldest_of_all_workers_is_given_up() {
+fn the_oldest_idle_connection_of_all_workers_is_evicted() {
     let pool = shared(8, 3);
     for (worker, seconds) in [(2, 3), (1, 1), (0, 2)] {
         assert_eq!(pool.place(worker).put(u32::try_from(worker).unwrap(), at(seconds)), None);
@@ -292,7 +292,7 @@ fn after(millis: u64) -> Mono {
 }
 
 #[test]
-fn a_held_connection_is_given_to_nobody_before_its_time() {
+fn a_held_connection_is_not_reused_before_the_delay() {
     let pool = pool(4, 10);
     assert_eq!(pool.place(0).hold(1, after(0), Hold::Always, all), None);
     assert_eq!(pool.place(0).put(2, after(0)), None, "the control");
@@ -312,7 +312,7 @@ fn a_held_connection_is_given_to_nobody_before_its_time() {
 }
 
 #[test]
-fn held_connections_take_the_place_of_none_that_is_ready() {
+fn held_connections_do_not_displace_ready_ones() {
     let pool = pool(3, 10);
     assert_eq!(pool.place(0).put(1, after(0)), None);
     assert_eq!(pool.place(0).put(2, after(0)), None);

@@ -185,7 +185,7 @@ fn load_spreads_by_weight_when_requests_last() {
 }
 
 #[test]
-fn a_reload_keeps_what_stays_and_forgets_what_goes() {
+fn a_reload_keeps_the_state_of_remaining_objects_only() {
     let old = state(&[(1, "a", 1), (2, "a", 1), (3, "a", 1)]);
     for (index, endpoint) in old.endpoints() {
         assert_eq!(endpoint.pool().place(0).put(index.get() as u32, at(0)), None);
@@ -356,7 +356,7 @@ fn a_key_leads_to_one_endpoint_whatever_the_order_and_keys_are_shared_out_by_wei
 }
 
 #[test]
-fn an_endpoint_that_comes_goes_or_gets_more_weight_moves_no_other_keys() {
+fn changed_endpoints_move_no_keys_of_others() {
     let all = [(1, "a", 2), (2, "a", 1), (3, "a", 3), (4, "a", 1)];
     let before = state(&all);
     let without = state(&all[..3]);
@@ -374,7 +374,7 @@ fn an_endpoint_that_comes_goes_or_gets_more_weight_moves_no_other_keys() {
 }
 
 #[test]
-fn keys_of_an_endpoint_that_is_away_are_shared_out_and_come_back() {
+fn keys_of_an_unavailable_endpoint_are_distributed_until_it_returns() {
     let state = state(&[(1, "a", 1), (2, "a", 1), (3, "a", 1), (4, "b", 1)]);
     let before: Vec<usize> = (0..KEYS).map(|key| led_to(&state, at(0), key)).collect();
     fail(&state, 1, at(1));

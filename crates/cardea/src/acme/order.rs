@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_authority_says_is_kept_in_bounds() {
+    fn messages_of_an_authority_are_bounded() {
         let failed = problem(&format!(r#"{{"detail":"{}"}}"#, "é".repeat(100_000)));
         assert_eq!(failed.message.chars().count(), MESSAGE_LEN_MAX);
     }

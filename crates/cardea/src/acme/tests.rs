@@ -87,7 +87,7 @@ impl Bench {
 }
 
 #[tokio::test]
-async fn what_has_never_been_issued_is_due_at_once_and_what_was_is_when_its_time_comes() {
+async fn missing_certificates_are_due_at_once_and_others_at_their_renewal_time() {
     let bench = Bench::new().await;
     let acme = bench.acme(7);
     assert_eq!(bench.due(&acme).unwrap(), ["a.test", "www.a.test"]);
@@ -107,7 +107,7 @@ async fn what_has_never_been_issued_is_due_at_once_and_what_was_is_when_its_time
 }
 
 #[tokio::test]
-async fn every_gateway_takes_over_what_any_was_issued_and_order_of_hosts_is_no_difference() {
+async fn all_gateways_load_each_certificate_in_any_order_of_hosts() {
     let bench = Bench::new().await;
     let (one, other) = (bench.acme(7), bench.acme(7));
     bench.keep(&one, &["a.test", "www.a.test"], 90 * DAY).await;
@@ -120,7 +120,7 @@ async fn every_gateway_takes_over_what_any_was_issued_and_order_of_hosts_is_no_d
 }
 
 #[tokio::test]
-async fn an_attempt_that_failed_is_made_again_in_its_time_also_after_a_restart() {
+async fn failed_attempts_are_retried_after_a_delay_also_after_a_restart() {
     let bench = Bench::new().await;
     let acme = bench.acme(7);
     for hosts in [&["a.test", "www.a.test"][..], &["b.test"]] {
@@ -148,7 +148,7 @@ async fn an_attempt_that_failed_is_made_again_in_its_time_also_after_a_restart()
 }
 
 #[tokio::test]
-async fn a_certificate_that_has_expired_is_due_and_one_that_cannot_be_served_is_not_ordered_in_a_loop() {
+async fn expired_certificates_are_due_and_unservable_ones_are_not_ordered_in_a_loop() {
     let bench = Bench::new().await;
     let acme = bench.acme(7);
     bench.keep(&acme, &["a.test", "www.a.test"], 2 * DAY).await;
@@ -168,7 +168,7 @@ async fn a_certificate_that_has_expired_is_due_and_one_that_cannot_be_served_is_
 }
 
 #[tokio::test]
-async fn the_authority_is_asked_about_renewal_in_its_time_and_what_it_suggests_decides() {
+async fn renewal_information_is_requested_on_time_and_applied() {
     let bench = Bench::new().await;
     let acme = bench.acme(7);
     let after = |time| NOW.saturating_add(time);
@@ -206,7 +206,7 @@ async fn the_authority_is_asked_about_renewal_in_its_time_and_what_it_suggests_d
 }
 
 #[tokio::test]
-async fn keys_of_another_wrapping_key_are_not_guessed_at() {
+async fn keys_of_another_wrapping_key_are_an_error() {
     let bench = Bench::new().await;
     bench.keep(&bench.acme(7), &["b.test"], 30 * DAY).await;
     let failed = bench.acme(8).take_over(None).await.unwrap_err().to_string();
@@ -217,7 +217,7 @@ async fn keys_of_another_wrapping_key_are_not_guessed_at() {
 }
 
 #[tokio::test]
-async fn what_the_configuration_has_no_more_is_neither_ordered_nor_told() {
+async fn removed_certificates_are_neither_ordered_nor_listed() {
     let mut bench = Bench::new().await;
     let acme = bench.acme(7);
     bench.config.listeners[0].tls.as_mut().unwrap().certificates.remove(0);
@@ -227,7 +227,7 @@ async fn what_the_configuration_has_no_more_is_neither_ordered_nor_told() {
 }
 
 #[tokio::test]
-async fn what_the_database_cannot_take_is_served_and_not_ordered_again() {
+async fn unstored_certificates_are_served_and_not_ordered_again() {
     let bench = Bench::new().await;
     let (acme, other) = (bench.acme(7), bench.acme(7));
     let hosts = ["a.test".to_owned(), "www.a.test".to_owned()];

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_as_for_a_new_client() {
+    fn omitted_members_have_the_defaults_of_a_new_client() {
         let imported = client("a").into_imported().unwrap();
         let (new, plain) = (imported.client, NewClient::default());
         assert_eq!((new.id.as_deref(), new.name.as_str(), imported.enabled), (Some("a"), "a", true));
@@ -128,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_there_is_not_is_told_with_its_place() {
+    fn an_unknown_value_is_reported_with_its_index() {
         let odd = ImportClient { basic_encoding: Some("rot13".into()), ..client("b") };
         let refusal = imported(vec![client("a"), odd]).unwrap_err();
         assert_eq!((refusal.index, refusal.message.contains("rot13")), (Some(1), true));
     }
 
     #[test]
-    fn no_message_repeats_what_verifies_a_secret() {
+    fn no_message_contains_a_secret_hash() {
         let object = r#"{"client_id":"a","secret_hash":{"secretData":{}}}"#;
         let read: ImportClient = serde_json::from_str(object).unwrap();
         assert_eq!(read.secret_hash.expose(), r#"{"secretData":{}}"#);

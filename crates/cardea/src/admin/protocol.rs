@@ -206,7 +206,7 @@ pub(crate) enum Code {
     Forbidden,
     /// The client or certificate does not exist.
     NotFound,
-    /// The client exists already.
+    /// The client already exists.
     Exists,
     /// A value is not accepted.
     Invalid,

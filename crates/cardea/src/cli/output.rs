@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_went_away_is_no_failure_but_a_full_disk_is() {
+    fn a_closed_pipe_is_no_failure_but_a_full_disk_is() {
         let mut output = Output::new(Box::new(Failing(io::ErrorKind::BrokenPipe)), Box::new(io::sink()));
         assert!(output.line("a").is_ok());
         assert!(output.line("b").is_ok());

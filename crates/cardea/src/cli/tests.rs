@@ -194,7 +194,7 @@ respond = { body = "x" }
     for expected in [
         ":3:17: unknown attribute \"request.pth\"; did you mean \"request.path\"?",
         ":4:9: ",
-        ":10:18: the expression breaks off here",
+        ":10:18: the expression is incomplete",
         ":13:10: \"request.headers.authorization\": carries credentials and can't be read",
         ":15:24: the expression ends before this; docs/policies.md says",
         ":19:8: \"token.sub\" is not known yet where a route is chosen",
@@ -278,7 +278,7 @@ fn a_hash_policy_reads_something() {
 }
 
 #[test]
-fn attributes_of_what_there_is_not_are_no_attributes() {
+fn attributes_of_missing_features_are_unknown() {
     for name in ["queue.length", "queue.speed", "throttle.remaining", "throttle.key"] {
         let found = problems(&format!("[[policy]]\ndeny = \"{name} > 1\"\n"));
         assert!(found.contains(&format!(":5:9: unknown attribute \"{name}\"; ")), "{found}");
@@ -306,7 +306,7 @@ fn completions_name_the_commands() {
 }
 
 #[test]
-fn commands_for_a_gateway_do_not_pretend_to_have_run() {
+fn gateway_commands_fail_offline() {
     let cli = Cli::try_parse_from(["cardea", "run"]).unwrap();
     let mut output = Output::new(Box::new(io::sink()), Box::new(io::sink()));
     assert_eq!(run_offline(&cli.command, &mut output), Exit::Failure);

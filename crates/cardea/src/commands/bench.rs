@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_crossover_tells_which_kernel_is_faster_here_by_more_than_noise() {
+    fn a_crossover_names_a_kernel_that_is_faster_by_more_than_noise() {
         let chosen = Kernel::choose(Prf::HmacSha512, 4, None).unwrap();
         let figure = |kernel: String, lanes, lane_iteration_ns| KernelFigures {
             algorithm: "pbkdf2-sha512",
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_afforded_is_whole_thousands_within_the_limits() {
+    fn affordable_iterations_are_whole_thousands_within_the_limits() {
         for (iterations, expected) in [
             (0.0, 10_000),
             (9_999.9, 10_000),

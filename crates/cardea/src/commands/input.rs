@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_too_long_stays_so() {
+    fn too_long_input_is_still_too_long_after_reading() {
         for (length, longer) in [(8, false), (9, true), (100, true)] {
             let mut input = vec![b'x'; length];
             input.extend(b"\r\n");

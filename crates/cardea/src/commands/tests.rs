@@ -117,7 +117,7 @@ fn clients_are_managed_on_the_database_where_no_server_runs() {
 }
 
 #[test]
-fn a_secret_may_be_not_worth_remembering() {
+fn a_client_may_be_created_without_caching() {
     let fixture = Fixture::new();
     let created = cardea(&fixture, &["client", "create", "a", "--no-remember", "--json"]).json();
     assert_eq!(created["client"]["remember_secret"], false);
@@ -126,7 +126,7 @@ fn a_secret_may_be_not_worth_remembering() {
 }
 
 #[test]
-fn a_file_that_is_wrong_shows_before_anything_is_opened() {
+fn errors_of_a_file_are_reported_before_the_database_is_opened() {
     let fixture = Fixture::new();
     fixture.file("clients.jsonl", "nonsense\n");
     let path = fixture.path("clients.jsonl");
@@ -143,14 +143,14 @@ fn a_file_that_is_wrong_shows_before_anything_is_opened() {
 }
 
 #[test]
-fn what_went_wrong_decides_how_a_command_ends() {
+fn the_kind_of_error_determines_the_exit_code() {
     let fixture = Fixture::new();
     let run = |arguments: &[&str]| cardea(&fixture, arguments);
     assert_eq!(run(&["client", "create", "a", "--id", "a"]).exit, Exit::Success);
     for (arguments, exit, message) in [
         (&["client", "show", "nobody"][..], Exit::Refused, "there is no client \"nobody\""),
         (&["client", "disable", "nobody"], Exit::Refused, "there is no client"),
-        (&["client", "create", "a", "--id", "a"], Exit::Refused, "exists already"),
+        (&["client", "create", "a", "--id", "a"], Exit::Refused, "already exists"),
         (&["client", "create", "b", "--scope", "fly"], Exit::Usage, "the scopes are: read, write"),
         (&["client", "create", "b", "--token-lifetime", "1s"], Exit::Usage, "60 s"),
         (&["key", "rewrap", "--new-key-file", "/nonexistent"], Exit::Usage, "cannot read /nonexistent"),
@@ -179,7 +179,7 @@ fn what_went_wrong_decides_how_a_command_ends() {
 }
 
 #[test]
-fn keys_are_listed_rotated_and_wrapped_anew() {
+fn keys_are_listed_rotated_and_rewrapped() {
     let fixture = Fixture::new();
     let run = |arguments: &[&str]| cardea(&fixture, arguments);
     let first = run(&["key", "list", "--json"]).json();
@@ -249,7 +249,7 @@ fn system_clock() -> (CoarseClock, Clock, Timestamp) {
 }
 
 #[test]
-fn a_running_server_does_the_work_and_one_that_does_not_answer_is_not_gone_around() {
+fn commands_use_the_running_server_and_never_bypass_it() {
     let fixture = Arc::new(Fixture::new());
     let (_coarse, clock, now) = system_clock();
     let opened = Arc::clone(&fixture);
@@ -336,7 +336,7 @@ fn token(fixture: &Fixture, id: &str, body: &str, now: Timestamp) -> String {
 }
 
 #[test]
-fn decoding_shows_what_a_token_says_and_that_nobody_has_verified_it() {
+fn decoding_prints_the_claims_and_a_not_verified_note() {
     let fixture = Fixture::new();
     let (_coarse, _, now) = system_clock();
     let token = token(&fixture, "a", "", now);

@@ -62,7 +62,7 @@ fn ok(headers: &str, body: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_good_answer_comes_back_whole_and_the_request_says_what_it_must() {
+async fn a_valid_response_is_returned_and_the_request_has_the_required_fields() {
     for answer in [
         ok("Content-Length: 4\r\n", "keys"),
         ok("Transfer-Encoding: chunked\r\n", "2\r\nke\r\n2\r\nys\r\n0\r\n\r\n"),
@@ -118,7 +118,7 @@ async fn a_body_may_be_as_long_as_allowed_and_no_longer() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_cut_short_or_no_http_is_an_error() {
+async fn a_truncated_or_malformed_response_is_an_error() {
     let huge = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(2 * HEAD_BYTES_MAX));
     for answer in [
         ok("Content-Length: 10\r\n", "keys"),
@@ -134,7 +134,7 @@ async fn an_answer_that_is_cut_short_or_no_http_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_costs_the_timeout_and_no_more() {
+async fn a_silent_server_costs_at_most_the_timeout() {
     // Accepts, reads and stays silent.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url: Url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();

@@ -81,7 +81,7 @@ fn a_full_disk_stops_administration_only_until_there_is_room() {
     assert_eq!(metric(&server, "cardea_database_writes_failing"), "1");
     assert_ne!(metric(&server, "cardea_database_write_failures_total"), "0");
     let log = server.program.stderr.text();
-    assert_eq!(log.matches("signing key made").count(), 1, "the first one alone: {log}");
+    assert_eq!(log.matches("signing key created").count(), 1, "the first one alone: {log}");
     // What was not disabled is not, and everything else works.
     assert_eq!(connection.get_with_token("/private", &token).unwrap().status, 200);
     connection.token(&client.0, &client.1).unwrap().member("access_token").unwrap();

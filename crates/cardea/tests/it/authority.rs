@@ -101,7 +101,7 @@ fn metrics(server: &Server) -> String {
 
 #[test]
 #[ignore = "needs Pebble: cargo xtask test authority"]
-fn certificates_come_by_tls_and_outlive_the_authority_and_restarts() {
+fn tls_alpn_01_certificates_survive_restarts_and_an_unreachable_authority() {
     let place = Place::new();
     let folder = Folder::new(&settings(&place, ""));
     let server = Server::start(&folder);
@@ -177,7 +177,7 @@ fn certificates_come_by_tls_and_outlive_the_authority_and_restarts() {
 
 #[test]
 #[ignore = "needs Pebble: cargo xtask test authority"]
-fn certificates_come_by_http_through_a_listener_that_redirects_and_are_renewed_by_themselves() {
+fn http_01_works_on_a_redirecting_listener_and_certificates_are_renewed() {
     let place = Place::new();
     let _authority = place.open(Manner { lifetime_seconds: 30, external: true, ..Manner::default() });
     let (id, key) = EXTERNAL_KEY;
@@ -203,7 +203,7 @@ fn certificates_come_by_http_through_a_listener_that_redirects_and_are_renewed_b
 
 #[test]
 #[ignore = "needs Pebble: cargo xtask test authority"]
-fn a_challenge_that_fails_is_explained_and_waited_for_and_then_asked_for_anew() {
+fn a_failed_challenge_is_reported_and_retried_after_a_delay() {
     let place = Place::new();
     place.set_names_known(false);
     let _authority = place.open(Manner::default());

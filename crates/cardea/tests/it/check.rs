@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::support::{Folder, folder::Settings, run};
 
 #[test]
-fn the_starter_is_good_and_is_never_written_over_a_file() {
+fn the_starter_is_valid_and_never_overwrites_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let ran = run(folder.path(), &["init"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
@@ -53,7 +53,7 @@ respond = { body = "three" }
 "#;
 
 #[test]
-fn every_mistake_is_told_with_its_place() {
+fn every_error_is_reported_with_its_location() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("cardea.toml"), MISTAKES).unwrap();
     let wrong: BTreeSet<u64> =
@@ -144,7 +144,7 @@ fn a_taken_port_is_named_with_a_remedy() {
 }
 
 #[test]
-fn a_wrapping_key_that_is_none_starts_nothing() {
+fn an_invalid_wrapping_key_prevents_the_start() {
     let folder = Folder::new(&Settings::default());
     folder.write("wrapping.key", "too short\n");
     let ran = folder.run(&["run"]);

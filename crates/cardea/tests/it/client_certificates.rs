@@ -133,7 +133,7 @@ impl Setting {
 }
 
 #[test]
-fn curl_is_sent_to_where_its_certificate_is_asked_for() {
+fn curl_is_redirected_to_the_step_up_host() {
     let setting = Setting::new();
     setting.issue("erp", "dns:erp.test");
     let revoked = setting.issue("other", "dns:erp.test");
@@ -176,7 +176,7 @@ fn curl_is_sent_to_where_its_certificate_is_asked_for() {
 }
 
 #[test]
-fn an_authority_that_refuses_its_clients_is_told_and_so_is_its_recovery() {
+fn faults_of_a_client_authority_and_their_correction_are_reported() {
     let folder = Folder::new(&Settings::default());
     let staff = Authority::new("staff", FROM, TO).unwrap();
     folder.write("staff.pem", &staff.certificate_pem());
@@ -231,7 +231,7 @@ fn an_authority_that_refuses_its_clients_is_told_and_so_is_its_recovery() {
     let soon = Wall::from_unix_seconds(3_900_000_000);
     folder.write("staff.crl", &staff.revocation_list(&[], soon, TO).unwrap());
     let ran = run(folder.path(), &["check"]);
-    assert!(ran.code == Some(0) && ran.stderr.contains("lies in the future"), "{ran:?}");
+    assert!(ran.code == Some(0) && ran.stderr.contains("is in the future"), "{ran:?}");
     assert!(server.reload().0);
     server.program.stderr.wait_for("lies in the future", from);
     assert!(server.ready().1.contains("client_authority_suspect:staff:"), "{}", server.ready().1);

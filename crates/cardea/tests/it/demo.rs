@@ -34,7 +34,7 @@ fn the_check_makes_the_whole_trip() {
 }
 
 #[test]
-fn the_check_tells_people_what_held() {
+fn the_check_of_the_demo_reports_each_step() {
     let folder = tempfile::tempdir().unwrap();
     let ran = run(folder.path(), &[&["demo", "--check"], &ANY_PORTS[..]].concat());
     assert_eq!(ran.code, Some(0), "{ran:?}");
@@ -45,7 +45,7 @@ fn the_check_tells_people_what_held() {
 }
 
 #[test]
-fn it_serves_what_it_describes_until_it_is_told_to_end() {
+fn the_demo_serves_its_description_until_sigterm() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let folder = tempfile::tempdir().unwrap();
         let mut program =

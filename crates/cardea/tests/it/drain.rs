@@ -9,7 +9,7 @@ use crate::support::{
 };
 
 #[test]
-fn what_is_in_flight_is_finished() {
+fn requests_in_flight_are_finished() {
     let origin = Origin::start();
     let settings = Settings {
         origin: Some(origin.address),
@@ -53,7 +53,7 @@ fn what_is_in_flight_is_finished() {
 }
 
 #[test]
-fn what_does_not_end_is_reset_at_the_deadline_which_counts_from_the_signal() {
+fn streams_are_reset_at_the_drain_deadline_counted_from_the_signal() {
     let origin = Origin::start();
     let settings = Settings {
         origin: Some(origin.address),

@@ -39,7 +39,7 @@ fn a_hash_that_was_printed_is_one_that_can_be_imported() {
 }
 
 #[test]
-fn what_hashes_cost_is_measured() {
+fn the_cost_of_hashes_is_measured() {
     let folder = Folder::new(&Settings {
         more: "\n[authorization_server.secrets]\niterations = 20000\nhash_threads = 1\n".to_owned(),
         ..Settings::default()
@@ -74,7 +74,7 @@ fn what_hashes_cost_is_measured() {
 }
 
 #[test]
-fn metrics_tell_what_was_hashed_remembered_and_refused() {
+fn metrics_count_hashed_cached_and_refused_secrets() {
     let more = r#"
 [authorization_server.secrets]
 iterations = 10000

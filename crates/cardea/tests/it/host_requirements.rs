@@ -113,7 +113,7 @@ fn a_host_has_one_requirement() {
 }
 
 #[test]
-fn a_route_whose_host_requires_a_certificate_is_bound_to_where_it_is_asked_for() {
+fn a_route_whose_host_requires_a_certificate_needs_a_listener_that_requests_it() {
     let setting = Setting::new();
     for host in ["a.partners.example.com", "*.partners.example.com"] {
         for bound in ["", "listeners = [\"public\"]", "listeners = [\"plain\", \"public\"]"] {
@@ -141,7 +141,7 @@ fn a_route_whose_host_requires_a_certificate_is_bound_to_where_it_is_asked_for()
 }
 
 #[test]
-fn hosts_that_no_certificate_names_are_told() {
+fn hosts_without_a_certificate_are_reported() {
     let setting = Setting::new();
     for (host, bound, is_told) in [
         ("www.example.com", "", false),

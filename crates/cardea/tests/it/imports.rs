@@ -22,7 +22,7 @@ fn listed(folder: &Folder) -> usize {
 }
 
 #[test]
-fn a_running_gateway_takes_over_all_of_a_file_or_nothing() {
+fn a_running_gateway_imports_a_whole_file_or_nothing() {
     let folder = Folder::new(&Settings::with_cheap_hashes());
     let server = Server::start(&folder);
     let lines = [
@@ -48,7 +48,7 @@ fn a_running_gateway_takes_over_all_of_a_file_or_nothing() {
 
     // More than one request to the server, and one line that can't be: none of them is there.
     for (line, expected) in [
-        (lines[0].clone(), "a client \"one\" exists already"),
+        (lines[0].clone(), "a client \"one\" already exists"),
         (many()[0].clone(), "duplicate client \"many-1\""),
         (many()[0].replace("many-1", "x").replace("read", "fly"), "\"fly\" is not configured"),
     ] {
@@ -65,7 +65,7 @@ fn a_running_gateway_takes_over_all_of_a_file_or_nothing() {
     for (more, expected) in [
         (
             [lines[0].clone(), lines[2].clone()],
-            ["a client \"one\" exists already", "a client \"two\" exists already"],
+            ["a client \"one\" already exists", "a client \"two\" already exists"],
         ),
         (
             [many()[0].clone(), many()[1].clone()],
@@ -96,7 +96,7 @@ fn a_running_gateway_takes_over_all_of_a_file_or_nothing() {
 }
 
 #[test]
-fn without_a_gateway_the_database_takes_them_over() {
+fn without_a_gateway_clients_are_imported_into_the_database() {
     let folder = Folder::new(&Settings::with_cheap_hashes());
     let rows: Vec<String> = (1..=MANY).map(|number| format!("many-{number},{HASH},read write")).collect();
     let csv = format!("client_id,secret_hash,scopes\n{}\n", rows.join("\n"));
@@ -120,7 +120,7 @@ fn without_a_gateway_the_database_takes_them_over() {
 }
 
 #[test]
-fn a_line_that_is_wrong_is_told_with_its_number() {
+fn an_invalid_line_is_reported_with_its_number() {
     let folder = Folder::new(&Settings::with_cheap_hashes());
     folder.write("clients.csv", &format!("client_id,secret_hash\na,{HASH}\nb,hunter2\nc\n"));
     let ran = folder.run(&["client", "import", "clients.csv"]);

@@ -41,7 +41,7 @@ fn counted(server: &Server, route: &str, times: f64) {
 }
 
 #[test]
-fn what_is_counted_of_a_route_and_a_service_goes_on_across_reloads() {
+fn counters_of_routes_and_services_survive_reloads() {
     let origin = Origin::start();
     let folder = Folder::new(&with_origin(&origin, ""));
     let server = Server::start(&folder);
@@ -71,7 +71,7 @@ fn what_is_counted_of_a_route_and_a_service_goes_on_across_reloads() {
 }
 
 #[test]
-fn a_route_that_is_renamed_begins_anew_and_one_that_is_gone_takes_its_series_along() {
+fn the_series_of_renamed_and_removed_routes_end() {
     let named = |name: &str| {
         format!(
             "\n[[route]]\nname = \"{name}\"\npath = \"/moving\"\nauth = \"public\"\nrespond = {{ body = \"x\" }}\n"
@@ -108,7 +108,7 @@ fn a_route_that_is_renamed_begins_anew_and_one_that_is_gone_takes_its_series_alo
 }
 
 #[test]
-fn a_refusal_says_why_and_a_dead_endpoint_how_it_failed() {
+fn refusals_and_endpoint_failures_have_their_reasons() {
     // An address at which nobody listens.
     let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let more = format!(

@@ -21,7 +21,7 @@ fn is_protected(server: &Server) -> bool {
 }
 
 #[test]
-fn who_debugs_the_gateway_can_ask_for_it() {
+fn dumpability_is_configurable() {
     if !Uid::effective().is_root() {
         eprintln!("SKIPPED: privileges can only be dropped by root");
         return;

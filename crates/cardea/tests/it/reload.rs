@@ -90,7 +90,7 @@ fn no_request_fails_while_the_configuration_changes() {
 }
 
 #[test]
-fn the_admin_socket_reloads_and_says_what_is_wrong() {
+fn the_admin_socket_reloads_and_reports_errors() {
     let folder = Folder::new(&Settings::default());
     let server = Server::start(&folder);
     let mut connection = server.connect();
@@ -149,7 +149,7 @@ fn listeners_come_and_go_and_one_that_cannot_be_bound_changes_nothing() {
 }
 
 #[test]
-fn what_needs_a_restart_is_named_and_the_rest_is_put_in_force() {
+fn keys_that_need_a_restart_are_named_and_the_rest_takes_effect() {
     let folder = Folder::new(&Settings::default());
     let server = Server::start(&folder);
     let from = server.program.stderr.len();
@@ -189,7 +189,7 @@ fn the_level_of_the_log_changes_at_once() {
         assert_eq!(server.connect().get("/version").unwrap().text(), format!("version {version}"));
         assert!(server.reload().0);
         let text = server.program.stderr.text();
-        text.lines().skip(from).filter(|line| line.contains("TLS handshake done")).count()
+        text.lines().skip(from).filter(|line| line.contains("TLS handshake completed")).count()
     };
     assert_eq!(handshakes("debug", "2"), 1);
     assert_eq!(handshakes("info", "3"), 0);
@@ -348,7 +348,7 @@ fn scopes_resources_and_lifetimes_of_the_authorization_server_change_by_a_reload
 }
 
 #[test]
-fn a_reload_by_command_says_what_has_changed_and_how_it_ended() {
+fn a_reload_by_command_prints_the_changes_and_sets_the_exit_code() {
     let folder = Folder::new(&Settings::default());
     let absent = folder.run(&["reload"]);
     assert_eq!(absent.code, Some(1), "{absent:?}");

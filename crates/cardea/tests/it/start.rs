@@ -16,7 +16,7 @@ mode = "0600"
 "#;
 
 #[test]
-fn what_a_killed_gateway_left_is_in_nobodys_way() {
+fn files_of_a_killed_gateway_do_not_prevent_a_start() {
     let folder = Folder::new(&Settings { more: UNIX.to_owned(), ..Settings::default() });
     for _ in 0..2 {
         let mut server = Server::start(&folder);
@@ -85,7 +85,7 @@ fn a_start_that_waits_for_keys_can_be_ended() {
 }
 
 #[test]
-fn a_reload_that_waits_for_keys_stops_nothing_else() {
+fn a_reload_that_waits_for_keys_blocks_nothing_else() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = Folder::new(&Settings::default());
     let mut server = Server::start(&folder);
@@ -102,7 +102,7 @@ fn a_reload_that_waits_for_keys_stops_nothing_else() {
 }
 
 #[test]
-fn commands_that_come_while_it_starts_are_carried_out_by_the_server() {
+fn commands_during_the_start_wait_for_the_server() {
     for round in 0..5 {
         let folder = Folder::new(&Settings::default());
         let mut program = folder.start();
@@ -135,7 +135,7 @@ fn the_access_log_is_opened_again_for_those_who_rotate_it() {
 }
 
 #[test]
-fn a_wrong_command_line_is_told_apart_from_a_failure() {
+fn a_wrong_command_line_and_a_failure_have_different_exit_codes() {
     let folder = tempfile::tempdir().unwrap();
     for arguments in [&["walk"][..], &["run", "--fast"], &["client"], &["run", "--config", "nowhere.toml"]] {
         let ran = run(folder.path(), arguments);

@@ -47,7 +47,7 @@ fn statuses(connection: &mut Connection, path: &str, count: usize) -> Vec<u16> {
 }
 
 #[test]
-fn a_limit_goes_on_across_reloads_for_as_long_as_its_key_stays() {
+fn a_limit_survives_reloads_while_its_key_is_unchanged() {
     let folder = Folder::new(&settings("3/d", "\"source.address\"", ""));
     let server = Server::start(&folder);
     let mut connection = server.connect();
@@ -88,7 +88,7 @@ fn a_limit_goes_on_across_reloads_for_as_long_as_its_key_stays() {
 }
 
 #[test]
-fn the_token_endpoint_refuses_as_oauth_does_before_a_secret_is_looked_at() {
+fn the_token_endpoint_refuses_invalid_requests_before_verification() {
     let folder = Folder::new(&settings("3/d", "", ""));
     let server = Server::start(&folder);
     let (id, secret) = folder.create_client("billing");

@@ -46,7 +46,7 @@ fn a_token_is_held_against_the_configuration_in_force() {
 }
 
 #[test]
-fn what_was_revoked_stays_so_over_reloads() {
+fn revocations_survive_reloads() {
     let folder = Folder::new(&Settings::default());
     let server = Server::start(&folder);
     let client = folder.create_client("billing");
@@ -121,7 +121,7 @@ fn requests_go_where_the_configuration_in_force_says() {
 }
 
 #[test]
-fn a_response_under_way_goes_on_by_the_configuration_it_began_with() {
+fn a_response_in_progress_keeps_its_configuration() {
     let origin = Origin::start();
     let folder = Folder::new(&Settings { origin: Some(origin.address), ..Settings::default() });
     let server = Server::start(&folder);

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bench_says_what_it_has_in_its_own_style() {
+    fn a_bench_lists_its_cases_in_either_format() {
         let some =
             |style, names: &[&str]| Some((style, names.iter().map(|name| (*name).to_owned()).collect()));
         assert_eq!(

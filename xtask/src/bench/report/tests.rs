@@ -124,7 +124,7 @@ fn details_leave_out_who_has_no_figures() {
 }
 
 #[test]
-fn what_has_no_best_is_compared_with_nobody() {
+fn metrics_without_a_better_direction_are_not_compared() {
     static FATE: Metric = Metric { name: "status_503", unit: "%", better: Better::Neither };
     let mut report = report();
     report.add("small", Subject::Cardea, &FATE, 10.0);

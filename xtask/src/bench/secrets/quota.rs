@@ -169,14 +169,14 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_no_group_is_none_and_nothing_is_left_in_it() {
+    fn a_folder_without_a_control_group_is_refused_and_left_empty() {
         let folder = tempfile::tempdir().unwrap();
         assert!(Quota::group(folder.path(), 2).is_err());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]
-    fn a_process_that_is_held_goes_on_once_it_is_let_go() {
+    fn a_stopped_process_continues_after_release() {
         let mut child =
             Command::new("sh").args(["-c", "read line"]).stdin(std::process::Stdio::piped()).spawn().unwrap();
         let holding = Quota::Stopping.hold(child.id()).unwrap().unwrap();

@@ -63,7 +63,7 @@ impl<R: HasOverrides> Checker<'_, R> {
         let Node::Constant(Owned::Text(written)) = self.node(pattern)?.0 else {
             return Err(error(
                 pattern.start(),
-                "the pattern must be written here, so that it is compiled in advance",
+                "the pattern must be a literal, so that it is compiled in advance",
             ));
         };
         let Ok(written) = std::str::from_utf8(&written) else {
@@ -91,7 +91,7 @@ fn find(name: &str, method: bool, count: usize, at: u32) -> Checked<&'static Fun
             let message = if method {
                 format!("`{name}` takes its value in parentheses: `{name}(value)`")
             } else {
-                format!("`{name}` stands behind a value: `value.{name}()`")
+                format!("`{name}` is called on a value: `value.{name}()`")
             };
             return Err(error(at, message));
         }

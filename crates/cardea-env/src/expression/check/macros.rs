@@ -38,7 +38,7 @@ impl<R: HasOverrides> Checker<'_, R> {
             [variable, filter, body] if each == Each::Map => {
                 self.each(each, target, variable, Some(filter), body, at)
             }
-            _ => Err(error(at, format!("`{name}` takes a variable and what is done with it"))),
+            _ => Err(error(at, format!("`{name}` takes a variable and an expression"))),
         })
     }
 
@@ -52,10 +52,10 @@ impl<R: HasOverrides> Checker<'_, R> {
         at: u32,
     ) -> Checked<(Node<R>, Type)> {
         let AstKind::Name(name) = &variable.kind else {
-            return Err(error(variable.at, "the name of a variable should stand here"));
+            return Err(error(variable.at, "expected the name of a variable"));
         };
         if self.variables.len() == MACROS_MAX {
-            return Err(error(at, format!("more than {MACROS_MAX} macros within each other")));
+            return Err(error(at, format!("more than {MACROS_MAX} nested macros")));
         }
         let (range, kind) = self.node(range)?;
         // Macros iterate over the keys of a map.
@@ -95,7 +95,7 @@ impl<R: HasOverrides> Checker<'_, R> {
                     Node::Has { reference, at: of.start() }
                 }
                 (None, AstKind::Literal(Literal::Text(key))) => self.has_key(outer, key, at)?,
-                (None, _) => return Err(error(at, "`has` takes a key that is written here")),
+                (None, _) => return Err(error(at, "`has` takes a literal key")),
             },
             AstKind::Name(_) | AstKind::Select(..) => match of.path() {
                 Some(path) if self.variable(path[0]).is_none() => {

@@ -217,7 +217,7 @@ fn a_full_disk_costs_lines_and_the_next_begins_afresh() {
 }
 
 #[test]
-fn a_sink_that_is_stuck_costs_lines_and_blocks_nobody() {
+fn a_blocked_sink_drops_lines_and_blocks_no_request() {
     let (entered, has_entered) = mpsc::channel();
     let (let_go, leave) = mpsc::channel();
     let log = with_output(Stuck { entered, leave });
@@ -264,7 +264,7 @@ fn a_line_that_logs_while_it_is_made_does_not_disturb_itself() {
 }
 
 #[test]
-fn what_can_not_work_does_not_start() {
+fn an_unusable_configuration_does_not_start() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("missing").join("access.log");
     assert_eq!(AccessLog::start(config(&path), clock()).err().unwrap().kind(), io::ErrorKind::NotFound);

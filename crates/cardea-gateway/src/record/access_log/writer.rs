@@ -173,7 +173,7 @@ impl Writer {
             }
             Err(error) => {
                 self.shared.write_errors.fetch_add(1, Ordering::Relaxed);
-                tracing::error!(path = %path.display(), %error, "access log can't be reopened; the old file stays");
+                tracing::error!(path = %path.display(), %error, "the access log can't be reopened; the old file stays in use");
             }
         }
     }
@@ -202,14 +202,14 @@ impl Reports {
     fn failed(&mut self, error: &io::Error, dropped: u64) {
         self.dropped = dropped;
         if due(&mut self.error_at, self.clock.now().mono) {
-            tracing::error!(%error, dropped, "access log can't be written; lines are lost");
+            tracing::error!(%error, dropped, "the access log can't be written; lines are dropped");
         }
     }
 
     fn dropped(&mut self, dropped: u64) {
         if dropped > self.dropped && due(&mut self.dropped_at, self.clock.now().mono) {
             self.dropped = dropped;
-            tracing::warn!(dropped, "access log is slower than requests come; lines are lost");
+            tracing::warn!(dropped, "the access log is slower than requests arrive; lines are dropped");
         }
     }
 }

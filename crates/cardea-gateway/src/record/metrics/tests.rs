@@ -251,7 +251,7 @@ fn series_are_bounded() {
 }
 
 #[test]
-fn what_nobody_holds_is_forgotten_when_asked() {
+fn unused_accounts_are_removed_on_request() {
     let registry = Registry::new();
     let kept = registry.counter(&REQUESTS, ["kept", "GET"]);
     registry.counter(&REQUESTS, ["gone", "GET"]).increment();

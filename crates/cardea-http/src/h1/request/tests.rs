@@ -15,7 +15,7 @@ const TYPICAL: &[u8] = b"GET /a/b?c=d HTTP/1.1\r\nHost: example.com\r\nUser-Agen
     accept-encoding: gzip, br\r\nX-Empty:\r\nX-Space: \t padded \t \r\nX-Latin: caf\xE9\r\n\r\n";
 
 #[test]
-fn a_head_is_taken_as_it_was_sent() {
+fn a_head_is_read_as_it_was_sent() {
     let mut input = TYPICAL.to_vec();
     input.extend_from_slice(b"GET /next");
     let (length, head) = decode(&input).unwrap().unwrap();

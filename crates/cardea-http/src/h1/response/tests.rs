@@ -12,7 +12,7 @@ fn decode(input: &[u8]) -> Result<Option<(usize, ResponseHead)>, ResponseError> 
 }
 
 #[test]
-fn a_head_is_taken_as_it_was_sent() {
+fn a_head_is_read_as_it_was_sent() {
     let input = b"HTTP/1.1 404 Not Found\r\nServer: x\r\nSet-Cookie: a=b\r\nset-cookie: c=d\r\n\r\nbody";
     for cut in 0..input.len() - 4 {
         assert_eq!(decode(&input[..cut]), Ok(None));

@@ -169,7 +169,7 @@ fn usual_jobs_go_first_and_abandoned_ones_not_at_all() {
 }
 
 #[test]
-fn background_jobs_take_no_room_and_are_last() {
+fn background_jobs_come_last_and_use_no_queue_slots() {
     let mut queue = Queue::new(2, WAIT);
     let now = Mono::from_nanos(5);
     let mut receivers = Vec::new();

@@ -44,7 +44,7 @@ fn something_runs_any_number_of_jobs_everywhere() {
 }
 
 #[test]
-fn a_lone_job_takes_the_kernel_of_least_latency_and_many_take_that_of_most_throughput() {
+fn a_single_job_uses_the_fastest_kernel_and_many_jobs_the_widest() {
     for prf in Prf::ALL {
         for there in [ALL, NO_AVX512, NO_SHA, AVX2_ALONE, NOTHING] {
             let kernels = Kernel::all(prf);
@@ -91,7 +91,7 @@ fn figures_that_say_what_the_table_says_change_nothing_nor_does_noise() {
 }
 
 #[test]
-fn a_processor_that_the_table_does_not_know_takes_what_is_fastest_on_it() {
+fn an_unknown_processor_uses_its_fastest_kernel() {
     type Case = (&'static str, Prf, &'static [Backend], fn(&Kernel) -> f64, [&'static str; WAITING.len()]);
     let cases: [Case; 6] = [
         (

@@ -27,7 +27,7 @@ fn is_answered(server: &ServerTls, name: &str) -> bool {
 }
 
 #[test]
-fn what_can_be_served_is_served_and_the_rest_fails_and_is_told_of() {
+fn unusable_certificates_fail_alone_and_are_reported() {
     for (what, spoil) in [
         ("expired", (|bench| expire(bench, "b", &["b.example", "*.b.example"])) as fn(&Bench)),
         ("another key", |bench| {
@@ -62,7 +62,7 @@ fn what_can_be_served_is_served_and_the_rest_fails_and_is_told_of() {
 }
 
 #[test]
-fn a_certificate_whose_time_has_yet_to_come_is_served_then() {
+fn a_certificate_is_served_once_it_becomes_valid() {
     let bench = Bench::new().with("a", &["a.example"]).with("b", &["b.example"]);
     let soon = NOW.saturating_add(Duration::from_secs(60));
     let issued = bench.authority.issue(&["b.example"], soon, LATER).unwrap();
@@ -88,7 +88,7 @@ fn nothing_of_another_trust_domain_takes_the_place_of_the_default_certificate() 
 }
 
 #[test]
-fn where_nobody_knows_which_hosts_it_is_for_unknown_names_fail() {
+fn a_certificate_with_unknown_hosts_fails_handshakes_with_unknown_names() {
     for (hosts, expected) in [(vec![], false), (vec!["b.example".to_owned()], true)] {
         let mut bench = Bench::new().with("a", &["a.example"]).with_domain("b", &["b.example"], "other");
         bench.config.certificates[1].hosts = hosts;
@@ -124,7 +124,7 @@ fn hosts_that_ask_clients_for_certificates_must_be_known() {
 }
 
 #[test]
-fn what_a_host_asks_of_clients_stays_in_force() {
+fn a_hosts_certificate_requirement_stays_in_effect() {
     let mut bench = Bench::new().with("a", &["a.example"]).with("b", &["b.example"]);
     let settings = ClientAuthorityConfig {
         name: "staff".to_owned(),

@@ -137,7 +137,7 @@ fn one_that_flaps_is_ejected_for_longer_each_time_and_back_within_the_longest() 
 }
 
 #[test]
-fn a_reload_keeps_who_is_ejected_and_begins_new_endpoints_slowly() {
+fn a_reload_keeps_ejections_and_starts_new_endpoints_slowly() {
     let old = with(3, |_| {});
     counts(&old, 1, 100, |_, _| 200);
     fail(&old, 1, at(100));

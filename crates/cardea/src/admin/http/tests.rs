@@ -104,7 +104,7 @@ async fn it_shows_metrics_health_and_readiness() {
 }
 
 #[tokio::test]
-async fn readiness_says_every_reason_while_health_goes_on() {
+async fn readiness_lists_every_reason_and_health_is_unaffected() {
     let listener = Listener::start().await;
     assert!(listener.get("/ready").await.ends_with("{\"degraded\":[],\"ready\":true,\"reasons\":[]}\n"));
     listener.clock.advance_unpublished(LAG_MAX + Duration::from_nanos(1));
@@ -119,7 +119,7 @@ async fn readiness_says_every_reason_while_health_goes_on() {
 }
 
 #[tokio::test]
-async fn a_refresher_that_stops_is_seen_though_the_workers_do_its_work_and_one_that_goes_on_too() {
+async fn readiness_fails_while_the_clock_thread_is_stopped() {
     let listener = Listener::start().await;
     let clock = listener.clock.clock();
     Workers::here().watch_clock(&clock);
@@ -167,7 +167,7 @@ async fn an_issuer_whose_keys_were_never_loaded_is_a_reason() {
 }
 
 #[tokio::test]
-async fn what_web_pages_send_is_refused() {
+async fn requests_from_web_pages_are_refused() {
     let listener = Listener::start().await;
     for (lines, expected) in [
         ("Host: localhost", "200"),
@@ -208,7 +208,7 @@ async fn what_web_pages_send_is_refused() {
 }
 
 #[test]
-fn bound_to_all_addresses_any_address_is_ours_but_no_name_is() {
+fn bound_to_all_addresses_any_address_is_accepted_but_no_name() {
     let ours = |host: &str, bound: &str| {
         let listed = |name: &str| name == "gateway-1.test";
         is_ours(&host.parse().unwrap(), Some(bound.parse().unwrap()), &listed)
@@ -241,7 +241,7 @@ async fn it_changes_nothing_and_has_bounds() {
 }
 
 #[tokio::test]
-async fn a_head_that_does_not_come_and_a_connection_that_stays_are_ended() {
+async fn slow_heads_and_idle_connections_time_out() {
     let listener = Listener::start().await;
     // From here on, time advances whenever all tasks wait.
     tokio::time::pause();
@@ -256,7 +256,7 @@ async fn a_head_that_does_not_come_and_a_connection_that_stays_are_ended() {
 }
 
 #[tokio::test]
-async fn who_connects_and_says_nothing_hides_no_readiness() {
+async fn silent_connections_do_not_block_readiness_checks() {
     let listener = Listener::start().await;
     let mut slow = Vec::new();
     for _ in 0..2 * CONNECTIONS_MAX {

@@ -52,7 +52,7 @@ async fn the_socket_of_a_dead_server_is_replaced_and_that_of_a_live_one_is_not()
 }
 
 #[tokio::test]
-async fn what_is_no_socket_is_left_alone() {
+async fn a_file_that_is_not_a_socket_is_not_removed() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     fs::write(path("file"), "precious").unwrap();
@@ -95,7 +95,7 @@ fn text(stream: &mut StdStream) -> String {
 }
 
 #[tokio::test]
-async fn what_is_no_request_is_refused_and_the_next_one_is_answered() {
+async fn an_invalid_request_is_refused_and_the_next_one_answered() {
     with_socket(Fake::new(clock(), None), |path| {
         let mut stream = StdStream::connect(path).unwrap();
         stream.write_all(b"{\"command\":\"hunter2\"}\nnot json\n\n\xff\n{\"command\":\"status\"}\n").unwrap();
@@ -180,7 +180,7 @@ async fn the_connection_that_has_been_idle_for_the_longest_gives_its_place_to_an
 }
 
 #[tokio::test]
-async fn a_request_has_a_bound_and_one_that_is_cut_short_does_nothing() {
+async fn requests_are_bounded_and_truncated_ones_have_no_effect() {
     let fake = Fake::new(clock(), None);
     let control: Arc<dyn Control> = Arc::<Fake>::clone(&fake);
     with_socket(control, |path| {
@@ -216,7 +216,7 @@ fn call(connection: &mut Connection, request: Request) -> Result<Answer, AdminEr
 }
 
 #[tokio::test]
-async fn the_server_itself_is_asked_and_told() {
+async fn commands_reach_the_running_server() {
     let fake = Fake::new(clock(), None);
     let control: Arc<dyn Control> = Arc::<Fake>::clone(&fake);
     with_socket(control, |path| {
@@ -397,7 +397,7 @@ async fn keys_that_change_are_published_before_the_command_returns() {
 }
 
 #[test]
-fn nobody_listening_is_no_error_for_the_command_line_and_a_server_that_hangs_up_is_one() {
+fn an_absent_server_is_no_error_but_a_closed_connection_is() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("admin.sock");
     assert!(Connection::open(&path).unwrap().is_none(), "no file");

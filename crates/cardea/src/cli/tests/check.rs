@@ -162,7 +162,7 @@ builtin = "token"                                       # wrong
 "#;
 
 #[test]
-fn every_error_is_told_whatever_else_is_wrong_and_none_that_follows() {
+fn all_errors_are_reported_at_once_without_consequential_ones() {
     let fixture = with_certificates(MANY);
     let problems = fixture.problems();
     assert_eq!(fixture.lines("error"), marked(MANY), "{problems:#?}");
@@ -263,7 +263,7 @@ fn no_remedy_opens_a_route() {
 }
 
 #[test]
-fn warnings_are_told_and_fail_only_where_they_should() {
+fn warnings_fail_only_with_deny_warnings() {
     let text = "[[listener]]\nname = \"main\"\naddress = \"127.0.0.1:0\"\n[[route]]\nname = \"r\"\n\
         path_prefix = \"/api/*\"\nauth = \"public\"\nbuiltin = \"health\"\n";
     let fixture = Fixture::new(text);
@@ -286,7 +286,7 @@ fn warnings_are_told_and_fail_only_where_they_should() {
 }
 
 #[test]
-fn listeners_that_overlap_are_told_with_both_places() {
+fn overlapping_listeners_are_reported_with_both_locations() {
     let listener =
         |name: &str, address: &str| format!("[[listener]]\nname = \"{name}\"\naddress = \"{address}\"\n");
     for (first, second, wrong) in [
@@ -364,7 +364,7 @@ impl Fixture {
 }
 
 #[test]
-fn a_wrapping_key_that_does_not_open_the_database_is_told() {
+fn a_wrapping_key_that_does_not_decrypt_the_database_is_reported() {
     let fixture = with_database();
     assert_eq!(fixture.problems().len(), 0, "the control");
     let before = fixture.files();
@@ -386,7 +386,7 @@ fn a_wrapping_key_that_does_not_open_the_database_is_told() {
 }
 
 #[test]
-fn a_database_is_looked_into_while_a_server_runs_on_it() {
+fn a_database_can_be_checked_while_a_server_uses_it() {
     let fixture = with_database();
     fixture.open(|fixture| {
         assert_eq!(fixture.problems().len(), 0, "the control");
@@ -398,7 +398,7 @@ fn a_database_is_looked_into_while_a_server_runs_on_it() {
 }
 
 #[test]
-fn what_is_no_database_is_told() {
+fn a_file_that_is_not_a_database_is_reported() {
     let fixture = with_database();
     let at = |database: &str| format!("{SERVER}database = \"sqlite:{database}\"\n");
     fixture.file(
@@ -429,7 +429,7 @@ fn what_is_no_database_is_told() {
 }
 
 #[test]
-fn a_route_that_lets_slashes_pass_where_the_path_is_read_is_told() {
+fn allowed_slashes_are_reported_if_a_rule_reads_the_path() {
     let text = |gateway: &str, route: &str| {
         format!(
             "[[listener]]\nname = \"l\"\naddress = \"127.0.0.1:0\"\n{gateway}\n[[route]]\nname = \"r\"\nauth = \"public\"\n\
@@ -571,7 +571,7 @@ service = "s"
 "#;
 
 #[test]
-fn every_mistake_in_a_throttle_is_told_with_its_place() {
+fn every_error_in_a_throttle_is_reported_with_its_location() {
     let fixture = Fixture::new(THROTTLES);
     assert_eq!(fixture.lines("error"), marked(THROTTLES), "{:#?}", fixture.problems());
     let (_, _, err) = fixture.check(&[]);
@@ -657,7 +657,7 @@ fn every_mistake_in_a_limit_on_requests_in_flight_is_told_with_its_place() {
 }
 
 #[test]
-fn a_throttle_that_probably_does_not_do_what_is_meant_is_warned_of() {
+fn a_throttle_with_a_probable_mistake_gets_a_warning() {
     const TEXT: &str = r#"
 [[listener]]
 name = "main"

@@ -66,7 +66,7 @@ fn a_credential_of_keycloak_may_be_an_object() {
 }
 
 #[test]
-fn every_line_that_is_wrong_is_told_with_its_number() {
+fn every_invalid_line_is_reported_with_its_number() {
     let good = "{\"client_id\":\"a\",\"secret_hash\":\"HASH\"}\n";
     for (line, expected) in [
         ("nonsense", "not a JSON object"),

@@ -94,7 +94,7 @@ impl Fixture {
 }
 
 #[tokio::test]
-async fn keys_that_were_known_outlast_a_restart_and_not_their_time() {
+async fn stored_keys_survive_a_restart_until_they_are_too_old() {
     let fixture = Fixture::new().await;
     assert_eq!(fixture.restart(60).await, (1, true));
     assert_eq!(fixture.restart(13 * 3_600 - 1).await, (1, true), "as long as without a restart");
@@ -112,7 +112,7 @@ async fn keys_that_were_known_outlast_a_restart_and_not_their_time() {
 }
 
 #[tokio::test]
-async fn keys_are_private_and_those_that_others_may_write_are_not_believed() {
+async fn stored_keys_are_private_and_ignored_if_others_can_write_them() {
     let fixture = Fixture::new().await;
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let (file, folder) = (fixture.file(), fixture.folder.path().join("issuer-keys"));
@@ -137,7 +137,7 @@ async fn keys_are_private_and_those_that_others_may_write_are_not_believed() {
 }
 
 #[tokio::test]
-async fn a_folder_that_others_could_replace_is_neither_believed_nor_written() {
+async fn a_folder_that_other_users_can_replace_is_neither_read_nor_written() {
     let fixture = Fixture::new().await;
     let parent = fixture.folder.path();
     let other = || KeyDocument { issuer: "other".into(), ..document(KEYS, 60) };
@@ -182,7 +182,7 @@ fn document(keys: &str, seconds: u64) -> KeyDocument {
 }
 
 #[tokio::test]
-async fn where_keys_cannot_be_kept_older_ones_do_not_come_back() {
+async fn if_keys_cannot_be_stored_older_ones_are_removed() {
     let fixture = Fixture::new().await;
     let folder = fixture.folder.path().join("issuer-keys");
     // An obstacle to the new file.
@@ -196,7 +196,7 @@ async fn where_keys_cannot_be_kept_older_ones_do_not_come_back() {
 }
 
 #[tokio::test]
-async fn nothing_is_written_where_others_may_write_or_through_links() {
+async fn nothing_is_written_to_folders_that_others_can_write_or_through_links() {
     let fixture = Fixture::new().await;
     let folder = fixture.folder.path().join("issuer-keys");
     let other = r#"{"keys":[]}"#;

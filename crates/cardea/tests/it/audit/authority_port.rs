@@ -71,7 +71,7 @@ fn a_policy_on_a_host_holds_at_every_port() {
 }
 
 #[test]
-fn what_is_made_of_a_host_is_made_of_it_at_every_port() {
+fn attributes_of_a_host_do_not_depend_on_the_port() {
     let lab = Lab::new(&ROUTES.replace("[[policy]]\ndeny = \"request.host == 'admin.test'\"\n", ""));
     for way in Way::BOTH {
         lab.reach(way, &Request::get("other.test:81", "/attribute")).expect("the control").assert_canonical();

@@ -61,7 +61,7 @@ service = "origin"
 "#;
 
 #[test]
-fn a_header_goes_where_its_condition_cannot_be_evaluated() {
+fn a_header_is_removed_if_its_condition_cannot_be_evaluated() {
     let lab = Lab::new(ROUTES);
     for way in Way::ALL {
         for path in ["/remove", "/set", "/rename"] {
@@ -112,7 +112,7 @@ fn it_goes_whatever_the_condition_fails_on() {
 }
 
 #[test]
-fn a_header_of_a_response_goes_likewise() {
+fn a_response_header_is_removed_likewise() {
     let origin = Recorder::answering(Lengths::Decimal, |_| {
         b"HTTP/1.1 200 OK\r\nConnection: close\r\nX-Internal: secret\r\nContent-Length: 2\r\n\r\nok".to_vec()
     });

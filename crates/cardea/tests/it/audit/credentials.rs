@@ -25,7 +25,7 @@ forward_authorization = false
 "#;
 
 #[test]
-fn a_token_is_kept_from_a_service_that_is_not_to_have_it() {
+fn a_token_can_be_withheld_from_a_service() {
     let lab = Lab::new(ROUTES);
     let (token, id) = lab.token();
     let credentials = format!("Bearer {token}");

@@ -45,7 +45,7 @@ fn a_length_reaches_the_origin_in_its_one_spelling() {
 }
 
 #[test]
-fn what_is_no_length_is_refused() {
+fn invalid_lengths_are_refused() {
     let lab = Lab::new(ROUTES);
     for way in Way::BOTH {
         for length in [

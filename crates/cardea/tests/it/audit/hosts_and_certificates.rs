@@ -80,7 +80,7 @@ const HELLOS: [Hello; 5] = [
 ];
 
 #[test]
-fn nobody_gets_past_a_host_that_requires_a_certificate() {
+fn a_hosts_certificate_requirement_cannot_be_bypassed() {
     let lab = Lab::with(Recorder::start(Lengths::Decimal), CERTIFICATES, ROUTES);
     for way in Way::ALL {
         let record = lab.reach(way, &Request::get(HOST, "/")).expect("the control: another host is open");

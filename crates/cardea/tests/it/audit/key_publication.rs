@@ -9,7 +9,7 @@ fn max_age(head: &str) -> u64 {
 }
 
 #[test]
-fn a_key_set_is_kept_for_less_than_a_key_is_published_ahead() {
+fn a_key_set_is_cached_for_less_than_key_publish_ahead() {
     let folder = Folder::new(&Settings::default());
     let text = folder.read("cardea.toml");
     for (ahead, seconds) in [("1d", 86_400), ("1h", 3_600), ("5m", 300), ("2m", 120), ("1m", 60)] {

@@ -63,7 +63,7 @@ fn strangers_are_not_served_after_a_reload() {
 }
 
 #[test]
-fn what_is_no_header_is_refused() {
+fn invalid_headers_are_refused() {
     let lab = Lab::new(ROUTES);
     let request = format!("GET / HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
     let v2 = |command: u8, family: u8, length: u8| {
@@ -118,7 +118,7 @@ fn unattributed() -> [(&'static str, Vec<u8>); 5] {
 }
 
 #[test]
-fn nobody_vouches_for_whom_a_proxy_does_not_name() {
+fn a_proxy_header_without_an_address_gives_no_trust() {
     // The balancer is trusted with more than the PROXY protocol.
     let trusting = format!("[trusted_proxies]\nprefixes = [\"127.0.0.1/32\"]\n{ROUTES}");
     let lab = Lab::new(&trusting);

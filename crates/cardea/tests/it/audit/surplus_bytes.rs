@@ -94,7 +94,7 @@ fn serve(stream: TcpStream) -> io::Result<()> {
 }
 
 #[test]
-fn nobody_gets_what_was_sent_behind_another_response() {
+fn surplus_bytes_after_a_response_are_never_delivered() {
     let sloppy = Sloppy::start();
     let routes = ROUTES.replace("SLOPPY", &sloppy.address.to_string());
     let lab = Lab::with(Recorder::start(Lengths::Decimal), "", &routes);
