@@ -164,11 +164,11 @@ fn names_that_can_not_be_declared() {
     let mut names = names();
     names.declare("app.user", ValueSource::Nothing).unwrap();
     let cases = [
-        ("App", "no name"),
-        ("a b", "no name"),
-        ("", "no name"),
-        ("a..b", "no name"),
-        ("a.1", "no name"),
+        ("App", "not a valid name"),
+        ("a b", "not a valid name"),
+        ("", "not a valid name"),
+        ("a..b", "not a valid name"),
+        ("a.1", "not a valid name"),
         ("request.mine", "begin with \"request\""),
         ("token", "begin with \"token\""),
         ("app.user", "declared already"),

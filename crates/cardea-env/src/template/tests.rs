@@ -81,9 +81,9 @@ fn expressions_are_written_and_their_faults_are_absent() {
     let cases = [
         ("a{= user", 1, "`{` without `}`"),
         ("a{= usr }", 4, "unknown attribute"),
-        ("a{= 1 + }", 8, "breaks off"),
-        ("a{= 'x }", 4, "without its end"),
-        ("a{=}", 3, "breaks off"),
+        ("a{= 1 + }", 8, "incomplete"),
+        ("a{= 'x }", 4, "unterminated"),
+        ("a{=}", 3, "incomplete"),
     ];
     for (text, position, message) in cases {
         let error = Template::compile(text, &TABLE).unwrap_err();
@@ -139,8 +139,8 @@ fn errors_point() {
         ("{user|{port}}", 0, "`{` without `}`", None),
         ("a}", 1, "`}` without `{`", None),
         ("{user}}", 6, "`}` without `{`", None),
-        ("x{}", 2, "no name", None),
-        ("x{|a}", 2, "no name", None),
+        ("x{}", 2, "the braces do not contain", None),
+        ("x{|a}", 2, "the braces do not contain", None),
         ("x{ user}", 2, "white space", None),
         ("x{us er}", 4, "white space", None),
         ("x{usr}", 2, "unknown attribute \"usr\"", Some("user")),

@@ -567,7 +567,7 @@ fn files_that_cause_refusals_are_reported_with_a_remedy() {
         ("staff.pem", &[][..], &[][..]),
         ("staff.pem", &["good.crl"], &[]),
         ("both.pem", &["other.crl", "good.crl"], &[]),
-        ("leaf.pem", &[], &[("leaf.pem", "not an authority's")]),
+        ("leaf.pem", &[], &[("leaf.pem", "not a CA certificate")]),
         ("staff.pem", &["old.crl"], &[("old.crl", "expired")]),
         ("staff.pem", &["other.crl"], &[("staff.pem", "no revocation list is of")]),
         ("staff.pem", &["forged.crl"], &[("forged.crl", "not signed")]),
@@ -637,8 +637,8 @@ fn only_revocation_lists_in_use_are_reported() {
         ("forged", "both.pem", vec![&forged, &expired, &partners], false, true, &["not signed by"]),
         ("namesakes", "namesakes.pem", vec![&forged], false, false, &["not signed by certificate 1"]),
         ("namesakes", "namesakes.pem", vec![&current], true, false, &["not signed by certificate 2"]),
-        ("future", "both.pem", vec![&future, &partners], true, true, &["lies in the future"]),
-        ("future first", "both.pem", vec![&future, &current, &partners], true, true, &["lies in the future"]),
+        ("future", "both.pem", vec![&future, &partners], true, true, &["is in the future"]),
+        ("future first", "both.pem", vec![&future, &current, &partners], true, true, &["is in the future"]),
         ("clocks differ", "both.pem", vec![&soon, &partners], true, true, &[]),
     ] {
         let pem: String = text.into_iter().map(String::as_str).collect();
