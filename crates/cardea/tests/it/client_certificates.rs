@@ -233,7 +233,7 @@ fn faults_of_a_client_authority_and_their_correction_are_reported() {
     let ran = run(folder.path(), &["check"]);
     assert!(ran.code == Some(0) && ran.stderr.contains("is in the future"), "{ran:?}");
     assert!(server.reload().0);
-    server.program.stderr.wait_for("lies in the future", from);
+    server.program.stderr.wait_for("is in the future", from);
     assert!(server.ready().1.contains("client_authority_suspect:staff:"), "{}", server.ready().1);
     assert_eq!(metric("cardea_tls_client_authority_faults"), 0.0);
     let text = server.program.stderr.text();
