@@ -51,7 +51,7 @@ use super::{
         Throttle,
     },
     problem::Problems,
-    raw::{RawAdmin, RawConfig},
+    raw::{OneOrMany, RawAdmin, RawConfig, RawFieldEdits},
     sections::{Drain, Readiness},
     source::Sources,
     text::{BindAddress, display_duration, display_size},
@@ -174,20 +174,10 @@ impl<'a> Resolver<'a> {
             hostname: hostname(),
             header_encoding: raw.header_encoding,
             policy: self.policy(raw.policy, at.key("policy")),
-            request_headers: self.header_rules(
-                raw.request_headers,
-                &identity_headers,
-                true,
-                at.key("request_headers"),
-            ),
-            response_headers: self.header_rules(
-                raw.response_headers,
-                &identity_headers,
-                false,
-                at.key("response_headers"),
-            ),
             ..EnvironmentModel::default()
         };
+        let headers = (raw.request_headers, raw.response_headers);
+        let environment = self.headers_of_all(headers, environment, &identity_headers, at);
         let forwards_authorization = raw.forwarding.authorization;
         let forwarding = self.forwarding(raw.forwarding, &identity_headers, at.key("forwarding"));
         let issuers = self.issuers(raw.issuer, server_issuer.as_deref(), server_written, at.key("issuer"));
@@ -244,6 +234,21 @@ impl<'a> Resolver<'a> {
             warnings: Vec::new(),
             is_sound: false,
         }
+    }
+
+    /// Adds the header rules that apply to all routes.
+    fn headers_of_all(
+        &mut self,
+        (request, response): (OneOrMany<RawFieldEdits>, OneOrMany<RawFieldEdits>),
+        environment: EnvironmentModel,
+        identity_headers: &IdentityHeaders,
+        at: Cursor<'_>,
+    ) -> EnvironmentModel {
+        let request_at = at.key("request_headers");
+        let request_headers = self.header_rules(request, identity_headers, true, request_at);
+        let response_at = at.key("response_headers");
+        let response_headers = self.header_rules(response, identity_headers, false, response_at);
+        EnvironmentModel { request_headers, response_headers, ..environment }
     }
 
     /// Completes the environment by what its rules and those of the routes read. Nothing is compiled after it.

@@ -102,7 +102,8 @@ impl Gate {
 struct Gated<S> {
     stream: S,
     gate: Arc<Gate>,
-    pause: Option<Pin<Box<tokio::time::Sleep>>>,
+    /// When a part is read of a stream that has a pace.
+    every: tokio::time::Interval,
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Gated<S> {
@@ -119,15 +120,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Gated<S> {
         if pace == 0 {
             return Pin::new(&mut self.stream).poll_read(cx, space);
         }
-        if let Some(pause) = &mut self.pause {
-            std::task::ready!(pause.as_mut().poll(cx));
-            self.pause = None;
-        }
+        std::task::ready!(self.every.poll_tick(cx));
         let mut part = vec![0; pace.min(space.remaining())];
         let mut part = ReadBuf::new(&mut part);
         std::task::ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part))?;
         space.put_slice(part.filled());
-        self.pause = Some(Box::pin(tokio::time::sleep(Duration::from_millis(1))));
         Poll::Ready(Ok(()))
     }
 }
@@ -160,7 +157,8 @@ impl Client {
         let tcp = socket.connect(gateway.address).await.unwrap();
         let stream = certificates.connect(tcp, "a.example", &["h2"]).await;
         let gate = Arc::<Gate>::default();
-        let gated = Gated { stream, gate: Arc::clone(&gate), pause: None };
+        let gated =
+            Gated { stream, gate: Arc::clone(&gate), every: tokio::time::interval(Duration::from_millis(1)) };
         let (send, connection): (_, Connection<_, Bytes>) = h2::client::Builder::new()
             .initial_window_size(1 << 20)
             .initial_connection_window_size(1 << 30)
