@@ -5,9 +5,10 @@
 //! the deadline by then. On a busy connection that is one operation in many seconds instead of several per request.
 
 use std::{
+    fmt,
     future::Future,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -19,6 +20,9 @@ use tokio::{
 
 /// Deadlines closer than this to the coarse clock are re-checked after this time.
 const GRAIN: Duration = Duration::from_millis(20);
+
+/// A deadline that is noticed so much later was missed by the process as a whole: it was stopped, or had no processor.
+const LATE: Duration = Duration::from_millis(500);
 
 /// The deadline was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,11 +36,28 @@ pub(crate) struct Timer {
     armed_for: Mono,
     /// The task will be woken when the timer fires: there is no need to ask it before.
     registered: bool,
+    /// Since a deadline was noticed late.
+    catch_up: Option<CatchUp>,
+}
+
+/// Pending until the runtime has looked at its sockets again.
+struct CatchUp(Pin<Box<dyn Future<Output = ()> + Send>>);
+
+impl fmt::Debug for CatchUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CatchUp")
+    }
 }
 
 impl Timer {
     pub(crate) fn new(clock: Clock) -> Self {
-        Self { clock, sleep: Box::pin(sleep(Duration::ZERO)), armed_for: Mono::MAX, registered: false }
+        Self {
+            clock,
+            sleep: Box::pin(sleep(Duration::ZERO)),
+            armed_for: Mono::MAX,
+            registered: false,
+            catch_up: None,
+        }
     }
 
     /// The coarse time, for computing deadlines.
@@ -56,7 +77,7 @@ impl Timer {
         }
         if deadline < self.armed_for {
             if self.clock.mono() >= deadline {
-                return Poll::Ready(Elapsed);
+                return self.reach(cx, deadline);
             }
             self.arm(deadline);
         }
@@ -71,16 +92,29 @@ impl Timer {
                 return Poll::Pending;
             }
             if self.clock.mono() >= deadline {
-                return Poll::Ready(Elapsed);
+                return self.reach(cx, deadline);
             }
             self.arm(deadline);
         }
+    }
+
+    /// Ready if a deadline that is past was noticed in time. Otherwise what was awaited may have arrived meanwhile, and the
+    /// runtime does not know yet: the task is polled once more, after the runtime has looked.
+    fn reach(&mut self, cx: &mut Context<'_>, deadline: Mono) -> Poll<Elapsed> {
+        if self.clock.mono().saturating_since(deadline) < LATE {
+            return Poll::Ready(Elapsed);
+        }
+        let catch_up = self.catch_up.get_or_insert_with(|| CatchUp(Box::pin(tokio::task::yield_now())));
+        ready!(catch_up.0.as_mut().poll(cx));
+        self.catch_up = None;
+        Poll::Ready(Elapsed)
     }
 
     fn arm(&mut self, deadline: Mono) {
         let left = deadline.saturating_since(self.clock.mono()).max(GRAIN);
         self.armed_for = deadline;
         self.registered = false;
+        self.catch_up = None;
         self.sleep.as_mut().reset(Instant::now() + left);
     }
 
@@ -99,7 +133,9 @@ impl Timer {
 
 #[cfg(test)]
 mod tests {
-    use cardea_clock::CoarseClock;
+    use std::io::Write;
+
+    use cardea_clock::{CoarseClock, ManualClock, Wall};
     use tokio::task::coop::poll_proceed;
 
     use super::*;
@@ -132,6 +168,28 @@ mod tests {
                 tokio::time::timeout(Duration::from_secs(10), task).await
             });
             assert!(waited.is_ok_and(|ended| ended.is_ok()), "spent: {spend}");
+        }
+    }
+
+    #[test]
+    fn what_arrived_while_the_process_was_stopped_is_in_time() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        for (late, is_sent, in_time) in [(10, true, true), (10, false, false), (0, false, false)] {
+            runtime.block_on(async {
+                let manual = ManualClock::new(Wall::from_unix_seconds(1_900_000_000));
+                let mut timer = Timer::new(manual.clock());
+                let deadline = timer.now();
+                let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+                far.set_nonblocking(true).unwrap();
+                let far = tokio::net::UnixStream::from_std(far).unwrap();
+                manual.advance(Duration::from_secs(late));
+                if is_sent {
+                    (&near).write_all(b"x").unwrap();
+                }
+                // The runtime has not looked at the socket yet.
+                let read = timer.until(deadline, far.readable()).await;
+                assert_eq!(read.is_ok(), in_time, "{late} s late, sent: {is_sent}");
+            });
         }
     }
 
