@@ -210,10 +210,7 @@ fn a_failed_challenge_is_reported_and_retried_after_a_delay() {
     let folder = Folder::new(&settings(&place, "challenges = [\"tls-alpn-01\", \"http-01\"]"));
     let server = Server::start(&folder);
     let line = server.program.stderr.wait_for("no certificate was issued", 0);
-    assert!(
-        line.contains("\"reason\":\"challenge\"") && line.contains("443 (tls-alpn-01)"),
-        "{line}"
-    );
+    assert!(line.contains("\"reason\":\"challenge\"") && line.contains("443 (tls-alpn-01)"), "{line}");
     let failed =
         until("what was logged", || Some(shown(&folder, A)).filter(|shown| shown["problem"].is_string()));
     let wait = failed["next_attempt_at"].as_i64().unwrap() - crate::support::now().wall.unix_seconds();
