@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use cardea_env::{Condition, Decision, Fault, Policy, Value};
+use cardea_env::{Condition, Decision, Expression, Fault, Policy, Scratch, Value};
 
 use crate::{
     exchange::{Exchange, PolicyFacts, PolicyScope},
@@ -26,7 +26,7 @@ pub(crate) fn note(condition: &Condition<Exchange>, fault: Fault, exchange: &Exc
 }
 
 /// The same for the text of any expression.
-pub(crate) fn note_fault(expression: &str, describe: impl FnOnce() -> String, exchange: &Exchange) {
+fn note_fault(expression: &str, describe: impl FnOnce() -> String, exchange: &Exchange) {
     static REPORTED: AtomicI64 = AtomicI64::new(i64::MIN);
     exchange.faults.fetch_add(1, Relaxed);
     let now = exchange.started.wall.unix_nanos();
@@ -39,6 +39,18 @@ pub(crate) fn note_fault(expression: &str, describe: impl FnOnce() -> String, ex
         let why = describe();
         tracing::warn!(route, request = %exchange.id, expression, why, "an expression can't be evaluated");
     }
+}
+
+/// The value of an expression for a request. A failure is noted.
+pub(crate) fn value<'e>(
+    expression: &'e Expression<Exchange>,
+    exchange: &'e Exchange,
+    scratch: &'e Scratch,
+) -> Option<Value<'e>> {
+    expression
+        .evaluate(exchange, scratch)
+        .inspect_err(|fault| note_fault(expression.source(), || expression.describe(*fault), exchange))
+        .ok()
 }
 
 /// Whether a request gets a line in the access log.

@@ -47,13 +47,13 @@ impl<C> LiveService<C> {
         Arc::clone(&self.handles[0].load().0)
     }
 
-    /// Has the operator say of an endpoint whether it gets requests, whatever its health; `None`: its health decides. It is in
-    /// effect for all requests that are not at the endpoint yet, and lasts until the endpoint leaves the service.
+    /// Overrides the health of the endpoint with this label; `None` ends the override. It applies to all requests that are
+    /// not at the endpoint yet, and lasts until the endpoint leaves the service. Calls must not overlap.
     ///
-    /// Says whether there is an endpoint with this label, and whether that is news. To be called by one at a time.
+    /// Returns whether the override has changed; `None` if there is no such endpoint.
     ///
     /// # Errors
-    /// None: what this state was made of makes another.
+    /// A configuration that is not valid, which a service in force never has.
     pub fn set_override(
         &self,
         label: &str,

@@ -114,22 +114,14 @@ impl PriorityRule {
     /// The priority of a request: normal where the expression fails or names none.
     #[must_use]
     pub fn of(&self, exchange: &Exchange) -> Priority {
-        let named = self.named(exchange);
-        named.unwrap_or_default()
+        self.named(exchange).unwrap_or_default()
     }
 
     /// The priority that the expression names, if it names one.
     #[must_use]
     pub fn named(&self, exchange: &Exchange) -> Option<Priority> {
-        match self.0.evaluate(exchange, &Scratch::new()) {
-            Ok(value) => {
-                let mut inline = Inline::new();
-                Priority::named(std::str::from_utf8(value.text(&mut inline)?).ok()?)
-            }
-            Err(fault) => {
-                conditions::note_fault(self.0.source(), || self.0.describe(fault), exchange);
-                None
-            }
-        }
+        let scratch = Scratch::new();
+        let value = conditions::value(&self.0, exchange, &scratch)?;
+        Priority::named(std::str::from_utf8(value.text(&mut Inline::new())?).ok()?)
     }
 }

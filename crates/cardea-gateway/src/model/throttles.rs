@@ -75,15 +75,11 @@ impl ThrottleCost {
     /// the expression fails, or gives no number of at least 0.
     #[must_use]
     pub fn units(&self, exchange: &Exchange) -> Option<u64> {
-        match self.0.evaluate(exchange, &Scratch::new()) {
-            Ok(Value::Int(number)) => u64::try_from(number).ok(),
-            Ok(Value::Uint(number)) => Some(number),
-            Ok(Value::Double(number)) if number >= 0.0 => Some(number.ceil() as u64),
-            Ok(_) => None,
-            Err(fault) => {
-                conditions::note_fault(self.0.source(), || self.0.describe(fault), exchange);
-                None
-            }
+        match conditions::value(&self.0, exchange, &Scratch::new())? {
+            Value::Int(number) => u64::try_from(number).ok(),
+            Value::Uint(number) => Some(number),
+            Value::Double(number) if number >= 0.0 => Some(number.ceil() as u64),
+            _ => None,
         }
     }
 }
