@@ -164,12 +164,6 @@ impl Admission {
         let id = self.0.with(|queue, _| queue.add_gate(ids));
         Arc::new(Gate { id, limits, shared: Arc::clone(&self.0) })
     }
-
-    /// How many requests wait, of all limits.
-    #[must_use]
-    pub fn waiting(&self) -> usize {
-        self.0.with(|queue, _| queue.waiting())
-    }
 }
 
 impl fmt::Debug for Admission {

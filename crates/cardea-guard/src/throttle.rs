@@ -96,38 +96,13 @@ impl ThrottleStore for LocalThrottles {
 
 impl LocalThrottles {
     fn decide(&self, charges: &mut [Charge<'_>], now: Mono, is_charged: bool) -> bool {
-        let mut order: SmallVec<[usize; CHARGES_INLINE]> = (0..charges.len()).collect();
-        if !charges.is_sorted_by_key(|charge| charge.table.id()) {
-            order.sort_unstable_by_key(|index| charges.get(*index).map(|charge| charge.table.id()));
+        let decision = Decision { throttles: self, now, is_charged };
+        if charges.is_sorted_by_key(|charge| charge.table.id()) {
+            return decision.next(&mut charges.iter_mut(), None, true);
         }
-        let mut buckets: SmallVec<[Option<MutexGuard<'_, Slots>>; CHARGES_INLINE]> = SmallVec::new();
-        let mut fits = true;
-        let mut previous = None;
-        for index in &order {
-            let Some(charge) = charges.get_mut(*index) else { continue };
-            if let Some((table, standing)) = previous
-                && table == charge.table.id()
-            {
-                charge.standing = standing;
-                buckets.push(None);
-                continue;
-            }
-            let bucket = self.look_up(charge, now);
-            fits &= charge.standing.fits || charge.dry_run;
-            previous = Some((charge.table.id(), charge.standing));
-            buckets.push(bucket);
-        }
-        if fits && is_charged {
-            for (index, bucket) in order.iter().zip(&mut buckets) {
-                if let (Some(slots), Some(charge)) = (bucket, charges.get(*index))
-                    && charge.standing.fits
-                    && charge.cost > 0
-                {
-                    charge.table.note(slots, charge.hash, charge.slot, charge.owes_until, now);
-                }
-            }
-        }
-        fits
+        let mut ordered: SmallVec<[&mut Charge<'_>; CHARGES_INLINE]> = charges.iter_mut().collect();
+        ordered.sort_by_key(|charge| charge.table.id());
+        decision.next(&mut ordered.into_iter(), None, true)
     }
 
     /// Notes where the key of a charge stands, and locks its bucket.
@@ -138,5 +113,43 @@ impl LocalThrottles {
         (charge.standing, charge.owes_until) = charge.limit.quote(charge.slot.owes_until, charge.cost, now);
         charge.standing.fits |= charge.cost == 0;
         Some(bucket)
+    }
+}
+
+/// What all charges of a request are decided by.
+#[derive(Clone, Copy)]
+struct Decision<'t> {
+    throttles: &'t LocalThrottles,
+    now: Mono,
+    is_charged: bool,
+}
+
+impl Decision<'_> {
+    /// Decides on charges in the order of their tables, and returns whether all of them fit. The lock of each is held in the frame
+    /// of this call until the last one is decided, so nothing has to collect the locks.
+    fn next<'c, 'a: 'c>(
+        self,
+        charges: &mut impl Iterator<Item = &'c mut Charge<'a>>,
+        previous: Option<(u64, ThrottleStanding)>,
+        fits: bool,
+    ) -> bool {
+        let Some(charge) = charges.next() else { return fits };
+        let table = charge.table.id();
+        if let Some((_, standing)) = previous.filter(|(charged, _)| *charged == table) {
+            charge.standing = standing;
+            return self.next(charges, previous, fits);
+        }
+        let bucket = self.throttles.look_up(charge, self.now);
+        let fits = fits && (charge.standing.fits || charge.dry_run);
+        let fits = self.next(charges, Some((table, charge.standing)), fits);
+        if let Some(mut slots) = bucket
+            && fits
+            && self.is_charged
+            && charge.standing.fits
+            && charge.cost > 0
+        {
+            charge.table.note(&mut slots, charge.hash, charge.slot, charge.owes_until, self.now);
+        }
+        fits
     }
 }

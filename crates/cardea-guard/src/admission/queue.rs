@@ -116,10 +116,6 @@ impl Queue {
         self.gates.try_remove(gate);
     }
 
-    pub(super) fn waiting(&self) -> usize {
-        self.active.iter().filter_map(|gate| self.gates.get(*gate)).map(|gate| gate.waiting).sum()
-    }
-
     pub(super) fn figures(&self, limit: usize) -> AdmissionFigures {
         let Some(Limit { bounds, waiting, .. }) = self.limits.get(limit) else {
             return AdmissionFigures::default();

@@ -100,7 +100,7 @@ fn a_permit_goes_to_the_first_by_priority_and_then_by_arrival_that_it_suits() {
     orders.leave(0, || at(8));
     assert_eq!(poll(&orders, &one, at(8)), ADMITTED);
     assert_eq!(process.figures().in_flight, 2);
-    assert_eq!(admission.waiting(), 0);
+    assert_eq!(process.figures().waiting, 0);
 }
 
 #[test]
@@ -449,9 +449,10 @@ proptest! {
                 }
             }
             waiting = at_rest;
-            prop_assert_eq!(admission.waiting(), waiting.len());
-            for (limit, used) in limits.iter().zip(model.used) {
+            for (index, (limit, used)) in limits.iter().zip(model.used).enumerate() {
+                let waits = waiting.iter().filter(|waiter| GATES[waiter.gate].contains(&index)).count();
                 prop_assert_eq!(limit.figures().in_flight, used);
+                prop_assert_eq!(limit.figures().waiting as usize, waits);
             }
         }
     }
