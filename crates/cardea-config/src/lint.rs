@@ -11,7 +11,7 @@ use cardea_identity::{Alternative, IssuerConfig, KeySource};
 use cardea_upstream::Address;
 
 use super::{
-    model::{Auth, Config, Destination, Listener, Located, Route},
+    model::{Auth, Config, Listener, Located, Route},
     problem::Problems,
 };
 
@@ -42,14 +42,8 @@ fn requirements(config: &Config) -> impl Iterator<Item = (&Located<Route>, &Alte
 
 /// Services, issuers and client authorities that are never used.
 fn unused(config: &Config, problems: &mut Problems) {
-    let services: HashSet<usize> = config
-        .routes
-        .iter()
-        .filter_map(|route| match route.destination {
-            Destination::Service { index } => Some(index),
-            _ => None,
-        })
-        .collect();
+    let services: HashSet<usize> =
+        config.routes.iter().flat_map(|route| route.destination.services()).collect();
     for (_, service) in config.services.iter().enumerate().filter(|(index, _)| !services.contains(index)) {
         problems.warn(
             service.at,

@@ -5,6 +5,8 @@
     reason = "each key is documented once, where its written form is declared: the reference page is made from that"
 )]
 
+mod route;
+
 use std::{
     fmt, fs,
     ops::{Deref, DerefMut},
@@ -20,13 +22,12 @@ use cardea_gateway::{
     exchange::Exchange,
     model::{
         ConnectionTimeouts, EnvironmentModel, Forwarding, IdentityHeaders, Limits, LogModel, PriorityRule,
-        ProxyProtocol, RouteSettings, ThrottleCost, ThrottleKey, ThrottleReport, Timeouts,
+        ProxyProtocol, ThrottleCost, ThrottleKey, ThrottleReport, Timeouts,
     },
     record::AccessLogConfig,
-    routing::RouteMatch,
 };
 use cardea_guard::{AdmissionBounds, Priority, ThrottleLimit};
-use cardea_identity::{Alternative, IssuerConfig, KeySource, LocalKeys};
+use cardea_identity::{IssuerConfig, KeySource, LocalKeys};
 use cardea_issuer::AuthorizationServerConfig;
 use cardea_tls::{
     ClientAuthMode, ClientAuthorityConfig, ClientName, ClientTlsConfig, ManagedCertificate, OcspConfig,
@@ -39,6 +40,7 @@ use rustls::pki_types::ServerName;
 use url::Url;
 use zeroize::Zeroizing;
 
+pub use self::route::{Auth, BuiltIn, Destination, Route, Share};
 use super::{
     fingerprint::Fingerprint,
     problem::Problem,
@@ -483,6 +485,8 @@ pub struct Throttle {
     pub keys_max: usize,
     /// Whether it reads what is known only once the caller is identified.
     pub needs_identity: bool,
+    /// Whether it reads the service.
+    pub reads_service: bool,
     pub reads_path: bool,
 }
 
@@ -503,91 +507,4 @@ pub struct ServiceTls {
     pub client: ClientTlsConfig,
     /// `None`: the host of the endpoint's address.
     pub server_name: Option<ServerName<'static>>,
-}
-
-/// The conditions, the access requirement and the destination of requests.
-#[derive(Debug, Clone)]
-pub struct Route {
-    pub name: String,
-    /// The names of listeners exist. They are sorted, as are methods and fields.
-    pub matches: RouteMatch,
-    pub auth: Auth,
-    pub client_certificate: Option<ClientCertificateRule>,
-    pub destination: Destination,
-    /// Names of routes whose requests this one takes intentionally, although its requirement is weaker.
-    pub opens: Vec<String>,
-    pub admission: RouteAdmission,
-    /// Its throttles include those of its service and of all routes.
-    pub settings: RouteSettings,
-}
-
-impl Deref for Route {
-    type Target = RouteSettings;
-
-    fn deref(&self) -> &RouteSettings {
-        &self.settings
-    }
-}
-
-/// Who may make a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Auth {
-    /// All callers.
-    Public,
-    /// Callers whose token meets one of these; never empty. Without audiences, the first one of the issuer applies.
-    AccessRequirement(Vec<Alternative>),
-}
-
-/// The destination of requests.
-#[derive(Debug, Clone)]
-pub enum Destination {
-    /// A service.
-    Service {
-        /// Its index in [`Config::services`].
-        index: usize,
-    },
-    /// A redirect.
-    Redirect {
-        /// A template of a URL or an absolute path.
-        to: Template<Exchange>,
-        /// Whether the request's query is appended. It is not if the template contains it.
-        keep_query: bool,
-        /// 301, 302, 303, 307 or 308.
-        status: u16,
-    },
-    /// A fixed response.
-    Respond {
-        /// 200 to 599.
-        status: u16,
-        /// The media type of the body.
-        content_type: String,
-        /// The content of the response.
-        body: Arc<[u8]>,
-    },
-    /// A built-in destination.
-    BuiltIn(BuiltIn),
-}
-
-/// The built-in destinations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BuiltIn {
-    /// The token endpoint (RFC 6749 §3.2).
-    Token,
-    /// The key set (RFC 7517 §5).
-    KeySet,
-    /// Authorization server metadata (RFC 8414).
-    OauthMetadata,
-    /// OpenID Connect Discovery.
-    OpenidConfiguration,
-    /// The authorization endpoint, which refuses all requests.
-    Authorize,
-    /// Answers 200 while the process runs.
-    Health,
-}
-
-impl Destination {
-    /// A placeholder for an unresolved destination, in a configuration from which nothing is built.
-    pub(super) fn unresolved() -> Self {
-        Self::Respond { status: 503, content_type: "text/plain".to_owned(), body: Arc::default() }
-    }
 }

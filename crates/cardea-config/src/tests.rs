@@ -33,6 +33,7 @@ mod regions;
 mod rules;
 mod scale;
 mod secrets;
+mod split;
 mod tickets;
 
 /// A folder with configuration files.

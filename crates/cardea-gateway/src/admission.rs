@@ -15,7 +15,7 @@ use crate::{
     downstream::Downstream,
     exchange::Exchange,
     gateway::{Gateway, ModelRef},
-    model::{Model, Route},
+    model::{Model, Route, RouteAdmission, ShareIndex},
     refusal::Reason,
     streams::StreamWatch,
     workers,
@@ -45,21 +45,25 @@ impl AdmissionFacts {
 pub(crate) struct Permits {
     model: ModelRef,
     route: usize,
+    share: Option<ShareIndex>,
     of_stream: bool,
     worker: usize,
 }
 
 impl Permits {
+    fn admission(&self) -> Option<&RouteAdmission> {
+        Some(self.model.router.get(self.route)?.admission(self.share))
+    }
+
     fn gate(&self) -> Option<&Gate> {
-        let admission = &self.model.router.get(self.route)?.admission;
+        let admission = self.admission()?;
         if self.of_stream { &admission.streams } else { &admission.gate }.as_deref()
     }
 
     /// When the exchange becomes a stream, which leaves its place to another request; never where streams have no limit of
     /// their own.
     pub(crate) fn stream_at(&self, started: Mono) -> Mono {
-        let streams = self.model.router.get(self.route).and_then(|route| route.admission.streams.as_ref());
-        match streams {
+        match self.admission().and_then(|admission| admission.streams.as_ref()) {
             Some(_) if !self.of_stream => started.saturating_add(self.model.admission.stream_after),
             _ => Mono::MAX,
         }
@@ -67,8 +71,8 @@ impl Permits {
 
     /// The exchange has become a stream. Where there are as many as there may be, it keeps the permits that it has.
     pub(crate) fn become_stream(&mut self) {
-        let Some(route) = self.model.router.get(self.route).filter(|_| !self.of_stream) else { return };
-        let Some(streams) = &route.admission.streams else { return };
+        let Some(admission) = self.admission().filter(|_| !self.of_stream) else { return };
+        let Some(streams) = &admission.streams else { return };
         let now = self.model.clock().precise_mono();
         if streams.enter(self.worker, || (Priority::default(), now)) == Entry::Admitted {
             if let Some(gate) = self.gate() {
@@ -99,7 +103,8 @@ pub(crate) async fn admit(
     exchange: &mut Exchange,
     client: &mut dyn Downstream,
 ) -> Result<(), Reason> {
-    let (Some(gate), Some(place)) = (&route.admission.gate, exchange.route) else { return Ok(()) };
+    let admission = route.admission(exchange.share);
+    let (Some(gate), Some(place)) = (&admission.gate, exchange.route) else { return Ok(()) };
     let worker = workers::current();
     let mut decided = None;
     let entry = gate.enter(worker, || {
@@ -115,10 +120,15 @@ pub(crate) async fn admit(
         Entry::Refused(refusal) => Err(Reason::NotAdmitted(refusal)),
     };
     if admitted.is_ok() {
-        exchange.admission.permits =
-            Some(Permits { model: model.clone(), route: place, of_stream: false, worker });
+        exchange.admission.permits = Some(Permits {
+            model: model.clone(),
+            route: place,
+            share: exchange.share,
+            of_stream: false,
+            worker,
+        });
     }
-    for limit in &route.admission.limits {
+    for limit in &admission.limits {
         limit.metrics.count(gateway.metrics.registry(), admitted.as_ref().err(), exchange.admission.waited);
     }
     if exchange.admission.waited.is_some() && admitted.is_ok() {
@@ -137,7 +147,7 @@ pub(crate) fn priority(model: &Model, route: &Route, exchange: &Exchange) -> Pri
 
 /// The figures of the narrowest limit of a request.
 pub(crate) fn figures_of(exchange: &Exchange) -> Option<AdmissionFigures> {
-    Some(exchange.route()?.admission.limits.first()?.limit.figures())
+    Some(exchange.route()?.admission(exchange.share).limits.first()?.limit.figures())
 }
 
 /// How long the first request has waited at the narrowest limit of a request.

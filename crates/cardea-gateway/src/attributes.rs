@@ -15,7 +15,7 @@ use cardea_identity::{Caller, CallerKind};
 use cardea_tls::ClientCertificate;
 
 use self::families::FAMILIES;
-use crate::{admission, exchange::Exchange, model::Destination};
+use crate::{admission, exchange::Exchange};
 
 /// All attributes, as policies, headers and redirects read them.
 pub static TABLE: Table<Exchange> = Table::new(ATTRIBUTES, FAMILIES);
@@ -294,10 +294,7 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
         admission::figures_of(x).map(|figures| figures.max_in_flight.into())
     )),
     attribute!("service.name", Text, "The name of the service.", |x| {
-        Value::bytes(x.route().and_then(|route| match &route.destination {
-            Destination::Service(service) => Some(service.name.as_str()),
-            _ => None,
-        }))
+        Value::bytes(x.service().map(|service| service.name.as_str()))
     }),
     attribute!("upstream.endpoint", Text, "The address of the endpoint of the last attempt.", |x| {
         Value::bytes(x.upstream.endpoint().map(|endpoint| endpoint.label()))

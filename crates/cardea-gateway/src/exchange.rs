@@ -20,7 +20,7 @@ use crate::{
     attributes::parse::Derived,
     connections::Activity,
     memory::Held,
-    model::{HeaderEncoding, ListenerModel, ModelRef, Route, Throttle},
+    model::{HeaderEncoding, ListenerModel, ModelRef, Route, Service, ShareIndex, Throttle},
     pool::Pool,
     record::RequestId,
     routing::Parameters,
@@ -183,6 +183,8 @@ pub struct Exchange {
     pub model: Option<ModelRef>,
     /// The place of the route that was chosen.
     pub(crate) route: Option<usize>,
+    /// The share of the route's split that was chosen.
+    pub(crate) share: Option<ShareIndex>,
     /// What its connection remembers of the last token. The connection lends it, and takes it back at the end.
     pub token: ConnectionTokenCache,
     /// Who is calling, where the route asks.
@@ -277,6 +279,7 @@ impl Exchange {
         self.connection = None;
         self.model = None;
         self.route = None;
+        self.share = None;
         self.token = ConnectionTokenCache::new();
         self.verdict = None;
         self.policy = None;
@@ -341,6 +344,11 @@ impl Exchange {
     #[must_use]
     pub fn route(&self) -> Option<&Route> {
         self.model.as_ref()?.router.get(self.route?).map(|route| &**route)
+    }
+
+    /// The service that was chosen.
+    pub(crate) fn service(&self) -> Option<&Arc<Service>> {
+        self.route()?.service(self.share)
     }
 
     /// The value of a header, read as the configuration says.
@@ -433,6 +441,7 @@ impl Default for Exchange {
             connection: None,
             model: None,
             route: None,
+            share: None,
             token: ConnectionTokenCache::new(),
             verdict: None,
             policy: None,
@@ -448,5 +457,18 @@ impl Default for Exchange {
             scratch: Vec::new(),
             held: Held::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where a thousand requests wait, theirs are read from beyond the caches.
+    #[test]
+    fn an_exchange_is_small() {
+        let bytes = size_of::<Exchange>();
+        println!("{bytes} bytes");
+        assert!(bytes <= 992, "{bytes} bytes");
     }
 }

@@ -22,7 +22,7 @@ use crate::{
     exchange::{ConnectionFacts, Exchange, Origin, PolicyScope},
     forward,
     gateway::{Gateway, ModelRef},
-    model::{Destination, ListenerModel, Model, Route},
+    model::{Destination, ListenerModel, Model, Route, Share, ShareIndex, Split},
     pipeline,
     record::RequestId,
     refusal::Reason,
@@ -70,6 +70,8 @@ pub struct Explanation {
     pub caller: Option<CallerExplanation>,
     /// The rules of policies, in the order in which they are asked.
     pub policies: Vec<RuleExplanation>,
+    /// How the route distributes its requests, where it leads to several services.
+    pub split: Option<SplitExplanation>,
     /// The throttles that would count the request, in the order in which they are asked.
     pub throttles: Vec<ThrottleExplanation>,
     /// The limits on requests in flight that the request would have to pass, where there are any.
@@ -110,6 +112,24 @@ pub struct RuleExplanation {
     pub reason: Option<String>,
     /// Whether it holds, or why that can't be told.
     pub holds: Result<bool, String>,
+}
+
+/// How a route distributes its requests over services.
+#[derive(Debug)]
+pub struct SplitExplanation {
+    /// Whether the request has a key, by which its service is chosen. Else any may get it, and the one that gets the most is
+    /// explained.
+    pub has_key: bool,
+    /// The services, each with its part of all requests, of 1.
+    pub shares: Vec<(String, f64)>,
+}
+
+impl SplitExplanation {
+    fn new(split: &Split, has_key: bool) -> Self {
+        let total: f64 = split.shares().iter().map(|share| f64::from(share.weight)).sum();
+        let part = |share: &Share| (share.service.name.clone(), f64::from(share.weight) / total);
+        Self { has_key, shares: split.shares().iter().map(part).collect() }
+    }
 }
 
 /// A throttle that would count a request.
@@ -243,7 +263,7 @@ pub async fn explain(gateway: &Gateway, question: Question) -> Result<Explanatio
 }
 
 fn admission(model: &Model, route: &Route, exchange: &Exchange) -> Option<AdmissionExplanation> {
-    let limits = route.admission.limits.iter();
+    let limits = route.admission(exchange.share).limits.iter();
     let limits: Vec<_> =
         limits.map(|limit| LimitExplanation { name: limit.label.clone(), bounds: limit.bounds }).collect();
     let priority = admission::priority(model, route, exchange);
@@ -426,6 +446,13 @@ impl Circumstances for Asked<'_> {
         }
         conditions::check(model, route, exchange)
     }
+
+    /// Without a key, the next request may go elsewhere: the answer is the same each time nevertheless.
+    fn choose_share(&mut self, split: &Split, exchange: &Exchange) -> ShareIndex {
+        let by_key = split.by_key(exchange);
+        self.explanation.split = Some(SplitExplanation::new(split, by_key.is_some()));
+        by_key.unwrap_or_else(|| split.heaviest())
+    }
 }
 
 /// What a route demands of a token, for people.
@@ -472,7 +499,8 @@ fn arrive(
     exchange: &mut Exchange,
 ) -> Result<DestinationExplanation, Reason> {
     Ok(match &route.destination {
-        Destination::Service(service) => {
+        Destination::Service(_) | Destination::Split(_) => {
+            let service = exchange.service().map(Arc::clone).ok_or(Reason::NoEndpoint)?;
             let target = lossy(&forward::preview(model, route, exchange)?);
             let field = |field: cardea_http::Field<'_>| {
                 (lossy(field.name).to_ascii_lowercase(), lossy(field.value).trim().to_owned())

@@ -1,6 +1,5 @@
 //! What all connections share: the current model, the clock, what is counted, and whether the gateway is going away.
 
-use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -25,7 +24,7 @@ use crate::{
     forward::ReplayBudget,
     memory::{self, Ending},
     metrics::GatewayMetrics,
-    model::{ConnectionTimeouts, Destination, LogFormat, Model, next_generation},
+    model::{ConnectionTimeouts, LogFormat, Model, next_generation},
     record::{AccessLog, Registry},
     shortage::{Shortage, Warned},
     streams::Streams,
@@ -315,12 +314,7 @@ impl Gateway {
     /// Closes up to [`CLOSED_AT_ONCE`] idle connections to services, the oldest of each endpoint in turn.
     fn close_idle_of_services(&self) -> usize {
         let model = self.model();
-        let services = model.router.values().filter_map(|route| match &route.destination {
-            Destination::Service(service) => Some((Arc::as_ptr(service), service)),
-            _ => None,
-        });
-        let services: HashMap<_, _> = services.collect();
-        let states: Vec<_> = services.values().map(|service| service.live.state()).collect();
+        let states: Vec<_> = model.services.iter().map(|service| service.live.state()).collect();
         let mut closed = 0;
         loop {
             let before = closed;

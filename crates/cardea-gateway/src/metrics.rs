@@ -8,7 +8,6 @@ use cardea_identity::VerdictSource;
 
 use crate::{
     exchange::Exchange,
-    model::Destination,
     record::{
         Registry,
         metrics::{
@@ -315,7 +314,7 @@ impl GatewayMetrics {
         } else if let Some(reason) = response.reason {
             self.refused.increment(registry, reason, response.status);
         }
-        if let Some(Destination::Service(service)) = route.map(|route| &route.destination) {
+        if let Some(service) = route.and_then(|route| route.service(exchange.share)) {
             let (metrics, upstream) = (&service.metrics, &exchange.upstream);
             if let Some(head) = upstream.response_head {
                 metrics.response_head.observe(registry, upstream.status, head);

@@ -15,6 +15,7 @@ mod admission;
 mod client_certificates;
 mod handle;
 mod rules;
+mod split;
 mod throttles;
 
 pub use self::admission::{AdmissionModel, LimitModel, LimitScope, PriorityRule, RouteAdmission};
@@ -25,6 +26,8 @@ pub use self::rules::{
     AttributeChange, AttributeRule, EnvironmentModel, HeaderEncoding, HeaderRule, HeaderRules, HeadersRead,
     LogFormat, LogModel, RouteRules,
 };
+pub(crate) use self::split::ShareIndex;
+pub use self::split::{SHARES_MAX, Share, Split, SplitError};
 pub use self::throttles::{RouteThrottles, Throttle, ThrottleCost, ThrottleKey, ThrottleReport};
 use crate::{
     builtin::BuiltIn,
@@ -273,10 +276,33 @@ pub struct Route {
     pub is_bound: bool,
     /// The settings that the configuration has in the same form.
     pub settings: RouteSettings,
-    /// The limits that its requests have to pass.
+    /// The limits that its requests have to pass, unless it is split.
     pub admission: RouteAdmission,
     /// What is counted for this route, in all models that have it.
     pub metrics: Arc<RouteMetrics>,
+}
+
+impl Route {
+    /// The share of its split that a request has, where it has one.
+    pub(crate) fn share(&self, index: Option<ShareIndex>) -> Option<&Share> {
+        match &self.destination {
+            Destination::Split(split) => split.share(index?),
+            _ => None,
+        }
+    }
+
+    /// The service of a request with this share; none where the gateway answers, or a share is yet to be chosen.
+    pub(crate) fn service(&self, index: Option<ShareIndex>) -> Option<&Arc<Service>> {
+        match &self.destination {
+            Destination::Service(service) => Some(service),
+            _ => self.share(index).map(|share| &share.service),
+        }
+    }
+
+    /// The limits that a request with this share has to pass.
+    pub(crate) fn admission(&self, index: Option<ShareIndex>) -> &RouteAdmission {
+        self.share(index).map_or(&self.admission, |share| &share.admission)
+    }
 }
 
 impl Deref for Route {
@@ -352,6 +378,8 @@ pub enum PathPart {
 pub enum Destination {
     /// To a service.
     Service(Arc<Service>),
+    /// To one of several services.
+    Split(Split),
     /// To one inside the program.
     BuiltIn(Arc<dyn BuiltIn>),
     /// Elsewhere, by a redirect.

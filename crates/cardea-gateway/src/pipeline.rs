@@ -89,7 +89,8 @@ async fn carry(
     let route = authorized.route();
     admission::admit(gateway, &model, route, exchange, client).await?;
     let mut outcome = match &route.destination {
-        Destination::Service(service) => {
+        Destination::Service(_) | Destination::Split(_) => {
+            let service = route.service(exchange.share).ok_or(Reason::NoEndpoint)?;
             return forward::forward(gateway, &model, authorized, service, exchange, client, timer).await;
         }
         Destination::BuiltIn(destination) => {

@@ -22,6 +22,15 @@ impl Affinity {
         Self(mix(hash))
     }
 
+    /// The one of several that serves this key, each by its affinity and its weight, by its place; none where no weight is above
+    /// 0. A change of weights moves keys only from those whose part of the sum shrinks to those whose part grows.
+    pub fn choose(self, among: impl IntoIterator<Item = (Self, u32)>) -> Option<usize> {
+        let weighted = among.into_iter().enumerate().filter(|(_, (_, weight))| *weight > 0);
+        let scored = weighted.map(|(place, (one, weight))| (place, self.score(one, weight)));
+        let best = scored.reduce(|best, other| if other.1 > best.1 { other } else { best });
+        best.map(|(place, _)| place)
+    }
+
     /// The score of an endpoint for this key, of which the highest counts: with scores `-weight / ln(random)`, each is the
     /// highest as often as its weight says.
     pub(crate) fn score(self, endpoint: Affinity, weight: u32) -> f64 {
@@ -51,6 +60,42 @@ mod tests {
         assert_eq!(Affinity::of(b"foobar"), Affinity(mix(0x8594_4171_F739_67E8)));
         assert_eq!(mix(0), 0);
         assert_eq!(mix(0x9E37_79B9_7F4A_7C15), 0xE220_A839_7B1D_CDAF, "SplitMix64 of the seed 0");
+    }
+
+    fn choices(weights: [u32; 3]) -> Vec<usize> {
+        let names = ["orders", "orders-next", "orders-old"].map(|name| Affinity::of(name.as_bytes()));
+        let among = || names.into_iter().zip(weights);
+        (0..20_000_u32).map(|key| Affinity::of(&key.to_be_bytes()).choose(among()).unwrap()).collect()
+    }
+
+    #[test]
+    fn keys_are_chosen_for_by_weight() {
+        for weights in [[95, 5, 0], [1, 1, 1], [0, 3, 1], [0, 0, 7]] {
+            let chosen = choices(weights);
+            let sum: u32 = weights.iter().sum();
+            for (place, weight) in weights.into_iter().enumerate() {
+                let part = chosen.iter().filter(|one| **one == place).count() as f64 / chosen.len() as f64;
+                let expected = f64::from(weight) / f64::from(sum);
+                assert!((part - expected).abs() < 0.01, "{weights:?}: {place} has {part}");
+                assert!(weight > 0 || part == 0.0);
+            }
+        }
+        assert_eq!(Affinity::of(b"key").choose([(Affinity::of(b"a"), 0)]), None);
+        assert_eq!(Affinity::of(b"key").choose([]), None);
+    }
+
+    #[test]
+    fn a_change_of_weights_moves_only_what_it_has_to() {
+        for (before, after, grows) in
+            [([95, 5, 0], [90, 10, 0], 1), ([50, 50, 0], [50, 50, 10], 2), ([1, 1, 1], [1, 1, 0], 9)]
+        {
+            let moves = choices(before).into_iter().zip(choices(after)).filter(|(old, new)| old != new);
+            let moves: Vec<_> = moves.collect();
+            assert!(!moves.is_empty());
+            for (old, new) in moves {
+                assert!(new == grows || (grows == 9 && old == 2), "{before:?} {after:?}: {old} to {new}");
+            }
+        }
     }
 
     #[test]

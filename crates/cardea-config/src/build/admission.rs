@@ -55,12 +55,9 @@ impl Builder<'_> {
         let limited = route.admission.limit.map(|bounds| (LimitScope::Route, route.name.as_str(), bounds));
         let priority = route.admission.priority;
         match destination {
-            Destination::Service(service) => {
-                let of_service = self.service_bounds(service);
-                let of_service =
-                    of_service.map(|bounds| (LimitScope::Service, service.name.as_str(), bounds));
-                self.admission_of(limited.into_iter().chain(of_service), priority)
-            }
+            Destination::Service(service) => self.service_admission(route, service),
+            // That of its services.
+            Destination::Split(_) => RouteAdmission { priority, ..RouteAdmission::default() },
             Destination::BuiltIn(builtin) if builtin.body_bytes_max().is_some() => {
                 self.admission_of(limited, priority.or(Some(Priority::Critical)))
             }
@@ -75,6 +72,18 @@ impl Builder<'_> {
                 RouteAdmission::default()
             }
         }
+    }
+
+    /// The limits of a route's requests to a service.
+    pub(super) fn service_admission(
+        &mut self,
+        route: &Located<model::Route>,
+        service: &Service,
+    ) -> RouteAdmission {
+        let limited = route.admission.limit.map(|bounds| (LimitScope::Route, route.name.as_str(), bounds));
+        let of_service = self.service_bounds(service);
+        let of_service = of_service.map(|bounds| (LimitScope::Service, service.name.as_str(), bounds));
+        self.admission_of(limited.into_iter().chain(of_service), route.admission.priority)
     }
 
     /// The limits of an endpoint of the authorization server.

@@ -13,10 +13,12 @@ use std::{
 };
 
 use cardea_clock::{Clock, CoarseClock, Mono, PERIOD_DEFAULT};
+use cardea_env::Template;
 use cardea_gateway::{
     builtin::BuiltIn,
+    exchange::Exchange,
     metrics::{RouteMetrics, ServiceMetrics},
-    model::{Destination, Model, Route, Service, ServiceTls},
+    model::{Destination, Model, Route, Service, ServiceTls, Share, Split},
     routing::Router,
 };
 use cardea_identity::{AccessRequirement, Authenticator, Fetch, IssuerConfig, KeySource, LocalKeys, NoFetch};
@@ -325,6 +327,29 @@ impl Builder<'_> {
         services
     }
 
+    /// The services of a split. One that could not be built was reported already.
+    fn split(
+        &mut self,
+        route: &Located<model::Route>,
+        key: Option<Template<Exchange>>,
+        shares: &[model::Share],
+        services: &HashMap<&str, &Arc<Service>>,
+    ) -> Option<Split> {
+        let mut built = Vec::with_capacity(shares.len());
+        for model::Share { index, weight, throttles } in shares {
+            let name = self.config.services.get(*index)?.config.name.as_str();
+            let service = Arc::clone(services.get(name)?);
+            built.push(Share {
+                admission: self.service_admission(route, &service),
+                service,
+                weight: *weight,
+                throttles: throttles.clone(),
+            });
+        }
+        let split = Split::new(key, built);
+        split.map_err(|error| self.problem(route.at, error, "see split in docs/splitting.md")).ok()
+    }
+
     fn router(&mut self, issuers: &[IssuerConfig], services: &[Arc<Service>]) -> Option<Router<Arc<Route>>> {
         let mut routes = Vec::with_capacity(self.config.routes.len() + 5);
         let mut places = Vec::with_capacity(self.config.routes.len());
@@ -372,6 +397,10 @@ impl Builder<'_> {
             model::Destination::Service { index } => {
                 let name = self.config.services.get(*index)?.config.name.as_str();
                 Destination::Service(services.get(name).map(|service| Arc::clone(service))?)
+            }
+            model::Destination::Split { key, shares } => {
+                let split = self.split(route, key.clone(), shares, services)?;
+                Destination::Split(split)
             }
             model::Destination::Redirect { to, keep_query, status } => {
                 Destination::Redirect { to: to.clone(), keep_query: *keep_query, status: *status }

@@ -68,7 +68,7 @@ impl Builder<'_> {
                     body_bytes_max: 64 * 1024,
                     forward_authorization: true,
                     rules: RouteRules {
-                        reads_path: throttles_read_path(&self.config.throttles, &throttles),
+                        reads_path: throttles_read_path(&self.config.throttles, throttles.places()),
                         ..RouteRules::default()
                     },
                     throttles,

@@ -30,7 +30,7 @@ pub(super) use self::{
     identity::{RawAuthorizationServer, RawIssuer, RawPreset, RawSecret},
     limits::{RawLimits, RawTimeouts},
     listener::{RawCertificate, RawListener, RawListenerTls, RawRedirectToHttps},
-    route::{RawAccessRequirement, RawAuth, RawHeaderCondition, RawRedirect, RawRespond, RawRoute},
+    route::{RawAccessRequirement, RawAuth, RawHeaderCondition, RawRedirect, RawRespond, RawRoute, RawShare},
     rules::{OneOrMany, RawAccessLog, RawAttribute, RawAttributeEdits, RawFieldEdits, RawPolicyRule},
     service::{RawRegionPosition, RawService},
     throttle::RawThrottle,

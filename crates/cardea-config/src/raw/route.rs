@@ -18,7 +18,7 @@ use super::{
 };
 
 /// A route: conditions, access requirement and destination of requests. One of `path`, `path_prefix` and `path_pattern`
-/// selects the paths (all, if none is set); one of `service`, `redirect`, `respond` and `builtin` is the destination.
+/// selects the paths (all, if none is set); one of `service`, `split`, `redirect`, `respond` and `builtin` is the destination.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawRoute {
@@ -86,6 +86,15 @@ pub(crate) struct RawRoute {
     #[serde(default)]
     #[schemars(extend("format" = "cardea-name"))]
     pub(crate) service: Option<String>,
+    /// The services that requests are distributed over, each by its weight: for a canary, for example.
+    /// [splitting.md](splitting.md) says more.
+    #[serde(default)]
+    #[schemars(length(min = 1))]
+    pub(crate) split: Option<Vec<RawShare>>,
+    /// A template. Requests for which it has the same value go to the same service of `split`; requests for which a part of
+    /// it is absent go to any. A value that clients choose, such as a header, lets them choose the service.
+    #[serde(default)]
+    pub(crate) split_key: Option<String>,
     /// Answers with a redirect.
     #[serde(default)]
     pub(crate) redirect: Option<RawRedirect>,
@@ -123,6 +132,18 @@ pub(crate) struct RawRoute {
     /// the gateway's own refusals.
     #[serde(default)]
     pub(crate) response_headers: OneOrMany<RawFieldEdits>,
+}
+
+/// A service of a split.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawShare {
+    /// The name of the service.
+    #[schemars(extend("format" = "cardea-name"))]
+    pub(crate) service: String,
+    /// Its part of the requests, relative to the other services of the split; 0 for none.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub(crate) weight: u32,
 }
 
 /// A condition on a header field.

@@ -9,7 +9,7 @@ use super::{
     super::{
         document::Cursor,
         model::{BuiltIn, Destination, SourceText},
-        raw::{RawRedirect, RawRespond},
+        raw::{RawRedirect, RawRespond, RawShare},
         suggest,
     },
     Names, Resolver,
@@ -20,21 +20,27 @@ use super::{
 const CHOSEN_BY_CLIENT: [&str; 4] =
     ["request.query", "request.headers", "request.first_header", "request.cookies"];
 
+/// Where a route leads, as written.
+pub(super) struct WrittenDestination {
+    pub(super) service: Option<String>,
+    pub(super) split: Option<Vec<RawShare>>,
+    pub(super) split_key: Option<String>,
+    pub(super) redirect: Option<RawRedirect>,
+    pub(super) respond: Option<RawRespond>,
+    pub(super) builtin: Option<BuiltIn>,
+}
+
 impl Resolver<'_> {
     pub(super) fn destination(
         &mut self,
-        (service, redirect, respond, builtin): (
-            Option<String>,
-            Option<RawRedirect>,
-            Option<RawRespond>,
-            Option<BuiltIn>,
-        ),
+        WrittenDestination { service, split, split_key, redirect, respond, builtin }: WrittenDestination,
         name: &str,
         names: &Names<'_>,
         at: Cursor<'_>,
     ) -> Option<Destination> {
         let written = [
             ("service", service.is_some()),
+            ("split", split.is_some()),
             ("redirect", redirect.is_some()),
             ("respond", respond.is_some()),
             ("builtin", builtin.is_some()),
@@ -45,22 +51,22 @@ impl Resolver<'_> {
             self.error(
                 at,
                 format!("the route {name:?} does not say where requests go"),
-                "add service = \"…\", redirect, respond or builtin",
+                "add service = \"…\", split, redirect, respond or builtin",
+            );
+        }
+        if split.is_none() && split_key.is_some() && !at.lost_any(&["split"]) {
+            self.error(
+                at.key("split_key"),
+                "split_key without split: there is nothing to choose from",
+                "add [[route.split]] tables, or remove it",
             );
         }
         if let Some(service) = service {
-            return match names.service_indices.get(service.as_str()) {
-                Some(&index) => Some(Destination::Service { index }),
-                None => {
-                    self.unknown(
-                        "service",
-                        &service,
-                        names.service_indices.keys().copied(),
-                        at.key("service"),
-                    );
-                    None
-                }
-            };
+            let index = self.service_index(&service, names, at.key("service"))?;
+            return Some(Destination::Service { index });
+        }
+        if let Some(split) = split {
+            return self.split(split, split_key, names, at);
         }
         if let Some(redirect) = redirect {
             return self.redirect(redirect, name, at.key("redirect"));
@@ -77,6 +83,15 @@ impl Resolver<'_> {
             );
         }
         Some(Destination::BuiltIn(builtin))
+    }
+
+    /// The index of a service, by its name.
+    pub(super) fn service_index(&mut self, name: &str, names: &Names<'_>, at: Cursor<'_>) -> Option<usize> {
+        let found = names.service_indices.get(name).copied();
+        if found.is_none() {
+            self.unknown("service", name, names.service_indices.keys().copied(), at);
+        }
+        found
     }
 
     fn redirect(&mut self, raw: RawRedirect, route: &str, at: Cursor<'_>) -> Option<Destination> {

@@ -18,6 +18,7 @@ mod references;
 mod route;
 mod rules;
 mod service;
+mod split;
 mod throttle;
 
 use std::{

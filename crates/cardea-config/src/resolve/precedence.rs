@@ -21,7 +21,7 @@ use cardea_identity::Alternative;
 
 use super::super::{
     document::Cursor,
-    model::{Auth, Destination, Located, Route},
+    model::{Auth, Located, Route},
 };
 use super::Resolver;
 
@@ -195,7 +195,7 @@ impl<'r> Shape<'r> {
     }
 
     fn answers_itself(&self) -> bool {
-        !matches!(self.route.destination, Destination::Service { .. })
+        self.route.destination.services().next().is_none()
     }
 
     fn is_served(&self) -> bool {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, hash_map};
 use cardea_env::Condition;
 use cardea_gateway::{
     exchange::Exchange,
-    model::{AllowEncoded, Rewrite, RouteRules, RouteSettings, RouteThrottles},
+    model::{AllowEncoded, Rewrite, RouteRules, RouteSettings, RouteThrottles, Timeouts},
     routing::{HeaderMatch, HostPattern, PathMatch, RouteMatch},
 };
 use cardea_identity::Alternative;
@@ -23,8 +23,10 @@ use super::{
     },
     Names, Resolver,
     compile::{Is, KNOWN_AT_THE_END, KNOWN_BEFORE_ROUTE, is_path, is_time},
+    destination::WrittenDestination,
     path::{check_path, check_pattern},
     request_timeout,
+    split::split_throttles,
     throttle::{throttles_of, throttles_read_path},
 };
 
@@ -135,24 +137,18 @@ impl Resolver<'_> {
         let mut timeouts = names.general.exchanges.clone();
         let has_own_timeout = raw.timeouts.request.is_some();
         raw.timeouts.apply(&mut timeouts);
-        let destination =
-            self.destination((raw.service, raw.redirect, raw.respond, raw.builtin), &raw.name, names, at);
-        if let Some(Destination::Service { index }) = &destination
-            && let Some(service) = names.services.get(*index)
-            && service.is_sound
-            && has_own_timeout
-            && service.connect_timeout >= request_timeout(&timeouts)
-        {
-            self.error(
-                at.key("timeouts").key("request"),
-                format!(
-                    "request ({}) is not above the connect timeout ({}) of the service {:?}",
-                    display_duration(request_timeout(&timeouts)),
-                    display_duration(service.connect_timeout),
-                    service.config.name
-                ),
-                "raise it, or lower the service's connect_timeout",
-            );
+        let written = WrittenDestination {
+            service: raw.service,
+            split: raw.split,
+            split_key: raw.split_key,
+            redirect: raw.redirect,
+            respond: raw.respond,
+            builtin: raw.builtin,
+        };
+        let mut destination = self.destination(written, &raw.name, names, at);
+        if has_own_timeout {
+            let services = destination.iter().flat_map(Destination::services);
+            self.leaves_time_to_connect(services, &timeouts, names, at);
         }
         let request_headers =
             self.header_rules(raw.request_headers, names.identity_headers, true, at.key("request_headers"));
@@ -165,12 +161,13 @@ impl Resolver<'_> {
         let forward_authorization =
             raw.forward_authorization.unwrap_or(auth == Auth::Public || names.forwards_authorization);
         let throttles =
-            self.counting_throttles(raw.throttles, destination.as_ref(), names, at.key("throttles"));
+            self.counting_throttles(raw.throttles, destination.as_mut(), names, at.key("throttles"));
         let condition = raw.when.is_some();
         let mut rules = self.route_rules(raw.when, raw.policy, raw.attributes, at);
         rules.reads_path |= self.headers_read_path(request_headers.rules())
             || self.headers_read_path(response_headers.rules())
-            || throttles_read_path(names.throttles, &throttles)
+            || throttles_read_path(names.throttles, throttles.places())
+            || destination.as_ref().is_some_and(|destination| self.split_reads_path(destination, names))
             || (names.general.admission.priority_reads_path && raw.admission.priority.is_none());
         let is_resolved = destination.is_some() && self.is_resolved(&auth, names);
         let settings = RouteSettings {
@@ -198,17 +195,44 @@ impl Resolver<'_> {
         (route, is_resolved)
     }
 
+    /// Reports services whose connect timeout is not below the timeout of a request.
+    fn leaves_time_to_connect(
+        &mut self,
+        services: impl Iterator<Item = usize>,
+        timeouts: &Timeouts,
+        names: &Names<'_>,
+        at: Cursor<'_>,
+    ) {
+        let request = request_timeout(timeouts);
+        let services = services.filter_map(|index| names.services.get(index));
+        for service in services.filter(|service| service.is_sound && service.connect_timeout >= request) {
+            self.error(
+                at.key("timeouts").key("request"),
+                format!(
+                    "request ({}) is not above the connect timeout ({}) of the service {:?}",
+                    display_duration(request),
+                    display_duration(service.connect_timeout),
+                    service.config.name
+                ),
+                "raise it, or lower the service's connect_timeout",
+            );
+        }
+    }
+
     /// The throttles that count the requests of a route: its own, those of its service and those of all routes.
     fn counting_throttles(
         &mut self,
         raw: Vec<String>,
-        destination: Option<&Destination>,
+        destination: Option<&mut Destination>,
         names: &Names<'_>,
         at: Cursor<'_>,
     ) -> RouteThrottles {
         let own = self.throttle_names(raw, names.throttles, at);
         let service = match destination {
             Some(Destination::Service { index }) => names.services.get(*index),
+            Some(Destination::Split { shares, .. }) => {
+                return split_throttles(names.throttles, &own, shares, names);
+            }
             _ => None,
         };
         let named = service.into_iter().flat_map(|service| &service.throttles).chain(&own);

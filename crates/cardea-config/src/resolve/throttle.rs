@@ -36,6 +36,8 @@ enum Known {
 #[derive(Default)]
 pub(super) struct Reads {
     identity: bool,
+    /// The service, which a route to several services knows only once it is chosen.
+    pub(super) service: bool,
     pub(super) path: bool,
 }
 
@@ -111,6 +113,7 @@ impl Resolver<'_> {
             all_routes: raw.all_routes,
             keys_max: raw.keys_max,
             needs_identity: reads.identity,
+            reads_service: reads.service,
             reads_path: reads.path,
         }
     }
@@ -163,6 +166,7 @@ impl Resolver<'_> {
         for (name, reference) in references {
             let sources = self.names.sources(reference);
             reads.path |= sources.iter().any(|source| is_path(source));
+            reads.service |= sources.iter().any(|source| is_service(source));
             if let Some(source) = sources.iter().find(|source| known(source) == Known::TooLate) {
                 let what = if source == name {
                     format!("{name:?}")
@@ -192,6 +196,16 @@ impl Resolver<'_> {
         self.no_repetition(&raw, at);
         raw
     }
+}
+
+/// Whether this is an attribute of the service.
+pub(super) fn is_service(source: &str) -> bool {
+    source.starts_with("service.")
+}
+
+/// Whether an attribute is known once a request is authorized.
+pub(super) fn is_known_when_counted(source: &str) -> bool {
+    known(source) != Known::TooLate
 }
 
 fn known(source: &str) -> Known {
@@ -224,7 +238,10 @@ pub(crate) fn throttles_of<'n>(
 }
 
 /// Whether any of the throttles counts by the path.
-pub(crate) fn throttles_read_path(throttles: &[Located<Throttle>], counted: &RouteThrottles) -> bool {
-    let places = counted.before_identification.iter().chain(&counted.after_authorization);
-    places.filter_map(|place| throttles.get(*place)).any(|throttle| throttle.reads_path)
+pub(crate) fn throttles_read_path<'p>(
+    throttles: &[Located<Throttle>],
+    counted: impl Iterator<Item = &'p usize>,
+) -> bool {
+    let mut counted = counted.filter_map(|place| throttles.get(*place));
+    counted.any(|throttle| throttle.reads_path)
 }

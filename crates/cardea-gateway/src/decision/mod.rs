@@ -18,7 +18,7 @@ use crate::{
     conditions,
     exchange::Exchange,
     fields,
-    model::{Model, ModelRef, Route},
+    model::{Destination, Model, ModelRef, Route, ShareIndex, Split},
     refusal::Reason,
     response::Response,
 };
@@ -92,6 +92,11 @@ pub(crate) trait Circumstances {
     ) -> Result<(), Reason> {
         conditions::check(model, route, exchange)
     }
+
+    /// The service of a request to several.
+    fn choose_share(&mut self, split: &Split, exchange: &Exchange) -> ShareIndex {
+        split.choose(exchange)
+    }
 }
 
 /// Decides on a request that is [normalised](normalise).
@@ -122,7 +127,15 @@ pub(crate) async fn decide<'m, C: Circumstances>(
     identify::meets_requirement(route, exchange)?;
     conditions::change_attributes(&route.rules.attributes, exchange);
     circumstances.check_policies(model, route, exchange)?;
+    let throttles = match &route.destination {
+        // By now everything is known that its key may read.
+        Destination::Split(split) => {
+            exchange.share = Some(circumstances.choose_share(split, exchange));
+            route.share(exchange.share).map_or(&[][..], |share| &share.throttles)
+        }
+        _ => &route.throttles.after_authorization,
+    };
     // After authorization, so that requests without the right use up nobody's limit.
-    circumstances.throttle(model, &route.throttles.after_authorization, exchange)?;
+    circumstances.throttle(model, throttles, exchange)?;
     Ok(Decision::Authorized(Authorized { route }))
 }

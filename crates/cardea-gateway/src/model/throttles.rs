@@ -54,6 +54,13 @@ pub struct RouteThrottles {
     pub after_authorization: Box<[usize]>,
 }
 
+impl RouteThrottles {
+    /// All of them.
+    pub fn places(&self) -> impl Iterator<Item = &usize> {
+        self.before_identification.iter().chain(&self.after_authorization)
+    }
+}
+
 /// How many units a request uses.
 #[derive(Debug, Clone)]
 pub struct ThrottleCost(Arc<Expression<Exchange>>);

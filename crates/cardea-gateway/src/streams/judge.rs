@@ -142,7 +142,8 @@ fn decide_again(
     again.verdict = verdict.cloned();
     let decided = decide(model, &mut again, UnderWay { certificate_at });
     again.recycle();
-    let is_service = |route: &Route| matches!(route.destination, Destination::Service(_));
+    let is_service =
+        |route: &Route| matches!(route.destination, Destination::Service(_) | Destination::Split(_));
     match decided {
         Ok(found) if is_service(found) || !is_service(route) => Ok(()),
         Ok(_) | Err(Some(Reason::RouteNotFound | Reason::MethodNotAllowed(_))) => {

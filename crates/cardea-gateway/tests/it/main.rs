@@ -35,6 +35,7 @@ mod policies;
 mod pool;
 mod regions;
 mod response_heads;
+mod split;
 mod stream_certificates;
 mod stream_rights;
 mod streams;

@@ -109,7 +109,7 @@ impl Spec {
 
     /// Adds keys to a route. One that is not there yet is public and leads to the service, where the keys say nothing else.
     pub(crate) fn route(mut self, name: &str, keys: impl AsRef<str>) -> Self {
-        const DESTINATIONS: [&str; 4] = ["service", "redirect", "respond", "builtin"];
+        const DESTINATIONS: [&str; 5] = ["service", "split", "redirect", "respond", "builtin"];
         let mut route = parse(keys.as_ref());
         route.insert("name".to_owned(), name.into());
         if !self.list("route").iter().any(|route| is_named(route, name)) {

@@ -63,6 +63,15 @@ pub(super) fn text(request: &Request, explanation: &Explanation) -> String {
         text.push('\n');
         text.push_str(&table.render());
     }
+    if let Some(split) = &explanation.split {
+        let mut table = Table::new(&["SPLIT OVER", "SHARE"]);
+        for (service, share) in &split.shares {
+            table.row([service.clone(), format!("{:.1} %", share * 100.0)]);
+        }
+        let by =
+            if split.has_key { "by the key of the request" } else { "at random: the request has no key" };
+        text.push_str(&format!("\nservice chosen {by}\n{}", table.render()));
+    }
     if !explanation.throttles.is_empty() {
         let mut table = Table::new(&["THROTTLE", "COST", "FITS", "LEFT", "OF", "DRY RUN"]);
         for throttle in &explanation.throttles {
@@ -189,6 +198,11 @@ pub(super) fn json(explanation: &Explanation) -> Value {
             "scopes": caller.scopes, "roles": caller.roles,
         })
     });
+    let split = explanation.split.as_ref().map(|split| {
+        let shares = split.shares.iter();
+        let shares = shares.map(|(service, share)| json!({ "service": service, "share": share }));
+        json!({ "has_key": split.has_key, "services": shares.collect::<Vec<_>>() })
+    });
     let refusal = explanation
         .refusal
         .as_ref()
@@ -215,7 +229,7 @@ pub(super) fn json(explanation: &Explanation) -> Value {
     });
     json!({
         "host": explanation.host, "path": explanation.path, "source": explanation.source,
-        "route": explanation.route, "demand": explanation.requirement, "caller": caller, "policies": policies,
+        "route": explanation.route, "demand": explanation.requirement, "caller": caller, "policies": policies, "split": split,
         "throttles": throttles, "admission": admission, "attributes": attributes, "refusal": refusal, "destination": destination,
     })
 }

@@ -273,3 +273,43 @@ fn invalid_requests_are_reported() {
         assert!(err.contains(wanted), "{wanted} is not in {err}");
     }
 }
+
+#[test]
+fn a_split_is_explained_by_its_key_and_always_in_the_same_way() {
+    let folder = examples();
+    let url = "https://api.example.com/carts/1";
+    let services = |caller: &str| -> Vec<String> {
+        let claims = format!("{{\"sub\":\"{caller}\",\"scope\":\"orders.write\"}}");
+        let asked = ["explain", "GET", url, "--issuer", "login", "--claims", &claims, "--json"];
+        let asked = || -> serde_json::Value {
+            let (exit, out, err) = run(&folder, &asked);
+            assert_eq!(exit, Exit::Success, "{out}{err}");
+            serde_json::from_str(&out).unwrap()
+        };
+        let found = asked();
+        let split = serde_json::json!({ "has_key": true, "services": [
+            { "service": "orders", "share": 0.9 }, { "service": "orders-next", "share": 0.1 },
+        ] });
+        assert_eq!(found["split"], split);
+        [found, asked()]
+            .iter()
+            .map(|one| one["destination"]["service"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let mut seen = std::collections::BTreeSet::new();
+    for caller in 0..30 {
+        let found = services(&format!("user-{caller}"));
+        assert_eq!(found[0], found[1]);
+        seen.insert(found[0].clone());
+    }
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["orders", "orders-next"]);
+    // Without the key, the service with the greatest weight is explained.
+    let config = folder.path().join("cardea.toml");
+    let text = fs::read_to_string(&config).unwrap().replace("split_key", "# split_key");
+    fs::write(&config, text).unwrap();
+    let claims = "{\"sub\":\"x\",\"scope\":\"orders.write\"}";
+    for _ in 0..20 {
+        let (_, out, err) = run(&folder, &["explain", "GET", url, "--issuer", "login", "--claims", claims]);
+        assert!(out.contains("goes to service orders (") && out.contains("at random"), "{out}{err}");
+    }
+}
