@@ -165,28 +165,46 @@ const HEX_LOWER: &[u8; 16] = b"0123456789abcdef";
 const HEX_UPPER: &[u8; 16] = b"0123456789ABCDEF";
 
 /// The number of leading bytes that need no escape in a JSON string: ASCII, no control character, quote or backslash.
-///
-/// It tests eight bytes at a time. Each test sets the top bit of the bytes that it looks for. A borrow can set it
-/// wrongly in a later byte, never in an earlier one, and only the earliest is used.
 fn json_plain_prefix(bytes: &[u8]) -> usize {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const TOPS: u64 = 0x8080_8080_8080_8080;
-    let zero = |word: u64| word.wrapping_sub(ONES) & !word & TOPS;
-
     let (words, rest) = bytes.as_chunks::<8>();
     for (index, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        let control = word.wrapping_sub(ONES * 0x20) & !word & TOPS;
-        let quote = zero(word ^ (ONES * u64::from(b'"')));
-        let backslash = zero(word ^ (ONES * u64::from(b'\\')));
-        let delete = zero(word ^ (ONES * 0x7F));
-        let found = control | quote | backslash | delete | (word & TOPS);
+        let found = json_special(*word);
         if found != 0 {
             return index * 8 + found.trailing_zeros() as usize / 8;
         }
     }
-    let plain = |byte: &u8| matches!(byte, 0x20..=0x7E) && !matches!(byte, b'"' | b'\\');
-    bytes.len() - rest.len() + rest.iter().take_while(|byte| plain(byte)).count()
+    if rest.is_empty() {
+        return bytes.len();
+    }
+    let tail = match bytes.last_chunk::<8>() {
+        // Its first bytes are plain, as was seen above.
+        Some(tail) => *tail,
+        None => {
+            let mut tail = [b' '; 8];
+            tail[8 - rest.len()..].copy_from_slice(rest);
+            tail
+        }
+    };
+    match json_special(tail) {
+        0 => bytes.len(),
+        found => bytes.len() + found.trailing_zeros() as usize / 8 - 8,
+    }
+}
+
+/// Sets the top bit of each byte that needs an escape in a JSON string.
+///
+/// All eight bytes are tested at once. A sum with a byte that isn't ASCII carries into the next byte, whose bit may be wrong
+/// then. So only the earliest bit may be used.
+fn json_special(word: [u8; 8]) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const TOPS: u64 = ONES * 0x80;
+    let word = u64::from_le_bytes(word);
+    // The top bit of a byte of a sum is set if that byte ...
+    let no_control = word.wrapping_add(ONES * 0x60);
+    let delete = word.wrapping_add(ONES);
+    let no_quote = (word ^ (ONES * b'"' as u64)).wrapping_add(ONES * 0x7F);
+    let no_backslash = (word ^ (ONES * b'\\' as u64)).wrapping_add(ONES * 0x7F);
+    (!(no_control & no_quote & no_backslash) | delete | word) & TOPS
 }
 
 #[cfg(test)]

@@ -9,7 +9,9 @@ use std::{
 
 use cardea_clock::{Mono, Timestamp};
 use cardea_env::{AttributeOverrides, HasOverrides, Rule, Value};
-use cardea_http::{Authority, ConnectionNames, NotedFields, PathFlags, RequestHead, ResponseHead, Scheme};
+use cardea_http::{
+    Authority, ConnectionNames, LastAuthority, NotedFields, PathFlags, RequestHead, ResponseHead, Scheme,
+};
 use cardea_identity::{ConnectionTokenCache, VerdictRef};
 use cardea_tls::{ClientCertificate, HandshakeFacts};
 use cardea_upstream::{Endpoint, EndpointIndex, ServiceRef};
@@ -157,6 +159,8 @@ pub struct Exchange {
     pub scheme: Scheme,
     /// The normalised authority.
     pub authority: Option<Authority>,
+    /// Kept from request to request.
+    pub(crate) last_authority: Box<LastAuthority>,
     /// The normalised path: what is routed, decided on and forwarded.
     pub path: Vec<u8>,
     /// What in the path a route must allow.
@@ -428,6 +432,7 @@ impl Default for Exchange {
             connection_names: ConnectionNames::default(),
             scheme: Scheme::Http,
             authority: None,
+            last_authority: Box::default(),
             path: Vec::new(),
             path_flags: PathFlags::default(),
             query: None,
@@ -469,6 +474,6 @@ mod tests {
     fn an_exchange_is_small() {
         let bytes = size_of::<Exchange>();
         println!("{bytes} bytes");
-        assert!(bytes <= 992, "{bytes} bytes");
+        assert!(bytes <= 1008, "{bytes} bytes");
     }
 }

@@ -77,12 +77,14 @@ async fn carry(
         headers::apply_to(&mut response.head, &model, None, exchange);
         return Ok(Outcome::Respond(response));
     }
-    let mut arriving = Arriving { gateway, client, timer };
-    let authorized = match decision::decide(&model, exchange, &mut arriving).await? {
-        Decision::Authorized(authorized) => authorized,
-        Decision::Elsewhere(mut response) => {
-            headers::apply_to(&mut response.head, &model, None, exchange);
-            return Ok(Outcome::Respond(response));
+    let authorized = {
+        let mut arriving = Arriving { gateway, client, timer };
+        match decision::decide(&model, exchange, &mut arriving).await? {
+            Decision::Authorized(authorized) => authorized,
+            Decision::Elsewhere(mut response) => {
+                headers::apply_to(&mut response.head, &model, None, exchange);
+                return Ok(Outcome::Respond(response));
+            }
         }
     };
 

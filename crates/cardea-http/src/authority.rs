@@ -214,6 +214,30 @@ impl AuthorityError {
     }
 }
 
+/// The authority that was parsed last. Most requests of a client have the same, which is compared and not parsed again.
+#[derive(Debug, Default)]
+pub struct LastAuthority {
+    /// As received.
+    bytes: Vec<u8>,
+    /// None if there is none.
+    scheme: Option<Scheme>,
+    authority: Authority,
+}
+
+impl LastAuthority {
+    /// As [`Authority::parse`].
+    fn parse(&mut self, bytes: &[u8], scheme: Scheme) -> Result<Authority, AuthorityError> {
+        if self.scheme != Some(scheme) || self.bytes != bytes {
+            self.scheme = None;
+            self.authority.parse_into(bytes, scheme)?;
+            self.scheme = Some(scheme);
+            self.bytes.clear();
+            self.bytes.extend_from_slice(bytes);
+        }
+        Ok(self.authority.clone())
+    }
+}
+
 /// The one authority that a request is for. `scheme` is the connection's.
 ///
 /// Exactly one `Host` is demanded from HTTP/1.1. HTTP/1.0 may leave it out if the target is absolute, and HTTP/2
@@ -227,6 +251,7 @@ pub fn request_authority(
     head: &RequestHead,
     target: &Target<'_>,
     scheme: Scheme,
+    last: &mut LastAuthority,
 ) -> Result<Authority, RequestError> {
     let mut hosts = head.fields.get_all(Known::Host);
     let host = hosts.next();
@@ -237,12 +262,12 @@ pub fn request_authority(
         return Err(RequestError::SchemeDisagrees);
     }
     let from_host = match host {
-        Some(host) => Some(Authority::parse(host, scheme)?),
+        Some(host) => Some(last.parse(host, scheme)?),
         None if head.version == Version::Http11 => return Err(RequestError::HostMissing),
         None => None,
     };
     let from_target = match target.authority {
-        Some(authority) => Some(Authority::parse(authority, scheme)?),
+        Some(authority) => Some(last.parse(authority, scheme)?),
         None => None,
     };
     match (from_target, from_host) {

@@ -6,6 +6,7 @@ mod noted;
 mod tests;
 
 use core::fmt;
+use core::ops::Range;
 
 pub use known::Known;
 pub use noted::NotedFields;
@@ -112,7 +113,10 @@ impl Fields {
     /// # Errors
     /// [`FieldError`] if the value is invalid, or there is no room.
     pub fn append_known(&mut self, known: Known, value: &[u8]) -> Result<(), FieldError> {
-        let value = checked(value)?;
+        self.append_checked(known, checked(value)?)
+    }
+
+    fn append_checked(&mut self, known: Known, value: &[u8]) -> Result<(), FieldError> {
         self.make_room(value.len())?;
         let name_start = self.offset();
         self.push(Some(known), name_start, 0, value);
@@ -162,7 +166,7 @@ impl Fields {
             return Err(FieldError::TooMany);
         }
         self.remove(known);
-        self.append_known(known, value)
+        self.append_checked(known, value)
     }
 
     /// Joins the values of all lines with this name into the first one.
@@ -241,9 +245,12 @@ impl Fields {
     /// The values of all lines with this name, case-insensitive.
     pub fn get_all_by_name(&self, name: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
         let known = Known::of(name);
-        self.iter()
-            .filter(move |field| field.known == known && field.name.eq_ignore_ascii_case(name))
-            .map(|field| field.value)
+        let is_absent = known.is_some_and(|known| !self.contains(known));
+        let entries = if is_absent { &[] } else { self.entries.as_slice() };
+        let is_named = move |entry: &&Entry| {
+            entry.known == known && (known.is_some() || entry.name(&self.arena).eq_ignore_ascii_case(name))
+        };
+        entries.iter().filter(is_named).map(|entry| entry.value(&self.arena))
     }
 
     /// Removes all lines with this name; returns their number.
@@ -303,6 +310,29 @@ impl Fields {
     #[must_use]
     pub fn byte_len(&self) -> usize {
         self.iter().map(|field| field.name.len() + field.value.len()).sum()
+    }
+
+    /// Appends the lines as in a head of HTTP/1. Lines that follow each other in the arena in just that form are copied together.
+    pub(crate) fn write_lines(&self, out: &mut Vec<u8>) {
+        // A run of such lines that is not copied yet.
+        let mut run = 0..0;
+        for entry in &self.entries {
+            if let Some(line) = entry.line(&self.arena) {
+                if line.start == run.end {
+                    run.end = line.end;
+                } else {
+                    out.extend_from_slice(self.arena.get(run).unwrap_or_default());
+                    run = line;
+                }
+                continue;
+            }
+            out.extend_from_slice(self.arena.get(core::mem::take(&mut run)).unwrap_or_default());
+            out.extend_from_slice(entry.name(&self.arena));
+            out.extend_from_slice(b": ");
+            out.extend_from_slice(entry.value(&self.arena));
+            out.extend_from_slice(b"\r\n");
+        }
+        out.extend_from_slice(self.arena.get(run).unwrap_or_default());
     }
 
     /// The allocated bytes, used or not.
@@ -414,15 +444,32 @@ impl Fields {
 
 impl Entry {
     fn field<'a>(&self, arena: &'a [u8]) -> Field<'a> {
-        let name = match (self.name_len, self.known) {
+        let (name, value) = (self.name(arena), self.value(arena));
+        Field { known: self.known, name, value, never_indexed: self.never_indexed }
+    }
+
+    fn name<'a>(&self, arena: &'a [u8]) -> &'a [u8] {
+        match (self.name_len, self.known) {
             (0, Some(known)) => known.as_str().as_bytes(),
             _ => part(arena, self.name_start, u32::from(self.name_len)),
-        };
-        Field { known: self.known, name, value: self.value(arena), never_indexed: self.never_indexed }
+        }
     }
 
     fn value<'a>(&self, arena: &'a [u8]) -> &'a [u8] {
         part(arena, self.value_start, self.value_len)
+    }
+
+    /// Where the whole line is in the arena, if it is there as HTTP/1 writes it: `name: value` and CR LF.
+    fn line(&self, arena: &[u8]) -> Option<Range<usize>> {
+        let start = self.name_start as usize;
+        let name_end = start + usize::from(self.name_len);
+        let value_start = self.value_start as usize;
+        if self.name_len == 0 || value_start != name_end + 2 || arena.get(name_end..value_start)? != b": " {
+            return None;
+        }
+        let value_end = value_start + self.value_len as usize;
+        let end = value_end + 2;
+        (arena.get(value_end..end)? == b"\r\n").then_some(start..end)
     }
 }
 

@@ -16,8 +16,8 @@ use crate::h1::{
     write_request_head, write_response_head,
 };
 use crate::{
-    Authority, Fields, ForwardedHeader, Method, RequestHead, ResponseHead, Scheme, TrailerLimits,
-    client_address, filter_trailers, normalize_path, parse_target, proxy_protocol as proxy,
+    Authority, Fields, ForwardedHeader, LastAuthority, Method, RequestHead, ResponseHead, Scheme,
+    TrailerLimits, client_address, filter_trailers, normalize_path, parse_target, proxy_protocol as proxy,
     request_authority, strip_hop_by_hop, strip_hop_by_hop_response, upgrade_websocket,
 };
 
@@ -49,7 +49,7 @@ pub fn request_head(data: &[u8]) {
     let framing = request_framing(&head);
     let _ = (wants_keep_alive(head.version, &head.fields), upgrade_websocket(&head));
     if let Ok(target) = parse_target(head.method, head.target()) {
-        let _ = request_authority(&head, &target, Scheme::Http);
+        let _ = request_authority(&head, &target, Scheme::Http, &mut LastAuthority::default());
     }
     for header in [ForwardedHeader::XForwarded, ForwardedHeader::Forwarded] {
         let _ = client_address(

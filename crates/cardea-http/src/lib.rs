@@ -40,7 +40,7 @@ mod target;
 mod trailers;
 mod version;
 
-pub use authority::{Authority, AuthorityError, Scheme, request_authority};
+pub use authority::{Authority, AuthorityError, LastAuthority, Scheme, request_authority};
 pub use error::{FramingError, HeadError, RequestError, ResponseError};
 pub use fields::{Field, FieldError, Fields, Known, NotedFields};
 pub use forwarding::{

@@ -20,7 +20,9 @@ pub(crate) fn normalise(model: &Model, exchange: &mut Exchange) -> Result<(), Re
     if target.form == TargetForm::Authority {
         return Err(Reason::Malformed { code: "connect_not_supported", status: 501 });
     }
-    let authority = request_authority(&exchange.head, &target, exchange.scheme).map_err(Reason::from)?;
+    let last = &mut exchange.last_authority;
+    let authority =
+        request_authority(&exchange.head, &target, exchange.scheme, last).map_err(Reason::from)?;
     exchange.path_flags = if target.form == TargetForm::Asterisk {
         exchange.path.extend_from_slice(b"*");
         cardea_http::PathFlags::default()

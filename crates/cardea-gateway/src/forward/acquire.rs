@@ -2,40 +2,72 @@
 
 use std::{
     future::{Future, poll_fn},
+    pin::pin,
     task::Poll,
 };
 
 use cardea_clock::Mono;
 use cardea_upstream::{ConnectionPermit, Endpoint, FailureKind, InFlight};
 
-use super::{error::AcquireError, retries::Chosen, way::Way};
+use super::{
+    error::AcquireError,
+    retries::{Attempts, Chosen},
+    way::Way,
+};
 use crate::{
     downstream::Downstream,
     exchange::Exchange,
+    refusal::Reason,
     streams::StreamWatch,
     timer::Timer,
     upstream::{self, ConnectError, Connected, Connection, Pooled},
     workers,
 };
 
-/// A connection to the endpoint: a kept one, unless it must be fresh, or a new one. The exchange counts at the endpoint for as
-/// long as what comes with it lives.
-pub(super) async fn acquire(
-    way: Way<'_>,
+/// A connection to the endpoint that was kept, if there is one.
+pub(super) fn kept(
     (choice, endpoint): Chosen<'_>,
-    fresh: bool,
+    exchange: &mut Exchange,
+    timer: &Timer,
+) -> Option<Connection> {
+    let kept = Connection::kept(endpoint, timer.now())?;
+    exchange.upstream.reused = true;
+    exchange.upstream.begun = choice.at();
+    Some(kept)
+}
+
+/// A new connection to the endpoint of `next`. If it can't be had, the endpoint to try instead is put there after the wait that
+/// is due, and there is no connection.
+pub(super) async fn establish<'a>(
+    attempts: &mut Attempts<'a>,
+    next: &mut Chosen<'a>,
+    in_flight: InFlight,
     exchange: &mut Exchange,
     client: &mut dyn Downstream,
     watch: &mut StreamWatch<'_>,
     timer: &mut Timer,
-) -> Result<(Connection, InFlight), AcquireError> {
-    // Counted before there is a connection: who waits for one is load too.
-    let in_flight = endpoint.begin(workers::current());
-    if !fresh && let Some(kept) = Connection::kept(endpoint, timer.now()) {
-        exchange.upstream.reused = true;
-        exchange.upstream.begun = choice.at();
-        return Ok((kept, in_flight));
+) -> Result<Option<(Connection, InFlight)>, Reason> {
+    let error = match connection(attempts.way(), *next, exchange, client, watch, timer).await {
+        Ok(connection) => return Ok(Some((connection, in_flight))),
+        Err(error) => error,
+    };
+    drop(in_flight);
+    if error.is_final() {
+        return Err(error.into());
     }
+    *next = attempts.after_connect(next.0, exchange, timer).ok_or(error)?;
+    attempts.wait(exchange, client, watch, timer).await?;
+    Ok(None)
+}
+
+async fn connection(
+    way: Way<'_>,
+    (choice, endpoint): Chosen<'_>,
+    exchange: &mut Exchange,
+    client: &mut dyn Downstream,
+    watch: &mut StreamWatch<'_>,
+    timer: &mut Timer,
+) -> Result<Connection, AcquireError> {
     exchange.upstream.reused = false;
     let permit = permit(endpoint)?;
     let begun = timer.precise();
@@ -50,7 +82,7 @@ pub(super) async fn acquire(
             if let Some(round_trip) = round_trip {
                 way.state.round_trip(choice.endpoint, now, round_trip);
             }
-            Ok((Connection::new(endpoint, transport, permit), in_flight))
+            Ok(Connection::new(endpoint, transport, permit))
         }
         Err(error) => {
             match error {
@@ -82,8 +114,7 @@ async fn open(
     let limit = way.service.connect_timeout.unwrap_or(way.route.timeouts.connect);
     let deadline = timer.now().saturating_add(limit).min(exchange.deadline(way.route));
     let _pending = endpoint.connecting(workers::current());
-    // Boxed, since nearly all requests go over a connection that is there.
-    let mut connecting = Box::pin(connect(way, endpoint, timer, deadline));
+    let mut connecting = pin!(connect(way, endpoint, timer, deadline));
     poll_fn(|cx| match connecting.as_mut().poll(cx) {
         Poll::Ready(connected) => Poll::Ready(connected.map_err(AcquireError::Connect)),
         Poll::Pending if client.poll_background(cx).is_ready() => {

@@ -13,6 +13,7 @@ use super::{attempt::Attempt, error::AttemptError, way::Way};
 use crate::{
     downstream::{Aborted, Downstream},
     exchange::Exchange,
+    model::Timeouts,
     streams::{STREAM_AGE, StreamWatch},
     timer::Timer,
     upstream::SendError,
@@ -54,9 +55,7 @@ struct Wait<'w, 'g> {
     /// When the moment is over. Before, entering the watch would cost each request more than it is worth.
     watch_from: Mono,
     request_deadline: Mono,
-    body_idle: Duration,
-    response_idle: Duration,
-    response_head: Duration,
+    timeouts: &'w Timeouts,
     /// How long this endpoint may take before another is tried.
     try_timeout: Option<Duration>,
     /// When the body must have moved on, or the response must have begun.
@@ -73,15 +72,13 @@ struct Wait<'w, 'g> {
 }
 
 impl<'w, 'g> Wait<'w, 'g> {
-    fn begin(way: Way<'_>, exchange: &Exchange, watch: &'w mut StreamWatch<'g>, now: Mono) -> Self {
+    fn begin(way: Way<'w>, exchange: &Exchange, watch: &'w mut StreamWatch<'g>, now: Mono) -> Self {
         let timeouts = &way.route.timeouts;
         Self {
             watch,
             watch_from: exchange.started.mono.saturating_add(STREAM_AGE),
             request_deadline: exchange.deadline(way.route),
-            body_idle: timeouts.request_body_idle,
-            response_idle: timeouts.response_body_idle,
-            response_head: timeouts.response_head,
+            timeouts,
             try_timeout: way.state.retry_config().try_timeout,
             deadline: now.saturating_add(timeouts.request_body_idle),
             body_bytes: exchange.request_body_bytes,
@@ -173,7 +170,7 @@ impl<'w, 'g> Wait<'w, 'g> {
             attempt.park();
             timer.now()
         });
-        let deadline = since.saturating_add(self.response_idle);
+        let deadline = since.saturating_add(self.timeouts.response_body_idle);
         timer.poll_until(cx, deadline.min(self.request_deadline)).map(|_| {
             if self.request_deadline <= deadline {
                 AttemptError::Timeout
@@ -194,7 +191,7 @@ impl<'w, 'g> Wait<'w, 'g> {
 
     /// Lets a body go that is kept back, once the service had its time to ask for it.
     fn poll_continue(&mut self, cx: &mut Context<'_>, attempt: &mut Attempt, timer: &mut Timer) {
-        self.deadline = timer.now().saturating_add(self.body_idle);
+        self.deadline = timer.now().saturating_add(self.timeouts.request_body_idle);
         if timer.poll_until(cx, self.continue_by.min(self.request_deadline)).is_ready() {
             attempt.release_body();
             cx.waker().wake_by_ref();
@@ -213,11 +210,11 @@ impl<'w, 'g> Wait<'w, 'g> {
         if attempt.is_sent() && !self.sent {
             self.sent = true;
             self.sent_at = self.sent_at.or_else(|| Some(timer.precise()));
-            let limit = self.try_timeout.unwrap_or(Duration::MAX).min(self.response_head);
+            let limit = self.try_timeout.unwrap_or(Duration::MAX).min(self.timeouts.response_head);
             self.deadline = now.saturating_add(limit);
         } else if !self.sent && body_bytes != self.body_bytes {
             self.body_bytes = body_bytes;
-            self.deadline = now.saturating_add(self.body_idle);
+            self.deadline = now.saturating_add(self.timeouts.request_body_idle);
         }
         let deadline = self.deadline.min(self.request_deadline);
         if now < self.watch_from
@@ -231,7 +228,7 @@ impl<'w, 'g> Wait<'w, 'g> {
         timer.poll_until(cx, deadline).map(|_| {
             if self.request_deadline <= self.deadline {
                 AttemptError::Timeout
-            } else if self.sent && self.try_timeout.is_some_and(|limit| limit < self.response_head) {
+            } else if self.sent && self.try_timeout.is_some_and(|limit| limit < self.timeouts.response_head) {
                 AttemptError::TryTimeout
             } else if self.sent || attempt.is_stalled(client) {
                 AttemptError::HeadTimeout

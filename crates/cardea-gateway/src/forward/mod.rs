@@ -38,7 +38,7 @@ use crate::{
     timer::Timer,
     workers,
 };
-use acquire::acquire;
+use acquire::establish;
 use converse::converse;
 use retries::Attempts;
 use way::Way;
@@ -69,31 +69,37 @@ pub(crate) async fn forward(
     let length = client.body_length();
     request::prepare(model, way.route, exchange, length)?;
     let mut replay = way.replay(exchange, length);
-    let mut attempts = Attempts::begin(way.route, way.state, affinity);
+    let mut attempts = Attempts::begin(way, affinity);
     let now = exchange.started.mono.max(timer.now());
     let mut next = attempts.choose(exchange, now).ok_or(Reason::NoEndpoint)?;
     let mut fresh = false;
     let mut watch = StreamWatch::new(gateway);
     loop {
-        let (choice, _) = next;
+        let (choice, endpoint) = next;
         exchange.upstream.attempts += 1;
         exchange.upstream.endpoint = Some(choice.endpoint);
-        let (connection, in_flight) =
-            match acquire(way, next, fresh, exchange, client, &mut watch, timer).await {
-                Ok(acquired) => acquired,
-                Err(error) if error.is_final() => return Err(error.into()),
-                Err(error) => {
-                    next = attempts.after_connect(choice, exchange, timer).ok_or(error)?;
-                    attempts.wait(exchange, client, &mut watch, timer).await?;
-                    continue;
+        // A block, so that the future has no place for what is gone when the request is sent.
+        let mut attempt = {
+            // Counted before there is a connection: who waits for one is load too.
+            let in_flight = endpoint.begin(workers::current());
+            let kept = if fresh { None } else { acquire::kept(next, exchange, timer) };
+            let acquired = match kept {
+                Some(kept) => Some((kept, in_flight)),
+                // Boxed, as nearly all requests go over a connection that is there.
+                None => {
+                    let establish =
+                        establish(&mut attempts, &mut next, in_flight, exchange, client, &mut watch, timer);
+                    Box::pin(establish).await?
                 }
             };
-        // What is sent can't be taken back: not even a revocation of a moment ago may be missed.
-        let has_waited = exchange.upstream.attempts > 1 || !exchange.upstream.reused;
-        if has_waited && let Some(end) = watch.check(exchange) {
-            return Err(Reason::StreamEnded(end));
-        }
-        let mut attempt = Box::new(way.begin(connection, in_flight, exchange, length, replay));
+            let Some((connection, in_flight)) = acquired else { continue };
+            // What is sent can't be taken back: not even a revocation of a moment ago may be missed.
+            let has_waited = exchange.upstream.attempts > 1 || !exchange.upstream.reused;
+            if has_waited && let Some(end) = watch.check(exchange) {
+                return Err(Reason::StreamEnded(end));
+            }
+            Box::new(way.begin(connection, in_flight, exchange, length, replay))
+        };
         let (result, sent) = converse(way, &mut attempt, exchange, client, &mut watch, timer).await;
         let now = timer.precise();
         if let Err(error) = result {

@@ -4,12 +4,12 @@ use std::{sync::Arc, task::Poll};
 
 use cardea_clock::Mono;
 use cardea_http::{Known, Method};
-use cardea_upstream::{Affinity, AttemptedEndpoints, Choice, Endpoint, RetryCause, Selection, ServiceState};
+use cardea_upstream::{Affinity, AttemptedEndpoints, Choice, Endpoint, RetryCause, Selection};
 
-use super::{attempt::Attempt, error::AttemptError};
+use super::{attempt::Attempt, error::AttemptError, way::Way};
 use crate::{
-    downstream::Downstream, exchange::Exchange, model::Route, refusal::Reason, streams::StreamWatch,
-    timer::Timer, upstream::Pooled, workers,
+    downstream::Downstream, exchange::Exchange, refusal::Reason, streams::StreamWatch, timer::Timer,
+    upstream::Pooled, workers,
 };
 
 /// An endpoint that was chosen, with what is reported of the attempt.
@@ -17,8 +17,7 @@ pub(super) type Chosen<'a> = (Choice, &'a Arc<Endpoint<Pooled>>);
 
 /// The attempts at carrying one request to a service.
 pub(super) struct Attempts<'a> {
-    route: &'a Route,
-    state: &'a ServiceState<Pooled>,
+    way: Way<'a>,
     affinity: Option<Affinity>,
     /// Endpoints that failed.
     tried: AttemptedEndpoints,
@@ -26,13 +25,14 @@ pub(super) struct Attempts<'a> {
 
 impl<'a> Attempts<'a> {
     /// None yet.
-    pub(super) fn begin(
-        route: &'a Route,
-        state: &'a ServiceState<Pooled>,
-        affinity: Option<Affinity>,
-    ) -> Self {
-        state.begin();
-        Self { route, state, affinity, tried: AttemptedEndpoints::default() }
+    pub(super) fn begin(way: Way<'a>, affinity: Option<Affinity>) -> Self {
+        way.state.begin();
+        Self { way, affinity, tried: AttemptedEndpoints::default() }
+    }
+
+    /// Where the request goes.
+    pub(super) const fn way(&self) -> Way<'a> {
+        self.way
     }
 
     /// An endpoint that this request has not failed at.
@@ -43,7 +43,7 @@ impl<'a> Attempts<'a> {
             affinity: self.affinity,
             may_be_lost: !exchange.head.method.is_idempotent(),
         };
-        self.state.choose(&selection, &self.tried)
+        self.way.state.choose(&selection, &self.tried)
     }
 
     /// The endpoint to try instead of one that can't be connected to. Nothing was sent: any request may go elsewhere.
@@ -84,7 +84,7 @@ impl<'a> Attempts<'a> {
         exchange: &Exchange,
         timer: &Timer,
     ) -> Option<Chosen<'a>> {
-        let statuses = &self.state.retry_config().statuses;
+        let statuses = &self.way.state.retry_config().statuses;
         if !statuses.contains(exchange.response_head.status)
             || !may_repeat(exchange.head.method, false, attempt.is_replayable())
         {
@@ -101,12 +101,14 @@ impl<'a> Attempts<'a> {
 
     /// The endpoint for one more attempt, if it may be made. Takes from the budget.
     fn again(&self, cause: RetryCause, exchange: &Exchange, timer: &Timer) -> Option<Chosen<'a>> {
-        let retry = self.state.retry_config();
-        if exchange.upstream.attempts >= retry.attempts_max || timer.now() >= exchange.deadline(self.route) {
+        let retry = self.way.state.retry_config();
+        if exchange.upstream.attempts >= retry.attempts_max
+            || timer.now() >= exchange.deadline(self.way.route)
+        {
             return None;
         }
         let chosen = self.choose(exchange, timer.precise())?;
-        self.state.retry(cause, timer.now()).then_some(chosen)
+        self.way.state.retry(cause, timer.now()).then_some(chosen)
     }
 
     /// Waits before the next attempt: none before the second, then longer with each, so that endpoints which are in
@@ -121,11 +123,11 @@ impl<'a> Attempts<'a> {
         watch: &mut StreamWatch<'_>,
         timer: &mut Timer,
     ) -> Result<(), Reason> {
-        let wait = self.state.retry_wait(workers::current(), exchange.upstream.attempts);
+        let wait = self.way.state.retry_wait(workers::current(), exchange.upstream.attempts);
         if wait.is_zero() {
             return Ok(());
         }
-        let until = timer.precise().saturating_add(wait).min(exchange.deadline(self.route));
+        let until = timer.precise().saturating_add(wait).min(exchange.deadline(self.way.route));
         let end = std::future::poll_fn(|cx| {
             if client.poll_background(cx).is_ready() {
                 return Poll::Ready(Reason::ClientAborted);

@@ -222,6 +222,6 @@ mod tests {
         }
         let bytes = size(Connection::exchange);
         println!("{bytes} bytes");
-        assert!(bytes <= 1200, "{bytes} bytes");
+        assert!(bytes <= 1024, "{bytes} bytes");
     }
 }

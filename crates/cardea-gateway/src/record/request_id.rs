@@ -16,8 +16,24 @@ mod tests;
 ///
 /// It does not repeat, not between threads, processes and machines either, but is no secret: knowing one must
 /// not give anyone anything.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct RequestId(u128);
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId {
+    /// Written once: heads and logs contain it several times.
+    text: [u8; Self::LENGTH],
+}
+
+const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+
+/// The value of each letter.
+static VALUES: [u8; 256] = {
+    let mut values = [0; 256];
+    let mut value = 0;
+    while value < ALPHABET.len() {
+        values[ALPHABET[value] as usize] = value as u8;
+        value += 1;
+    }
+    values
+};
 
 impl RequestId {
     /// The bytes of its text.
@@ -36,22 +52,13 @@ impl RequestId {
         // Before 1970 is 0; the latest `Wall`, in 2262, has 44 bits of milliseconds.
         let millis = u128::try_from(now.unix_millis()).unwrap_or(0);
         let rest = SOURCE.with_borrow_mut(Source::next);
-        Self(millis << 80 | rest)
+        Self::from_bits(millis << 80 | rest)
     }
 
-    /// A number that is evenly spread, for sampling: the hashed bits.
-    #[must_use]
-    pub(crate) fn sample(self) -> u64 {
-        (self.0 >> 16) as u64
-    }
-
-    /// Its text: 26 of `0123456789abcdefghjkmnpqrstvwxyz`.
-    #[must_use]
-    pub fn to_ascii(self) -> [u8; Self::LENGTH] {
-        const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+    fn from_bits(bits: u128) -> Self {
         let mut text = [0; Self::LENGTH];
         // Twelve letters of each half-word at a time: shifts of 128 bits cost twice as much.
-        let mut rest = self.0;
+        let mut rest = bits;
         for letters in text.rchunks_mut(12) {
             let mut bits = rest as u64;
             rest >>= 60;
@@ -60,7 +67,29 @@ impl RequestId {
                 bits >>= 5;
             }
         }
-        text
+        Self { text }
+    }
+
+    fn bits(self) -> u128 {
+        self.text.iter().fold(0, |bits, letter| bits << 5 | u128::from(VALUES[usize::from(*letter)]))
+    }
+
+    /// A number that is evenly spread, for sampling: the hashed bits.
+    #[must_use]
+    pub(crate) fn sample(self) -> u64 {
+        (self.bits() >> 16) as u64
+    }
+
+    /// Its text: 26 of `0123456789abcdefghjkmnpqrstvwxyz`.
+    #[must_use]
+    pub fn to_ascii(self) -> [u8; Self::LENGTH] {
+        self.text
+    }
+}
+
+impl Default for RequestId {
+    fn default() -> Self {
+        Self { text: [ALPHABET[0]; Self::LENGTH] }
     }
 }
 

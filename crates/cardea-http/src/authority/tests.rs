@@ -112,13 +112,33 @@ fn a_request_has_one_authority() {
         (v2, "https://a.example/", &[], Ok("a.example")),
         (v2, "/", &[], Err(E::HostMissing)),
     ];
-    for (version, target, hosts, expected) in table {
+    let mut last = LastAuthority::default();
+    // Each twice: what was parsed before changes nothing, be it the same or not.
+    for (version, target, hosts, expected) in table.iter().flat_map(|case| [case, case]) {
         let mut head = RequestHead { version: *version, ..RequestHead::default() };
         for host in *hosts {
             head.fields.append_known(Known::Host, host.as_bytes()).unwrap();
         }
         let target = parse_target(Method::Get, target.as_bytes()).unwrap();
-        let found = request_authority(&head, &target, Scheme::Https);
+        let found = request_authority(&head, &target, Scheme::Https, &mut last);
         assert_eq!(found.as_ref().map(Authority::as_str), expected.as_ref().copied(), "{target:?} {hosts:?}");
+    }
+}
+
+#[test]
+fn what_was_parsed_before_counts_for_the_same_bytes_and_scheme_only() {
+    let mut last = LastAuthority::default();
+    let cases: &[(&[u8], Scheme)] = &[
+        (b"a.example:443", Scheme::Https),
+        (b"a.example:443", Scheme::Http),
+        (b"a.example:443", Scheme::Https),
+        (b"A.example:443", Scheme::Https),
+        (b"", Scheme::Https),
+        (b"", Scheme::Https),
+        (b"a..example", Scheme::Https),
+        (b"A.example:443", Scheme::Https),
+    ];
+    for (bytes, scheme) in cases {
+        assert_eq!(last.parse(bytes, *scheme), Authority::parse(bytes, *scheme), "{}", bytes.escape_ascii());
     }
 }

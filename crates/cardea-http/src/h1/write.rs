@@ -37,12 +37,7 @@ pub fn write_response_head(out: &mut Vec<u8>, status: u16, fields: &Fields) {
 
 /// Appends the field lines, without an empty line.
 pub fn write_fields(out: &mut Vec<u8>, fields: &Fields) {
-    for field in fields.iter() {
-        out.extend_from_slice(field.name);
-        out.extend_from_slice(b": ");
-        out.extend_from_slice(field.value);
-        out.extend_from_slice(b"\r\n");
-    }
+    fields.write_lines(out);
 }
 
 /// Appends the line before a chunk's data. `len` must not be 0, which would end the body: see

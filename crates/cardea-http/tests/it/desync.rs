@@ -7,7 +7,9 @@ use std::fs;
 use cardea_http::h1::{
     ChunkedDecoder, ChunkedLimits, Framing, HeadLimits, RequestDecoder, Step, request_framing,
 };
-use cardea_http::{RequestError, RequestHead, Scheme, normalize_path, parse_target, request_authority};
+use cardea_http::{
+    LastAuthority, RequestError, RequestHead, Scheme, normalize_path, parse_target, request_authority,
+};
 
 use crate::vectors::{Case, cases, folder};
 
@@ -56,7 +58,7 @@ fn judge(bytes: &[u8]) -> Result<(Framing, usize), String> {
     let length = RequestDecoder::new(HeadLimits::default()).decode(bytes, &mut head).map_err(code)?.unwrap();
     let framing = request_framing(&head).map_err(code)?;
     let target = parse_target(head.method, head.target()).map_err(|error| error.code().to_owned())?;
-    request_authority(&head, &target, Scheme::Http).map_err(code)?;
+    request_authority(&head, &target, Scheme::Http, &mut LastAuthority::default()).map_err(code)?;
     normalize_path(target.path, &mut Vec::new()).map_err(|error| error.code().to_owned())?;
     Ok((framing, length))
 }

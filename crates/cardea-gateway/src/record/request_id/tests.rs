@@ -6,14 +6,15 @@ use super::*;
 
 #[test]
 fn the_text_is_crockfords_base_32_in_lower_case() {
-    assert_eq!(&RequestId(0).to_ascii(), b"00000000000000000000000000");
-    assert_eq!(&RequestId(u128::MAX).to_ascii(), b"7zzzzzzzzzzzzzzzzzzzzzzzzz");
+    assert_eq!(&RequestId::from_bits(0).to_ascii(), b"00000000000000000000000000");
+    assert_eq!(&RequestId::from_bits(u128::MAX).to_ascii(), b"7zzzzzzzzzzzzzzzzzzzzzzzzz");
     assert_eq!(
-        &RequestId(0x0001_0203_0405_0607_0809_0a0b_0c0d_0e0f).to_ascii(),
+        &RequestId::from_bits(0x0001_0203_0405_0607_0809_0a0b_0c0d_0e0f).to_ascii(),
         b"00041061050r3gg28a1c60t3gf"
     );
     let id = RequestId::generate(Wall::from_unix_seconds(1_763_690_951));
     assert_eq!(id.to_string().as_bytes(), id.to_ascii());
+    assert_eq!(RequestId::default(), RequestId::from_bits(0));
 }
 
 #[test]
@@ -22,7 +23,7 @@ fn the_first_ten_letters_are_the_time() {
     let id = RequestId::generate(Wall::from_unix_nanos(1_469_918_176_385_000_000));
     assert_eq!(&id.to_ascii()[..10], b"01aryz6s41");
     assert_eq!(&RequestId::generate(Wall::MIN).to_ascii()[..10], b"0000000000");
-    assert!(RequestId::generate(Wall::MAX).0 >> 80 < 1 << 48);
+    assert!(RequestId::generate(Wall::MAX).bits() >> 80 < 1 << 48);
 }
 
 #[test]
@@ -48,7 +49,7 @@ fn threads_never_make_the_same_one_in_the_same_instant() {
 fn the_random_part_uses_all_its_bits() {
     let (mut ones, mut zeros) = (0, 0);
     for _ in 0..1_000 {
-        let RequestId(bits) = RequestId::generate(Wall::MIN);
+        let bits = RequestId::generate(Wall::MIN).bits();
         ones |= bits;
         zeros |= !bits;
     }
