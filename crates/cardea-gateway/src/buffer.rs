@@ -1,8 +1,15 @@
 //! Receive buffers, pooled per thread: an idle connection owns none.
 
-use std::{cell::RefCell, thread::LocalKey};
+use std::{
+    cell::RefCell,
+    task::{Context, Poll},
+    thread::LocalKey,
+};
 
-use crate::{memory, pool::Pool};
+use crate::{
+    memory::{self, Room},
+    pool::Pool,
+};
 
 /// The size of a pooled buffer in bytes: a head and two TLS records' worth of data (16 KiB each) in one `recv`.
 ///
@@ -135,6 +142,15 @@ impl Buffer {
     /// Whether [`Buffer::space`] would be empty: consume something, or [`Buffer::grow`].
     pub(crate) const fn is_full(&self) -> bool {
         self.end - self.start == self.memory.len() && self.memory.len() >= BUFFER_BYTES
+    }
+
+    /// Ready if it may receive more: into memory that it has, or into more. `room` is the reader's.
+    pub(crate) fn poll_room(&self, cx: &Context<'_>, room: &mut Room) -> Poll<()> {
+        if self.memory.len() >= BUFFER_BYTES && !self.is_full() {
+            *room = Room::new();
+            return Poll::Ready(());
+        }
+        room.poll(cx)
     }
 
     /// Where to receive into; takes memory from the pool where there is none yet.

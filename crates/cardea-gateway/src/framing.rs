@@ -10,6 +10,7 @@ use cardea_http::{
 use crate::{
     body::{BodyError, MalformedBody},
     buffer::Buffer,
+    memory::Room,
     transport::Transport,
 };
 
@@ -34,12 +35,13 @@ pub(crate) struct BodyReader {
     /// How many octets were found.
     found: u64,
     trailers: Option<Fields>,
+    room: Room,
 }
 
 impl BodyReader {
     /// No body.
     pub(crate) const fn ended() -> Self {
-        Self { state: State::Ended, available: 0, limit: u64::MAX, found: 0, trailers: None }
+        Self::with_state(State::Ended)
     }
 
     pub(crate) fn new(framing: Framing) -> Self {
@@ -49,7 +51,11 @@ impl BodyReader {
             Framing::Chunked => State::Chunked(Box::new(ChunkedDecoder::new(ChunkedLimits::default()))),
             Framing::UntilClose => State::UntilClose,
         };
-        Self { state, available: 0, limit: u64::MAX, found: 0, trailers: None }
+        Self::with_state(state)
+    }
+
+    const fn with_state(state: State) -> Self {
+        Self { state, available: 0, limit: u64::MAX, found: 0, trailers: None, room: Room::new() }
     }
 
     pub(crate) fn set_limit(&mut self, bytes: u64) {
@@ -106,7 +112,11 @@ impl BodyReader {
             if inbound.is_full() {
                 return Poll::Ready(Err(self.fail(MalformedBody::FramingTooLarge.into())));
             }
-            match transport.poll_recv(cx, inbound) {
+            let received = match inbound.poll_room(cx, &mut self.room) {
+                Poll::Ready(()) => transport.poll_recv(cx, inbound),
+                Poll::Pending => Poll::Pending,
+            };
+            match received {
                 Poll::Ready(Ok(0)) if matches!(self.state, State::UntilClose) => self.state = State::Ended,
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(self.fail(BodyError::Aborted))),
                 Poll::Ready(Ok(_)) => {}

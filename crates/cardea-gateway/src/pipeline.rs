@@ -16,6 +16,7 @@ use crate::{
     exchange::Exchange,
     forward::{self, headers},
     gateway::{Gateway, ModelRef},
+    memory,
     model::{Destination, Model, Route},
     refusal::Reason,
     response::{Outcome, Response, ResponseBody},
@@ -65,6 +66,9 @@ async fn carry(
 ) -> Result<Outcome, Reason> {
     let model = gateway.model_ref();
     exchange.model = Some(model.clone());
+    if memory::is_full() {
+        return Err(Reason::Overloaded);
+    }
 
     renew_length(client.body_length(), exchange)?;
     exchange.note_head();

@@ -9,6 +9,7 @@ use std::{
 use crate::{
     buffer::Buffer,
     exchange::Exchange,
+    memory::Room,
     streams::StreamWatch,
     termination::TerminationReason,
     timer::Timer,
@@ -41,6 +42,7 @@ struct Way {
     shut: bool,
     bytes: u64,
     frames: Frames,
+    room: Room,
 }
 
 /// Runs until both sides have ended, one fails, nothing moves for an hour, or the client's right ends: then it is told
@@ -128,7 +130,11 @@ impl Way {
                 self.shut = true;
                 return Poll::Ready(Ok(()));
             }
-            match from.poll_recv(cx, buffer) {
+            let received = match buffer.poll_room(cx, &mut self.room) {
+                Poll::Ready(()) => from.poll_recv(cx, buffer),
+                Poll::Pending => Poll::Pending,
+            };
+            match received {
                 Poll::Ready(Ok(0)) => self.ended = true,
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(_)) => return Poll::Ready(Err(())),

@@ -84,8 +84,10 @@ section! {
         /// The memory for all messages in transit: data that one side has sent and the other has not taken, incomplete
         /// heads, and the heads of requests that wait for their response. Beyond it, the connections that hold the most
         /// for the longest are closed (with a reset, or 503 if nothing was sent), beginning with those of address
-        /// prefixes that hold more than a sixteenth. If that is not enough, requests to services get 503. Bodies kept
-        /// for retries (`replay_total_bytes_max`) and TLS sessions are not included.
+        /// prefixes that hold more than a sixteenth. If that is not enough, requests to services get 503. At a sixteenth
+        /// above the limit, nothing more is received of responses and bodies until less is held; at a quarter above,
+        /// all new requests get 503. Bodies kept for retries (`replay_total_bytes_max`) and TLS sessions are not
+        /// included.
         #[serde(with = "As::<Size<usize>>")]
         #[schemars(extend("x-minimum" = "4MiB", "x-maximum" = "1TiB"))]
         buffered_bytes_max: usize => limits.buffered_bytes_max;

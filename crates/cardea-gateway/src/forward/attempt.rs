@@ -81,6 +81,11 @@ impl Attempt {
         self.exchange.is_stalled() || !client.chunk().is_empty()
     }
 
+    /// Whether the head of the response is not received until the process has room for it.
+    pub(super) const fn waits_for_room(&self) -> bool {
+        self.exchange.waits_for_room()
+    }
+
     /// How much memory is held for what is to be sent, in bytes.
     pub(super) const fn outbound_bytes(&self) -> usize {
         self.exchange.outbound_bytes()

@@ -44,8 +44,8 @@ pub(super) async fn converse(
     })
     .await;
     wait.watch.note(0, false, false, timer.now());
-    // What the client made the service wait for is not the service's.
-    (result, wait.sent_at.filter(|_| wait.informs_since.is_none()))
+    // What the service is made to wait for, by the client or for room, is not its own.
+    (result, wait.sent_at.filter(|_| wait.paused_since.is_none()))
 }
 
 /// What is waited for, and until when.
@@ -67,8 +67,9 @@ struct Wait<'w, 'g> {
     continue_by: Mono,
     /// The client is to get an informational response first.
     informs: bool,
-    /// Since when that has waited for the client.
-    informs_since: Option<Mono>,
+    /// Since when the service is not waited for: the client has to take an informational response, or the process has no room
+    /// for the response.
+    paused_since: Option<Mono>,
 }
 
 impl<'w, 'g> Wait<'w, 'g> {
@@ -86,7 +87,7 @@ impl<'w, 'g> Wait<'w, 'g> {
             sent_at: None,
             continue_by: now.saturating_add(CONTINUE_WAIT),
             informs: false,
-            informs_since: None,
+            paused_since: None,
         }
     }
 
@@ -140,16 +141,18 @@ impl<'w, 'g> Wait<'w, 'g> {
         if client.poll_background(cx).is_ready() {
             return Poll::Ready(AttemptError::ClientAborted);
         }
-        let is_stream = !attempt.is_sent() || self.informs || timer.now() >= self.watch_from;
+        let is_paused = self.informs || attempt.waits_for_room();
+        let is_stream = !attempt.is_sent() || is_paused || timer.now() >= self.watch_from;
         if is_stream && let Poll::Ready(end) = self.watch.poll(cx, exchange) {
             return Poll::Ready(AttemptError::Ended(end));
         }
         let waits_for_service = !attempt.is_sent() && attempt.is_stalled(client);
         let moved = client.body_bytes() != self.body_bytes;
         self.watch.note(attempt.outbound_bytes(), waits_for_service || self.informs, moved, timer.now());
-        if self.informs {
-            return self.poll_client(cx, attempt, exchange, timer);
+        if is_paused {
+            return self.poll_paused(cx, attempt, exchange, timer);
         }
+        self.resume(timer.now());
         if attempt.is_held() && timer.now() < self.request_deadline {
             self.poll_continue(cx, attempt, timer);
             return Poll::Pending;
@@ -157,15 +160,16 @@ impl<'w, 'g> Wait<'w, 'g> {
         self.poll_deadlines(cx, attempt, client, timer)
     }
 
-    /// Waits until the client takes an informational response. The memory of all that waits is counted.
-    fn poll_client(
+    /// Waits until the client takes an informational response, or the process has room. The memory of all that waits is
+    /// counted.
+    fn poll_paused(
         &mut self,
         cx: &mut Context<'_>,
         attempt: &mut Attempt,
         exchange: &mut Exchange,
         timer: &mut Timer,
     ) -> Poll<AttemptError> {
-        let since = *self.informs_since.get_or_insert_with(|| {
+        let since = *self.paused_since.get_or_insert_with(|| {
             exchange.count_memory();
             attempt.park();
             timer.now()
@@ -174,15 +178,17 @@ impl<'w, 'g> Wait<'w, 'g> {
         timer.poll_until(cx, deadline.min(self.request_deadline)).map(|_| {
             if self.request_deadline <= deadline {
                 AttemptError::Timeout
-            } else {
+            } else if self.informs {
                 AttemptError::ClientAborted
+            } else {
+                AttemptError::NoRoom
             }
         })
     }
 
-    /// The client has taken an informational response: the service was not waited for meanwhile.
+    /// The service is waited for again, as it was not meanwhile.
     fn resume(&mut self, now: Mono) {
-        if let Some(since) = self.informs_since.take() {
+        if let Some(since) = self.paused_since.take() {
             let waited = now.saturating_since(since);
             self.sent_at = self.sent_at.map(|sent| sent.saturating_add(waited));
             self.deadline = self.deadline.saturating_add(waited);

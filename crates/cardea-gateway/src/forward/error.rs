@@ -67,6 +67,8 @@ pub(super) enum AttemptError {
     TryTimeout,
     /// The whole exchange took too long.
     Timeout,
+    /// The process had no room for the response.
+    NoRoom,
     /// The right to it ended.
     Ended(TerminationReason),
 }
@@ -85,7 +87,14 @@ impl AttemptError {
 
     /// Whether the service was not waited for to the end.
     pub(super) const fn is_abandoned(self) -> bool {
-        matches!(self, Self::ClientAborted | Self::Body(BodyError::Aborted) | Self::Timeout | Self::Ended(_))
+        matches!(
+            self,
+            Self::ClientAborted
+                | Self::Body(BodyError::Aborted)
+                | Self::Timeout
+                | Self::NoRoom
+                | Self::Ended(_)
+        )
     }
 
     /// Whether the service has sent something else than a response.
@@ -101,7 +110,12 @@ impl AttemptError {
                 Some(FailureKind::Malformed)
             }
             Self::HeadTimeout | Self::TryTimeout => Some(FailureKind::ResponseTimeout),
-            Self::ClientAborted | Self::Body(_) | Self::BodyTimeout | Self::Timeout | Self::Ended(_) => None,
+            Self::ClientAborted
+            | Self::Body(_)
+            | Self::BodyTimeout
+            | Self::Timeout
+            | Self::NoRoom
+            | Self::Ended(_) => None,
         }
     }
 }
@@ -119,6 +133,7 @@ impl From<AttemptError> for Reason {
             }
             AttemptError::HeadTimeout | AttemptError::TryTimeout => Self::ResponseHeadTimeout,
             AttemptError::Timeout => Self::RequestTimeout,
+            AttemptError::NoRoom => Self::Overloaded,
             AttemptError::Ended(end) => Self::StreamEnded(end),
         }
     }

@@ -85,7 +85,11 @@ impl Connection {
     /// Receives what the client sends ahead; one that goes on is not read further. Ready once the client has given up.
     fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Aborted> {
         while !self.inbound.is_full() {
-            match self.transport.poll_recv(cx, &mut self.inbound) {
+            let received = match self.inbound.poll_room(cx, &mut self.room) {
+                Poll::Ready(()) => self.transport.poll_recv(cx, &mut self.inbound),
+                Poll::Pending => Poll::Pending,
+            };
+            match received {
                 Poll::Ready(Ok(count)) if count > 0 => {}
                 Poll::Ready(_) => return Poll::Ready(Aborted),
                 Poll::Pending => {

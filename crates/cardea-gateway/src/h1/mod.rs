@@ -18,7 +18,7 @@ use crate::{
     exchange::{ConnectionFacts, Exchange},
     framing::BodyReader,
     gateway::{Gateway, Recording},
-    memory::Held,
+    memory::{Held, Room},
     pipeline,
     refusal::Reason,
     response::Outcome,
@@ -40,6 +40,8 @@ const DISCARD_BYTES_MAX: u64 = 64 * 1024;
 pub(super) struct Connection {
     transport: Transport,
     inbound: Buffer,
+    /// For what the client sends ahead.
+    room: Room,
     decoder: RequestDecoder,
     /// The body of the current request.
     body: BodyReader,
@@ -100,6 +102,7 @@ impl Connection {
         Self {
             transport,
             inbound,
+            room: Room::new(),
             decoder: RequestDecoder::new(limits),
             body: BodyReader::ended(),
             body_length: BodyLength::None,

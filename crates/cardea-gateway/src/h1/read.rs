@@ -18,7 +18,7 @@ use crate::{
     exchange::{ConnectionFacts, Exchange},
     framing::BodyReader,
     gateway::Gateway,
-    memory::Ending,
+    memory::{self, Ending},
     record::RequestId,
     refusal::Reason,
     termination::TerminationReason,
@@ -58,6 +58,9 @@ impl Connection {
                 // Nothing was decided on it yet, so all that can end it is a lack of memory.
                 if facts.activity.account().ending() == Ending::Connection {
                     return Poll::Ready(Err(Reason::StreamEnded(TerminationReason::BuffersExhausted)));
+                }
+                if memory::is_full() && !self.inbound.is_empty() {
+                    return Poll::Ready(Err(Reason::Overloaded));
                 }
             }
             polled

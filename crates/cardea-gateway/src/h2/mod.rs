@@ -27,7 +27,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::{
     exchange::{ConnectionFacts, Exchange},
     gateway::{Gateway, Recording},
-    memory::{Ending, charged},
+    memory::{self, Ending, charged},
     pipeline,
     record::RequestId,
     refusal::Reason,
@@ -124,7 +124,7 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, transport: Transport, facts: Ar
         };
         last = Instant::now();
         let Some(Ok((request, mut respond))) = next else { return };
-        if !account.takes_streams() {
+        if !account.takes_streams() || (memory::is_full() && !heads.has_room()) {
             // Nothing is done of it, which the client learns (RFC 9113 §8.7).
             respond.send_reset(h2::Reason::REFUSED_STREAM);
             continue;

@@ -75,6 +75,11 @@ impl QueuedHeads {
         Some(Room { heads: Arc::clone(self), bytes, permits })
     }
 
+    /// Whether a usual head gets room at once.
+    pub(super) fn has_room(&self) -> bool {
+        self.room.available_permits() >= QUEUED_BYTES_MAX as usize / 2
+    }
+
     /// How many heads have left the queue.
     pub(super) fn passed(&self) -> u64 {
         self.passed.load(Relaxed)

@@ -5,10 +5,14 @@
 //! a grain ([`GRAIN_MAX`]) from what it last published, so requests that come and go write nothing that threads share.
 //!
 //! Every counted byte is also charged to the [`Account`] of the client's connection whose task is being polled. Where
-//! the bound is passed, [`relief`] ends connections by what their accounts hold.
+//! the bound is passed, [`relief`] ends connections by what their accounts hold. They end when their tasks have a turn, which
+//! may take a while where the workers lack processor time. So there are two hard bounds above it, which depend on nothing but
+//! what is held: beyond the first, who would receive more of a message waits for [`Room`]; beyond the second, new requests are
+//! refused.
 
 mod account;
 pub(crate) mod relief;
+mod room;
 mod thread;
 
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering::Relaxed};
@@ -16,6 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering::Relaxed}
 use tokio::sync::Notify;
 
 pub(crate) use account::{Account, Ending};
+pub(crate) use room::{Room, call_waiting};
 pub(crate) use thread::{charged, passed_on};
 
 /// How far a thread's count may be from what it published, in bytes, where the bound allows it: seven receive buffers.
@@ -24,13 +29,24 @@ const GRAIN_MAX: usize = 256 * 1024;
 /// The counts that threads have not published stay below this part of the bound, all threads together.
 const UNPUBLISHED_PART: usize = 8;
 
+/// Beyond the bound and this part of it, messages under way have to wait.
+const WAIT_PART: usize = 16;
+
+/// Beyond the bound and this part of it, new requests are refused. Far more than above: those who were let in should not take
+/// what others need to be let in.
+const REFUSE_PART: usize = 4;
+
 /// The sum of what the threads have published.
 static PUBLISHED: AtomicIsize = AtomicIsize::new(0);
 /// The bound.
 static MAX: AtomicUsize = AtomicUsize::new(usize::MAX);
+/// What is held beyond which messages have to wait.
+static WAIT_FROM: AtomicUsize = AtomicUsize::new(usize::MAX);
+/// What is held beyond which new requests are refused.
+static REFUSE_FROM: AtomicUsize = AtomicUsize::new(usize::MAX);
 /// How far a thread's count may be from what it published.
 static GRAIN: AtomicIsize = AtomicIsize::new(GRAIN_MAX as isize);
-/// Notified when the bound is passed.
+/// Notified when the bound is passed, and when there is room again for those who wait.
 static PASSED: Notify = Notify::const_new();
 /// The bound is passed, and no connection is left whose end would help.
 static EXHAUSTED: AtomicBool = AtomicBool::new(false);
@@ -53,12 +69,24 @@ pub(crate) fn max() -> usize {
 /// Sets the bound, in bytes, for a process with so many threads that count. Whether it is passed is found out anew.
 pub(crate) fn set_max(bytes: usize, threads: usize) {
     MAX.store(bytes, Relaxed);
+    WAIT_FROM.store(bytes.saturating_add(bytes / WAIT_PART), Relaxed);
+    REFUSE_FROM.store(bytes.saturating_add(bytes / REFUSE_PART), Relaxed);
     let grain = (bytes / UNPUBLISHED_PART / threads.max(1)).min(GRAIN_MAX);
     GRAIN.store(isize::try_from(grain).unwrap_or(isize::MAX), Relaxed);
     set_exhausted(false);
 }
 
-/// Returns when the bound may have been passed.
+/// Whether messages have to wait. One load of a line that is written once in a grain.
+fn has_to_wait() -> bool {
+    used() > WAIT_FROM.load(Relaxed)
+}
+
+/// Whether so much is held that nothing new is to be taken in.
+pub(crate) fn is_full() -> bool {
+    used() > REFUSE_FROM.load(Relaxed)
+}
+
+/// Returns when the bound may have been passed, or when those who wait for room may go on.
 pub(crate) async fn passed() {
     PASSED.notified().await;
 }
@@ -70,9 +98,9 @@ fn set_exhausted(exhausted: bool) {
     }
 }
 
-/// Whether new requests are to be refused. One load of a line that is hardly ever written.
+/// Whether new requests are to be refused.
 pub(crate) fn is_exhausted() -> bool {
-    EXHAUSTED.load(Relaxed)
+    EXHAUSTED.load(Relaxed) || is_full()
 }
 
 /// Counts `bytes` more.
@@ -98,7 +126,8 @@ pub(crate) fn sub_queued(bytes: usize) {
 #[cold]
 fn publish(by: isize) {
     PUBLISHED.fetch_add(by, Relaxed);
-    if by > 0 && excess() > 0 {
+    let concerns_relief = if by > 0 { excess() > 0 } else { room::is_awaited() && excess() == 0 };
+    if concerns_relief {
         PASSED.notify_one();
     }
 }

@@ -79,6 +79,17 @@ pub(crate) fn passed_on(bytes: usize) {
     let _ = THREAD.try_with(|thread| thread.with_account(|account| account.passed_on(bytes)));
 }
 
+/// Whether the task that is being polled is one of a connection.
+pub(super) fn is_charged() -> bool {
+    let has_account = |thread: &Thread| {
+        let account = thread.account.take();
+        let is_charged = account.is_some();
+        thread.account.set(account);
+        is_charged
+    };
+    THREAD.try_with(has_account).unwrap_or(false)
+}
+
 pin_project! {
     /// A task of a connection: what it makes the process hold is charged to the connection's account.
     pub(crate) struct Charged<F> {

@@ -296,6 +296,7 @@ pub(crate) async fn watch(gateway: Weak<Gateway>) {
             relief::tick();
         }
         relief::relieve(&gateway, is_due && was_passed);
+        memory::call_waiting();
         if is_due {
             gateway.streams.look(&gateway);
             was_passed = memory::excess() > 0;

@@ -142,6 +142,13 @@ impl UpstreamExchange {
         }
     }
 
+    /// Whether the head of the response is not received until the process has room for it.
+    pub(crate) const fn waits_for_room(&self) -> bool {
+        match self {
+            Self::Http1(exchange) => exchange.waits_for_room(),
+        }
+    }
+
     /// How much memory is held for what is to be sent, in bytes.
     pub(crate) const fn outbound_bytes(&self) -> usize {
         match self {

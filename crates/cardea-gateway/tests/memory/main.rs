@@ -31,6 +31,10 @@ use tokio::net::TcpStream;
 const MAX: usize = 4 * 1024 * 1024;
 /// What threads may not have told.
 const UNTOLD: usize = 512 * 1024;
+/// Beyond it nothing more is received for messages under way.
+const WAIT_FROM: usize = MAX + MAX / 16;
+/// Beyond it nothing new is taken in.
+const REFUSE_FROM: usize = MAX + MAX / 4;
 
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
@@ -211,10 +215,16 @@ fn unread_request_bodies_are_evicted() {
             stalled.push((send, response, body));
         }
         until("the oldest have given way", || ended(&gateway) > 5).await;
-        until("the bound holds", || gateway.gateway.buffered_bytes() <= MAX + UNTOLD).await;
-        let mut send = connect(&gateway, &certificates).await.ready().await.unwrap();
-        let (response, _) = send.send_request(request("GET", "/"), true).unwrap();
-        assert_eq!(response.await.unwrap().status(), 200, "the control");
+        // The others fill their windows meanwhile, and more of them give way.
+        loop {
+            until("the bound holds", || gateway.gateway.buffered_bytes() <= MAX + UNTOLD).await;
+            let mut send = connect(&gateway, &certificates).await.ready().await.unwrap();
+            let (response, _) = send.send_request(request("GET", "/"), true).unwrap();
+            match response.await.unwrap().status().as_u16() {
+                200 => break,
+                status => assert_eq!(status, 503, "the control"),
+            }
+        }
     });
 }
 
@@ -313,8 +323,95 @@ fn heads_that_nobody_reads_do_not_pass_the_bound() {
         watching.abort();
         let peak = peak.load(Relaxed);
         println!("peak: {peak} bytes");
-        // What comes before their connections have ended.
-        assert!(peak <= 8 * MAX, "{peak} bytes");
+        // And the head that a worker was receiving.
+        assert!(peak <= WAIT_FROM + UNTOLD + 256 * 1024, "{peak} bytes");
+    });
+}
+
+/// Keeps a worker from running anything, until this is dropped.
+struct Starved(#[expect(dead_code, reason = "dropped in time")] std::sync::mpsc::Sender<()>);
+
+async fn starve(gateway: &Harness, worker: usize) -> Starved {
+    let (end, ended) = std::sync::mpsc::channel();
+    let (tell, told) = tokio::sync::oneshot::channel();
+    gateway.workers.runtime(worker).spawn(async move {
+        tell.send(()).unwrap();
+        let _ = ended.recv();
+    });
+    told.await.unwrap();
+    Starved(end)
+}
+
+/// What connections hold that were told to end counts as freed, but a worker without processor time frees nothing.
+#[test]
+fn nothing_more_is_taken_in_beyond_the_hard_bound_while_a_worker_has_no_processor_time() {
+    let _turn = turn();
+    run(async {
+        let answer = Arc::new(tokio::sync::Notify::new());
+        let (asked, sent) = (Arc::clone(&answer), Arc::new(tokio::sync::Notify::new()));
+        let tell = Arc::clone(&sent);
+        let origin = Origin::start(move |mut visit| {
+            let (asked, tell) = (Arc::clone(&asked), Arc::clone(&tell));
+            async move {
+                loop {
+                    let head = visit.head().await?;
+                    if head.contains("/endless") {
+                        visit.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await?;
+                        let piece = format!("4000\r\n{}\r\n", "e".repeat(0x4000));
+                        loop {
+                            visit.send(&piece).await?;
+                        }
+                    }
+                    if head.contains("/later") {
+                        asked.notified().await;
+                    }
+                    visit.send(OK).await?;
+                    tell.notify_one();
+                }
+            }
+        })
+        .await;
+        let gateway =
+            Spec::to(&origin).with("limits.buffered_bytes_max = '256MiB'").start_with_workers(2).await;
+        let mut stalled = Vec::new();
+        for count in 1..=300 {
+            let mut client = gateway.client().await;
+            client.send(get("/endless")).await;
+            stalled.push(client);
+            origin.until(|received| received.matches("/endless").count() >= count).await;
+        }
+        until("each worker holds more than may be", || {
+            gateway.gateway.buffered_bytes() > 2 * (REFUSE_FROM + UNTOLD)
+        })
+        .await;
+        // Both have as many connections, so every other one of these is the first worker's, which accepts.
+        let mut clients = Vec::new();
+        for _ in 0..6 {
+            let mut client = gateway.client().await;
+            assert_eq!(client.exchange(get("/")).await.text(), "ok", "the control: it is below the bound");
+            clients.push(client);
+        }
+        let [early, _, late, _, partial, _] = &mut clients[..] else { unreachable!() };
+        early.send(get("/later")).await;
+        origin.until(|received| received.contains("/later")).await;
+        let starved = starve(&gateway, 1).await;
+        gateway.reload(spec(&origin));
+        let refused = late.exchange(get("/")).await;
+        assert_eq!((refused.status, refused.code().as_str()), (503, "overloaded"));
+        partial.send("GET / HTTP/1.1\r\nHost: a.example\r\nX: ").await;
+        assert_eq!(partial.response().await.status, 503, "nor is the rest of a head awaited");
+        sent.notified().await;
+        answer.notify_one();
+        sent.notified().await;
+        tokio::select! {
+            biased;
+            _ = early.head() => panic!("a response is received for which there is no room"),
+            refused = late.exchange(get("/")) => assert_eq!(refused.status, 503),
+        }
+        drop(starved);
+        assert_eq!(early.response().await.text(), "ok", "once there is room, it is");
+        until("the bound holds", || gateway.gateway.buffered_bytes() <= MAX + UNTOLD).await;
+        assert_eq!(late.exchange(get("/")).await.text(), "ok");
     });
 }
 

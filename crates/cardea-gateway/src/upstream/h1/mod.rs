@@ -81,6 +81,10 @@ impl Exchange {
         self.request.is_stalled()
     }
 
+    pub(super) const fn waits_for_room(&self) -> bool {
+        self.head.waits_for_room()
+    }
+
     pub(super) const fn outbound_bytes(&self) -> usize {
         self.request.outbound_bytes()
     }

@@ -7,7 +7,7 @@ use cardea_http::{
     h1::{Framing, HeadLimits, ResponseDecoder, response_framing},
 };
 
-use crate::{buffer::Buffer, transport::Transport, upstream::HeadError};
+use crate::{buffer::Buffer, memory::Room, transport::Transport, upstream::HeadError};
 
 /// How many informational responses one request may have: beyond that a service could fill our memory with them.
 const INFORMATIONAL_MAX: u32 = 32;
@@ -23,12 +23,24 @@ pub(super) struct HeadReader {
     method: Method,
     informational: u32,
     informational_bytes: usize,
+    room: Room,
 }
 
 impl HeadReader {
     /// For the responses to a request of `method`.
     pub(super) fn new(method: Method, limits: HeadLimits) -> Self {
-        Self { decoder: ResponseDecoder::new(limits), method, informational: 0, informational_bytes: 0 }
+        Self {
+            decoder: ResponseDecoder::new(limits),
+            method,
+            informational: 0,
+            informational_bytes: 0,
+            room: Room::new(),
+        }
+    }
+
+    /// Whether it receives nothing until the process has room.
+    pub(super) const fn waits_for_room(&self) -> bool {
+        self.room.is_awaited()
     }
 
     pub(super) const fn method(&self) -> Method {
@@ -50,12 +62,20 @@ impl HeadReader {
                         inbound.consume(consumed);
                         return Poll::Ready(self.accept(head, consumed));
                     }
-                    Ok(None) if inbound.is_full() => inbound.grow(inbound.len() * 2),
                     Ok(None) => {}
                     Err(error) => return Poll::Ready(Err(HeadError::Malformed(error))),
                 }
             }
-            match transport.poll_recv(cx, inbound) {
+            let received = match inbound.poll_room(cx, &mut self.room) {
+                Poll::Ready(()) => {
+                    if inbound.is_full() {
+                        inbound.grow(inbound.len() * 2);
+                    }
+                    transport.poll_recv(cx, inbound)
+                }
+                Poll::Pending => Poll::Pending,
+            };
+            match received {
                 Poll::Ready(Ok(count)) if count > 0 => {}
                 Poll::Ready(_) if inbound.is_empty() => return Poll::Ready(Err(HeadError::EndedBefore)),
                 Poll::Ready(_) => return Poll::Ready(Err(HeadError::EndedWithin)),

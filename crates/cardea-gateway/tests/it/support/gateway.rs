@@ -311,7 +311,7 @@ pub(crate) struct Harness {
     pub(crate) built: RefCell<Built>,
     pub(crate) serving: Serving,
     more_serving: Vec<Serving>,
-    workers: Arc<Workers>,
+    pub(crate) workers: Arc<Workers>,
     _coarse: CoarseClock,
     folders: Vec<TempDir>,
 }
