@@ -122,7 +122,7 @@ impl<'a> Value<'a> {
             Value::Double(number) => format::double(*number),
             Value::Address(address) => format::address(*address),
             Value::Duration(nanos) => Unit::Seconds.format(*nanos),
-            Value::Time(nanos) => format::rfc3339(*nanos),
+            Value::Time(nanos) => Inline::from_array(format::rfc3339(*nanos)),
         };
         Some(scratch.as_bytes())
     }

@@ -116,8 +116,8 @@ fn push(value: Value<'_>, hide: Option<&Hide>, unit: Unit, depth: usize, out: &m
         Value::Absent | Value::Failed | Value::Null => out.extend_from_slice(b"null"),
         Value::Bool(true) => out.extend_from_slice(b"true"),
         Value::Bool(false) => out.extend_from_slice(b"false"),
-        Value::Int(number) => out.extend_from_slice(format::integer(number).as_bytes()),
-        Value::Uint(number) => out.extend_from_slice(format::unsigned(number).as_bytes()),
+        Value::Int(number) => out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes()),
+        Value::Uint(number) => out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes()),
         Value::Double(number) if number.is_finite() => {
             out.extend_from_slice(format::double(number).as_bytes())
         }
@@ -131,8 +131,8 @@ fn push(value: Value<'_>, hide: Option<&Hide>, unit: Unit, depth: usize, out: &m
         }
         Value::Inline(text) => quote(text.as_bytes(), out),
         Value::Type(name) => quote(name.as_bytes(), out),
-        Value::Address(address) => quote(format::address(address).as_bytes(), out),
-        Value::Time(nanos) => quote(format::rfc3339(nanos).as_bytes(), out),
+        Value::Address(address) => quote_plain(format::address(address).as_bytes(), out),
+        Value::Time(nanos) => quote_plain(&format::rfc3339(nanos), out),
         Value::Networks(networks) => {
             push_items(
                 networks.iter().map(|network| Value::Inline(Inline::display(network))),
@@ -184,5 +184,12 @@ fn enclose(open: u8, close: u8, start: usize, out: &mut Vec<u8>) {
 fn quote(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     push_json(text, out);
+    out.push(b'"');
+}
+
+/// The same for text that needs no escape.
+fn quote_plain(text: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    out.extend_from_slice(text);
     out.push(b'"');
 }

@@ -150,7 +150,7 @@ pub(super) fn part(part: Part, unix_nanos: i64, offset: i64) -> i64 {
 /// Formats a time as RFC 3339, with as many decimals as needed.
 pub(super) fn write_time(unix_nanos: i64) -> String {
     let text = crate::value::format::rfc3339(unix_nanos);
-    let date = std::str::from_utf8(text.as_bytes()).ok().and_then(|text| text.get(..19)).unwrap_or("");
+    let date = std::str::from_utf8(&text).ok().and_then(|text| text.get(..19)).unwrap_or("");
     let mut time = date.to_owned();
     push_fraction(unix_nanos.rem_euclid(1_000_000_000), &mut time);
     time.push('Z');

@@ -28,6 +28,13 @@ impl Inline {
         inline
     }
 
+    /// The first `length` bytes of an array, or all.
+    pub(crate) fn of<const N: usize>(text: [u8; N], length: usize) -> Self {
+        let mut inline = Self::from_array(text);
+        inline.length = inline.length.min(length as u8);
+        inline
+    }
+
     /// The text of a slice; `None` if it does not fit.
     #[must_use]
     pub fn from_slice(text: &[u8]) -> Option<Self> {

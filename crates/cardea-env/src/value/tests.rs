@@ -110,3 +110,13 @@ fn large_unsigned_numbers_saturate() {
     assert_eq!(Value::bytes(Some("a")), Value::Bytes(b"a"));
     assert_eq!(Value::bytes(None::<&str>), Value::Absent);
 }
+
+#[test]
+fn addresses_are_written_as_the_standard_library_does() {
+    for octet in 0..=u8::MAX {
+        for octets in [[octet; 4], [octet, 0, 10, 100], [255, octet, 9, 99], [1, 2, 3, octet]] {
+            let address = std::net::Ipv4Addr::from(octets);
+            assert_eq!(format::address(address.into()).as_bytes(), address.to_string().as_bytes());
+        }
+    }
+}
