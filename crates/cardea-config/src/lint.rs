@@ -42,8 +42,9 @@ fn requirements(config: &Config) -> impl Iterator<Item = (&Located<Route>, &Alte
 
 /// Services, issuers and client authorities that are never used.
 fn unused(config: &Config, problems: &mut Problems) {
-    let services: HashSet<usize> =
-        config.routes.iter().flat_map(|route| route.destination.services()).collect();
+    let mirrors = config.routes.iter().filter_map(|route| route.mirror.as_ref()).map(|mirror| mirror.index);
+    let destinations = config.routes.iter().flat_map(|route| route.destination.services());
+    let services: HashSet<usize> = destinations.chain(mirrors).collect();
     for (_, service) in config.services.iter().enumerate().filter(|(index, _)| !services.contains(index)) {
         problems.warn(
             service.at,

@@ -40,7 +40,7 @@ use rustls::pki_types::ServerName;
 use url::Url;
 use zeroize::Zeroizing;
 
-pub use self::route::{Auth, BuiltIn, Destination, Route, Share};
+pub use self::route::{Auth, BuiltIn, Destination, Mirror, Route, Share};
 use super::{
     fingerprint::Fingerprint,
     problem::Problem,

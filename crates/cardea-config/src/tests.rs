@@ -28,6 +28,7 @@ mod differences;
 mod errors;
 mod example;
 mod lints;
+mod mirror;
 mod precedence;
 mod regions;
 mod rules;

@@ -72,6 +72,8 @@ pub struct Explanation {
     pub policies: Vec<RuleExplanation>,
     /// How the route distributes its requests, where it leads to several services.
     pub split: Option<SplitExplanation>,
+    /// The service that would get a copy of the request, or of a part of such requests.
+    pub mirror: Option<MirrorExplanation>,
     /// The throttles that would count the request, in the order in which they are asked.
     pub throttles: Vec<ThrottleExplanation>,
     /// The limits on requests in flight that the request would have to pass, where there are any.
@@ -112,6 +114,15 @@ pub struct RuleExplanation {
     pub reason: Option<String>,
     /// Whether it holds, or why that can't be told.
     pub holds: Result<bool, String>,
+}
+
+/// The service that gets copies of a route's requests.
+#[derive(Debug)]
+pub struct MirrorExplanation {
+    /// Its name.
+    pub service: String,
+    /// One request in so many is copied.
+    pub sample_one_in: u32,
 }
 
 /// How a route distributes its requests over services.
@@ -243,6 +254,10 @@ pub async fn explain(gateway: &Gateway, question: Question) -> Result<Explanatio
     let arrived = match walked {
         Ok(Walked::To(route)) => {
             explanation.admission = admission(&model, route, &exchange);
+            explanation.mirror = route.mirror.as_ref().map(|mirror| MirrorExplanation {
+                service: mirror.service.name.clone(),
+                sample_one_in: mirror.sample_one_in.get(),
+            });
             arrive(&model, route, &mut exchange)
         }
         Ok(Walked::Answered(destination)) => Ok(destination),

@@ -21,10 +21,10 @@ use crate::{
     conditions,
     connections::{Activity, Connections, Entry, Place},
     exchange::Exchange,
-    forward::ReplayBudget,
+    forward::BodyBudget,
     memory::{self, Ending},
     metrics::GatewayMetrics,
-    model::{ConnectionTimeouts, LogFormat, Model, next_generation},
+    model::{Budgets, ConnectionTimeouts, LogFormat, Model, next_generation},
     record::{AccessLog, Registry},
     shortage::{Shortage, Warned},
     streams::Streams,
@@ -64,7 +64,9 @@ pub struct Gateway {
     /// What is counted.
     pub metrics: GatewayMetrics,
     /// The budget for request bodies that are kept for a second attempt.
-    pub replay_budget: Arc<ReplayBudget>,
+    pub replay_budget: Arc<BodyBudget>,
+    /// The budget for copies of requests.
+    pub mirror_budget: Arc<BodyBudget>,
     /// Answers to challenges of certificate authorities.
     pub challenges: Challenges,
     access_log: ArcSwapOption<AccessLog>,
@@ -96,12 +98,15 @@ impl Gateway {
         memory::set_max(model.limits.buffered_bytes_max, workers::default_count());
         let connection_permits = ConnectionPermits::new(model.limits.connections_max);
         model.admission.enforce(clock.precise_mono());
+        let replay_budget = Arc::new(BodyBudget::new(model.limits.replay_total_bytes_max));
+        let mirror_budget = Arc::new(BodyBudget::new(model.limits.mirror_total_bytes_max));
         Ok(Arc::new(Self {
             generation: AtomicU64::new(next_generation()),
             model: ArcSwap::new(model),
             clock,
             metrics: GatewayMetrics::new(registry),
-            replay_budget: Arc::new(ReplayBudget::new()),
+            replay_budget,
+            mirror_budget,
             challenges: Challenges::default(),
             access_log: ArcSwapOption::empty(),
             retired_logs: Mutex::default(),
@@ -145,8 +150,8 @@ impl Gateway {
         // Before what it tells of: a handle is at most newer than its generation says.
         let generation = self.generation.load(SeqCst);
         let make = || {
-            let (clock, budget) = (self.clock.clone(), Arc::clone(&self.replay_budget));
-            ModelRef::new(generation, self.model(), clock, budget)
+            let (replay, mirror) = (Arc::clone(&self.replay_budget), Arc::clone(&self.mirror_budget));
+            ModelRef::new(generation, self.model(), self.clock.clone(), Budgets { replay, mirror })
         };
         ModelRef::with_current(generation, make, read)
     }
@@ -155,6 +160,8 @@ impl Gateway {
     pub fn set_model(&self, model: Arc<Model>) {
         memory::set_max(model.limits.buffered_bytes_max, workers::default_count());
         self.connection_permits.set_max(model.limits.connections_max);
+        self.replay_budget.set_max(model.limits.replay_total_bytes_max);
+        self.mirror_budget.set_max(model.limits.mirror_total_bytes_max);
         model.admission.enforce(self.clock.precise_mono());
         self.model.store(model);
         self.generation.store(next_generation(), SeqCst);

@@ -4,7 +4,7 @@
 use cardea_http::{FieldError, HeaderNameSet};
 
 /// The fields that are removed, beside those that begin like one of [`PREFIXES`] and those that the gateway sets itself.
-pub const NAMES: [&str; 49] = [
+pub const NAMES: [&str; 50] = [
     // The client's address.
     "True-Client-IP",
     "X-Client-IP",
@@ -59,6 +59,8 @@ pub const NAMES: [&str; 49] = [
     "X-Accel-Mapping",
     "X-Accel-Redirect",
     "X-Middleware-Subrequest",
+    // What gateways say of copies.
+    "Cardea-Mirrored",
 ];
 
 /// Fields that begin like one of these are removed too.

@@ -51,7 +51,7 @@ mod upstream;
 mod websocket;
 pub mod workers;
 
-pub use forward::ReplayBudget;
+pub use forward::BodyBudget;
 pub use refusal::Reason;
 pub use shortage::Shortage;
 pub use termination::TerminationReason;

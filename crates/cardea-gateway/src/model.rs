@@ -14,6 +14,7 @@ use cardea_upstream::{LiveService, Locality};
 mod admission;
 mod client_certificates;
 mod handle;
+mod mirror;
 mod rules;
 mod split;
 mod throttles;
@@ -21,7 +22,8 @@ mod throttles;
 pub use self::admission::{AdmissionModel, LimitModel, LimitScope, PriorityRule, RouteAdmission};
 pub use self::client_certificates::{ClientCertificateForward, ClientCertificateRule};
 pub use self::handle::ModelRef;
-pub(crate) use self::handle::next_generation;
+pub(crate) use self::handle::{Budgets, next_generation};
+pub use self::mirror::{Mirror, MirrorOutcome, MirrorStats};
 pub use self::rules::{
     AttributeChange, AttributeRule, EnvironmentModel, HeaderEncoding, HeaderRule, HeaderRules, HeadersRead,
     LogFormat, LogModel, RouteRules,
@@ -79,6 +81,11 @@ impl Model {
     pub(crate) fn reads_time(&self) -> bool {
         self.environment.reads_time || self.router.values().any(|route| route.rules.reads_time)
     }
+
+    /// The mirrors, with the names of their routes. Looks at all routes.
+    pub fn mirrors(&self) -> impl Iterator<Item = (&str, &Mirror)> {
+        self.router.values().filter_map(|route| Some((route.name.as_str(), &**route.mirror.as_ref()?)))
+    }
 }
 
 /// What a listener needs for each connection.
@@ -120,6 +127,8 @@ pub struct Limits {
     pub replay_bytes_max: usize,
     /// All kept request bodies together, in bytes.
     pub replay_total_bytes_max: usize,
+    /// All copies of requests for mirrors together, in bytes.
+    pub mirror_total_bytes_max: usize,
     /// What is held for messages under way, in bytes; beyond it connections end that hold the most for the longest.
     pub buffered_bytes_max: usize,
     /// Concurrent streams of an HTTP/2 connection.
@@ -143,6 +152,7 @@ impl Default for Limits {
             response_head: HeadLimits { head_bytes_max: 64 << 10, fields_max: 256, ..HeadLimits::default() },
             replay_bytes_max: 64 << 10,
             replay_total_bytes_max: 64 << 20,
+            mirror_total_bytes_max: 16 << 20,
             buffered_bytes_max: 512 << 20,
             http2_streams_max: 100,
             connections_max: 20_000,
@@ -272,6 +282,8 @@ pub struct Route {
     pub client_certificate: Option<ClientCertificateRule>,
     /// Where it goes.
     pub destination: Destination,
+    /// Who gets copies of its requests to a service.
+    pub mirror: Option<Arc<Mirror>>,
     /// Whether it is bound to listeners, so that those are meant that it is found on.
     pub is_bound: bool,
     /// The settings that the configuration has in the same form.

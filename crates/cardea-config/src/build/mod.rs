@@ -18,7 +18,7 @@ use cardea_gateway::{
     builtin::BuiltIn,
     exchange::Exchange,
     metrics::{RouteMetrics, ServiceMetrics},
-    model::{Destination, Model, Route, Service, ServiceTls, Share, Split},
+    model::{Destination, Mirror, MirrorStats, Model, Route, Service, ServiceTls, Share, Split},
     routing::Router,
 };
 use cardea_identity::{AccessRequirement, Authenticator, Fetch, IssuerConfig, KeySource, LocalKeys, NoFetch};
@@ -78,6 +78,8 @@ pub struct Built {
     service_tls: HashMap<String, Option<model::ServiceTls>>,
     /// The metrics of each route, by name.
     route_metrics: HashMap<String, Arc<RouteMetrics>>,
+    /// What is counted of the mirror of each route, by the route's name.
+    mirror_stats: HashMap<String, Arc<MirrorStats>>,
     /// The settings of each throttle, in the order of the model's.
     throttles: Vec<model::Throttle>,
 }
@@ -123,6 +125,7 @@ pub fn build(
         tls: HashMap::new(),
         service_tls: HashMap::new(),
         route_metrics: HashMap::new(),
+        mirror_stats: HashMap::new(),
         locality: Arc::new(Locality::new(
             config.region.clone(),
             config.region_positions.iter().cloned(),
@@ -179,6 +182,7 @@ pub fn build(
         tls: builder.tls,
         service_tls: builder.service_tls,
         route_metrics: builder.route_metrics,
+        mirror_stats: builder.mirror_stats,
         throttles: config.throttles.iter().map(|throttle| throttle.value.clone()).collect(),
     })
 }
@@ -221,6 +225,7 @@ struct Builder<'a> {
     tls: HashMap<String, ServerTlsConfig>,
     service_tls: HashMap<String, Option<model::ServiceTls>>,
     route_metrics: HashMap<String, Arc<RouteMetrics>>,
+    mirror_stats: HashMap<String, Arc<MirrorStats>>,
     admission: AdmissionParts,
 }
 
@@ -350,6 +355,29 @@ impl Builder<'_> {
         split.map_err(|error| self.problem(route.at, error, "see split in docs/splitting.md")).ok()
     }
 
+    /// The mirror of a route. A service that could not be built was reported already.
+    fn mirror(
+        &mut self,
+        route: &str,
+        mirror: &model::Mirror,
+        services: &HashMap<&str, &Arc<Service>>,
+    ) -> Option<Arc<Mirror>> {
+        let model::Mirror { index, sample_one_in, in_flight_max, timeout, forward_authorization } = *mirror;
+        let name = self.config.services.get(index)?.config.name.as_str();
+        let known = self.previous.and_then(|built| built.mirror_stats.get(route));
+        let stats = known.map_or_else(Arc::default, Arc::clone);
+        self.mirror_stats.insert(route.to_owned(), Arc::clone(&stats));
+        let service = Arc::clone(services.get(name)?);
+        Some(Arc::new(Mirror {
+            service,
+            sample_one_in,
+            in_flight_max,
+            timeout,
+            forward_authorization,
+            stats,
+        }))
+    }
+
     fn router(&mut self, issuers: &[IssuerConfig], services: &[Arc<Service>]) -> Option<Router<Arc<Route>>> {
         let mut routes = Vec::with_capacity(self.config.routes.len() + 5);
         let mut places = Vec::with_capacity(self.config.routes.len());
@@ -414,12 +442,17 @@ impl Builder<'_> {
                 Destination::BuiltIn(self.foundation.provider.builtin(*which))
             }
         };
+        let mirror = match &route.mirror {
+            Some(mirror) => Some(self.mirror(&route.name, mirror, services)?),
+            None => None,
+        };
         let admission = self.route_admission(route, &destination);
         Some(Route {
             name: route.name.clone(),
             requirement,
             client_certificate: route.client_certificate.as_ref().map(|rule| self.client_certificate(rule)),
             destination,
+            mirror,
             is_bound: !route.matches.listeners.is_empty(),
             settings: route.settings.clone(),
             admission,

@@ -62,6 +62,7 @@ impl Builder<'_> {
                 requirement: None,
                 client_certificate: None,
                 destination,
+                mirror: None,
                 is_bound: false,
                 settings: RouteSettings {
                     timeouts: self.config.general.exchanges.clone(),

@@ -1,6 +1,6 @@
 //! Routes and their destinations.
 
-use std::{ops::Deref, sync::Arc};
+use std::{num::NonZeroU32, ops::Deref, sync::Arc, time::Duration};
 
 use cardea_env::Template;
 use cardea_gateway::{exchange::Exchange, model::RouteSettings, routing::RouteMatch};
@@ -17,6 +17,7 @@ pub struct Route {
     pub auth: Auth,
     pub client_certificate: Option<ClientCertificateRule>,
     pub destination: Destination,
+    pub mirror: Option<Mirror>,
     /// Names of routes whose requests this one takes intentionally, although its requirement is weaker.
     pub opens: Vec<String>,
     pub admission: RouteAdmission,
@@ -76,6 +77,17 @@ pub enum Destination {
     },
     /// A built-in destination.
     BuiltIn(BuiltIn),
+}
+
+/// A service that gets copies of requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mirror {
+    /// Its index in [`super::Config::services`].
+    pub index: usize,
+    pub sample_one_in: NonZeroU32,
+    pub in_flight_max: u32,
+    pub timeout: Duration,
+    pub forward_authorization: bool,
 }
 
 /// A service of a split.

@@ -81,6 +81,11 @@ section! {
         #[serde(with = "As::<Size<usize>>")]
         #[schemars(extend("x-maximum" = "64GiB"))]
         replay_total_bytes_max: usize => limits.replay_total_bytes_max;
+        /// How much the copies of requests for mirrors may hold together, with their heads. Beyond it, requests are not
+        /// mirrored. The body of one is limited by `replay_bytes_max`.
+        #[serde(with = "As::<Size<usize>>")]
+        #[schemars(extend("x-maximum" = "64GiB"))]
+        mirror_total_bytes_max: usize => limits.mirror_total_bytes_max;
         /// The memory for all messages in transit: data that one side has sent and the other has not taken, incomplete
         /// heads, and the heads of requests that wait for their response. Beyond it, the connections that hold the most
         /// for the longest are closed (with a reset, or 503 if nothing was sent), beginning with those of address

@@ -30,7 +30,10 @@ pub(super) use self::{
     identity::{RawAuthorizationServer, RawIssuer, RawPreset, RawSecret},
     limits::{RawLimits, RawTimeouts},
     listener::{RawCertificate, RawListener, RawListenerTls, RawRedirectToHttps},
-    route::{RawAccessRequirement, RawAuth, RawHeaderCondition, RawRedirect, RawRespond, RawRoute, RawShare},
+    route::{
+        RawAccessRequirement, RawAuth, RawHeaderCondition, RawMirror, RawRedirect, RawRespond, RawRoute,
+        RawShare,
+    },
     rules::{OneOrMany, RawAccessLog, RawAttribute, RawAttributeEdits, RawFieldEdits, RawPolicyRule},
     service::{RawRegionPosition, RawService},
     throttle::RawThrottle,

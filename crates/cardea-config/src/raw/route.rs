@@ -1,6 +1,6 @@
 //! Routes as written.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, num::NonZeroU32, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -95,6 +95,9 @@ pub(crate) struct RawRoute {
     /// it is absent go to any. A value that clients choose, such as a header, lets them choose the service.
     #[serde(default)]
     pub(crate) split_key: Option<String>,
+    /// Another service that gets copies of the requests, and whose responses are dropped.
+    #[serde(default)]
+    pub(crate) mirror: Option<RawMirror>,
     /// Answers with a redirect.
     #[serde(default)]
     pub(crate) redirect: Option<RawRedirect>,
@@ -144,6 +147,45 @@ pub(crate) struct RawShare {
     /// Its part of the requests, relative to the other services of the split; 0 for none.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub(crate) weight: u32,
+}
+
+/// A service that gets copies of a route's requests. They have the field `Cardea-Mirrored: 1`.
+/// [splitting.md](splitting.md#mirroring) says more.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawMirror {
+    /// The name of the service.
+    #[schemars(extend("format" = "cardea-name"))]
+    pub(crate) service: String,
+    /// One request in so many is copied.
+    #[serde(default = "all")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(crate) sample_one_in: NonZeroU32,
+    /// So many copies may be under way. Beyond it, requests are not copied.
+    #[serde(default = "copies")]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub(crate) in_flight_max: u32,
+    /// From the end of the request to the end of the copy's response. A copy that takes longer is given up.
+    #[serde(default = "copy_timeout", with = "As::<Duration>")]
+    #[schemars(extend("x-minimum" = "10ms", "x-maximum" = "1h"))]
+    pub(crate) timeout: Duration,
+    /// Whether copies keep the `Authorization` that the route's own service gets.
+    #[serde(default)]
+    pub(crate) forward_authorization: bool,
+}
+
+fn all() -> NonZeroU32 {
+    NonZeroU32::MIN
+}
+
+/// At 10 ms each, enough for ten thousand a second.
+fn copies() -> u32 {
+    100
+}
+
+/// Longer than most responses take; a service that hangs holds its copies for no longer.
+fn copy_timeout() -> Duration {
+    Duration::from_secs(10)
 }
 
 /// A condition on a header field.

@@ -11,6 +11,7 @@ mod files;
 mod headers;
 mod identity;
 mod listener;
+mod mirror;
 mod overlap;
 mod path;
 mod precedence;

@@ -150,6 +150,7 @@ impl Resolver<'_> {
             let services = destination.iter().flat_map(Destination::services);
             self.leaves_time_to_connect(services, &timeouts, names, at);
         }
+        let mirror = raw.mirror.map(|raw| self.mirror(raw, destination.as_ref(), names, at.key("mirror")));
         let request_headers =
             self.header_rules(raw.request_headers, names.identity_headers, true, at.key("request_headers"));
         let response_headers = self.header_rules(
@@ -169,7 +170,7 @@ impl Resolver<'_> {
             || throttles_read_path(names.throttles, throttles.places())
             || destination.as_ref().is_some_and(|destination| self.split_reads_path(destination, names))
             || (names.general.admission.priority_reads_path && raw.admission.priority.is_none());
-        let is_resolved = destination.is_some() && self.is_resolved(&auth, names);
+        let is_resolved = destination.is_some() && mirror != Some(None) && self.is_resolved(&auth, names);
         let settings = RouteSettings {
             early_data: raw.early_data,
             timeouts,
@@ -188,6 +189,7 @@ impl Resolver<'_> {
             auth,
             client_certificate,
             destination: destination.unwrap_or_else(Destination::unresolved),
+            mirror: mirror.flatten(),
             opens: raw.opens,
             admission: self.route_admission(&raw.admission, names.general, at.key("admission")),
             settings,

@@ -39,6 +39,10 @@ struct TrailerRules {
 impl RequestBody {
     /// The body of the request of `exchange`, of which `replay` keeps what was sent before. Its head is the one that is sent.
     pub(super) fn new(exchange: &Exchange, length: BodyLength, replay: Replay) -> Self {
+        let mut replay = replay;
+        if length.is_empty() {
+            replay.send_copy();
+        }
         let names = (length == BodyLength::Unknown).then(|| HeadNames::of(exchange));
         let trailers = TrailerRules { route: exchange.route, names };
         Self { length, replay, replayed: 0, is_held: false, trailers, cleaned: None }
@@ -117,6 +121,7 @@ impl BodySource for Source<'_> {
         let more = ready!(self.client.poll_data(cx))?;
         if !more {
             let body = &mut *self.body;
+            body.replay.send_copy();
             body.cleaned =
                 self.client.trailers().and_then(|trailers| body.trailers.clean(self.model, trailers));
         }

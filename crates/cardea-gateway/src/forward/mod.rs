@@ -8,9 +8,11 @@
 mod acquire;
 mod attempt;
 mod body;
+mod budget;
 mod converse;
 mod error;
 pub(crate) mod headers;
+mod mirror;
 mod replay;
 mod request;
 mod respond;
@@ -21,7 +23,7 @@ use cardea_http::Known;
 use cardea_upstream::Affinity;
 
 pub(crate) use attempt::Attempt;
-pub use replay::ReplayBudget;
+pub use budget::BodyBudget;
 pub(crate) use request::preview;
 
 use crate::{
@@ -67,8 +69,10 @@ pub(crate) async fn forward(
     // By the request as it came: preparing it changes its head.
     let affinity = affinity(service, exchange);
     let length = client.body_length();
+    let copy = mirror::begin(way, exchange, length);
     request::prepare(model, way.route, exchange, length)?;
     let mut replay = way.replay(exchange, length);
+    replay.copy_to(copy.and_then(|copy| copy.with_head(way, exchange)));
     let mut attempts = Attempts::begin(way, affinity);
     let now = exchange.started.mono.max(timer.now());
     let mut next = attempts.choose(exchange, now).ok_or(Reason::NoEndpoint)?;

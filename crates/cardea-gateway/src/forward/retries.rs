@@ -3,7 +3,7 @@
 use std::{sync::Arc, task::Poll};
 
 use cardea_clock::Mono;
-use cardea_http::{Known, Method};
+use cardea_http::{Known, Method, ResponseHead};
 use cardea_upstream::{Affinity, AttemptedEndpoints, Choice, Endpoint, RetryCause, Selection};
 
 use super::{attempt::Attempt, error::AttemptError, way::Way};
@@ -147,8 +147,7 @@ const fn may_repeat(method: Method, is_unsent: bool, is_replayable: bool) -> boo
 
 /// For how long the service asks for fewer requests (RFC 9110 §10.2.3), by 429 and 503 alone. A date is no such request:
 /// clocks differ by more than what is believed.
-pub(super) fn asked_to_wait(exchange: &Exchange) -> Option<std::time::Duration> {
-    let head = &exchange.response_head;
+pub(super) fn asked_to_wait(head: &ResponseHead) -> Option<std::time::Duration> {
     if !matches!(head.status, 429 | 503) {
         return None;
     }

@@ -39,7 +39,7 @@ impl Way<'_> {
         }
         let limits = &self.model.limits;
         let budget = Arc::clone(self.model.replay_budget());
-        Replay::new(limits.replay_bytes_max, limits.replay_total_bytes_max, budget)
+        Replay::new(limits.replay_bytes_max, budget)
     }
 
     /// Begins an attempt over `connection`.
@@ -65,7 +65,7 @@ impl Way<'_> {
     pub(super) fn report_response(self, choice: Choice, exchange: &Exchange, now: Mono, sent: Option<Mono>) {
         let latency = sent.map(|sent| now.saturating_since(sent));
         self.state.responded(choice, now, exchange.response_head.status, latency);
-        if let Some(wait) = asked_to_wait(exchange) {
+        if let Some(wait) = asked_to_wait(&exchange.response_head) {
             self.state.eased(choice, now, wait);
         }
     }

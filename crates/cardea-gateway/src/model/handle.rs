@@ -12,7 +12,7 @@ use std::{
 use cardea_clock::Clock;
 
 use super::Model;
-use crate::forward::ReplayBudget;
+use crate::forward::BodyBudget;
 
 /// A handle to the model in force that belongs to one thread.
 ///
@@ -27,7 +27,16 @@ struct Local {
     generation: u64,
     model: Arc<Model>,
     clock: Clock,
-    replay_budget: Arc<ReplayBudget>,
+    budgets: Budgets,
+}
+
+/// The budgets of the process for parts of messages that are kept.
+#[derive(Debug, Clone)]
+pub(crate) struct Budgets {
+    /// For request bodies that are kept for a second attempt.
+    pub(crate) replay: Arc<BodyBudget>,
+    /// For copies of requests.
+    pub(crate) mirror: Arc<BodyBudget>,
 }
 
 /// Generations are never used twice, by however many gateways there are in a process.
@@ -43,13 +52,8 @@ thread_local! {
 }
 
 impl ModelRef {
-    pub(crate) fn new(
-        generation: u64,
-        model: Arc<Model>,
-        clock: Clock,
-        replay_budget: Arc<ReplayBudget>,
-    ) -> Self {
-        Self(Arc::new(Local { generation, model, clock, replay_budget }))
+    pub(crate) fn new(generation: u64, model: Arc<Model>, clock: Clock, budgets: Budgets) -> Self {
+        Self(Arc::new(Local { generation, model, clock, budgets }))
     }
 
     /// Reads this thread's handle to the model of `generation`; `make` makes it where the thread has another one or none.
@@ -80,8 +84,13 @@ impl ModelRef {
     }
 
     /// The budget for request bodies that are kept for a second attempt.
-    pub(crate) fn replay_budget(&self) -> &Arc<ReplayBudget> {
-        &self.0.replay_budget
+    pub(crate) fn replay_budget(&self) -> &Arc<BodyBudget> {
+        &self.0.budgets.replay
+    }
+
+    /// The budget for copies of requests.
+    pub(crate) fn mirror_budget(&self) -> &Arc<BodyBudget> {
+        &self.0.budgets.mirror
     }
 }
 

@@ -30,6 +30,7 @@ mod http2;
 mod identity;
 mod lengths;
 mod limits;
+mod mirror;
 mod paths;
 mod policies;
 mod pool;

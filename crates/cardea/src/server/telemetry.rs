@@ -19,6 +19,7 @@ use crate::acme::{Acme, Status};
 mod admission;
 mod catalogue;
 mod key_sets;
+mod mirrors;
 mod throttles;
 mod upstream;
 
@@ -210,6 +211,7 @@ pub(super) fn register(
     key_sets::register(registry, gateway);
     throttles::register(registry, gateway);
     admission::register(registry, gateway);
+    mirrors::register(registry, gateway);
     upstream::register(registry, gateway);
     registry.collect_gauge(&BUILD_INFO, |samples| samples.push(&[env!("CARGO_PKG_VERSION"), REVISION], 1.0));
     super::panics::register(registry);

@@ -2,7 +2,7 @@
 
 use cardea_gateway::{
     exchange::PolicyScope,
-    explain::{DestinationExplanation, Explanation, RuleExplanation},
+    explain::{DestinationExplanation, Explanation, MirrorExplanation, RuleExplanation},
 };
 use cardea_upstream::RegionStats;
 use serde_json::{Value, json};
@@ -130,6 +130,9 @@ fn end(request: &Request, explanation: &Explanation) -> String {
             for (name, value) in fields {
                 text.push_str(&format!("  {name}: {}\n", printable(shown(name, value))));
             }
+            if let Some(MirrorExplanation { service, sample_one_in }) = &explanation.mirror {
+                text.push_str(&format!("one request in {sample_one_in} is copied to service {service}\n"));
+            }
             text
         }
         Some(DestinationExplanation::Answer { kind, builtin, status, location }) => {
@@ -203,6 +206,10 @@ pub(super) fn json(explanation: &Explanation) -> Value {
         let shares = shares.map(|(service, share)| json!({ "service": service, "share": share }));
         json!({ "has_key": split.has_key, "services": shares.collect::<Vec<_>>() })
     });
+    let mirror = explanation
+        .mirror
+        .as_ref()
+        .map(|mirror| json!({ "service": mirror.service, "sample_one_in": mirror.sample_one_in }));
     let refusal = explanation
         .refusal
         .as_ref()
@@ -229,7 +236,7 @@ pub(super) fn json(explanation: &Explanation) -> Value {
     });
     json!({
         "host": explanation.host, "path": explanation.path, "source": explanation.source,
-        "route": explanation.route, "demand": explanation.requirement, "caller": caller, "policies": policies, "split": split,
+        "route": explanation.route, "demand": explanation.requirement, "caller": caller, "policies": policies, "split": split, "mirror": mirror,
         "throttles": throttles, "admission": admission, "attributes": attributes, "refusal": refusal, "destination": destination,
     })
 }

@@ -35,6 +35,11 @@ static SECTIONS: &[Section] = &[
         definitions: &[metrics::UPSTREAM_DEFINITIONS, super::upstream::DEFINITIONS],
     },
     Section {
+        title: "Mirrors",
+        intro: "`http_route` is the name of the route, `service` that of the service that gets the copies.",
+        definitions: &[super::mirrors::DEFINITIONS],
+    },
+    Section {
         title: "Readiness and databases",
         intro: "[deployment.md](deployment.md#readiness) explains the values of `reason` and `what`.",
         definitions: &[health::DEFINITIONS],
