@@ -29,8 +29,9 @@ pub struct NewClient {
     pub grant_types: Vec<GrantType>,
     /// The scopes that the client may request. A request without scopes gets all of them.
     pub scopes: Vec<String>,
-    /// The audiences that the client may request, out of the configured ones. Empty allows all of them. If the default
-    /// audience is not among them, the first one is the client's default.
+    /// The audiences that the client may request, out of the configured ones. Empty: only the default audience, as it is
+    /// configured at the time of the request. If the default audience is not among them, the first one is the client's
+    /// default.
     pub audiences: Vec<String>,
     /// The lifetime of the client's tokens: 60 s to 24 h, and not longer than the overlap of keys allows. `None` uses
     /// the configured lifetime.
@@ -144,7 +145,7 @@ pub struct Client {
     pub grant_types: Vec<GrantType>,
     /// The scopes that the client may request.
     pub scopes: Vec<String>,
-    /// The audiences that the client may request; empty: all.
+    /// The audiences that the client may request; empty: only the default audience.
     pub audiences: Vec<String>,
     /// The lifetime of the client's tokens; `None`: the configured lifetime.
     pub access_token_lifetime_seconds: Option<u32>,

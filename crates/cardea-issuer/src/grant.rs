@@ -305,9 +305,11 @@ fn audiences_of<'a>(
 ) -> Result<Vec<&'a str>, GrantError> {
     let refused =
         |reason, description: &'static str| Err(GrantError::new(400, "invalid_target", reason, description));
-    let may_have = |audience: &str| {
-        is_audience(config, audience)
-            && (client.audiences.is_empty() || client.audiences.iter().any(|allowed| allowed == audience))
+    // A client without audiences is confined to the default one. An audience that the configuration no longer has is
+    // not granted, whatever the record says.
+    let may_have = |audience: &str| match client.audiences.as_slice() {
+        [] => audience == config.default_audience,
+        allowed => is_audience(config, audience) && allowed.iter().any(|allowed| allowed == audience),
     };
     let mut audiences: Vec<&str> = Vec::new();
     for (index, resource) in form.all("resource").enumerate() {

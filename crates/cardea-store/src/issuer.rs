@@ -93,7 +93,7 @@ pub struct ClientRecord {
     pub grant_types: Vec<GrantType>,
     /// The scopes that the client may request. A request without scopes gets all of them.
     pub scopes: Vec<String>,
-    /// The audiences that the client may request; empty: all.
+    /// The audiences that the client may request; empty: only the default audience.
     pub audiences: Vec<String>,
     /// The lifetime of the client's tokens in seconds; `None`: the configured lifetime.
     pub token_lifetime_seconds: Option<u32>,

@@ -180,7 +180,9 @@ pub(crate) struct RawAuthorizationServer {
     #[schemars(extend("x-remedy" = "name the service that tokens are for: default_audience = \"https://api.example.com\""))]
     #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(crate) default_audience: String,
-    /// The values that clients may use as `resource` (RFC 8707) in addition to the default audience; absolute URIs.
+    /// The values that clients may use as `resource` (RFC 8707) in addition to the default audience; absolute URIs. A
+    /// client may use those that it was created with (`--audience`). A client without any may use only the default
+    /// audience.
     #[serde(default)]
     #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(crate) resources: Vec<String>,

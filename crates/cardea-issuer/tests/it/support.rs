@@ -25,17 +25,18 @@ pub(crate) const START: Wall = Wall::from_unix_seconds(1_700_000_000);
 pub(crate) const FORM: &[u8] = b"application/x-www-form-urlencoded";
 pub(crate) const GRANT: &str = "grant_type=client_credentials";
 
+/// The default audience and the resources.
+const AUDIENCES: [&str; 3] =
+    ["https://api.example.com", "https://api.example.com/orders", "https://api.example.com/users"];
+
 pub(crate) fn config() -> AuthorizationServerConfig {
     AuthorizationServerConfig {
-        resources: vec!["https://api.example.com/orders".into(), "https://api.example.com/users".into()],
+        resources: AUDIENCES.iter().skip(1).map(|&resource| resource.to_owned()).collect(),
         scopes: ["orders:read", "orders:write", "users:read"].map(str::to_owned).to_vec(),
         // Shorter than the defaults, so that a year has many rotations.
         key_lifetime: Duration::from_secs(30 * 86_400),
         key_overlap: Duration::from_secs(25 * 3_600),
-        ..AuthorizationServerConfig::new(
-            Url::parse("https://id.example.com").unwrap(),
-            "https://api.example.com",
-        )
+        ..AuthorizationServerConfig::new(Url::parse("https://id.example.com").unwrap(), AUDIENCES[0])
     }
 }
 
@@ -69,6 +70,7 @@ impl Fixture {
     pub(crate) async fn client(&self) -> Created {
         self.client_of(NewClient {
             scopes: vec!["orders:read".into(), "users:read".into()],
+            audiences: AUDIENCES.map(str::to_owned).to_vec(),
             ..NewClient::default()
         })
         .await

@@ -246,6 +246,43 @@ async fn a_client_is_held_to_its_audiences_and_its_grants() {
 }
 
 #[tokio::test]
+async fn a_client_without_audiences_is_confined_to_the_default_one() {
+    let fixture = Fixture::new().await;
+    let (default, orders) = ("https://api.example.com", "https://api.example.com/orders");
+    let created = fixture.client_of(NewClient::default()).await;
+    let confined = basic_of(&created);
+    let both = fixture
+        .client_of(NewClient { audiences: vec![default.into(), orders.into()], ..NewClient::default() });
+    let both = basic_of(&both.await);
+
+    for (client, resource, status) in
+        [(&confined, default, 200), (&both, default, 200), (&both, orders, 200), (&confined, orders, 400)]
+    {
+        let reply = fixture.post(&[client], &format!("{GRANT}&resource={resource}")).await;
+        assert_eq!(reply.status, status, "{resource}: {}", reply.body);
+        if status == 200 {
+            assert_eq!(fixture.verified(&reply).claims["aud"], resource);
+        } else {
+            assert_eq!(json(&reply)["error"], "invalid_target");
+        }
+    }
+    let reply = fixture.post(&[&confined], &format!("{GRANT}&resource={default}&resource={orders}")).await;
+    assert_eq!(json(&reply)["error"], "invalid_target", "a permitted resource doesn't permit the other");
+    assert_eq!(fixture.token(&created).await.claims["aud"], default);
+
+    // The default audience is the one that is configured when the token is requested.
+    let mut moved = config();
+    moved.default_audience = orders.into();
+    moved.resources = vec![default.into()];
+    let reopened = AuthorizationServer::open(moved, fixture.store.clone(), wrapping_key(), fixture.now());
+    let reopened = reopened.await.unwrap();
+    for (resource, status) in [(orders, 200), (default, 400)] {
+        let reply = fixture.post_as(&reopened, &[&confined], &format!("{GRANT}&resource={resource}")).await;
+        assert_eq!(reply.status, status, "{resource}: {}", reply.body);
+    }
+}
+
+#[tokio::test]
 async fn a_clients_lifetime_holds_and_never_outlives_the_overlap_of_keys() {
     let mut longer = config();
     longer.key_overlap = Duration::from_secs(3_600 * 48);

@@ -303,7 +303,7 @@ pub(crate) struct Client {
     pub(crate) enabled: bool,
     pub(crate) grant_types: Vec<String>,
     pub(crate) scopes: Vec<String>,
-    /// If empty, the default audience.
+    /// Empty: only the default audience.
     pub(crate) audiences: Vec<String>,
     pub(crate) access_token_lifetime_seconds: Option<u32>,
     pub(crate) basic_encoding: String,

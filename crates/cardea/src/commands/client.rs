@@ -218,7 +218,7 @@ fn show(answer: Answer, json: bool, output: &mut Output) -> Result<(), Failure> 
         ("name", client.name.clone()),
         ("state", state),
         ("scopes", listed(&client.scopes, "none")),
-        ("audiences", listed(&client.audiences, "the default one")),
+        ("audiences", listed(&client.audiences, "only the default one")),
         ("grant types", listed(&client.grant_types, "none")),
         (
             "token lifetime",

@@ -68,7 +68,8 @@ pub(crate) struct ClientCreateArgs {
     /// A scope that it may request; may be repeated, or separated by commas.
     #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',')]
     pub(crate) scopes: Vec<String>,
-    /// An audience that it may request (`resource`, RFC 8707); may be repeated. Default: the default audience.
+    /// An audience that it may request (`resource`, RFC 8707); may be repeated. Default: only the server's
+    /// `default_audience`.
     #[arg(long = "audience", value_name = "URI")]
     pub(crate) audiences: Vec<String>,
     /// The lifetime of its tokens. Default: the server's `access_token_lifetime`.
