@@ -1,6 +1,6 @@
-//! `cargo xtask sim`: compares how endpoints are chosen, in virtual time.
+//! `cargo xtask sim`: compares how endpoints are chosen and how requests are limited, in virtual time.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -8,6 +8,7 @@ use std::thread;
 use anyhow::{Context, Result, ensure};
 use cardea_sim::engine;
 use cardea_sim::outcome::Outcome;
+use cardea_sim::overload_scenarios as overload;
 use cardea_sim::policy::Kind;
 use cardea_sim::report::{self, Compared};
 use cardea_sim::scenarios::{self, Scenario};
@@ -16,8 +17,11 @@ use cardea_sim::scenarios::{self, Scenario};
 const CHART: &str = "docs/simulation.svg";
 /// The page with the tables.
 const PAGE: &str = "docs/simulation.md";
-/// What the tables on the page stand between.
-const MARKS: [&str; 2] = ["<!-- tables -->\n", "<!-- end of tables -->\n"];
+/// What the tables on the page stand between: those of the choice of endpoints, and those of overload.
+const MARKS: [[&str; 2]; 2] = [
+    ["<!-- tables -->\n", "<!-- end of tables -->\n"],
+    ["<!-- tables of overload -->\n", "<!-- end of tables of overload -->\n"],
+];
 
 /// What `cargo xtask sim` accepts.
 #[derive(clap::Args)]
@@ -25,7 +29,7 @@ pub(crate) struct Options {
     /// Runs only scenarios whose name contains this.
     #[arg(long, default_value = "")]
     scenario: String,
-    /// Runs only policies whose name contains this.
+    /// Runs only policies whose name contains this, and nothing about overload.
     #[arg(long, default_value = "")]
     policy: String,
     /// The source of all chance: the same seed gives the same figures.
@@ -47,15 +51,25 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
         .collect();
     let kinds: Vec<Kind> =
         Kind::ALL.into_iter().filter(|kind| kind.as_str().contains(&options.policy)).collect();
-    ensure!(!scenarios.is_empty(), "no scenario has a name that contains {:?}", options.scenario);
+    let overloads = overload::all(options.seed).into_iter();
+    let overloads: Vec<_> = overloads
+        .filter(|scenario| options.policy.is_empty() && scenario.name.contains(&options.scenario))
+        .collect();
+    let is_any = !scenarios.is_empty() || !overloads.is_empty();
+    ensure!(is_any, "no scenario has a name that contains {:?}", options.scenario);
     ensure!(!kinds.is_empty(), "no policy has a name that contains {:?}", options.policy);
     let compared = compare(scenarios, &kinds);
+    let overloads: Vec<_> =
+        overloads.into_iter().map(|scenario| (scenario.clone(), scenario.run())).collect();
     if options.json {
-        println!("{:#}", report::json(&compared, options.seed));
+        let mut all = report::json(&compared, options.seed);
+        all["overload"] = overload::json(&overloads);
+        println!("{all:#}");
     } else if options.write {
-        write(root, &compared)?;
+        std::fs::write(root.join(CHART), report::chart(&compared)).context(CHART)?;
+        write(root, [report::markdown(&compared), overload::markdown(&overloads)])?;
     } else {
-        print!("{}", report::markdown(&compared));
+        print!("{}{}", report::markdown(&compared), overload::markdown(&overloads));
     }
     Ok(true)
 }
@@ -88,13 +102,14 @@ fn compare(scenarios: Vec<Scenario>, kinds: &[Kind]) -> Vec<Compared> {
     compared
 }
 
-fn write(root: &Path, compared: &[Compared]) -> Result<()> {
-    let at = |path: &str| -> PathBuf { root.join(path) };
-    std::fs::write(at(CHART), report::chart(compared)).context(CHART)?;
-    let page = std::fs::read_to_string(at(PAGE)).context(PAGE)?;
-    let [begin, end] = MARKS;
-    let (before, rest) = page.split_once(begin).with_context(|| format!("{PAGE} lacks {begin:?}"))?;
-    let (_, after) = rest.split_once(end).with_context(|| format!("{PAGE} lacks {end:?}"))?;
-    let tables = report::markdown(compared);
-    std::fs::write(at(PAGE), format!("{before}{begin}\n{tables}{end}{after}")).context(PAGE)
+/// Puts the tables into the page.
+fn write(root: &Path, tables: [String; 2]) -> Result<()> {
+    let path = root.join(PAGE);
+    let mut page = std::fs::read_to_string(&path).context(PAGE)?;
+    for ([begin, end], tables) in MARKS.into_iter().zip(tables) {
+        let (before, rest) = page.split_once(begin).with_context(|| format!("{PAGE} lacks {begin:?}"))?;
+        let (_, after) = rest.split_once(end).with_context(|| format!("{PAGE} lacks {end:?}"))?;
+        page = format!("{before}{begin}\n{tables}{end}{after}");
+    }
+    std::fs::write(path, page).context(PAGE)
 }

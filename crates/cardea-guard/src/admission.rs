@@ -9,6 +9,8 @@
 //! queue. A lease and its state are one word, so no permit is taken from a lease after it was called in: nobody overtakes
 //! a waiter, and the count is exact.
 
+mod adaptive;
+mod gradient;
 mod leases;
 mod limit;
 mod queue;
@@ -23,6 +25,10 @@ use std::{
 use cardea_clock::Mono;
 use smallvec::SmallVec;
 
+pub use self::{
+    adaptive::{AdaptiveLimit, AdmissionSettings, MaxInFlight},
+    gradient::{AdaptiveBounds, Gradient, Responses, Usage},
+};
 use self::{
     leases::Leases,
     queue::{After, Queue, Request},
@@ -180,10 +186,10 @@ pub struct AdmissionLimit {
 }
 
 impl AdmissionLimit {
-    /// Puts other bounds in force. Beyond a lower limit, nothing is admitted until enough has ended; a higher one admits
-    /// waiters at once. Who waits already keeps its time.
+    /// Puts other bounds in force, in place of an adaptive limit, too. Beyond a lower limit, nothing is admitted until enough has
+    /// ended; a higher one admits waiters at once. Who waits already keeps its time.
     pub fn set_bounds(&self, bounds: AdmissionBounds, now: Mono) {
-        self.shared.with(|queue, after| queue.set_bounds(self.id, bounds, now, after));
+        self.shared.with(|queue, after| queue.set_bounds(self.id, bounds, None, now, after));
     }
 
     /// What it counts now.

@@ -15,8 +15,9 @@ mod prefix;
 mod throttle;
 
 pub use admission::{
-    Admission, AdmissionBounds, AdmissionFigures, AdmissionLimit, AdmissionRefusal, Entry, GATE_LIMITS_MAX,
-    Gate, Priority, Ticket,
+    AdaptiveBounds, AdaptiveLimit, Admission, AdmissionBounds, AdmissionFigures, AdmissionLimit,
+    AdmissionRefusal, AdmissionSettings, Entry, GATE_LIMITS_MAX, Gate, Gradient, MaxInFlight, Priority,
+    Responses, Ticket, Usage,
 };
 pub use bounded::Bounded;
 pub use connection_permits::{ConnectionPermit, ConnectionPermits};

@@ -154,8 +154,18 @@ impl Server {
         self.ended.push_back((met, now - came));
         self.count_busy(now);
         self.running -= 1;
-        let next = self.queue.pop_front();
-        Some(next.map(|job| self.begin(now, job)))
+        Some(self.begin_next(now))
+    }
+
+    /// Changes the number of slots: what begins in new ones. Jobs in lost ones are completed.
+    pub fn set_slots(&mut self, now: u64, slots: usize) -> Vec<Begun> {
+        self.slots = slots;
+        std::iter::from_fn(|| self.begin_next(now)).collect()
+    }
+
+    fn begin_next(&mut self, now: u64) -> Option<Begun> {
+        let next = if self.running < self.slots { self.queue.pop_front() } else { None };
+        next.map(|job| self.begin(now, job))
     }
 
     /// Loses all requests.
@@ -199,6 +209,20 @@ mod tests {
         assert_eq!((next.job.request, next.done), (2, 40));
         assert_eq!((next.job.came, server.latency()), ((6, 2), 20));
         assert_eq!(server.take_busy(20), 20 + 15);
+    }
+
+    #[test]
+    fn other_slots_count_from_the_next_job_on() {
+        let mut server = Server::new(0, 2, 1.0, 9);
+        let [first, second] = [0, 1].map(|request| server.arrive(0, job(request, 10)).unwrap().unwrap());
+        for request in 2..5 {
+            assert!(server.arrive(1, job(request, 10)).unwrap().is_none());
+        }
+        assert!(server.set_slots(2, 1).is_empty());
+        assert!(server.done(10, first).unwrap().is_none(), "the second still runs");
+        assert_eq!(server.done(10, second).unwrap().unwrap().job.request, 2);
+        let begun: Vec<_> = server.set_slots(11, 3).iter().map(|begun| begun.job.request).collect();
+        assert_eq!(begun, [3, 4]);
     }
 
     #[test]

@@ -102,7 +102,7 @@ const LAYERS: [Layer; 16] = [
     },
     Layer {
         name: "cardea-sim",
-        may_use: &["cardea-clock", "cardea-upstream"],
+        may_use: &["cardea-clock", "cardea-guard", "cardea-upstream"],
         tests_may_use: &[],
         leaf: false,
     },

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{AdmissionBounds, leases::Leases};
+use super::{AdmissionBounds, Usage, leases::Leases};
 
 /// A worker leases so many permits at once at most. With more, workers that have none would call them in more often.
 const LEASE_MAX: i64 = 32;
@@ -18,12 +18,23 @@ pub(super) struct Limit {
     is_open: bool,
     /// How many requests wait that need it.
     pub(super) waiting: u32,
+    /// A request has found no permit.
+    pub(super) was_full: bool,
+    /// Who adapts the bounds.
+    pub(super) owner: Option<u64>,
 }
 
 impl Limit {
     pub(super) fn new(leases: Arc<Leases>, bounds: AdmissionBounds) -> Self {
-        let mut limit =
-            Self { bounds, leases, free: i64::from(bounds.max_in_flight), is_open: false, waiting: 0 };
+        let mut limit = Self {
+            bounds,
+            leases,
+            free: i64::from(bounds.max_in_flight),
+            is_open: false,
+            waiting: 0,
+            was_full: false,
+            owner: None,
+        };
         limit.open_if_far();
         limit
     }
@@ -92,6 +103,13 @@ impl Limit {
         }
         self.free += i64::from(bounds.max_in_flight) - i64::from(self.bounds.max_in_flight);
         self.bounds = bounds;
+    }
+
+    /// Whether a request has found no permit since this was last called, and how many are in use.
+    pub(super) fn take_usage(&mut self) -> Usage {
+        let is_full = self.was_full || (self.waiting > 0 && self.free < 1);
+        self.was_full = false;
+        Usage { is_full, in_flight: self.in_flight() }
     }
 
     /// How many permits are in use.

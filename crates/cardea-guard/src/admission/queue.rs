@@ -13,7 +13,7 @@ use slab::Slab;
 use smallvec::SmallVec;
 
 use super::{
-    AdmissionBounds, AdmissionFigures, AdmissionRefusal, Entry, GATE_LIMITS_MAX, Priority, Ticket,
+    AdmissionBounds, AdmissionFigures, AdmissionRefusal, Entry, GATE_LIMITS_MAX, Priority, Ticket, Usage,
     leases::Leases, limit::Limit,
 };
 
@@ -139,7 +139,35 @@ impl Queue {
         self.gates.get(gate).map(|gate| gate.limits.clone()).unwrap_or_default()
     }
 
-    pub(super) fn set_bounds(&mut self, limit: usize, bounds: AdmissionBounds, now: Mono, after: &mut After) {
+    /// Puts bounds in force, which only their owner may [adapt](Self::adapt).
+    pub(super) fn set_bounds(
+        &mut self,
+        limit: usize,
+        bounds: AdmissionBounds,
+        owner: Option<u64>,
+        now: Mono,
+        after: &mut After,
+    ) {
+        if let Some(known) = self.limits.get_mut(limit) {
+            known.owner = owner;
+        }
+        self.change_bounds(limit, bounds, now, after);
+    }
+
+    pub(super) fn adapt(
+        &mut self,
+        limit: usize,
+        bounds: AdmissionBounds,
+        owner: u64,
+        now: Mono,
+        after: &mut After,
+    ) {
+        if self.limits.get(limit).is_some_and(|known| known.owner == Some(owner)) {
+            self.change_bounds(limit, bounds, now, after);
+        }
+    }
+
+    fn change_bounds(&mut self, limit: usize, bounds: AdmissionBounds, now: Mono, after: &mut After) {
         if let Some(known) = self.limits.get_mut(limit) {
             known.set_bounds(bounds);
         }
@@ -166,6 +194,7 @@ impl Queue {
             self.lease(&limits, worker);
             return Entry::Admitted;
         }
+        self.note_full(&limits);
         let max_age =
             limits.iter().filter_map(|limit| self.limits.get(*limit)).map(|limit| limit.bounds.max_age);
         let deadline = now.saturating_add(max_age.min().unwrap_or_default());
@@ -178,6 +207,20 @@ impl Queue {
     /// Whether all these limits have a permit that is free.
     fn has_room(&mut self, limits: &[usize]) -> bool {
         limits.iter().all(|limit| self.limits.get_mut(*limit).is_some_and(Limit::has_room))
+    }
+
+    /// A request has found no permit of these limits.
+    fn note_full(&mut self, limits: &[usize]) {
+        for limit in limits {
+            if let Some(limit) = self.limits.get_mut(*limit) {
+                limit.was_full |= !limit.has_room();
+            }
+        }
+    }
+
+    /// How much of a limit has been used since this was last called.
+    pub(super) fn take_usage(&mut self, limit: usize) -> Usage {
+        self.limits.get_mut(limit).map_or(Usage { is_full: false, in_flight: 0 }, Limit::take_usage)
     }
 
     fn take(&mut self, limits: &[usize]) {
