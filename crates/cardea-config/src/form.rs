@@ -314,6 +314,48 @@ impl<const MAX: usize> Form for Threads<MAX> {
     }
 }
 
+/// A number of requests in flight, or `adaptive`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InFlight {
+    Number(u32),
+    Adaptive,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum InFlightText {
+    Number(u32),
+    Word(String),
+}
+
+impl Form for InFlight {
+    type Value = Self;
+
+    fn write<S: Serializer>(value: &Self, serializer: S) -> Result<S::Ok, S::Error> {
+        match value {
+            Self::Number(number) => number.serialize(serializer),
+            Self::Adaptive => serializer.serialize_str("adaptive"),
+        }
+    }
+
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match InFlightText::deserialize(deserializer)? {
+            InFlightText::Number(number) => Ok(Self::Number(number)),
+            InFlightText::Word(word) if word == "adaptive" => Ok(Self::Adaptive),
+            InFlightText::Word(_) => Err(D::Error::custom("neither \"adaptive\" nor a number")),
+        }
+    }
+
+    fn schema() -> Schema {
+        json_schema!({
+            "anyOf": [
+                { "type": "integer", "minimum": 1, "maximum": 10_000_000 },
+                { "type": "string", "enum": ["adaptive"] },
+            ]
+        })
+    }
+}
+
 /// The words of a choice: the text, its value, and its description in the reference. `@opens` marks a word that admits
 /// more callers than the others; messages never suggest it.
 macro_rules! words {

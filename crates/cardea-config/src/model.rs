@@ -26,7 +26,7 @@ use cardea_gateway::{
     },
     record::AccessLogConfig,
 };
-use cardea_guard::{AdmissionBounds, Priority, ThrottleLimit};
+use cardea_guard::{AdmissionSettings, Priority, ThrottleLimit};
 use cardea_identity::{IssuerConfig, KeySource, LocalKeys};
 use cardea_issuer::AuthorizationServerConfig;
 use cardea_tls::{
@@ -425,7 +425,7 @@ pub struct Service {
     pub connect_timeout: Duration,
     /// A template. Requests for which it has the same value go to the same endpoint.
     pub hash_policy: Option<Template<Exchange>>,
-    pub admission: Option<AdmissionBounds>,
+    pub admission: Option<AdmissionSettings>,
     /// Names of throttles that exist.
     pub throttles: Vec<String>,
     pub tls: Option<ServiceTls>,
@@ -435,7 +435,7 @@ pub struct Service {
 #[derive(Debug, Clone)]
 pub struct Admission {
     /// Of all requests.
-    pub limit: Option<AdmissionBounds>,
+    pub limit: Option<AdmissionSettings>,
     /// The default of services and routes.
     pub max_age: Duration,
     pub max_streams: Option<u32>,
@@ -463,7 +463,7 @@ impl Default for Admission {
 /// Limits on the requests of a route in flight, and their priority.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteAdmission {
-    pub limit: Option<AdmissionBounds>,
+    pub limit: Option<AdmissionSettings>,
     pub priority: Option<Priority>,
 }
 

@@ -6,7 +6,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use cardea_clock::Wall;
 use cardea_env::{Effect, Escape, Policy, Template};
-use cardea_guard::{AdmissionBounds, Priority};
+use cardea_guard::{AdmissionSettings, Priority};
 use cardea_http::{
     Authority, BodyLength, Known, Scheme,
     h1::{RequestDecoder, request_framing},
@@ -174,8 +174,8 @@ pub struct AdmissionExplanation {
 pub struct LimitExplanation {
     /// Its name in metrics.
     pub name: String,
-    /// Its bounds.
-    pub bounds: AdmissionBounds,
+    /// What it is configured to.
+    pub settings: AdmissionSettings,
 }
 
 /// A refusal.
@@ -279,8 +279,9 @@ pub async fn explain(gateway: &Gateway, question: Question) -> Result<Explanatio
 
 fn admission(model: &Model, route: &Route, exchange: &Exchange) -> Option<AdmissionExplanation> {
     let limits = route.admission(exchange.share).limits.iter();
-    let limits: Vec<_> =
-        limits.map(|limit| LimitExplanation { name: limit.label.clone(), bounds: limit.bounds }).collect();
+    let limits: Vec<_> = limits
+        .map(|limit| LimitExplanation { name: limit.label.clone(), settings: limit.settings })
+        .collect();
     let priority = admission::priority(model, route, exchange);
     (!limits.is_empty()).then_some(AdmissionExplanation { priority, limits })
 }

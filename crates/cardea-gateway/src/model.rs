@@ -19,7 +19,9 @@ mod rules;
 mod split;
 mod throttles;
 
-pub use self::admission::{AdmissionModel, LimitModel, LimitScope, PriorityRule, RouteAdmission};
+pub use self::admission::{
+    AdaptiveModel, AdmissionModel, Learner, LimitModel, LimitScope, PriorityRule, RouteAdmission,
+};
 pub use self::client_certificates::{ClientCertificateForward, ClientCertificateRule};
 pub use self::handle::ModelRef;
 pub(crate) use self::handle::{Budgets, next_generation};

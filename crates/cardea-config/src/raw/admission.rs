@@ -6,15 +6,25 @@ use cardea_guard::Priority;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::super::{form::As, model::Admission};
+use super::super::{
+    form::{As, InFlight},
+    model::Admission,
+};
 
 /// Limits on the requests in flight (docs/admission.md). Default: no limit.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RawAdmission {
-    /// The most requests in flight, of all routes to services and to the token endpoint. Others wait. Default: no limit.
+    /// The most requests in flight, of all routes to services and to the token endpoint. Others wait. `"adaptive"`:
+    /// as many as the times of responses allow. Default: no limit.
+    #[serde(with = "As::<Option<InFlight>>")]
+    pub(crate) max_in_flight: Option<InFlight>,
+    /// The least that an adaptive limit admits. Default: 8.
     #[schemars(range(min = 1, max = 10_000_000))]
-    pub(crate) max_in_flight: Option<u32>,
+    pub(crate) floor: Option<u32>,
+    /// The most that an adaptive limit admits. Default: 10000.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub(crate) ceiling: Option<u32>,
     /// The most requests that wait; others are answered 503. 0: none waits. Default: `max_in_flight`.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub(crate) max_queue: Option<u32>,
@@ -38,7 +48,16 @@ pub(crate) struct RawAdmission {
 impl Default for RawAdmission {
     fn default() -> Self {
         let Admission { max_age, max_streams, stream_after, .. } = Admission::default();
-        Self { max_in_flight: None, max_queue: None, max_age, max_streams, stream_after, priority: None }
+        Self {
+            max_in_flight: None,
+            floor: None,
+            ceiling: None,
+            max_queue: None,
+            max_age,
+            max_streams,
+            stream_after,
+            priority: None,
+        }
     }
 }
 
@@ -46,9 +65,16 @@ impl Default for RawAdmission {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RawServiceAdmission {
-    /// The most requests in flight, of all routes to the service. Default: no limit of its own.
+    /// The most requests in flight, of all routes to the service. `"adaptive"`: as many as the times of responses
+    /// allow. Default: no limit of its own.
+    #[serde(with = "As::<Option<InFlight>>")]
+    pub(crate) max_in_flight: Option<InFlight>,
+    /// The least that an adaptive limit admits. Default: 8.
     #[schemars(range(min = 1, max = 10_000_000))]
-    pub(crate) max_in_flight: Option<u32>,
+    pub(crate) floor: Option<u32>,
+    /// The most that an adaptive limit admits. Default: 10000.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub(crate) ceiling: Option<u32>,
     /// The most requests that wait for the service. Default: `max_in_flight`.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub(crate) max_queue: Option<u32>,

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use self::{
     acme::{RawAcme, RawExternalAccount},
-    admission::{RawAdmission, RawRouteAdmission},
+    admission::{RawAdmission, RawRouteAdmission, RawServiceAdmission},
     client_certificate::{RawClientAuthority, RawClientCertificate, RawClientCertificateRule},
     failover::RawFailover,
     health_check::RawHealthCheck,

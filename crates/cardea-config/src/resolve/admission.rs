@@ -4,13 +4,14 @@ use std::{collections::BTreeSet, time::Duration};
 
 use cardea_env::Kind;
 use cardea_gateway::{exchange::Exchange, model::PriorityRule};
-use cardea_guard::AdmissionBounds;
+use cardea_guard::{AdaptiveBounds, AdmissionSettings, MaxInFlight};
 
 use super::{
     super::{
         document::Cursor,
+        form::InFlight,
         model::{Admission, General, RouteAdmission},
-        raw::{RawAdmission, RawRouteAdmission},
+        raw::{RawAdmission, RawRouteAdmission, RawServiceAdmission},
     },
     Resolver,
     throttle::Reads,
@@ -21,7 +22,17 @@ impl Resolver<'_> {
         let mut reads = Reads::default();
         let priority = self.priority(raw.priority, &mut reads, at.key("priority"));
         Admission {
-            limit: self.admission_bounds(raw.max_in_flight, raw.max_queue, None, raw.max_age, at),
+            limit: self.admission_settings(
+                WrittenLimit {
+                    max_in_flight: raw.max_in_flight,
+                    floor: raw.floor,
+                    ceiling: raw.ceiling,
+                    max_queue: raw.max_queue,
+                    max_age: None,
+                },
+                raw.max_age,
+                at,
+            ),
             max_age: raw.max_age,
             max_streams: raw.max_streams,
             stream_after: raw.stream_after,
@@ -61,22 +72,39 @@ impl Resolver<'_> {
         at: Cursor<'_>,
     ) -> RouteAdmission {
         let RawRouteAdmission { max_in_flight, max_queue, max_age, priority } = *raw;
-        let default_age = general.admission.max_age;
-        let limit = self.admission_bounds(max_in_flight, max_queue, max_age, default_age, at);
+        let written = WrittenLimit {
+            max_in_flight: max_in_flight.map(InFlight::Number),
+            max_queue,
+            max_age,
+            ..WrittenLimit::default()
+        };
+        let limit = self.admission_settings(written, general.admission.max_age, at);
         RouteAdmission { limit, priority }
     }
 
-    /// The bounds of a limit; none without `max_in_flight`, which the other keys need.
-    pub(super) fn admission_bounds(
+    /// The limit of a service.
+    pub(super) fn service_admission(
         &mut self,
-        max_in_flight: Option<u32>,
-        max_queue: Option<u32>,
-        max_age: Option<Duration>,
+        raw: &RawServiceAdmission,
+        general: &General,
+        at: Cursor<'_>,
+    ) -> Option<AdmissionSettings> {
+        let RawServiceAdmission { max_in_flight, floor, ceiling, max_queue, max_age } = *raw;
+        let written = WrittenLimit { max_in_flight, floor, ceiling, max_queue, max_age };
+        self.admission_settings(written, general.admission.max_age, at)
+    }
+
+    /// A limit; none without `max_in_flight`, which the other keys need.
+    fn admission_settings(
+        &mut self,
+        written: WrittenLimit,
         default_age: Duration,
         at: Cursor<'_>,
-    ) -> Option<AdmissionBounds> {
+    ) -> Option<AdmissionSettings> {
+        let WrittenLimit { max_in_flight, floor, ceiling, max_queue, max_age } = written;
+        let of_adaptive = floor.map(|_| "floor").or(ceiling.map(|_| "ceiling"));
         let Some(max_in_flight) = max_in_flight else {
-            let key = max_queue.map(|_| "max_queue").or(max_age.map(|_| "max_age"));
+            let key = max_queue.map(|_| "max_queue").or(max_age.map(|_| "max_age")).or(of_adaptive);
             if let Some(key) = key.filter(|_| !at.lost_any(&["max_in_flight"])) {
                 self.error(
                     at.key(key),
@@ -86,10 +114,43 @@ impl Resolver<'_> {
             }
             return None;
         };
-        Some(AdmissionBounds {
-            max_in_flight,
-            max_queue: max_queue.unwrap_or(max_in_flight),
-            max_age: max_age.unwrap_or(default_age),
-        })
+        let max_in_flight = match max_in_flight {
+            InFlight::Number(number) => {
+                if let Some(key) = of_adaptive {
+                    self.error(
+                        at.key(key),
+                        format!("{key} with a fixed limit: only adaptive limits have one"),
+                        "write max_in_flight = \"adaptive\", or remove the key",
+                    );
+                }
+                MaxInFlight::Fixed(number)
+            }
+            InFlight::Adaptive => {
+                let bounds = AdaptiveBounds::default();
+                let bounds = AdaptiveBounds {
+                    floor: floor.unwrap_or(bounds.floor.min(ceiling.unwrap_or(u32::MAX))),
+                    ceiling: ceiling.unwrap_or(bounds.ceiling.max(floor.unwrap_or(0))),
+                };
+                if bounds.floor > bounds.ceiling {
+                    self.error(
+                        at.key("floor"),
+                        format!("the floor {} is above the ceiling {}", bounds.floor, bounds.ceiling),
+                        "lower the floor, or raise the ceiling",
+                    );
+                }
+                MaxInFlight::Adaptive(bounds)
+            }
+        };
+        Some(AdmissionSettings { max_in_flight, max_queue, max_age: max_age.unwrap_or(default_age) })
     }
+}
+
+/// The keys of a limit.
+#[derive(Debug, Clone, Copy, Default)]
+struct WrittenLimit {
+    max_in_flight: Option<InFlight>,
+    floor: Option<u32>,
+    ceiling: Option<u32>,
+    max_queue: Option<u32>,
+    max_age: Option<Duration>,
 }

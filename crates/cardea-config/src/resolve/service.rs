@@ -116,13 +116,7 @@ impl Resolver<'_> {
             },
             connect_timeout: raw.connect_timeout.unwrap_or(general.exchanges.connect),
             hash_policy,
-            admission: self.admission_bounds(
-                raw.admission.max_in_flight,
-                raw.admission.max_queue,
-                raw.admission.max_age,
-                general.admission.max_age,
-                at.key("admission"),
-            ),
+            admission: self.service_admission(&raw.admission, general, at.key("admission")),
             throttles: self.throttle_names(raw.throttles, throttles, at.key("throttles")),
             tls,
         }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use cardea_clock::Mono;
 use cardea_http::{BodyLength, Known};
-use cardea_upstream::{Choice, InFlight, RetryCause, ServiceState};
+use cardea_upstream::{Choice, FailureKind, InFlight, RetryCause, ServiceState};
 
 use super::{
     attempt::Attempt, body::RequestBody, error::AttemptError, replay::Replay, request, retries::asked_to_wait,
@@ -64,7 +64,13 @@ impl Way<'_> {
     /// Tells the service's state of a response, which took until `now` since all of the request was sent.
     pub(super) fn report_response(self, choice: Choice, exchange: &Exchange, now: Mono, sent: Option<Mono>) {
         let latency = sent.map(|sent| now.saturating_since(sent));
-        self.state.responded(choice, now, exchange.response_head.status, latency);
+        let status = exchange.response_head.status;
+        self.state.responded(choice, now, status, latency);
+        if let Some(latency) = latency
+            && !is_refusal(status)
+        {
+            self.route.admission(exchange.share).learn(latency, now);
+        }
         if let Some(wait) = asked_to_wait(&exchange.response_head) {
             self.state.eased(choice, now, wait);
         }
@@ -84,7 +90,14 @@ impl Way<'_> {
     ) {
         let reused = exchange.upstream.reused;
         let waited = sent.map(|sent| now.saturating_since(sent));
-        if let Some(kind) = error.failure_kind() {
+        let failure = error.failure_kind();
+        if let Some(waited) = waited
+            && (error.is_abandoned() || failure == Some(FailureKind::ResponseTimeout))
+        {
+            // At least. Without these, the slowest requests would be missing under overload.
+            self.route.admission(exchange.share).learn(waited, now);
+        }
+        if let Some(kind) = failure {
             // The endpoint may close an idle connection at any time.
             let is_stale = error.retry_cause(reused) == Some(RetryCause::Stale);
             let was_kept_waiting = error == AttemptError::Head(HeadError::EndedBefore)
@@ -102,4 +115,9 @@ impl Way<'_> {
             attempt.note_surplus();
         }
     }
+}
+
+/// Whether a service refuses work or fails, which takes less time than work.
+const fn is_refusal(status: u16) -> bool {
+    status == 429 || status >= 500
 }

@@ -4,9 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use cardea_clock::Mono;
 use cardea_env::{Expression, Inline, Scratch};
-use cardea_guard::{Admission, AdmissionBounds, AdmissionLimit, Gate, Priority};
+use cardea_guard::{AdaptiveLimit, Admission, AdmissionLimit, AdmissionSettings, Gate, Priority};
 
-use crate::{conditions, exchange::Exchange, metrics::AdmissionMetrics};
+use crate::{conditions, exchange::Exchange, metrics::AdmissionMetrics, workers};
 
 /// The limits of a model, and the queue that they share with those of all other models.
 #[derive(Debug)]
@@ -22,10 +22,13 @@ pub struct AdmissionModel {
 }
 
 impl AdmissionModel {
-    /// Puts the bounds in force, also for the requests that are carried by an earlier model.
+    /// Puts the limits in force, also for the requests that are carried by an earlier model.
     pub(crate) fn enforce(&self, now: Mono) {
-        for LimitModel { limit, bounds, .. } in self.limits.iter().map(|limit| &**limit) {
-            limit.set_bounds(*bounds, now);
+        for LimitModel { limit, settings, adaptive, .. } in self.limits.iter().map(|limit| &**limit) {
+            match adaptive {
+                Some(adaptive) => adaptive.limit.enforce(now),
+                None => limit.set_bounds(settings.initial(), now),
+            }
         }
     }
 }
@@ -65,8 +68,10 @@ pub struct LimitModel {
     pub name: String,
     /// Its [label](Self::label).
     pub label: String,
-    /// The bounds, which are put in force with the model.
-    pub bounds: AdmissionBounds,
+    /// What it is configured to, which is put in force with the model.
+    pub settings: AdmissionSettings,
+    /// What changes the limit, where it is adaptive.
+    pub adaptive: Option<AdaptiveModel>,
     /// What is counted, in all models that have it.
     pub limit: Arc<AdmissionLimit>,
     /// What is counted of requests, in all models that have it.
@@ -81,6 +86,24 @@ impl LimitModel {
     }
 }
 
+/// An adaptive limit, and the kinds of requests that it tells apart.
+#[derive(Debug, Clone)]
+pub struct AdaptiveModel {
+    /// The limit.
+    pub limit: Arc<AdaptiveLimit>,
+    /// The names of the classes: services, for the limit of the process, and routes, for that of a service.
+    pub classes: Arc<[String]>,
+}
+
+/// An adaptive limit that learns from the responses of a route.
+#[derive(Debug)]
+pub struct Learner {
+    /// The limit.
+    pub limit: Arc<AdaptiveLimit>,
+    /// The class of the responses.
+    pub class: usize,
+}
+
 /// Admission to a route.
 #[derive(Debug, Default)]
 pub struct RouteAdmission {
@@ -92,6 +115,17 @@ pub struct RouteAdmission {
     pub streams: Option<Arc<Gate>>,
     /// How important its requests are; as the model says where `None`.
     pub priority: Option<Priority>,
+    /// The adaptive ones of its limits.
+    pub learners: Vec<Learner>,
+}
+
+impl RouteAdmission {
+    /// Tells adaptive limits how long the service took, from the end of a request to the beginning of its response.
+    pub(crate) fn learn(&self, took: Duration, now: Mono) {
+        for Learner { limit, class } in &self.learners {
+            limit.note(workers::current(), *class, took, now);
+        }
+    }
 }
 
 /// How important requests are, by an expression that gives the name of a priority.

@@ -668,3 +668,45 @@ fn streams_leave_their_place_to_requests_as_far_as_there_is_room_for_streams() {
         at_rest(&gateway).await;
     });
 }
+
+/// The limit begins with 32. It is raised once requests have waited for it, and the service has answered quickly.
+#[test]
+fn an_adaptive_limit_learns_from_responses_and_survives_a_reload() {
+    run(async {
+        let gated = Gated::start().await;
+        let adaptive = "[[service]]\nname = 'main'\n\
+             admission = { max_in_flight = 'adaptive', ceiling = 64, max_queue = 20, max_age = '1m' }";
+        let gateway = gated.spec(adaptive).start().await;
+        let limit = || figures(&gateway, "service/main").max_in_flight;
+        assert_eq!(limit(), 32);
+        let mut clients = Vec::new();
+        for _ in 0..40 {
+            clients.push(gateway.client().await);
+        }
+        let mut asked = 0;
+        while limit() == 32 {
+            for client in &mut clients {
+                client.send(get("/")).await;
+            }
+            asked += clients.len();
+            until("the queue has the rest", || {
+                let figures = figures(&gateway, "service/main");
+                figures.in_flight == figures.max_in_flight.min(40)
+            })
+            .await;
+            gated.let_go.add_permits(clients.len());
+            for client in &mut clients {
+                assert_eq!(client.response().await.status, 200);
+            }
+        }
+        assert_eq!(limit(), 64);
+        assert!(asked >= 100, "{asked}");
+        at_rest(&gateway).await;
+        gateway.reload(gated.spec(adaptive));
+        assert_eq!(limit(), 64);
+        gateway.reload(gated.spec(&adaptive.replace("ceiling = 64", "ceiling = 50")));
+        assert_eq!(limit(), 50);
+        gateway.reload(gated.spec(&adaptive.replace("'adaptive', ceiling = 64", "3")));
+        assert_eq!(limit(), 3);
+    });
+}

@@ -641,6 +641,23 @@ fn every_mistake_in_a_limit_on_requests_in_flight_is_told_with_its_place() {
     ] {
         assert!(err.contains(expected), "{expected} is not in\n{err}");
     }
+    for (limit, expected) in [
+        ("max_in_flight = 'adaptive'", ""),
+        ("max_in_flight = 'adaptive'\nfloor = 20000", ""),
+        ("max_in_flight = 'adaptive'\nceiling = 2", ""),
+        ("max_in_flight = 'adaptive'\nfloor = 9\nceiling = 8", "the floor 9 is above the ceiling 8"),
+        ("max_in_flight = 5\nfloor = 9", "floor with a fixed limit: only adaptive limits have one"),
+        ("ceiling = 9", "ceiling without max_in_flight"),
+        ("max_in_flight = 'automatic'", "\"adaptive\""),
+    ] {
+        let text = format!(
+            "[admission]\n{limit}\n[[listener]]\nname = \"main\"\naddress = \"127.0.0.1:0\"\n\
+             [[route]]\nname = \"r\"\nauth = \"public\"\nrespond = {{ status = 200 }}\n"
+        );
+        let (_, _, err) = Fixture::new(&text).check(&[]);
+        assert_eq!(!err.contains("error"), expected.is_empty(), "{limit}: {err}");
+        assert!(err.contains(expected), "{limit}: {err}");
+    }
     for (priority, expected) in [
         ("1 + 1", "a priority is a text, and this is of type int"),
         ("'urgent'", "this is the name of no priority"),

@@ -92,9 +92,9 @@ pub(super) fn text(request: &Request, explanation: &Explanation) -> String {
         for limit in &admission.limits {
             table.row([
                 limit.name.clone(),
-                limit.bounds.max_in_flight.to_string(),
-                limit.bounds.max_queue.to_string(),
-                format!("{} ms", limit.bounds.max_age.as_millis()),
+                limit.settings.max_in_flight.to_string(),
+                limit.settings.max_queue.map_or_else(|| "as many".to_owned(), |most| most.to_string()),
+                format!("{} ms", limit.settings.max_age.as_millis()),
             ]);
         }
         text.push_str(&format!("\npriority {}\n", admission.priority.as_str()));
@@ -186,9 +186,10 @@ pub(super) fn json(explanation: &Explanation) -> Value {
     let throttles: Vec<Value> = throttles.collect();
     let admission = explanation.admission.as_ref().map(|admission| {
         let limits = admission.limits.iter().map(|limit| {
+            let in_flight = limit.settings.max_in_flight.bounds();
             json!({
-                "limit": limit.name, "max_in_flight": limit.bounds.max_in_flight,
-                "max_queue": limit.bounds.max_queue, "max_age_ms": limit.bounds.max_age.as_millis() as u64,
+                "limit": limit.name, "max_in_flight": in_flight.ceiling, "floor": in_flight.floor,
+                "max_queue": limit.settings.max_queue, "max_age_ms": limit.settings.max_age.as_millis() as u64,
             })
         });
         json!({ "priority": admission.priority.as_str(), "limits": limits.collect::<Vec<_>>() })
