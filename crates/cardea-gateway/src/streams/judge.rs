@@ -35,39 +35,61 @@ impl Renewed {
     }
 }
 
-/// Why the stream has to end now, if it has to. What only a reload takes away, only `settled` streams lose. The rules were
-/// asked a moment ago about one that `is_new`. Its token is verified again after its issuer's settings or keys have
-/// changed, and `renewed` holds the result.
+/// What is to become of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Judgement {
+    GoesOn,
+    /// It goes on without its token, which is not valid any more for this reason: a reload has opened its route, so a request
+    /// with the token would be let in, as nobody's. But nothing more may be begun in the name of the caller.
+    Released(TerminationReason),
+    Ends(TerminationReason),
+}
+
+/// Whether the stream has to end now. What only a reload takes away, only `settled` streams lose. The rules were asked a moment
+/// ago about one that `is_new`. Its token is verified again after its issuer's settings or keys have changed, and `renewed`
+/// holds the result.
 pub(super) fn judge(
     gateway: &Gateway,
     exchange: &Exchange,
     renewed: &mut Option<Box<Renewed>>,
     settled: bool,
     is_new: bool,
-) -> Option<TerminationReason> {
+) -> Judgement {
     if gateway.phase() == Phase::Ending {
-        return Some(TerminationReason::Draining);
+        return Judgement::Ends(TerminationReason::Draining);
     }
     let model = gateway.model_ref();
-    if let Some(lapse) = lapse(gateway, &model, exchange, renewed, settled) {
-        return Some(lapse.into());
+    let lapse = lapse(gateway, &model, exchange, renewed, settled);
+    if lapse == Some(Lapse::Revoked) {
+        // Whatever the route asks for by now: the service goes on acting for a caller who is to be stopped.
+        return Judgement::Ends(Lapse::Revoked.into());
     }
-    let Some(own) = &exchange.model else { return None };
+    let Some(own) = &exchange.model else {
+        return lapse.map_or(Judgement::GoesOn, |lapse| Judgement::Ends(lapse.into()));
+    };
     let now = gateway.clock.now();
     let certificate_at = certificate_time(exchange, now);
-    if let Some(certificate_at) = certificate_at
-        && !certificate_holds(own, exchange, certificate_at)
-    {
-        return Some(TerminationReason::CertificateInvalid);
+    if certificate_at.is_some_and(|at| !certificate_holds(own, exchange, at)) {
+        // As above: it may be revoked.
+        return Judgement::Ends(TerminationReason::CertificateInvalid);
     }
+    let lapse = lapse.map(TerminationReason::from);
     let reloaded = own.generation() != model.generation();
     let depends = certificate_at.is_some() || depends_on_time(exchange);
     let due = if reloaded { settled } else { depends && !is_new };
-    if !due {
-        return None;
+    match lapse {
+        Some(end) if !reloaded => return Judgement::Ends(end),
+        None if !due => return Judgement::GoesOn,
+        Some(_) | None => {}
     }
     let verdict = renewed.as_ref().map(|renewed| &renewed.verdict).or(exchange.verdict.as_ref());
-    decide_again(&model, exchange, verdict, now, certificate_at.unwrap_or(now.wall)).err()
+    let verdict = verdict.filter(|_| lapse.is_none());
+    let decided = decide_again(&model, exchange, verdict, now, certificate_at.unwrap_or(now.wall));
+    match (decided, lapse) {
+        (Ok(()), None) => Judgement::GoesOn,
+        (Ok(()), Some(end)) => Judgement::Released(end),
+        (Err(_), Some(end)) | (Err(end), None) => Judgement::Ends(end),
+    }
 }
 
 /// Why the token of the stream is no longer valid, if it is not.

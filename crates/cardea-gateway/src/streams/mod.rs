@@ -30,7 +30,7 @@ use crate::{
     termination::TerminationReason,
     workers,
 };
-use judge::{Renewed, depends_on_time, judge};
+use judge::{Judgement, Renewed, depends_on_time, judge};
 
 /// How often the task looks. With the coarse clock's own period, this is how much longer a stream can live than its token.
 const LOOK_EVERY: Duration = relief::TICK;
@@ -81,23 +81,39 @@ impl<'g> StreamWatch<'g> {
         if self.has_to_make_room(exchange) {
             return Poll::Ready(TerminationReason::BuffersExhausted);
         }
-        self.judge(exchange, is_new).map_or(Poll::Pending, Poll::Ready)
+        match self.judge(exchange, is_new) {
+            Judgement::GoesOn | Judgement::Released(_) => Poll::Pending,
+            Judgement::Ends(end) => Poll::Ready(self.ended(end)),
+        }
     }
 
     /// Why the stream has to end now, if it has to. To be asked before anything is done for it that can't be undone, if it has
     /// waited since it was decided on.
     pub(crate) fn check(&mut self, exchange: &Exchange) -> Option<TerminationReason> {
-        self.judge(exchange, false)
+        match self.judge(exchange, false) {
+            Judgement::GoesOn => None,
+            Judgement::Released(end) | Judgement::Ends(end) => Some(self.ended(end)),
+        }
     }
 
-    fn judge(&mut self, exchange: &Exchange, is_new: bool) -> Option<TerminationReason> {
+    fn judge(&mut self, exchange: &Exchange, is_new: bool) -> Judgement {
         let age = self.gateway.clock.mono().saturating_since(exchange.started.mono);
-        let end = judge(self.gateway, exchange, &mut self.renewed, age >= STREAM_AGE, is_new);
-        if let Some(end) = end {
-            self.gateway.metrics.stream_ended(end);
-        } else if let (Some(entered), Some(renewed)) = (&self.entered, &self.renewed) {
-            self.gateway.streams.renew(entered, renewed, grace(exchange));
+        let judgement = judge(self.gateway, exchange, &mut self.renewed, age >= STREAM_AGE, is_new);
+        let streams = &self.gateway.streams;
+        match (&self.entered, judgement) {
+            (Some(entered), Judgement::Released(_)) => streams.release(entered),
+            (Some(entered), Judgement::GoesOn) => {
+                if let Some(renewed) = &self.renewed {
+                    streams.renew(entered, renewed, grace(exchange));
+                }
+            }
+            (_, Judgement::Ends(_)) | (None, _) => {}
         }
+        judgement
+    }
+
+    fn ended(&self, end: TerminationReason) -> TerminationReason {
+        self.gateway.metrics.stream_ended(end);
         end
     }
 
@@ -248,6 +264,11 @@ impl Streams {
         lock(&self.shards[entered.shard]).renew(entered.place, renewed, grace);
     }
 
+    /// Looks at a stream no longer for the sake of its verdict, until the next reload.
+    fn release(&self, entered: &Entered<'_>) {
+        lock(&self.shards[entered.shard]).release(entered.place);
+    }
+
     /// Calls the streams of a connection, to end if they are stalled.
     pub(crate) fn call_those_of(&self, account: &Arc<Account>) {
         let is_of = |place: &&Place| place.account.as_ref().is_some_and(|other| Arc::ptr_eq(other, account));
@@ -325,6 +346,13 @@ impl Shard {
         place.verdict = Some(renewed.verdict.clone());
         self.due = self.due.min(place.due());
         self.due_wall = self.due_wall.min(place.due_wall());
+    }
+
+    fn release(&mut self, place: usize) {
+        let Some(place) = self.places.get_mut(place) else { return };
+        place.deadline = Mono::MAX;
+        place.not_after = Wall::MAX;
+        place.verdict = None;
     }
 
     fn look(&mut self, model: &ModelRef, epoch: u64, now: Timestamp) {

@@ -1,6 +1,8 @@
 //! What is under way is judged as the request that began it would be if it came now: a case for each way in which its right
 //! may end, and for each change that leaves it, over HTTP/1.1, HTTP/2 and WebSockets.
 
+mod opened;
+
 use std::{sync::Arc, time::Duration};
 
 use cardea_clock::{ManualClock, Wall};
