@@ -14,7 +14,7 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
-use super::{AdminState, Ready};
+use super::{AdminState, Ready, is_shortage};
 
 /// The most connections. A further one closes the oldest: responses are fast, and idle clients must not block readiness
 /// checks.
@@ -82,6 +82,14 @@ pub(crate) async fn serve(listener: TcpListener, state: Arc<AdminState>, stop: i
                     Arc::clone(&state),
                     stopped.clone(),
                 )));
+            }
+            Err(error) if is_shortage(&error) && !connections.is_empty() => {
+                // The oldest connection gives its descriptor.
+                if let Some(oldest) = open.pop_front() {
+                    oldest.abort();
+                }
+                connections.join_next().await;
+                open.retain(|connection| !connection.is_finished());
             }
             Err(error) => {
                 tracing::warn!(%error, "the admin listener can't accept; pausing");

@@ -12,12 +12,13 @@ mod state;
 #[cfg(test)]
 pub(crate) mod testing;
 
-use std::{path::Path, pin::Pin, sync::Arc};
+use std::{io, path::Path, pin::Pin, sync::Arc};
 
 use anyhow::{Context as _, Result};
 use cardea_clock::Timestamp;
 use cardea_gateway::workers;
 use cardea_issuer::AuthorizationServer;
+use nix::errno::Errno;
 use tokio::task::JoinHandle;
 
 pub(crate) use self::{
@@ -100,6 +101,12 @@ pub(crate) fn bind_socket(path: Option<&Path>) -> Result<Option<AdminSocket>> {
         )
     })?;
     Ok(Some(socket))
+}
+
+/// Whether a connection could not be accepted for want of a descriptor or of memory in the kernel.
+fn is_shortage(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    matches!(errno, Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM))
 }
 
 /// Serves the admin socket.

@@ -13,7 +13,7 @@ use cardea_gateway::workers;
 use nix::unistd::geteuid;
 use tempfile::TempDir;
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader},
+    io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader},
     net::{UnixListener, UnixStream},
     sync::mpsc,
     task::JoinSet,
@@ -25,11 +25,12 @@ use super::{
     Control, execute,
     idle::IdleConnections,
     import::Staged,
+    is_shortage,
     protocol::{AdminError, Answer, Code, REQUEST_BYTES_MAX, Reply, Request},
 };
 
-/// The most connections. For another one, the connection that has been idle for the longest is closed; while none is
-/// idle, it waits.
+/// The most connections. For another one, a connection is closed that waits for a request or the rest of one; while there is
+/// none, it waits.
 const CONNECTIONS_MAX: usize = 16;
 
 /// How long a connection may be idle while no other needs its place, and how long sending a reply may take.
@@ -163,6 +164,12 @@ pub(crate) async fn serve(socket: AdminSocket, control: Arc<dyn Control>) {
                     }
                 });
             }
+            Err(error) if is_shortage(&error) && !connections.is_empty() => {
+                // A connection that is idle gives its descriptor.
+                idle.want_place();
+                let _ = timeout(ACCEPT_PAUSE, connections.join_next()).await;
+                idle.got_place();
+            }
             Err(error) => {
                 tracing::warn!(%error, "the admin socket can't accept; pausing");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -199,25 +206,20 @@ async fn connection(
     }
     let mut reader = BufReader::new(read);
     let mut staged = Staged::default();
-    let mut is_first = true;
+    let mut patience = REQUEST_TIMEOUT;
     loop {
-        if std::mem::take(&mut is_first) {
-            timeout(REQUEST_TIMEOUT, reader.fill_buf()).await??;
-        } else if staged.is_begun() {
+        let line = if staged.is_begun() {
             // An import that pauses is not closed for another connection.
-            timeout(IDLE_TIMEOUT, reader.fill_buf()).await??;
+            receive(&mut reader, patience, || ()).await?
         } else {
-            let mut idle = others.enter();
+            let waiting = others.enter();
             tokio::select! {
                 biased;
-                begun = timeout(IDLE_TIMEOUT, reader.fill_buf()) => drop(begun??),
-                () = idle.has_to_close() => return Ok(()),
+                line = receive(&mut reader, patience, || waiting.begin()) => line?,
+                () = waiting.has_to_close() => return Ok(()),
             }
-        }
-        let mut line = Zeroizing::new(Vec::new());
-        let bytes_max = u64::try_from(REQUEST_BYTES_MAX).unwrap_or(u64::MAX) + 1;
-        let mut bounded = (&mut reader).take(bytes_max);
-        timeout(REQUEST_TIMEOUT, bounded.read_until(b'\n', &mut line)).await??;
+        };
+        patience = IDLE_TIMEOUT;
         if line.last() != Some(&b'\n') {
             if line.len() > REQUEST_BYTES_MAX {
                 let message = format!("a request has at most {REQUEST_BYTES_MAX} bytes");
@@ -264,6 +266,20 @@ async fn connection(
         };
         send(&mut write, &reply).await?;
     }
+}
+
+/// Receives a line, or what there is of one. It is waited for with `patience`; its first bytes are `begun`.
+async fn receive(
+    reader: &mut (impl AsyncBufRead + Unpin),
+    patience: Duration,
+    begun: impl FnOnce(),
+) -> io::Result<Zeroizing<Vec<u8>>> {
+    timeout(patience, reader.fill_buf()).await??;
+    begun();
+    let mut line = Zeroizing::new(Vec::new());
+    let bytes_max = u64::try_from(REQUEST_BYTES_MAX).unwrap_or(u64::MAX) + 1;
+    timeout(REQUEST_TIMEOUT, reader.take(bytes_max).read_until(b'\n', &mut line)).await??;
+    Ok(line)
 }
 
 fn is_permitted(uid: u32, own: u32) -> bool {

@@ -2,6 +2,7 @@
 
 use std::{
     io::{Read as _, Write as _},
+    net::TcpStream,
     os::{fd::AsRawFd as _, unix::net::UnixStream},
     process::{Command, Stdio},
     time::Duration,
@@ -14,6 +15,7 @@ use crate::support::{
     Folder, Origin, Server, WAIT_MAX, cardea,
     folder::Settings,
     program::{Ran, end},
+    server::ask,
     until,
 };
 
@@ -152,4 +154,24 @@ fn run_with_descriptors(folder: &Folder, count: u64) -> Ran {
     let mut command = Command::new("sh");
     command.arg("-c").arg(script).arg(wanted.get_program()).current_dir(folder.path()).stdin(Stdio::null());
     end(&mut command)
+}
+
+#[test]
+fn idle_connections_to_the_administration_give_way_where_there_are_no_descriptors() {
+    let folder = Folder::new(&Settings::default());
+    let server = Server::start_with_descriptors(&folder, 64);
+    let mut idle = Vec::new();
+    for _ in 0..150 {
+        idle.push(TcpStream::connect(server.admin).unwrap());
+    }
+    assert_eq!(server.ready().0, 200);
+    let mut more = Vec::new();
+    for _ in 0..150 {
+        more.push(UnixStream::connect(folder.file("admin.sock")).unwrap());
+    }
+    assert_eq!(server.ready().0, 200);
+    let answer = ask(&folder, r#"{"command":"status"}"#);
+    assert!(answer["ok"]["status"].is_object(), "{answer}");
+    let log = server.program.stderr.text();
+    assert!(!log.contains("can't accept"), "{log}");
 }

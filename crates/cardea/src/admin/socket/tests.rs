@@ -142,6 +142,30 @@ async fn half_open_connections_do_not_block_others() {
     .await;
 }
 
+/// Time stands still while the client runs, so nothing is closed for having waited for too long.
+#[tokio::test(start_paused = true)]
+async fn however_many_connections_wait_a_command_is_answered_at_once() {
+    for sent in [&b""[..], b"{\"comm"] {
+        with_socket(Fake::new(clock(), None), move |path| {
+            let mut waiting: Vec<StdStream> = Vec::new();
+            for _ in 0..20 * CONNECTIONS_MAX {
+                let mut stream = StdStream::connect(&path).unwrap();
+                stream.write_all(sent).unwrap();
+                waiting.push(stream);
+            }
+            let answer = ask(&mut StdStream::connect(&path).unwrap());
+            assert!(answer.starts_with(r#"{"ok":{"status":{"#), "{answer}");
+            // The control: those that came last were not closed.
+            let last = waiting.last_mut().unwrap();
+            last.write_all(&b"{\"command\":\"status\"}\n"[sent.len()..]).unwrap();
+            let mut answer = String::new();
+            std::io::BufRead::read_line(&mut std::io::BufReader::new(last), &mut answer).unwrap();
+            assert!(answer.starts_with(r#"{"ok":{"status":{"#), "{answer}");
+        })
+        .await;
+    }
+}
+
 fn ask(stream: &mut StdStream) -> String {
     // Shorter than the time for which a connection may be idle.
     stream.set_read_timeout(Some(IDLE_TIMEOUT / 2)).unwrap();
