@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::client_auth::UnsupportedList;
 use crate::staple::StapleError;
 
 /// Why a TLS configuration can't be used. Every message is for the operator.
@@ -216,6 +217,9 @@ pub enum CertificateProblem {
     /// A revocation list that can't be parsed.
     #[error("holds a revocation list that can't be parsed ({0}); get it again from its authority")]
     BadRevocationList(String),
+    /// A revocation list of a kind that is not supported.
+    #[error("holds {0}; this kind is not supported: ask the authority for a complete list")]
+    UnsupportedRevocationList(UnsupportedList),
 }
 
 pub(crate) fn lines(errors: &[CertificateError]) -> String {

@@ -38,7 +38,7 @@ pub use client::{client_config, server_name};
 pub use client_auth::{
     AuthorityFault, AuthorityProblem, CertificateRequirement, ClientAuthConfig, ClientAuthMode,
     ClientAuthority, ClientAuthorityConfig, ClientCertificate, ClientMismatch, ClientName, ClientNameError,
-    RevocationListInfo,
+    RevocationListInfo, UnsupportedList,
 };
 pub use config::{
     CertificateConfig, ClientTlsConfig, MinVersion, Roots, ServerTlsConfig, StatelessTickets, TicketKeys,

@@ -14,6 +14,7 @@ use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use x509_parser::revocation_list::CertificateRevocationList;
 
 use super::coverage::{AuthorityFault, Coverage, RevocationListInfo};
+use super::list_kind::UnsupportedList;
 use super::revocation::Verifier;
 use crate::certificate::{damaged, read_chain};
 use crate::error::{CertificateError, CertificateProblem, TlsError};
@@ -159,12 +160,19 @@ impl Loaded {
         for (path, crl) in &crls {
             // One by one, so that the error names the file.
             let list = parse_crl(crl).map_err(at(path))?;
+            if let Some(kind) = UnsupportedList::of(&list) {
+                return Err(at(path)(CertificateProblem::UnsupportedRevocationList(kind)));
+            }
             let bad = |error: VerifierBuilderError| CertificateProblem::BadRevocationList(error.to_string());
             Verifier::new(roots.clone(), &[(&list, crl.as_ref())]).map_err(bad).map_err(at(path))?;
             parsed.push((path.as_path(), list, crl.as_ref()));
         }
-        // The verifier asks the first list that covers a certificate, and no other: the newest has to come first.
-        parsed.sort_by_key(|(_, list, _)| std::cmp::Reverse(list.last_update().timestamp()));
+        // The verifier asks the first list that covers a certificate, and no other: the newest has to come first. Of two that
+        // were made in the same second, it has the greater number (RFC 5280 §5.2.3).
+        parsed.sort_by(|(_, one, _), (_, other, _)| {
+            let age = |list: &CertificateRevocationList<'_>| list.last_update().timestamp();
+            age(other).cmp(&age(one)).then_with(|| other.crl_number().cmp(&one.crl_number()))
+        });
         let coverage = Coverage::of(&config.roots, &certificates, &parsed);
         let newest_first: Vec<_> = parsed.iter().map(|(_, list, der)| (list, *der)).collect();
         let verifier = Verifier::new(roots, &newest_first).map_err(|error| {
