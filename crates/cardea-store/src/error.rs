@@ -27,13 +27,13 @@ pub enum StoreError {
         /// The file that shows that it existed.
         trace: String,
     },
-    /// The file was removed or replaced while it was in use.
+    /// The file of the database, its log or its shared memory was removed or replaced while it was in use.
     #[error(
-        "database {path} was removed or replaced while it was in use, and nothing more can be stored; put it back, or \
-         restart to use the one that is there now"
+        "{path} was removed or replaced while the database was in use, and nothing more can be stored; put it back, or \
+         restart to use what is there now"
     )]
     Replaced {
-        /// The path of the database.
+        /// The path of that file.
         path: String,
     },
     /// The file is damaged or no database. It must be restored.

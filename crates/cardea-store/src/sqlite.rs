@@ -2,19 +2,23 @@
 //!
 //! `sqlx` gives each connection its own thread, so no disk access runs on the runtime's threads. One connection writes,
 //! so that writers of this process queue in order; SQLite's lock separates processes. A connection that met an error is
-//! closed and replaced.
+//! closed and replaced. One more connection, the anchor, keeps the log.
 
 use std::{
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
 use cardea_clock::Wall;
 use sqlx::{
-    ConnectOptions as _, Connection as _, Row as _,
+    ConnectOptions as _, Connection as _, Row as _, SqliteConnection,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous},
 };
+use tokio::sync::Mutex;
 
 use crate::{
     BoxFuture, ClientRecord, Database, IssuerStore, KeyRecord, KeySetRecord, Revocation, RevocationState,
@@ -51,7 +55,12 @@ pub struct SqliteStore {
     path: PathBuf,
     writer: Writer,
     reader: Reader,
+    anchor: Anchor,
 }
+
+/// A connection that is open as long as the store, so that SQLite doesn't remove the log and the shared memory (or a
+/// database in memory) when errors have closed all others.
+type Anchor = Arc<Mutex<Option<SqliteConnection>>>;
 
 impl SqliteStore {
     /// Opens the database at that path and migrates its schema. A missing file is created with mode 0600, and an
@@ -85,11 +94,12 @@ impl SqliteStore {
         closed.map_err(|error| opening(&path, error))?;
         on_file(&path, move |path| file::mark(path, &instance)).await?;
         on_file(&path, file::make_private).await?;
+        let options = options.journal_mode(SqliteJournalMode::Wal);
+        let anchor = anchor(&path, &options).await?;
         let identity =
             on_file(&path, |path| Identity::of(path).map_err(|error| StoreError::Failed(Box::new(error))))
                 .await?;
-        let options = options.journal_mode(SqliteJournalMode::Wal);
-        Self::connect(path, options, Some(identity)).await
+        Self::connect(path, options, anchor, Some(identity)).await
     }
 
     /// A store in memory, which lasts until it is dropped: for the demo and for tests.
@@ -106,34 +116,23 @@ impl SqliteStore {
             .foreign_keys(true)
             .busy_timeout(BUSY_TIMEOUT)
             .disable_statement_logging();
-        // The database exists while a connection is open: this one, until there are others.
-        let mut first = options.connect().await.map_err(failed)?;
-        schema::prepare(&mut first, &path, None).await?;
-        let store = Self::connect(path, options, None).await?;
-        first.close().await.map_err(failed)?;
-        Ok(store)
+        let mut anchor = options.connect().await.map_err(failed)?;
+        schema::prepare(&mut anchor, &path, None).await?;
+        Self::connect(path, options, anchor, None).await
     }
 
-    /// Connects. If two processes open a new file at once, one finds it locked while the other switches to the
-    /// write-ahead log. SQLite doesn't wait for that by itself.
     async fn connect(
         path: PathBuf,
         options: SqliteConnectOptions,
+        anchor: SqliteConnection,
         identity: Option<Identity>,
     ) -> Result<Self, StoreError> {
-        let mut attempts = 0;
-        let writer = loop {
-            match Writer::open(options.clone(), identity.clone()).await.map_err(|error| opening(&path, error))
-            {
-                Err(StoreError::Busy) if attempts < 50 => {
-                    attempts += 1;
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-                opened => break opened?,
-            }
-        };
-        // The few connections are kept open. A replacement must connect to the same file.
+        let writer = Writer::open(options.clone(), identity.clone()).await;
+        let writer = writer.map_err(|error| opening(&path, error))?;
+        // All connections are opened now and kept open, so that reads don't need another one if the files are removed. A
+        // replacement must connect to the same files.
         let readers = SqlitePoolOptions::new()
+            .min_connections(READERS)
             .max_connections(READERS)
             .acquire_timeout(ACQUIRE_TIMEOUT)
             .idle_timeout(None)
@@ -154,8 +153,29 @@ impl SqliteStore {
             .connect_with(options.pragma("query_only", "ON"))
             .await
             .map_err(|error| opening(&path, error))?;
-        Ok(Self { path, writer, reader: Reader(readers) })
+        Ok(Self { path, writer, reader: Reader(readers), anchor: Arc::new(Mutex::new(Some(anchor))) })
     }
+}
+
+/// Opens the anchor, with the log and the shared memory. If two processes open a new file at once, one finds it locked
+/// while the other switches to the write-ahead log. SQLite doesn't wait for that by itself.
+async fn anchor(path: &Path, options: &SqliteConnectOptions) -> Result<SqliteConnection, StoreError> {
+    let mut attempts = 0;
+    let mut anchor = loop {
+        match options.connect().await.map_err(|error| opening(path, error)) {
+            Err(StoreError::Busy) if attempts < 50 => {
+                attempts += 1;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            opened => break opened?,
+        }
+    };
+    // SQLite opens the log when it reads the database for the first time.
+    sqlx::query("SELECT 1 FROM sqlite_schema")
+        .execute(&mut anchor)
+        .await
+        .map_err(|error| opening(path, error))?;
+    Ok(anchor)
 }
 
 impl std::fmt::Debug for SqliteStore {
@@ -182,6 +202,10 @@ impl Database for SqliteStore {
         Box::pin(async move {
             self.reader.close().await;
             self.writer.close().await;
+            // The last connection writes the log back and removes it.
+            if let Some(anchor) = self.anchor.lock().await.take() {
+                let _ = anchor.close().await;
+            }
         })
     }
 }

@@ -1,11 +1,12 @@
-//! The database's file: made private before SQLite opens it, distinguished from a lost one, and watched while it is in
-//! use.
+//! The database's files: made private before SQLite opens them, distinguished from lost ones, and watched while they are
+//! in use.
 
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, ErrorKind, Write as _},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use crate::StoreError;
@@ -111,37 +112,43 @@ pub(super) fn make_private(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Identifies the database's file, so that a replacement is noticed.
+/// Identifies the database's file, its log and its shared memory, so that the removal or replacement of one is noticed:
+/// commits are in the log until a checkpoint, and other processes find the log and its locks by their names.
 #[derive(Clone, Debug)]
-pub(super) struct Identity {
-    path: PathBuf,
-    /// Device and inode. The inode is not reused while a connection holds the file open.
-    file: (u64, u64),
-}
+pub(super) struct Identity(Arc<[(PathBuf, Inode)]>);
+
+/// Device and inode. The inode is not reused while a connection holds the file open.
+type Inode = (u64, u64);
 
 impl Identity {
-    /// The identity of the present file. Blocks.
+    /// The identity of the present files, which a connection must have open. Blocks.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
-        let metadata = fs::metadata(path)?;
-        Ok(Self { path: path.to_path_buf(), file: (metadata.dev(), metadata.ino()) })
+        let files = ["", "-wal", "-shm"].map(|suffix| beside(path, suffix));
+        let files = files.map(|file| inode(&file).map(|inode| (file, inode)));
+        Ok(Self(files.into_iter().collect::<Result<_, _>>()?))
     }
 
-    /// Whether the same file is still there.
+    /// Checks that the same files are still there.
     ///
     /// # Errors
     /// [`StoreError::Replaced`].
     pub(super) async fn check(&self) -> Result<(), StoreError> {
-        let this = self.clone();
-        let same = tokio::task::spawn_blocking(move || {
-            fs::metadata(&this.path).is_ok_and(|found| (found.dev(), found.ino()) == this.file)
-        })
-        .await;
-        match same {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(StoreError::Replaced { path: self.path.display().to_string() }),
+        let files = Arc::clone(&self.0);
+        let missing = tokio::task::spawn_blocking(move || {
+            let missing = files.iter().find(|(file, known)| !inode(file).is_ok_and(|found| found == *known));
+            missing.map(|(file, _)| file.display().to_string())
+        });
+        match missing.await {
+            Ok(None) => Ok(()),
+            Ok(Some(path)) => Err(StoreError::Replaced { path }),
             Err(error) => Err(StoreError::Failed(Box::new(error))),
         }
     }
+}
+
+fn inode(file: &Path) -> io::Result<Inode> {
+    let metadata = fs::metadata(file)?;
+    Ok((metadata.dev(), metadata.ino()))
 }
 
 /// A side file that shows that a database existed: its marker, or a non-empty log, which SQLite would discard.

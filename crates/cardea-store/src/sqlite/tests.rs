@@ -244,6 +244,56 @@ async fn no_change_to_a_removed_database_is_acknowledged() {
     fixture.meddle("SELECT 1".into()).await;
 }
 
+/// Commits are in the log until a checkpoint, so a log without a name is lost with the process.
+#[tokio::test]
+async fn no_change_is_acknowledged_or_made_without_the_log() {
+    for side_file in ["cardea.db-wal", "cardea.db-shm"] {
+        let fixture = Fixture::new().await;
+        let path = fixture.folder.path().join(side_file);
+        let aside = fixture.folder.path().join("aside");
+        let before = fixture.everything().await;
+        fs::rename(&path, &aside).unwrap();
+        for present in [false, true] {
+            if present {
+                fs::write(&path, b"").unwrap();
+            }
+            for change in [3, 8] {
+                let refused = fixture.change(change).await;
+                let Err(StoreError::Replaced { path: shown }) = &refused else {
+                    panic!("{side_file}, present: {present}, change {change}: {refused:?}");
+                };
+                assert_eq!(*shown, path.display().to_string());
+            }
+        }
+        assert!(fixture.store.write_health().failing);
+        assert_eq!(fixture.everything().await, before, "{side_file}");
+        fs::rename(&aside, &path).unwrap();
+        fixture.change(3).await.unwrap();
+        assert!(!fixture.store.write_health().failing);
+    }
+}
+
+/// SQLite removes the log with the last connection.
+#[tokio::test]
+async fn the_log_stays_when_every_connection_that_reads_or_writes_was_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(folder.path().join("cardea.db")).await.unwrap();
+    store.insert_client(&client("kept")).await.unwrap();
+    drop(store.writer.begin().await.unwrap());
+    let mut readers = Vec::new();
+    for _ in 0..READERS {
+        readers.push(store.reader.0.acquire().await.unwrap());
+    }
+    for reader in readers {
+        reader.close().await.unwrap();
+    }
+    for change in [disabled(&client("kept")), ClientRecord { version: 2, ..client("kept") }] {
+        store.update_client(&change).await.unwrap();
+    }
+    store.close().await;
+    assert!(!folder.path().join("cardea.db-wal").exists(), "the log is written back at the end");
+}
+
 #[tokio::test]
 async fn a_lost_database_is_distinguished_from_a_first_start() {
     for (what, lose) in [

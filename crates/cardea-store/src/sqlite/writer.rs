@@ -99,9 +99,9 @@ impl Writer {
         let health = Arc::clone(&self.0.health);
         let identity = self.0.identity.clone();
         let mut write = Write { place, connection, identity, health, settled: false };
+        // A file that replaced ours is never written, and neither is one of ours that has no name any more.
+        write.check_identity().await?;
         if write.connection.is_none() {
-            // A file that replaced ours is never written: the readers still use ours.
-            write.check_identity().await?;
             write.connection = Some(self.0.options.connect().await.map_err(failed)?);
         }
         sqlx::query("BEGIN IMMEDIATE").execute(write.connection()?).await.map_err(failed)?;
@@ -166,7 +166,8 @@ impl Write {
     async fn commit(mut self) -> Result<(), StoreError> {
         let committed = sqlx::query("COMMIT").execute(self.connection()?).await;
         committed.map_err(|error| StoreError::Unconfirmed(Box::new(error)))?;
-        // Data in a file that was unlinked is lost when this process ends.
+        // The files may have been removed since the transaction began. Data in a file without a name is lost when this
+        // process ends.
         self.check_identity().await?;
         self.health.failing.store(false, Release);
         self.settle();
