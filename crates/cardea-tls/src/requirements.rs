@@ -17,7 +17,7 @@ use thiserror::Error;
 
 use crate::certificate::hosts_of_unusable;
 use crate::client_auth::{ClientAuthConfig, ClientAuthMode, ClientAuthority, ClientCertificate};
-use crate::config::CertificateConfig;
+use crate::config::{CertificateConfig, ServerTlsConfig, UnknownName};
 use crate::names::wildcard_of;
 use crate::server::{ServerTls, published};
 
@@ -133,11 +133,7 @@ impl HostRequirements {
         let mut table = Table::default();
         let mut unknown = Vec::new();
         for (listener, certificates) in certificates.iter().enumerate() {
-            let place = |certificate: &CertificateConfig| ListenerRequirement {
-                listener,
-                trust_domain: certificate.trust_domain.as_str().into(),
-                policy: certificate.client_auth.clone().map(Arc::new),
-            };
+            let place = |certificate: &CertificateConfig| ListenerRequirement::of(listener, certificate);
             for certificate in certificates {
                 match hosts_of_unusable(certificate) {
                     None => unknown.push(certificate.chain.clone()),
@@ -293,7 +289,8 @@ impl Table {
             for (wildcard, name, domain) in names.each() {
                 table.add(wildcard, name, place(domain));
             }
-            table.defaults.push(names.default_trust_domain().map(place));
+            let default = names.default_trust_domain().map(place);
+            table.defaults.push(default.or_else(|| configured_default(listener, tls.settings())));
         }
         table
     }
@@ -322,7 +319,26 @@ impl Table {
     }
 }
 
+/// The requirement of a default certificate that can't be used, or has yet to be issued: as it is configured, so that
+/// the requirements of hosts don't depend on the state of a file.
+fn configured_default(listener: usize, settings: &ServerTlsConfig) -> Option<ListenerRequirement> {
+    match settings.unknown_name {
+        UnknownName::DefaultCertificate => settings.certificates.first(),
+        UnknownName::Refuse => None,
+    }
+    .map(|certificate| ListenerRequirement::of(listener, certificate))
+}
+
 impl ListenerRequirement {
+    /// The configured requirement.
+    fn of(listener: usize, certificate: &CertificateConfig) -> Self {
+        Self {
+            listener,
+            trust_domain: certificate.trust_domain.as_str().into(),
+            policy: certificate.client_auth.clone().map(Arc::new),
+        }
+    }
+
     fn is_required(&self) -> bool {
         self.policy.as_ref().is_some_and(|policy| policy.mode == ClientAuthMode::Require)
     }

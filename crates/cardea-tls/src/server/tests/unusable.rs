@@ -1,7 +1,10 @@
 //! One of several certificates can't be used.
 
 use super::*;
-use crate::{CertificateState, ClientAuthConfig, ClientAuthMode, ClientAuthority, ClientAuthorityConfig};
+use crate::{
+    Arrival, CertificateState, ClientAuthConfig, ClientAuthMode, ClientAuthority, ClientAuthorityConfig,
+    HostRequirements, RequirementUnmet,
+};
 
 /// Replaces the files of a certificate by those of an expired one.
 fn expire(bench: &Bench, file: &str, names: &[&str]) {
@@ -160,4 +163,55 @@ fn a_replacement_that_is_rejected_does_not_look_healthy() {
     bench.write("a", KeyType::Ecdsa, &["a.example"]);
     assert!(server.reload_if_changed(NOW).unwrap());
     assert!(server.certificate_states()[0].problems.is_empty());
+}
+
+/// What a host without a certificate requires does not depend on whether the default certificates can be used.
+#[test]
+fn an_unusable_default_certificate_keeps_its_requirement_for_hosts_without_a_certificate() {
+    use ClientAuthMode::{Request, Require};
+    let by_default = Err(RequirementUnmet::CertificateUnaskedByDefault);
+    for (modes, expected) in [
+        (vec![Request], Ok(())),
+        (vec![Require], by_default),
+        (vec![Require, Request], Ok(())),
+        (vec![Require, Require], by_default),
+    ] {
+        for expired in [None, Some(modes.len() - 1)] {
+            let benches: Vec<Bench> = modes.iter().map(|&mode| asking(mode)).collect();
+            if let Some(expired) = expired {
+                expire(&benches[expired], "a", &["a.example"]);
+            }
+            let load = |(bench, name): (&Bench, &'static str)| {
+                let tolerating = ServerTls::load_tolerating(&bench.config, &clock(), &|_| true);
+                (name, Arc::new(tolerating.unwrap()))
+            };
+            let served = benches.iter().zip(["one", "two"]).map(load);
+            let requirements = HostRequirements::new(served).unwrap();
+            let check = |host, listener, secure| {
+                requirements.check(host, &Arrival { listener, secure, certificate: None }, NOW)
+            };
+            assert_eq!(check("unknown.example", "plain", false), expected, "{modes:?}, expired: {expired:?}");
+            let named =
+                if modes.contains(&Require) { Err(RequirementUnmet::CertificateUnasked) } else { Ok(()) };
+            assert_eq!(check("a.example", "plain", false), named, "{modes:?}, expired: {expired:?}");
+            for (mode, listener) in modes.iter().zip(["one", "two"]) {
+                let own = if *mode == Require { Err(RequirementUnmet::CertificateUnasked) } else { Ok(()) };
+                let found = check("unknown.example", listener, true);
+                assert_eq!(found, own, "{modes:?}, {listener}, expired: {expired:?}");
+            }
+        }
+    }
+}
+
+/// A certificate for `a.example` that asks clients for theirs, and one for `b.example` in another trust domain.
+fn asking(mode: ClientAuthMode) -> Bench {
+    let mut bench = Bench::new().with("a", &["a.example"]).with_domain("b", &["b.example"], "other");
+    let settings = ClientAuthorityConfig {
+        name: "staff".to_owned(),
+        roots: bench.path().join("ca.pem"),
+        crls: Vec::new(),
+    };
+    let authorities = vec![ClientAuthority::load(&settings).unwrap()];
+    bench.config.certificates[0].client_auth = Some(ClientAuthConfig { mode, authorities });
+    bench
 }
