@@ -75,13 +75,17 @@ impl Settings {
     }
 
     /// The `Host` of a request.
-    fn host(&self, address: &Address) -> String {
+    fn host(&self, endpoint: &Endpoint<Pooled>) -> String {
         let certificate = self.tls.as_ref().and_then(|tls| tls.server_name.as_ref());
-        match (&self.config.host, certificate, address) {
+        match (&self.config.host, certificate, endpoint.name(), endpoint.address()) {
             (Some(host), ..) => host.clone(),
-            (None, Some(ServerName::DnsName(name)), _) => name.as_ref().to_owned(),
-            (None, _, Address::Unix(_)) => "localhost".to_owned(),
-            (None, _, address) => address.to_string(),
+            (None, Some(ServerName::DnsName(name)), ..) => name.as_ref().to_owned(),
+            (None, _, Some(name), _) => match name.port() {
+                Some(port) => format!("{}:{port}", name.verified()),
+                None => name.verified().to_owned(),
+            },
+            (None, _, None, Address::Unix(_)) => "localhost".to_owned(),
+            (None, _, None, address) => address.to_string(),
         }
     }
 }
@@ -192,8 +196,8 @@ impl Task {
         let config = &self.settings.config;
         let mut timer = Timer::new(gateway.clock.clone());
         let deadline = timer.now().saturating_add(config.timeout);
-        let address = self.endpoint.address();
-        let connected = upstream::connect(address, self.settings.tls.as_ref(), &mut timer, deadline).await;
+        let endpoint = &*self.endpoint;
+        let connected = upstream::connect(endpoint, self.settings.tls.as_ref(), &mut timer, deadline).await;
         let mut transport = match connected {
             Ok(Connected { transport, .. }) => transport,
             Err(ConnectError::Endpoint(kind)) => return CheckResult::Failed(kind),
@@ -206,7 +210,7 @@ impl Task {
         if config.protocol != CheckProtocol::Http {
             return CheckResult::Passed;
         }
-        let host = self.settings.host(address);
+        let host = self.settings.host(endpoint);
         let exchange = upstream::check::exchange(&mut transport, &host, config);
         timer.until(deadline, exchange).await.unwrap_or(CheckResult::Failed(FailureKind::ResponseTimeout))
     }

@@ -76,12 +76,6 @@ impl Shortage {
         }
     }
 
-    /// The shortage behind a failed look-up of a name. The resolver may say no more than that it failed, so a
-    /// socket is asked for, as it would have.
-    pub(crate) fn of_lookup(error: &io::Error) -> Option<Self> {
-        let socket = || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None);
-        Self::of(error).or_else(|| Self::of(&socket().err()?))
-    }
 }
 
 /// Whether this machine has an address from which `address` can be reached. Nothing is sent.
@@ -159,6 +153,5 @@ mod tests {
         assert_eq!(Shortage::of_tcp_connect(&unavailable, nowhere), None, "no address to connect from");
         let busy = io::Error::from_raw_os_error(Errno::EAGAIN as i32);
         assert_eq!(Shortage::of(&busy), None, "of a Unix socket, it is the other side's");
-        assert_eq!(Shortage::of_lookup(&io::Error::other("no such name")), None, "there are descriptors");
     }
 }

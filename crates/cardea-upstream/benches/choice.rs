@@ -53,7 +53,7 @@ fn benches(suite: &mut Suite) {
 fn service(endpoints: u16, regions: u16, balance: Balance) -> Arc<ServiceState<()>> {
     let endpoint = |port: u16| EndpointConfig {
         region: Some(format!("region-{}", port % regions)),
-        ..EndpointConfig::new(Address::Name { host: "endpoint".into(), port: port + 1 })
+        ..EndpointConfig::new(Address::Tcp(([10, 0, 0, 1], port + 1).into()))
     };
     // Ejections last for the whole bench, and nothing but what the bench says ejects.
     let lasts = Duration::from_secs(1 << 30);

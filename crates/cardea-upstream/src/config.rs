@@ -11,6 +11,7 @@ use crate::address::Address;
 use crate::attempts::ATTEMPTS_MAX;
 use crate::check::CheckConfig;
 use crate::locality::Locality;
+use crate::names::DnsName;
 use crate::retry::{RetryConfig, StatusSet};
 
 /// How many endpoints a service may have.
@@ -23,7 +24,7 @@ pub const WEIGHT_MAX: u32 = 1_000_000;
 pub struct ServiceConfig {
     /// The stable name that the state is kept by across reloads.
     pub name: String,
-    /// At most [`ENDPOINTS_MAX`], each with an address of its own. Without any, requests are refused.
+    /// At most [`ENDPOINTS_MAX`], no two with the same address and name. Without any, requests are refused.
     pub endpoints: Vec<EndpointConfig>,
     /// The pool of each endpoint.
     pub pool: PoolConfig,
@@ -117,8 +118,13 @@ impl Default for HealthConfig {
 /// One endpoint of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointConfig {
-    /// Where it listens. The endpoint keeps its state in a reload as long as this stays.
+    /// Where it listens. The endpoint keeps its state in a reload as long as this and its name stay.
     pub address: Address,
+    /// The name that was resolved to the address.
+    pub name: Option<Arc<DnsName>>,
+    /// Of the endpoints of a region, those with a higher number are used only while all with a lower one are unhealthy
+    /// (RFC 2782). Default 0.
+    pub priority: u16,
     /// The region it stands in. Endpoints without one form a region of their own.
     pub region: Option<String>,
     /// Its share of the requests relative to others of the region; 0: it gets none. Default 1, at most
@@ -132,7 +138,7 @@ impl EndpointConfig {
     /// An endpoint without a region, of weight 1.
     #[must_use]
     pub fn new(address: Address) -> Self {
-        Self { address, region: None, weight: 1, capacity: None }
+        Self { address, name: None, priority: 0, region: None, weight: 1, capacity: None }
     }
 }
 
@@ -240,11 +246,11 @@ impl ServiceConfig {
             return Err(ConfigError::Attempts(attempts));
         }
         let mut seen = HashSet::new();
-        for (endpoint, EndpointConfig { address, weight, .. }) in self.endpoints.iter().enumerate() {
+        for (endpoint, EndpointConfig { address, name, weight, .. }) in self.endpoints.iter().enumerate() {
             if *weight > WEIGHT_MAX {
                 return Err(ConfigError::Weight { endpoint, weight: *weight });
             }
-            if !seen.insert(address) {
+            if !seen.insert((address, name)) {
                 return Err(ConfigError::Repeated { endpoint, address: address.clone() });
             }
         }
@@ -257,7 +263,7 @@ mod tests {
     use super::*;
 
     fn endpoint(port: u16) -> EndpointConfig {
-        EndpointConfig::new(Address::Name { host: "h".into(), port })
+        EndpointConfig::new(Address::Tcp(([10, 0, 0, 1], port).into()))
     }
 
     #[test]

@@ -8,10 +8,11 @@ use cardea_clock::Mono;
 
 use crate::address::Address;
 use crate::check::{self, CheckConfig, CheckResult, Checks, Turn};
-use crate::config::{HealthConfig, PoolConfig};
+use crate::config::{EndpointConfig, HealthConfig, PoolConfig};
 use crate::framing::FramingRecord;
 use crate::health::{Ejection, EjectionCause, Failure, Health};
 use crate::load::{Connecting, InFlight, Load};
+use crate::names::DnsName;
 use crate::permit::{ConnectionPermit, Permits};
 use crate::pool::{Counts, Pool};
 
@@ -87,10 +88,11 @@ impl Override {
     }
 }
 
-/// An endpoint that lives as long as its address stays in the configuration.
+/// An endpoint that lives as long as its address stays in the configuration, or among those of its name.
 #[derive(Debug)]
 pub struct Endpoint<C> {
     address: Address,
+    name: Option<Arc<DnsName>>,
     label: Arc<str>,
     pub(crate) shared: Arc<Shared>,
     pool: Pool<C>,
@@ -166,8 +168,10 @@ impl Shared {
 }
 
 impl<C> Endpoint<C> {
-    pub(crate) fn new(address: Address, pool: &PoolConfig) -> Self {
-        let label: Arc<str> = address.to_string().into();
+    pub(crate) fn new(config: &EndpointConfig, pool: &PoolConfig) -> Self {
+        let EndpointConfig { address, name, .. } = config.clone();
+        let label = name.as_ref().map_or_else(|| address.to_string(), |name| name.label(&address));
+        let label: Arc<str> = label.into();
         let framing = Arc::new(FramingRecord::new(Arc::clone(&label)));
         let shared = Shared {
             health: Health::default(),
@@ -182,7 +186,7 @@ impl<C> Endpoint<C> {
         };
         let permits = Arc::new(Permits::new(pool.connections_max));
         let counted = Pool::counted_in(pool, framing, &shared.pool);
-        Self { address, label, shared: Arc::new(shared), pool: counted, permits }
+        Self { address, name, label, shared: Arc::new(shared), pool: counted, permits }
     }
 
     /// The same endpoint with a pool of its own, for connections that are made differently.
@@ -191,6 +195,7 @@ impl<C> Endpoint<C> {
     pub(crate) fn with_new_pool(&self, pool: &PoolConfig) -> Self {
         Self {
             address: self.address.clone(),
+            name: self.name.clone(),
             label: Arc::clone(&self.label),
             shared: Arc::clone(&self.shared),
             pool: Pool::counted_in(pool, Arc::clone(&self.shared.framing), &self.shared.pool),
@@ -198,16 +203,37 @@ impl<C> Endpoint<C> {
         }
     }
 
-    /// The address as text, for logs.
+    /// Its name and address as text, for logs and metrics.
     #[must_use]
     pub fn label(&self) -> &str {
         &self.label
+    }
+
+    pub(crate) fn shared_label(&self) -> Arc<str> {
+        Arc::clone(&self.label)
     }
 
     /// Where it listens.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// The name that was resolved to its address.
+    #[must_use]
+    pub fn name(&self) -> Option<&Arc<DnsName>> {
+        self.name.as_ref()
+    }
+
+    /// Whether a text is its label, its address, or its name as configured.
+    #[must_use]
+    pub fn is_called(&self, text: &str) -> bool {
+        text == &*self.label || text == self.address.to_string() || self.has_name(text)
+    }
+
+    /// Whether a text is its name as configured.
+    pub(crate) fn has_name(&self, text: &str) -> bool {
+        self.name.as_ref().is_some_and(|name| name.to_string() == text)
     }
 
     /// Its idle connections.
@@ -337,7 +363,7 @@ mod tests {
     use super::*;
 
     fn endpoint() -> Endpoint<()> {
-        Endpoint::new(Address::Name { host: "h".into(), port: 80 }, &PoolConfig::default())
+        Endpoint::new(&EndpointConfig::new("10.0.0.1:80".parse().unwrap()), &PoolConfig::default())
     }
 
     #[test]

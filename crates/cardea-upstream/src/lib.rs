@@ -3,7 +3,7 @@
 //! A [`ServiceConfig`] is what the operator wrote. [`ServiceState::reconcile`] makes of it, and of the
 //! state before a change, the [`ServiceState`] that requests use: its [`Endpoint`]s keep their pool, their
 //! health and their counters as long as their address stays. A [`LiveService`] holds the state in force; a change of the
-//! endpoints replaces it there. A request then
+//! endpoints replaces it there. [`ResolvedNames`] puts an endpoint at each address of a name. A request then
 //!
 //! 1. adds to the [`RetryBudget`] ([`ServiceState::begin`]),
 //! 2. asks [`ServiceState::choose`] for an endpoint it hasn't tried, and counts itself there
@@ -30,9 +30,11 @@ mod health;
 mod live;
 mod load;
 mod locality;
+mod names;
 mod permit;
 mod pool;
 mod region;
+mod resolution;
 mod retry;
 mod service;
 mod spread;
@@ -52,8 +54,12 @@ pub use health::{CurrentEjection, EjectionCause};
 pub use live::{LiveService, ServiceRef};
 pub use load::{Connecting, InFlight};
 pub use locality::{KnownRegion, Locality, Position};
+pub use names::{
+    ADDRESSES_MAX, Change, DnsName, EndpointSource, Query, Resolved, ResolvedNames, Target,
+};
 pub use permit::ConnectionPermit;
 pub use pool::{HOLD_FOR, Hold, IdleConnection, Pool, PoolPlace, PoolStats, SPARE_AFTER};
+pub use resolution::{Answer, AnswerKind, NameStats, Resolutions};
 pub use retry::{BudgetConfig, RetryBudget, RetryCause, RetryConfig, StatusSet};
 pub use service::{Choice, Connections, Selection, ServiceState};
 pub use stats::{EndpointStats, RegionStats, ServiceStats};

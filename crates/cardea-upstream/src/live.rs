@@ -47,39 +47,48 @@ impl<C> LiveService<C> {
         Arc::clone(&self.handles[0].load().0)
     }
 
-    /// Overrides the health of the endpoint with this label; `None` ends the override. It applies to all requests that are
-    /// not at the endpoint yet, and lasts until the endpoint leaves the service. Calls must not overlap.
+    /// Overrides the health of the endpoints that are called so ([`Endpoint::is_called`](crate::Endpoint::is_called)); `None`
+    /// ends the override. It applies to all requests that are not at an endpoint yet, and lasts until the endpoint leaves the
+    /// service; for a name, it also applies to addresses that the name has later. Calls must not overlap.
     ///
-    /// Returns whether the override has changed; `None` if there is no such endpoint.
+    /// Returns whether an override has changed; `None` if there is no such endpoint.
     ///
     /// # Errors
     /// A configuration that is not valid, which a service in force never has.
     pub fn set_override(
         &self,
-        label: &str,
+        called: &str,
         overridden: Option<Override>,
         now: Mono,
     ) -> Result<Option<bool>, ConfigError> {
         let state = self.state();
-        let Some((_, endpoint)) = state.endpoints().find(|(_, endpoint)| endpoint.label() == label) else {
+        let all = state.endpoints().map(|(_, endpoint)| endpoint);
+        let (called, text): (Vec<_>, _) = (all.filter(|endpoint| endpoint.is_called(called)).collect(), called);
+        if called.is_empty() {
             return Ok(None);
-        };
-        if endpoint.overridden() == overridden {
+        }
+        if called.iter().any(|endpoint| endpoint.has_name(text)) {
+            state.override_name(text, overridden);
+        }
+        let others = called.into_iter().filter(|endpoint| endpoint.overridden() != overridden);
+        let changed: Vec<_> = others.collect();
+        if changed.is_empty() {
             return Ok(Some(false));
         }
-        endpoint.shared.set_override(overridden);
+        changed.iter().for_each(|endpoint| endpoint.shared.set_override(overridden));
         let next = ServiceState::reconcile(&state.config(), Some(&state), Connections::Kept)?;
         self.replace(&next, now);
-        if overridden.is_none() {
-            endpoint.shared.health.start_slowly(now);
+        for endpoint in changed {
+            if overridden.is_none() {
+                endpoint.shared.health.start_slowly(now);
+            }
+            tracing::warn!(
+                service = state.name(),
+                endpoint = endpoint.label(),
+                overridden = overridden.map_or("enabled", Override::as_str),
+                "endpoint is overridden by the operator"
+            );
         }
-        let overridden = overridden.map_or("enabled", Override::as_str);
-        tracing::warn!(
-            service = state.name(),
-            endpoint = label,
-            overridden,
-            "endpoint is overridden by the operator"
-        );
         Ok(Some(true))
     }
 
@@ -123,7 +132,10 @@ impl<C> fmt::Debug for ServiceRef<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AttemptedEndpoints, EndpointConfig, PoolConfig, Selection, ServiceConfig};
+    use crate::{
+        AttemptedEndpoints, EndpointConfig, EndpointSource, PoolConfig, Query, Resolved, ResolvedNames, Selection,
+        ServiceConfig,
+    };
 
     fn config(ports: &[u16]) -> ServiceConfig {
         let endpoint = |port: &u16| EndpointConfig::new(format!("10.0.0.1:{port}").parse().unwrap());
@@ -138,7 +150,7 @@ mod tests {
     fn chosen(state: &ServiceState<()>, now: Mono) -> Option<String> {
         let selection = Selection { now, ..Selection::default() };
         let (_, endpoint) = state.choose(&selection, &AttemptedEndpoints::new())?;
-        Some(endpoint.label().to_owned())
+        Some(endpoint.label().to_string())
     }
 
     #[test]
@@ -199,6 +211,37 @@ mod tests {
         assert_eq!(chosen(&live.state(), at(202)).as_deref(), Some("10.0.0.1:1"));
         let states: Vec<_> = live.state().endpoints().map(|(_, one)| one.overridden()).collect();
         assert_eq!(states, [None, Some(Override::Disabled)]);
+    }
+
+    #[test]
+    fn an_override_of_a_name_holds_for_its_later_addresses_and_one_of_an_address_for_itself() {
+        let (names, a) = (ResolvedNames::default(), Query::Host("a.test".to_owned()));
+        let target = "a.test:80".parse().unwrap();
+        let source = EndpointSource { target, region: None, weight: 1, capacity: None };
+        let state = |addresses: &[&str], previous: Option<&Arc<ServiceState<()>>>| {
+            let resolved = addresses.iter().map(|one| Resolved::of_host(one.parse().unwrap()));
+            names.replace(&a, resolved.collect::<Vec<_>>());
+            let endpoints = names.expand(std::slice::from_ref(&source));
+            ServiceState::reconcile(&ServiceConfig { endpoints, ..config(&[]) }, previous, Connections::Kept).unwrap()
+        };
+        let overrides = |live: &LiveService<()>| -> Vec<_> {
+            live.state().endpoints().map(|(_, one)| (one.label().to_string(), one.overridden())).collect()
+        };
+        let live = LiveService::new(&state(&["10.0.0.1", "10.0.0.2"], None));
+        assert_eq!(live.set_override("10.0.0.1:80", Some(Override::Drained), at(1)), Ok(Some(true)));
+        let at_first = [("a.test/10.0.0.1:80".to_owned(), Some(Override::Drained)), ("a.test/10.0.0.2:80".to_owned(), None)];
+        assert_eq!(overrides(&live), at_first);
+        assert_eq!(live.set_override("a.test:80", Some(Override::Drained), at(2)), Ok(Some(true)));
+        live.replace(&state(&["10.0.0.2", "10.0.0.3"], Some(&live.state())), at(3));
+        let drained = overrides(&live);
+        assert_eq!(drained.iter().map(|(_, one)| *one).collect::<Vec<_>>(), [Some(Override::Drained); 2], "{drained:?}");
+        assert_eq!(live.set_override("a.test/10.0.0.3:80", None, at(4)), Ok(Some(true)));
+        live.replace(&state(&["10.0.0.3", "10.0.0.4"], Some(&live.state())), at(5));
+        let mixed: Vec<_> = overrides(&live).into_iter().map(|(_, one)| one).collect();
+        assert_eq!(mixed, [None, Some(Override::Drained)]);
+        assert_eq!(live.set_override("a.test:80", None, at(6)), Ok(Some(true)));
+        live.replace(&state(&["10.0.0.5"], Some(&live.state())), at(7));
+        assert_eq!(overrides(&live), [("a.test/10.0.0.5:80".to_owned(), None)]);
     }
 
     #[test]

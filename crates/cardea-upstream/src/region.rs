@@ -8,10 +8,11 @@ use cardea_clock::Mono;
 use crate::health::Health;
 use crate::locality::KnownRegion;
 
-/// Endpoints of one region whose weight isn't 0.
+/// Endpoints of one region whose weight isn't 0, and whose priority is the same.
 #[derive(Debug)]
 pub(crate) struct Region {
     pub(crate) name: Option<String>,
+    pub(crate) priority: u16,
     /// What is known of its place.
     pub(crate) known: Option<Arc<KnownRegion>>,
     pub(crate) members: Vec<u16>,
@@ -44,9 +45,10 @@ struct Survey {
 }
 
 impl Region {
-    pub(crate) fn new(name: Option<String>, known: Option<Arc<KnownRegion>>) -> Self {
+    pub(crate) fn new(name: Option<String>, priority: u16, known: Option<Arc<KnownRegion>>) -> Self {
         Self {
             name,
+            priority,
             known,
             members: Vec::new(),
             sums: Vec::new(),
@@ -167,7 +169,7 @@ mod tests {
     use super::*;
 
     fn region(weights: &[u32]) -> Region {
-        let mut region = Region::new(None, None);
+        let mut region = Region::new(None, 0, None);
         for (endpoint, weight) in (0..).zip(weights) {
             region.add(endpoint, *weight);
         }

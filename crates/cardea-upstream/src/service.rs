@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cardea_clock::Mono;
-use foldhash::{HashMap, HashMapExt};
+use foldhash::{HashMap, HashMapExt, HashSet};
 
 use crate::affinity::{Affinity, mix};
 use crate::attempts::EndpointIndex;
@@ -93,6 +93,8 @@ struct Shared {
     panics: AtomicU64,
     /// Held from the look at how many endpoints are ejected to the ejection of one more.
     ejecting: Mutex<()>,
+    /// What the operator says of names, as they are configured.
+    overridden: Mutex<HashMap<String, Override>>,
 }
 
 /// A counter on cache lines of its own: two, as processors fetch them in pairs.
@@ -124,12 +126,16 @@ impl<C> ServiceState<C> {
         config.validate()?;
         let mut known = HashMap::new();
         for slot in previous.iter().flat_map(|previous| &previous.slots) {
-            known.insert(slot.endpoint.address(), &slot.endpoint);
+            known.insert((slot.endpoint.address(), slot.endpoint.name()), &slot.endpoint);
         }
+        let shared = match previous {
+            Some(previous) => Arc::clone(&previous.shared),
+            None => Arc::new(Shared::new(config.pool.workers)),
+        };
         let mut slots = Vec::with_capacity(config.endpoints.len());
         let mut regions: Vec<Region> = Vec::new();
         for wanted in &config.endpoints {
-            let endpoint = match known.get(&wanted.address) {
+            let endpoint = match known.get(&(&wanted.address, wanted.name.as_ref())) {
                 Some(endpoint)
                     if connections == Connections::Kept
                         && endpoint.overridden() != Some(Override::Disabled) =>
@@ -137,14 +143,14 @@ impl<C> ServiceState<C> {
                     Arc::clone(endpoint)
                 }
                 Some(endpoint) => Arc::new(endpoint.with_new_pool(&config.pool)),
-                None => Arc::new(Endpoint::new(wanted.address.clone(), &config.pool)),
+                None => Arc::new(shared.endpoint(wanted, &config.pool)),
             };
-            let region =
-                regions.iter().position(|region| region.name == wanted.region).unwrap_or_else(|| {
-                    let known = wanted.region.as_deref().and_then(|name| config.locality.region(name));
-                    regions.push(Region::new(wanted.region.clone(), known.cloned()));
-                    regions.len() - 1
-                });
+            let is_there = |region: &Region| region.name == wanted.region && region.priority == wanted.priority;
+            let region = regions.iter().position(is_there).unwrap_or_else(|| {
+                let known = wanted.region.as_deref().and_then(|name| config.locality.region(name));
+                regions.push(Region::new(wanted.region.clone(), wanted.priority, known.cloned()));
+                regions.len() - 1
+            });
             let is_used = wanted.weight > 0 && !endpoint.shared.is_taken_out();
             // Validated: there are at most ENDPOINTS_MAX, far below what a u16 holds.
             if let (Ok(index), true) = (u16::try_from(slots.len()), is_used) {
@@ -156,21 +162,12 @@ impl<C> ServiceState<C> {
             slots.push(Slot { endpoint, shared, region, weight, capacity, affinity });
         }
         regions.iter_mut().for_each(Region::settle);
-        let nearest = |region: &Region| Observed {
-            is_home: is_home(region, &config.locality),
-            round_trip: round_trip(region, &config.locality),
-            ..Observed::default()
-        };
-        let spread = Spread::new(regions.iter().map(nearest).collect());
+        let spread = Spread::new(regions.iter().map(|region| place(region, &regions, &config.locality)).collect());
         let budget = match previous {
             Some(previous) if *previous.budget.config() == config.retry.budget => {
                 Arc::clone(&previous.budget)
             }
             _ => Arc::new(RetryBudget::new(config.retry.budget)),
-        };
-        let shared = match previous {
-            Some(previous) => Arc::clone(&previous.shared),
-            None => Arc::new(Shared::new(config.pool.workers)),
         };
         Ok(Arc::new(Self {
             name: config.name.clone(),
@@ -195,6 +192,8 @@ impl<C> ServiceState<C> {
     pub fn config(&self) -> ServiceConfig {
         let endpoint = |slot: &Slot<C>| EndpointConfig {
             address: slot.endpoint.address().clone(),
+            name: slot.endpoint.name().cloned(),
+            priority: self.regions.get(slot.region).map_or(0, |region| region.priority),
             region: self.regions.get(slot.region).and_then(|region| region.name.clone()),
             weight: slot.weight,
             capacity: slot.capacity,
@@ -218,19 +217,19 @@ impl<C> ServiceState<C> {
     ///
     /// To be called once, after the model with this state has become the current one.
     pub fn activate(&self, previous: Option<&Self>, now: Mono) {
-        let has = |state: &Self, endpoint: &Endpoint<C>| {
-            state.slots.iter().any(|slot| slot.endpoint.address() == endpoint.address())
-        };
-        // The first endpoints of a service have no others beside them that could serve the rest.
-        let previous_with_others = previous.filter(|previous| !previous.slots.is_empty());
+        let key = |slot: &Slot<C>| (Arc::as_ptr(&slot.endpoint), Arc::as_ptr(&slot.shared));
+        let had: HashSet<_> = previous.iter().flat_map(|previous| &previous.slots).map(key).collect();
+        let had_shared: HashSet<_> = had.iter().map(|(_, shared)| *shared).collect();
         for slot in &self.slots {
             slot.endpoint.configure(&self.pool, &self.check, now);
-            if previous_with_others.is_some_and(|previous| !has(previous, &slot.endpoint)) {
+            // The first endpoints of a service have no others beside them that could serve the rest.
+            if !had.is_empty() && !had_shared.contains(&Arc::as_ptr(&slot.shared)) {
                 slot.endpoint.shared.health.start_slowly(now);
             }
         }
+        let has: HashSet<_> = self.slots.iter().map(key).collect();
         for old in previous.iter().flat_map(|previous| &previous.slots) {
-            if !self.slots.iter().any(|slot| Arc::ptr_eq(&slot.endpoint, &old.endpoint)) {
+            if !has.contains(&key(old)) {
                 old.endpoint.pool().close();
             }
         }
@@ -247,6 +246,15 @@ impl<C> ServiceState<C> {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What the operator says of a name holds for the addresses that it will have.
+    pub(crate) fn override_name(&self, name: &str, overridden: Option<Override>) {
+        let mut names = self.shared.overridden.lock().unwrap_or_else(PoisonError::into_inner);
+        match overridden {
+            Some(overridden) => names.insert(name.to_owned(), overridden),
+            None => names.remove(name),
+        };
     }
 
     /// How endpoints are checked.
@@ -435,8 +443,15 @@ impl<C> ServiceState<C> {
                 healthy: region.healthy(),
             })
         };
+        let mut regions: Vec<RegionStats> = Vec::new();
+        for region in order.into_iter().filter_map(region) {
+            match regions.iter_mut().find(|known| known.name == region.name) {
+                Some(known) => known.add(&region),
+                None => regions.push(region),
+            }
+        }
         ServiceStats {
-            regions: order.into_iter().filter_map(region).collect(),
+            regions,
             name: self.name.clone(),
             endpoints: self.slots.iter().map(endpoint).collect(),
             panics: self.shared.panics.load(Ordering::Relaxed),
@@ -444,6 +459,18 @@ impl<C> ServiceState<C> {
             retries,
             retry_balance: self.budget.balance(),
         }
+    }
+}
+
+/// Where a region is, and its place among those of the same name.
+fn place(region: &Region, regions: &[Region], locality: &Locality) -> Observed {
+    let group = regions.iter().position(|first| first.name == region.name);
+    Observed {
+        is_home: is_home(region, locality),
+        round_trip: round_trip(region, locality),
+        group: group.and_then(|group| u16::try_from(group).ok()).unwrap_or(u16::MAX),
+        tier: region.priority,
+        ..Observed::default()
     }
 }
 
@@ -465,7 +492,22 @@ impl Shared {
                 Draws { random: start(), turns: start() }
             })
             .collect();
-        Self { draws, retries: Default::default(), panics: AtomicU64::new(0), ejecting: Mutex::new(()) }
+        Self {
+            draws,
+            retries: Default::default(),
+            panics: AtomicU64::new(0),
+            ejecting: Mutex::new(()),
+            overridden: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// A new endpoint. What the operator says of its name holds for it too.
+    fn endpoint<C>(&self, wanted: &EndpointConfig, pool: &PoolConfig) -> Endpoint<C> {
+        let endpoint = Endpoint::new(wanted, pool);
+        let names = self.overridden.lock().unwrap_or_else(PoisonError::into_inner);
+        let overridden = wanted.name.as_ref().and_then(|name| names.get(&name.to_string()));
+        endpoint.shared.set_override(overridden.copied());
+        endpoint
     }
 
     fn draws(&self, worker: usize) -> &Draws {

@@ -46,6 +46,10 @@ const NEARER: f32 = 0.9;
 pub(crate) struct Observed {
     /// It is the gateway's own.
     pub(crate) is_home: bool,
+    /// The same for all that have the same name.
+    pub(crate) group: u16,
+    /// Of a group, the one with the lowest number that is healthy gets all that the group gets.
+    pub(crate) tier: u16,
     /// To the region; none if it isn't known.
     pub(crate) round_trip: Option<Duration>,
     /// The weight of healthy endpoints.
@@ -146,6 +150,7 @@ impl Spread {
         let mut control = self.lock();
         let mut observed = std::mem::take(&mut control.observed);
         observed.iter_mut().enumerate().for_each(|(region, seen)| *seen = observe(region));
+        rest_lower_tiers(&mut observed);
         control.update(now, &observed, config);
         control.observed = observed;
         self.publish(&control);
@@ -166,6 +171,17 @@ impl Spread {
     }
 }
 
+/// Leaves one tier of each group: the others have no part in it.
+fn rest_lower_tiers(observed: &mut [Observed]) {
+    for at in 0..observed.len() {
+        let Observed { group, tier, .. } = observed[at];
+        let is_over = |other: &Observed| other.group == group && other.tier < tier && other.weight > 0.0;
+        if observed.iter().any(is_over) {
+            observed[at] = Observed { weight: 0.0, readiness: 0.0, capacity: Some(0.0), ..observed[at] };
+        }
+    }
+}
+
 fn region_of(place: u32) -> usize {
     (place & WHOLE) as usize
 }
@@ -179,8 +195,8 @@ impl Control {
         let elapsed = self.updated.map_or(Duration::ZERO, |updated| now.saturating_since(updated));
         self.measure(now, observed);
         self.sort(observed);
-        let Some(primary) = self.order.first().map(|first| usize::from(*first)) else { return };
-        self.aim(primary, observed, config);
+        let Some((rank, primary)) = self.primary(observed) else { return };
+        self.aim((rank, primary), observed, config);
         let steps = elapsed.as_secs_f32() / UPDATE_EVERY.as_secs_f32();
         self.move_on(primary, observed, RAMP * steps.max(1.0));
     }
@@ -219,22 +235,31 @@ impl Control {
         }
     }
 
-    /// The own region first, then by round trip; those without one as configured.
+    /// The own region first, then by round trip; those without one as configured. The tiers of a region stay together.
     fn sort(&mut self, observed: &[Observed]) {
-        let last = self.order.first().copied().filter(|_| self.updated.is_some());
-        let key = |region: &u16| {
-            let Some(seen) = observed.get(usize::from(*region)) else { return (2, 0.0) };
-            let near = seconds(seen.round_trip) * if last == Some(*region) { NEARER } else { 1.0 };
-            (u8::from(!seen.is_home), near)
+        let seen = |region: u16| observed.get(usize::from(region)).copied().unwrap_or_default();
+        let last = self.order.first().filter(|_| self.updated.is_some()).map(|first| seen(*first).group);
+        let near = |seen: &Observed| {
+            seconds(seen.round_trip) * if last == Some(seen.group) { NEARER } else { 1.0 }
         };
         self.order.sort_unstable_by(|one, other| {
-            let (one_key, other_key) = (key(one), key(other));
-            one_key.0.cmp(&other_key.0).then(one_key.1.total_cmp(&other_key.1)).then(one.cmp(other))
+            let (a, b) = (seen(*one), seen(*other));
+            let by_distance = b.is_home.cmp(&a.is_home).then(near(&a).total_cmp(&near(&b)));
+            by_distance.then((a.group, a.tier, *one).cmp(&(b.group, b.tier, *other)))
         });
     }
 
+    /// The first region: the tier of it that is in use, and its rank.
+    fn primary(&self, observed: &[Observed]) -> Option<(usize, usize)> {
+        let first = usize::from(*self.order.first()?);
+        let group = observed.get(first)?.group;
+        let tiers = self.order.iter().map(|region| usize::from(*region)).enumerate();
+        let mut tiers = tiers.take_while(|(_, region)| observed[*region].group == group);
+        Some(tiers.find(|(_, region)| observed[*region].weight > 0.0).unwrap_or((0, first)))
+    }
+
     /// What each region should get: the waterfall.
-    fn aim(&mut self, primary: usize, observed: &[Observed], config: &SpillConfig) {
+    fn aim(&mut self, (rank, primary): (usize, usize), observed: &[Observed], config: &SpillConfig) {
         let load: f32 = self.tracks.iter().zip(observed).map(|(track, seen)| at_servers(track, seen)).sum();
         // Of nothing, everything has room.
         let load = load.max(1e-3);
@@ -252,7 +277,7 @@ impl Control {
         let own = own.min(1.0);
         self.tracks[primary].target = own;
         let mut left = 1.0 - own;
-        let mut rank = 1;
+        let mut rank = rank + 1;
         while left > 1e-6 && rank < self.order.len() {
             rank = self.fill(rank, &mut left, observed, config, band * FOREIGN / elsewhere);
         }

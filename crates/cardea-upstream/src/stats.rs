@@ -1,12 +1,13 @@
 //! What the program reads for its metrics: gauges and counters of a service at one moment.
 
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, atomic::Ordering};
 use std::time::Duration;
 
 use crate::address::Address;
 use crate::check::{CheckResult, CheckState};
 use crate::endpoint::{Endpoint, FailureKind, Override};
 use crate::health::{CurrentEjection, EjectionCause};
+use crate::names::DnsName;
 use crate::pool::PoolStats;
 use crate::retry::RetryCause;
 
@@ -48,11 +49,24 @@ pub struct RegionStats {
     pub healthy: usize,
 }
 
+impl RegionStats {
+    /// Adds the endpoints of another priority.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.share += other.share;
+        self.endpoints += other.endpoints;
+        self.healthy += other.healthy;
+    }
+}
+
 /// An endpoint's gauges and counters.
 #[derive(Clone, Debug)]
 pub struct EndpointStats {
+    /// Its name and address as text.
+    pub label: Arc<str>,
     /// Where it listens.
     pub address: Address,
+    /// The name that was resolved to the address.
+    pub name: Option<Arc<DnsName>>,
     /// Its region.
     pub region: Option<String>,
     /// Its weight.
@@ -101,7 +115,9 @@ impl EndpointStats {
     pub(crate) fn of<C>(endpoint: &Endpoint<C>, region: Option<String>, weight: u32) -> Self {
         let shared = &endpoint.shared;
         Self {
+            label: endpoint.shared_label(),
             address: endpoint.address().clone(),
+            name: endpoint.name().cloned(),
             region,
             weight,
             in_flight: endpoint.in_flight(),

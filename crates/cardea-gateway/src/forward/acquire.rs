@@ -142,9 +142,9 @@ async fn connect(
     deadline: Mono,
 ) -> Result<Connected, ConnectError> {
     let tls = way.service.tls.as_ref();
-    match upstream::connect(endpoint.address(), tls, timer, deadline).await {
+    match upstream::connect(endpoint, tls, timer, deadline).await {
         Err(ConnectError::Own(shortage)) if way.gateway.fall_short(shortage, "connect") => {
-            upstream::connect(endpoint.address(), tls, timer, deadline).await
+            upstream::connect(endpoint, tls, timer, deadline).await
         }
         connected => connected,
     }

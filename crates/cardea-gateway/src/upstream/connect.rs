@@ -1,10 +1,10 @@
-//! Connects to endpoints: TCP or Unix socket, name resolution, TLS.
+//! Connects to endpoints: TCP or Unix socket, TLS.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use cardea_clock::{Mono, Stopwatch};
 use cardea_tls::{TlsError, server_name};
-use cardea_upstream::{Address, FailureKind};
+use cardea_upstream::{Address, Endpoint, FailureKind};
 use rustls::pki_types::ServerName;
 use tokio::net::{TcpStream, UnixStream};
 
@@ -14,9 +14,6 @@ use crate::{
     timer::Timer,
     transport::{Socket, TlsTransport, Transport},
 };
-
-/// How many addresses of a name are tried.
-const ADDRESSES_MAX: usize = 8;
 
 /// A connection that is made to measure a round trip is given up after this time.
 const MEASURE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -46,17 +43,17 @@ pub async fn measure_round_trip(address: &Address) -> Option<Duration> {
 ///
 /// # Errors
 /// At which step it failed.
-pub(crate) async fn connect(
-    address: &Address,
+pub(crate) async fn connect<C>(
+    endpoint: &Endpoint<C>,
     tls: Option<&ServiceTls>,
     timer: &mut Timer,
     deadline: Mono,
 ) -> Result<Connected, ConnectError> {
     let failed = |kind| Err(ConnectError::Endpoint(kind));
-    let (socket, round_trip) = match timer.until(deadline, open(address)).await {
+    let (socket, round_trip) = match timer.until(deadline, open(endpoint.address())).await {
         Ok(Ok(opened)) => opened,
         Ok(Err(OpenError { error, shortage })) => {
-            tracing::debug!(endpoint = %address, %error, "can't connect");
+            tracing::debug!(endpoint = endpoint.label(), %error, "can't connect");
             return shortage
                 .map_or_else(|| failed(FailureKind::Connect), |shortage| Err(ConnectError::Own(shortage)));
         }
@@ -65,10 +62,10 @@ pub(crate) async fn connect(
     let Some(tls) = tls else {
         return Ok(Connected { transport: socket.into_plain(), round_trip });
     };
-    match timer.until(deadline, secure(socket, address, tls)).await {
+    match timer.until(deadline, secure(socket, endpoint, tls)).await {
         Ok(Ok(transport)) => Ok(Connected { transport, round_trip }),
         Ok(Err(error)) => {
-            tracing::warn!(endpoint = %address, %error, "TLS handshake with the service failed");
+            tracing::warn!(endpoint = endpoint.label(), %error, "TLS handshake with the service failed");
             failed(FailureKind::Handshake)
         }
         Err(_) => failed(FailureKind::ConnectTimeout),
@@ -97,19 +94,6 @@ async fn open(address: &Address) -> Result<(Socket, Option<Duration>), OpenError
             let unix = UnixStream::connect(path).await;
             unix.map(|unix| (Socket::Unix(unix), None)).map_err(|error| OpenError::new(error, Shortage::of))
         }
-        Address::Name { host, port } => {
-            let found = tokio::net::lookup_host((host.as_str(), *port)).await;
-            let found = found.map_err(|error| OpenError::new(error, Shortage::of_lookup))?;
-            let nothing = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-            let mut last = OpenError { error: nothing, shortage: None };
-            for address in found.take(ADDRESSES_MAX) {
-                match tcp(address).await {
-                    Ok(opened) => return Ok(opened),
-                    Err(error) => last = error,
-                }
-            }
-            Err(last)
-        }
     }
 }
 
@@ -135,12 +119,16 @@ enum SecureError {
     Handshake(#[from] io::Error),
 }
 
-async fn secure(socket: Socket, address: &Address, tls: &ServiceTls) -> Result<Transport, SecureError> {
-    let name = match (&tls.server_name, address) {
-        (Some(name), _) => name.clone(),
-        (None, Address::Name { host, .. }) => server_name(host)?,
-        (None, Address::Tcp(address)) => ServerName::IpAddress(address.ip().into()),
-        (None, Address::Unix(_)) => return Err(SecureError::NameMissing),
+async fn secure<C>(
+    socket: Socket,
+    endpoint: &Endpoint<C>,
+    tls: &ServiceTls,
+) -> Result<Transport, SecureError> {
+    let name = match (&tls.server_name, endpoint.name(), endpoint.address()) {
+        (Some(name), ..) => name.clone(),
+        (None, Some(name), _) => server_name(name.verified())?,
+        (None, None, Address::Tcp(address)) => ServerName::IpAddress(address.ip().into()),
+        (None, None, Address::Unix(_)) => return Err(SecureError::NameMissing),
     };
     let mut tls = TlsTransport::client(socket, Arc::clone(&tls.config), name)?;
     std::future::poll_fn(|cx| tls.poll_handshake(cx)).await?;

@@ -139,12 +139,8 @@ impl<C> ServiceState<C> {
     /// What there is to see of a region.
     fn observe(&self, region: usize, now: Mono) -> Observed {
         let Some(region) = self.regions.get(region) else { return Observed::default() };
-        let mut seen = Observed {
-            is_home: super::is_home(region, &self.locality),
-            round_trip: super::round_trip(region, &self.locality),
-            capacity: Some(0.0),
-            ..Observed::default()
-        };
+        let mut seen =
+            Observed { capacity: Some(0.0), ..super::place(region, &self.regions, &self.locality) };
         for slot in region.members.iter().filter_map(|member| self.slot(*member)) {
             let endpoint::Shared { health, load, .. } = &*slot.shared;
             seen.requests += load.requests();

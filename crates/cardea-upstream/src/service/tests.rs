@@ -22,7 +22,7 @@ fn at(millis: u64) -> Mono {
 
 fn endpoint(port: u16, region: &str, weight: u32) -> EndpointConfig {
     let region = (!region.is_empty()).then(|| region.to_owned());
-    EndpointConfig { region, weight, ..EndpointConfig::new(Address::Name { host: "h".into(), port }) }
+    EndpointConfig { region, weight, ..EndpointConfig::new(Address::Tcp(([10, 0, 0, 1], port).into())) }
 }
 
 /// Of a gateway in the region `a`.
@@ -422,4 +422,33 @@ fn a_key_moves_on_from_an_endpoint_with_more_than_its_share_of_the_load() {
     let others = state.slots.iter().filter(|slot| !Arc::ptr_eq(&slot.endpoint, endpoint));
     held.extend(others.flat_map(|slot| (0..27).map(|_| slot.endpoint.begin(0))).collect::<Vec<_>>());
     assert_eq!(led_to(&state, at(300), 7), home, "where all have much to do, it is within its share");
+}
+
+#[test]
+fn endpoints_of_a_lower_priority_wait_until_all_others_are_unhealthy() {
+    let with = |port, priority| EndpointConfig { priority, ..endpoint(port, "", 1) };
+    let endpoints = vec![with(1, 20), with(2, 10), with(3, 10)];
+    let state = State::reconcile(&ServiceConfig { endpoints, ..config(&[]) }, None, Connections::Kept).unwrap();
+    let none = AttemptedEndpoints::new();
+    let all = |from: u64| -> std::collections::BTreeSet<_> {
+        (from..from + 100).filter_map(|millis| chosen(&state, at(millis), &none)).collect()
+    };
+    assert_eq!(all(1_000), [1, 2].into());
+    // A retry goes to the next priority when none of the first is left.
+    let mut tried = AttemptedEndpoints::new();
+    for expected in [&[1, 2][..], &[1, 2], &[0]] {
+        let next = chosen(&state, at(1_200), &tried).unwrap();
+        assert!(expected.contains(&next), "{next}");
+        tried.insert(state.endpoints().nth(next).unwrap().0);
+    }
+    fail(&state, 1, at(2_000));
+    assert_eq!(all(2_100), [2].into());
+    fail(&state, 2, at(2_300));
+    assert_eq!(all(2_400), [0].into());
+    let stats = state.stats().regions;
+    assert_eq!((stats.len(), stats[0].endpoints, stats[0].share), (1, 3, 1.0), "one region: {stats:?}");
+    // Both are probed by requests that would go to the other.
+    let probed = all(5_000);
+    assert!(probed.contains(&1) && probed.contains(&2), "{probed:?}");
+    assert_eq!(state.config().endpoints.iter().map(|one| one.priority).collect::<Vec<_>>(), [20, 10, 10]);
 }
