@@ -3,7 +3,7 @@
 //! A field of the raw form has the type that the program uses, and names its written form: `#[serde(with =
 //! "As::<Size>")]`. The schema follows from that.
 
-use std::{fmt, marker::PhantomData, num::NonZeroU32, time::Duration};
+use std::{fmt, marker::PhantomData, net::SocketAddr, num::NonZeroU32, sync::Arc, time::Duration};
 
 use cardea_env::Network;
 use cardea_gateway::{
@@ -15,7 +15,7 @@ use cardea_http::{ForwardedHeader, ForwardedPolicy};
 use cardea_identity::{Algorithm, ClaimPath};
 use cardea_issuer::SigningAlgorithm;
 use cardea_tls::{MinVersion, acme::RequestedKey};
-use cardea_upstream::{Address, Balance, CheckMethod, CheckProtocol, Position, StatusSet};
+use cardea_upstream::{Balance, CheckMethod, CheckProtocol, DnsName, Position, StatusSet, Target};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::{Map, Value};
@@ -24,7 +24,8 @@ use super::{
     model::BuiltIn,
     text::{
         BindAddress, Rate, TextError, display_duration, display_rate, display_size, parse_address,
-        parse_duration, parse_file_mode, parse_position, parse_prefix, parse_rate, parse_size,
+        parse_duration, parse_file_mode, parse_name_server, parse_position, parse_prefix, parse_rate,
+        parse_size, parse_srv,
     },
 };
 
@@ -175,6 +176,10 @@ macro_rules! text_forms {
 pub(crate) struct Size<T>(PhantomData<T>);
 /// Permissions in octal.
 pub(crate) struct FileMode;
+/// The name of SRV records.
+pub(crate) struct Srv;
+/// The address of a name server, with or without its port.
+pub(crate) struct NameServer;
 
 text_forms! {
     Duration: Self, "cardea-duration", "^[0-9]+(ms|s|m|h|d)$";
@@ -188,7 +193,9 @@ text_forms! {
     Network: Self, "cardea-prefix", ""; parse_prefix, ToString::to_string;
     BindAddress: Self, "cardea-bind-address", ""; str::parse::<Self>, ToString::to_string;
     Position: Self, "cardea-position", ""; parse_position, ToString::to_string;
-    Address: Self, "cardea-address", ""; parse_address, ToString::to_string;
+    Target: Self, "cardea-address", ""; parse_address, ToString::to_string;
+    Srv: Arc<DnsName>, "cardea-srv", ""; parse_srv, ToString::to_string;
+    NameServer: SocketAddr, "cardea-name-server", ""; parse_name_server, ToString::to_string;
     ClaimPath: Self, "", ""; |path: &str| Ok(Self::from(path)), ToString::to_string;
 }
 

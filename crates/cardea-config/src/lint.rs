@@ -8,7 +8,7 @@ use cardea_gateway::{
     routing::{HeaderMatch, HostPattern, PathMatch},
 };
 use cardea_identity::{Alternative, IssuerConfig, KeySource};
-use cardea_upstream::Address;
+use cardea_upstream::{Address, Target};
 
 use super::{
     model::{Auth, Config, Listener, Located, Route},
@@ -122,18 +122,17 @@ fn subjects_without_issuer(config: &Config, problems: &mut Problems) {
 /// Requests in clear text to the port where TLS is spoken.
 fn clear_text(config: &Config, problems: &mut Problems) {
     for service in config.services.iter().filter(|service| service.tls.is_none()) {
-        let port = |address: &Address| match address {
-            Address::Tcp(address) => Some(address.port()),
-            Address::Name { port, .. } => Some(*port),
-            Address::Unix(_) => None,
+        let port = |target: &Target| match target {
+            Target::Address(Address::Tcp(address)) => Some(address.port()),
+            Target::Address(Address::Unix(_)) => None,
+            Target::Name(name) => name.port(),
         };
-        if let Some(endpoint) = service.config.endpoints.iter().find(|one| port(&one.address) == Some(HTTPS))
-        {
+        if let Some(endpoint) = service.endpoints.iter().find(|one| port(&one.target) == Some(HTTPS)) {
             problems.warn(
                 service.at,
                 format!(
                     "requests travel in clear text to {}, where TLS is usually spoken: the service {:?} has no tls",
-                    endpoint.address, service.config.name
+                    endpoint.target, service.config.name
                 ),
                 "add tls = {} to the service",
             );

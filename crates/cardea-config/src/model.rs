@@ -34,7 +34,8 @@ use cardea_tls::{
     ServerTlsConfig, acme::RequestedKey,
 };
 use cardea_upstream::{
-    Balance, CheckConfig, HealthConfig, PoolConfig, Position, RetryConfig, ServiceConfig, SpillConfig,
+    Balance, CheckConfig, EndpointSource, HealthConfig, PoolConfig, Position, RetryConfig, ServiceConfig,
+    SpillConfig,
 };
 use rustls::pki_types::ServerName;
 use url::Url;
@@ -44,7 +45,7 @@ pub use self::route::{Auth, BuiltIn, Destination, Mirror, Route, Share};
 use super::{
     fingerprint::Fingerprint,
     problem::Problem,
-    sections::{ChallengeKind, Drain, Log, Process, Readiness},
+    sections::{ChallengeKind, Dns, Drain, Log, Process, Readiness},
     source::{Location, Sources},
     text::BindAddress,
 };
@@ -63,6 +64,7 @@ pub struct Config {
     pub access_log: Option<AccessLog>,
     pub admin: Admin,
     pub general: General,
+    pub dns: Dns,
     pub drain: Drain,
     pub readiness: Readiness,
     pub forwarding: Forwarding,
@@ -420,8 +422,9 @@ impl fmt::Debug for Secret {
 /// A service that requests are forwarded to.
 #[derive(Debug, Clone)]
 pub struct Service {
-    /// The builder sets the number of workers and the key of connections.
+    /// The builder sets the number of workers and the endpoints.
     pub config: ServiceConfig,
+    pub endpoints: Vec<EndpointSource>,
     pub connect_timeout: Duration,
     /// A template. Requests for which it has the same value go to the same endpoint.
     pub hash_policy: Option<Template<Exchange>>,

@@ -2,6 +2,7 @@
 
 mod acme;
 mod client_certificate;
+mod dns;
 mod readiness;
 
 use std::time::Duration;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::acme::ChallengeKind;
 pub use self::client_certificate::{ClientCertificateMode, ClientCertificateNeed};
+pub use self::dns::Dns;
 pub use self::readiness::{Need, Readiness};
 use super::{
     effect::Effect,

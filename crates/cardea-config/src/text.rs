@@ -3,14 +3,15 @@
 
 use std::{
     fmt,
-    net::{Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv6Addr, SocketAddr},
     path::PathBuf,
     str::FromStr,
+    sync::Arc,
     time::Duration,
 };
 
 use cardea_env::{Network, NetworkError};
-use cardea_upstream::{Address, AddressError, Position};
+use cardea_upstream::{Address, AddressError, DnsName, Position, Target};
 
 /// The problem of a text, and its remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +27,9 @@ impl TextError {
         Self { message: message.into(), remedy: remedy.into() }
     }
 }
+
+/// The port of name servers (RFC 1035 §4.2).
+const DNS_PORT: u16 = 53;
 
 /// The longest Unix socket path that every system supports (`sun_path` has 108 octets with its NUL, unix(7)).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
@@ -183,10 +187,10 @@ impl FromStr for BindAddress {
     }
 }
 
-/// Parses the address of an endpoint.
-pub(super) fn parse_address(text: &str) -> Result<Address, TextError> {
+/// Parses the address of an endpoint, or its name.
+pub(super) fn parse_address(text: &str) -> Result<Target, TextError> {
     if let Some(path) = text.strip_prefix("unix:") {
-        return socket_path(path).map(Address::Unix);
+        return socket_path(path).map(|path| Target::Address(Address::Unix(path)));
     }
     let wrong = |remedy: &str| TextError::new("is not an endpoint's address", remedy);
     if text.contains("://") {
@@ -197,6 +201,28 @@ pub(super) fn parse_address(text: &str) -> Result<Address, TextError> {
     text.parse().map_err(|_: AddressError| {
         wrong(r#"write "10.0.0.1:8080", "[fd00::1]:8080", "orders.internal:8080" or "unix:/run/orders.sock""#)
     })
+}
+
+/// Parses the name of a service in the DNS.
+pub(super) fn parse_srv(text: &str) -> Result<Arc<DnsName>, TextError> {
+    DnsName::service(text).map(Arc::new).ok_or_else(|| {
+        TextError::new(
+            "is not the name of SRV records",
+            r#"write "_service._protocol.domain", as in "_http._tcp.example.com""#,
+        )
+    })
+}
+
+/// Parses the address of a name server.
+pub(super) fn parse_name_server(text: &str) -> Result<SocketAddr, TextError> {
+    let alone = || text.parse::<IpAddr>().map(|address| SocketAddr::new(address, DNS_PORT));
+    match text.parse::<SocketAddr>().or_else(|_| alone()) {
+        Ok(address) if address.port() != 0 => Ok(address),
+        _ => Err(TextError::new(
+            "is not the address of a name server",
+            r#"write an IP address, as in "10.0.0.53", or one with a port, as in "10.0.0.53:5353" or "[fd00::53]:5353""#,
+        )),
+    }
 }
 
 fn socket_path(path: &str) -> Result<PathBuf, TextError> {
@@ -268,6 +294,8 @@ pub(super) enum Format {
     Prefix,
     BindAddress,
     Address,
+    Srv,
+    NameServer,
     Name,
     FileMode,
     Position,
@@ -275,13 +303,15 @@ pub(super) enum Format {
 
 /// Each format: its name in the schema, its name in the reference, and what to write in quotes if a number or another
 /// value was written.
-const FORMATS: [(Format, &str, &str, &str); 9] = [
+const FORMATS: [(Format, &str, &str, &str); 11] = [
     (Format::Duration, "cardea-duration", "duration", "10s"),
     (Format::Rate, "cardea-rate", "rate", "100/s"),
     (Format::Size, "cardea-size", "size", "64KiB"),
     (Format::Prefix, "cardea-prefix", "address prefix", "10.0.0.0/8"),
     (Format::BindAddress, "cardea-bind-address", "address to listen on", "0.0.0.0:8443"),
     (Format::Address, "cardea-address", "address", "10.0.0.1:8080"),
+    (Format::Srv, "cardea-srv", "name of SRV records", "_http._tcp.example.com"),
+    (Format::NameServer, "cardea-name-server", "address of a name server", "10.0.0.53"),
     (Format::Name, "cardea-name", "name", "main"),
     (Format::FileMode, "cardea-file-mode", "file mode", "0660"),
     (Format::Position, "cardea-position", "position", "53.35, -6.26"),
@@ -315,6 +345,8 @@ impl Format {
             Self::Prefix => parse_prefix(text).map(drop),
             Self::BindAddress => text.parse::<BindAddress>().map(drop),
             Self::Address => parse_address(text).map(drop),
+            Self::Srv => parse_srv(text).map(drop),
+            Self::NameServer => parse_name_server(text).map(drop),
             Self::Name => check_name(text),
             Self::FileMode => parse_file_mode(text).map(drop),
             Self::Position => parse_position(text).map(drop),

@@ -75,7 +75,6 @@ impl Shortage {
             _ => Self::of(error),
         }
     }
-
 }
 
 /// Whether this machine has an address from which `address` can be reached. Nothing is sent.

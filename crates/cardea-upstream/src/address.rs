@@ -119,15 +119,7 @@ mod tests {
                 "{text}"
             );
         }
-        for text in [
-            ":80",
-            "name:80",
-            "::1:80",
-            "[::1:80",
-            "[name]:80",
-            "1.2.3:80",
-            "1.2.3.256:80",
-        ] {
+        for text in [":80", "name:80", "::1:80", "[::1:80", "[name]:80", "1.2.3:80", "1.2.3.256:80"] {
             assert_eq!(text.parse::<Address>(), Err(AddressError::Host(text.into())), "{text}");
         }
         for text in ["unix:", "unix:run/a", "unix:/a\0b", &format!("unix:/{}", "a".repeat(107))] {

@@ -54,9 +54,7 @@ pub use health::{CurrentEjection, EjectionCause};
 pub use live::{LiveService, ServiceRef};
 pub use load::{Connecting, InFlight};
 pub use locality::{KnownRegion, Locality, Position};
-pub use names::{
-    ADDRESSES_MAX, Change, DnsName, EndpointSource, Query, Resolved, ResolvedNames, Target,
-};
+pub use names::{ADDRESSES_MAX, Change, DnsName, EndpointSource, Query, Resolved, ResolvedNames, Target};
 pub use permit::ConnectionPermit;
 pub use pool::{HOLD_FOR, Hold, IdleConnection, Pool, PoolPlace, PoolStats, SPARE_AFTER};
 pub use resolution::{Answer, AnswerKind, NameStats, Resolutions};

@@ -63,7 +63,8 @@ impl<C> LiveService<C> {
     ) -> Result<Option<bool>, ConfigError> {
         let state = self.state();
         let all = state.endpoints().map(|(_, endpoint)| endpoint);
-        let (called, text): (Vec<_>, _) = (all.filter(|endpoint| endpoint.is_called(called)).collect(), called);
+        let (called, text): (Vec<_>, _) =
+            (all.filter(|endpoint| endpoint.is_called(called)).collect(), called);
         if called.is_empty() {
             return Ok(None);
         }
@@ -133,8 +134,8 @@ impl<C> fmt::Debug for ServiceRef<C> {
 mod tests {
     use super::*;
     use crate::{
-        AttemptedEndpoints, EndpointConfig, EndpointSource, PoolConfig, Query, Resolved, ResolvedNames, Selection,
-        ServiceConfig,
+        AttemptedEndpoints, EndpointConfig, EndpointSource, PoolConfig, Query, Resolved, ResolvedNames,
+        Selection, ServiceConfig,
     };
 
     fn config(ports: &[u16]) -> ServiceConfig {
@@ -222,19 +223,27 @@ mod tests {
             let resolved = addresses.iter().map(|one| Resolved::of_host(one.parse().unwrap()));
             names.replace(&a, resolved.collect::<Vec<_>>());
             let endpoints = names.expand(std::slice::from_ref(&source));
-            ServiceState::reconcile(&ServiceConfig { endpoints, ..config(&[]) }, previous, Connections::Kept).unwrap()
+            ServiceState::reconcile(&ServiceConfig { endpoints, ..config(&[]) }, previous, Connections::Kept)
+                .unwrap()
         };
         let overrides = |live: &LiveService<()>| -> Vec<_> {
             live.state().endpoints().map(|(_, one)| (one.label().to_string(), one.overridden())).collect()
         };
         let live = LiveService::new(&state(&["10.0.0.1", "10.0.0.2"], None));
         assert_eq!(live.set_override("10.0.0.1:80", Some(Override::Drained), at(1)), Ok(Some(true)));
-        let at_first = [("a.test/10.0.0.1:80".to_owned(), Some(Override::Drained)), ("a.test/10.0.0.2:80".to_owned(), None)];
+        let at_first = [
+            ("a.test/10.0.0.1:80".to_owned(), Some(Override::Drained)),
+            ("a.test/10.0.0.2:80".to_owned(), None),
+        ];
         assert_eq!(overrides(&live), at_first);
         assert_eq!(live.set_override("a.test:80", Some(Override::Drained), at(2)), Ok(Some(true)));
         live.replace(&state(&["10.0.0.2", "10.0.0.3"], Some(&live.state())), at(3));
         let drained = overrides(&live);
-        assert_eq!(drained.iter().map(|(_, one)| *one).collect::<Vec<_>>(), [Some(Override::Drained); 2], "{drained:?}");
+        assert_eq!(
+            drained.iter().map(|(_, one)| *one).collect::<Vec<_>>(),
+            [Some(Override::Drained); 2],
+            "{drained:?}"
+        );
         assert_eq!(live.set_override("a.test/10.0.0.3:80", None, at(4)), Ok(Some(true)));
         live.replace(&state(&["10.0.0.3", "10.0.0.4"], Some(&live.state())), at(5));
         let mixed: Vec<_> = overrides(&live).into_iter().map(|(_, one)| one).collect();

@@ -155,7 +155,14 @@ impl Resolutions {
     /// Notes the answer for a name, and says whether the name has other addresses now.
     ///
     /// Addresses stay while nobody answers. While the answer is that there are none, they stay for `keep_missing`.
-    pub fn record(&self, query: &Query, answer: Answer, now: Mono, keep_missing: Duration, random: u64) -> bool {
+    pub fn record(
+        &self,
+        query: &Query,
+        answer: Answer,
+        now: Mono,
+        keep_missing: Duration,
+        random: u64,
+    ) -> bool {
         let mut names = self.lock();
         // It is not wanted any more.
         let Some(state) = names.get_mut(query) else { return false };
@@ -203,7 +210,10 @@ impl Resolutions {
             );
         }
         if change.changed && kind == AnswerKind::Missing {
-            tracing::error!(name = query.name(), "a name has had no addresses for too long; its endpoints are removed");
+            tracing::error!(
+                name = query.name(),
+                "a name has had no addresses for too long; its endpoints are removed"
+            );
         }
         change.changed
     }
@@ -217,7 +227,12 @@ impl Resolutions {
             _ if known == 0 => {
                 tracing::warn!(name, error, "a name can't be resolved; until it is, it has no endpoints");
             }
-            _ => tracing::warn!(name, error, known, "a name can't be resolved; its known addresses stay in use"),
+            _ => tracing::warn!(
+                name,
+                error,
+                known,
+                "a name can't be resolved; its known addresses stay in use"
+            ),
         }
     }
 
@@ -322,7 +337,10 @@ mod tests {
         assert!(names.record(&name(), partial, at(now), KEEP, 0));
         assert_eq!(names.next_due(), Some(at(now + 2)), "what is missing is asked for soon");
         let stats = names.stats();
-        assert_eq!((stats[0].answers, stats[0].addresses, stats[0].resolved_at), ([2, 1, 0, 9], 1, Some(at(now))));
+        assert_eq!(
+            (stats[0].answers, stats[0].addresses, stats[0].resolved_at),
+            ([2, 1, 0, 9], 1, Some(at(now)))
+        );
     }
 
     #[test]

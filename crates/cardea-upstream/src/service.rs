@@ -145,7 +145,8 @@ impl<C> ServiceState<C> {
                 Some(endpoint) => Arc::new(endpoint.with_new_pool(&config.pool)),
                 None => Arc::new(shared.endpoint(wanted, &config.pool)),
             };
-            let is_there = |region: &Region| region.name == wanted.region && region.priority == wanted.priority;
+            let is_there =
+                |region: &Region| region.name == wanted.region && region.priority == wanted.priority;
             let region = regions.iter().position(is_there).unwrap_or_else(|| {
                 let known = wanted.region.as_deref().and_then(|name| config.locality.region(name));
                 regions.push(Region::new(wanted.region.clone(), wanted.priority, known.cloned()));
@@ -162,7 +163,8 @@ impl<C> ServiceState<C> {
             slots.push(Slot { endpoint, shared, region, weight, capacity, affinity });
         }
         regions.iter_mut().for_each(Region::settle);
-        let spread = Spread::new(regions.iter().map(|region| place(region, &regions, &config.locality)).collect());
+        let spread =
+            Spread::new(regions.iter().map(|region| place(region, &regions, &config.locality)).collect());
         let budget = match previous {
             Some(previous) if *previous.budget.config() == config.retry.budget => {
                 Arc::clone(&previous.budget)

@@ -239,9 +239,8 @@ impl Control {
     fn sort(&mut self, observed: &[Observed]) {
         let seen = |region: u16| observed.get(usize::from(region)).copied().unwrap_or_default();
         let last = self.order.first().filter(|_| self.updated.is_some()).map(|first| seen(*first).group);
-        let near = |seen: &Observed| {
-            seconds(seen.round_trip) * if last == Some(seen.group) { NEARER } else { 1.0 }
-        };
+        let near =
+            |seen: &Observed| seconds(seen.round_trip) * if last == Some(seen.group) { NEARER } else { 1.0 };
         self.order.sort_unstable_by(|one, other| {
             let (a, b) = (seen(*one), seen(*other));
             let by_distance = b.is_home.cmp(&a.is_home).then(near(&a).total_cmp(&near(&b)));

@@ -56,7 +56,7 @@ pub(crate) fn descriptors_needed(config: &Config, workers: usize) -> u64 {
     let idle = |service: &Located<Service>| {
         let pool = &service.config.pool;
         let of_endpoint = pool.connections_max.unwrap_or(usize::MAX).min(pool.idle_max);
-        (of_endpoint as u64).saturating_mul(service.config.endpoints.len() as u64)
+        (of_endpoint as u64).saturating_mul(service.endpoints.len() as u64)
     };
     let idle = config.services.iter().map(idle).fold(0, u64::saturating_add);
     let per_worker = DESCRIPTORS_PER_WORKER + config.listeners.len() as u64;

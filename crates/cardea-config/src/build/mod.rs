@@ -25,7 +25,9 @@ use cardea_identity::{AccessRequirement, Authenticator, Fetch, IssuerConfig, Key
 use cardea_tls::{
     ClientAuthority, ClientTlsConfig, ManagedCertificate, ServerTlsConfig, TlsError, client_config,
 };
-use cardea_upstream::{Connections, LiveService, Locality, PoolConfig, ServiceConfig, ServiceState};
+use cardea_upstream::{
+    Connections, LiveService, Locality, PoolConfig, ResolvedNames, ServiceConfig, ServiceState,
+};
 
 use self::admission::AdmissionParts;
 use super::{
@@ -54,6 +56,8 @@ pub struct Foundation {
     pub local_keys: LocalKeys,
     /// The objects that the program provides.
     pub provider: Arc<dyn Provider>,
+    /// What names of endpoints were resolved to.
+    pub names: Arc<ResolvedNames>,
     /// The number of workers.
     pub workers: usize,
     /// Whether unusable certificates are left out, so that the others are served at a start. A check tolerates none.
@@ -206,6 +210,7 @@ pub fn check(config: &Config, provider: Arc<dyn Provider>) -> Result<(), Vec<Pro
         fetch: Arc::new(NoFetch),
         local_keys: LocalKeys::new(),
         provider,
+        names: Arc::default(),
         workers: 1,
         tolerates_certificates: false,
     };
@@ -308,6 +313,7 @@ impl Builder<'_> {
             let settings = ServiceConfig {
                 pool: PoolConfig { workers: self.foundation.workers, ..service.config.pool },
                 locality: Arc::clone(&self.locality),
+                endpoints: self.foundation.names.expand(&service.endpoints),
                 ..service.config.clone()
             };
             let old = self.previous.and_then(|built| built.services.get(name));

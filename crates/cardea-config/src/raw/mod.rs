@@ -35,13 +35,13 @@ pub(super) use self::{
         RawShare,
     },
     rules::{OneOrMany, RawAccessLog, RawAttribute, RawAttributeEdits, RawFieldEdits, RawPolicyRule},
-    service::{RawRegionPosition, RawService},
+    service::{RawEndpoint, RawRegionPosition, RawService},
     throttle::RawThrottle,
 };
 use super::{
     effect::Effect,
     form::As,
-    sections::{Drain, ForwardingText, Log, Process, Readiness, TrustedProxies},
+    sections::{Dns, Drain, ForwardingText, Log, Process, Readiness, TrustedProxies},
 };
 
 /// The configuration of Cardea, in TOML. Strings may refer to the environment: `${NAME}`, or `${NAME:-default}` if it
@@ -90,6 +90,8 @@ pub(super) struct RawConfig {
     #[serde(with = "As::<Balance>")]
     #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) balance: Balance,
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
+    pub(super) dns: Dns,
     #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) drain: Drain,
     #[schemars(extend("x-reload" = Effect::AtOnce))]

@@ -1,14 +1,17 @@
 //! Services as written.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use cardea_upstream::{Address, Balance, PoolConfig, Position};
+use cardea_upstream::{Balance, DnsName, PoolConfig, Position, Target};
 
 use super::{
-    super::{effect::Effect, form::As},
+    super::{
+        effect::Effect,
+        form::{As, Srv},
+    },
     admission::RawServiceAdmission,
     failover::RawServiceFailover,
     health_check::RawServiceHealthCheck,
@@ -94,19 +97,23 @@ impl Default for RawPool {
     }
 }
 
-/// An endpoint of a service.
+/// An endpoint of a service, or those that a name stands for.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawEndpoint {
     /// An IP address or a name, and a port (`"10.0.0.1:8080"`, `"orders.internal:8080"`), or a Unix socket
-    /// (`"unix:/run/orders.sock"`).
-    #[serde(with = "As::<Address>")]
-    pub(crate) address: Address,
+    /// (`"unix:/run/orders.sock"`). Each address of a name is an endpoint ([discovery.md](discovery.md)).
+    #[serde(default, with = "As::<Option<Target>>")]
+    pub(crate) address: Option<Target>,
+    /// Instead of an address: the name of SRV records (`"_http._tcp.example.com"`). They name hosts and ports with
+    /// priorities and weights; each address of each host is an endpoint.
+    #[serde(default, with = "As::<Option<Srv>>")]
+    pub(crate) srv: Option<Arc<DnsName>>,
     /// The region of the endpoint.
     #[serde(default)]
     #[schemars(extend("format" = "cardea-name"))]
     pub(crate) region: Option<String>,
-    /// Its share of the requests, relative to the other endpoints of the region.
+    /// Its share of the requests, relative to the other endpoints of the region. Each address of a name has it.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1000))]
     pub(crate) weight: u32,

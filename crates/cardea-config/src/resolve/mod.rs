@@ -216,6 +216,7 @@ impl<'a> Resolver<'a> {
             access_log,
             admin,
             general,
+            dns: raw.dns,
             drain: raw.drain,
             readiness: raw.readiness,
             forwarding,

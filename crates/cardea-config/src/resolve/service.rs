@@ -7,14 +7,15 @@ use cardea_gateway::exchange::Exchange;
 use cardea_http::{Authority, Scheme};
 use cardea_tls::{ClientTlsConfig, Roots, server_name};
 use cardea_upstream::{
-    Address, CheckConfig, CheckMethod, EndpointConfig, HealthConfig, PoolConfig, ServiceConfig,
+    Address, CheckConfig, CheckMethod, ENDPOINTS_MAX, EndpointSource, HealthConfig, PoolConfig,
+    ServiceConfig, Target,
 };
 
 use super::{
     super::{
         document::Cursor,
         model::{Failover, General, Located, Service, ServiceTls, SourceText, Throttle},
-        raw::RawService,
+        raw::{RawEndpoint, RawService},
         text::display_duration,
     },
     Resolver, request_timeout,
@@ -42,25 +43,8 @@ impl Resolver<'_> {
         if let Some(connect) = raw.connect_timeout {
             self.leaves_time(("connect_timeout", connect), ("timeouts.request", request), at);
         }
-        let mut addresses = HashSet::new();
-        for (index, endpoint) in raw.endpoint.iter().enumerate() {
-            let at = at.key("endpoint").index(index).key("address");
-            if !addresses.insert(&endpoint.address) {
-                self.error(
-                    at,
-                    format!("{} is there twice", endpoint.address),
-                    "remove one, and give the other more weight if it should get more",
-                );
-            }
-            let nameless = matches!(endpoint.address, Address::Unix(_));
-            if nameless && raw.tls.as_ref().is_some_and(|tls| tls.server_name.is_none()) {
-                self.error(
-                    at,
-                    "TLS to a Unix socket has no name to verify",
-                    "add server_name to the service's tls table",
-                );
-            }
-        }
+        let needs_name = raw.tls.as_ref().is_some_and(|tls| tls.server_name.is_none());
+        let endpoints = self.endpoints(raw.endpoint, needs_name, at.key("endpoint"));
         let tls = raw.tls.map(|tls| {
             let at = at.key("tls");
             let name = tls.server_name.and_then(|name| {
@@ -78,13 +62,6 @@ impl Resolver<'_> {
             let roots = tls.ca_file.map(|file| Roots::File(self.key_file(at.key("ca_file"), &file).0));
             let client = ClientTlsConfig { roots: roots.unwrap_or_default(), ..ClientTlsConfig::default() };
             ServiceTls { client, server_name: name }
-        });
-        let endpoints = raw.endpoint.into_iter();
-        let endpoints = endpoints.map(|raw| EndpointConfig {
-            address: raw.address,
-            region: raw.region,
-            weight: raw.weight,
-            capacity: raw.capacity,
         });
         let pool = PoolConfig {
             idle_max: raw.pool.idle_max,
@@ -112,14 +89,66 @@ impl Resolver<'_> {
                 check,
                 retry: failover.retry,
                 spill: failover.spill,
-                ..ServiceConfig::new(raw.name, endpoints.collect())
+                ..ServiceConfig::new(raw.name, Vec::new())
             },
+            endpoints,
             connect_timeout: raw.connect_timeout.unwrap_or(general.exchanges.connect),
             hash_policy,
             admission: self.service_admission(&raw.admission, general, at.key("admission")),
             throttles: self.throttle_names(raw.throttles, throttles, at.key("throttles")),
             tls,
         }
+    }
+
+    fn endpoints(&mut self, raw: Vec<RawEndpoint>, needs_name: bool, at: Cursor<'_>) -> Vec<EndpointSource> {
+        if raw.len() > ENDPOINTS_MAX {
+            let message = format!("a service has at most {ENDPOINTS_MAX} endpoints");
+            self.error(at, message, "divide them among several services");
+        }
+        let mut targets = HashSet::new();
+        let mut endpoints = Vec::with_capacity(raw.len());
+        for (index, raw) in raw.into_iter().enumerate() {
+            let at = at.index(index);
+            let (target, key) = match (raw.address, raw.srv) {
+                (Some(target), None) => (target, "address"),
+                (None, Some(name)) => (Target::Name(name), "srv"),
+                (Some(_), Some(_)) => {
+                    self.error(
+                        at.key("srv"),
+                        "an endpoint has an address or srv, not both",
+                        "remove one of them",
+                    );
+                    continue;
+                }
+                (None, None) => {
+                    if !at.lost_any(&["address", "srv"]) {
+                        self.error(at, "the endpoint has no address", r#"add address = "10.0.0.1:8080""#);
+                    }
+                    continue;
+                }
+            };
+            let at_target = at.key(key);
+            if key == "srv" && raw.weight != 1 {
+                self.error(at.key("weight"), "SRV records have weights of their own", "remove weight");
+            }
+            if needs_name && matches!(target, Target::Address(Address::Unix(_))) {
+                self.error(
+                    at_target,
+                    "TLS to a Unix socket has no name to verify",
+                    "add server_name to the service's tls table",
+                );
+            }
+            if !targets.insert(target.clone()) {
+                self.error(
+                    at_target,
+                    format!("{target} is there twice"),
+                    "remove one, and give the other more weight if it should get more",
+                );
+            }
+            let (region, weight, capacity) = (raw.region, raw.weight, raw.capacity);
+            endpoints.push(EndpointSource { target, region, weight, capacity });
+        }
+        endpoints
     }
 
     /// A template of a key, which is never shown.

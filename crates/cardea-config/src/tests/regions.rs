@@ -36,5 +36,5 @@ fn services_have_capacities_and_bands() {
     );
     let service = &config.services[0].config;
     assert_eq!((service.spill.band_percent, service.spill.sensitivity), (70, Duration::from_millis(5)));
-    assert_eq!(service.endpoints[0].capacity.map(u32::from), Some(8));
+    assert_eq!(config.services[0].endpoints[0].capacity.map(u32::from), Some(8));
 }

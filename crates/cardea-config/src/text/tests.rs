@@ -147,7 +147,7 @@ proptest! {
     #[test]
     fn no_text_makes_a_parser_panic(text in "\\PC*") {
         for format in ["cardea-duration", "cardea-rate", "cardea-size", "cardea-prefix", "cardea-bind-address", "cardea-address",
-            "cardea-name", "cardea-file-mode", "cardea-position"]
+            "cardea-srv", "cardea-name-server", "cardea-name", "cardea-file-mode", "cardea-position"]
         {
             let _ = Format::of_schema(format).unwrap().check(&text);
         }

@@ -32,7 +32,10 @@ fn targets_are_read_and_written() {
     let name = "Name.Example.:80".parse::<Target>().unwrap();
     assert_eq!(name.to_string(), "name.example:80");
     let name = name.name().unwrap();
-    assert_eq!((name.verified(), name.port(), name.query()), ("name.example", Some(80), &host("name.example")));
+    assert_eq!(
+        (name.verified(), name.port(), name.query()),
+        ("name.example", Some(80), &host("name.example"))
+    );
     for text in ["a..b:80", "a b:80", "-a:80", "a-:80", "1.2.3:80", "é:80", ":80", "[name]:80"] {
         assert_eq!(text.parse::<Target>(), Err(AddressError::Host(text.into())), "{text}");
     }
@@ -46,7 +49,9 @@ fn a_service_is_verified_by_its_domain() {
     let name = DnsName::service("_HTTP._tcp.Example.com.").unwrap();
     assert_eq!((name.to_string().as_str(), name.verified()), ("_http._tcp.example.com", "example.com"));
     assert_eq!((name.port(), name.query().records()), (None, "srv"));
-    for name in ["_http._tcp", "http._tcp.example.com", "_http.tcp.example.com", "_._tcp.a", "_a._b.", "_a._b.c d"] {
+    for name in
+        ["_http._tcp", "http._tcp.example.com", "_http.tcp.example.com", "_._tcp.a", "_a._b.", "_a._b.c d"]
+    {
         assert_eq!(DnsName::service(name), None, "{name}");
     }
 }
@@ -54,9 +59,14 @@ fn a_service_is_verified_by_its_domain() {
 #[test]
 fn each_address_of_a_name_is_an_endpoint_with_the_settings_of_the_name() {
     let names = ResolvedNames::default();
-    let all = [EndpointSource { weight: 7, ..source("a.test:80") }, source("10.0.0.2:80"), source("b.test:81")];
+    let all =
+        [EndpointSource { weight: 7, ..source("a.test:80") }, source("10.0.0.2:80"), source("b.test:81")];
     assert_eq!(expanded(&names, &all), [("10.0.0.2:80".into(), None, 1)], "nothing is known of the names");
-    assert!(names.replace(&host("a.test"), addresses(&["::1", "10.0.0.2", "10.0.0.1", "::ffff:10.0.0.1"])).changed);
+    assert!(
+        names
+            .replace(&host("a.test"), addresses(&["::1", "10.0.0.2", "10.0.0.1", "::ffff:10.0.0.1"]))
+            .changed
+    );
     assert!(names.replace(&host("b.test"), addresses(&["10.0.0.1"])).changed);
     let a = |address: &str| (address.to_owned(), Some("a.test:80".to_owned()), 7);
     assert_eq!(
@@ -69,7 +79,10 @@ fn each_address_of_a_name_is_an_endpoint_with_the_settings_of_the_name() {
             ("10.0.0.1:81".into(), Some("b.test:81".into()), 1),
         ]
     );
-    assert!(!names.replace(&host("a.test"), addresses(&["10.0.0.1", "::1", "10.0.0.2"])).changed, "the order");
+    assert!(
+        !names.replace(&host("a.test"), addresses(&["10.0.0.1", "::1", "10.0.0.2"])).changed,
+        "the order"
+    );
     assert!(names.replace(&host("a.test"), []).changed);
     assert!(!names.replace(&host("a.test"), []).changed);
     assert_eq!((names.count(&host("a.test")), names.count(&host("b.test"))), (0, 1));

@@ -428,7 +428,8 @@ fn a_key_moves_on_from_an_endpoint_with_more_than_its_share_of_the_load() {
 fn endpoints_of_a_lower_priority_wait_until_all_others_are_unhealthy() {
     let with = |port, priority| EndpointConfig { priority, ..endpoint(port, "", 1) };
     let endpoints = vec![with(1, 20), with(2, 10), with(3, 10)];
-    let state = State::reconcile(&ServiceConfig { endpoints, ..config(&[]) }, None, Connections::Kept).unwrap();
+    let state =
+        State::reconcile(&ServiceConfig { endpoints, ..config(&[]) }, None, Connections::Kept).unwrap();
     let none = AttemptedEndpoints::new();
     let all = |from: u64| -> std::collections::BTreeSet<_> {
         (from..from + 100).filter_map(|millis| chosen(&state, at(millis), &none)).collect()

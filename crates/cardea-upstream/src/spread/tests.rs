@@ -167,7 +167,8 @@ fn draws_follow_the_shares() {
 #[test]
 fn the_first_healthy_tier_of_a_region_gets_all_of_it() {
     let tier = |tier: u16, seen: Observed| Observed { tier, capacity: None, ..seen };
-    let mut observed = apart([region(10, 1.0), tier(20, home(1.0)), tier(10, home(1.0)), tier(30, home(1.0))]);
+    let mut observed =
+        apart([region(10, 1.0), tier(20, home(1.0)), tier(10, home(1.0)), tier(30, home(1.0))]);
     observed[2].group = 1;
     observed[3].group = 1;
     let spread = Spread::new(observed.to_vec());

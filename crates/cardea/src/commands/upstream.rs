@@ -85,6 +85,7 @@ pub(super) fn table(upstreams: &[Upstream]) -> String {
     let mut table = Table::new(&[
         "SERVICE",
         "ENDPOINT",
+        "NAME",
         "REGION",
         "WEIGHT",
         "STATE",
@@ -100,6 +101,7 @@ pub(super) fn table(upstreams: &[Upstream]) -> String {
             table.row([
                 upstream.service.clone(),
                 endpoint.address.clone(),
+                or_none(endpoint.name.clone()),
                 or_none(endpoint.region.clone()),
                 endpoint.weight.to_string(),
                 endpoint.state.clone(),
@@ -114,6 +116,7 @@ pub(super) fn table(upstreams: &[Upstream]) -> String {
             let none = || "-".to_owned();
             table.row([
                 upstream.service.clone(),
+                none(),
                 none(),
                 none(),
                 none(),

@@ -10,6 +10,7 @@ mod health;
 mod issuer;
 mod key_cache;
 mod listen;
+mod names;
 mod panics;
 mod reload;
 mod reloads;

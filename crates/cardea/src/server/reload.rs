@@ -38,6 +38,8 @@ impl Server {
             Ok(config) => self.replace(&mut current, config).await,
             Err(error) => Err(error),
         };
+        // Of a configuration that was refused, nothing stays.
+        self.names.follow(&current.config);
         let now = self.gateway.clock.precise();
         let took = now.mono.saturating_since(begun.mono);
         match &result {
@@ -59,6 +61,7 @@ impl Server {
     async fn replace(&self, current: &mut Current, config: Config) -> Result<Reloaded> {
         config.log_warnings();
         check_fixed(&current.config, &config)?;
+        self.names.prepare(&config).await;
         let built = build(&config, &self.foundation, Some(&current.built))
             .map_err(|problems| anyhow!(listed(problems)))?;
         restore_keys(&self.key_cache, &built, self.gateway.clock.precise()).await;

@@ -36,6 +36,7 @@ use super::{
     issuer::{self, Revoker, publish_keys},
     key_cache::KeyCache,
     listen::{self, Inherited, Sockets, bind},
+    names::{self, Names},
     panics,
     reloads::Reloads,
     signals::Signals,
@@ -78,6 +79,8 @@ pub(crate) struct Server {
     pub(super) key_cache: Arc<KeyCache>,
     /// The active checks of services.
     pub(super) checks: Checks,
+    /// The names of endpoints.
+    pub(super) names: Arc<Names>,
     /// The faults of client authorities that were logged.
     pub(super) client_authority_faults: client_authorities::FaultLog,
     /// Looks after certificates from the authority.
@@ -173,12 +176,16 @@ impl Server {
             None => None,
         };
         let fetch = Arc::new(HttpFetch::new());
+        let names = Names::new(clock.clone());
+        names.prepare(&config).await;
+        names.follow(&config);
         let provided = Arc::new(Provided { issuer, acme });
         let foundation = Foundation {
             clock: clock.clone(),
             fetch,
             local_keys,
             provider: Arc::clone(&provided) as _,
+            names: Arc::clone(names.resolved()),
             workers: workers.count(),
             tolerates_certificates: true,
         };
@@ -211,6 +218,7 @@ impl Server {
         admin.set_hosts(&config.admin.hosts);
         let started_with = config.fingerprint.clone();
         let admin_address = admin_socket.as_ref().and_then(|socket| socket.local_addr().ok());
+        names.register(admin.registry());
         let checks = Checks::new(&gateway);
         checks.follow(&built.model.services);
         let server = Arc::new(Self {
@@ -230,6 +238,7 @@ impl Server {
             store_closed: AtomicBool::new(false),
             key_cache,
             checks,
+            names,
             client_authority_faults,
             acme: Mutex::default(),
             _clock: coarse,
@@ -246,6 +255,7 @@ impl Server {
             server.serve_admin(socket)?;
         }
         background::start(&server);
+        names::start(&server);
         if let Some(acme) = &server.provided.acme {
             telemetry::register_acme(server.admin.registry(), acme);
             acme.follow(&server.current.lock().await.config);

@@ -40,11 +40,11 @@ impl Server {
             return Err(AdminError::new(Code::NotFound, message));
         };
         self.checks.follow(&current.built.model.services);
-        let there = state.endpoints().find(|(_, known)| known.label() == endpoint);
+        let there = state.endpoints().filter(|(_, known)| known.is_called(endpoint));
         let others = state.endpoints().filter(|(_, known)| known.overridden().is_none()).count();
         Ok(Overridden {
             changed,
-            in_flight: there.map_or(0, |(_, known)| known.in_flight() as u64),
+            in_flight: there.map(|(_, known)| known.in_flight() as u64).sum(),
             others: others as u64,
         })
     }
@@ -75,6 +75,7 @@ fn shown_endpoint(stats: &EndpointStats, now: Mono) -> UpstreamEndpoint {
         |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     UpstreamEndpoint {
         address: stats.address.to_string(),
+        name: stats.name.as_ref().map(ToString::to_string),
         region: stats.region.clone(),
         weight: stats.weight,
         state: state.to_owned(),

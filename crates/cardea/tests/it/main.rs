@@ -18,6 +18,7 @@ mod imports;
 mod keys;
 mod large;
 mod metrics;
+mod names;
 mod paths;
 mod privileges;
 mod reload;

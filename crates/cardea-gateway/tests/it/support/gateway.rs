@@ -205,6 +205,7 @@ impl Spec {
             fetch: Arc::new(NoFetch),
             local_keys: issuer.keys.clone(),
             provider: Arc::new(Provided(self.builtin)),
+            names: Arc::default(),
             workers: workers.count(),
             tolerates_certificates: false,
         };

@@ -49,6 +49,7 @@ impl Listener {
             fetch: Arc::new(HttpFetch::new()),
             local_keys: keys.clone(),
             provider: Arc::clone(&provided) as _,
+            names: Arc::default(),
             workers: 1,
             tolerates_certificates: false,
         };
@@ -145,6 +146,7 @@ async fn an_issuer_whose_keys_were_never_loaded_is_a_reason() {
         fetch: Arc::new(HttpFetch::new()),
         local_keys: LocalKeys::new(),
         provider: Arc::new(Provided::default()),
+        names: Arc::default(),
         workers: 1,
         tolerates_certificates: false,
     };

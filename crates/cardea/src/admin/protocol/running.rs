@@ -133,6 +133,8 @@ pub(crate) struct Upstream {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct UpstreamEndpoint {
     pub(crate) address: String,
+    /// The configured name that was resolved to the address.
+    pub(crate) name: Option<String>,
     pub(crate) region: Option<String>,
     pub(crate) weight: u32,
     /// `healthy`, `ejected` (by its requests), `down` (by its checks), `drained` or `disabled` (by the operator).

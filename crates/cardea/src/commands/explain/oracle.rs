@@ -262,6 +262,7 @@ fn with_generated_keys(config: &mut Config, clock: &Clock) -> Result<(config::Bu
         fetch,
         local_keys,
         provider: Arc::new(Provided::default()),
+        names: Arc::default(),
         workers: 1,
         tolerates_certificates: true,
     };

@@ -121,7 +121,9 @@ fn end(request: &Request, explanation: &Explanation) -> String {
     }
     match &explanation.destination {
         Some(DestinationExplanation::Service { name, endpoints, regions, target, fields }) => {
-            let mut text = format!("goes to service {name} ({})\n", endpoints.join(", "));
+            let endpoints =
+                if endpoints.is_empty() { "no known endpoint".to_owned() } else { endpoints.join(", ") };
+            let mut text = format!("goes to service {name} ({endpoints})\n");
             // One region leaves no choice.
             if regions.len() > 1 {
                 regions.iter().for_each(|region| text.push_str(&format!("  {}\n", shown_region(region))));

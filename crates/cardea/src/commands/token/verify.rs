@@ -121,6 +121,7 @@ pub(in super::super) async fn built(
         fetch,
         local_keys,
         provider: Arc::new(Provided { issuer: issuer.clone(), acme: None }),
+        names: Arc::default(),
         workers: 1,
         tolerates_certificates: true,
     };

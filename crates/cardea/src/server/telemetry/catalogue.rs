@@ -10,7 +10,7 @@ use cardea_gateway::{
     },
 };
 
-use super::super::{certificates, client_authorities, health, panics, reloads};
+use super::super::{certificates, client_authorities, health, names, panics, reloads};
 
 /// The command that generates the page, as shown on the page.
 const COMMAND: &str = "cargo run -p cardea -- schema --metrics > docs/metrics.md";
@@ -31,13 +31,19 @@ static SECTIONS: &[Section] = &[
     },
     Section {
         title: "Services and endpoints",
-        intro: "`service` is the name in the configuration, `endpoint` the configured address.",
+        intro: "`service` is the name in the configuration, `endpoint` the configured address, or a \
+             name and one of its addresses (`orders.internal/10.0.0.1:8080`).",
         definitions: &[metrics::UPSTREAM_DEFINITIONS, super::upstream::DEFINITIONS],
     },
     Section {
         title: "Mirrors",
         intro: "`http_route` is the name of the route, `service` that of the service that gets the copies.",
         definitions: &[super::mirrors::DEFINITIONS],
+    },
+    Section {
+        title: "Names of endpoints",
+        intro: "`name` is the name in the configuration; `records` is `address` or `srv`. See [discovery.md](discovery.md).",
+        definitions: &[names::DEFINITIONS],
     },
     Section {
         title: "Readiness and databases",

@@ -196,7 +196,7 @@ impl Snapshot {
     ) -> impl Fn(&mut Samples<'_>) + Send + Sync + 'static {
         self.services(move |service, samples| {
             for endpoint in &service.endpoints {
-                read(&service.name, &endpoint.address.to_string(), endpoint, samples);
+                read(&service.name, &endpoint.label, endpoint, samples);
             }
         })
     }

@@ -1,6 +1,7 @@
 //! What the tests of the program share: a folder with a configuration, the process, an origin, a client.
 
 pub(crate) mod client;
+pub(crate) mod dns;
 pub(crate) mod folder;
 pub(crate) mod metrics;
 pub(crate) mod origin;

@@ -1,0 +1,367 @@
+//! Asks the DNS, by `hickory-resolver`, which tells the TTL of answers; the system's resolver does not.
+
+use std::{
+    collections::HashMap,
+    fs,
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use cardea_clock::Mono;
+use cardea_upstream::{ADDRESSES_MAX, Answer, Query, Resolved};
+use hickory_resolver::{
+    Hosts, TokioResolver,
+    config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts},
+    net::{DnsError, NetError, runtime::TokioRuntimeProvider},
+    proto::{
+        op::Query as Question,
+        rr::{Name, RData, RecordType},
+    },
+    system_conf,
+};
+use tokio::{sync::Semaphore, task::JoinSet, time::timeout};
+
+/// Questions that are open at a time. Each holds a descriptor.
+const QUESTIONS_MAX: usize = 64;
+
+/// How long a name server may take to answer, and how often it is asked.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+const ATTEMPTS: usize = 2;
+
+/// For all attempts at all name servers, for one question.
+const QUESTION_MAX: Duration = Duration::from_secs(10);
+
+/// How long what the file of hosts says is used; then it is looked whether the file has changed.
+const HOSTS_TTL: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether the system's files have changed.
+const FILES_EVERY: Duration = Duration::from_secs(1);
+
+/// The files that say how the system resolves names.
+const FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
+
+/// Resolves names as the configuration and the system's files say.
+pub(super) struct Resolver {
+    made: tokio::sync::Mutex<Option<Made>>,
+    questions: Arc<Semaphore>,
+    /// The last addresses of each host, by the name that led to it: they stay in use where only a part of an answer can be had.
+    remembered: Mutex<HashMap<Query, Remembered>>,
+}
+
+type Remembered = HashMap<(String, RecordType), Vec<IpAddr>>;
+
+/// What questions are asked with, and what it was made of.
+struct Made {
+    servers: Vec<SocketAddr>,
+    files: [Option<(SystemTime, u64)>; FILES.len()],
+    looked: Mono,
+    dns: Arc<Dns>,
+}
+
+struct Dns {
+    resolver: TokioResolver,
+    hosts: Hosts,
+    /// Names with fewer dots are looked up with the suffixes of the search list first (resolv.conf(5)).
+    dots_min: usize,
+    search: Vec<Name>,
+    questions: Arc<Semaphore>,
+}
+
+/// The answer to one question.
+#[derive(Clone, Debug)]
+enum Found {
+    Records(Vec<RData>, Duration),
+    Missing,
+    Failed(String),
+}
+
+/// Addresses of one host.
+struct Host {
+    addresses: Vec<IpAddr>,
+    ttl: Duration,
+    /// Why some of them are not known, or are those of an earlier answer.
+    error: Option<String>,
+    remembered: Remembered,
+}
+
+impl Resolver {
+    pub(super) fn new() -> Self {
+        Self {
+            made: tokio::sync::Mutex::new(None),
+            questions: Arc::new(Semaphore::new(QUESTIONS_MAX)),
+            remembered: Mutex::default(),
+        }
+    }
+
+    /// What is asked now; whether it differs from what was asked before.
+    pub(super) async fn refresh(&self, servers: &[SocketAddr], now: Mono) -> Result<bool, String> {
+        let mut made = self.made.lock().await;
+        if let Some(made) = &*made
+            && made.servers == servers
+            && now.saturating_since(made.looked) < FILES_EVERY
+        {
+            return Ok(false);
+        }
+        let previous = made.as_ref().filter(|made| made.servers == servers).map(|made| made.files);
+        let (wanted, questions) = (servers.to_vec(), Arc::clone(&self.questions));
+        // Reads files.
+        let read = tokio::task::spawn_blocking(move || {
+            let files = FILES.map(|path| {
+                let file = fs::metadata(path).ok()?;
+                Some((file.modified().ok()?, file.len()))
+            });
+            if previous == Some(files) {
+                return Ok::<_, String>(None);
+            }
+            let dns = Dns::new(&wanted, questions).map_err(|error| error.to_string())?;
+            Ok(Some(Made { servers: wanted, files, looked: now, dns: Arc::new(dns) }))
+        });
+        match read.await.map_err(|error| error.to_string())?? {
+            Some(fresh) => Ok(made.replace(fresh).is_some()),
+            None => {
+                if let Some(made) = &mut *made {
+                    made.looked = now;
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// Looks a name up. To be called after [`Self::refresh`].
+    pub(super) async fn resolve(&self, query: &Query) -> Answer {
+        let dns = self.made.lock().await.as_ref().map(|made| Arc::clone(&made.dns));
+        let Some(dns) = dns else { return Answer::Failed("there are no name servers".to_owned()) };
+        let before = Arc::new(self.lock().get(query).cloned().unwrap_or_default());
+        let (answer, remembered) = match query {
+            Query::Host(name) => dns.resolve_host(name, before).await,
+            Query::Service(name) => dns.resolve_service(name, before).await,
+        };
+        if let Some(remembered) = remembered {
+            self.lock().insert(query.clone(), remembered);
+        }
+        answer
+    }
+
+    /// Forgets all names but those for which `keeps` says so.
+    pub(super) fn retain(&self, keeps: impl Fn(&Query) -> bool) {
+        self.lock().retain(|query, _| keeps(query));
+    }
+
+    /// The state is sound at every moment: nothing under the lock can panic.
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Query, Remembered>> {
+        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Dns {
+    fn new(servers: &[SocketAddr], questions: Arc<Semaphore>) -> Result<Self, NetError> {
+        let (config, mut options) = if servers.is_empty() {
+            system_conf::read_system_conf()?
+        } else {
+            let server = |address: &SocketAddr| {
+                let mut connections = vec![ConnectionConfig::udp(), ConnectionConfig::tcp()];
+                connections.iter_mut().for_each(|connection| connection.port = address.port());
+                NameServerConfig::new(address.ip(), true, connections)
+            };
+            let config = ResolverConfig::from_name_servers(servers.iter().map(server).collect());
+            (config, ResolverOpts::default())
+        };
+        let dots_min = options.ndots;
+        let search = config.search().to_vec();
+        options.timeout = options.timeout.min(ANSWER_MAX);
+        options.attempts = ATTEMPTS;
+        // What is asked for is due.
+        options.cache_size = 0;
+        options.use_hosts_file = ResolveHosts::Never;
+        let resolver = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+        let resolver = resolver.with_options(options).build()?;
+        let hosts = Hosts::from_system().unwrap_or_default();
+        Ok(Self { resolver, hosts, dots_min, search, questions })
+    }
+
+    async fn resolve_host(&self, name: &str, before: Arc<Remembered>) -> (Answer, Option<Remembered>) {
+        let Host { addresses, ttl, error, remembered } = self.host(name, &before).await;
+        let answer = match (addresses.is_empty(), error) {
+            // All that is known is from earlier answers.
+            (_, Some(error)) if ttl == Duration::MAX => Answer::Failed(error),
+            (true, Some(error)) => Answer::Failed(error),
+            (true, None) => Answer::Missing,
+            (false, partial) => Answer::Found {
+                addresses: addresses.into_iter().map(Resolved::of_host).collect(),
+                ttl,
+                partial,
+            },
+        };
+        (answer, Some(remembered))
+    }
+
+    /// RFC 2782.
+    async fn resolve_service(
+        self: &Arc<Self>,
+        name: &str,
+        before: Arc<Remembered>,
+    ) -> (Answer, Option<Remembered>) {
+        let (records, mut ttl) = match self.first(name, &[RecordType::SRV]).await.pop() {
+            Some(Found::Records(records, ttl)) => (records, ttl),
+            Some(Found::Failed(error)) => return (Answer::Failed(error), None),
+            Some(Found::Missing) | None => return (Answer::Missing, None),
+        };
+        let services = records.into_iter().filter_map(|record| match record {
+            // The root as its target says that there is no such service.
+            RData::SRV(service) if !service.target.is_root() => Some(service),
+            _ => None,
+        });
+        let mut services: Vec<_> = services.collect();
+        services.sort_by_key(|service| service.priority);
+        // None has less than one address.
+        services.truncate(ADDRESSES_MAX);
+        let (mut remembered, mut addresses, mut partial) = (Remembered::new(), Vec::new(), None);
+        let mut lookups = JoinSet::new();
+        for service in services {
+            let (this, before) = (Arc::clone(self), Arc::clone(&before));
+            lookups.spawn(async move {
+                let host = this.host(&service.target.to_string(), &before).await;
+                (service, host)
+            });
+        }
+        while let Some(done) = lookups.join_next().await {
+            let Ok((service, host)) = done else { continue };
+            remembered.extend(host.remembered);
+            partial = partial.or(host.error);
+            ttl = if host.addresses.is_empty() { ttl } else { ttl.min(host.ttl) };
+            let siblings = u16::try_from(host.addresses.len()).unwrap_or(u16::MAX);
+            addresses.extend(host.addresses.into_iter().map(|address| Resolved {
+                priority: service.priority,
+                port: service.port,
+                weight: service.weight,
+                siblings,
+                ..Resolved::of_host(address)
+            }));
+        }
+        addresses.retain(|resolved| resolved.port != 0);
+        let answer = match (addresses.is_empty(), partial) {
+            (true, Some(error)) => Answer::Failed(error),
+            (true, None) => Answer::Missing,
+            (false, partial) => Answer::Found { addresses, ttl, partial },
+        };
+        (answer, Some(remembered))
+    }
+
+    /// The addresses of a host. Those of a family that nobody has answered for are those `before`.
+    async fn host(&self, name: &str, before: &Remembered) -> Host {
+        const FAMILIES: [RecordType; 2] = [RecordType::A, RecordType::AAAA];
+        let addresses = self.in_file(name);
+        let mut host = Host { addresses, ttl: HOSTS_TTL, error: None, remembered: Remembered::new() };
+        if !host.addresses.is_empty() {
+            return host;
+        }
+        host.ttl = Duration::MAX;
+        for (family, found) in FAMILIES.into_iter().zip(self.first(name, &FAMILIES).await) {
+            let key = (name.to_owned(), family);
+            let addresses = match found {
+                Found::Records(records, ttl) => {
+                    host.ttl = host.ttl.min(ttl);
+                    records.iter().filter_map(RData::ip_addr).collect()
+                }
+                Found::Missing => Vec::new(),
+                Found::Failed(error) => {
+                    host.error = Some(error);
+                    before.get(&key).cloned().unwrap_or_default()
+                }
+            };
+            host.addresses.extend(&addresses);
+            host.remembered.insert(key, addresses);
+        }
+        host
+    }
+
+    /// What the system's file of hosts says, as the system's resolver reads it.
+    fn in_file(&self, name: &str) -> Vec<IpAddr> {
+        let Ok(name) = Name::from_str_relaxed(name) else { return Vec::new() };
+        let find = |family| self.hosts.lookup_static_host(&Question::query(name.clone(), family));
+        let found = [RecordType::A, RecordType::AAAA].into_iter().filter_map(find);
+        found
+            .flat_map(|found| {
+                found.answers().iter().filter_map(|record| record.data.ip_addr()).collect::<Vec<_>>()
+            })
+            .collect()
+    }
+
+    /// The answers for the first name of the search list for which there are records. Where nobody answers for a name, the
+    /// next one is not asked for: it may be another host's.
+    async fn first(&self, name: &str, types: &[RecordType]) -> Vec<Found> {
+        let mut answers = vec![Found::Failed("the name is too long".to_owned()); types.len()];
+        for name in self.candidates(name) {
+            answers = self.ask(&name, types).await;
+            if answers.iter().any(|answer| !matches!(answer, Found::Missing)) {
+                break;
+            }
+        }
+        answers
+    }
+
+    fn candidates(&self, name: &str) -> Vec<Name> {
+        let Ok(name) = Name::from_str_relaxed(name) else { return Vec::new() };
+        if name.is_fqdn() {
+            return vec![name];
+        }
+        let mut absolute = name.clone();
+        absolute.set_fqdn(true);
+        let searched = self.search.iter().filter_map(|suffix| name.clone().append_domain(suffix).ok());
+        let has_dots = usize::from(name.num_labels()) > self.dots_min;
+        match has_dots || name.is_localhost() {
+            true => std::iter::once(absolute).chain(searched).collect(),
+            false => searched.chain([absolute]).collect(),
+        }
+    }
+
+    /// Asks for records of several types at once.
+    async fn ask(&self, name: &Name, types: &[RecordType]) -> Vec<Found> {
+        let mut asked = JoinSet::new();
+        for (at, kind) in types.iter().copied().enumerate() {
+            let (resolver, name, questions) =
+                (self.resolver.clone(), name.clone(), Arc::clone(&self.questions));
+            asked.spawn(async move {
+                // Closed by nobody.
+                let _permit = questions.acquire_owned().await;
+                let found = timeout(QUESTION_MAX, resolver.lookup(name, kind)).await;
+                (
+                    at,
+                    found.map_or_else(
+                        |_| Found::Failed("no name server has answered in time".to_owned()),
+                        answer,
+                    ),
+                )
+            });
+        }
+        let mut answers = vec![Found::Failed("the look-up was aborted".to_owned()); types.len()];
+        while let Some(done) = asked.join_next().await {
+            if let Ok((at, found)) = done {
+                answers[at] = found;
+            }
+        }
+        answers
+    }
+}
+
+fn answer(found: Result<hickory_resolver::lookup::Lookup, NetError>) -> Found {
+    match found {
+        Ok(found) => {
+            let kind = found.query().query_type();
+            let ttl = found.answers().iter().map(|record| record.ttl).min().unwrap_or(0);
+            let records = found.answers().iter().filter(|record| record.record_type() == kind);
+            let records: Vec<RData> = records.map(|record| record.data.clone()).collect();
+            if records.is_empty() {
+                Found::Missing
+            } else {
+                Found::Records(records, Duration::from_secs(ttl.into()))
+            }
+        }
+        // Who refers to other servers has not answered.
+        Err(NetError::Dns(DnsError::NoRecordsFound(none))) if none.soa.is_some() || none.ns.is_none() => {
+            Found::Missing
+        }
+        Err(error) => Found::Failed(error.to_string()),
+    }
+}
