@@ -29,6 +29,7 @@ mod errors;
 mod example;
 mod lints;
 mod mirror;
+mod names;
 mod precedence;
 mod regions;
 mod rules;
