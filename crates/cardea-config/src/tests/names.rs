@@ -15,7 +15,8 @@ fn service(endpoint: &str) -> String {
 
 #[test]
 fn name_servers_are_addresses_with_or_without_a_port() {
-    let dns = config("[dns]\nservers = [\"10.0.0.53\", \"10.0.0.54:5353\", \"fd00::1\", \"[fd00::1]:54\"]\n").dns;
+    let dns =
+        config("[dns]\nservers = [\"10.0.0.53\", \"10.0.0.54:5353\", \"fd00::1\", \"[fd00::1]:54\"]\n").dns;
     let servers: Vec<_> = dns.servers.iter().map(ToString::to_string).collect();
     assert_eq!(servers, ["10.0.0.53:53", "10.0.0.54:5353", "[fd00::1]:53", "[fd00::1]:54"]);
     assert_eq!(dns.keep_missing, Duration::from_secs(300));

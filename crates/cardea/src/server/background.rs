@@ -9,6 +9,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::{
     certificates::{Warned, refresh_staples, warn_of_expiry},
     issuer::publish_keys,
+    names,
     run::Server,
 };
 
@@ -24,6 +25,7 @@ const ROUND_TRIPS_EVERY: Duration = Duration::from_secs(1);
 /// Starts all tasks; they end with the runtime.
 pub(super) fn start(server: &Arc<Server>) {
     server.workers.watch_clock(&server.gateway.clock);
+    names::start(server);
 
     let keys = Arc::clone(server);
     workers::spawn(async move {

@@ -80,8 +80,9 @@ struct Settings {
 }
 
 impl Names {
-    pub(super) fn new(clock: Clock) -> Arc<Self> {
-        Arc::new(Self {
+    /// The names of a configuration, looked up.
+    pub(super) async fn of(config: &Config, clock: Clock) -> Arc<Self> {
+        let this = Arc::new(Self {
             clock,
             resolutions: Resolutions::default(),
             resolver: Resolver::new(),
@@ -90,7 +91,10 @@ impl Names {
             change: Notify::new(),
             reschedule: Notify::new(),
             random: (RandomState::new(), AtomicU64::new(0)),
-        })
+        });
+        this.prepare(config).await;
+        this.follow(config);
+        this
     }
 
     /// What names were resolved to.
@@ -174,7 +178,7 @@ impl Names {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn register(self: &Arc<Self>, registry: &Registry) {
+    fn register(self: &Arc<Self>, registry: &Registry) {
         registry.collect_counter(
             &LOOKUPS,
             self.each(|_, name, samples| {
@@ -218,6 +222,7 @@ fn queries(config: &Config) -> impl Iterator<Item = &Query> {
 
 /// Starts to look names up and to change endpoints accordingly; it ends with the runtime.
 pub(super) fn start(server: &Arc<Server>) {
+    server.names.register(server.admin.registry());
     workers::spawn(Arc::clone(&server.names).schedule());
     let server = Arc::clone(server);
     workers::spawn(async move {

@@ -36,7 +36,7 @@ use super::{
     issuer::{self, Revoker, publish_keys},
     key_cache::KeyCache,
     listen::{self, Inherited, Sockets, bind},
-    names::{self, Names},
+    names::Names,
     panics,
     reloads::Reloads,
     signals::Signals,
@@ -175,14 +175,11 @@ impl Server {
             Some(settings) => Some(Acme::open(settings, clock.clone()).await?),
             None => None,
         };
-        let fetch = Arc::new(HttpFetch::new());
-        let names = Names::new(clock.clone());
-        names.prepare(&config).await;
-        names.follow(&config);
+        let names = Names::of(&config, clock.clone()).await;
         let provided = Arc::new(Provided { issuer, acme });
         let foundation = Foundation {
             clock: clock.clone(),
-            fetch,
+            fetch: Arc::new(HttpFetch::new()),
             local_keys,
             provider: Arc::clone(&provided) as _,
             names: Arc::clone(names.resolved()),
@@ -218,7 +215,6 @@ impl Server {
         admin.set_hosts(&config.admin.hosts);
         let started_with = config.fingerprint.clone();
         let admin_address = admin_socket.as_ref().and_then(|socket| socket.local_addr().ok());
-        names.register(admin.registry());
         let checks = Checks::new(&gateway);
         checks.follow(&built.model.services);
         let server = Arc::new(Self {
@@ -255,7 +251,6 @@ impl Server {
             server.serve_admin(socket)?;
         }
         background::start(&server);
-        names::start(&server);
         if let Some(acme) = &server.provided.acme {
             telemetry::register_acme(server.admin.registry(), acme);
             acme.follow(&server.current.lock().await.config);
