@@ -32,7 +32,7 @@ impl Cardea {
                 region: Some(name(known.region)),
                 weight: if weighted { known.weight } else { 1 },
                 capacity: if balance == Balance::PeakEwma { NonZeroU32::new(slots) } else { None },
-                ..EndpointConfig::new(Address::Tcp((std::net::Ipv4Addr::from(server as u32), 80).into()))
+                ..EndpointConfig::new(Address::Tcp((std::net::Ipv4Addr::from(*server as u32), 80).into()))
             }
         };
         let pool = PoolConfig { workers: view.workers, ..PoolConfig::default() };

@@ -46,10 +46,10 @@ pub(super) struct Resolver {
     made: tokio::sync::Mutex<Option<Made>>,
     questions: Arc<Semaphore>,
     /// The last addresses of each host, by the name that led to it: they stay in use where only a part of an answer can be had.
-    remembered: Mutex<HashMap<Query, Remembered>>,
+    last: Mutex<HashMap<Query, LastAddresses>>,
 }
 
-type Remembered = HashMap<(String, RecordType), Vec<IpAddr>>;
+type LastAddresses = HashMap<(String, RecordType), Vec<IpAddr>>;
 
 /// What questions are asked with, and what it was made of.
 struct Made {
@@ -82,7 +82,7 @@ struct Host {
     ttl: Duration,
     /// Why some of them are not known, or are those of an earlier answer.
     error: Option<String>,
-    remembered: Remembered,
+    last: LastAddresses,
 }
 
 impl Resolver {
@@ -90,7 +90,7 @@ impl Resolver {
         Self {
             made: tokio::sync::Mutex::new(None),
             questions: Arc::new(Semaphore::new(QUESTIONS_MAX)),
-            remembered: Mutex::default(),
+            last: Mutex::default(),
         }
     }
 
@@ -133,12 +133,12 @@ impl Resolver {
         let dns = self.made.lock().await.as_ref().map(|made| Arc::clone(&made.dns));
         let Some(dns) = dns else { return Answer::Failed("there are no name servers".to_owned()) };
         let before = Arc::new(self.lock().get(query).cloned().unwrap_or_default());
-        let (answer, remembered) = match query {
+        let (answer, last) = match query {
             Query::Host(name) => dns.resolve_host(name, before).await,
             Query::Service(name) => dns.resolve_service(name, before).await,
         };
-        if let Some(remembered) = remembered {
-            self.lock().insert(query.clone(), remembered);
+        if let Some(last) = last {
+            self.lock().insert(query.clone(), last);
         }
         answer
     }
@@ -149,8 +149,8 @@ impl Resolver {
     }
 
     /// The state is sound at every moment: nothing under the lock can panic.
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Query, Remembered>> {
-        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Query, LastAddresses>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -180,8 +180,8 @@ impl Dns {
         Ok(Self { resolver, hosts, dots_min, search, questions })
     }
 
-    async fn resolve_host(&self, name: &str, before: Arc<Remembered>) -> (Answer, Option<Remembered>) {
-        let Host { addresses, ttl, error, remembered } = self.host(name, &before).await;
+    async fn resolve_host(&self, name: &str, before: Arc<LastAddresses>) -> (Answer, Option<LastAddresses>) {
+        let Host { addresses, ttl, error, last } = self.host(name, &before).await;
         let answer = match (addresses.is_empty(), error) {
             // All that is known is from earlier answers.
             (_, Some(error)) if ttl == Duration::MAX => Answer::Failed(error),
@@ -193,15 +193,15 @@ impl Dns {
                 partial,
             },
         };
-        (answer, Some(remembered))
+        (answer, Some(last))
     }
 
     /// RFC 2782.
     async fn resolve_service(
         self: &Arc<Self>,
         name: &str,
-        before: Arc<Remembered>,
-    ) -> (Answer, Option<Remembered>) {
+        before: Arc<LastAddresses>,
+    ) -> (Answer, Option<LastAddresses>) {
         let (records, mut ttl) = match self.first(name, &[RecordType::SRV]).await.pop() {
             Some(Found::Records(records, ttl)) => (records, ttl),
             Some(Found::Failed(error)) => return (Answer::Failed(error), None),
@@ -216,7 +216,7 @@ impl Dns {
         services.sort_by_key(|service| service.priority);
         // None has less than one address.
         services.truncate(ADDRESSES_MAX);
-        let (mut remembered, mut addresses, mut partial) = (Remembered::new(), Vec::new(), None);
+        let (mut last, mut addresses, mut partial) = (LastAddresses::new(), Vec::new(), None);
         let mut lookups = JoinSet::new();
         for service in services {
             let (this, before) = (Arc::clone(self), Arc::clone(&before));
@@ -227,7 +227,7 @@ impl Dns {
         }
         while let Some(done) = lookups.join_next().await {
             let Ok((service, host)) = done else { continue };
-            remembered.extend(host.remembered);
+            last.extend(host.last);
             partial = partial.or(host.error);
             ttl = if host.addresses.is_empty() { ttl } else { ttl.min(host.ttl) };
             let siblings = u16::try_from(host.addresses.len()).unwrap_or(u16::MAX);
@@ -245,14 +245,14 @@ impl Dns {
             (true, None) => Answer::Missing,
             (false, partial) => Answer::Found { addresses, ttl, partial },
         };
-        (answer, Some(remembered))
+        (answer, Some(last))
     }
 
     /// The addresses of a host. Those of a family that nobody has answered for are those `before`.
-    async fn host(&self, name: &str, before: &Remembered) -> Host {
+    async fn host(&self, name: &str, before: &LastAddresses) -> Host {
         const FAMILIES: [RecordType; 2] = [RecordType::A, RecordType::AAAA];
         let addresses = self.in_file(name);
-        let mut host = Host { addresses, ttl: HOSTS_TTL, error: None, remembered: Remembered::new() };
+        let mut host = Host { addresses, ttl: HOSTS_TTL, error: None, last: LastAddresses::new() };
         if !host.addresses.is_empty() {
             return host;
         }
@@ -271,7 +271,7 @@ impl Dns {
                 }
             };
             host.addresses.extend(&addresses);
-            host.remembered.insert(key, addresses);
+            host.last.insert(key, addresses);
         }
         host
     }
