@@ -108,7 +108,7 @@ async fn connect(
     let limit = mirror.service.connect_timeout.map_or(deadline, |limit| begun.saturating_add(limit));
     let connecting = endpoint.connecting(workers::current());
     let tls = mirror.service.tls.as_ref();
-    let connected = upstream::connect(endpoint.address(), tls, timer, limit.min(deadline)).await;
+    let connected = upstream::connect(endpoint, tls, timer, limit.min(deadline)).await;
     drop(connecting);
     let now = timer.precise();
     match connected {
