@@ -33,6 +33,9 @@ pub(crate) enum MalformedBody {
     /// It is not as long as the head says.
     #[error("the length disagrees with Content-Length")]
     LengthDisagrees,
+    /// The stream that carries it, for this reason.
+    #[error("the stream has failed: {0}")]
+    Stream(&'static str),
 }
 
 impl MalformedBody {
@@ -43,6 +46,7 @@ impl MalformedBody {
             Self::Trailers(error) => error.code(),
             Self::FramingTooLarge => "chunk_framing_too_large",
             Self::LengthDisagrees => "content_length_disagrees",
+            Self::Stream(code) => code,
         }
     }
 }

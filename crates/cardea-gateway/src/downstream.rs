@@ -33,6 +33,11 @@ pub(crate) trait Downstream: BodySource + Send {
     /// Sends what was queued by [`poll_inform`](Downstream::poll_inform), and is ready once the client has given up.
     fn poll_background(&mut self, cx: &mut Context<'_>) -> Poll<Aborted>;
 
+    /// Whether the client's connection goes on when the exchange is given up.
+    fn is_multiplexed(&self) -> bool {
+        false
+    }
+
     /// Ready once the client has given up, while nobody takes its request's body: what it sends meanwhile is received as far
     /// as there is room, so that its end is seen behind that.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Aborted> {

@@ -7,7 +7,12 @@ use std::{
 
 use cardea_http::{BodyLength, Fields, Known, ResponseHead, declared_length};
 
-use crate::{body::BodyError, downstream::Downstream, forward::Attempt, upstream::Tunnel};
+use crate::{
+    body::BodyError,
+    downstream::Downstream,
+    forward::{self, Attempt},
+    upstream::Tunnel,
+};
 
 /// What the driver of a connection has to do.
 #[derive(Debug)]
@@ -93,6 +98,13 @@ impl ResponseBody {
     pub(crate) fn park(&mut self) {
         if let Self::Service(attempt) = self {
             attempt.park();
+        }
+    }
+
+    /// Gives up what is left of it, because the client has.
+    pub(crate) fn abandon(self, client: &dyn Downstream) {
+        if let Self::Service(attempt) = self {
+            forward::abandon(attempt, true, client);
         }
     }
 

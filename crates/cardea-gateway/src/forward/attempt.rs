@@ -5,6 +5,7 @@ use std::{
     task::{Context, Poll},
 };
 
+use cardea_clock::Clock;
 use cardea_http::{BodyLength, Fields, ResponseHead};
 use cardea_upstream::InFlight;
 
@@ -166,6 +167,16 @@ impl Attempt {
         // A service may answer before it has read all, and its refusal to read on does not void its answer. A client
         // that broke off does: nobody is there to be answered, or not to what was asked.
         self.poll_request(cx, client)?;
+        self.poll_rest(cx)
+    }
+
+    /// The clock of its model.
+    pub(super) fn clock(&self) -> &Clock {
+        self.model.clock()
+    }
+
+    /// As [`poll_data`](Self::poll_data), where all of the request is sent.
+    pub(super) fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, BodyError>> {
         self.exchange.poll_data(cx, self.model.clock())
     }
 

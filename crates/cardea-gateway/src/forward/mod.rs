@@ -5,6 +5,7 @@
 //! one. A connection that was kept may have been closed by the service meanwhile (RFC 9112 §9.3.1): its failure before any
 //! byte of a response is none of the endpoint's, and the next attempt is made over a fresh connection.
 
+mod abandon;
 mod acquire;
 mod attempt;
 mod body;
@@ -22,6 +23,7 @@ mod way;
 use cardea_http::Known;
 use cardea_upstream::Affinity;
 
+pub(crate) use abandon::abandon;
 pub(crate) use attempt::Attempt;
 pub use budget::BodyBudget;
 pub(crate) use request::preview;
@@ -42,6 +44,7 @@ use crate::{
 };
 use acquire::establish;
 use converse::converse;
+use error::AttemptError;
 use retries::Attempts;
 use way::Way;
 
@@ -108,6 +111,10 @@ pub(crate) async fn forward(
         let now = timer.precise();
         if let Err(error) = result {
             way.report_failure(choice, error, &attempt, exchange, now, sent);
+            if error == AttemptError::ClientAborted {
+                abandon(attempt, false, client);
+                return Err(error.into());
+            }
             next = attempts.after_failure(choice, error, &attempt, exchange, timer).ok_or(error)?;
             fresh = true;
         } else {

@@ -1,144 +1,56 @@
-//! The client's side of a stream.
+//! The client's side of a stream: the request's body, and informational responses.
 
-use std::{
-    collections::VecDeque,
-    future::poll_fn,
-    sync::Arc,
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes};
 use cardea_http::{BodyLength, Fields, ResponseHead, TrailerError};
-use h2::{RecvStream, server::SendResponse};
 
-use super::{
-    head,
-    queued::{QueuedHeads, Room, RoomRequest},
-};
+use super::stream::Stream;
 use crate::{
     body::{BodyError, BodySource, MalformedBody},
     downstream::{Aborted, Downstream},
     memory::Held,
-    timer::Timer,
 };
 
-/// How long the rest of a body is taken in that nobody wants.
-const LINGER: Duration = Duration::from_secs(1);
+/// So much of a body is passed on before the client is told that it may send more, in bytes.
+const RELEASE_BYTES: usize = 64 * 1024;
 
-/// So many chunks are taken in ahead. Beyond it they stay in the codec, which bounds how many small ones may wait there.
-const AHEAD_CHUNKS_MAX: usize = 1024;
+/// Memory for content is used again up to this size, in bytes.
+const KEPT_BYTES_MAX: usize = 32 * 1024;
 
 /// A request's body, and the way to answer.
 pub(super) struct RequestBody {
-    stream: RecvStream,
-    pub(super) respond: SendResponse<Bytes>,
+    pub(super) stream: Stream,
     length: BodyLength,
-    /// Of the connection.
-    heads: Arc<QueuedHeads>,
-    room: RoomRequest,
-    chunk: Bytes,
-    /// What came while nobody took it, in order. Taken out of the codec so that it is counted.
-    ahead: VecDeque<Bytes>,
-    /// The memory of `ahead`.
-    ahead_bytes: usize,
+    /// What is passed on next, from `start`.
+    chunk: Vec<u8>,
+    start: usize,
+    /// What was passed on and the client was not told of.
+    passed_on: usize,
     held: Held,
     found: u64,
     limit: u64,
     /// What the head said of the length, and how much of it is still to come.
     stated: Option<u64>,
-    /// The trailer section, once it has come. It may be ahead of data that nobody took yet.
-    section: Option<Result<Fields, TrailerError>>,
-    /// The codec has nothing more of this body.
-    received: bool,
+    trailers: Option<Result<Fields, TrailerError>>,
     ended: bool,
     expects_continue: bool,
 }
 
 impl RequestBody {
-    pub(super) fn new(
-        stream: RecvStream,
-        respond: SendResponse<Bytes>,
-        heads: Arc<QueuedHeads>,
-        length: BodyLength,
-        expects_continue: bool,
-    ) -> Self {
-        let ended = length == BodyLength::None;
+    pub(super) const fn new(stream: Stream, length: BodyLength, expects_continue: bool) -> Self {
         Self {
             stream,
-            respond,
             length,
-            heads,
-            room: RoomRequest::default(),
-            chunk: Bytes::new(),
-            ahead: VecDeque::new(),
-            ahead_bytes: 0,
-            held: Held::default(),
+            chunk: Vec::new(),
+            start: 0,
+            passed_on: 0,
+            held: Held::new(),
             found: 0,
             limit: u64::MAX,
             stated: length.stated(),
-            section: None,
-            received: ended,
-            ended,
+            trailers: None,
+            ended: matches!(length, BodyLength::None),
             expects_continue,
-        }
-    }
-
-    /// Ready once the codec has room for a head of `fields`, which is to be [taken](Self::take_room) then.
-    pub(super) fn poll_room(&mut self, cx: &mut Context<'_>, fields: &Fields) -> Poll<Result<(), Aborted>> {
-        self.room.poll(cx, &self.heads, fields)
-    }
-
-    pub(super) const fn take_room(&mut self) -> Option<Room> {
-        self.room.take()
-    }
-
-    /// Room that there is at once.
-    pub(super) fn try_room(&self, fields: &Fields) -> Option<Room> {
-        self.heads.try_room(fields)
-    }
-
-    /// Whether the stream waits for the codec.
-    pub(super) const fn waits_for_room(&self) -> bool {
-        self.room.is_waiting()
-    }
-
-    /// How many heads of the connection have left the codec's queue, while the stream waits for its turn.
-    pub(super) fn passed(&self) -> u64 {
-        if self.waits_for_room() { self.heads.passed() } else { 0 }
-    }
-
-    fn memory_bytes(&self) -> usize {
-        let trailers = match &self.section {
-            Some(Ok(fields)) => fields.memory_bytes(),
-            Some(Err(_)) | None => 0,
-        };
-        self.ahead_bytes + self.chunk.len() + trailers
-    }
-
-    /// The next chunk from the codec; behind the last one it takes the trailer section in.
-    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, h2::Error>>> {
-        if self.received {
-            return Poll::Ready(None);
-        }
-        if let Some(data) = ready!(self.stream.poll_data(cx)) {
-            return Poll::Ready(Some(data));
-        }
-        match ready!(self.stream.poll_trailers(cx)) {
-            Ok(section) => {
-                self.section = section.as_ref().map(head::read_trailers);
-                self.received = true;
-                Poll::Ready(None)
-            }
-            // The codec says so each time it is asked.
-            Err(error) => Poll::Ready(Some(Err(error))),
-        }
-    }
-
-    fn send_informational(&mut self, informational: &ResponseHead) {
-        if let Some(response) = head::write(informational, self.room.take()) {
-            // A stream that was reset is noticed by who waits for its request.
-            let _ = self.respond.send_informational(response);
         }
     }
 
@@ -146,90 +58,125 @@ impl RequestBody {
         self.found
     }
 
-    /// Takes in what the client still sends once it has its response, for a second, as far as the stream's window
-    /// reaches. What then is left unread makes h2 reset the stream (`NO_ERROR`, RFC 9113 §8.1), and there are clients that
-    /// throw a response away when the reset comes with it (curl 7.88).
-    pub(super) async fn linger(mut self, timer: &mut Timer) {
+    /// The response is sent. What is still to come of the request is not wanted.
+    pub(super) const fn finish(&mut self) {
         // Who waits to be asked for a body is done with the response.
-        if self.ended || self.expects_continue {
-            return;
+        self.stream.finish(!self.expects_continue);
+    }
+
+    fn count_memory(&mut self) {
+        let trailers = match &self.trailers {
+            Some(Ok(fields)) => fields.memory_bytes(),
+            Some(Err(_)) | None => 0,
+        };
+        self.held.set(self.chunk.capacity() + trailers);
+    }
+
+    /// Lets go of the memory of what was passed on, and tells the client.
+    fn release(&mut self) -> Vec<u8> {
+        let passed_on = std::mem::take(&mut self.passed_on);
+        if passed_on > 0 {
+            self.stream.release(passed_on);
         }
-        self.chunk = Bytes::new();
-        self.ahead.clear();
-        self.ahead_bytes = 0;
-        self.section = None;
-        self.held.set(0);
-        let until = timer.now().saturating_add(LINGER);
-        let rest = poll_fn(|cx| {
-            while let Some(Ok(_)) = ready!(self.stream.poll_data(cx)) {}
-            Poll::Ready(())
+        let mut memory = std::mem::take(&mut self.chunk);
+        self.start = 0;
+        memory.clear();
+        if memory.capacity() > KEPT_BYTES_MAX { Vec::new() } else { memory }
+    }
+
+    /// Takes the next content, or the end.
+    fn poll_receive(&mut self, cx: &Context<'_>) -> Poll<Result<(), BodyError>> {
+        let spare = self.release();
+        let received = self.stream.poll_entry(cx, |entry| {
+            if !entry.received.is_empty() {
+                return Some(entry.take_received(spare));
+            }
+            if entry.has_ended {
+                self.trailers = entry.trailers.take();
+                self.ended = true;
+                return Some(Vec::new());
+            }
+            None
         });
-        let _ = timer.until(until, rest).await;
+        match received {
+            Ok(Some(chunk)) => {
+                self.chunk = chunk;
+                self.count_memory();
+                Poll::Ready(Ok(()))
+            }
+            Ok(None) => {
+                self.count_memory();
+                Poll::Pending
+            }
+            Err(Aborted) => Poll::Ready(Err(self
+                .stream
+                .failure()
+                .map_or(BodyError::Aborted, |code| BodyError::Malformed(MalformedBody::Stream(code))))),
+        }
+    }
+
+    /// Checks a chunk that was just taken.
+    fn check_chunk(&mut self) -> Result<(), BodyError> {
+        let count = self.chunk.len() as u64;
+        self.found += count;
+        self.limit = self.limit.checked_sub(count).ok_or(BodyError::TooLarge)?;
+        if let Some(left) = &mut self.stated {
+            // RFC 9113 §8.1.1; the codec checks it too, but what is forwarded by it must not rest on that.
+            *left = left.checked_sub(count).ok_or(BodyError::from(MalformedBody::LengthDisagrees))?;
+        }
+        Ok(())
+    }
+
+    /// Checks the end.
+    fn check_end(&self) -> Result<(), BodyError> {
+        if self.stated.is_some_and(|left| left > 0) {
+            return Err(BodyError::from(MalformedBody::LengthDisagrees));
+        }
+        match &self.trailers {
+            Some(Err(error)) => Err(BodyError::from(MalformedBody::from(*error))),
+            Some(Ok(_)) | None => Ok(()),
+        }
     }
 }
 
 impl BodySource for RequestBody {
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, BodyError>> {
-        while self.chunk.is_empty() {
+        loop {
+            if self.start < self.chunk.len() {
+                return Poll::Ready(Ok(true));
+            }
             if self.ended {
-                return Poll::Ready(Ok(false));
+                return Poll::Ready(self.check_end().map(|()| false));
             }
-            let data = match self.ahead.pop_front() {
-                Some(chunk) => {
-                    self.ahead_bytes = self.ahead_bytes.saturating_sub(memory_of(&chunk));
-                    Poll::Ready(Some(Ok(chunk)))
-                }
-                None => self.poll_receive(cx),
-            };
-            if data.is_pending() && std::mem::take(&mut self.expects_continue) {
-                // The body is wanted now, so it is asked for now.
-                // It has no fields, so there is nothing to have room for.
-                self.send_informational(&ResponseHead::new(100));
+            let received = self.poll_receive(cx);
+            if received.is_pending() && std::mem::take(&mut self.expects_continue) {
+                // The body is wanted now, so it is asked for now. It has no fields, so there is nothing to have room for.
+                let _ = self.stream.send_head(&ResponseHead::new(100), false);
             }
-            match ready!(data) {
-                Some(Ok(chunk)) => {
-                    let count = chunk.len() as u64;
-                    self.found += count;
-                    self.limit = self.limit.checked_sub(count).ok_or(BodyError::TooLarge)?;
-                    if let Some(left) = &mut self.stated {
-                        // RFC 9113 §8.1.1; h2 checks it too, but what is forwarded by it must not rest on that.
-                        *left =
-                            left.checked_sub(count).ok_or(BodyError::from(MalformedBody::LengthDisagrees))?;
-                    }
-                    self.chunk = chunk;
-                }
-                Some(Err(_)) => return Poll::Ready(Err(BodyError::Aborted)),
-                None => {
-                    if self.stated.is_some_and(|left| left > 0) {
-                        return Poll::Ready(Err(BodyError::from(MalformedBody::LengthDisagrees)));
-                    }
-                    if let Some(Err(error)) = &self.section {
-                        return Poll::Ready(Err(BodyError::from(MalformedBody::from(*error))));
-                    }
-                    self.ended = true;
-                    self.held.set(self.memory_bytes());
-                }
-            }
+            ready!(received)?;
+            self.check_chunk()?;
         }
-        Poll::Ready(Ok(true))
     }
 
     fn chunk(&self) -> &[u8] {
-        &self.chunk
+        self.chunk.get(self.start..).unwrap_or_default()
     }
 
     fn consume(&mut self, count: usize) {
-        let count = count.min(self.chunk.len());
-        self.chunk.advance(count);
-        if self.chunk.is_empty() {
-            self.held.set(self.memory_bytes());
+        let count = count.min(self.chunk.len() - self.start);
+        self.start += count;
+        self.passed_on += count;
+        if self.start == self.chunk.len() {
+            self.chunk = self.release();
+            self.count_memory();
+        } else if self.passed_on >= RELEASE_BYTES {
+            // The window opens as the service takes what came: that is the back-pressure.
+            self.stream.release(std::mem::take(&mut self.passed_on));
         }
-        // The window opens as the service takes what came: that is the back-pressure.
-        let _ = self.stream.flow_control().release_capacity(count);
     }
 
     fn trailers(&self) -> Option<&Fields> {
-        self.section.as_ref()?.as_ref().ok()
+        self.trailers.as_ref()?.as_ref().ok()
     }
 }
 
@@ -251,25 +198,18 @@ impl Downstream for RequestBody {
         cx: &mut Context<'_>,
         informational: &ResponseHead,
     ) -> Poll<Result<(), Aborted>> {
-        ready!(self.poll_room(cx, &informational.fields))?;
-        self.send_informational(informational);
-        Poll::Ready(Ok(()))
+        ready!(self.stream.poll_room(cx, &informational.fields))?;
+        Poll::Ready(self.stream.send_head(informational, false))
+    }
+
+    fn is_multiplexed(&self) -> bool {
+        true
     }
 
     fn poll_background(&mut self, cx: &mut Context<'_>) -> Poll<Aborted> {
-        // As far as the window reaches, the client sends on. What it sends must be counted while it waits here.
-        while self.ahead.len() < AHEAD_CHUNKS_MAX
-            && let Poll::Ready(Some(Ok(chunk))) = self.poll_receive(cx)
-        {
-            self.ahead_bytes += memory_of(&chunk);
-            self.ahead.push_back(chunk);
+        match self.stream.poll_entry(cx, |_| ()) {
+            Ok(()) => Poll::Pending,
+            Err(aborted) => Poll::Ready(aborted),
         }
-        self.held.set(self.memory_bytes());
-        self.respond.poll_reset(cx).map(|_| Aborted)
     }
-}
-
-/// A chunk with its place in the queue: many small ones are more than their bytes.
-const fn memory_of(chunk: &Bytes) -> usize {
-    chunk.len() + size_of::<Bytes>()
 }

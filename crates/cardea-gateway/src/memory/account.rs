@@ -176,6 +176,13 @@ impl Account {
         now().wrapping_sub(self.ending_since.load(Relaxed))
     }
 
+    /// Its stalled streams need not end any more.
+    pub(super) fn spare_streams(&self) {
+        if self.ending.load(Relaxed) == Ending::Streams as u8 {
+            self.ending.store(Ending::No as u8, Relaxed);
+        }
+    }
+
     pub(super) fn end(&self, ending: Ending) {
         self.ending_since.store(now(), Relaxed);
         self.ending.store(ending as u8, Relaxed);
@@ -224,6 +231,17 @@ mod tests {
         assert!(!account.is_relieved_by_streams(), "the client takes nothing");
         account.end_wait();
         assert!(account.is_relieved_by_streams());
+    }
+
+    #[test]
+    fn streams_are_spared_and_connections_are_not() {
+        let account = Account::default();
+        account.end(Ending::Streams);
+        account.spare_streams();
+        assert_eq!(account.ending(), Ending::No);
+        account.end(Ending::Connection);
+        account.spare_streams();
+        assert_eq!(account.ending(), Ending::Connection);
     }
 
     #[test]

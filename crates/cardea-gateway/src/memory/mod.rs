@@ -113,16 +113,6 @@ pub(crate) fn sub(bytes: usize) {
     thread::change(-isize::try_from(bytes).unwrap_or(isize::MAX));
 }
 
-/// Counts `bytes` more that are the codec's of a connection.
-pub(crate) fn add_queued(bytes: usize) {
-    thread::change_queued(isize::try_from(bytes).unwrap_or(isize::MAX));
-}
-
-/// Counts `bytes` fewer that were the codec's.
-pub(crate) fn sub_queued(bytes: usize) {
-    thread::change_queued(-isize::try_from(bytes).unwrap_or(isize::MAX));
-}
-
 #[cold]
 fn publish(by: isize) {
     PUBLISHED.fetch_add(by, Relaxed);
@@ -137,6 +127,11 @@ fn publish(by: isize) {
 pub(crate) struct Held(usize);
 
 impl Held {
+    /// Counts nothing yet.
+    pub(crate) const fn new() -> Self {
+        Self(0)
+    }
+
     /// Counts `bytes` in place of what this counted before.
     pub(crate) fn set(&mut self, bytes: usize) {
         if bytes > self.0 {
@@ -154,25 +149,24 @@ impl Drop for Held {
     }
 }
 
-/// A part of a message that counts as held until the codec that it was handed to drops it.
-pub(crate) struct Part(Vec<u8>);
+/// As [`Held`], of what the codec of a connection has for all of its streams.
+#[derive(Debug, Default)]
+pub(crate) struct QueuedHeld(usize);
 
-impl Part {
-    pub(crate) fn copy_of(bytes: &[u8]) -> bytes::Bytes {
-        add_queued(bytes.len());
-        bytes::Bytes::from_owner(Self(bytes.to_vec()))
+impl QueuedHeld {
+    /// Counts `bytes` in place of what this counted before.
+    pub(crate) fn set(&mut self, bytes: usize) {
+        if bytes != self.0 {
+            let size = |bytes| isize::try_from(bytes).unwrap_or(isize::MAX);
+            thread::change_queued(size(bytes) - size(self.0));
+            self.0 = bytes;
+        }
     }
 }
 
-impl Drop for Part {
+impl Drop for QueuedHeld {
     fn drop(&mut self) {
-        sub_queued(self.0.len());
-    }
-}
-
-impl AsRef<[u8]> for Part {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
+        self.set(0);
     }
 }
 
@@ -193,9 +187,10 @@ mod tests {
     fn memory_of_threads_adds_up_wherever_it_is_released() {
         let large = std::thread::spawn(|| held(LARGE)).join().unwrap();
         assert!(used() >= LARGE / 2);
-        let part = Part::copy_of(b"abc");
-        assert_eq!(part.slice(1..), "bc");
-        std::thread::spawn(move || drop((large, part))).join().unwrap();
+        let mut queued = QueuedHeld::default();
+        queued.set(LARGE);
+        assert!(used() >= LARGE + LARGE / 2);
+        std::thread::spawn(move || drop((large, queued))).join().unwrap();
         assert!(used() < LARGE / 2);
     }
 }

@@ -10,6 +10,7 @@
 
 use std::{
     collections::{BinaryHeap, HashMap},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Duration,
 };
 
@@ -33,6 +34,9 @@ const AGE_MAX: u32 = 300;
 
 /// How long what a connection holds counts as freed that has to end, in ticks.
 const CONNECTION_ENDS_WITHIN: u32 = 10;
+
+/// Stalled streams were told to end since more was held than may be.
+static STREAMS_TOLD: AtomicBool = AtomicBool::new(false);
 
 /// A connection that holds something.
 #[derive(Debug, Clone, Copy)]
@@ -66,6 +70,7 @@ impl Holder {
 pub(crate) fn relieve(gateway: &Gateway, was_passed_before: bool) {
     let excess = super::excess();
     if excess == 0 {
+        spare_streams(gateway);
         return super::set_exhausted(false);
     }
     // With some room, so that not every further buffer is too many.
@@ -99,6 +104,9 @@ pub(crate) fn relieve(gateway: &Gateway, was_passed_before: bool) {
         let account = connection.account();
         let ending = next_ending(account);
         account.end(ending);
+        if ending == Ending::Streams {
+            STREAMS_TOLD.store(true, Relaxed);
+        }
         if ending == Ending::Connection {
             gateway.metrics.stream_ended(TerminationReason::BuffersExhausted);
             connection.wake();
@@ -116,6 +124,14 @@ pub(crate) fn relieve(gateway: &Gateway, was_passed_before: bool) {
     }
     if told > 0 || freed < excess {
         gateway.warn_of_buffers(super::used(), told);
+    }
+}
+
+/// What was told to end is enough: the stalled streams that are left go on. Were they still counted as told, their connections would
+/// be the next to end.
+fn spare_streams(gateway: &Gateway) {
+    if STREAMS_TOLD.swap(false, Relaxed) {
+        gateway.connections_that_hold().iter().for_each(|connection| connection.account().spare_streams());
     }
 }
 

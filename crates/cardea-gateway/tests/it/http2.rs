@@ -256,10 +256,8 @@ fn a_length_that_disagrees_with_the_body_reaches_no_whole_request() {
         let mut client = connect(&gateway, &certificates, "a.example").await;
         let head = request("POST", "https://a.example/").header("content-length", "5").body(()).unwrap();
         assert_eq!(client.try_exchange(head, b"hello").await.unwrap().status, 200);
-        assert_eq!(
-            origin.text().matches("hello").count(),
-            origin.text().matches("content-length: 5\r\n").count()
-        );
+        let text = origin.text().to_lowercase();
+        assert_eq!(text.matches("hello").count(), text.matches("content-length: 5\r\n").count());
     });
 }
 

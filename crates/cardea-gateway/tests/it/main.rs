@@ -27,6 +27,7 @@ mod failover;
 mod fields;
 mod host_requirements;
 mod http2;
+mod http2_frames;
 mod identity;
 mod lengths;
 mod limits;

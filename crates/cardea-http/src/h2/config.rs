@@ -13,7 +13,7 @@ use crate::{Scheme, TrailerLimits};
 /// The configuration of connections. Share it in an `Arc`.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
-    /// The most streams of the peer, or of us, at a time. Default 128, at most 4096.
+    /// The most streams of the peer, or of us, at a time. Default 128, at most 10,000.
     pub streams_max: u32,
     /// How much of one stream is received ahead of the application, in bytes. Default 256 KiB.
     pub stream_window: u32,

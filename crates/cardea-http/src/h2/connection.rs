@@ -22,10 +22,10 @@ use super::output::Output;
 use super::priority::Priority;
 use super::role::{Role, sealed};
 use super::settings::PeerSettings;
-use super::streams::{ClosedBy, ClosedStreams, State, Streams};
+use super::streams::{ClosedBy, ClosedStreams, Receiving, State, Streams};
 use super::window::{ReceiveWindow, WINDOW_DEFAULT, Window};
 use super::{Config, ConnectionError, StreamError};
-use crate::RequestError;
+use crate::{RequestError, TrailerError};
 
 /// One end of an HTTP/2 connection, without input or output.
 ///
@@ -158,8 +158,15 @@ pub enum Event<'a> {
         /// The stream.
         stream: u32,
     },
-    /// A request can't be accepted but answered: the driver should send the response for the error, which ends the stream.
-    /// What still comes of the request is discarded.
+    /// The trailers of a request exceed the limits. The request has ended, and can be answered.
+    TrailersRefused {
+        /// The stream.
+        stream: u32,
+        /// Why, as over HTTP/1.1.
+        error: TrailerError,
+    },
+    /// A request can't be accepted but answered: the driver should send the response for the error. What still comes of the
+    /// request is discarded, as by [`Connection::ignore`].
     Refused {
         /// The stream, a new one.
         stream: u32,
@@ -282,6 +289,29 @@ impl<R: Role> Connection<R> {
             + self.output.memory_bytes()
             + self.early_priorities.capacity() * size_of::<(u32, Priority)>()
             + self.block.as_ref().map_or(0, |block| size_of::<Block>() + block.bytes.capacity())
+    }
+
+    /// The allocated bytes of messages: those that wait to be sent, and a block of fields that isn't complete.
+    #[must_use]
+    pub fn buffered_bytes(&self) -> usize {
+        self.output.memory_bytes()
+            + self.block.as_ref().map_or(0, |block| size_of::<Block>() + block.bytes.capacity())
+    }
+
+    /// Whether a stream isn't closed.
+    #[must_use]
+    pub fn is_open(&self, stream: u32) -> bool {
+        self.streams.get(stream).is_some_and(|found| found.state != State::Closed)
+    }
+
+    /// Discards what still comes of a stream, and what is held of it. The peer may send as much as its window allows now.
+    pub fn ignore(&mut self, stream: u32) {
+        let Some(found) = self.streams.get_mut(stream) else { return };
+        if found.state.receiving().is_some() {
+            found.state = found.state.after_received(Receiving::Discarded);
+            let released = found.receive_window.release(usize::MAX);
+            self.release_connection(released);
+        }
     }
 
     /// Gives back buffers that are empty. Call it when the connection becomes idle.

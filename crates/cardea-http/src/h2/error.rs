@@ -114,7 +114,7 @@ impl ConnectionError {
             Self::FlowControl => "http2_flow_control",
             Self::GoAwayIncreased => "http2_goaway_increased",
             Self::SettingsTimeout => "http2_settings_timeout",
-            Self::HeadTimeout => "http2_head_timeout",
+            Self::HeadTimeout => "request_head_timeout",
             Self::Abuse(abuse) => abuse.code(),
         }
     }

@@ -5,7 +5,7 @@ use super::error::HeadFault;
 use super::hpack::{Decoder, HpackError};
 use super::message::{Protocol, RequestRules, read_request, read_response};
 use super::priority::Priority;
-use crate::{Fields, RequestHead, ResponseHead};
+use crate::{Fields, Method, RequestHead, ResponseHead};
 
 /// The end that answers requests.
 #[derive(Debug)]
@@ -28,23 +28,44 @@ pub struct HeadFacts {
     pub(super) is_informational: bool,
     pub(super) protocol: Option<Protocol>,
     pub(super) priority: Priority,
-    pub(super) is_head: bool,
+    pub(super) request: RequestKind,
+}
+
+/// What a request says of its response's content (RFC 9110 §6.4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestKind {
+    /// HEAD: there is none.
+    Head,
+    /// CONNECT: whatever a successful response says, there is a tunnel (RFC 9110 §9.3.6).
+    Connect,
+    /// Any other.
+    Other,
+}
+
+impl RequestKind {
+    pub(super) const fn of(method: Method) -> Self {
+        match method {
+            Method::Head => Self::Head,
+            Method::Connect => Self::Connect,
+            _ => Self::Other,
+        }
+    }
 }
 
 pub(super) mod sealed {
-    use super::{Config, Decoder, Fields, HeadFacts, HeadFault, HpackError};
+    use super::{Config, Decoder, Fields, HeadFacts, HeadFault, HpackError, RequestKind};
 
     pub trait Role {
         /// What is received: requests or responses.
         type Head;
         const IS_SERVER: bool;
 
-        /// Decodes a block into `head`. `is_head` tells whether the request was HEAD, for responses.
+        /// Decodes a block into `head`. `request` is the kind of request that a response is to.
         fn read(
             decoder: &mut Decoder,
             block: &[u8],
             config: &Config,
-            is_head: bool,
+            request: RequestKind,
             head: &mut Self::Head,
         ) -> Result<Result<HeadFacts, HeadFault>, HpackError>;
 
@@ -61,7 +82,7 @@ impl sealed::Role for Server {
         decoder: &mut Decoder,
         block: &[u8],
         config: &Config,
-        _: bool,
+        _: RequestKind,
         head: &mut RequestHead,
     ) -> Result<Result<HeadFacts, HeadFault>, HpackError> {
         let rules = RequestRules {
@@ -75,7 +96,7 @@ impl sealed::Role for Server {
             is_informational: false,
             protocol: facts.protocol,
             priority: facts.priority,
-            is_head: facts.is_head,
+            request: RequestKind::of(head.method),
         }))
     }
 
@@ -92,16 +113,16 @@ impl sealed::Role for Client {
         decoder: &mut Decoder,
         block: &[u8],
         config: &Config,
-        is_head: bool,
+        request: RequestKind,
         head: &mut ResponseHead,
     ) -> Result<Result<HeadFacts, HeadFault>, HpackError> {
-        let read = read_response(decoder, block, &config.head, is_head, head)?;
+        let read = read_response(decoder, block, &config.head, request, head)?;
         Ok(read.map(|facts| HeadFacts {
             length: facts.length,
             is_informational: facts.is_informational,
             protocol: None,
             priority: Priority::default(),
-            is_head,
+            request,
         }))
     }
 

@@ -10,6 +10,7 @@ pub(super) use closed::{ClosedBy, ClosedStreams};
 pub(super) use state::{Receiving, Sending, State};
 
 use super::priority::Priority;
+use super::role::RequestKind;
 use super::window::{ReceiveWindow, Window};
 
 /// A stream that isn't idle. It leaves the slab when it is closed and what was received of it is released.
@@ -22,8 +23,8 @@ pub(super) struct Stream {
     pub(super) receive_window: ReceiveWindow,
     /// What the declared length still allows, if there is one (RFC 9113 §8.1.1).
     pub(super) expected: Option<u64>,
-    /// The request was HEAD, whose response has no content.
-    pub(super) is_head: bool,
+    /// What the request says of its response.
+    pub(super) request: RequestKind,
     /// The application has something to send.
     pub(super) wants_turn: bool,
     turn: Turn,
@@ -42,7 +43,7 @@ struct Turn {
 const NONE: u16 = u16::MAX;
 
 /// The most streams of a connection.
-pub(super) const STREAMS_MAX: u32 = 4096;
+pub(super) const STREAMS_MAX: u32 = 10_000;
 
 /// The slots that are kept allocated while there are no streams.
 const SLOTS_KEPT: usize = 4;
@@ -85,7 +86,7 @@ impl Stream {
             send_window,
             receive_window,
             expected: None,
-            is_head: false,
+            request: RequestKind::Other,
             wants_turn: false,
             turn: Turn { is_queued: false, urgency: 0, next: NONE, previous: NONE },
         }

@@ -7,7 +7,7 @@ use super::super::error::{HeadFault, Malformed};
 use super::super::frame::{ErrorCode, Flags, FrameHeader, headers_payload};
 use super::super::hpack::LineError;
 use super::super::message::{discard, read_trailers};
-use super::super::role::{HeadFacts, Role, sealed};
+use super::super::role::{HeadFacts, RequestKind, Role, sealed};
 use super::super::streams::{ClosedBy, Receiving, Sending, State};
 use super::super::{ConnectionError, StreamError};
 use super::{Block, Connection, Event, GoingAway};
@@ -95,16 +95,11 @@ impl<R: Role> Connection<R> {
             match found.state.receiving() {
                 None if found.state == State::Closed => return Err(ConnectionError::StreamClosed),
                 None => StreamError::Ended,
-                Some(Receiving::Discarded) => {
-                    discard(&mut self.decoder, block.bytes)?;
-                    if block.end_stream {
-                        self.end_receiving(block.stream);
-                    }
-                    return Ok(None);
-                }
                 Some(Receiving::Head) => return self.response_head(now, block, head),
-                Some(Receiving::Body) if block.end_stream => return self.trailers(now, block, head),
-                Some(Receiving::Body) => Malformed::EndMissing.into(),
+                Some(Receiving::Body | Receiving::Discarded) if block.end_stream => {
+                    return self.trailers(now, block, head);
+                }
+                Some(Receiving::Body | Receiving::Discarded) => Malformed::EndMissing.into(),
             }
         };
         discard(&mut self.decoder, block.bytes)?;
@@ -163,7 +158,13 @@ impl<R: Role> Connection<R> {
         head: &mut <R as sealed::Role>::Head,
     ) -> Result<Option<Event<'a>>, ConnectionError> {
         let stream = block.stream;
-        let read = <R as sealed::Role>::read(&mut self.decoder, block.bytes, &self.config, false, head)?;
+        let read = <R as sealed::Role>::read(
+            &mut self.decoder,
+            block.bytes,
+            &self.config,
+            RequestKind::Other,
+            head,
+        )?;
         let early_priority = self.take_early_priority(stream);
         let (receiving, facts, refusal) = match read {
             Ok(facts) if block.end_stream && facts.length.is_some_and(|length| length > 0) => {
@@ -185,11 +186,11 @@ impl<R: Role> Connection<R> {
         };
         let state = State::Open(receiving, Sending::Head);
         let mut new = self.new_stream(stream, if block.end_stream { state.end_receiving() } else { state });
-        if let Some(HeadFacts { length, priority, is_head, .. }) = facts {
+        if let Some(HeadFacts { length, priority, request, .. }) = facts {
             new.expected = length;
             // The frame takes precedence over the field (RFC 9218 §7).
             new.priority = early_priority.unwrap_or(priority);
-            new.is_head = is_head;
+            new.request = request;
         }
         if !self.streams.insert(new) {
             return self.fail_stream(now, stream, StreamError::Refused).map(Some);
@@ -211,8 +212,8 @@ impl<R: Role> Connection<R> {
         head: &mut <R as sealed::Role>::Head,
     ) -> Result<Option<Event<'a>>, ConnectionError> {
         let stream = block.stream;
-        let is_head = self.streams.get(stream).is_some_and(|found| found.is_head);
-        let read = <R as sealed::Role>::read(&mut self.decoder, block.bytes, &self.config, is_head, head)?;
+        let request = self.streams.get(stream).map_or(RequestKind::Other, |found| found.request);
+        let read = <R as sealed::Role>::read(&mut self.decoder, block.bytes, &self.config, request, head)?;
         let facts = match read {
             Ok(facts) => facts,
             Err(HeadFault::Malformed(malformed)) => {
@@ -253,13 +254,20 @@ impl<R: Role> Connection<R> {
         let stream = block.stream;
         let fields = <R as sealed::Role>::fields(head);
         let read = read_trailers(&mut self.decoder, block.bytes, &self.config.trailers, fields)?;
-        let is_short =
-            self.streams.get(stream).is_some_and(|found| found.expected.is_some_and(|left| left > 0));
+        let found = self.streams.get(stream);
+        let is_short = found.is_some_and(|found| found.expected.is_some_and(|left| left > 0));
+        let is_wanted = found.is_some_and(|found| found.state.receiving() == Some(Receiving::Body));
         let error = match read {
-            Ok(()) if is_short => Malformed::LengthDisagrees,
+            _ if is_short => Malformed::LengthDisagrees,
             Ok(()) => {
                 self.end_receiving(stream);
-                return Ok(Some(Event::Trailers { stream }));
+                return Ok(is_wanted.then_some(Event::Trailers { stream }));
+            }
+            // It isn't malformed, so it can be answered.
+            Err(Malformed::Trailers(error)) if <R as sealed::Role>::IS_SERVER => {
+                self.charge(now, Abuse::OversizedHeads)?;
+                self.end_receiving(stream);
+                return Ok(is_wanted.then_some(Event::TrailersRefused { stream, error }));
             }
             Err(error) => error,
         };

@@ -61,6 +61,9 @@ impl<R: Role> Connection<R> {
             return self.fail_stream(now, stream, StreamError::PriorityInvalid(code)).map(Some);
         }
         if stream <= self.last_stream {
+            // Closed, which its sender may not know yet.
+            self.charge(now, Abuse::Resets)?;
+            self.reject(stream, code);
             return Ok(None);
         }
         // An idle stream can't be reset.

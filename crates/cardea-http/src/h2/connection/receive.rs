@@ -223,13 +223,7 @@ impl<R: Role> Connection<R> {
             None if found.state == State::Closed => return Err(ConnectionError::StreamClosed),
             None => StreamError::Ended,
             Some(Receiving::Head) => Malformed::HeadMissing.into(),
-            Some(Receiving::Discarded) => {
-                if end_stream {
-                    self.end_receiving(stream);
-                }
-                return Ok(Accepted::Unwanted(None));
-            }
-            Some(Receiving::Body) => {
+            Some(receiving @ (Receiving::Body | Receiving::Discarded)) => {
                 let size = content as u64;
                 let is_length_wrong =
                     found.expected.is_some_and(|left| size > left || (end_stream && size != left));
@@ -239,7 +233,15 @@ impl<R: Role> Connection<R> {
                     StreamError::FlowControl
                 } else {
                     found.expected = found.expected.map(|left| left - size);
-                    return Ok(Accepted::Wanted);
+                    if receiving == Receiving::Body {
+                        return Ok(Accepted::Wanted);
+                    }
+                    // Nothing of it is held, but no more is announced: what comes is bounded by the window.
+                    found.receive_window.release(header.len);
+                    if end_stream {
+                        self.end_receiving(stream);
+                    }
+                    return Ok(Accepted::Unwanted(None));
                 }
             }
         };
@@ -255,8 +257,12 @@ impl<R: Role> Connection<R> {
         padding: usize,
         end_stream: bool,
     ) -> Step<'a> {
-        // The driver may have reset the stream in the meantime. What was held of it has been released.
-        if self.streams.get(stream).is_none_or(|found| found.state.receiving().is_none()) {
+        // The driver may have reset or ignored the stream in the meantime. What was held of it has been released.
+        let receiving = self.streams.get(stream).and_then(|found| found.state.receiving());
+        if receiving != Some(Receiving::Body) {
+            if receiving.is_some() && end_stream {
+                self.end_receiving(stream);
+            }
             self.partial = Partial::Skip(left + padding);
             return Step::Taken(0);
         }

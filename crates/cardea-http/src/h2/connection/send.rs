@@ -3,11 +3,11 @@
 use super::super::budget::Abuse;
 use super::super::frame::{MAX_31, PAYLOAD_MAX, begin_block, end_block};
 use super::super::message::{write_request, write_response, write_trailers};
-use super::super::role::{Client, Role, Server, sealed};
+use super::super::role::{Client, RequestKind, Role, Server};
 use super::super::streams::{Receiving, Sending, State, Stream};
 use super::super::window::{ReceiveWindow, WINDOW_DEFAULT, Window};
 use super::{Connection, GoingAway, Phase};
-use crate::{Fields, Method, RequestHead, ResponseHead};
+use crate::{Fields, RequestHead, ResponseHead};
 
 /// Why something isn't sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -18,6 +18,9 @@ pub enum SendError {
     /// Content before the head, or a second head.
     #[error("the message is not sent in its order")]
     Order,
+    /// Fields above the size that the peer accepts (RFC 9113 §6.5.2).
+    #[error("the fields are larger than the peer accepts")]
+    TooLarge,
 }
 
 /// Why a stream isn't opened. Another connection may do.
@@ -29,7 +32,16 @@ pub enum OpenError {
     /// The connection is being shut down, has failed, or has used all identifiers.
     #[error("the connection takes no more streams")]
     GoingAway,
+    /// The head is larger than the peer accepts (RFC 9113 §6.5.2).
+    #[error("the head is larger than the peer accepts")]
+    TooLarge,
 }
+
+/// What each line counts beside its name and value (RFC 9113 §6.5.2).
+const LINE_OVERHEAD: usize = 32;
+
+/// The most pseudo-header fields of a message; their names and values fit into what is counted for them.
+const PSEUDO_FIELDS: usize = 5;
 
 /// DATA below this size is tiny, if a window made it so.
 const TINY: usize = 64;
@@ -45,12 +57,14 @@ impl Connection<Server> {
         head: &ResponseHead,
         end_stream: bool,
     ) -> Result<(), SendError> {
+        let is_too_large = self.is_too_large(&head.fields, 0);
         let found = self.streams.get_mut(stream).ok_or(SendError::Closed)?;
         let is_informational = head.status < 200;
         match found.state.sending() {
             None => return Err(SendError::Closed),
             Some(Sending::Body) => return Err(SendError::Order),
             Some(Sending::Head) if is_informational && end_stream => return Err(SendError::Order),
+            Some(Sending::Head) if is_too_large => return Err(SendError::TooLarge),
             Some(Sending::Head) => {}
         }
         if !is_informational {
@@ -86,10 +100,13 @@ impl Connection<Client> {
         end_stream: bool,
     ) -> Result<u32, OpenError> {
         self.check_open()?;
+        if self.is_too_large(&head.fields, head.target().len()) {
+            return Err(OpenError::TooLarge);
+        }
         let id = if self.last_stream == 0 { 1 } else { self.last_stream + 2 };
         let state = State::Open(Receiving::Head, Sending::Body);
         let mut stream = self.new_stream(id, state);
-        stream.is_head = head.method == Method::Head;
+        stream.request = if protocol.is_some() { RequestKind::Connect } else { RequestKind::of(head.method) };
         if !self.streams.insert(stream) {
             return Err(OpenError::TooMany);
         }
@@ -175,6 +192,9 @@ impl<R: Role> Connection<R> {
         if fields.is_empty() {
             return self.send_data(stream, b"", true).map(|_| ());
         }
+        if self.is_too_large(fields, 0) {
+            return Err(SendError::TooLarge);
+        }
         let out = self.output.frames();
         let mark = begin_block(out);
         write_trailers(&mut self.encoder, fields, out);
@@ -214,10 +234,16 @@ impl<R: Role> Connection<R> {
     /// The content that a stream may send now, in bytes, if it isn't closed.
     #[must_use]
     pub fn sendable(&self, stream: u32) -> Option<usize> {
+        let room = self.config.output_bytes_max.saturating_sub(self.output.pending().len());
+        Some(self.window(stream)?.min(room))
+    }
+
+    /// What the windows allow to be sent on a stream, in bytes, if this side hasn't ended it.
+    #[must_use]
+    pub fn window(&self, stream: u32) -> Option<usize> {
         let found = self.streams.get(stream)?;
         found.state.sending()?;
-        let room = self.config.output_bytes_max.saturating_sub(self.output.pending().len());
-        Some(found.send_window.available().min(self.send_window.available()).min(room))
+        Some(found.send_window.available().min(self.send_window.available()))
     }
 
     pub(super) fn new_stream(&self, id: u32, state: State) -> Stream {
@@ -227,18 +253,21 @@ impl<R: Role> Connection<R> {
         Stream::new(id, state, Window::new(self.peer.initial_window), ReceiveWindow::new(size, target))
     }
 
+    /// Whether a section is larger than the peer accepts: fields and so many bytes of pseudo-header fields.
+    fn is_too_large(&self, fields: &Fields, more: usize) -> bool {
+        let max = self.peer.header_list_bytes_max;
+        max != u32::MAX
+            && fields.byte_len() + more + (fields.len() + PSEUDO_FIELDS) * LINE_OVERHEAD > max as usize
+    }
+
     fn end_sending(&mut self, stream: u32) {
         let Some(found) = self.streams.get_mut(stream) else { return };
-        let is_unwanted = found.state.receiving() == Some(Receiving::Discarded);
         found.state = found.state.end_sending();
         found.wants_turn = false;
         let is_closed = found.state == State::Closed;
         self.streams.dequeue(stream);
         if is_closed {
             self.close(stream);
-        } else if is_unwanted && <R as sealed::Role>::IS_SERVER {
-            // The rest of a refused request is of no use (RFC 9113 §8.1).
-            self.reset(stream, super::super::frame::ErrorCode::NoError);
         }
     }
 }

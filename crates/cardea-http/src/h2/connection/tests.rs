@@ -5,7 +5,7 @@ use super::super::frame::{
     Flags, FrameHeader, FrameType, HEADER_LEN, begin_block, end_block, write_ping, write_settings_ack,
 };
 use super::super::role::{Client, Server};
-use super::super::settings::{INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS};
+use super::super::settings::{INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS, MAX_HEADER_LIST_SIZE};
 use super::super::{AbuseLimits, Rate};
 use super::*;
 use crate::{HeadError, Known, Method, RequestHead, ResponseHead};
@@ -69,6 +69,9 @@ impl Peer {
                 Some(Event::Reset { stream, code }) => self.events.push(format!("reset {stream} {code:?}")),
                 Some(Event::Trailers { stream }) => {
                     self.events.push(format!("trailers {stream} {}", self.head.fields.len()));
+                }
+                Some(Event::TrailersRefused { stream, error }) => {
+                    self.events.push(format!("trailers refused {stream} {}", error.code()));
                 }
                 Some(other) => self.events.push(format!("{other:?}")),
                 None => {}
@@ -211,11 +214,79 @@ fn a_refused_request_is_answered_and_its_body_discarded() {
     peer.feed(&data(1, &[0; 60_000][..16_384], false)).unwrap();
     assert_eq!(peer.events, ["refused 1 too_many_fields"]);
     assert_eq!(HeadError::TooManyFields.status(), 431);
+    assert_eq!(peer.server.receive_window.held(), 0);
     peer.server.send_response(1, &ResponseHead::new(431), true).unwrap();
+    assert_eq!(peer.drain().last().unwrap().0, FrameType::Headers);
+    // The rest may still come, up to the window of the stream; then the driver has waited for long enough.
+    peer.feed(&data(1, &[0; 16_384], false)).unwrap();
+    assert_eq!((peer.events.len(), peer.server.active_streams()), (1, 1));
+    peer.server.discard(1, ErrorCode::NoError);
     let frames = peer.drain();
     let last = frames.last().unwrap();
     assert_eq!((last.0, &last.3[..]), (FrameType::RstStream, &[0, 0, 0, 0][..]));
     assert_eq!((peer.server.active_streams(), peer.server.receive_window.held()), (0, 0));
+}
+
+#[test]
+fn what_is_ignored_of_a_stream_opens_the_window_of_the_connection_and_not_its_own() {
+    let mut peer = Peer::new(config());
+    peer.feed(&[request(1, false), request(3, false)].concat()).unwrap();
+    for _ in 0..2 {
+        peer.feed(&data(1, &[0; 16_384], false)).unwrap();
+    }
+    peer.server.ignore(1);
+    assert_eq!(peer.server.receive_window.held(), 0);
+    for _ in 0..2 {
+        peer.feed(&data(1, &[0; 16_384], false)).unwrap();
+    }
+    let frames = peer.drain();
+    assert!(frames.iter().all(|frame| frame.2 == 0), "{frames:?}");
+    assert_eq!(peer.events.iter().filter(|event| event.starts_with("data")).count(), 2);
+    // More than the window of 70,000, the control being what was within it.
+    peer.feed(&data(1, &[0; 4465], false)).unwrap();
+    assert_eq!(peer.events.last().unwrap(), "failed 1 http2_flow_control");
+    // One that ends is over, also within a frame of which a part was given to the driver before.
+    peer.feed(&data(3, &[0; 100], true)[..50]).unwrap();
+    peer.server.send_response(3, &ResponseHead::new(200), true).unwrap();
+    peer.server.ignore(3);
+    assert!(peer.server.is_open(3));
+    peer.feed(&data(3, &[0; 100], true)[50..]).unwrap();
+    assert!(!peer.server.is_open(3));
+    assert_eq!((peer.server.active_streams(), peer.server.receive_window.held()), (0, 0));
+}
+
+#[test]
+fn trailers_above_the_limits_can_be_answered() {
+    let trailers = crate::TrailerLimits { fields_max: 1, ..Default::default() };
+    let mut peer = Peer::new(Config { trailers, ..config() });
+    let two = b"\x00\x01a\x00\x00\x01a\x00";
+    for (stream, block, expected) in [(1, &two[..4], "trailers 1"), (3, &two[..], "trailers refused 3")] {
+        peer.feed(&request(stream, false)).unwrap();
+        peer.feed(&frame(FrameType::Headers, DONE.and(END), stream, block)).unwrap();
+        assert!(peer.events.last().unwrap().starts_with(expected), "{:?}", peer.events);
+        peer.server.send_response(stream, &ResponseHead::new(400), true).unwrap();
+    }
+    assert_eq!(peer.server.active_streams(), 0);
+}
+
+#[test]
+fn sections_above_the_size_that_the_peer_accepts_are_not_sent() {
+    let mut peer = Peer::new(config());
+    let mut settings = Vec::new();
+    // Five pseudo-header fields count 160 bytes.
+    write_settings(&[(MAX_HEADER_LIST_SIZE, 160 + 32 + 10)], &mut settings);
+    peer.feed(&[settings, request(1, true), request(3, true)].concat()).unwrap();
+    peer.drain();
+    let with = |value: &[u8]| {
+        let mut head = ResponseHead::new(200);
+        head.fields.append(b"x", value).unwrap();
+        head
+    };
+    assert_eq!(peer.server.send_response(1, &with(b"0123456789"), true), Err(SendError::TooLarge));
+    assert!(peer.drain().is_empty());
+    assert_eq!(peer.server.send_response(1, &with(b"012345678"), false), Ok(()), "the control");
+    assert_eq!(peer.server.send_trailers(1, &with(b"0123456789").fields), Err(SendError::TooLarge));
+    assert_eq!(peer.server.send_trailers(1, &with(b"012345678").fields), Ok(()));
 }
 
 #[test]

@@ -62,8 +62,11 @@ impl<R: Role> Connection<R> {
         }
     }
 
-    /// Ignores all streams that the peer opens from now on, and tells it so.
-    pub(super) fn stop_accepting(&mut self) {
+    /// Ignores all streams that the peer opens from now on, and tells it so: a shutdown without its first phase.
+    pub fn stop_accepting(&mut self) {
+        if matches!(self.phase, Phase::Failed(_)) || matches!(self.going_away, GoingAway::Last(_)) {
+            return;
+        }
         let last = self.last_accepted();
         self.going_away = GoingAway::Last(last);
         self.deadlines.shutdown = None;

@@ -25,7 +25,6 @@ pub(crate) struct RequestFacts {
     pub(crate) length: Option<u64>,
     pub(crate) protocol: Option<Protocol>,
     pub(crate) priority: Priority,
-    pub(crate) is_head: bool,
 }
 
 /// What a connection accepts of requests.
@@ -236,7 +235,7 @@ impl RequestSink<'_> {
             Err(error) => return Err(HeadFault::Refused(error)),
         };
         let priority = Priority::of(&head.fields);
-        Ok(RequestFacts { length, protocol, priority, is_head: head.method == Method::Head })
+        Ok(RequestFacts { length, protocol, priority })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::super::error::{HeadFault, Malformed};
 use super::super::hpack::{Decoder, FieldLine, FieldSink, HpackError, LineName, Pseudo};
+use super::super::role::RequestKind;
 use crate::h1::{Framing, HeadLimits, has_connection_fields, response_framing};
 use crate::{FramingError, Method, ResponseError, ResponseHead, Version};
 
@@ -19,14 +20,14 @@ pub(crate) fn read_response(
     decoder: &mut Decoder,
     block: &[u8],
     limits: &HeadLimits,
-    is_head: bool,
+    request: RequestKind,
     head: &mut ResponseHead,
 ) -> Result<Result<ResponseFacts, HeadFault>, HpackError> {
     head.clear();
     head.version = Version::Http2;
     let mut sink = ResponseSink { head, limits, has_status: false, list_len: 0, fields: 0, fault: None };
     decoder.decode(block, &mut sink)?;
-    Ok(sink.finish(is_head))
+    Ok(sink.finish(request))
 }
 
 struct ResponseSink<'a> {
@@ -74,7 +75,7 @@ impl ResponseSink<'_> {
         }
     }
 
-    fn finish(self, is_head: bool) -> Result<ResponseFacts, HeadFault> {
+    fn finish(self, request: RequestKind) -> Result<ResponseFacts, HeadFault> {
         if let Some(fault) = self.fault {
             return Err(fault.into());
         }
@@ -85,13 +86,15 @@ impl ResponseSink<'_> {
         if has_connection_fields(&head.fields) {
             return Err(FramingError::ConnectionFieldInHttp2.into());
         }
-        let method = if is_head { Method::Head } else { Method::Get };
+        let method = if request == RequestKind::Head { Method::Head } else { Method::Get };
         let framing = response_framing(head, method).map_err(|error| match error {
             ResponseError::Framing(error) => HeadFault::from(error),
             _ => Malformed::PseudoInvalid.into(),
         })?;
-        let has_no_content = is_head || matches!(head.status, 204 | 304);
+        let has_no_content = request == RequestKind::Head || matches!(head.status, 204 | 304);
+        let is_tunnel = request == RequestKind::Connect && matches!(head.status, 200..300);
         let length = match framing {
+            _ if is_tunnel => None,
             _ if has_no_content => Some(0),
             Framing::Length(length) => Some(length),
             Framing::None | Framing::Chunked | Framing::UntilClose => None,

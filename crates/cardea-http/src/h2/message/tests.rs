@@ -2,6 +2,7 @@
 
 use super::super::error::{HeadFault, Malformed};
 use super::super::hpack::{Encoder, LineError};
+use super::super::role::RequestKind;
 use super::*;
 use crate::h1::HeadLimits;
 use crate::{
@@ -59,7 +60,7 @@ fn a_request_is_read_into_the_head_of_every_version() {
     let (facts, head) =
         read(&rules(), &with(&[("content-length", "12"), ("x-a", "b"), ("priority", "u=1, i")]));
     let facts = facts.unwrap();
-    assert_eq!((facts.length, facts.protocol, facts.is_head), (Some(12), None, false));
+    assert_eq!((facts.length, facts.protocol), (Some(12), None));
     assert_eq!((facts.priority.urgency, facts.priority.incremental), (1, true));
     assert_eq!((head.method, head.version, head.target()), (Method::Get, Version::Http2, &b"/"[..]));
     assert_eq!(head.fields.get(Known::Host), Some(&b"a.example"[..]));
@@ -212,9 +213,9 @@ fn heads_are_bounded_while_they_are_decoded() {
 #[test]
 fn responses_have_a_status_and_a_length() {
     let limits = HeadLimits { fields_max: 4, ..HeadLimits::default() };
-    let read = |is_head: bool, lines: &[(&str, &str)]| {
+    let read = |request: RequestKind, lines: &[(&str, &str)]| {
         let mut head = ResponseHead::default();
-        let read = read_response(&mut Decoder::default(), &block(lines), &limits, is_head, &mut head);
+        let read = read_response(&mut Decoder::default(), &block(lines), &limits, request, &mut head);
         read.unwrap().map(|facts| (head.status, facts.length, facts.is_informational))
     };
     let table = [
@@ -239,9 +240,13 @@ fn responses_have_a_status_and_a_length() {
         ),
     ];
     for (lines, expected) in table {
-        assert_eq!(read(false, lines), expected.map_err(HeadFault::Malformed), "{lines:?}");
+        assert_eq!(read(RequestKind::Other, lines), expected.map_err(HeadFault::Malformed), "{lines:?}");
     }
-    assert_eq!(read(true, &[(":status", "200"), ("content-length", "5")]), Ok((200, Some(0), false)));
+    let with_length = |status: &'static str| [(":status", status), ("content-length", "5")];
+    assert_eq!(read(RequestKind::Head, &with_length("200")), Ok((200, Some(0), false)));
+    // A length is ignored where a tunnel begins (RFC 9110 §9.3.6), and only there.
+    assert_eq!(read(RequestKind::Connect, &with_length("200")), Ok((200, None, false)));
+    assert_eq!(read(RequestKind::Connect, &with_length("403")), Ok((403, Some(5), false)));
 }
 
 #[test]

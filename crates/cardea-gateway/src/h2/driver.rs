@@ -1,0 +1,379 @@
+//! The task that owns a connection's socket: passes received bytes to the codec, and sends what the codec has.
+
+use std::{
+    io::IoSlice,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use cardea_clock::Mono;
+use cardea_http::h2::{Config, Connection, ConnectionError, ErrorCode, Event, StreamError};
+
+use super::{
+    request::{self, Opening},
+    shared::{Closed, Shared, State},
+    turns::OUTPUT_BYTES_MAX,
+};
+use crate::{
+    buffer::Buffer,
+    exchange::{ConnectionFacts, Exchange},
+    gateway::Gateway,
+    memory,
+    model::Model,
+    refusal::Reason,
+    timer::Timer,
+    transport::Transport,
+};
+
+/// How much of one request body is received ahead of the service, in bytes (RFC 9113 §6.9).
+const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+
+/// The same for all streams of a connection together.
+const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+
+/// How long the end of a connection may take once nothing is under way on it.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// What is read and thrown away at the end of a connection, in bytes: a client that is still sending would lose the reason
+/// to a reset.
+const GOODBYE_BYTES_MAX: usize = 256 * 1024;
+
+/// So often is received before others have their turn. A client that sends without a pause must not keep a worker busy.
+const RECEIVES_AT_ONCE: usize = 4;
+
+/// Owns the socket of a connection.
+pub(super) struct Driver {
+    shared: Arc<Shared>,
+    transport: Transport,
+    inbound: Buffer,
+    timer: Timer,
+    /// How long the connection may be idle.
+    idle: Duration,
+    /// Something was received.
+    has_begun: bool,
+    stage: Stage,
+}
+
+/// How far the connection has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Requests are received.
+    Open,
+    /// Nothing more is received: what the codec has is sent, and then our end of the socket is shut down.
+    Closing { until: Mono },
+    /// The client is waited for to close its end, after so many bytes at most.
+    Closed { until: Mono, left: usize },
+}
+
+impl Driver {
+    pub(super) fn new(gateway: Arc<Gateway>, transport: Transport, facts: Arc<ConnectionFacts>) -> Self {
+        let timer = Timer::new(gateway.clock.clone());
+        let (model, now) = (gateway.model(), timer.now());
+        let idle = model.timeouts.keep_alive_idle;
+        let codec = Connection::new(Arc::new(config(&model)), elapsed(now));
+        drop(model);
+        let shared = Shared::new(gateway, facts, codec, now);
+        Self { shared, transport, inbound: Buffer::new(), timer, idle, has_begun: false, stage: Stage::Open }
+    }
+
+    /// Ready at the end of the connection.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            self.shared.lock().note_driver(cx);
+            if let Stage::Closed { until, left } = self.stage {
+                return self.poll_closed(cx, until, left);
+            }
+            if self.stage == Stage::Open {
+                self.look_around();
+                self.receive(cx);
+            }
+            self.send(cx);
+            ready!(self.poll_deadlines(cx));
+        }
+    }
+
+    /// Begins to close the connection if the gateway stops, or needs its place.
+    fn look_around(&mut self) {
+        let gateway = &self.shared.gateway;
+        let is_evicted = self.shared.facts.activity.is_evicted();
+        if is_evicted || gateway.is_stopping() {
+            let mut state = self.shared.lock();
+            if is_evicted {
+                // What comes meanwhile is not carried, which the client learns (RFC 9113 §6.8).
+                state.codec.stop_accepting();
+            } else {
+                state.codec.shut_down(elapsed(self.timer.now()));
+            }
+        }
+    }
+
+    /// Receives what there is, as far as it is good for others.
+    fn receive(&mut self, cx: &mut Context<'_>) {
+        for _ in 0..RECEIVES_AT_ONCE {
+            match self.transport.poll_recv(cx, &mut self.inbound) {
+                Poll::Ready(Ok(count)) if count > 0 => self.has_begun = true,
+                Poll::Ready(_) => {
+                    // Nobody is there to be sent anything.
+                    self.shared.lock().end();
+                    return self.stage = Stage::Closed { until: self.timer.now(), left: 0 };
+                }
+                Poll::Pending => return self.inbound.park(),
+            }
+            if let Err(error) = self.handle_received() {
+                return self.fail(error);
+            }
+        }
+        // There may be more, for which this task has its turn behind others.
+        cx.waker().wake_by_ref();
+    }
+
+    /// Passes received bytes to the codec, and what it makes of them to the streams.
+    fn handle_received(&mut self) -> Result<(), ConnectionError> {
+        let now = elapsed(self.timer.now());
+        let mut state = self.shared.lock();
+        // The next request is read into an exchange of its own.
+        let mut spare = Exchange::take();
+        let result = loop {
+            let received = match state.codec.receive(now, self.inbound.filled(), &mut spare.head) {
+                Ok(received) => received,
+                Err(error) => break Err(error),
+            };
+            let taken = received.taken;
+            let Some(event) = received.event else {
+                self.inbound.consume(taken);
+                break Ok(());
+            };
+            handle(&self.shared, &mut state, event, &mut spare);
+            self.inbound.consume(taken);
+        };
+        spare.recycle();
+        state.grant();
+        state.count_memory();
+        result
+    }
+
+    /// The client broke the protocol, or was too slow.
+    fn fail(&mut self, error: ConnectionError) {
+        let reason = match error {
+            ConnectionError::HeadTimeout => Reason::RequestHeadTimeout,
+            _ => Reason::Malformed { code: error.code(), status: 400 },
+        };
+        // One that never said anything made no request.
+        if self.has_begun {
+            request::record_refused(&self.shared, &reason);
+        }
+        self.shared.lock().end();
+        self.stage = Stage::Closing { until: self.timer.now().saturating_add(GOODBYE) };
+    }
+
+    /// Sends what the codec has, as far as the client takes it.
+    fn send(&mut self, cx: &mut Context<'_>) {
+        let mut state = self.shared.lock();
+        let mut sent_bytes = 0;
+        let result = loop {
+            let output = state.codec.output();
+            if output.is_empty() {
+                break self.transport.poll_flush(cx).map_ok(|()| true);
+            }
+            match self.transport.poll_send(cx, &[IoSlice::new(output)]) {
+                Poll::Ready(Ok(sent)) => {
+                    state.codec.sent(sent);
+                    sent_bytes += sent;
+                    state.grant();
+                }
+                Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
+                Poll::Pending => break Poll::Pending,
+            }
+        };
+        state.note_sent(sent_bytes, self.timer.now());
+        let is_sent = match result {
+            Poll::Ready(Ok(is_sent)) => is_sent,
+            Poll::Pending => false,
+            Poll::Ready(Err(_)) => {
+                state.end();
+                return self.stage = Stage::Closed { until: self.timer.now(), left: 0 };
+            }
+        };
+        if self.stage == Stage::Open && state.codec.is_finished() {
+            self.stage = Stage::Closing { until: self.timer.now().saturating_add(GOODBYE) };
+        }
+        drop(state);
+        if is_sent && let Stage::Closing { until } = self.stage {
+            self.inbound = Buffer::new();
+            self.stage = Stage::Closed { until, left: GOODBYE_BYTES_MAX };
+        }
+    }
+
+    /// Does what is due. Ready if something was; else the task is woken for what is due next.
+    fn poll_deadlines(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let until = match self.stage {
+            Stage::Open => None,
+            Stage::Closing { until } => Some(until),
+            Stage::Closed { .. } => return Poll::Ready(()),
+        };
+        let mut state = self.shared.lock();
+        let deadline = until.unwrap_or_else(|| state.next_deadline(self.idle));
+        ready!(self.timer.poll_until(cx, deadline));
+        if until.is_some() {
+            drop(state);
+            self.stage = Stage::Closed { until: self.timer.now(), left: 0 };
+            return Poll::Ready(());
+        }
+        let now = self.timer.now();
+        state.end_lingering(now);
+        if state.is_idle() && now >= state.idle_since.saturating_add(self.idle) {
+            // The connection has served.
+            state.codec.stop_accepting();
+        }
+        let expired = state.codec.expire(elapsed(now));
+        drop(state);
+        if let Err(error) = expired {
+            self.fail(error);
+        }
+        Poll::Ready(())
+    }
+
+    /// Shuts our end down, and waits for the client's.
+    fn poll_closed(&mut self, cx: &mut Context<'_>, until: Mono, mut left: usize) -> Poll<()> {
+        while left > 0 && self.transport.poll_shutdown(cx).is_ready() {
+            self.inbound.consume(usize::MAX);
+            match self.transport.poll_recv(cx, &mut self.inbound) {
+                Poll::Ready(Ok(count)) if count > 0 => {
+                    left = left.saturating_sub(count);
+                    self.stage = Stage::Closed { until, left };
+                }
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => {
+                    self.inbound.release();
+                    break;
+                }
+            }
+        }
+        if left == 0 {
+            return Poll::Ready(());
+        }
+        self.timer.poll_until(cx, until).map(drop)
+    }
+}
+
+/// Streams end with their connection.
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.shared.lock().end();
+    }
+}
+
+/// What a connection is set up with.
+fn config(model: &Model) -> Config {
+    Config {
+        streams_max: model.limits.http2_streams_max,
+        stream_window: STREAM_WINDOW_BYTES,
+        connection_window: CONNECTION_WINDOW_BYTES,
+        head: model.limits.head,
+        head_timeout: model.timeouts.request_head,
+        settings_timeout: model.timeouts.request_head,
+        output_bytes_max: OUTPUT_BYTES_MAX,
+        ..Config::default()
+    }
+}
+
+/// The time of the codec.
+const fn elapsed(now: Mono) -> Duration {
+    Duration::from_nanos(now.nanos())
+}
+
+/// Passes an event on to its stream. `spare` has the head that it speaks of.
+fn handle(shared: &Arc<Shared>, state: &mut State, event: Event<'_>, spare: &mut Box<Exchange>) {
+    let (stream, opening) = match event {
+        Event::Head { stream, end_stream, .. } => (stream, Opening::Accepted { has_ended: end_stream }),
+        Event::Refused { stream, error } => (stream, Opening::Refused(error)),
+        Event::Data { stream, bytes, end_stream } => {
+            if let Some(entry) = state.streams.get_mut(&stream) {
+                entry.receive(bytes, end_stream);
+            }
+            return;
+        }
+        Event::Trailers { stream } => {
+            if let Some(entry) = state.streams.get_mut(&stream) {
+                entry.receive_trailers(Ok(std::mem::take(&mut spare.head.fields)));
+            }
+            return;
+        }
+        Event::TrailersRefused { stream, error } => {
+            if let Some(entry) = state.streams.get_mut(&stream) {
+                entry.receive_trailers(Err(error));
+            }
+            return;
+        }
+        Event::Reset { stream, .. } => return state.close(stream, Closed::ByClient),
+        Event::Failed { stream, error } => return fail(shared, state, stream, error),
+        // A client that goes away still gets its responses.
+        Event::GoAway { .. } | Event::Informational { .. } | Event::Pong(_) => return,
+    };
+    let may_answer = !memory::is_full() || state.may_answer_more();
+    if !may_answer || !shared.facts.activity.account().takes_streams() {
+        // Nothing is done of it, which the client learns (RFC 9113 §8.7).
+        return state.codec.reset(stream, ErrorCode::RefusedStream);
+    }
+    if state.streams.is_empty() {
+        shared.facts.activity.resume();
+    }
+    let entry = state.streams.entry(stream).or_default();
+    entry.has_ended = matches!(opening, Opening::Accepted { has_ended: true });
+    let exchange = std::mem::replace(spare, Exchange::take());
+    request::spawn(shared, stream, exchange, opening);
+}
+
+/// The codec has reset a stream for what the client sent.
+fn fail(shared: &Arc<Shared>, state: &mut State, stream: u32, error: StreamError) {
+    if state.streams.contains_key(&stream) {
+        return state.close(stream, Closed::Failed(error.code()));
+    }
+    let status = if error == StreamError::Refused { 503 } else { 400 };
+    request::record_refused(shared, &Reason::Malformed { code: error.code(), status });
+}
+
+impl State {
+    /// Notes that something was sent.
+    fn note_sent(&mut self, bytes: usize, now: Mono) {
+        if bytes > 0 {
+            self.sent_bytes += bytes as u64;
+            self.idle_since = self.idle_since.max(now);
+            self.call_next_head();
+        }
+        if self.codec.output().is_empty() {
+            // Memory that was needed for much is not kept, and none at all while nothing is under way.
+            if self.streams.is_empty() || self.codec.buffered_bytes() > OUTPUT_BYTES_MAX / 4 {
+                self.codec.shrink();
+            }
+        }
+        self.count_memory();
+    }
+
+    /// Whether nothing is under way.
+    fn is_idle(&self) -> bool {
+        self.streams.is_empty()
+    }
+
+    fn next_deadline(&self, idle: Duration) -> Mono {
+        let codec = self.codec.next_deadline().map_or(Mono::MAX, |deadline| {
+            Mono::from_nanos(u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX))
+        });
+        let idle = if self.is_idle() { self.idle_since.saturating_add(idle) } else { Mono::MAX };
+        // Each has the same time, so the first is the next.
+        let lingering = self.lingering.first().map_or(Mono::MAX, |&(deadline, _)| deadline);
+        codec.min(idle).min(lingering)
+    }
+
+    /// Resets the streams that have lingered for long enough.
+    fn end_lingering(&mut self, now: Mono) {
+        let ended = self.lingering.partition_point(|&(deadline, _)| deadline <= now);
+        for (_, stream) in self.lingering.drain(..ended) {
+            self.codec.discard(stream, ErrorCode::NoError);
+        }
+        if self.lingering.is_empty() {
+            self.lingering = Vec::new();
+        }
+    }
+}
