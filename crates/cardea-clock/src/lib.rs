@@ -8,11 +8,13 @@
 //! Tests drive the very same read path with [`ManualClock`].
 
 mod coarse;
+mod confirmed;
 mod manual;
 mod stopwatch;
 mod time;
 
 pub use coarse::{Clock, CoarseClock, LAG_MAX, PERIOD_DEFAULT, PERIOD_MAX, WATCH_EVERY};
+pub use confirmed::ConfirmedWall;
 pub use manual::ManualClock;
 pub use stopwatch::Stopwatch;
 pub use time::{Mono, Timestamp, Wall};

@@ -14,7 +14,7 @@ use std::time::Duration;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::digest::{self, SHA256};
 use aws_lc_rs::rand;
-use cardea_clock::{Clock, Wall};
+use cardea_clock::{Clock, ConfirmedWall, Mono, Timestamp, Wall};
 use rustls::ProtocolVersion;
 use rustls::server::ProducesTickets;
 
@@ -36,12 +36,56 @@ const STEPS_MAX: u64 = 7 * 24 - 1;
 
 /// The secrets of the current and recent hours.
 pub(crate) struct TicketSecrets {
-    ring: RwLock<Ring>,
+    rings: RwLock<Rings>,
     clock: Clock,
     /// The number of hours for which a ticket is valid at least.
     kept: u64,
     /// `None` if this process generated the secret.
     file: Option<SecretFile>,
+}
+
+/// What can't be undone, in memory or in the file, follows the confirmed time.
+struct Rings {
+    /// Secrets up to the confirmed time. Earlier ones were wiped.
+    ring: Ring,
+    /// A copy that is advanced to the time of a clock that is ahead of the confirmed time.
+    ahead: Option<Ring>,
+    clock: ConfirmedWall,
+}
+
+impl Rings {
+    fn new(ring: Ring, now: Timestamp) -> Self {
+        Self { ring, ahead: None, clock: ConfirmedWall::new(now, STEP, STEP) }
+    }
+
+    /// The last confirmed hour.
+    fn confirmed(&self, now: Mono) -> u64 {
+        self.clock.latest(now).map_or(0, step_at)
+    }
+
+    /// The secrets for the present hour, unless some must be derived or wiped first.
+    fn current(&self, now: Timestamp) -> Option<&Ring> {
+        let step = step_at(now.wall);
+        if step <= self.confirmed(now.mono) {
+            return Some(&self.ring).filter(|ring| ring.is_current(step));
+        }
+        self.ahead.as_ref().filter(|ahead| ahead.is_current(step) && ahead.secret(step).is_some())
+    }
+
+    fn advance(&mut self, now: Timestamp, kept: u64) -> &Ring {
+        self.clock.observe(now);
+        let step = step_at(now.wall);
+        if step <= self.confirmed(now.mono) {
+            if !self.ring.is_current(step) {
+                self.ring.advance(step, kept);
+            }
+            self.ahead = None;
+            return &self.ring;
+        }
+        let mut ahead = self.ring.clone();
+        ahead.advance(step, kept);
+        self.ahead.insert(ahead)
+    }
 }
 
 /// The file of a fleet's secret.
@@ -60,13 +104,13 @@ impl TicketSecrets {
     /// Generates the secret, or reads it and advances it to the present.
     pub(crate) fn load(keys: &TicketKeys, lifetime: Duration, clock: &Clock) -> Result<Arc<Self>, TlsError> {
         let kept = lifetime.as_secs().div_ceil(STEP.as_secs()).clamp(1, STEPS_MAX);
-        let now = clock.wall();
+        let now = clock.now();
         let (ring, file) = match keys {
-            TicketKeys::Process => (made(now, kept).ok_or(rustls::Error::FailedToGetRandomBytes)?, None),
+            TicketKeys::Process => (made(now.wall, kept).ok_or(rustls::Error::FailedToGetRandomBytes)?, None),
             TicketKeys::Fleet(config) => {
                 let stamp = Stamp::of(&config.file);
-                let ring =
-                    read(&config.file, now, kept).map_err(|error| TlsError::Certificates(vec![error]))?;
+                let ring = read(&config.file, now.wall, 0, kept)
+                    .map_err(|error| TlsError::Certificates(vec![error]))?;
                 if files::world_readable(&config.file) {
                     tracing::warn!(path = %config.file.display(), "every user of this machine can read this ticket secret");
                 }
@@ -74,15 +118,16 @@ impl TicketSecrets {
                 (ring, Some(SecretFile { path: config.file.clone(), watched }))
             }
         };
-        let secrets = Self { ring: RwLock::new(ring), clock: clock.clone(), kept, file };
-        if let Some(file) = &secrets.file {
-            secrets.forget(file, now);
-        }
-        Ok(Arc::new(secrets))
+        Ok(Arc::new(Self { rings: RwLock::new(Rings::new(ring, now)), clock: clock.clone(), kept, file }))
     }
 
     /// Reloads the file if it was changed, and advances it, so that it opens no more tickets than this process does.
     pub(crate) fn tick(&self, now: Wall) -> Result<(), CertificateError> {
+        let now = Timestamp { wall: now, mono: self.clock.mono() };
+        let mut rings = self.rings.write().unwrap_or_else(PoisonError::into_inner);
+        rings.advance(now, self.kept);
+        let confirmed = rings.confirmed(now.mono);
+        drop(rings);
         let Some(file) = &self.file else {
             self.make_again(now);
             return Ok(());
@@ -90,28 +135,31 @@ impl TicketSecrets {
         let mut watched = file.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let stamp = Stamp::of(&file.path);
         if stamp != watched.stamp {
-            let ring = read(&file.path, now, self.kept)?;
-            *self.ring.write().unwrap_or_else(PoisonError::into_inner) = ring;
+            let ring = read(&file.path, now.wall, confirmed, self.kept)?;
+            let mut rings = self.rings.write().unwrap_or_else(PoisonError::into_inner);
+            (rings.ring, rings.ahead) = (ring, None);
+            drop(rings);
             watched.stamp = stamp;
         }
         drop(watched);
-        self.forget(file, now);
+        self.forget(file);
         Ok(())
     }
 
     /// Generates a new secret if there is none for this time, because the clock was corrected by more than the lifetime
     /// of a session.
-    fn make_again(&self, now: Wall) {
+    fn make_again(&self, now: Timestamp) {
         let is_lost = self.at(now, |ring, step| ring.secret(step).is_none());
-        if is_lost && let Some(ring) = made(now, self.kept) {
-            *self.ring.write().unwrap_or_else(PoisonError::into_inner) = ring;
+        if is_lost && let Some(ring) = made(now.wall, self.kept) {
+            let mut rings = self.rings.write().unwrap_or_else(PoisonError::into_inner);
+            (rings.ring, rings.ahead) = (ring, None);
         }
     }
 
-    /// Replaces the secret in the file by that of the oldest current hour. A failure is reported once: then the file
-    /// opens all tickets since it was written.
-    fn forget(&self, file: &SecretFile, now: Wall) {
-        let first = self.at(now, |ring, _| ring.first());
+    /// Replaces the secret in the file by that of the oldest kept hour. A failure is reported once: then the file opens
+    /// all tickets since it was written.
+    fn forget(&self, file: &SecretFile) {
+        let first = self.rings.read().unwrap_or_else(PoisonError::into_inner).ring.first();
         let mut watched = file.watched.lock().unwrap_or_else(PoisonError::into_inner);
         match secret_file::move_on(&file.path, first) {
             Ok(false) => {}
@@ -128,16 +176,15 @@ impl TicketSecrets {
     }
 
     /// Runs `read` on up-to-date secrets, with the current hour.
-    fn at<R>(&self, now: Wall, read: impl FnOnce(&Ring, u64) -> R) -> R {
-        let step = step_at(now);
-        let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
-        if ring.is_current(step) {
-            return read(&ring, step);
+    fn at<R>(&self, now: Timestamp, read: impl FnOnce(&Ring, u64) -> R) -> R {
+        let step = step_at(now.wall);
+        let rings = self.rings.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ring) = rings.current(now) {
+            return read(ring, step);
         }
-        drop(ring);
-        let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
-        ring.advance(step, self.kept);
-        read(&ring, step)
+        drop(rings);
+        let mut rings = self.rings.write().unwrap_or_else(PoisonError::into_inner);
+        read(rings.advance(now, self.kept), step)
     }
 }
 
@@ -148,11 +195,11 @@ impl fmt::Debug for TicketSecrets {
     }
 }
 
-/// The secrets derived from the file.
-fn read(path: &Path, now: Wall, kept: u64) -> Result<Ring, CertificateError> {
+/// The secrets derived from the file, up to the hour `confirmed`.
+fn read(path: &Path, now: Wall, confirmed: u64, kept: u64) -> Result<Ring, CertificateError> {
     secret_file::read(path)
         .and_then(|(begin, secret)| {
-            Ring::new(begin, secret, step_at(now), kept).map_err(CertificateProblem::TicketSecret)
+            Ring::new(begin, secret, step_at(now), confirmed, kept).map_err(CertificateProblem::TicketSecret)
         })
         .map_err(|problem| CertificateError { path: path.to_owned(), problem })
 }
@@ -163,7 +210,7 @@ fn made(now: Wall, kept: u64) -> Option<Ring> {
     let mut secret = Secret::default();
     rand::fill(&mut *secret).ok()?;
     let now = step_at(now);
-    Ring::new(now.saturating_sub(kept), secret, now, kept).ok()
+    Ring::new(now.saturating_sub(kept), secret, now, now, kept).ok()
 }
 
 /// Encrypts and decrypts the tickets of one listener.
@@ -198,7 +245,7 @@ impl Ticketer {
         self.tls12 || is_tls13(session)
     }
 
-    fn seal(&self, plain: &[u8], now: Wall) -> Option<Vec<u8>> {
+    fn seal(&self, plain: &[u8], now: Timestamp) -> Option<Vec<u8>> {
         let mut ticket = vec![0; HEAD_LEN];
         ticket.reserve_exact(plain.len() + AES_256_GCM.tag_len());
         let (hour, salt) = ticket.split_at_mut(size_of::<u64>());
@@ -214,7 +261,7 @@ impl Ticketer {
         Some(ticket)
     }
 
-    fn open(&self, ticket: &[u8], now: Wall) -> Option<Vec<u8>> {
+    fn open(&self, ticket: &[u8], now: Timestamp) -> Option<Vec<u8>> {
         let (head, sealed) = ticket.split_at_checked(HEAD_LEN)?;
         let (hour, salt) = head.split_at_checked(size_of::<u64>())?;
         let step = u64::from_be_bytes(hour.try_into().ok()?);
@@ -247,12 +294,12 @@ impl ProducesTickets for Ticketer {
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
         // Without a ticket, TLS 1.2 sends an empty one, which means that (RFC 5077 §3.3).
-        self.takes(plain).then(|| self.seal(plain, self.secrets.clock.wall()))?
+        self.takes(plain).then(|| self.seal(plain, self.secrets.clock.now()))?
     }
 
     fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
         // Another node may have created it with another configuration.
-        self.open(cipher, self.secrets.clock.wall()).filter(|plain| self.takes(plain))
+        self.open(cipher, self.secrets.clock.now()).filter(|plain| self.takes(plain))
     }
 }
 

@@ -12,6 +12,7 @@ pub(crate) const SECRET_LEN: usize = 32;
 pub(crate) const STEP: Duration = Duration::from_secs(3_600);
 /// The most steps at once: ten years, which take a tenth of a second.
 const CHAIN_MAX: u64 = 10 * 366 * 24;
+const TOO_OLD: &str = "is older than ten years; write a new one";
 
 pub(crate) type Secret = Zeroizing<[u8; SECRET_LEN]>;
 
@@ -36,7 +37,7 @@ pub(crate) fn expand(secret: &[u8; SECRET_LEN], info: &[&[u8]]) -> Option<Secret
 /// The secret of the chain after `steps` hours.
 pub(crate) fn move_on(mut secret: Secret, steps: u64) -> Result<Secret, &'static str> {
     if steps > CHAIN_MAX {
-        return Err("is older than ten years; write a new one");
+        return Err(TOO_OLD);
     }
     for _ in 0..steps {
         secret = next(&secret)?;
@@ -49,6 +50,7 @@ fn next(secret: &Secret) -> Result<Secret, &'static str> {
 }
 
 /// The secrets of the current and recent hours, and the link from which the chain continues. Dropped ones are wiped.
+#[derive(Clone)]
 pub(crate) struct Ring {
     first: u64,
     /// The secrets from hour `first` to the hour after now. No other secret can be derived from them.
@@ -57,15 +59,25 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Starts with the link of hour `begin`.
-    pub(crate) fn new(begin: u64, chain: Secret, now: u64, kept: u64) -> Result<Self, &'static str> {
+    /// Starts with the link of hour `begin`, and advances to the hour `confirmed`.
+    pub(crate) fn new(
+        begin: u64,
+        chain: Secret,
+        now: u64,
+        confirmed: u64,
+        kept: u64,
+    ) -> Result<Self, &'static str> {
         if begin > now + 1 {
             return Err("begins in the future; check its first number and the clock");
         }
-        let first = begin.max(now.saturating_sub(kept));
+        if now.saturating_sub(kept).saturating_sub(begin) > CHAIN_MAX {
+            return Err(TOO_OLD);
+        }
+        let upto = confirmed.min(now).max(begin);
+        let first = begin.max(upto.saturating_sub(kept));
         let chain = move_on(chain, first - begin)?;
         let mut ring = Self { first, secrets: VecDeque::new(), chain };
-        ring.advance(now, kept);
+        ring.advance(upto, kept);
         Ok(ring)
     }
 

@@ -164,6 +164,56 @@ fn a_new_secret_is_taken_from_its_file_and_a_bad_one_is_not() {
     assert_eq!(node.ticketer().decrypt(&ticket), None);
 }
 
+/// A wrong answer of a time server, for a few seconds.
+#[test]
+fn a_clock_that_is_ahead_for_a_moment_moves_nothing_on() {
+    for ahead in [30 * 24 * HOUR, 5_000 * 24 * HOUR] {
+        // Right after the start, and when the clock has been right for long.
+        for before in [Duration::ZERO, 20 * HOUR] {
+            let node = Node::after(2 * HOUR);
+            node.clock.advance(before);
+            let tick = || node.secrets.tick(node.clock.clock().wall()).unwrap();
+            tick();
+            let (file, ticket) = (node.text(), node.ticketer().encrypt(b"a session").unwrap());
+
+            node.clock.step_wall_forward(ahead);
+            tick();
+            assert_eq!(node.ticketer().decrypt(&ticket), None, "it has expired by this clock");
+            node.clock.advance(Duration::from_secs(5));
+            tick();
+            assert_eq!(node.text(), file, "{ahead:?} {before:?}");
+            node.clock.step_wall_back(ahead);
+            tick();
+            assert_eq!(node.text(), file, "{ahead:?} {before:?}");
+            assert!(node.ticketer().decrypt(&ticket).is_some(), "{ahead:?} {before:?}");
+            let restarted = Node::start(&node.text(), 2 * HOUR + before).unwrap();
+            assert!(restarted.ticketer().decrypt(&ticket).is_some(), "{ahead:?} {before:?}");
+        }
+    }
+}
+
+/// A machine that was suspended: the clock is right, and time has passed that the monotonic clock doesn't count.
+#[test]
+fn a_clock_that_stays_ahead_moves_the_secret_on() {
+    let node = Node::after(2 * HOUR);
+    let tick = || node.secrets.tick(node.clock.clock().wall()).unwrap();
+    node.clock.advance(2 * HOUR);
+    tick();
+    let old = node.ticketer().encrypt(b"a session").unwrap();
+    node.clock.step_wall_forward(72 * HOUR);
+    tick();
+    let ticket = node.ticketer().encrypt(b"a session").unwrap();
+    let other = Node::after(76 * HOUR);
+    assert!(other.ticketer().decrypt(&ticket).is_some(), "it has the fleet's tickets at once");
+    assert_eq!(node.text(), format!("{BEGIN} {DIGITS}\n"));
+    node.clock.advance(HOUR);
+    tick();
+    let begin: i64 = node.text().split(' ').next().unwrap().parse().unwrap();
+    assert_eq!(begin, BEGIN + (77 - 12) * 3_600);
+    node.clock.step_wall_back(73 * HOUR);
+    assert_eq!(node.ticketer().decrypt(&old), None, "its secret was wiped");
+}
+
 #[test]
 fn faults_of_the_file_are_named() {
     let start = |text: &str| Node::start(text, HOUR).err().unwrap();
