@@ -26,6 +26,7 @@ impl Reason {
             Self::MethodNotAllowed(allow) => set(&mut head, Known::Allow, allow),
             Self::KeysUnavailable
             | Self::NoEndpoint
+            | Self::EndpointsFull
             | Self::ConnectionsExhausted
             | Self::FellShort(_)
             | Self::StreamEnded(TerminationReason::BuffersExhausted)

@@ -74,6 +74,8 @@ pub enum Reason {
     KeysUnavailable,
     /// No endpoint of the service can be tried.
     NoEndpoint,
+    /// Each endpoint of the service has as many requests as it may.
+    EndpointsFull,
     /// No connection to the service within its bound.
     ConnectionsExhausted,
     /// No endpoint accepted a connection.
@@ -135,6 +137,7 @@ impl Reason {
             Self::ThrottleFailed => "throttle_failed",
             Self::KeysUnavailable => "keys_unavailable",
             Self::NoEndpoint => "no_endpoint",
+            Self::EndpointsFull => "upstream_requests_exhausted",
             Self::ConnectionsExhausted => "upstream_connections_exhausted",
             Self::ConnectFailed => "upstream_connect_failed",
             Self::ConnectTimeout => "upstream_connect_timeout",
@@ -188,6 +191,7 @@ impl Reason {
             Self::ConnectFailed | Self::ServiceAborted | Self::ServiceMalformed(_) => 502,
             Self::KeysUnavailable
             | Self::NoEndpoint
+            | Self::EndpointsFull
             | Self::ConnectionsExhausted
             | Self::NotAdmitted(_)
             | Self::FellShort(_)
@@ -232,7 +236,9 @@ impl Reason {
             }
             Self::RateLimited { .. } => "Too many requests.",
             Self::KeysUnavailable => "The token can't be verified at the moment.",
-            Self::NoEndpoint | Self::ConnectionsExhausted => "The service is not available.",
+            Self::NoEndpoint | Self::EndpointsFull | Self::ConnectionsExhausted => {
+                "The service is not available."
+            }
             Self::ConnectFailed => "The service can't be reached.",
             Self::ConnectTimeout => "The service can't be reached in time.",
             Self::ServiceAborted => "The service closed the connection.",

@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use crate::address::Address;
 use crate::attempts::ATTEMPTS_MAX;
+use crate::breaker::BreakerConfig;
 use crate::check::CheckConfig;
 use crate::locality::Locality;
 use crate::names::DnsName;
@@ -30,6 +31,8 @@ pub struct ServiceConfig {
     pub pool: PoolConfig,
     /// How an endpoint of a region is chosen.
     pub balance: Balance,
+    /// What each endpoint gets at a time at most.
+    pub breaker: BreakerConfig,
     /// When an endpoint is ejected, and for how long.
     pub health: HealthConfig,
     /// How endpoints are checked.
@@ -209,6 +212,7 @@ impl ServiceConfig {
             endpoints,
             pool: PoolConfig::default(),
             balance: Balance::default(),
+            breaker: BreakerConfig::default(),
             health: HealthConfig::default(),
             check: CheckConfig::default(),
             retry: RetryConfig::default(),

@@ -22,6 +22,7 @@
 mod address;
 mod affinity;
 mod attempts;
+mod breaker;
 mod check;
 mod config;
 mod endpoint;
@@ -44,6 +45,7 @@ mod window;
 pub use address::{Address, AddressError, is_host_name};
 pub use affinity::Affinity;
 pub use attempts::{ATTEMPTS_MAX, AttemptedEndpoints, EndpointIndex};
+pub use breaker::BreakerConfig;
 pub use check::{CHECK_BODY_BYTES_MAX, CheckConfig, CheckMethod, CheckProtocol, CheckResult, CheckState};
 pub use config::{
     Balance, ConfigError, ENDPOINTS_MAX, EndpointConfig, HealthConfig, PoolConfig, ServiceConfig,

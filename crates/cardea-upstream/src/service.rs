@@ -12,6 +12,7 @@ use foldhash::{HashMap, HashMapExt, HashSet};
 
 use crate::affinity::{Affinity, mix};
 use crate::attempts::EndpointIndex;
+use crate::breaker::BreakerConfig;
 use crate::check::CheckConfig;
 use crate::config::{
     Balance, ConfigError, EndpointConfig, HealthConfig, PoolConfig, ServiceConfig, SpillConfig,
@@ -33,6 +34,7 @@ pub struct ServiceState<C> {
     name: String,
     pool: PoolConfig,
     balance: Balance,
+    breaker: BreakerConfig,
     health: HealthConfig,
     check: CheckConfig,
     retry: RetryConfig,
@@ -91,6 +93,8 @@ struct Shared {
     /// In the order of [`RetryCause::ALL`]: those that the budget allowed, and those that it refused.
     retries: [[AtomicU64; 2]; RetryCause::ALL.len()],
     panics: AtomicU64,
+    /// How often no endpoint was chosen because those that could be had reached their limits.
+    limited: AtomicU64,
     /// Held from the look at how many endpoints are ejected to the ejection of one more.
     ejecting: Mutex<()>,
     /// What the operator says of names, as they are configured.
@@ -175,6 +179,7 @@ impl<C> ServiceState<C> {
             name: config.name.clone(),
             pool: config.pool,
             balance: config.balance,
+            breaker: config.breaker,
             health: config.health,
             check: config.check.clone(),
             retry: config.retry,
@@ -205,6 +210,7 @@ impl<C> ServiceState<C> {
             endpoints: self.slots.iter().map(endpoint).collect(),
             pool: self.pool,
             balance: self.balance,
+            breaker: self.breaker,
             health: self.health,
             check: self.check.clone(),
             retry: self.retry,
@@ -457,6 +463,7 @@ impl<C> ServiceState<C> {
             name: self.name.clone(),
             endpoints: self.slots.iter().map(endpoint).collect(),
             panics: self.shared.panics.load(Ordering::Relaxed),
+            limited: self.shared.limited.load(Ordering::Relaxed),
             panicking: self.survey.panicking.load(Ordering::Relaxed),
             retries,
             retry_balance: self.budget.balance(),
@@ -498,6 +505,7 @@ impl Shared {
             draws,
             retries: Default::default(),
             panics: AtomicU64::new(0),
+            limited: AtomicU64::new(0),
             ejecting: Mutex::new(()),
             overridden: Mutex::new(HashMap::new()),
         }

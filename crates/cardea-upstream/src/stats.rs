@@ -22,6 +22,8 @@ pub struct ServiceStats {
     pub regions: Vec<RegionStats>,
     /// Requests sent to an ejected endpoint because too few were healthy, or no other was left for a retry.
     pub panics: u64,
+    /// How often no endpoint was chosen because those that could be had reached their limits.
+    pub limited: u64,
     /// Whether so few endpoints are healthy that all are used.
     pub panicking: bool,
     /// Retries by cause: those that the budget allowed, and those that it refused.

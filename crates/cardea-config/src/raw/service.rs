@@ -37,6 +37,10 @@ pub(crate) struct RawService {
     /// Active checks of its endpoints.
     #[serde(default)]
     pub(crate) health_check: RawServiceHealthCheck,
+    /// What each endpoint gets at a time at most. An endpoint that has reached a limit is passed over; if all have, requests
+    /// get 503. `pool.connections_max` limits its connections.
+    #[serde(default)]
+    pub(crate) circuit_breaker: RawCircuitBreaker,
     /// A template. Requests for which it has the same value go to the same endpoint of a region, while that is available
     /// and has no more than one and a half times its share of the requests in flight; requests for which a part of it is
     /// absent go to any. A value that clients choose, such as a header, lets them choose endpoints.
@@ -60,6 +64,18 @@ pub(crate) struct RawService {
     #[schemars(length(min = 1))]
     #[schemars(extend("x-remedy" = "add a table [[service.endpoint]] with its address"))]
     pub(crate) endpoint: Vec<RawEndpoint>,
+}
+
+/// What each endpoint of a service gets at a time at most, from this gateway.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct RawCircuitBreaker {
+    /// The most requests in flight, including WebSockets and requests that wait for a connection. Default: no limit.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(crate) requests_max: Option<NonZeroU32>,
+    /// The most connections that are being established, each for a request that waits. Default: no limit.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub(crate) pending_max: Option<NonZeroU32>,
 }
 
 /// The TLS settings of a service's endpoints.

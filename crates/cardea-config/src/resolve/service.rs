@@ -7,8 +7,8 @@ use cardea_gateway::exchange::Exchange;
 use cardea_http::{Authority, Scheme};
 use cardea_tls::{ClientTlsConfig, Roots, server_name};
 use cardea_upstream::{
-    Address, CheckConfig, CheckMethod, ENDPOINTS_MAX, EndpointSource, HealthConfig, PoolConfig,
-    ServiceConfig, Target,
+    Address, BreakerConfig, CheckConfig, CheckMethod, ENDPOINTS_MAX, EndpointSource, HealthConfig,
+    PoolConfig, ServiceConfig, Target,
 };
 
 use super::{
@@ -85,6 +85,10 @@ impl Resolver<'_> {
             config: ServiceConfig {
                 pool,
                 balance: raw.balance.unwrap_or(general.balance),
+                breaker: BreakerConfig {
+                    requests_max: raw.circuit_breaker.requests_max,
+                    pending_max: raw.circuit_breaker.pending_max,
+                },
                 health: failover.health,
                 check,
                 retry: failover.retry,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cardea_upstream::Position;
+use cardea_upstream::{BreakerConfig, Position};
 
 use super::{Fixture, LEAST, errors::assert_problem};
 use crate::Config;
@@ -26,6 +26,21 @@ fn what_is_no_position_on_earth_is_an_error() {
     }
     assert_problem(&format!("{POSITION}{POSITION}"), "a second region is called \"eu\"");
     assert_problem("[[region_position]]\nname = \"eu\"", "position");
+}
+
+#[test]
+fn services_limit_what_their_endpoints_get() {
+    let service = |breaker: &str| {
+        format!("[[service]]\nname = \"x\"\n{breaker}\n[[service.endpoint]]\naddress = \"127.0.0.1:9\"\n")
+    };
+    let breaker = |text: &str| config(&service(text)).services[0].config.breaker;
+    assert_eq!(breaker(""), BreakerConfig::default());
+    let written = breaker("circuit_breaker = { requests_max = 5 }");
+    assert_eq!((written.requests_max.map(u32::from), written.pending_max), (Some(5), None));
+    assert_problem(
+        &service("circuit_breaker = { pending_max = 0 }"),
+        "0 is out of the limits of pending_max",
+    );
 }
 
 #[test]

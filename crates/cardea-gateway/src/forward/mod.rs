@@ -78,7 +78,7 @@ pub(crate) async fn forward(
     replay.copy_to(copy.and_then(|copy| copy.with_head(way, exchange)));
     let mut attempts = Attempts::begin(way, affinity);
     let now = exchange.started.mono.max(timer.now());
-    let mut next = attempts.choose(exchange, now).ok_or(Reason::NoEndpoint)?;
+    let mut next = attempts.choose(exchange, now).ok_or_else(|| way.nothing_to_choose())?;
     let mut fresh = false;
     let mut watch = StreamWatch::new(gateway);
     loop {
@@ -128,7 +128,7 @@ pub(crate) async fn forward(
                 Box::pin(early_data::wait(gateway, exchange, client, timer)).await?;
                 exchange.head.fields.remove(Known::EarlyData);
                 replay = attempt.into_replay();
-                next = attempts.choose(exchange, timer.precise()).ok_or(Reason::NoEndpoint)?;
+                next = attempts.choose(exchange, timer.precise()).ok_or_else(|| way.nothing_to_choose())?;
                 continue;
             }
             let Some(chosen) = attempts.after_response(choice, &attempt, exchange, timer) else {

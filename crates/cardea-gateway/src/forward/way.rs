@@ -13,6 +13,7 @@ use crate::{
     exchange::Exchange,
     gateway::Gateway,
     model::{ModelRef, Route, Service},
+    refusal::Reason,
     upstream::{Connection, HeadError, Pooled},
 };
 
@@ -40,6 +41,12 @@ impl Way<'_> {
         let limits = &self.model.limits;
         let budget = Arc::clone(self.model.replay_budget());
         Replay::new(limits.replay_bytes_max, budget)
+    }
+
+    /// Why there is no endpoint for a request.
+    #[cold]
+    pub(super) fn nothing_to_choose(self) -> Reason {
+        if self.state.has_limited() { Reason::EndpointsFull } else { Reason::NoEndpoint }
     }
 
     /// Begins an attempt over `connection`.

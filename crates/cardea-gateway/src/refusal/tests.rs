@@ -35,6 +35,7 @@ fn reasons() -> Vec<Reason> {
         Reason::ThrottleFailed,
         Reason::KeysUnavailable,
         Reason::NoEndpoint,
+        Reason::EndpointsFull,
         Reason::ConnectionsExhausted,
         Reason::ConnectFailed,
         Reason::ConnectTimeout,

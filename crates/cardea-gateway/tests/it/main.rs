@@ -11,6 +11,7 @@
 
 mod admission;
 mod body;
+mod breakers;
 mod builtin;
 mod challenge;
 mod checks;

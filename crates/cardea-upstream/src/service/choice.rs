@@ -91,8 +91,10 @@ impl<C> ServiceState<C> {
     /// region is looked at.
     ///
     /// Where too few endpoints are healthy, and where only ejected ones are left, these are used like others:
-    /// sending a request there can't be worse than refusing it. `None`: all that have a weight were tried, or
-    /// [`ATTEMPTS_MAX`](crate::ATTEMPTS_MAX) were.
+    /// sending a request there can't be worse than refusing it. An endpoint that has reached a limit of
+    /// [`BreakerConfig`](crate::BreakerConfig) is passed over, and ejected ones do not replace it.
+    ///
+    /// `None`: all that have a weight were tried or have reached a limit, or [`ATTEMPTS_MAX`](crate::ATTEMPTS_MAX) were tried.
     pub fn choose(
         &self,
         selection: &Selection,
@@ -105,12 +107,32 @@ impl<C> ServiceState<C> {
         self.survey(selection.now);
         wanted.ejected_too = self.survey.panicking.load(Ordering::Relaxed);
         let found = self.choose_by_region(wanted).or_else(|| {
+            if self.is_limited(wanted) {
+                return None;
+            }
             wanted.ejected_too = true;
             self.choose_by_region(wanted)
-        })?;
+        });
+        if found.is_none() && self.is_limited(wanted) {
+            self.shared.limited.fetch_add(1, Ordering::Relaxed);
+        }
+        let found = found?;
         let slot = self.slot(found)?;
         let choice = Choice { endpoint: EndpointIndex(found), worker: selection.worker, at: selection.now };
         Some((choice, &slot.endpoint))
+    }
+
+    /// Whether an endpoint has reached a limit, so that this may be why none was chosen.
+    pub fn has_limited(&self) -> bool {
+        self.breaker.is_set() && self.slots.iter().any(|slot| !self.breaker.has_room(&slot.shared.load))
+    }
+
+    /// Whether an endpoint could serve the request, but for its limits.
+    #[cold]
+    fn is_limited(&self, wanted: Wanted<'_>) -> bool {
+        let members = self.regions.iter().flat_map(|region| &*region.members);
+        self.breaker.is_set()
+            && members.copied().any(|at| self.is_eligible(at, wanted) && !self.is_usable(at, wanted))
     }
 
     /// Looks at all endpoints if nobody has lately: whether too few are healthy, and which is due for a probe.
@@ -182,7 +204,9 @@ impl<C> ServiceState<C> {
         let claim = |at: u16| {
             !wanted.tried.contains(EndpointIndex(at))
                 && self.slot(at).is_some_and(|slot| {
-                    !slot.shared.is_taken_out() && slot.shared.health.claim_probe(now, may_be_lost)
+                    !slot.shared.is_taken_out()
+                        && self.breaker.has_room(&slot.shared.load)
+                        && slot.shared.health.claim_probe(now, may_be_lost)
                 })
         };
         let members = || region.members.iter().copied();
@@ -221,6 +245,12 @@ impl<C> ServiceState<C> {
     }
 
     fn is_usable(&self, at: u16, wanted: Wanted<'_>) -> bool {
+        self.is_eligible(at, wanted)
+            && self.slot(at).is_some_and(|slot| self.breaker.has_room(&slot.shared.load))
+    }
+
+    /// Whether it may be chosen, if it has room.
+    fn is_eligible(&self, at: u16, wanted: Wanted<'_>) -> bool {
         let usable = |slot: &Slot<C>| {
             (wanted.ejected_too || slot.shared.health.is_available()) && !slot.shared.is_taken_out()
         };

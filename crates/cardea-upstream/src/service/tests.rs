@@ -11,6 +11,7 @@ use crate::config::EndpointConfig;
 use crate::endpoint::FailureKind;
 use crate::retry::BudgetConfig;
 
+mod breaker;
 mod failover;
 mod simulation;
 

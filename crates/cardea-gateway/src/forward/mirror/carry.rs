@@ -36,7 +36,7 @@ async fn exchange(copy: &MirrorCopy, timer: &mut Timer) -> MirrorOutcome {
     // Nobody misses it: it is as good a probe as any.
     let selection = Selection { worker, now, affinity: copy.affinity, may_be_lost: false };
     let Some((choice, endpoint)) = state.choose(&selection, &AttemptedEndpoints::default()) else {
-        return MirrorOutcome::Failed;
+        return if state.has_limited() { MirrorOutcome::Limited } else { MirrorOutcome::Failed };
     };
     let _in_flight = endpoint.begin(worker);
     let kept = Connection::kept(endpoint, timer.now());

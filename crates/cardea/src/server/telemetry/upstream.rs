@@ -28,6 +28,12 @@ static FAILURES: CounterDef<3> = CounterDef::new(
      `response_timeout` and `status` (one that is configured as a failure).",
     ["service", "endpoint", "kind"],
 );
+static LIMITED: CounterDef<1> = CounterDef::new(
+    "cardea_upstream_limited_total",
+    "Attempts for which there was no endpoint because those that could be chosen had reached a limit of the service's \
+     `circuit_breaker`.",
+    ["service"],
+);
 static HEALTHY: GaugeDef<2> = GaugeDef::new(
     "cardea_upstream_healthy",
     "1 while an endpoint receives requests, 0 while it is ejected, its checks fail or the operator has taken it out.",
@@ -152,6 +158,7 @@ pub(super) static DEFINITIONS: &[Definition] = &[
     RETRIES.definition(),
     RETRY_BUDGET.definition(),
     PANICS.definition(),
+    LIMITED.definition(),
     PANICKING.definition(),
     HEALTHY.definition(),
     EJECTIONS.definition(),
@@ -381,6 +388,10 @@ fn register_services(registry: &Registry, snapshot: &Snapshot) {
         snapshot.services(|service, samples| {
             samples.push(&[&service.name], f64::from(u8::from(service.panicking)));
         }),
+    );
+    registry.collect_counter(
+        &LIMITED,
+        snapshot.services(|service, samples| samples.push(&[&service.name], service.limited as f64)),
     );
     registry.collect_counter(
         &PANICS,
