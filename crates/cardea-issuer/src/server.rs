@@ -129,11 +129,15 @@ impl AuthorizationServer {
         config.check()?;
         let endpoints = Endpoints::of(&config);
         let metadata = Metadata::of(&config, &endpoints)?;
-        let ring = KeyRing::load(&store.keys().await?, &wrapping_key, None)?;
+        let records = store.keys().await?;
+        let ring = KeyRing::load(&records, &wrapping_key, None)?;
         let mut copies = Copies::default();
         if !ring.entries.is_empty() {
-            // How long the key set could be cached before the restart is not known.
-            copies.note(config.key_set_max_age().max(KEY_SET_AGE_DEFAULT), now.wall);
+            // How long the key set could be cached before the restart is not stored. It was half of the time at most for which
+            // keys were published ahead then.
+            let ahead = |key: &KeyRecord| key.activates_at.saturating_since(key.created_at);
+            let longest = records.keys.iter().map(ahead).max().unwrap_or_default() / 2;
+            copies.note(config.key_set_max_age().max(KEY_SET_AGE_DEFAULT).max(longest), now.wall);
         }
         let verifier = Verifier::new(&config.secrets, &dummy_key(&*store).await?)?;
         verifier.set_mix(&store.secret_mix(now.wall).await?);

@@ -102,6 +102,26 @@ async fn a_shorter_lead_does_not_cut_the_time_for_which_the_key_set_was_cached()
     assert_eq!(takes_over(&keys[1]), 8 * HOUR + 60);
 }
 
+/// As above, where the configuration changes with a restart: the keys tell how far ahead they were published.
+#[tokio::test]
+async fn a_restart_with_a_shorter_lead_does_not_cut_the_time_for_which_the_key_set_was_cached() {
+    let with = |ahead, max_age: Option<u64>| AuthorizationServerConfig {
+        key_publish_ahead: Duration::from_secs(ahead),
+        key_set_max_age: max_age.map(Duration::from_secs),
+        ..config()
+    };
+    let fixture = Fixture::with(with(24 * HOUR, Some(4 * HOUR))).await;
+    fixture.server.rotate_key(RotateWhen::Scheduled, fixture.now()).await.unwrap();
+    fixture.run_for(24 * HOUR).await;
+    let keys = fixture.server.list_keys(fixture.now()).await.unwrap();
+    assert!(keys[1].signing, "the control");
+    let now = fixture.now();
+    let restarted = AuthorizationServer::open(with(60, None), fixture.store.clone(), wrapping_key(), now);
+    let keys = restarted.await.unwrap().rotate_key(RotateWhen::Scheduled, now).await.unwrap();
+    let waits = u64::try_from(keys.last().unwrap().activates_at - now.wall.unix_seconds()).unwrap();
+    assert!((8 * HOUR..=24 * HOUR).contains(&waits), "{waits} s");
+}
+
 #[tokio::test]
 async fn a_rotation_at_once_signs_at_once_and_a_scheduled_one_later() {
     let fixture = Fixture::new().await;
