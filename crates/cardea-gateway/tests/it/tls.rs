@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cardea_upstream::Address;
+use cardea_upstream::{Address, Connections, DnsName, EndpointConfig, ServiceConfig, ServiceState};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -186,6 +186,33 @@ fn a_service_is_reached_over_tls_and_verified() {
                 (502, "upstream_connect_failed"),
                 "{name}"
             );
+        }
+    });
+}
+
+#[test]
+fn an_endpoint_is_verified_by_its_name_and_one_of_a_service_record_by_the_domain() {
+    run(async {
+        let certificates = Certificates::new();
+        let (address, _) = secured_origin(&certificates, OK, 0).await;
+        let gateway = Spec::to_addresses([address.clone()]).with(certificates.named_service()).start().await;
+        let host = |name| DnsName::host(name, 443).unwrap();
+        let service = |name| DnsName::service(name).unwrap();
+        for (name, status) in [
+            (host("a.example"), 200),
+            (host("d.example"), 502),
+            (service("_https._tcp.a.example"), 200),
+            (service("_https._tcp.d.example"), 502),
+        ] {
+            let model = gateway.gateway.model();
+            let live = &model.services[0].live;
+            let endpoint =
+                EndpointConfig { name: Some(Arc::new(name.clone())), ..EndpointConfig::new(address.clone()) };
+            let config = ServiceConfig { endpoints: vec![endpoint], ..live.state().config() };
+            let state = ServiceState::reconcile(&config, Some(&live.state()), Connections::Kept).unwrap();
+            live.replace(&state, gateway.gateway.clock.mono());
+            let response = gateway.client().await.exchange(get("/")).await;
+            assert_eq!(response.status, status, "{name}");
         }
     });
 }

@@ -31,8 +31,8 @@ use self::resolver::Resolver;
 use super::run::{Current, Server};
 use crate::config::{Config, Dns};
 
-/// Names that are looked up at a time.
-const LOOKUPS_MAX: usize = 256;
+/// Look-ups that are begun in one step, between which other tasks run. The resolver bounds the questions that are open.
+const BEGUN_AT_ONCE: usize = 256;
 
 /// How long a start or a reload waits for names that were never looked up.
 const PREPARE_MAX: Duration = Duration::from_secs(3);
@@ -164,7 +164,7 @@ impl Names {
     async fn schedule(self: Arc<Self>) {
         loop {
             let now = self.clock.precise_mono();
-            for query in self.resolutions.begin_due(now, LOOKUPS_MAX) {
+            for query in self.resolutions.begin_due(now, BEGUN_AT_ONCE) {
                 drop(self.begin(query));
             }
             let next = self.resolutions.next_due();

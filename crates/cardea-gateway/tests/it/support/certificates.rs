@@ -76,6 +76,11 @@ impl Certificates {
         )
     }
 
+    /// TLS to the service, whose certificate must be for the name of the endpoint.
+    pub(crate) fn named_service(&self) -> String {
+        format!("[[service]]\nname = \"main\"\ntls = {{ ca_file = {:?} }}\n", self.path("ca.pem"))
+    }
+
     pub(crate) fn client(&self, alpn: &[&str]) -> Arc<rustls::ClientConfig> {
         client_config(&ClientTlsConfig {
             roots: Roots::File(self.folder.path().join("ca.pem")),
