@@ -8,7 +8,7 @@ use std::{fmt, marker::PhantomData, net::SocketAddr, num::NonZeroU32, sync::Arc,
 use cardea_env::Network;
 use cardea_gateway::{
     client_certificate::ClientCertificateForward,
-    model::{HeaderEncoding, ThrottleReport},
+    model::{HeaderEncoding, TarpitAction, ThrottleReport},
 };
 use cardea_guard::Priority;
 use cardea_http::{ForwardedHeader, ForwardedPolicy};
@@ -466,6 +466,16 @@ words! {
         "normal" => Priority::Normal,
         /// After all others.
         "low" => Priority::Low,
+    }
+    TarpitAction {
+        /// It is sent at once: there is no tarpit.
+        "off" => TarpitAction::Off,
+        /// It is sent late.
+        "hold" => TarpitAction::Hold,
+        /// Its head is sent at once, and its body one octet a second.
+        "drip" => TarpitAction::Drip,
+        /// It is not sent: the connection is closed, or the HTTP/2 stream reset.
+        "drop" => TarpitAction::Drop,
     }
     ThrottleReport {
         /// None.

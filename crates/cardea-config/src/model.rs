@@ -22,7 +22,7 @@ use cardea_gateway::{
     exchange::Exchange,
     model::{
         ConnectionTimeouts, EnvironmentModel, Forwarding, IdentityHeaders, Limits, LogModel, PriorityRule,
-        ProxyProtocol, ThrottleCost, ThrottleKey, ThrottleReport, Timeouts,
+        ProxyProtocol, TarpitModel, ThrottleCost, ThrottleKey, ThrottleReport, Timeouts,
     },
     record::AccessLogConfig,
 };
@@ -135,6 +135,7 @@ pub struct General {
     pub check: CheckConfig,
     pub balance: Balance,
     pub admission: Admission,
+    pub tarpit: TarpitModel,
 }
 
 /// When endpoints are ejected, and what is tried again.
@@ -157,6 +158,7 @@ impl Default for General {
             check: CheckConfig::default(),
             balance: Balance::default(),
             admission: Admission::default(),
+            tarpit: TarpitModel::default(),
         }
     }
 }

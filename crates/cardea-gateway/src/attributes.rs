@@ -15,7 +15,11 @@ use cardea_identity::{Caller, CallerKind};
 use cardea_tls::ClientCertificate;
 
 use self::families::FAMILIES;
-use crate::{admission, exchange::Exchange};
+use crate::{
+    admission,
+    exchange::Exchange,
+    tarpit::{Measure, Offence},
+};
 
 /// All attributes, as policies, headers and redirects read them.
 pub static TABLE: Table<Exchange> = Table::new(ATTRIBUTES, FAMILIES);
@@ -263,6 +267,25 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
         |x| x.throttled_by().map_or(Value::Absent, |_| Value::Bool(x.throttle.refused_by.is_some()))
     ),
     attribute!(
+        "tarpit.offence",
+        Text,
+        "Why the request counts as an offence: `wrong_credentials`, `bad_signature` or `throttled`.",
+        |x| Value::bytes(x.tarpit.offence.map(Offence::as_str))
+    ),
+    attribute!(
+        "tarpit.outcome",
+        Text,
+        "What became of the refusal of a repeat offender: `held`, `dripped`, `dropped`, or answered 429 because as many were \
+         held as may be (`shed_total`, `shed_prefix`, `shed_identity`, `shed_connection`).",
+        |x| Value::bytes(x.tarpit.measure.map(Measure::as_str))
+    ),
+    attribute!(
+        "tarpit.delay",
+        Duration,
+        "How long the refusal was to be held. The log is written when that begins.",
+        |x| Value::duration(x.tarpit.delay())
+    ),
+    attribute!(
         "queue.duration",
         Duration,
         "How long the request waited to be admitted; absent where it did not have to.",
@@ -415,6 +438,8 @@ pub const LOG_FIELDS: &[(&str, &str)] = &[
     ("policy.reason", "policy.reason"),
     ("throttle.name", "throttle.name"),
     ("throttle.limited", "throttle.limited"),
+    ("tarpit.outcome", "tarpit.outcome"),
+    ("tarpit.delay", "tarpit.delay"),
     ("queue.duration", "queue.duration"),
     ("complete", "response.complete"),
 ];

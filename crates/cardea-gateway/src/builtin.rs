@@ -9,6 +9,8 @@ use cardea_http::{Method, RequestHead, ResponseHead};
 
 pub(crate) use answer::{answer, check_method};
 
+pub use crate::tarpit::Offence;
+
 use crate::refusal::Reason;
 
 /// A destination inside the program.
@@ -80,4 +82,6 @@ pub struct BuiltInResponse {
     pub body: Arc<[u8]>,
     /// Why the request was refused, for the log and the metrics and not for the client.
     pub reason: Option<&'static str>,
+    /// Whether the request is an offence: its credentials are wrong, or were too often.
+    pub offence: Option<Offence>,
 }

@@ -5,7 +5,7 @@ use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{
-            AtomicU64, AtomicUsize,
+            AtomicU32, AtomicU64, AtomicUsize,
             Ordering::{Relaxed, SeqCst},
         },
     },
@@ -38,6 +38,8 @@ const NOTED_MIN: usize = 64;
 pub(crate) struct Activity {
     /// Nanoseconds of [`Mono`], [`IN_USE`] or [`GIVES_WAY`].
     idle_since: AtomicU64,
+    /// How many of its requests are in the tarpit.
+    held: AtomicU32,
     account: Arc<Account>,
 }
 
@@ -55,6 +57,16 @@ impl Activity {
     /// Whether this connection was told to give way.
     pub(crate) fn is_evicted(&self) -> bool {
         self.idle_since.load(Relaxed) == GIVES_WAY
+    }
+
+    /// Counts one more request in the tarpit, if there are fewer than `max`. Whether there are.
+    pub(crate) fn hold_one(&self, max: u32) -> bool {
+        self.held.fetch_update(Relaxed, Relaxed, |held| (held < max).then_some(held + 1)).is_ok()
+    }
+
+    /// Counts one less.
+    pub(crate) fn held_one_less(&self) {
+        self.held.fetch_sub(1, Relaxed);
     }
 
     /// What the connection makes the process hold.

@@ -43,4 +43,10 @@ pub(crate) trait Downstream: BodySource + Send {
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Aborted> {
         self.poll_background(cx)
     }
+
+    /// Ready once the client has given up, while nothing of its request is wanted any more: what it sends is thrown away, up
+    /// to `room` bytes, which become less by it.
+    fn poll_left(&mut self, cx: &mut Context<'_>, _room: &mut usize) -> Poll<Aborted> {
+        self.poll_gone(cx)
+    }
 }

@@ -26,6 +26,7 @@ use crate::{
     pool::Pool,
     record::RequestId,
     routing::Parameters,
+    tarpit::TarpitFacts,
     throttling::ThrottleFacts,
     upstream::Pooled,
 };
@@ -197,6 +198,8 @@ pub struct Exchange {
     pub policy: Option<PolicyFacts>,
     /// What throttles said.
     pub(crate) throttle: ThrottleFacts,
+    /// What the tarpit makes of it.
+    pub(crate) tarpit: TarpitFacts,
     /// Its permits to be in flight.
     pub(crate) admission: AdmissionFacts,
     /// What was changed of its attributes.
@@ -288,6 +291,7 @@ impl Exchange {
         self.verdict = None;
         self.policy = None;
         self.throttle.clear();
+        self.tarpit = TarpitFacts::default();
         self.admission.clear();
         self.overrides.reset();
         self.upstream = UpstreamFacts::default();
@@ -451,6 +455,7 @@ impl Default for Exchange {
             verdict: None,
             policy: None,
             throttle: ThrottleFacts::default(),
+            tarpit: TarpitFacts::default(),
             admission: AdmissionFacts::default(),
             overrides: AttributeOverrides::new(),
             upstream: UpstreamFacts::default(),

@@ -6,7 +6,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use cardea_clock::Wall;
 use cardea_env::{Effect, Escape, Policy, Template};
-use cardea_guard::{AdmissionSettings, Priority};
+use cardea_guard::{AdmissionSettings, Offender, Priority};
 use cardea_http::{
     Authority, BodyLength, Known, Scheme,
     h1::{RequestDecoder, request_framing},
@@ -27,6 +27,7 @@ use crate::{
     record::RequestId,
     refusal::Reason,
     response::Response,
+    tarpit::{self, Offence},
     throttling::{self, Forecast},
 };
 
@@ -78,6 +79,8 @@ pub struct Explanation {
     pub throttles: Vec<ThrottleExplanation>,
     /// The limits on requests in flight that the request would have to pass, where there are any.
     pub admission: Option<AdmissionExplanation>,
+    /// What the tarpit makes of the request, where there is one.
+    pub tarpit: Option<TarpitExplanation>,
     /// Attributes with their values, as far as they have one.
     pub attributes: Vec<(String, Option<String>)>,
     /// Why the gateway would refuse.
@@ -178,6 +181,17 @@ pub struct LimitExplanation {
     pub settings: AdmissionSettings,
 }
 
+/// What the tarpit would make of a request.
+#[derive(Debug)]
+pub struct TarpitExplanation {
+    /// What is done with refusals of repeat offenders.
+    pub action: &'static str,
+    /// Whose offence a refusal would be; none where it would not count.
+    pub offender: Option<Offender>,
+    /// Why the request is an offence, if it is one.
+    pub offence: Option<&'static str>,
+}
+
 /// A refusal.
 #[derive(Debug)]
 pub struct Refusal {
@@ -263,6 +277,7 @@ pub async fn explain(gateway: &Gateway, question: Question) -> Result<Explanatio
         Ok(Walked::Answered(destination)) => Ok(destination),
         Err(reason) => Err(reason),
     };
+    explanation.tarpit = tarpit(&model, &mut exchange, arrived.as_ref().err());
     match arrived {
         Ok(destination) => explanation.destination = Some(destination),
         Err(reason) => {
@@ -284,6 +299,13 @@ fn admission(model: &Model, route: &Route, exchange: &Exchange) -> Option<Admiss
         .collect();
     let priority = admission::priority(model, route, exchange);
     (!limits.is_empty()).then_some(AdmissionExplanation { priority, limits })
+}
+
+fn tarpit(model: &Model, exchange: &mut Exchange, refused: Option<&Reason>) -> Option<TarpitExplanation> {
+    let settings = model.tarpit.as_ref()?;
+    let offence = refused.and_then(Offence::of).map(Offence::as_str);
+    let offender = tarpit::offender_of(model, settings, exchange);
+    Some(TarpitExplanation { action: settings.action.as_str(), offender, offence })
 }
 
 /// How far a request would come.

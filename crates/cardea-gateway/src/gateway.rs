@@ -23,11 +23,12 @@ use crate::{
     exchange::Exchange,
     forward::BodyBudget,
     memory::{self, Ending},
-    metrics::GatewayMetrics,
+    metrics::{GatewayMetrics, TarpitMetrics},
     model::{Budgets, ConnectionTimeouts, LogFormat, Model, next_generation},
     record::{AccessLog, Registry},
     shortage::{Shortage, Warned},
     streams::Streams,
+    tarpit::GatewayTarpit,
     termination::TerminationReason,
     workers,
 };
@@ -82,6 +83,8 @@ pub struct Gateway {
     pub(crate) connection_shares: Arc<PrefixCounts>,
     /// What requests have used of their limits.
     pub(crate) throttles: Box<dyn ThrottleStore>,
+    /// Those who offend again and again.
+    pub tarpit: Arc<GatewayTarpit>,
     shortage_warned: Warned,
     buffers_warned: Warned,
     pub(crate) handshakes: Arc<Handshakes>,
@@ -100,6 +103,7 @@ impl Gateway {
         model.admission.enforce(clock.precise_mono());
         let replay_budget = Arc::new(BodyBudget::new(model.limits.replay_total_bytes_max));
         let mirror_budget = Arc::new(BodyBudget::new(model.limits.mirror_total_bytes_max));
+        let tarpit = GatewayTarpit::new(TarpitMetrics::new(&registry), clock.clone());
         Ok(Arc::new(Self {
             generation: AtomicU64::new(next_generation()),
             model: ArcSwap::new(model),
@@ -117,6 +121,7 @@ impl Gateway {
             connection_rates: ConnectionRates::new()?,
             connection_shares: Arc::default(),
             throttles: Box::new(LocalThrottles::default()),
+            tarpit,
             shortage_warned: Warned::default(),
             buffers_warned: Warned::default(),
             handshakes: Handshakes::new(),
@@ -163,8 +168,12 @@ impl Gateway {
         self.replay_budget.set_max(model.limits.replay_total_bytes_max);
         self.mirror_budget.set_max(model.limits.mirror_total_bytes_max);
         model.admission.enforce(self.clock.precise_mono());
+        let has_tarpit = model.tarpit.is_some();
         self.model.store(model);
         self.generation.store(next_generation(), SeqCst);
+        if !has_tarpit {
+            self.tarpit.release_all();
+        }
     }
 
     /// Where the access log is written; `None` for nowhere. What was there before is closed by
@@ -215,7 +224,10 @@ impl Gateway {
         self.changed.notify_waiters();
         match phase {
             Phase::Running | Phase::Draining => {}
-            Phase::Stopping => self.connections.wake_all(),
+            Phase::Stopping => {
+                self.connections.wake_all();
+                self.tarpit.release_all();
+            }
             Phase::Ending => self.streams.call_all(),
         }
     }
@@ -272,19 +284,19 @@ impl Gateway {
         ConnectionGuard { gateway: Arc::clone(self), place }
     }
 
-    /// Makes room for one more connection of a client: the one that has been idle for the longest is closed, and where none
-    /// is idle, the one that has been shaking hands for the longest.
+    /// Makes room for one more connection of a client: the one that has been idle for the longest is closed, where none is
+    /// idle one of the tarpit, and where that is empty the one that has been shaking hands for the longest.
     pub(crate) fn make_room(&self) {
         let now = self.clock.mono();
         let closed = self.connections.evict(1, now);
         self.metrics.idle_closed[0].add(closed as u64);
-        if closed == 0 {
+        if closed == 0 && !self.tarpit.evict_one() {
             self.handshakes.evict_oldest(HANDSHAKE_SPARED, now);
         }
     }
 
-    /// Something could not be done for want of `shortage`: counts it, tells the operator, and closes idle connections, those
-    /// to services first. Whether to try again is worth it.
+    /// Something could not be done for want of `shortage`: counts it, tells the operator, and closes those in the tarpit and
+    /// idle connections, those to services first. Whether to try again is worth it.
     ///
     /// Where local ports are short, nothing is closed: a connection that is closed from here keeps its port for a minute
     /// (TIME-WAIT, RFC 9293 §3.6.1), and connections to elsewhere have nothing to do with it.
@@ -295,6 +307,7 @@ impl Gateway {
             self.shortage_warned.tell(shortage, operation, 0, now);
             return false;
         }
+        self.tarpit.suspend(now);
         let of_services = self.close_idle_of_services();
         let of_clients = self.connections.evict(CLOSED_AT_ONCE - of_services, now);
         self.metrics.idle_closed[1].add(of_clients as u64);

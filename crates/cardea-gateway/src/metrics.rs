@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cardea_guard::AdmissionRefusal;
+use cardea_guard::{AdmissionRefusal, Released};
 use cardea_identity::VerdictSource;
 
 use crate::{
@@ -11,12 +11,13 @@ use crate::{
     record::{
         Registry,
         metrics::{
-            Counter, CounterDef, Definition, GaugeDef, HistogramDef, LATENCY_BOUNDS, LazyCounter,
+            Counter, CounterDef, Definition, GaugeDef, Histogram, HistogramDef, LATENCY_BOUNDS, LazyCounter,
             LazyHistogram, LazyUpDown, Reasons, StatusClasses, StatusCodes, UpDown,
         },
     },
     refusal::Reason,
     shortage::Shortage,
+    tarpit::Measure,
     termination::TerminationReason,
 };
 
@@ -117,6 +118,35 @@ static QUEUE_TIME: HistogramDef<1> = HistogramDef::new(
     ["limit"],
     LATENCY_BOUNDS,
 );
+static TARPIT: CounterDef<1> = CounterDef::new(
+    "cardea_tarpit_requests_total",
+    "Refusals of repeat offenders, by what became of them: `held`, `dripped`, `dropped`, or answered 429 because as many      were held as may be (`shed_total`, `shed_prefix`, `shed_identity`, `shed_connection`).",
+    ["outcome"],
+);
+static TARPIT_ENDED: CounterDef<1> = CounterDef::new(
+    "cardea_tarpit_ended_total",
+    "Refusals that are held no more, by how that ended: `due`, `released` before, `evicted` to make room, or `left` (the      client gave up).",
+    ["how"],
+);
+/// Those of the tarpit, which holds for seconds.
+const HOLD_BOUNDS: [Duration; 10] = [
+    Duration::from_millis(100),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(6),
+    Duration::from_secs(8),
+    Duration::from_secs(10),
+    Duration::from_secs(20),
+    Duration::from_secs(30),
+];
+static TARPIT_TIME: HistogramDef<0> = HistogramDef::new(
+    "cardea_tarpit_seconds",
+    "How long refusals were held, however that ended.",
+    [],
+    &HOLD_BOUNDS,
+);
 static ACTIVE: GaugeDef<0> = GaugeDef::new("http_server_active_requests", "Requests in progress.", []);
 static DURATION: HistogramDef<2> = HistogramDef::new(
     "http_server_request_duration_seconds",
@@ -157,6 +187,9 @@ pub static DEFINITIONS: &[Definition] = &[
     THROTTLED.definition(),
     ADMISSIONS.definition(),
     QUEUE_TIME.definition(),
+    TARPIT.definition(),
+    TARPIT_ENDED.definition(),
+    TARPIT_TIME.definition(),
     CONNECTIONS.definition(),
     CONNECTION_ATTEMPTS.definition(),
     EXCESS.definition(),
@@ -309,7 +342,7 @@ impl GatewayMetrics {
         let metrics = route.map_or(&self.unrouted, |route| &*route.metrics);
         metrics.durations.observe(registry, response.status, exchange.duration());
         metrics.responses.increment(registry, response.status);
-        if !response.complete {
+        if !response.complete && !matches!(exchange.tarpit.measure, Some(Measure::Held)) {
             self.aborted.increment(registry, response.reason.unwrap_or("none"), response.status);
         } else if let Some(reason) = response.reason {
             self.refused.increment(registry, reason, response.status);
@@ -449,6 +482,56 @@ impl AdmissionMetrics {
 impl std::fmt::Debug for AdmissionMetrics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AdmissionMetrics").finish_non_exhaustive()
+    }
+}
+
+/// What is counted for the tarpit.
+pub(crate) struct TarpitMetrics {
+    /// In the order of [`Measure::ALL`].
+    outcomes: [Counter; Measure::ALL.len()],
+    due: Counter,
+    released: Counter,
+    evicted: Counter,
+    left: Counter,
+    seconds: Histogram,
+}
+
+impl TarpitMetrics {
+    /// Registers them.
+    pub(crate) fn new(registry: &Registry) -> Self {
+        let ended = |how| registry.counter(&TARPIT_ENDED, [how]);
+        Self {
+            outcomes: Measure::ALL.map(|measure| registry.counter(&TARPIT, [measure.as_str()])),
+            due: ended("due"),
+            released: ended("released"),
+            evicted: ended("evicted"),
+            left: ended("left"),
+            seconds: registry.histogram(&TARPIT_TIME, []),
+        }
+    }
+
+    /// Counts a refusal of a repeat offender.
+    pub(crate) fn count(&self, measure: Measure) {
+        let counters = self.outcomes.iter().zip(Measure::ALL);
+        counters.filter(|(_, other)| *other == measure).for_each(|(counter, _)| counter.increment());
+    }
+
+    /// Counts the end of a hold; by the client where nobody released it.
+    pub(crate) fn ended(&self, released: Option<Released>, held_for: Duration) {
+        match released {
+            Some(Released::Due) => &self.due,
+            Some(Released::Early) => &self.released,
+            Some(Released::Evicted) => &self.evicted,
+            None => &self.left,
+        }
+        .increment();
+        self.seconds.observe(held_for);
+    }
+}
+
+impl std::fmt::Debug for TarpitMetrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TarpitMetrics").finish_non_exhaustive()
     }
 }
 

@@ -17,6 +17,7 @@ mod handle;
 mod mirror;
 mod rules;
 mod split;
+mod tarpit;
 mod throttles;
 
 pub use self::admission::{
@@ -32,6 +33,7 @@ pub use self::rules::{
 };
 pub(crate) use self::split::ShareIndex;
 pub use self::split::{SHARES_MAX, Share, Split, SplitError};
+pub use self::tarpit::{TarpitAction, TarpitModel};
 pub use self::throttles::{RouteThrottles, Throttle, ThrottleCost, ThrottleKey, ThrottleReport};
 use crate::{
     builtin::BuiltIn,
@@ -76,6 +78,8 @@ pub struct Model {
     pub throttles: Vec<Throttle>,
     /// The limits on requests in flight.
     pub admission: AdmissionModel,
+    /// What becomes of the refusals of those who offend again and again; nothing where `None`.
+    pub tarpit: Option<TarpitModel>,
 }
 
 impl Model {

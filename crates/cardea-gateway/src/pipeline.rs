@@ -20,6 +20,7 @@ use crate::{
     model::{Destination, Model, Route},
     refusal::Reason,
     response::{Outcome, Response, ResponseBody},
+    tarpit::{self, Offence},
     throttling,
     timer::Timer,
 };
@@ -34,9 +35,16 @@ pub(crate) async fn handle(
     client: &mut dyn Downstream,
     timer: &mut Timer,
 ) -> Outcome {
-    match carry(gateway, exchange, client, timer).await {
+    let outcome = match carry(gateway, exchange, client, timer).await {
         Ok(outcome) => outcome,
-        Err(reason) => refuse(gateway, &reason, exchange),
+        Err(reason) => {
+            exchange.tarpit.offence = Offence::of(&reason);
+            refuse(gateway, &reason, exchange)
+        }
+    };
+    match exchange.tarpit.offence {
+        None => outcome,
+        Some(offence) => tarpit::meet(gateway, offence, outcome, exchange),
     }
 }
 

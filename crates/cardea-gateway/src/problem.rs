@@ -37,7 +37,8 @@ impl Reason {
                 set(&mut head, Known::RetryAfter, &jittered(exchange).to_string());
             }
             // Clients know this field; `RateLimit` says more (RFC 6585 §4).
-            Self::RateLimited { retry_seconds: Some(seconds) } => {
+            Self::RateLimited { retry_seconds: Some(seconds) }
+            | Self::TarpitFull { retry_seconds: seconds } => {
                 set(&mut head, Known::RetryAfter, &seconds.max(&1).to_string());
             }
             _ => {}

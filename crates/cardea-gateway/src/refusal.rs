@@ -66,6 +66,11 @@ pub enum Reason {
         /// When it would be admitted; none where it never would.
         retry_seconds: Option<u64>,
     },
+    /// Its refusal was to be held, and there are as many in the tarpit as there may be.
+    TarpitFull {
+        /// When to come again.
+        retry_seconds: u64,
+    },
     /// There are as many requests in flight as there may be, and it can't wait, or has waited for too long.
     NotAdmitted(AdmissionRefusal),
     /// What the request costs could not be evaluated.
@@ -131,6 +136,7 @@ impl Reason {
             Self::PolicyFailed => "policy_failed",
             Self::ConditionFailed => "condition_failed",
             Self::RateLimited { .. } => "rate_limited",
+            Self::TarpitFull { .. } => "tarpit_full",
             Self::NotAdmitted(AdmissionRefusal::QueueFull) => "queue_full",
             Self::NotAdmitted(AdmissionRefusal::Displaced) => "queue_displaced",
             Self::NotAdmitted(AdmissionRefusal::Expired) => "queue_timeout",
@@ -176,7 +182,7 @@ impl Reason {
             Self::BodyTooLarge => 413,
             Self::ExpectationFailed => 417,
             Self::MisdirectedRequest | Self::ClientCertificateUnasked => 421,
-            Self::RateLimited { .. } => 429,
+            Self::RateLimited { .. } | Self::TarpitFull { .. } => 429,
             Self::StreamEnded(end) => match end {
                 TerminationReason::TokenExpired
                 | TerminationReason::TokenRevoked
@@ -234,7 +240,7 @@ impl Reason {
             Self::PolicyDenied(_) | Self::PolicyFailed | Self::ConditionFailed | Self::ThrottleFailed => {
                 "A policy does not allow this request."
             }
-            Self::RateLimited { .. } => "Too many requests.",
+            Self::RateLimited { .. } | Self::TarpitFull { .. } => "Too many requests.",
             Self::KeysUnavailable => "The token can't be verified at the moment.",
             Self::NoEndpoint | Self::EndpointsFull | Self::ConnectionsExhausted => {
                 "The service is not available."

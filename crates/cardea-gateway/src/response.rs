@@ -11,6 +11,7 @@ use crate::{
     body::BodyError,
     downstream::Downstream,
     forward::{self, Attempt},
+    tarpit::{Drip, HeldRefusal},
     upstream::Tunnel,
 };
 
@@ -21,7 +22,9 @@ pub(crate) enum Outcome {
     Respond(Response),
     /// Send this `101 Switching Protocols`, then carry bytes both ways.
     Tunnel(ResponseHead, Box<Tunnel>),
-    /// The client is gone: end the connection (or the stream) at once.
+    /// Give the request back, and send its refusal later.
+    Hold(Box<HeldRefusal>),
+    /// The client is gone, or gets no answer: end the connection (or the stream) at once.
     Close,
 }
 
@@ -46,8 +49,13 @@ impl Response {
 #[derive(Debug)]
 pub(crate) enum ResponseBody {
     Empty,
-    Bytes { bytes: Arc<[u8]>, consumed: usize },
+    Bytes {
+        bytes: Arc<[u8]>,
+        consumed: usize,
+    },
     Service(Box<Attempt>),
+    /// Sent slowly.
+    Drip(Box<Drip>),
 }
 
 impl ResponseBody {
@@ -65,6 +73,7 @@ impl ResponseBody {
             Self::Empty => BodyLength::Exact(0),
             Self::Bytes { bytes, .. } => BodyLength::Exact(bytes.len() as u64),
             Self::Service(attempt) => attempt.response_length(),
+            Self::Drip(drip) => BodyLength::Exact(drip.len() as u64),
         }
     }
 
@@ -79,6 +88,7 @@ impl ResponseBody {
             Self::Empty => Poll::Ready(Ok(false)),
             Self::Bytes { bytes, consumed } => Poll::Ready(Ok(*consumed < bytes.len())),
             Self::Service(attempt) => attempt.poll_data(cx, request),
+            Self::Drip(drip) => drip.poll_data(cx).map(Ok),
         }
     }
 
@@ -89,7 +99,7 @@ impl ResponseBody {
         request: &mut dyn Downstream,
     ) -> Result<(), BodyError> {
         match self {
-            Self::Empty | Self::Bytes { .. } => Ok(()),
+            Self::Empty | Self::Bytes { .. } | Self::Drip(_) => Ok(()),
             Self::Service(attempt) => attempt.poll_request(cx, request),
         }
     }
@@ -118,6 +128,7 @@ impl ResponseBody {
             Self::Empty => &[],
             Self::Bytes { bytes, consumed } => bytes.get(*consumed..).unwrap_or_default(),
             Self::Service(attempt) => attempt.chunk(),
+            Self::Drip(drip) => drip.chunk(),
         }
     }
 
@@ -126,12 +137,13 @@ impl ResponseBody {
             Self::Empty => {}
             Self::Bytes { bytes, consumed } => *consumed = (*consumed + count).min(bytes.len()),
             Self::Service(attempt) => attempt.consume(count),
+            Self::Drip(drip) => drip.consume(count),
         }
     }
 
     pub(crate) fn trailers(&self) -> Option<&Fields> {
         match self {
-            Self::Empty | Self::Bytes { .. } => None,
+            Self::Empty | Self::Bytes { .. } | Self::Drip(_) => None,
             Self::Service(attempt) => attempt.trailers(),
         }
     }

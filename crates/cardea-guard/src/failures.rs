@@ -44,6 +44,11 @@ impl FailureCounts {
         }
     }
 
+    /// Forgets all failures.
+    pub fn clear(&mut self) {
+        self.forgiven_at.clear();
+    }
+
     /// How many keys are kept.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -1,5 +1,5 @@
 //! What enforces limits: how many connections, handshakes and requests there may be, how fast they may come, how often
-//! somebody may fail, and how much a key may use.
+//! somebody may fail, how much a key may use, and how long offenders are held.
 //!
 //! Everything here is state in memory. Time is an argument, and limits are arguments too, so that a new configuration
 //! applies at once. Addresses count by their [`AddressPrefix`]; other keys are bytes.
@@ -12,6 +12,7 @@ mod connection_rate;
 mod failures;
 mod handshakes;
 mod prefix;
+mod tarpit;
 mod throttle;
 
 pub use admission::{
@@ -25,6 +26,10 @@ pub use connection_rate::{ConnectionRates, TooFast};
 pub use failures::{FailureCounts, FailureKey};
 pub use handshakes::{Handshake, Handshakes};
 pub use prefix::{AddressPrefix, Counted, PrefixCounts, TooMany};
+pub use tarpit::{
+    HeldOffender, HeldPlace, Identity, OffenceLimit, Offender, Origin, Released, TARPIT_TICK, Tarpit,
+    TarpitBounds, TarpitFull,
+};
 pub use throttle::{
     Charge, LocalThrottles, ThrottleLimit, ThrottleLimitError, ThrottleStanding, ThrottleStore, ThrottleTable,
 };

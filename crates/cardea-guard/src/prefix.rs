@@ -14,7 +14,7 @@ const SHARDS: usize = 16;
 
 /// An IPv4 address, or the half of an IPv6 address that its owner can't choose (RFC 4291 §2.5.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct AddressPrefix(u64, bool);
+pub struct AddressPrefix(pub(crate) u64, pub(crate) bool);
 
 impl AddressPrefix {
     /// The prefix of an address. An IPv4 address that is mapped into IPv6 is an IPv4 address.

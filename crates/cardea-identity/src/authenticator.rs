@@ -219,6 +219,17 @@ impl Authenticator {
         Ok((verdict, VerdictSource::Verification))
     }
 
+    /// The verdict of credentials that were verified before, for this connection or another one, if it is still valid.
+    /// Verifies nothing. The caller [puts it back](ConnectionTokenCache::put_back) into the slot.
+    pub fn known(
+        &self,
+        credentials: BearerCredentials<'_>,
+        slot: &mut ConnectionTokenCache,
+        now: Timestamp,
+    ) -> Option<VerdictRef> {
+        self.recall(credentials, slot, now).or_else(|| self.find(credentials, slot, now))
+    }
+
     /// Verifies a token, and caches an invalid signature.
     async fn verified(&self, token: &[u8], now: Timestamp) -> Result<(Verdict, Arc<Issuer>), TokenError> {
         self.memory.verifications.fetch_add(1, Ordering::Relaxed);

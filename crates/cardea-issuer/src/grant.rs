@@ -56,6 +56,8 @@ pub(crate) struct GrantError {
     description: Cow<'static, str>,
     reason: &'static str,
     retry_after_seconds: u64,
+    /// The credentials were wrong, or were too often.
+    credentials_failed: bool,
 }
 
 impl GrantError {
@@ -76,7 +78,14 @@ impl GrantError {
         reason: &'static str,
         description: impl Into<Cow<'static, str>>,
     ) -> Self {
-        Self { status, error, description: description.into(), reason, retry_after_seconds: 1 }
+        Self {
+            status,
+            error,
+            description: description.into(),
+            reason,
+            retry_after_seconds: 1,
+            credentials_failed: false,
+        }
     }
 
     fn unavailable(reason: &'static str, error: &IssuerError) -> Self {
@@ -108,7 +117,11 @@ impl GrantError {
             ),
         };
         let up = u64::from(rejection.retry_after.subsec_nanos() > 0);
-        Self { retry_after_seconds: (rejection.retry_after.as_secs() + up).max(1), ..refusal }
+        Self {
+            retry_after_seconds: (rejection.retry_after.as_secs() + up).max(1),
+            credentials_failed: rejection.reason == RejectReason::FailuresExceeded,
+            ..refusal
+        }
     }
 
     #[cfg(test)]
@@ -118,6 +131,7 @@ impl GrantError {
 
     fn into_reply(self, realm: &str) -> Reply {
         let reply = error_reply(self.error, &self.description, self.status).because(self.reason);
+        let reply = Reply { credentials_failed: self.credentials_failed, ..reply };
         match self.status {
             // RFC 9110 §15.5.2 requires a challenge in every 401, and RFC 6749 §5.2 requires the scheme that was used.
             // Basic is the only supported one.
@@ -262,7 +276,8 @@ async fn authenticate(
             Method::Basic => "basic_credentials_wrong",
             Method::Post => "post_credentials_wrong",
         };
-        GrantError::invalid_client(reason, "client authentication failed")
+        let refused = GrantError::invalid_client(reason, "client authentication failed");
+        GrantError { credentials_failed: true, ..refused }
     })?;
     if presented.body_client_id.as_ref().is_some_and(|id| *id != client.id) {
         let description = "client_id and the Authorization header name different clients";

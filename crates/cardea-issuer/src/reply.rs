@@ -16,6 +16,8 @@ pub struct Reply {
     /// Why the request was refused, for the log and the metrics and not for the client: one of a small set of stable
     /// codes.
     pub reason: Option<&'static str>,
+    /// Whether the credentials of the request were wrong, or were too often.
+    pub credentials_failed: bool,
 }
 
 impl Reply {
@@ -26,7 +28,7 @@ impl Reply {
             ("cache-control", "no-store".to_owned()),
             ("pragma", "no-cache".to_owned()),
         ];
-        Self { status, headers, body, reason: None }
+        Self { status, headers, body, reason: None, credentials_failed: false }
     }
 
     pub(crate) fn with_header(mut self, name: &'static str, value: impl Into<String>) -> Self {

@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Command::Reload(arguments) => commands::running::reload(arguments, &mut output),
         Command::Status(arguments) => commands::running::status(arguments, &mut output),
         Command::Upstream(arguments) => commands::upstream::run(arguments, &mut output),
+        Command::Tarpit(arguments) => commands::tarpit::run(arguments, &mut output),
         Command::Certificates(arguments) => commands::certificates::run(arguments, &mut output),
         Command::Client(arguments) => commands::client::run(arguments, &mut output),
         Command::Key(arguments) => commands::key::run(arguments, &mut output),

@@ -18,7 +18,9 @@ use cardea_gateway::{
     builtin::BuiltIn,
     exchange::Exchange,
     metrics::{RouteMetrics, ServiceMetrics},
-    model::{Destination, Mirror, MirrorStats, Model, Route, Service, ServiceTls, Share, Split},
+    model::{
+        Destination, Mirror, MirrorStats, Model, Route, Service, ServiceTls, Share, Split, TarpitAction,
+    },
     routing::Router,
 };
 use cardea_identity::{AccessRequirement, Authenticator, Fetch, IssuerConfig, KeySource, LocalKeys, NoFetch};
@@ -158,6 +160,7 @@ pub fn build(
         return Err(builder.problems);
     }
     services.sort_by(|one, other| one.name.cmp(&other.name));
+    let tarpit = &config.general.tarpit;
     let model = Model {
         router,
         authenticator,
@@ -174,6 +177,7 @@ pub fn build(
         access_log: config.access_log.as_ref().map(|log| log.lines.clone()),
         environment: config.environment.clone(),
         throttles,
+        tarpit: (tarpit.action != TarpitAction::Off).then(|| tarpit.clone()),
         admission: builder.admission.into_model(&config.general.admission),
     };
     let services = services.into_iter().map(|service| (service.name.clone(), service)).collect();

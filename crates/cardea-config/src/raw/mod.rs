@@ -12,6 +12,7 @@ mod listener;
 mod route;
 mod rules;
 mod service;
+mod tarpit;
 mod throttle;
 
 use std::collections::BTreeMap;
@@ -36,6 +37,7 @@ pub(super) use self::{
     },
     rules::{OneOrMany, RawAccessLog, RawAttribute, RawAttributeEdits, RawFieldEdits, RawPolicyRule},
     service::{RawEndpoint, RawRegionPosition, RawService},
+    tarpit::RawTarpit,
     throttle::RawThrottle,
 };
 use super::{
@@ -86,6 +88,8 @@ pub(super) struct RawConfig {
     pub(super) health_check: RawHealthCheck,
     #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) admission: RawAdmission,
+    #[schemars(extend("x-reload" = Effect::AtOnce))]
+    pub(super) tarpit: RawTarpit,
     /// How an endpoint of a region is chosen, where a service says nothing else.
     #[serde(with = "As::<Balance>")]
     #[schemars(extend("x-reload" = Effect::AtOnce))]

@@ -20,6 +20,7 @@ mod route;
 mod rules;
 mod service;
 mod split;
+mod tarpit;
 mod throttle;
 
 use std::{
@@ -155,6 +156,7 @@ impl<'a> Resolver<'a> {
         self.drain(&raw.drain, at.key("drain"));
         self.attributes(raw.attribute, at.key("attribute"));
         general.admission = self.admission(raw.admission, at.key("admission"));
+        general.tarpit = self.tarpit(raw.tarpit, at.key("tarpit"));
         let access_log = self.access_log(raw.access_log, at.key("access_log"));
         let admin = self.admin(&raw.admin, at.key("admin"));
         let identity_headers = self.identity_headers(raw.identity_headers, at.key("identity_headers"));

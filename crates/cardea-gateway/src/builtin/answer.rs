@@ -48,6 +48,7 @@ pub(crate) async fn answer(
     };
     let response = destination.answer(request).await?;
     exchange.response.reason = response.reason;
+    exchange.tarpit.offence = response.offence;
     Ok(Outcome::Respond(Response::new(response.head, ResponseBody::bytes(response.body))))
 }
 

@@ -79,6 +79,23 @@ impl Downstream for Connection {
         }
         self.poll_ahead(cx)
     }
+
+    fn poll_left(&mut self, cx: &mut Context<'_>, room: &mut usize) -> Poll<Aborted> {
+        if self.poll_informational(cx).is_err() {
+            return Poll::Ready(Aborted);
+        }
+        self.inbound.consume(usize::MAX);
+        while *room > 0 {
+            match self.transport.poll_recv(cx, &mut self.inbound) {
+                Poll::Ready(Ok(count)) if count > 0 => *room = room.saturating_sub(count),
+                Poll::Ready(_) => return Poll::Ready(Aborted),
+                Poll::Pending => break,
+            }
+            self.inbound.consume(usize::MAX);
+        }
+        self.inbound.release();
+        Poll::Pending
+    }
 }
 
 impl Connection {

@@ -23,6 +23,7 @@ use crate::{
     refusal::Reason,
     response::Outcome,
     streams::StreamWatch,
+    tarpit::HeldRefusal,
     termination::TerminationReason,
     timer::Timer,
     transport::Transport,
@@ -85,8 +86,13 @@ pub(crate) async fn serve(
             }
             // The future of a request exists only during a request: an idle connection does not pay for its size.
             Next::Request(exchange) => {
-                if !Box::pin(connection.exchange(&gateway, exchange, &mut timer)).await {
-                    break;
+                match Box::pin(connection.exchange(&gateway, exchange, &mut timer)).await {
+                    After::Again => {}
+                    After::End => break,
+                    After::Hold(held) => {
+                        connection.hold(&gateway, *held, &mut timer).await;
+                        break;
+                    }
                 }
             }
         }
@@ -95,6 +101,16 @@ pub(crate) async fn serve(
     if !connection.within_response {
         connection.close(&mut timer).await;
     }
+}
+
+/// What comes after an exchange.
+enum After {
+    /// The connection can be used again.
+    Again,
+    /// It can't.
+    End,
+    /// Nor can it, and its last response is sent later.
+    Hold(Box<HeldRefusal>),
 }
 
 impl Connection {
@@ -118,15 +134,29 @@ impl Connection {
         }
     }
 
-    /// Carries a request; `true` if the connection can be used again.
-    async fn exchange(&mut self, gateway: &Gateway, mut exchange: Box<Exchange>, timer: &mut Timer) -> bool {
+    /// Carries a request.
+    async fn exchange(&mut self, gateway: &Gateway, mut exchange: Box<Exchange>, timer: &mut Timer) -> After {
         exchange.token = std::mem::take(&mut self.token);
         let mut recording = Recording::new(gateway, &mut exchange);
         let outcome = pipeline::handle(gateway, &mut recording, self, timer).await;
-        let again = self.finish(gateway, outcome, recording, timer).await;
+        let after = self.finish(gateway, outcome, recording, timer).await;
         self.token = exchange.take_token();
         exchange.recycle();
-        again && self.discard_body(timer).await
+        if !matches!(after, After::Again) {
+            return after;
+        }
+        if self.discard_body(timer).await { After::Again } else { After::End }
+    }
+
+    /// Waits until a refusal is to be sent, and sends it. A connection has nothing else to do meanwhile.
+    async fn hold(&mut self, gateway: &Gateway, held: HeldRefusal, timer: &mut Timer) {
+        self.token = ConnectionTokenCache::new();
+        let Some((mut response, mut exchange)) = Box::pin(held.wait(self)).await else {
+            self.within_response = true;
+            return;
+        };
+        Box::pin(respond::respond(self, gateway, &mut response, &mut exchange, timer)).await;
+        exchange.recycle();
     }
 
     /// Answers a request whose head goes no further than this file.
@@ -143,31 +173,35 @@ impl Connection {
         exchange.recycle();
     }
 
-    /// Does what the pipeline decided; `true` if the connection can be used again.
+    /// Does what the pipeline decided.
     async fn finish(
         &mut self,
         gateway: &Gateway,
         mut outcome: Outcome,
         mut exchange: Recording<'_>,
         timer: &mut Timer,
-    ) -> bool {
-        let again = match outcome {
+    ) -> After {
+        let after = match outcome {
             Outcome::Respond(ref mut response) => {
-                respond::respond(self, gateway, response, &mut exchange, timer).await
+                match respond::respond(self, gateway, response, &mut exchange, timer).await {
+                    true => After::Again,
+                    false => After::End,
+                }
             }
+            Outcome::Hold(held) => After::Hold(held),
             Outcome::Close => {
                 self.within_response = true;
-                false
+                After::End
             }
             Outcome::Tunnel(head, upstream) => {
                 // Boxed, so that requests do not pay for its size.
                 Box::pin(self.tunnel(gateway, head, upstream, &mut exchange, timer)).await;
-                false
+                After::End
             }
         };
         exchange.request_body_bytes = self.body.found();
         exchange.finish();
-        again
+        after
     }
 
     /// Answers `101 Switching Protocols`, and carries bytes both ways until one side ends.

@@ -7,17 +7,19 @@ use std::{
     task::Poll,
 };
 
-use cardea_http::{BodyLength, Known, RequestError, RequestHead, Scheme, h1::request_framing};
+use cardea_http::{BodyLength, Known, RequestError, RequestHead, Scheme, h1::request_framing, h2::ErrorCode};
 use cardea_identity::ConnectionTokenCache;
 
 use super::{body::RequestBody, respond, shared::Shared, stream::Stream};
 use crate::{
     exchange::{ConnectionFacts, Exchange},
-    gateway::Recording,
+    gateway::{Gateway, Recording},
     memory::{Ending, charged},
     pipeline,
     record::RequestId,
     refusal::Reason,
+    response::Outcome,
+    tarpit::HeldRefusal,
     timer::Timer,
     workers,
 };
@@ -93,7 +95,13 @@ async fn carry(shared: &Shared, mut exchange: Box<Exchange>, stream: Stream, ope
             pipeline::refuse(gateway, &reason, &mut recording)
         }
     };
-    respond::respond(gateway, outcome, &mut recording, &mut body, &mut timer).await;
+    let held = match outcome {
+        Outcome::Hold(held) => Some(held),
+        outcome => {
+            respond::respond(gateway, outcome, &mut recording, &mut body, &mut timer).await;
+            None
+        }
+    };
     recording.request_body_bytes = body.found();
     if let Some(failure) = body.stream.failure()
         && !recording.response.complete
@@ -105,6 +113,21 @@ async fn carry(shared: &Shared, mut exchange: Box<Exchange>, stream: Stream, ope
     }
     recording.finish();
     remember(facts, exchange.take_token());
+    exchange.recycle();
+    if let Some(held) = held {
+        Box::pin(hold(gateway, *held, &mut body, &mut timer)).await;
+    }
+}
+
+/// Waits until a refusal is to be sent, and sends it. Nothing else is left of its request.
+async fn hold(gateway: &Gateway, held: HeldRefusal, body: &mut RequestBody, timer: &mut Timer) {
+    let Some((response, mut exchange)) = Box::pin(held.wait(body)).await else {
+        return body.stream.reset(ErrorCode::Cancel);
+    };
+    Box::pin(respond::respond(gateway, Outcome::Respond(response), &mut exchange, body, timer)).await;
+    if exchange.response.complete {
+        body.finish();
+    }
     exchange.recycle();
 }
 

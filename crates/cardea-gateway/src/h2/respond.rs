@@ -27,7 +27,9 @@ pub(super) async fn respond(
     let mut response = match outcome {
         Outcome::Respond(response) => response,
         // An upgrade is never asked for over HTTP/2 (RFC 9113 §8.6), so there is no tunnel to carry.
-        Outcome::Close | Outcome::Tunnel(..) => return body.stream.reset(ErrorCode::Cancel),
+        Outcome::Close | Outcome::Hold(_) | Outcome::Tunnel(..) => {
+            return body.stream.reset(ErrorCode::Cancel);
+        }
     };
     debug_assert!(exchange.head.version == Version::Http2);
     let mut writer = Writer { gateway, body };

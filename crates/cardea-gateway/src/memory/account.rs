@@ -142,6 +142,11 @@ impl Account {
         self.multiplexed.store(true, Relaxed);
     }
 
+    /// Whether several streams share the connection.
+    pub(crate) fn is_multiplexed(&self) -> bool {
+        self.multiplexed.load(Relaxed)
+    }
+
     /// Notes where the client connects from.
     pub(crate) fn set_prefix(&self, prefix: AddressPrefix) {
         // A connection has one client for as long as it lives.

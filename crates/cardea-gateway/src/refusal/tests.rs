@@ -29,6 +29,7 @@ fn reasons() -> Vec<Reason> {
         Reason::PolicyFailed,
         Reason::ConditionFailed,
         Reason::RateLimited { retry_seconds: None },
+        Reason::TarpitFull { retry_seconds: 1 },
         Reason::NotAdmitted(AdmissionRefusal::QueueFull),
         Reason::NotAdmitted(AdmissionRefusal::Displaced),
         Reason::NotAdmitted(AdmissionRefusal::Expired),

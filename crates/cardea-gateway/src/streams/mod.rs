@@ -320,6 +320,7 @@ pub(crate) async fn watch(gateway: Weak<Gateway>) {
         memory::call_waiting();
         if is_due {
             gateway.streams.look(&gateway);
+            gateway.tarpit.advance();
             was_passed = memory::excess() > 0;
         } else {
             drop(gateway);

@@ -37,7 +37,7 @@ impl BuiltIn for Echo {
             let query = request.query.map(String::from_utf8_lossy);
             let text = format!("{:?} {query:?} {:?}", request.source, String::from_utf8_lossy(request.body));
             let body = text.into_bytes().into();
-            Ok(BuiltInResponse { head: ResponseHead::new(418), body, reason: Some("echoed") })
+            Ok(BuiltInResponse { head: ResponseHead::new(418), body, reason: Some("echoed"), offence: None })
         })
     }
 }

@@ -249,6 +249,26 @@ async fn check_throttles(origin: &Origin, seen: &mut Seen) {
     }
 }
 
+async fn check_tarpit(origin: &Origin, seen: &mut Seen) {
+    let throttle = "[[throttle]]\nname = 't'\nkey = []\nrate = '1/d'\nall_routes = true";
+    let tarpit = "[tarpit]\naction = 'hold'\noffences = 1\ndelay_min = '30s'\ndelay_max = '30s'";
+    let gateway = spec(origin).with(throttle).with(tarpit).start().await;
+    let mut client = gateway.client().await;
+    let nothing =
+        || [("tarpit.offence", Is::Absent), ("tarpit.outcome", Is::Absent), ("tarpit.delay", Is::Absent)];
+    let tolerated =
+        [("tarpit.offence", is("throttled")), ("tarpit.outcome", Is::Absent), ("tarpit.delay", Is::Absent)];
+    let held =
+        [("tarpit.offence", is("throttled")), ("tarpit.outcome", is("held")), ("tarpit.delay", is(30.0))];
+    for (index, expected) in [nothing(), tolerated, held].into_iter().enumerate() {
+        client.send(get("/")).await;
+        check(&gateway.log(index + 1).await[index], &expected, seen);
+        if index < 2 {
+            client.response().await;
+        }
+    }
+}
+
 /// A request in flight, one that waits, and one whose time is up.
 async fn check_admission(seen: &mut Seen) {
     let origin = Origin::silent().await;
@@ -373,6 +393,7 @@ fn each_attribute_reads_as_real_requests_have_it() {
         check_certificates(&origin, &mut seen).await;
         check_policies(&origin, &mut seen).await;
         check_throttles(&origin, &mut seen).await;
+        check_tarpit(&origin, &mut seen).await;
         check_admission(&mut seen).await;
         check_kinds(&origin, &mut seen).await;
         for attribute in TABLE.attributes() {

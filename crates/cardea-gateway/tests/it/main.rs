@@ -46,6 +46,7 @@ mod stress;
 mod strictness;
 mod support;
 mod surplus;
+mod tarpit;
 mod throttles;
 mod tls;
 mod trailers;

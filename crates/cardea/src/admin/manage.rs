@@ -95,6 +95,8 @@ pub(crate) async fn execute(
         | Request::Drain
         | Request::UpstreamList
         | Request::UpstreamOverride { .. }
+        | Request::TarpitList
+        | Request::TarpitRelease { .. }
         | Request::CertificateList
         | Request::CertificateRenew { .. } => {
             return Err(AdminError::new(

@@ -9,6 +9,7 @@ pub(crate) mod protocol;
 mod sensitive;
 pub(crate) mod socket;
 mod state;
+pub(crate) mod tarpit;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -17,6 +18,7 @@ use std::{io, path::Path, pin::Pin, sync::Arc};
 use anyhow::{Context as _, Result};
 use cardea_clock::Timestamp;
 use cardea_gateway::workers;
+use cardea_guard::Offender;
 use cardea_issuer::AuthorizationServer;
 use nix::errno::Errno;
 use tokio::task::JoinHandle;
@@ -28,7 +30,7 @@ pub(crate) use self::{
     state::{AdminState, Ready},
 };
 use self::{
-    protocol::{AdminError, Certificate, Overridden, OverrideTo, Reloaded, Status, Upstream},
+    protocol::{AdminError, Certificate, Held, Overridden, OverrideTo, Reloaded, Status, Upstream},
     socket::AdminSocket,
 };
 
@@ -62,6 +64,12 @@ pub(crate) trait Control: Send + Sync + 'static {
         endpoint: &'a str,
         to: OverrideTo,
     ) -> ControlFuture<'a, Result<Overridden, AdminError>>;
+
+    /// Whose requests are held in the tarpit.
+    fn held(&self) -> Vec<Held>;
+
+    /// Has what is held of an offender, or of all, answered now, and forgets their offences. How many were held.
+    fn release(&self, which: Option<&Offender>) -> usize;
 
     /// The configured certificates, served or not.
     fn certificates(&self) -> Vec<Certificate>;

@@ -15,8 +15,8 @@ mod running;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::running::{
-    Change, Expiry, KeySet, LimitStatus, ListenerStatus, Overridden, OverrideTo, Reloaded, Status, Upstream,
-    UpstreamEndpoint,
+    Change, Expiry, Held, KeySet, LimitStatus, ListenerStatus, Overridden, OverrideTo, Reloaded, Status,
+    Upstream, UpstreamEndpoint,
 };
 use super::import::ImportClient;
 pub(crate) use super::sensitive::Sensitive;
@@ -41,6 +41,17 @@ pub(crate) enum Request {
         service: String,
         endpoint: String,
         to: OverrideTo,
+    },
+    /// Whose requests are held in the tarpit.
+    TarpitList,
+    /// Has what is held of an address prefix, of an identity, or of all answered now, and forgets their offences.
+    TarpitRelease {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        address: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        issuer: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        subject: Option<String>,
     },
     /// The configured certificates, served or not.
     CertificateList,
@@ -123,6 +134,8 @@ impl Request {
             Self::Drain => "drain",
             Self::UpstreamList => "upstream_list",
             Self::UpstreamOverride { .. } => "upstream_override",
+            Self::TarpitList => "tarpit_list",
+            Self::TarpitRelease { .. } => "tarpit_release",
             Self::CertificateList => "certificate_list",
             Self::CertificateRenew { .. } => "certificate_renew",
             Self::ClientCreate { .. } => "client_create",
@@ -168,6 +181,8 @@ pub(crate) enum Answer {
     Certificates(Vec<Certificate>),
     Upstreams(Vec<Upstream>),
     Overridden(Overridden),
+    Held(Vec<Held>),
+    Released { requests: u64 },
     Created { client: Client, secret: Sensitive },
     Client(Client),
     Clients { clients: Vec<Client>, next: Option<String> },

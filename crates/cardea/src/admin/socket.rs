@@ -27,6 +27,7 @@ use super::{
     import::Staged,
     is_shortage,
     protocol::{AdminError, Answer, Code, REQUEST_BYTES_MAX, Reply, Request},
+    tarpit,
 };
 
 /// The most connections. For another one, a connection is closed that waits for a request or the rest of one; while there is
@@ -330,6 +331,12 @@ async fn answer(
         Request::UpstreamList => Ok(Answer::Upstreams(control.upstreams())),
         Request::UpstreamOverride { service, endpoint, to } => {
             control.override_endpoint(&service, &endpoint, to).await.map(Answer::Overridden)
+        }
+        Request::TarpitList => Ok(Answer::Held(control.held())),
+        Request::TarpitRelease { address, issuer, subject } => {
+            let which = tarpit::offender(address.as_deref(), issuer, subject)?;
+            let requests = control.release(which.as_ref()) as u64;
+            Ok(Answer::Released { requests })
         }
         Request::CertificateList => Ok(Answer::Certificates(control.certificates())),
         Request::CertificateRenew { host } => match control.renew_certificate(&host).await {

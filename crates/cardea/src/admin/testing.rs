@@ -184,6 +184,14 @@ impl Control for Fake {
         Box::pin(async { Err(AdminError::new(Code::NotFound, message)) })
     }
 
+    fn held(&self) -> Vec<super::protocol::Held> {
+        Vec::new()
+    }
+
+    fn release(&self, _: Option<&cardea_guard::Offender>) -> usize {
+        0
+    }
+
     fn certificates(&self) -> Vec<super::protocol::Certificate> {
         Vec::new()
     }

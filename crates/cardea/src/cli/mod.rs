@@ -70,6 +70,7 @@ pub(crate) enum Command {
     Status(StatusArgs),
     Certificates(CertificatesArgs),
     Upstream(UpstreamArgs),
+    Tarpit(TarpitArgs),
     Client(ClientArgs),
     Key(KeyArgs),
     Token(TokenArgs),
@@ -129,6 +130,7 @@ pub(crate) fn run_offline(command: &Command, output: &mut Output) -> Exit {
         | Command::Status(_)
         | Command::Certificates(_)
         | Command::Upstream(_)
+        | Command::Tarpit(_)
         | Command::Client(_)
         | Command::Key(_)
         | Command::Token(_)

@@ -11,6 +11,7 @@ mod import;
 mod input;
 pub(crate) mod key;
 pub(crate) mod running;
+pub(crate) mod tarpit;
 mod text;
 pub(crate) mod token;
 pub(crate) mod upstream;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cardea_gateway::{
     Reason,
-    builtin::{BuiltIn, BuiltInFuture, BuiltInRequest, BuiltInResponse, ErrorFormat},
+    builtin::{BuiltIn, BuiltInFuture, BuiltInRequest, BuiltInResponse, ErrorFormat, Offence},
 };
 use cardea_http::{Known, Method, ResponseHead};
 use cardea_issuer::{AuthorizationServer, Reply, RequestContext, TokenRequest};
@@ -193,7 +193,8 @@ fn response_of(reply: Reply) -> Result<BuiltInResponse, Reason> {
     for (name, value) in &reply.headers {
         head.fields.append(name.as_bytes(), value.as_bytes()).map_err(|_| Reason::BuiltInFailed)?;
     }
-    Ok(BuiltInResponse { head, body: reply.body.into_bytes().into(), reason: reply.reason })
+    let offence = reply.credentials_failed.then_some(Offence::WrongCredentials);
+    Ok(BuiltInResponse { head, body: reply.body.into_bytes().into(), reason: reply.reason, offence })
 }
 
 fn document(status: u16, content_type: &str, body: &[u8], cache: &str) -> Result<BuiltInResponse, Reason> {
@@ -201,5 +202,5 @@ fn document(status: u16, content_type: &str, body: &[u8], cache: &str) -> Result
     for (known, value) in [(Known::ContentType, content_type), (Known::CacheControl, cache)] {
         head.fields.set_known(known, value.as_bytes()).map_err(|_| Reason::BuiltInFailed)?;
     }
-    Ok(BuiltInResponse { head, body: body.into(), reason: None })
+    Ok(BuiltInResponse { head, body: body.into(), reason: None, offence: None })
 }

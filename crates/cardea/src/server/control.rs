@@ -8,6 +8,7 @@ use cardea_gateway::{
     gateway::Phase,
     model::{LimitModel, Model},
 };
+use cardea_guard::Offender;
 use cardea_identity::KeySetStatus;
 use cardea_issuer::AuthorizationServer;
 
@@ -17,9 +18,10 @@ use crate::{
     admin::{
         Control, ControlFuture, Ready,
         protocol::{
-            AdminError, Certificate, CertificateState, Expiry, KeySet, LimitStatus, ListenerStatus,
+            AdminError, Certificate, CertificateState, Expiry, Held, KeySet, LimitStatus, ListenerStatus,
             Overridden, OverrideTo, Reloaded, Status, Upstream,
         },
+        tarpit,
     },
 };
 
@@ -139,6 +141,15 @@ impl Control for Server {
         to: OverrideTo,
     ) -> ControlFuture<'a, Result<Overridden, AdminError>> {
         Box::pin(self.set_override(service, endpoint, to))
+    }
+
+    fn held(&self) -> Vec<Held> {
+        let now = self.gateway.clock.precise().mono;
+        self.gateway.tarpit.list().into_iter().map(|held| tarpit::shown(held, now)).collect()
+    }
+
+    fn release(&self, which: Option<&Offender>) -> usize {
+        self.gateway.tarpit.release(which)
     }
 
     fn certificates(&self) -> Vec<Certificate> {

@@ -20,6 +20,7 @@ mod admission;
 mod catalogue;
 mod key_sets;
 mod mirrors;
+mod tarpit;
 mod throttles;
 mod upstream;
 
@@ -212,6 +213,7 @@ pub(super) fn register(
     throttles::register(registry, gateway);
     admission::register(registry, gateway);
     mirrors::register(registry, gateway);
+    tarpit::register(registry, gateway);
     upstream::register(registry, gateway);
     registry.collect_gauge(&BUILD_INFO, |samples| samples.push(&[env!("CARGO_PKG_VERSION"), REVISION], 1.0));
     super::panics::register(registry);

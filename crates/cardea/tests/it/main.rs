@@ -27,6 +27,7 @@ mod secrets;
 mod staples;
 mod start;
 mod support;
+mod tarpit;
 mod throttles;
 mod tls_clients;
 mod tls_files;

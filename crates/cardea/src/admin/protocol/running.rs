@@ -97,6 +97,24 @@ pub(crate) struct Status {
     pub(crate) generation: u64,
 }
 
+/// What is held of one offender in the tarpit.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Held {
+    /// An IPv4 address or an IPv6 prefix, of clients that have proven no identity.
+    pub(crate) address: Option<String>,
+    /// The issuer of an identity; `certificate` for client certificates.
+    pub(crate) issuer: Option<String>,
+    /// The subject of an identity, or the fingerprint of a certificate.
+    pub(crate) subject: Option<String>,
+    /// How many requests are held.
+    pub(crate) requests: u32,
+    /// For how long the first of them has been.
+    pub(crate) held_milliseconds: u64,
+    /// How long the last of them will be yet.
+    pub(crate) left_milliseconds: u64,
+}
+
 /// How the operator overrides the health of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -134,6 +134,52 @@ pub(crate) struct EndpointArgs {
     pub(crate) endpoint: String,
 }
 
+/// Show whose requests are held in the tarpit of the running gateway, or release them.
+///
+/// Requests that are released get their answer now, and the offences of their sender are forgotten.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cardea tarpit list
+  cardea tarpit release --address 192.0.2.1
+  cardea tarpit release --issuer https://login.example --subject alice
+  cardea tarpit release --all
+
+Exit codes: 0 done, 1 no gateway answers.")]
+pub(crate) struct TarpitArgs {
+    #[command(subcommand)]
+    pub(crate) command: TarpitCommand,
+    #[command(flatten)]
+    pub(crate) common: ManagementArgs,
+}
+
+/// The operations on the tarpit.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TarpitCommand {
+    /// Show whose requests are held, how many and for how long.
+    List,
+    /// Answer held requests now, and forget the offences of their sender.
+    Release(TarpitReleaseArgs),
+}
+
+/// Whom to release.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+pub(crate) struct TarpitReleaseArgs {
+    /// Everybody.
+    #[arg(long, conflicts_with_all = ["address", "issuer", "subject"])]
+    pub(crate) all: bool,
+    /// An IPv4 address or an IPv6 prefix, as the list shows it.
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["issuer", "subject"])]
+    pub(crate) address: Option<String>,
+    /// The issuer of an identity.
+    #[arg(long, value_name = "ISSUER", requires = "subject")]
+    pub(crate) issuer: Option<String>,
+    /// The subject of an identity.
+    #[arg(long, value_name = "SUBJECT", requires = "issuer")]
+    pub(crate) subject: Option<String>,
+}
+
 /// The operations on certificates.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CertificatesCommand {

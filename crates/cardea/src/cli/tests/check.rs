@@ -673,6 +673,37 @@ fn every_mistake_in_a_limit_on_requests_in_flight_is_told_with_its_place() {
     }
 }
 
+/// One error of each kind that a tarpit can have.
+const TARPIT: &str = r#"
+[tarpit]
+action = "hang"                                         # wrong
+offences = 0                                            # wrong
+delay_min = "31s"                                       # wrong
+per_prefix_max = 0                                      # wrong
+allow = ["10.0.0.0/33"]                                 # wrong
+when = "source.adress == 'a'"                           # wrong
+
+[[listener]]
+name = "main"
+address = "127.0.0.1:0"
+
+[[route]]
+name = "static"
+auth = "public"
+respond = { status = 200 }
+"#;
+
+#[test]
+fn every_mistake_in_a_tarpit_is_told_with_its_place() {
+    let fixture = Fixture::new(TARPIT);
+    assert_eq!(fixture.lines("error"), marked(TARPIT), "{:#?}", fixture.problems());
+    let (_, rest) = TARPIT.split_once("\n[[listener").unwrap();
+    let swapped = format!("[tarpit]\ndelay_min = \"5s\"\ndelay_max = \"2s\"\n\n[[listener{rest}");
+    let (_, _, err) = Fixture::new(&swapped).check(&[]);
+    let expected = ":2:13: delay_min (5s) is above delay_max (2s); lower the one or raise the other";
+    assert!(err.contains(expected), "{err}");
+}
+
 #[test]
 fn a_throttle_with_a_probable_mistake_gets_a_warning() {
     const TEXT: &str = r#"

@@ -2,7 +2,7 @@
 
 use cardea_gateway::{
     exchange::PolicyScope,
-    explain::{DestinationExplanation, Explanation, MirrorExplanation, RuleExplanation},
+    explain::{DestinationExplanation, Explanation, MirrorExplanation, RuleExplanation, TarpitExplanation},
 };
 use cardea_upstream::RegionStats;
 use serde_json::{Value, json};
@@ -100,6 +100,9 @@ pub(super) fn text(request: &Request, explanation: &Explanation) -> String {
         text.push_str(&format!("\npriority {}\n", admission.priority.as_str()));
         text.push_str(&table.render());
     }
+    if let Some(tarpit) = &explanation.tarpit {
+        text.push_str(&tarpit_line(tarpit));
+    }
     if !explanation.attributes.is_empty() {
         let mut table = Table::new(&["ATTRIBUTE", "VALUE"]);
         for (name, value) in &explanation.attributes {
@@ -111,6 +114,16 @@ pub(super) fn text(request: &Request, explanation: &Explanation) -> String {
     text.push('\n');
     text.push_str(&end(request, explanation));
     text
+}
+
+/// What the tarpit makes of the request.
+fn tarpit_line(tarpit: &TarpitExplanation) -> String {
+    let whose = match &tarpit.offender {
+        Some(offender) => printable(&format!("its offences are those of {offender}")),
+        None => "its offences do not count".to_owned(),
+    };
+    let is_one = tarpit.offence.map_or_else(String::new, |offence| format!("; it is one ({offence})"));
+    format!("\ntarpit ({}): {whose}{is_one}\n", tarpit.action)
 }
 
 /// The result.
@@ -196,6 +209,10 @@ pub(super) fn json(explanation: &Explanation) -> Value {
         });
         json!({ "priority": admission.priority.as_str(), "limits": limits.collect::<Vec<_>>() })
     });
+    let tarpit = explanation.tarpit.as_ref().map(|tarpit| {
+        let offender = tarpit.offender.as_ref().map(ToString::to_string);
+        json!({ "action": tarpit.action, "offender": offender, "offence": tarpit.offence })
+    });
     let attributes: serde_json::Map<String, Value> =
         explanation.attributes.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
     let caller = explanation.caller.as_ref().map(|caller| {
@@ -240,7 +257,7 @@ pub(super) fn json(explanation: &Explanation) -> Value {
     json!({
         "host": explanation.host, "path": explanation.path, "source": explanation.source,
         "route": explanation.route, "demand": explanation.requirement, "caller": caller, "policies": policies, "split": split, "mirror": mirror,
-        "throttles": throttles, "admission": admission, "attributes": attributes, "refusal": refusal, "destination": destination,
+        "throttles": throttles, "tarpit": tarpit, "admission": admission, "attributes": attributes, "refusal": refusal, "destination": destination,
     })
 }
 

@@ -69,6 +69,12 @@ static SECTIONS: &[Section] = &[
         definitions: &[super::admission::DEFINITIONS],
     },
     Section {
+        title: "Tarpit",
+        intro: "`cardea_tarpit_requests_total`, `cardea_tarpit_ended_total` and `cardea_tarpit_seconds`, above, count what \
+             became of refusals.",
+        definitions: &[super::tarpit::DEFINITIONS],
+    },
+    Section {
         title: "TLS and certificates",
         intro: "",
         definitions: &[
