@@ -445,6 +445,7 @@ pub struct Admission {
     pub max_age: Duration,
     pub max_streams: Option<u32>,
     pub stream_after: Duration,
+    pub shed_callers: bool,
     pub priority: Option<PriorityRule>,
     /// Whether the priority depends on the path.
     pub priority_reads_path: bool,
@@ -459,6 +460,8 @@ impl Default for Admission {
             max_streams: None,
             // Longer than most requests take, shorter than most streams.
             stream_after: Duration::from_secs(10),
+            // It takes ten minutes until other callers are refused: an operator has to want that.
+            shed_callers: false,
             priority: None,
             priority_reads_path: false,
         }

@@ -8,7 +8,9 @@ use std::{
 };
 
 use cardea_clock::{Clock, Mono};
-use cardea_guard::{AdmissionFigures, AdmissionRefusal, Entry, Gate, Priority, Ticket};
+use cardea_guard::{
+    AddressPrefix, AdmissionFigures, AdmissionRefusal, Arrival, Cohort, Entry, Gate, Priority, Ticket,
+};
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
@@ -74,7 +76,7 @@ impl Permits {
         let Some(admission) = self.admission().filter(|_| !self.of_stream) else { return };
         let Some(streams) = &admission.streams else { return };
         let now = self.model.clock().precise_mono();
-        if streams.enter(self.worker, || (Priority::default(), now)) == Entry::Admitted {
+        if streams.enter(self.worker, || Arrival::new(Priority::default(), now)) == Entry::Admitted {
             if let Some(gate) = self.gate() {
                 gate.leave(self.worker, || now);
             }
@@ -110,7 +112,13 @@ pub(crate) async fn admit(
     let entry = gate.enter(worker, || {
         let priority = priority(model, route, exchange);
         decided = Some(priority);
-        (priority, gateway.clock.precise_mono())
+        let now = gateway.clock.precise_mono();
+        let arrival = Arrival::new(priority, now);
+        if model.admission.shed_callers {
+            Arrival { cohort: cohort(model, exchange, now), ..arrival }
+        } else {
+            arrival
+        }
     });
     exchange.admission.priority = decided;
     let admitted = match entry {
@@ -143,6 +151,15 @@ pub(crate) async fn admit(
 pub(crate) fn priority(model: &Model, route: &Route, exchange: &Exchange) -> Priority {
     let by_rule = || model.admission.priority.as_ref().map(|rule| rule.of(exchange));
     route.admission.priority.or_else(by_rule).unwrap_or_default()
+}
+
+/// Among which callers the one of a request is: by its token, else by its address.
+fn cohort(model: &Model, exchange: &Exchange, now: Mono) -> Cohort {
+    let queue = &model.admission.queue;
+    match exchange.verdict.as_ref().map(|verdict| &verdict.caller) {
+        Some(caller) => queue.cohort((&caller.issuer, &caller.subject, &caller.client_id), now),
+        None => queue.cohort(exchange.source.map(AddressPrefix::of), now),
+    }
 }
 
 /// The figures of the narrowest limit of a request.

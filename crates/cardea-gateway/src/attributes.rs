@@ -316,6 +316,13 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
     attribute!("queue.limit", Int, "How many may be.", |x| Value::unsigned(
         admission::figures_of(x).map(|figures| figures.max_in_flight.into())
     )),
+    attribute!(
+        "queue.threshold",
+        Double,
+        "The priorities that it admits now: 4.0 for all, 3.25 for all but three quarters of the callers of the lowest.",
+        |x| admission::figures_of(x)
+            .map_or(Value::Absent, |figures| Value::Double(figures.threshold.priorities()))
+    ),
     attribute!("service.name", Text, "The name of the service.", |x| {
         Value::bytes(x.service().map(|service| service.name.as_str()))
     }),

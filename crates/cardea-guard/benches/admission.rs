@@ -4,7 +4,7 @@ use std::{hint::black_box, sync::Arc, time::Duration};
 
 use bench_measure::Suite;
 use cardea_clock::Mono;
-use cardea_guard::{Admission, AdmissionBounds, Entry, Gate, Priority};
+use cardea_guard::{Admission, AdmissionBounds, Arrival, Entry, Gate, Priority};
 
 const NOW: Mono = Mono::from_nanos(1 << 40);
 const WORKERS: usize = 64;
@@ -21,7 +21,7 @@ fn gate(limits: usize, max_in_flight: u32) -> Arc<Gate> {
 }
 
 fn pass(gate: &Gate, worker: usize) -> Entry {
-    let entry = gate.enter(worker, || (Priority::Normal, NOW));
+    let entry = gate.enter(worker, || Arrival::new(Priority::Normal, NOW));
     gate.leave(worker, || NOW);
     entry
 }
@@ -35,6 +35,23 @@ fn benches(suite: &mut Suite) {
         suite.case(name, |case| {
             let gate = gate(limits, max_in_flight);
             case.counted("cardea", || pass(black_box(&gate), 0));
+        });
+    }
+    // Nothing ever leaves, and nobody may wait: what a refusal costs, with and without a shedder that counts it.
+    for (name, sheds) in [("admission-refusal", false), ("admission-refusal-shedding", true)] {
+        suite.case(name, |case| {
+            let admission = Admission::new(WORKERS);
+            admission.set_shedding(sheds);
+            let bounds = AdmissionBounds { max_in_flight: 0, max_queue: 0, max_age: Duration::from_secs(1) };
+            let gate = admission.gate([admission.limit(bounds)]);
+            let mut number = 0_u64;
+            case.counted("cardea", || {
+                number += 1;
+                let now = Mono::from_nanos((1 << 40) + number * 1_000);
+                let priority = Priority::ALL[number as usize % 4];
+                let cohort = admission.cohort(number % 1_000, now);
+                black_box(&gate).enter(0, || Arrival { priority, cohort, now })
+            });
         });
     }
     for (name, max_in_flight) in [("admission-threads", 100_000), ("admission-threads-near-the-limit", 8)] {

@@ -14,9 +14,11 @@ mod gradient;
 mod leases;
 mod limit;
 mod queue;
+mod shedder;
 
 use std::{
     fmt,
+    hash::{BuildHasher as _, Hash, RandomState},
     sync::{Arc, Mutex, PoisonError},
     task::{Poll, Waker},
     time::Duration,
@@ -28,6 +30,7 @@ use smallvec::SmallVec;
 pub use self::{
     adaptive::{AdaptiveLimit, AdmissionSettings, MaxInFlight},
     gradient::{AdaptiveBounds, Gradient, Responses, Usage},
+    shedder::{Cohort, Threshold},
 };
 use self::{
     leases::Leases,
@@ -93,6 +96,27 @@ pub enum AdmissionRefusal {
     Displaced,
     /// It waited for as long as it may.
     Expired,
+    /// Its caller is among those that are refused during an overload.
+    Shed,
+}
+
+/// What is asked of a request that can't be admitted by its worker alone.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival {
+    /// How important it is.
+    pub priority: Priority,
+    /// Who has sent it.
+    pub cohort: Cohort,
+    /// When it came.
+    pub now: Mono,
+}
+
+impl Arrival {
+    /// The arrival of a request whose caller does not matter.
+    #[must_use]
+    pub fn new(priority: Priority, now: Mono) -> Self {
+        Self { priority, cohort: Cohort::default(), now }
+    }
 }
 
 /// What becomes of a request that arrives.
@@ -123,6 +147,8 @@ pub struct AdmissionFigures {
     pub waiting: u32,
     /// When the one that has waited for the longest has arrived.
     pub oldest: Option<Mono>,
+    /// Who is refused for now.
+    pub threshold: Threshold,
 }
 
 /// The queue of a process, shared by its limits and gates.
@@ -132,6 +158,8 @@ pub struct Admission(Arc<Shared>);
 struct Shared {
     workers: usize,
     queue: Mutex<Queue>,
+    /// With a random key, so that nobody can choose a name that is refused later than others.
+    hasher: RandomState,
 }
 
 impl Shared {
@@ -148,7 +176,8 @@ impl Admission {
     /// An empty queue for this number of workers.
     #[must_use]
     pub fn new(workers: usize) -> Self {
-        Self(Arc::new(Shared { workers: workers.max(1), queue: Mutex::default() }))
+        let (workers, hasher) = (workers.max(1), RandomState::new());
+        Self(Arc::new(Shared { workers, queue: Mutex::default(), hasher }))
     }
 
     /// A limit of which nothing is used.
@@ -157,6 +186,17 @@ impl Admission {
         let leases = Arc::new(Leases::new(self.0.workers));
         let id = self.0.with(|queue, _| queue.add_limit(Arc::clone(&leases), bounds));
         Arc::new(AdmissionLimit { id, leases, shared: Arc::clone(&self.0) })
+    }
+
+    /// Whether the least important callers are refused during an overload, before the queue is full. They are not at first.
+    pub fn set_shedding(&self, sheds: bool) {
+        self.0.with(|queue, _| queue.set_shedding(sheds));
+    }
+
+    /// The cohort of a caller.
+    #[must_use]
+    pub fn cohort(&self, caller: impl Hash, now: Mono) -> Cohort {
+        Cohort::of(self.0.hasher.hash_one(caller), now)
     }
 
     /// The way past these limits, the narrowest first: those that have most in common come last. At most
@@ -222,15 +262,14 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A request arrives. How important it is and the time are asked for only if it can't be admitted by its worker alone.
+    /// A request arrives. More is asked for only if it can't be admitted by its worker alone.
     #[inline]
-    pub fn enter(&self, worker: usize, arrival: impl FnOnce() -> (Priority, Mono)) -> Entry {
+    pub fn enter(&self, worker: usize, arrival: impl FnOnce() -> Arrival) -> Entry {
         let leased = self.limits.iter().take_while(|limit| limit.leases.take(worker)).count();
         if leased == self.limits.len() {
             return Entry::Admitted;
         }
-        let (priority, now) = arrival();
-        self.enter_queue(Request { gate: self.id, worker, leased, priority, now })
+        self.enter_queue(Request { gate: self.id, worker, leased, arrival: arrival() })
     }
 
     #[cold]

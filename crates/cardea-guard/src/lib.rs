@@ -17,8 +17,8 @@ mod throttle;
 
 pub use admission::{
     AdaptiveBounds, AdaptiveLimit, Admission, AdmissionBounds, AdmissionFigures, AdmissionLimit,
-    AdmissionRefusal, AdmissionSettings, Entry, GATE_LIMITS_MAX, Gate, Gradient, MaxInFlight, Priority,
-    Responses, Ticket, Usage,
+    AdmissionRefusal, AdmissionSettings, Arrival, Cohort, Entry, GATE_LIMITS_MAX, Gate, Gradient,
+    MaxInFlight, Priority, Responses, Threshold, Ticket, Usage,
 };
 pub use bounded::Bounded;
 pub use connection_permits::{ConnectionPermit, ConnectionPermits};

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use cardea_clock::Mono;
 use cardea_guard::{
-    AdaptiveBounds, AdaptiveLimit, Admission, AdmissionBounds, AdmissionLimit, AdmissionSettings, Entry,
-    Gate, MaxInFlight, Priority, Ticket,
+    AdaptiveBounds, AdaptiveLimit, Admission, AdmissionBounds, AdmissionLimit, AdmissionSettings, Arrival,
+    Cohort, Entry, Gate, MaxInFlight, Priority, Ticket,
 };
 
 use crate::events::Events;
@@ -22,7 +22,9 @@ use crate::world::Work;
 const BUCKET: u64 = 100_000_000;
 /// How many buckets a gateway has to follow a change.
 const RECOVERY: usize = 20;
-/// The shares of priorities among the requests, from the highest on.
+/// Who sends requests, each as often as the others.
+const CALLERS: usize = 1_000;
+/// The shares of priorities among the callers, from the highest on.
 const SHARES: [f64; 4] = [0.05, 0.15, 0.5, 0.3];
 
 /// How requests are limited.
@@ -34,6 +36,8 @@ pub enum Limiting {
     Fixed(u32),
     /// By the time of responses.
     Adaptive,
+    /// The same, and the least important callers are refused.
+    Shedding,
 }
 
 impl Limiting {
@@ -44,6 +48,7 @@ impl Limiting {
             Self::Nothing => "no limit".to_owned(),
             Self::Fixed(limit) => format!("fixed at {limit}"),
             Self::Adaptive => "adaptive".to_owned(),
+            Self::Shedding => "adaptive, sheds callers".to_owned(),
         }
     }
 }
@@ -95,6 +100,8 @@ pub struct Outcome {
     pub lost: [f64; 4],
     /// Goodput from two seconds after each change to the next one, as a share of what the service could serve then.
     pub recovered: Vec<f64>,
+    /// The share of callers that lost less than a tenth of their requests.
+    pub unharmed: f64,
     /// The least and the greatest limit after the warm-up.
     pub limits: (u32, u32),
 }
@@ -109,6 +116,7 @@ enum Event {
 
 struct Request {
     priority: Priority,
+    caller: usize,
     arrived: u64,
     sent: u64,
     ticket: Option<Ticket>,
@@ -151,6 +159,8 @@ struct Counts {
     refused: Vec<u64>,
     arrived: [f64; 4],
     good_of: [f64; 4],
+    /// Requests and responses in time, by caller.
+    callers: Vec<(f64, f64)>,
     limits: Option<(u32, u32)>,
 }
 
@@ -178,9 +188,11 @@ impl<'a> Engine<'a> {
         let limit = match limiting {
             Limiting::Nothing => None,
             Limiting::Fixed(limit) => Some(admission.limit(bounds(limit))),
-            Limiting::Adaptive => Some(admission.limit(bounds(0))),
+            Limiting::Adaptive | Limiting::Shedding => Some(admission.limit(bounds(0))),
         };
-        let adaptive = limit.as_ref().filter(|_| limiting == Limiting::Adaptive).map(|limit| {
+        admission.set_shedding(limiting == Limiting::Shedding);
+        let is_adaptive = matches!(limiting, Limiting::Adaptive | Limiting::Shedding);
+        let adaptive = limit.as_ref().filter(|_| is_adaptive).map(|limit| {
             let max_in_flight = MaxInFlight::Adaptive(AdaptiveBounds { floor: 8, ceiling: 10_000 });
             let settings = AdmissionSettings { max_in_flight, max_queue: None, max_age: world.max_age };
             let adaptive = AdaptiveLimit::new(Arc::clone(limit), settings, 1, None, mono(1));
@@ -199,7 +211,7 @@ impl<'a> Engine<'a> {
             limit,
             adaptive,
             woken: Arc::default(),
-            counts: Counts::default(),
+            counts: Counts { callers: vec![(0.0, 0.0); CALLERS], ..Counts::default() },
         }
     }
 
@@ -231,19 +243,23 @@ impl<'a> Engine<'a> {
         if next < nanos(self.world.lasts) {
             self.events.add(next, Event::Arrival);
         }
-        let mut draw = self.random.uniform();
+        let caller = self.random.below(CALLERS);
+        let mut draw = caller as f64 / CALLERS as f64;
         let class = SHARES.iter().position(|share| {
             draw -= share;
             draw < 0.0
         });
         let priority = Priority::ALL[class.unwrap_or(2)];
         let request = self.requests.len();
-        self.requests.push(Request { priority, arrived: self.now, sent: 0, ticket: None });
+        self.requests.push(Request { priority, caller, arrived: self.now, sent: 0, ticket: None });
         if self.is_counted(self.now) {
             self.counts.arrived[priority as usize] += 1.0;
+            self.counts.callers[caller].0 += 1.0;
         }
         let now = mono(self.now);
-        match self.gate.as_ref().map(|gate| gate.enter(request % 2, || (priority, now))) {
+        // Of the seed alone.
+        let cohort = Cohort::of((caller as u64).wrapping_mul(0xA24B_AED4_963E_E407), now);
+        match self.gate.as_ref().map(|gate| gate.enter(request % 2, || Arrival { priority, cohort, now })) {
             None | Some(Entry::Admitted) => self.send(request),
             Some(Entry::Refused(_)) => self.refused(request),
             Some(Entry::Waits(ticket)) => {
@@ -303,7 +319,7 @@ impl<'a> Engine<'a> {
     fn done(&mut self, begun: Begun) {
         let Some(next) = self.server.done(self.now, begun) else { return };
         self.begun(next);
-        let Request { priority, arrived, sent, .. } = self.requests[begun.job.request];
+        let Request { priority, caller, arrived, sent, .. } = self.requests[begun.job.request];
         let took = self.now - arrived;
         if took <= nanos(self.world.patience) {
             let bucket = (self.now / BUCKET) as usize;
@@ -311,6 +327,7 @@ impl<'a> Engine<'a> {
             self.counts.good[bucket] += 1.0;
             if self.is_counted(arrived) {
                 self.counts.good_of[priority as usize] += 1.0;
+                self.counts.callers[caller].1 += 1.0;
                 self.counts.served.push(took);
             }
         }
@@ -349,7 +366,7 @@ impl<'a> Engine<'a> {
     }
 
     fn outcome(mut self) -> Outcome {
-        let Counts { good, possible, served, refused, arrived, good_of, limits } = &mut self.counts;
+        let Counts { good, possible, served, refused, arrived, good_of, callers, limits } = &mut self.counts;
         good.resize(possible.len().max(good.len()), 0.0);
         let first = (nanos(self.world.warm_up) / BUCKET) as usize;
         let sum =
@@ -363,7 +380,10 @@ impl<'a> Engine<'a> {
         });
         let recovered = recovered.collect();
         let lost = |class: usize| 1.0 - good_of[class] / arrived[class].max(1.0);
+        let is_unharmed = |(asked, got): &&(f64, f64)| *got >= asked * 0.9;
+        let unharmed = callers.iter().filter(is_unharmed).count() as f64 / CALLERS as f64;
         Outcome {
+            unharmed,
             goodput: sum(good, first, end) / sum(possible, first, end),
             recovered,
             served_p99_ms: p99_ms(served),

@@ -22,11 +22,18 @@ pub struct Scenario {
 const SLOTS: usize = 32;
 
 impl Scenario {
-    /// The limits that are compared: none, the number that the service processes at once, sixteen times that, and an adaptive one.
+    /// The limits that are compared: none, the number that the service processes at once, sixteen times that, and
+    /// adaptive ones.
     #[must_use]
-    pub fn limits(&self) -> [Limiting; 4] {
+    pub fn limits(&self) -> [Limiting; 5] {
         let slots = u32::try_from(self.world.slots).unwrap_or(u32::MAX);
-        [Limiting::Nothing, Limiting::Fixed(slots), Limiting::Fixed(16 * slots), Limiting::Adaptive]
+        [
+            Limiting::Nothing,
+            Limiting::Fixed(slots),
+            Limiting::Fixed(16 * slots),
+            Limiting::Adaptive,
+            Limiting::Shedding,
+        ]
     }
 
     /// What becomes of it under each limit.
@@ -87,8 +94,8 @@ pub fn markdown(all: &[(Scenario, Vec<(Limiting, Outcome)>)]) -> String {
         let _ = write!(
             text,
             "### Overload: {name}\n\n{about}.\n\n\
-             | limit | goodput | after 2 s | p99 ms | p99 of refusals ms | lost: critical | high | normal | low | limits |\n\
-             |---|---|---|---|---|---|---|---|---|---|\n",
+             | limit | goodput | after 2 s | p99 ms | p99 of refusals ms | lost: critical | high | normal | low | unharmed callers | limits |\n\
+             |---|---|---|---|---|---|---|---|---|---|---|\n",
         );
         for (limiting, one) in outcomes {
             let recovered: Vec<String> = one.recovered.iter().map(|share| percent(*share)).collect();
@@ -97,12 +104,13 @@ pub fn markdown(all: &[(Scenario, Vec<(Limiting, Outcome)>)]) -> String {
             let limits = if most == 0 { "–".to_owned() } else { format!("{least}–{most}") };
             let _ = writeln!(
                 text,
-                "| {} | {} | {} | {:.0} | {:.0} | {lost} | {limits} |",
+                "| {} | {} | {} | {:.0} | {:.0} | {lost} | {} | {limits} |",
                 limiting.name(),
                 percent(one.goodput),
                 if recovered.is_empty() { "–".to_owned() } else { recovered.join(", ") },
                 one.served_p99_ms,
                 one.refused_p99_ms,
+                percent(one.unharmed),
             );
         }
         text.push('\n');
@@ -125,6 +133,7 @@ pub fn json(all: &[(Scenario, Vec<(Limiting, Outcome)>)]) -> Value {
             "served_p99_ms": one.served_p99_ms,
             "refused_p99_ms": one.refused_p99_ms,
             "lost_by_priority": one.lost,
+            "unharmed_callers_share": one.unharmed,
             "limits": [one.limits.0, one.limits.1],
         })
     };

@@ -27,6 +27,21 @@ fn an_adaptive_limit_keeps_the_capacity_of_a_service_and_its_important_requests(
     }
 }
 
+/// Refusing the same callers leaves others unharmed, at the same goodput.
+#[test]
+fn where_callers_are_shed_the_others_lose_nothing() {
+    for load in [1.5, 3.0] {
+        let scenarios = overload_scenarios::all(1);
+        let scenario = scenarios.iter().find(|scenario| (scenario.world.load - load).abs() < 0.01).unwrap();
+        let (all, same) = (run(scenario, Limiting::Adaptive), run(scenario, Limiting::Shedding));
+        assert!(same.goodput >= 0.95, "{}", same.goodput);
+        assert!(same.lost[0] <= 0.01, "{:?}", same.lost);
+        // At best as many as there is capacity for.
+        assert!(same.unharmed >= 0.5 / load, "{load}: {}", same.unharmed);
+        assert!(same.unharmed > all.unharmed, "{load}: {} and {}", same.unharmed, all.unharmed);
+    }
+}
+
 /// The control: without a limit, and with one that is far too high, next to nothing is served in time.
 #[test]
 fn without_a_limit_that_fits_a_service_collapses() {

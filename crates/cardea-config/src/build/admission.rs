@@ -45,6 +45,7 @@ impl AdmissionParts {
             limits,
             stream_after: settings.stream_after,
             priority: settings.priority.clone(),
+            shed_callers: settings.shed_callers,
         }
     }
 }

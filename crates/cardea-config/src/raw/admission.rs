@@ -40,6 +40,8 @@ pub(crate) struct RawAdmission {
     #[serde(with = "As::<Duration>")]
     #[schemars(extend("x-minimum" = "1s", "x-maximum" = "1h"))]
     pub(crate) stream_after: Duration,
+    /// Whether the least important callers are refused during an overload, before they wait, so that others lose nothing.
+    pub(crate) shed_callers: bool,
     /// An expression for the priority of requests whose route sets none: `"token.claims.tier == 'gold' ? 'high' : 'low'"`.
     /// If it can't be evaluated or names no priority, it is `normal`.
     pub(crate) priority: Option<String>,
@@ -47,7 +49,7 @@ pub(crate) struct RawAdmission {
 
 impl Default for RawAdmission {
     fn default() -> Self {
-        let Admission { max_age, max_streams, stream_after, .. } = Admission::default();
+        let Admission { max_age, max_streams, stream_after, shed_callers, .. } = Admission::default();
         Self {
             max_in_flight: None,
             floor: None,
@@ -56,6 +58,7 @@ impl Default for RawAdmission {
             max_age,
             max_streams,
             stream_after,
+            shed_callers,
             priority: None,
         }
     }

@@ -36,6 +36,7 @@ impl Resolver<'_> {
             max_age: raw.max_age,
             max_streams: raw.max_streams,
             stream_after: raw.stream_after,
+            shed_callers: raw.shed_callers,
             priority,
             priority_reads_path: reads.path,
         }

@@ -19,11 +19,14 @@ pub struct AdmissionModel {
     pub stream_after: Duration,
     /// How important requests are where their route does not say; normal where `None`.
     pub priority: Option<PriorityRule>,
+    /// Whether the least important callers are refused during an overload.
+    pub shed_callers: bool,
 }
 
 impl AdmissionModel {
     /// Puts the limits in force, also for the requests that are carried by an earlier model.
     pub(crate) fn enforce(&self, now: Mono) {
+        self.queue.set_shedding(self.shed_callers);
         for LimitModel { limit, settings, adaptive, .. } in self.limits.iter().map(|limit| &**limit) {
             match adaptive {
                 Some(adaptive) => adaptive.limit.enforce(now),

@@ -33,6 +33,7 @@ fn reasons() -> Vec<Reason> {
         Reason::NotAdmitted(AdmissionRefusal::QueueFull),
         Reason::NotAdmitted(AdmissionRefusal::Displaced),
         Reason::NotAdmitted(AdmissionRefusal::Expired),
+        Reason::NotAdmitted(AdmissionRefusal::Shed),
         Reason::ThrottleFailed,
         Reason::KeysUnavailable,
         Reason::NoEndpoint,

@@ -299,6 +299,7 @@ async fn check_admission(seen: &mut Seen) {
         ("queue.age", waited()),
         ("queue.in_flight", is(1)),
         ("queue.limit", is(1)),
+        ("queue.threshold", is(4)),
     ];
     check(&gateway.log(1).await[0], &expected, seen);
 }

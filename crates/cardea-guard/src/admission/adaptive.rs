@@ -247,7 +247,7 @@ mod tests {
     use std::thread;
 
     use super::{
-        super::{Admission, Entry, Gate, Priority},
+        super::{Admission, Arrival, Entry, Gate, Priority},
         *,
     };
 
@@ -263,7 +263,9 @@ mod tests {
     }
 
     fn fill(gate: &Gate) -> usize {
-        (0..).take_while(|_| gate.enter(0, || (Priority::Normal, START)) == Entry::Admitted).count()
+        (0..)
+            .take_while(|_| gate.enter(0, || Arrival::new(Priority::Normal, START)) == Entry::Admitted)
+            .count()
     }
 
     /// A window of 150 responses at the limit.
@@ -281,10 +283,11 @@ mod tests {
         let adaptive = AdaptiveLimit::new(Arc::clone(&limit), settings(None), 1, None, START);
         adaptive.enforce(START);
         assert_eq!(limit.figures().max_in_flight, 32);
-        let ticket = (0..33).find_map(|_| match gate.enter(0, || (Priority::Normal, after(900))) {
-            Entry::Waits(ticket) => Some(ticket),
-            _ => None,
-        });
+        let ticket =
+            (0..33).find_map(|_| match gate.enter(0, || Arrival::new(Priority::Normal, after(900))) {
+                Entry::Waits(ticket) => Some(ticket),
+                _ => None,
+            });
         window(&adaptive, 100);
         assert_eq!(limit.figures().max_in_flight, 64);
         assert_eq!(

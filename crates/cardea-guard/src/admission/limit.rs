@@ -2,7 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{AdmissionBounds, Usage, leases::Leases};
+use cardea_clock::Mono;
+
+use super::{
+    AdmissionBounds, Arrival, Usage,
+    leases::Leases,
+    shedder::{Shedder, Standing, Threshold},
+};
 
 /// A worker leases so many permits at once at most. With more, workers that have none would call them in more often.
 const LEASE_MAX: i64 = 32;
@@ -19,7 +25,9 @@ pub(super) struct Limit {
     /// How many requests wait that need it.
     pub(super) waiting: u32,
     /// A request has found no permit.
-    pub(super) was_full: bool,
+    was_full: bool,
+    /// Since a request found no permit for the first time.
+    pub(super) shedder: Option<Box<Shedder>>,
     /// Who adapts the bounds.
     pub(super) owner: Option<u64>,
 }
@@ -33,6 +41,7 @@ impl Limit {
             is_open: false,
             waiting: 0,
             was_full: false,
+            shedder: None,
             owner: None,
         };
         limit.open_if_far();
@@ -53,8 +62,33 @@ impl Limit {
     }
 
     /// Takes a permit that is free.
-    pub(super) const fn take(&mut self) {
+    pub(super) fn take(&mut self) {
         self.free -= 1;
+        if let Some(shedder) = &mut self.shedder {
+            shedder.admit();
+        }
+    }
+
+    /// A request arrives that may be refused.
+    pub(super) fn note_arrival(&mut self, Arrival { priority, cohort, now }: Arrival) {
+        let AdmissionBounds { max_queue, max_age, .. } = self.bounds;
+        let standing = Standing { waiting: self.waiting, max_queue, max_age };
+        if let Some(shedder) = &mut self.shedder {
+            shedder.arrive(priority, cohort, standing, now);
+        }
+    }
+
+    /// A request has found no permit.
+    pub(super) fn note_full(&mut self, sheds: bool, now: Mono) {
+        self.was_full = true;
+        if sheds {
+            self.shedder.get_or_insert_with(|| Box::new(Shedder::new(now))).note_full();
+        }
+    }
+
+    /// Who is refused for now.
+    pub(super) fn threshold(&self) -> Threshold {
+        self.shedder.as_ref().map_or(Threshold::NONE, |shedder| shedder.threshold())
     }
 
     /// Takes back a permit that was in use, and what its worker has beyond its needs.

@@ -13,8 +13,8 @@ use slab::Slab;
 use smallvec::SmallVec;
 
 use super::{
-    AdmissionBounds, AdmissionFigures, AdmissionRefusal, Entry, GATE_LIMITS_MAX, Priority, Ticket, Usage,
-    leases::Leases, limit::Limit,
+    AdmissionBounds, AdmissionFigures, AdmissionRefusal, Arrival, Entry, GATE_LIMITS_MAX, Priority, Ticket,
+    Usage, leases::Leases, limit::Limit,
 };
 
 const PRIORITIES: usize = Priority::ALL.len();
@@ -43,8 +43,7 @@ pub(super) struct Request {
     pub(super) worker: usize,
     /// It has taken a permit of so many of the gate's limits from its worker's leases.
     pub(super) leased: usize,
-    pub(super) priority: Priority,
-    pub(super) now: Mono,
+    pub(super) arrival: Arrival,
 }
 
 #[derive(Debug, Default)]
@@ -55,6 +54,8 @@ pub(super) struct Queue {
     /// The gates with waiters, in no order.
     active: Vec<usize>,
     arrivals: u64,
+    /// Whether limits have shedders.
+    sheds: bool,
 }
 
 #[derive(Debug)]
@@ -117,14 +118,13 @@ impl Queue {
     }
 
     pub(super) fn figures(&self, limit: usize) -> AdmissionFigures {
-        let Some(Limit { bounds, waiting, .. }) = self.limits.get(limit) else {
-            return AdmissionFigures::default();
-        };
+        let Some(known) = self.limits.get(limit) else { return AdmissionFigures::default() };
         let heads = self.gates_of(limit).flat_map(|gate| gate.lists.iter().filter_map(|list| list.first));
         AdmissionFigures {
-            max_in_flight: bounds.max_in_flight,
-            in_flight: self.limits.get(limit).map_or(0, Limit::in_flight),
-            waiting: *waiting,
+            max_in_flight: known.bounds.max_in_flight,
+            in_flight: known.in_flight(),
+            waiting: known.waiting,
+            threshold: known.threshold(),
             oldest: heads.filter_map(|head| self.waiters.get(head)).map(|waiter| waiter.since).min(),
         }
     }
@@ -178,7 +178,8 @@ impl Queue {
     }
 
     pub(super) fn enter(&mut self, request: Request, after: &mut After) -> Entry {
-        let Request { gate, worker, leased, priority, now } = request;
+        let Request { gate, worker, leased, arrival } = request;
+        let Arrival { priority, now, .. } = arrival;
         let limits = self.limits_of(gate);
         for limit in limits.iter().take(leased) {
             if let Some(limit) = self.limits.get_mut(*limit) {
@@ -189,12 +190,19 @@ impl Queue {
             // Whoever came here while it had them may have missed them.
             self.admit_waiters(now, after);
         }
+        for limit in &limits {
+            if let Some(limit) = self.limits.get_mut(*limit) {
+                limit.note_arrival(arrival);
+            }
+        }
         if self.has_room(&limits) {
             self.take(&limits);
             self.lease(&limits, worker);
             return Entry::Admitted;
         }
-        self.note_full(&limits);
+        if self.is_shed(&limits, arrival) {
+            return Entry::Refused(AdmissionRefusal::Shed);
+        }
         let max_age =
             limits.iter().filter_map(|limit| self.limits.get(*limit)).map(|limit| limit.bounds.max_age);
         let deadline = now.saturating_add(max_age.min().unwrap_or_default());
@@ -209,12 +217,24 @@ impl Queue {
         limits.iter().all(|limit| self.limits.get_mut(*limit).is_some_and(Limit::has_room))
     }
 
-    /// A request has found no permit of these limits.
-    fn note_full(&mut self, limits: &[usize]) {
+    /// A request has found no permit of these limits. Whether it is refused by one that lacks it.
+    fn is_shed(&mut self, limits: &[usize], arrival: Arrival) -> bool {
+        let mut is_shed = false;
         for limit in limits {
-            if let Some(limit) = self.limits.get_mut(*limit) {
-                limit.was_full |= !limit.has_room();
+            if let Some(limit) = self.limits.get_mut(*limit)
+                && !limit.has_room()
+            {
+                limit.note_full(self.sheds, arrival.now);
+                is_shed |= limit.threshold().refuses(arrival.priority, arrival.cohort);
             }
+        }
+        is_shed
+    }
+
+    pub(super) fn set_shedding(&mut self, sheds: bool) {
+        self.sheds = sheds;
+        if !sheds {
+            self.limits.iter_mut().for_each(|(_, limit)| limit.shedder = None);
         }
     }
 

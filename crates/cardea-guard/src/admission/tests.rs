@@ -34,7 +34,7 @@ impl Wake for Flag {
 }
 
 fn enter(gate: &Gate, priority: Priority, now: Mono) -> Entry {
-    gate.enter(0, || (priority, now))
+    gate.enter(0, || Arrival::new(priority, now))
 }
 
 fn wait(gate: &Gate, priority: Priority, now: Mono) -> Ticket {
@@ -60,7 +60,7 @@ fn as_many_are_admitted_as_the_limit_says_and_permits_return() {
             let admission = Admission::new(workers);
             let gate = admission.gate([admission.limit(bounds(max, 0))]);
             for round in 0..3 {
-                let enter = |worker| gate.enter(worker, || (Priority::Normal, at(0)));
+                let enter = |worker| gate.enter(worker, || Arrival::new(Priority::Normal, at(0)));
                 for number in 0..max as usize {
                     assert_eq!(enter(number % workers), Entry::Admitted, "{workers} {max} {round} {number}");
                 }
@@ -381,7 +381,7 @@ proptest! {
             match step {
                 Step::Enter { gate, worker, priority } => {
                     let flag = Arc::new(Flag::default());
-                    let entry = gates[gate].enter(worker, || (Priority::ALL[priority], at(now)));
+                    let entry = gates[gate].enter(worker, || Arrival::new(Priority::ALL[priority], at(now)));
                     let (expected, out) = model.enter(gate, priority, name, now);
                     displaced = out;
                     match entry {
@@ -508,7 +508,7 @@ fn rush(workers: usize, max: [u32; 2], max_queue: u32, patience: u64) {
                     let gate = if is_narrow { narrow } else { wide };
                     let priority = Priority::ALL[random(&mut state) as usize % 4];
                     let counts = if is_narrow { &in_flight[..] } else { &in_flight[1..] };
-                    let entered = match gate.enter(number, || (priority, at(0))) {
+                    let entered = match gate.enter(number, || Arrival::new(priority, at(0))) {
                         Entry::Admitted => true,
                         Entry::Refused(_) => {
                             refused.fetch_add(1, SeqCst);

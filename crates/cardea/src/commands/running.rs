@@ -146,7 +146,7 @@ fn described(status: &Status) -> String {
     text.push('\n');
     text.push_str(&listeners.render());
     if !status.admission.is_empty() {
-        let mut limits = Table::new(&["LIMIT", "IN FLIGHT", "OF", "QUEUED", "OLDEST"]);
+        let mut limits = Table::new(&["LIMIT", "IN FLIGHT", "OF", "QUEUED", "OLDEST", "REFUSED"]);
         for limit in &status.admission {
             limits.row([
                 limit.limit.clone(),
@@ -154,6 +154,7 @@ fn described(status: &Status) -> String {
                 limit.max_in_flight.to_string(),
                 limit.queued.to_string(),
                 format!("{} ms", limit.oldest_milliseconds),
+                limit.refused.clone(),
             ]);
         }
         text.push('\n');

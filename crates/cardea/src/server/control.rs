@@ -228,6 +228,7 @@ fn limits(model: &Model, now: Mono) -> Vec<LimitStatus> {
             max_in_flight: figures.max_in_flight,
             in_flight: figures.in_flight,
             queued: figures.waiting,
+            refused: figures.threshold.to_string(),
             oldest_milliseconds: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
         }
     };

@@ -187,4 +187,6 @@ pub(crate) struct LimitStatus {
     pub(crate) queued: u32,
     /// How long the oldest of them has waited.
     pub(crate) oldest_milliseconds: u64,
+    /// The callers that are refused for now, by priority.
+    pub(crate) refused: String,
 }

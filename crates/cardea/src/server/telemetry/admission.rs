@@ -28,9 +28,20 @@ static AGE: GaugeDef<1> = GaugeDef::new(
     ["limit"],
 );
 
+static THRESHOLD: GaugeDef<1> = GaugeDef::new(
+    "cardea_admission_threshold",
+    "The priorities that a limit admits: 4 for all, 3.25 for all but three quarters of the callers of the lowest.",
+    ["limit"],
+);
+
 /// The metrics of the limits on requests in flight.
-pub(super) static DEFINITIONS: &[Definition] =
-    &[LIMIT.definition(), IN_FLIGHT.definition(), QUEUE.definition(), AGE.definition()];
+pub(super) static DEFINITIONS: &[Definition] = &[
+    LIMIT.definition(),
+    IN_FLIGHT.definition(),
+    QUEUE.definition(),
+    AGE.definition(),
+    THRESHOLD.definition(),
+];
 
 /// Enters them.
 pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
@@ -47,6 +58,7 @@ pub(super) fn register(registry: &Registry, gateway: &Arc<Gateway>) {
     gauge(&LIMIT, Box::new(|limit| limit.limit.figures().max_in_flight.into()));
     gauge(&IN_FLIGHT, Box::new(|limit| limit.limit.figures().in_flight.into()));
     gauge(&QUEUE, Box::new(|limit| limit.limit.figures().waiting.into()));
+    gauge(&THRESHOLD, Box::new(|limit| limit.limit.figures().threshold.priorities()));
     let clock = gateway.clock.clone();
     gauge(
         &AGE,
