@@ -135,7 +135,7 @@ section! {
         #[serde(with = "As::<Vec<ClaimPath>>")]
         #[schemars(length(min = 1))]
         scopes: Vec<ClaimPath> => scopes;
-        /// Claims with roles; the first one that the token has is used. Dots separate the names of nested objects
+        /// Claims with roles; the roles of all of them count. Dots separate the names of nested objects
         /// (`realm_access.roles`).
         #[serde(with = "As::<Vec<ClaimPath>>")]
         #[schemars(length(min = 1))]
