@@ -92,14 +92,14 @@ impl Reader<'_> {
     }
 
     fn include(&mut self, path: &Path, location: Location) {
-        let text = match read_text(path) {
+        let text = match read_included(path) {
             Ok(text) => text,
             Err(error) => {
                 let message = format!("cannot read the included file {}: {error}", path.display());
                 self.damage(
                     location,
                     message,
-                    "correct the name or its permissions, or take it out of include",
+                    "correct the file, its name or its permissions, or take it out of include",
                 );
                 return;
             }
@@ -197,6 +197,20 @@ impl Reader<'_> {
 
 fn location(file: u32, offset: usize) -> Location {
     Location { file, offset: u32::try_from(offset).unwrap_or(u32::MAX) }
+}
+
+/// Reads an included file. An empty one is an error: an editor may be about to write it, and what it contained, such as a
+/// policy, must not disappear meanwhile.
+fn read_included(path: &Path) -> io::Result<String> {
+    // Before it is opened, because opening a pipe waits for its writer.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    let text = read_text(path)?;
+    if text.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it is empty"));
+    }
+    Ok(text)
 }
 
 fn read_text(path: &Path) -> io::Result<String> {

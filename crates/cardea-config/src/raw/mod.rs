@@ -55,7 +55,7 @@ use super::{
 pub(super) struct RawConfig {
     /// Further files, relative to this one: `["conf.d/*.toml"]`. `*` and `?` are allowed in the last part of a path,
     /// and files are read in the order of their names. Tables are merged, lists are appended, and any other value must
-    /// be set once. An included file includes no others.
+    /// be set once. An included file includes no others, and is not empty.
     #[schemars(extend("x-reload" = Effect::AtOnce))]
     pub(super) include: Vec<String>,
     /// The region of this gateway. Endpoints in the same region are preferred.

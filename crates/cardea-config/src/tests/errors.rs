@@ -137,6 +137,28 @@ fn a_missing_include_does_not_make_its_services_unknown() {
     );
 }
 
+/// An editor may truncate a file before it writes it, and opening a pipe would wait for its writer.
+#[test]
+fn an_included_file_is_regular_and_not_empty() {
+    // Another mistake, so that there are always problems.
+    let text = format!("include = [\"conf.d/*.toml\"]\nnonsense = 1\n{LEAST}");
+    let policy = "[[policy]]\nname = \"none\"\ndeny = \"true\"\n";
+    for (content, expected) in [(policy, None), ("# nothing yet\n", None), ("", Some("it is empty"))] {
+        let problems = Fixture::new(&text).file("conf.d/a.toml", content).problems();
+        let told = problems.iter().find(|problem| problem.contains("cannot read the included file"));
+        assert_eq!(told.is_some(), expected.is_some(), "{content:?}: {problems:#?}");
+        assert!(told.zip(expected).is_none_or(|(told, expected)| told.contains(expected)), "{problems:#?}");
+    }
+    let fixture = Fixture::new(&format!("include = [\"pipe.toml\"]\n{LEAST}"));
+    let made = std::process::Command::new("mkfifo").arg(fixture.folder.path().join("pipe.toml")).status();
+    assert!(made.unwrap().success());
+    let problems = fixture.problems();
+    assert!(
+        problems.iter().any(|problem| problem.contains("pipe.toml: not a regular file")),
+        "{problems:#?}"
+    );
+}
+
 #[test]
 fn a_value_that_is_set_in_two_files_names_both() {
     let problems = Fixture::new(&format!("include = [\"b.toml\"]\n[log]\nlevel = \"info\"\n{LEAST}"))
