@@ -10,6 +10,7 @@ use crate::{
     client::check_secret_lifetime, client::invalid, client_auth::FORMAT_SHA256, client_auth::SECRETS_MAX,
     client_auth::is_live, revocation, rotation::KEYS_MAX, rotation::set_removals, secret::generate_client_id,
     secret::generate_secret_id, server::ATTEMPTS_MAX, server::Changes, server::log_new_key,
+    server::log_redated_key,
 };
 
 /// The most clients in a page.
@@ -207,7 +208,7 @@ impl AuthorizationServer {
     }
 
     /// Starts the rotation to the next signing key, which is generated if there is none. [`RotateWhen::Scheduled`]
-    /// changes nothing if a key is already published ahead. With [`RotateWhen::Now`] the key that is published ahead,
+    /// changes nothing if a key is already published ahead, except times that a clock set that was ahead. With [`RotateWhen::Now`] the key that is published ahead,
     /// which verifiers know already, or else a new key signs when this returns. Returns the resulting keys.
     ///
     /// # Errors
@@ -216,7 +217,14 @@ impl AuthorizationServer {
         let now = now.wall;
         let _changes = self.changes.lock().await;
         for _ in 0..ATTEMPTS_MAX {
-            let stored = self.load_keys().await?;
+            let mut stored = self.load_keys().await?;
+            let redated = self.redate(&mut stored.keys, now).await?;
+            if !redated.is_empty() {
+                if self.replace_keys(stored.version, stored.keys).await? {
+                    redated.iter().for_each(log_redated_key);
+                }
+                continue;
+            }
             let pending = stored.keys.last().is_some_and(|newest| now < newest.activates_at);
             if when == RotateWhen::Scheduled && pending {
                 return Ok(self.keys.load().describe(self.moment(now)));

@@ -97,6 +97,50 @@ pub(crate) fn unpublished_max(config: &AuthorizationServerConfig) -> Duration {
     config.key_publish_ahead / 8
 }
 
+/// Whether a key waits for longer than one that is created now. Then the clock was ahead when its activation was set, or
+/// is behind now.
+pub(crate) fn is_misdated(
+    keys: &[KeyRecord],
+    config: &AuthorizationServerConfig,
+    takes_over_at: Wall,
+) -> bool {
+    let latest = takes_over_at.saturating_add(unpublished_max(config));
+    keys.iter().any(|key| key.activates_at > latest)
+}
+
+/// Corrects the times of misdated keys as if they were created now, and those of their predecessors' removal. Verifiers
+/// that cache the key set know them by then: see `takes_over_at`. Returns the corrected keys.
+pub(crate) fn redate(
+    keys: &mut [KeyRecord],
+    config: &AuthorizationServerConfig,
+    takes_over_at: Wall,
+    now: Wall,
+) -> Vec<KeyRecord> {
+    let mut corrected = vec![];
+    for index in 0..keys.len() {
+        if !is_misdated(&keys[index..=index], config, takes_over_at) {
+            continue;
+        }
+        let (earlier, later) = keys.split_at_mut(index);
+        let (Some(key), previous) = (later.first_mut(), earlier.last_mut()) else { continue };
+        let given = key.activates_at;
+        // The first key signs in any case, and one that was created to sign at once has signed.
+        if previous.is_none() || key.activates_at == key.created_at {
+            (key.created_at, key.activates_at) = (now, now);
+        } else {
+            (key.created_at, key.activates_at) = (key.created_at.min(now), takes_over_at);
+        }
+        if let Some(previous) = previous {
+            key.activates_at = key.activates_at.max(previous.activates_at);
+            let sooner = given.saturating_since(key.activates_at);
+            previous.remove_at = previous.remove_at.map(|remove_at| remove_at.saturating_sub(sooner));
+        }
+        corrected.push(key.clone());
+    }
+    set_removals(keys, config);
+    corrected
+}
+
 /// Delays the activation of keys that were not published between `published_through` and `now`, so that each is
 /// published for `key_publish_ahead` before it signs. Returns whether any was delayed.
 ///
@@ -130,7 +174,7 @@ pub(crate) fn is_mark_due(
     let Some(marked) = marked else { return keys.iter().any(|key| key.activates_at > key.created_at) };
     let is_late = now.saturating_since(marked) >= unpublished_max(config) / 4 || now < marked;
     keys.iter().any(|key| {
-        let waits = key.activates_at > key.created_at && key.activates_at > marked;
+        let waits = key.activates_at > key.created_at && key.activates_at > marked.min(now);
         waits && (is_late || key.activates_at <= now)
     })
 }

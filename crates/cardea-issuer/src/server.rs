@@ -11,7 +11,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use cardea_clock::{Timestamp, Wall};
+use cardea_clock::{Mono, Timestamp, Wall};
 use cardea_store::{
     IssuerStore, KeyRecord, KeySetRecord, Revocation, SigningAlgorithm, StoreError, WriteHealth,
 };
@@ -26,6 +26,9 @@ use crate::{
 
 /// How often a change is retried after a concurrent change.
 pub(crate) const ATTEMPTS_MAX: usize = 8;
+
+/// For how long keys must have been misdated before they are corrected: a clock can be behind for a moment.
+const REDATED_AFTER: Duration = Duration::from_secs(60);
 
 /// How often the registry's secrets are counted, for the distribution of dummy secrets.
 const COUNTED_EVERY: Duration = Duration::from_secs(60);
@@ -66,6 +69,8 @@ pub(crate) struct Changes {
     published_through: Option<Wall>,
     /// The value of it that this process last stored.
     marked: Option<Wall>,
+    /// Since when keys have been misdated.
+    misdated_since: Option<Mono>,
 }
 
 /// The result of maintenance, if the store could be read.
@@ -155,6 +160,7 @@ impl AuthorizationServer {
                 counted_at: now.wall,
                 published_through: None,
                 marked: None,
+                misdated_since: None,
             }),
             trusted_until: AtomicI64::new(now.wall.unix_nanos()),
             copies: RwLock::new(copies),
@@ -318,11 +324,12 @@ impl AuthorizationServer {
             changes.counted_at = now.wall;
         }
         self.load_keys().await?;
-        Ok(Maintained { writes: self.keep(&mut changes, now.wall).await })
+        Ok(Maintained { writes: self.keep(&mut changes, now).await })
     }
 
     /// The part of maintenance that writes.
-    async fn keep(&self, changes: &mut Changes, now: Wall) -> Result<(), IssuerError> {
+    async fn keep(&self, changes: &mut Changes, at: Timestamp) -> Result<(), IssuerError> {
+        let now = at.wall;
         if self.store.write_health().failing {
             // The smallest change shows whether there is disk space again.
             self.store.probe().await?;
@@ -335,8 +342,46 @@ impl AuthorizationServer {
             changes.forgot_at = now;
         }
         // Activations come first, because removals depend on them.
+        self.keep_dated(changes, at).await?;
         self.keep_published(changes, now).await?;
         self.rotate_if_due(now).await
+    }
+
+    /// Corrects the times of keys that a clock set that was ahead, once the clock has shown another time for a while.
+    async fn keep_dated(&self, changes: &mut Changes, now: Timestamp) -> Result<(), IssuerError> {
+        for _ in 0..ATTEMPTS_MAX {
+            let KeySetRecord { version, mut keys } = self.load_keys().await?;
+            if !rotation::is_misdated(&keys, &self.config(), self.takes_over_at(now.wall)) {
+                changes.misdated_since = None;
+                return Ok(());
+            }
+            let since = *changes.misdated_since.get_or_insert(now.mono);
+            if now.mono.saturating_since(since) < REDATED_AFTER {
+                return Ok(());
+            }
+            let corrected = self.redate(&mut keys, now.wall).await?;
+            if self.replace_keys(version, keys).await? {
+                corrected.iter().for_each(log_redated_key);
+                return Ok(());
+            }
+        }
+        Err(IssuerError::Contended { what: "key set" })
+    }
+
+    /// Corrects the times of misdated keys, which are to be stored then, and returns these keys.
+    pub(crate) async fn redate(
+        &self,
+        keys: &mut [KeyRecord],
+        now: Wall,
+    ) -> Result<Vec<KeyRecord>, IssuerError> {
+        let corrected = rotation::redate(keys, &self.config(), self.takes_over_at(now), now);
+        // A mark in the future would say that the keys were published while no process ran. It is corrected first, so
+        // that no key can sign by it.
+        if !corrected.is_empty() && self.store.published_through().await?.is_some_and(|through| through > now)
+        {
+            self.store.mark_published(now).await?;
+        }
+        Ok(corrected)
     }
 
     /// Prevents a key from signing that was not published for long enough, because no process ran or the clock stepped
@@ -485,6 +530,16 @@ impl AuthorizationServer {
 pub(crate) fn log_new_key(key: &KeyRecord) {
     let (algorithm, activates_at) = (key.algorithm, key.activates_at.unix_seconds());
     tracing::info!(kid = key.kid, %algorithm, activates_at, "signing key created");
+}
+
+/// Must be called only after the key is stored.
+pub(crate) fn log_redated_key(key: &KeyRecord) {
+    let activates_at = key.activates_at.unix_seconds();
+    tracing::warn!(
+        kid = key.kid,
+        activates_at,
+        "a signing key was to sign too far in the future, because the clock was ahead; its times were corrected"
+    );
 }
 
 /// The key that dummy secrets are chosen with. The first process that needs it stores it.

@@ -136,10 +136,52 @@ fn a_key_that_signs_is_never_withheld_again() {
         ("since it signs", Some(100), 100, false),
         ("long after", Some(100), 1_000, false),
         ("the clock was set back", Some(99), 95, true),
+        ("marked ahead of its activation", Some(500), 95, true),
     ] {
         assert_eq!(is_mark_due(&keys, marked.map(at), &config(), at(now)), due, "{what}");
     }
     assert!(!is_mark_due(&keys[..1], None, &config(), at(5)), "the first key waited for nobody");
     let mut signs = keys;
     assert!(!withhold(&mut signs, at(100), &config(), at(1_000)));
+}
+
+#[test]
+fn misdated_keys_are_corrected_in_their_order() {
+    let config = config();
+    let made = |kid, created, activates| KeyRecord { created_at: at(created), ..key(kid, activates, None) };
+    let dates = |keys: &[KeyRecord]| -> Vec<(Wall, Wall)> {
+        keys.iter().map(|key| (key.created_at, key.activates_at)).collect()
+    };
+    for (what, keys, expected) in [
+        ("nothing to correct", vec![made("1", 0, 0), made("2", 45, 61)], vec![(0, 0), (45, 61)]),
+        ("created ahead", vec![made("1", 0, 0), made("2", 900, 910)], vec![(0, 0), (50, 60)]),
+        (
+            "withheld by a clock that was ahead",
+            vec![made("1", 0, 0), made("2", 45, 900)],
+            vec![(0, 0), (45, 60)],
+        ),
+        ("to sign at once", vec![made("1", 0, 0), made("2", 900, 900)], vec![(0, 0), (50, 50)]),
+        ("the first", vec![made("1", 900, 900)], vec![(50, 50)]),
+        ("the first, created before", vec![made("1", 45, 900)], vec![(50, 50)]),
+        (
+            "at once after one that waits",
+            vec![made("1", 0, 0), made("2", 45, 55), made("3", 900, 900)],
+            vec![(0, 0), (45, 55), (50, 55)],
+        ),
+    ] {
+        let mut keys = keys;
+        set_removals(&mut keys, &config);
+        let corrected = redate(&mut keys, &config, at(60), at(50));
+        let expected: Vec<_> = expected.into_iter().map(|(made, signs)| (at(made), at(signs))).collect();
+        assert_eq!(dates(&keys), expected, "{what}");
+        assert_eq!(corrected.is_empty(), what == "nothing to correct");
+        for pair in keys.windows(2) {
+            assert_eq!(
+                pair[0].remove_at,
+                Some(pair[1].activates_at.saturating_add(config.key_overlap)),
+                "{what}"
+            );
+        }
+        assert!(redate(&mut keys, &config, at(60), at(50)).is_empty(), "{what}");
+    }
 }

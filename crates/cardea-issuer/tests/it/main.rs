@@ -14,3 +14,5 @@ mod secrets;
 mod support;
 #[cfg(test)]
 mod token;
+#[cfg(test)]
+mod wrong_clock;

@@ -52,7 +52,11 @@ fn carry_out(arguments: &KeyArgs, output: &mut Output) -> Result<Exit, Failure> 
             "note: the next key signs from now on. If it was not published before, verifiers that cache the key set must \
              fetch it again. The old key stays published, so its tokens remain valid until they expire",
         ),
-        (KeyCommand::Rotate(_), _) => output.error("note: a new key is published; it signs after key_publish_ahead"),
+        (KeyCommand::Rotate(_), _) => {
+            if let Some(next) = keys.last().filter(|key| !key.signing) {
+                output.error(&format!("note: the next key is published; it signs from {}", time(next.activates_at)));
+            }
+        }
         (KeyCommand::Rewrap(_), Some(place)) => output.error(&format!(
             "note: the private keys are now encrypted under the new wrapping key; the old one is no longer needed.\n\
              next: set authorization_server.wrapping_key = {place} in the configuration before the next start{}",
