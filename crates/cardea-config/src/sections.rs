@@ -173,7 +173,8 @@ impl Default for ForwardingText {
 #[serde(default, deny_unknown_fields)]
 pub struct TrustedProxies {
     /// The address prefixes of trusted proxies. A request's source address is the rightmost one in `Forwarded` or
-    /// `X-Forwarded-For` outside these prefixes. They are also the default peers of the PROXY protocol.
+    /// `X-Forwarded-For` outside these prefixes. It is not known if an element to its right cannot be read
+    /// ([headers.md](headers.md#the-source-address)). They are also the default peers of the PROXY protocol.
     #[serde(with = "As::<Vec<Network>>")]
     pub prefixes: Vec<Network>,
 }

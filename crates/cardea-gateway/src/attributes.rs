@@ -94,7 +94,8 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
     attribute!(
         "source.address",
         Address,
-        "The client's address: the rightmost address that is not a trusted proxy.",
+        "The client's address: the rightmost address that is not a trusted proxy. Absent over a Unix socket, and if a trusted \
+         proxy does not tell it: rules by address then deny ([headers.md](headers.md#the-source-address)).",
         |x| { Value::address(x.source) }
     ),
     attribute!("source.port", Int, "The client's port; absent if only a proxy's port is known.", |x| {

@@ -168,7 +168,7 @@ pub struct Exchange {
     pub path_flags: PathFlags,
     /// The query without `?`, as received; `None` where there is no `?`.
     pub query: Option<Vec<u8>>,
-    /// The rightmost address that isn't a trusted proxy's.
+    /// The rightmost address that isn't a trusted proxy's; `None` where it is not known.
     pub source: Option<IpAddr>,
     /// Whether it is known who has sent it, and its head has lost what counts for nothing.
     pub(crate) is_settled: bool,

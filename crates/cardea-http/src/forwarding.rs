@@ -110,24 +110,26 @@ pub fn set_forwarded(
     }
 }
 
-/// The source address of a request: the rightmost untrusted one.
+/// The source address of a request: the rightmost untrusted one. `None` if trusted proxies do not tell it.
 ///
 /// It begins with the connection's peer. As long as the address is trusted, it continues with the next one to the left.
-/// It stops at the first address that is malformed, `unknown` or obfuscated (RFC 7239 §6), and after 32 hops.
-/// IPv4-mapped addresses are returned as IPv4.
+/// If all are trusted, the result is the leftmost one. IPv4-mapped addresses are returned as IPv4.
+///
+/// A list whose next element is malformed, `unknown` or obfuscated (RFC 7239 §6), or that has more than 32 elements to
+/// walk, comes from a client whose address is not known. No address stands for it, least of all the proxy's own.
 pub fn client_address(
     fields: &Fields,
     peer: IpAddr,
     is_trusted: impl Fn(IpAddr) -> bool,
     header: ForwardedHeader,
-) -> IpAddr {
+) -> Option<IpAddr> {
     let mut address = peer.to_canonical();
     let known = match header {
         ForwardedHeader::XForwarded => Known::XForwardedFor,
         ForwardedHeader::Forwarded => Known::Forwarded,
     };
     if !fields.contains(known) || !is_trusted(address) {
-        return address;
+        return Some(address);
     }
     let mut hops = 0;
     for line in fields.get_all(known).rev() {
@@ -141,21 +143,20 @@ pub fn client_address(
             if member.is_empty() {
                 continue;
             }
-            let next = match header {
+            hops += 1;
+            if hops > HOPS_MAX {
+                return None;
+            }
+            address = match header {
                 ForwardedHeader::XForwarded => parse_node(member),
                 ForwardedHeader::Forwarded => forwarded_for(member),
-            };
-            hops += 1;
-            match next {
-                Some(next) if hops <= HOPS_MAX => address = next,
-                _ => return address,
-            }
+            }?;
             if !is_trusted(address) {
-                return address;
+                return Some(address);
             }
         }
     }
-    address
+    Some(address)
 }
 
 fn set_missing(fields: &mut Fields, header: ForwardedHeader, hop: &Hop<'_>) -> Result<(), FieldError> {

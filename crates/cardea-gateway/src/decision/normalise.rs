@@ -51,7 +51,8 @@ pub(crate) fn settle(model: &Model, exchange: &mut Exchange) -> Result<(), Reaso
     fields::settle(model, exchange)
 }
 
-/// The rightmost address that isn't a trusted proxy's.
+/// The rightmost address that isn't a trusted proxy's. None where trusted proxies do not tell it, so that no rule by address
+/// takes their own for the client's.
 fn find_source(model: &Model, exchange: &mut Exchange) {
     let Some(connection) = &exchange.connection else { return };
     let Some(peer) = connection.client() else { return };
@@ -61,6 +62,6 @@ fn find_source(model: &Model, exchange: &mut Exchange) {
         |address: IpAddr| may_vouch && model.trusted_proxies.iter().any(|prefix| prefix.contains(address));
     // The peer itself where it isn't trusted.
     let fields = &exchange.head.fields;
-    exchange.source = Some(client_address(fields, peer.ip(), trusted, model.forwarding.header));
+    exchange.source = client_address(fields, peer.ip(), trusted, model.forwarding.header);
     exchange.peer_trusted = trusted(peer.ip());
 }

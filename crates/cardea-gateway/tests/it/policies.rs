@@ -253,3 +253,50 @@ fn changes_of_attributes_are_seen_by_policy_header_and_log_and_by_no_other_reque
         }
     });
 }
+
+#[test]
+fn no_address_rule_holds_for_a_client_that_a_proxy_does_not_name() {
+    run(async {
+        let origin = Origin::ok().await;
+        let denies = "policy = [{ deny = \"source.address in cidr('203.0.113.0/24')\" }]";
+        let allows = "policy = [{ allow = \"source.address.isLoopback() || source.address.isPrivate()\" }]";
+        let line = |field: &str| with_headers("/", &format!("{field}\r\n"));
+        for (header, listed, unreadable) in [
+            (
+                "x-forwarded",
+                "X-Forwarded-For: 203.0.113.5",
+                [
+                    "X-Forwarded-For: 203.0.113.5, unknown",
+                    "X-Forwarded-For: unknown",
+                    "X-Forwarded-For: 203.0.113.005",
+                    "X-Forwarded-For: 203.0.113.5, unknown, 10.0.0.2",
+                    "X-Forwarded-For: 203.0.113.5;x",
+                ],
+            ),
+            (
+                "forwarded",
+                "Forwarded: for=203.0.113.5",
+                [
+                    "Forwarded: for=203.0.113.5, for=_hidden",
+                    "Forwarded: for=unknown",
+                    "Forwarded: for=203.0.113.5:80",
+                    "Forwarded: for=203.0.113.5;for=10.0.0.2",
+                    "Forwarded: for=203.0.113.5, proto=https",
+                ],
+            ),
+        ] {
+            let spec = |rules: &str| {
+                Spec::to(&origin).public(rules).with(format!(
+                    "trusted_proxies.prefixes = ['127.0.0.0/8', '10.0.0.0/8']\nforwarding.header = '{header}'"
+                ))
+            };
+            let failed = || unreadable.iter().map(|field| (line(field), 403, "policy_failed"));
+            let mut denied = vec![(get("/"), 200, ""), (line(listed), 403, "policy_denied")];
+            denied.extend(failed());
+            outcomes(spec(denies), &denied).await;
+            let mut allowed = vec![(get("/"), 200, ""), (line(listed), 403, "policy_denied")];
+            allowed.extend(failed());
+            outcomes(spec(allows), &allowed).await;
+        }
+    });
+}

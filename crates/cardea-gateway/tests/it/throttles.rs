@@ -136,6 +136,10 @@ fn no_spelling_gets_past() {
             ("2001:db8::1", "2001:DB8:0::1", true),
             ("2001:db8::1", "2001:db8::ffff:2", true),
             ("2001:db8::1", "2001:db8:0:1::1", false),
+            // Clients that the proxy does not name share a limit, which is neither the proxy's nor a named client's.
+            ("unknown", "192.0.2.1, 203.0.113.005", true),
+            ("unknown", "127.0.0.1", false),
+            ("192.0.2.1, unknown", "192.0.2.1", false),
         ] {
             assert_eq!(
                 shares_a_limit("['source.address']", &from(one), &from(other)).await,
