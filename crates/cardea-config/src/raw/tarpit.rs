@@ -33,7 +33,7 @@ pub(crate) struct RawTarpit {
     #[serde(with = "As::<Duration>")]
     #[schemars(extend("x-minimum" = "100ms", "x-maximum" = "30s"))]
     pub(crate) delay_max: Duration,
-    /// How many refusals are held at once, at about 2 KiB each; at most a quarter of the descriptors that the process may
+    /// How many refusals are held at once; at most a quarter of the descriptors that the process may
     /// open. Beyond this and the following numbers, the answer is 429 and the connection is closed.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub(crate) held_max: u32,

@@ -320,3 +320,26 @@ fn an_override_of_a_name_holds_for_all_its_addresses_and_two_names_may_share_one
     drop(connection);
     server.stop();
 }
+
+#[test]
+fn a_name_whose_hosts_nobody_answers_for_delays_no_other() {
+    let (origin, names) = (Origin::start(), NameServer::start());
+    // More questions than may be open at a time.
+    let hosts = (1..=40).map(|port| ("_http._tcp.slow.test", Data::Service(1, 1, port, "silent.test")));
+    let others = [("silent.test", Data::Silence), ("orders.test", Data::Address(HERE))];
+    names.set(hosts.chain(others));
+    names.behave(Manners::Truncating);
+    let endpoints = [address("orders.test", &origin), "srv = \"_http._tcp.slow.test\"".to_owned()];
+    let folder = Folder::new(&settings(&names, "", &endpoints));
+    let server = Server::start(&folder);
+    let slow = || {
+        let series =
+            "cardea_dns_lookups_total{name=\"_http._tcp.slow.test\",records=\"srv\",result=\"failed\"}";
+        Metrics::of(&server).get(series).unwrap_or(0.0)
+    };
+    let (slow_before, before) = (slow(), lookups(&server, "resolved"));
+    until("other names", || (lookups(&server, "resolved") >= before + 3.0).then_some(()));
+    assert!((slow() - slow_before).abs() < 0.5, "the hosts of the slow one are still waited for");
+    assert_eq!(server.connect().get("/named/one").unwrap().status, 200);
+    server.stop();
+}

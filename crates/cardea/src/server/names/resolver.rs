@@ -25,6 +25,10 @@ use tokio::{sync::Semaphore, task::JoinSet, time::timeout};
 /// Questions that are open at a time. Each holds a descriptor.
 const QUESTIONS_MAX: usize = 64;
 
+/// Hosts of one service that are looked up at a time, with two questions each: a service whose hosts nobody answers for leaves
+/// most questions to other names.
+const HOSTS_AT_ONCE: usize = 4;
+
 /// How long a name server may take to answer, and how often it is asked.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 const ATTEMPTS: usize = 2;
@@ -218,9 +222,12 @@ impl Dns {
         services.truncate(ADDRESSES_MAX);
         let (mut last, mut addresses, mut partial) = (LastAddresses::new(), Vec::new(), None);
         let mut lookups = JoinSet::new();
+        let turns = Arc::new(Semaphore::new(HOSTS_AT_ONCE));
         for service in services {
-            let (this, before) = (Arc::clone(self), Arc::clone(&before));
+            let (this, before, turns) = (Arc::clone(self), Arc::clone(&before), Arc::clone(&turns));
             lookups.spawn(async move {
+                // Closed by nobody.
+                let _turn = turns.acquire_owned().await;
                 let host = this.host(&service.target.to_string(), &before).await;
                 (service, host)
             });

@@ -13,6 +13,8 @@ pub(crate) enum Data {
     Alias(&'static str),
     /// Priority, weight, port and target.
     Service(u16, u16, u16, &'static str),
+    /// Questions about the name are not answered.
+    Silence,
 }
 
 /// How the server behaves.
@@ -155,6 +157,10 @@ fn answer(query: &[u8], state: &State, tcp: bool) -> Option<Vec<u8>> {
     let question = query.get(12..end + 5)?;
     let kind = u16::from_be_bytes([query[end + 1], query[end + 2]]);
     let mut owner = labels.join(".");
+    let is_silent = |(name, data): &(&str, Data)| *name == owner && matches!(data, Data::Silence);
+    if state.records.iter().any(is_silent) {
+        return None;
+    }
     let (mut code, mut truncated) = (0_u8, false);
     let (mut records, mut authority): (Vec<Vec<u8>>, Vec<u8>) = (Vec::new(), Vec::new());
     match state.manners {
