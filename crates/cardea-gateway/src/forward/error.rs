@@ -79,7 +79,9 @@ impl AttemptError {
     pub(super) const fn retry_cause(self, reused: bool) -> Option<RetryCause> {
         match self {
             Self::Head(HeadError::EndedBefore) if reused => Some(RetryCause::Stale),
-            Self::Head(HeadError::EndedBefore | HeadError::EndedWithin) => Some(RetryCause::Closed),
+            Self::Head(
+                HeadError::EndedBefore | HeadError::EndedAfterInformational | HeadError::EndedWithin,
+            ) => Some(RetryCause::Closed),
             Self::TryTimeout => Some(RetryCause::Timeout),
             _ => None,
         }
@@ -97,6 +99,11 @@ impl AttemptError {
         )
     }
 
+    /// Whether the service has closed the connection with nothing of a final response.
+    pub(super) const fn is_before_response(self) -> bool {
+        matches!(self, Self::Head(HeadError::EndedBefore | HeadError::EndedAfterInformational))
+    }
+
     /// Whether the service has sent something else than a response.
     pub(super) const fn is_malformed(self) -> bool {
         matches!(self, Self::Head(HeadError::Malformed(_) | HeadError::TooManyInformational))
@@ -105,7 +112,9 @@ impl AttemptError {
     /// What failed at the endpoint, where it is to blame.
     pub(super) const fn failure_kind(self) -> Option<FailureKind> {
         match self {
-            Self::Head(HeadError::EndedBefore | HeadError::EndedWithin) => Some(FailureKind::Closed),
+            Self::Head(
+                HeadError::EndedBefore | HeadError::EndedAfterInformational | HeadError::EndedWithin,
+            ) => Some(FailureKind::Closed),
             Self::Head(HeadError::Malformed(_) | HeadError::TooManyInformational) => {
                 Some(FailureKind::Malformed)
             }
@@ -126,7 +135,9 @@ impl From<AttemptError> for Reason {
             AttemptError::ClientAborted => Self::ClientAborted,
             AttemptError::Body(error) => Self::from(error),
             AttemptError::BodyTimeout => Self::RequestBodyTimeout,
-            AttemptError::Head(HeadError::EndedBefore | HeadError::EndedWithin) => Self::ServiceAborted,
+            AttemptError::Head(
+                HeadError::EndedBefore | HeadError::EndedAfterInformational | HeadError::EndedWithin,
+            ) => Self::ServiceAborted,
             AttemptError::Head(HeadError::Malformed(error)) => Self::ServiceMalformed(error.code()),
             AttemptError::Head(HeadError::TooManyInformational) => {
                 Self::ServiceMalformed("informational_responses_too_many")

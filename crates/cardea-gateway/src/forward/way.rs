@@ -14,7 +14,7 @@ use crate::{
     gateway::Gateway,
     model::{ModelRef, Route, Service},
     refusal::Reason,
-    upstream::{Connection, HeadError, Pooled},
+    upstream::{Connection, Pooled},
 };
 
 /// An endpoint that closes sooner, without all of a request, fails: no server gives up so soon on a client that is slow.
@@ -107,7 +107,7 @@ impl Way<'_> {
         if let Some(kind) = failure {
             // The endpoint may close an idle connection at any time.
             let is_stale = error.retry_cause(reused) == Some(RetryCause::Stale);
-            let was_kept_waiting = error == AttemptError::Head(HeadError::EndedBefore)
+            let was_kept_waiting = error.is_before_response()
                 && attempt.waits_for_client()
                 && now.saturating_since(exchange.upstream.begun) >= PATIENCE;
             if !is_stale && !was_kept_waiting {

@@ -91,6 +91,8 @@ pub(crate) enum SendError {
 pub(crate) enum HeadError {
     /// The endpoint has ended the exchange; nothing of a response was received.
     EndedBefore,
+    /// The endpoint has ended the exchange after informational responses, with nothing of a final one.
+    EndedAfterInformational,
     /// The endpoint has ended the exchange within the head.
     EndedWithin,
     /// It breaks a rule of HTTP.

@@ -3,7 +3,7 @@
 use std::{io, time::Duration};
 
 use cardea_clock::{ManualClock, Wall};
-use cardea_upstream::Address;
+use cardea_upstream::{Address, RetryCause};
 use tokio::sync::watch;
 
 use crate::{
@@ -11,6 +11,7 @@ use crate::{
     support::{Harness, Origin, Spec, certificates::Certificates, get, origin::OK, run, until},
 };
 
+const CONTINUE: &str = "HTTP/1.1 100 Continue\r\n\r\n";
 const UNAVAILABLE: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nbusy";
 
 /// Accepts, reads a request and closes.
@@ -268,6 +269,37 @@ async fn post_in_part(
     http2::collect(response).await.unwrap().status
 }
 
+/// RFC 9112 §9.3.1 lets an endpoint close an idle connection; one that has begun to answer was not idle.
+#[test]
+fn a_reused_connection_that_is_closed_after_an_informational_response_is_a_failure() {
+    let hints = "HTTP/1.1 103 Early Hints\r\n\r\n";
+    for (before, cause, failures) in
+        [("", RetryCause::Stale, 0), (CONTINUE, RetryCause::Closed, 1), (hints, RetryCause::Closed, 1)]
+    {
+        run(async move {
+            let origin = Origin::start(move |mut visit| async move {
+                visit.request().await?;
+                visit.send(OK).await?;
+                visit.request().await?;
+                if visit.index == 0 { visit.send(before).await } else { visit.send(OK).await }
+            })
+            .await;
+            let other = Origin::ok().await;
+            let gateway = to(&[&origin, &other]).with("balance = 'round-robin'").start().await;
+            let mut client = gateway.client().await;
+            for _ in 0..4 {
+                client.send(get("/")).await;
+                while client.response().await.status < 200 {}
+            }
+            let stats = stats(&gateway);
+            let retries: Vec<_> = stats.retries.iter().filter(|(_, [allowed, _])| *allowed > 0).collect();
+            assert_eq!(retries, [&(cause, [1, 0])], "{before:?}");
+            let counted: Vec<_> = stats.endpoints.iter().flat_map(|endpoint| endpoint.failures).collect();
+            assert_eq!(counted.iter().map(|(_, count)| count).sum::<u64>(), failures, "{before:?}");
+        });
+    }
+}
+
 #[test]
 fn an_endpoint_that_does_not_wait_for_a_slow_client_has_not_failed() {
     let second = Duration::from_secs(1);
@@ -278,14 +310,15 @@ fn an_endpoint_that_does_not_wait_for_a_slow_client_has_not_failed() {
         ("all of the request was there", "hello", 2 * second, 1),
         ("the endpoint gives up at once", "hel", Duration::ZERO, 1),
     ] {
-        for over_http2 in [false, true] {
+        for (over_http2, before) in [(false, ""), (true, ""), (false, CONTINUE)] {
             run(async move {
-                println!("{what}, over HTTP/{}", if over_http2 { 2 } else { 1 });
+                println!("{what}, over HTTP/{}, {before}", if over_http2 { 2 } else { 1 });
                 let (close, closing) = watch::channel(false);
                 let origin = Origin::start(move |mut visit| {
                     let mut closing = closing.clone();
                     async move {
                         visit.head().await?;
+                        visit.send(before).await?;
                         visit.bytes(body.len()).await?;
                         closing.wait_for(|closing| *closing).await.map(drop).map_err(io::Error::other)
                     }

@@ -69,7 +69,9 @@ async fn exchange(copy: &MirrorCopy, timer: &mut Timer) -> MirrorOutcome {
             // A kept connection may have been closed at any time (RFC 9112 §9.3.1).
             let is_stale = is_reused && error == HeadError::EndedBefore;
             let kind = match error {
-                HeadError::EndedBefore | HeadError::EndedWithin => FailureKind::Closed,
+                HeadError::EndedBefore | HeadError::EndedAfterInformational | HeadError::EndedWithin => {
+                    FailureKind::Closed
+                }
                 HeadError::Malformed(_) | HeadError::TooManyInformational => FailureKind::Malformed,
             };
             if !is_stale {

@@ -43,7 +43,9 @@ async fn converse(
         match read {
             Ok(Some(framing)) => break framing,
             Ok(None) => {}
-            Err(HeadError::EndedBefore | HeadError::EndedWithin) => return Err(CLOSED),
+            Err(HeadError::EndedBefore | HeadError::EndedAfterInformational | HeadError::EndedWithin) => {
+                return Err(CLOSED);
+            }
             Err(HeadError::Malformed(_) | HeadError::TooManyInformational) => return Err(MALFORMED),
         }
     };

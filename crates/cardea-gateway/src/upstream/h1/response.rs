@@ -77,13 +77,21 @@ impl HeadReader {
             };
             match received {
                 Poll::Ready(Ok(count)) if count > 0 => {}
-                Poll::Ready(_) if inbound.is_empty() => return Poll::Ready(Err(HeadError::EndedBefore)),
-                Poll::Ready(_) => return Poll::Ready(Err(HeadError::EndedWithin)),
+                Poll::Ready(_) => return Poll::Ready(Err(self.ended(inbound.is_empty()))),
                 Poll::Pending => {
                     inbound.park();
                     return Poll::Pending;
                 }
             }
+        }
+    }
+
+    /// What the end of the connection means, where nothing of the next head was received or a part of it.
+    const fn ended(&self, is_between: bool) -> HeadError {
+        match (is_between, self.informational) {
+            (false, _) => HeadError::EndedWithin,
+            (true, 0) => HeadError::EndedBefore,
+            (true, _) => HeadError::EndedAfterInformational,
         }
     }
 
