@@ -1,4 +1,4 @@
-//! Checks whether databases and their wrapping keys can be used, without changing anything: for `cardea check`.
+//! Checks whether databases and their wrapping keys can be used, without changing anything: for `cardea check` and reloads.
 
 use cardea_clock::{CoarseClock, PERIOD_DEFAULT};
 use cardea_issuer::WrappingKey;
@@ -36,22 +36,31 @@ pub(crate) fn check(config: &Config) -> Vec<Problem> {
     problems
 }
 
-async fn look(database: &Database, clock: &CoarseClock, report: &mut impl FnMut(Location, String, &str)) {
-    let key = match database.wrapping_key.as_ref().map(|secret| (secret, WrappingKey::parse(secret.expose())))
-    {
-        Some((_, Ok(key))) => Some(key),
-        Some((secret, Err(error))) => {
-            let message = format!("{} does not contain a wrapping key: {error}", secret.origin());
+/// The wrapping keys that are none. Whether the others decrypt the databases is not checked.
+pub(super) fn check_wrapping_keys(config: &Config) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for database in &config.databases {
+        wrapping_key(database, &mut |at, message, remedy| problems.push(config.problem(at, message, remedy)));
+    }
+    problems
+}
+
+fn wrapping_key(database: &Database, report: &mut impl FnMut(Location, String, &str)) -> Option<WrappingKey> {
+    let secret = database.wrapping_key.as_ref()?;
+    let parsed = WrappingKey::parse(secret.expose());
+    parsed
+        .inspect_err(|error| {
             report(
                 database.wrapping_key_at,
-                message,
-                "configure the key that the database was created with; a new \
-                 key decrypts no existing data",
+                format!("{} does not contain a wrapping key: {error}", secret.origin()),
+                "configure the key that the database was created with; a new key decrypts no existing data",
             );
-            None
-        }
-        None => None,
-    };
+        })
+        .ok()
+}
+
+async fn look(database: &Database, clock: &CoarseClock, report: &mut impl FnMut(Location, String, &str)) {
+    let key = wrapping_key(database, report);
     let Some(path) = &database.path else { return };
     let checked = match &database.used_for {
         DatabaseUse::AuthorizationServer => inspect_signing_keys(path)

@@ -6,6 +6,7 @@ use anyhow::{Result, anyhow};
 use cardea_identity::KeySource;
 
 use super::{
+    databases,
     listen::{self, Inherited},
     run::{Current, Server, access_log, listed, restore_keys},
 };
@@ -61,6 +62,11 @@ impl Server {
     async fn replace(&self, current: &mut Current, config: Config) -> Result<Reloaded> {
         config.log_warnings();
         check_fixed(&current.config, &config)?;
+        // They take effect at the next start, which would fail.
+        let unusable = databases::check_wrapping_keys(&config);
+        if !unusable.is_empty() {
+            return Err(anyhow!(listed(unusable)));
+        }
         self.names.prepare(&config).await;
         let built = build(&config, &self.foundation, Some(&current.built))
             .map_err(|problems| anyhow!(listed(problems)))?;

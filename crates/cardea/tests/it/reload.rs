@@ -472,3 +472,26 @@ fn the_admin_listener_answers_by_the_names_that_it_is_given() {
     assert!(wrong.code == Some(2) && format!("{wrong:?}").contains("is not a DNS name"), "{wrong:?}");
     server.stop();
 }
+
+#[test]
+fn a_reload_refuses_a_wrapping_key_with_which_the_next_start_would_fail() {
+    let folder = Folder::new(&Settings::default());
+    let server = Server::start(&folder);
+    let good = folder.read("wrapping.key");
+    let half = &good.trim()[..good.trim().len() / 2];
+    for bad in [half, "\u{1}\u{2}garbage", ""] {
+        folder.write("wrapping.key", bad);
+        let checked = folder.run(&["check"]);
+        let ran = folder.run(&["reload"]);
+        assert_eq!((checked.code, ran.code), (Some(2), Some(2)), "{checked:?} {ran:?}");
+        assert!(ran.stderr.contains("cardea.toml:") && ran.stderr.contains("wrapping.key"), "{ran:?}");
+        assert!(!ran.stderr.contains(half), "{ran:?}");
+    }
+    // The control: another key takes effect at the next start.
+    folder.write("wrapping.key", &"ab".repeat(32));
+    let ran = folder.run(&["reload"]);
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    folder.write("wrapping.key", &good);
+    assert_eq!(folder.run(&["reload"]).code, Some(0));
+    server.stop();
+}
