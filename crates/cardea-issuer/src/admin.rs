@@ -8,9 +8,9 @@ use cardea_store::{ClientRecord, KeyRecord, Revocation, RevocationState, SecretR
 use crate::{
     AuthorizationServer, Client, Created, IssuerError, Key, NewClient, Page, RotateWhen, Secret, WrappingKey,
     client::check_secret_lifetime, client::invalid, client_auth::FORMAT_SHA256, client_auth::SECRETS_MAX,
-    client_auth::is_live, revocation, rotation::KEYS_MAX, rotation::set_removals, secret::generate_client_id,
-    secret::generate_secret_id, server::ATTEMPTS_MAX, server::Changes, server::log_new_key,
-    server::log_redated_key,
+    client_auth::is_live, revocation, rotation::KEYS_MAX, rotation::keys_gone_at, rotation::set_removals,
+    secret::generate_client_id, secret::generate_secret_id, server::ATTEMPTS_MAX, server::Changes,
+    server::log_new_key, server::log_redated_key,
 };
 
 /// The most clients in a page.
@@ -156,19 +156,29 @@ impl AuthorizationServer {
     /// Enables a client again. Tokens issued in this second or earlier stay revoked; tokens issued from now on carry a
     /// later second. Enabling an enabled client changes nothing.
     ///
+    /// A client that was disabled while the clock was ahead gets no tokens until that time. If it lies beyond the life of
+    /// the present keys, disabling and enabling the client again corrects it.
+    ///
     /// # Errors
     /// [`IssuerError::UnknownClient`], [`IssuerError::Store`].
     pub async fn enable_client(&self, id: &str, now: Timestamp) -> Result<Client, IssuerError> {
         let now = now.wall;
+        let keys_gone_at = keys_gone_at(&self.config(), self.takes_over_at(now));
         let mut changes = self.changes.lock().await;
         let record = self
             .change_client(id, now, |record| {
                 if let Some(disabled_at) = record.disabled_at.take() {
                     // The time of disabling is not enough: a concurrent request may have been answered a moment later.
-                    // The maximum guards against a clock that was set back.
-                    let through = now.max(disabled_at);
-                    record.tokens_revoked_through =
-                        Some(record.tokens_revoked_through.map_or(through, |earlier| earlier.max(through)));
+                    let earlier = [Some(disabled_at), record.tokens_revoked_through].into_iter().flatten();
+                    let through = revocation::revoked_through(earlier, keys_gone_at, now);
+                    if Some(disabled_at).max(record.tokens_revoked_through) > Some(through) {
+                        tracing::warn!(
+                            client_id = id,
+                            "the client was disabled while the clock was ahead; its revocation is corrected, but a gateway \
+                             that runs since then refuses its tokens until the next start"
+                        );
+                    }
+                    record.tokens_revoked_through = Some(through);
                 }
                 record.enabled = true;
                 Ok(())

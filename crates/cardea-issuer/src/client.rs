@@ -159,6 +159,8 @@ pub struct Client {
     pub updated_at: i64,
     /// The time of disabling, in Unix seconds.
     pub disabled_at: Option<i64>,
+    /// Through when its tokens are revoked, in Unix seconds. It gets no tokens that would be issued earlier.
+    pub tokens_revoked_through: Option<i64>,
     /// The client's secrets, oldest first. Expired ones are kept until the next rotation.
     pub secrets: Vec<ClientSecret>,
 }
@@ -193,6 +195,7 @@ impl From<&ClientRecord> for Client {
             created_at: record.created_at.unix_seconds(),
             updated_at: record.updated_at.unix_seconds(),
             disabled_at: record.disabled_at.map(Wall::unix_seconds),
+            tokens_revoked_through: record.tokens_revoked_through.map(Wall::unix_seconds),
             secrets: record.secrets.iter().map(ClientSecret::from).collect(),
         }
     }

@@ -30,6 +30,17 @@ pub trait RevocationSink: Send + Sync {
     fn deleted(&self, client_id: &str, forget_after: Wall);
 }
 
+/// Through when the tokens of a client are revoked that is enabled at `now`. Earlier revocations still count, which guards
+/// against a clock that was set back. One beyond `keys_gone_at` was made while the clock was ahead. It can be dropped: a
+/// token that was issued before it, and after `now`, becomes valid when no key that could have signed it is published.
+pub(crate) fn revoked_through(
+    earlier: impl IntoIterator<Item = Wall>,
+    keys_gone_at: Wall,
+    now: Wall,
+) -> Wall {
+    earlier.into_iter().filter(|earlier| *earlier <= keys_gone_at).fold(now, Wall::max)
+}
+
 /// Notifies a sink of the state of a client.
 pub(crate) fn tell(sink: &dyn RevocationSink, revocation: &Revocation) {
     let id = &revocation.client_id;

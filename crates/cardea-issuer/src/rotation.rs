@@ -91,6 +91,11 @@ pub(crate) fn set_removals(keys: &mut [KeyRecord], config: &AuthorizationServerC
     }
 }
 
+/// When no key that exists at `now` is published any more: each has a successor by then, which has signed for the overlap.
+pub(crate) fn keys_gone_at(config: &AuthorizationServerConfig, takes_over_at: Wall) -> Wall {
+    takes_over_at.saturating_add(config.key_lifetime).saturating_add(config.key_overlap)
+}
+
 /// How long the keys may go unpublished before activations are delayed. Below it, the rest of `key_publish_ahead` still
 /// exceeds the caching time of the key set.
 pub(crate) fn unpublished_max(config: &AuthorizationServerConfig) -> Duration {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cardea_issuer::{Key, RotateWhen};
 use cardea_store::KeyRecord;
 
-use crate::support::{Fixture, START, config};
+use crate::support::{Fixture, GRANT, START, basic_of, config};
 
 const DAY: Duration = Duration::from_secs(86_400);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -128,4 +128,50 @@ async fn a_publication_that_was_marked_ahead_is_marked_again() {
     assert!(fixture.store.published_through().await.unwrap() > Some(now), "the control");
     fixture.maintained().await;
     assert_eq!(fixture.store.published_through().await.unwrap(), Some(now));
+}
+
+#[tokio::test]
+async fn a_client_that_was_disabled_while_the_clock_was_ahead_can_be_repaired() {
+    // The controls: a revocation during the life of the present keys stays, because their tokens could become valid.
+    for (ahead, repaired) in [(DAY, 503), (DAY * 30, 503), (DAY * 400, 200), (DAY * 365 * 20, 200)] {
+        for is_enabled_ahead in [true, false] {
+            let fixture = Fixture::new().await;
+            let client = fixture.client().await;
+            let id = &client.client.client_id;
+            fixture.clock.step_wall_forward(ahead);
+            fixture.server.disable_client(id, fixture.now()).await.unwrap();
+            if is_enabled_ahead {
+                fixture.server.enable_client(id, fixture.now()).await.unwrap();
+                fixture.clock.step_wall_back(ahead);
+                assert_eq!(fixture.post(&[&basic_of(&client)], GRANT).await.status, 503);
+                fixture.server.disable_client(id, fixture.now()).await.unwrap();
+            } else {
+                fixture.clock.step_wall_back(ahead);
+            }
+            fixture.clock.advance(MINUTE);
+            let enabled = fixture.server.enable_client(id, fixture.now()).await.unwrap();
+            assert_eq!(fixture.post(&[&basic_of(&client)], GRANT).await.status, repaired, "{ahead:?}");
+            let through = enabled.tokens_revoked_through.unwrap();
+            assert_eq!(through == fixture.in_days(0), repaired == 200, "{ahead:?}");
+            let again = fixture.server.show_client(id).await.unwrap();
+            assert_eq!(again.tokens_revoked_through, Some(through));
+        }
+    }
+}
+
+/// A rotation with the right clock ends the old secrets that one with a wrong clock left valid.
+#[tokio::test]
+async fn an_overlap_that_was_set_while_the_clock_was_ahead_is_shortened_by_another_rotation() {
+    let fixture = Fixture::new().await;
+    let old = fixture.client().await;
+    let id = &old.client.client_id;
+    fixture.clock.step_wall_forward(DAY * 400);
+    fixture.server.rotate_secret(id, DAY, None, fixture.now()).await.unwrap();
+    fixture.clock.step_wall_back(DAY * 400);
+    let newest = fixture.server.rotate_secret(id, DAY, None, fixture.now()).await.unwrap();
+    fixture.clock.advance(DAY - MINUTE);
+    assert_eq!(fixture.post(&[&basic_of(&old)], GRANT).await.status, 200, "the control");
+    fixture.clock.advance(MINUTE * 2);
+    assert_eq!(fixture.post(&[&basic_of(&old)], GRANT).await.status, 401);
+    assert_eq!(fixture.post(&[&basic_of(&newest)], GRANT).await.status, 200);
 }

@@ -328,6 +328,9 @@ pub(crate) struct Client {
     pub(crate) created_at: i64,
     pub(crate) updated_at: i64,
     pub(crate) disabled_at: Option<i64>,
+    /// Through when its tokens are revoked.
+    #[serde(default)]
+    pub(crate) tokens_revoked_through: Option<i64>,
     pub(crate) secrets: Vec<SecretFacts>,
 }
 
@@ -386,6 +389,7 @@ impl From<cardea_issuer::Client> for Client {
             created_at: client.created_at,
             updated_at: client.updated_at,
             disabled_at: client.disabled_at,
+            tokens_revoked_through: client.tokens_revoked_through,
             secrets: client.secrets.into_iter().map(secret).collect(),
         }
     }

@@ -231,6 +231,7 @@ fn show(answer: Answer, json: bool, output: &mut Output) -> Result<(), Failure> 
         ("remember secret", if client.remember_secret { "yes" } else { "no" }.to_owned()),
         ("created", time(client.created_at)),
         ("updated", time(client.updated_at)),
+        ("revoked through", client.tokens_revoked_through.map_or_else(|| "-".to_owned(), time)),
     ]);
     if !client.secrets.is_empty() {
         let mut table = Table::new(&["SECRET", "ORIGIN", "STORED_AS", "CREATED", "EXPIRES"]);
