@@ -25,6 +25,7 @@ mod acme;
 mod arbitrary;
 mod client_certificates;
 mod differences;
+mod empty_lists;
 mod errors;
 mod example;
 mod lints;

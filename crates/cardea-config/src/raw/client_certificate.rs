@@ -19,6 +19,7 @@ pub(crate) struct RawClientAuthority {
     /// PEM files with revocation lists. If there are any, each certificate between a client's and its root must be
     /// covered by a list that has not expired.
     #[serde(default)]
+    #[schemars(length(min = 1))]
     pub(crate) crl_files: Vec<String>,
 }
 
@@ -42,14 +43,17 @@ pub(crate) struct RawClientCertificateRule {
     pub(crate) mode: ClientCertificateNeed,
     /// The names of the client authorities that may have issued it. Default: those of the host.
     #[serde(default)]
+    #[schemars(length(min = 1))]
     pub(crate) authorities: Vec<String>,
     /// Accepted alternative names: `"dns:…"`, `"uri:…"`, `"email:…"` or `"ip:…"`. The certificate must have one of
     /// them. The common name is ignored.
     #[serde(default)]
+    #[schemars(length(min = 1))]
     pub(crate) names: Vec<String>,
     /// SHA-256 fingerprints of certificates that are accepted in addition to those with one of the names, in
     /// hexadecimal.
     #[serde(default)]
+    #[schemars(length(min = 1))]
     pub(crate) fingerprints: Vec<String>,
     /// The host, with its port unless that is 443, whose handshake requests a certificate. GET and HEAD requests
     /// without a certificate are redirected there (307); all others get 403 with the name of this host. The route must

@@ -97,6 +97,7 @@ pub(crate) struct RawIssuer {
     pub(crate) preset: Option<RawPreset>,
     /// The ids of the tenants whose tokens are accepted; with `preset = "entra"`.
     #[serde(default)]
+    #[schemars(length(min = 1))]
     pub(crate) tenants: Vec<String>,
     /// The format of the tokens; with `preset = "entra"`.
     #[serde(default)]

@@ -40,6 +40,7 @@ pub(crate) struct RawListener {
     pub(crate) proxy_protocol: ProxyProtocolVersion,
     /// The peers that may use the PROXY protocol. Default: the trusted proxies.
     #[serde(default, with = "As::<Vec<Network>>")]
+    #[schemars(length(min = 1))]
     pub(crate) proxy_protocol_from: Vec<Network>,
     /// Whether HTTP/2 is offered in addition to HTTP/1.1 (by ALPN, so only with TLS).
     #[serde(default = "yes")]
@@ -139,6 +140,7 @@ pub(crate) struct RawCertificate {
     pub(crate) acme: bool,
     /// The host names that it is used for. Default: those in the certificate. Required with `acme`.
     #[serde(default)]
+    #[schemars(length(min = 1))]
     pub(crate) hosts: Vec<String>,
     /// Certificates of the same trust domain may share connections. A request for a host of another domain than the
     /// connection's gets 421.

@@ -118,6 +118,7 @@ pub(super) struct RawConfig {
     pub(super) attribute: Vec<RawAttribute>,
     /// The policy of all routes, evaluated before the route's own.
     #[schemars(extend("x-reload" = Effect::AtOnce))]
+    #[schemars(length(min = 1))]
     pub(super) policy: Vec<RawPolicyRule>,
     /// Changes to the header fields of every request before it is forwarded. Those of its route follow.
     #[schemars(extend("x-reload" = Effect::AtOnce))]
@@ -128,6 +129,7 @@ pub(super) struct RawConfig {
     pub(super) response_headers: OneOrMany<RawFieldEdits>,
     /// Rate limits.
     #[schemars(extend("x-reload" = Effect::AtOnce))]
+    #[schemars(length(min = 1))]
     pub(super) throttle: Vec<RawThrottle>,
     /// Where the gateway listens; at least one.
     #[schemars(extend("x-reload" = Effect::NewConnections))]

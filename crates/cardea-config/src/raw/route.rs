@@ -28,6 +28,7 @@ pub(crate) struct RawRoute {
     /// The hosts: names, or `"*.example.com"` for all names with exactly one more label, as in certificates:
     /// `a.example.com`, not `a.b.example.com`. Default: any.
     #[serde(default)]
+    #[schemars(length(min = 1))]
     pub(crate) hosts: Vec<String>,
     /// The names of the listeners that the route exists on. Default: all.
     #[serde(default)]
@@ -44,6 +45,7 @@ pub(crate) struct RawRoute {
     pub(crate) path_pattern: Option<String>,
     /// The methods. Default: any.
     #[serde(default)]
+    #[schemars(length(min = 1))]
     pub(crate) methods: Vec<String>,
     /// Required header fields: with this value, or with any value if it is `true`.
     #[serde(default)]
@@ -72,12 +74,14 @@ pub(crate) struct RawRoute {
     pub(crate) opens: Vec<String>,
     /// Policy rules, evaluated in addition to `auth`.
     #[serde(default)]
+    #[schemars(length(min = 1))]
     pub(crate) policy: Vec<RawPolicyRule>,
     /// Limits on its requests in flight, and their priority.
     #[serde(default)]
     pub(crate) admission: RawRouteAdmission,
     /// Names of throttles that count its requests, in addition to those of all routes and of its service.
     #[serde(default)]
+    #[schemars(length(min = 1))]
     pub(crate) throttles: Vec<String>,
     /// Changes to attributes.
     #[serde(default)]
@@ -231,12 +235,15 @@ pub(crate) struct RawAccessRequirement {
     pub(crate) issuer: String,
     /// The accepted audiences, of which the token must have one. Default: the first of the issuer's `audiences`.
     #[serde(default)]
+    #[schemars(length(min = 1))]
     pub(crate) audiences: Vec<String>,
     /// The scopes, all of which the token must have.
     #[serde(default)]
+    #[schemars(length(min = 1))]
     pub(crate) scopes: Vec<String>,
     /// The roles, of which the token must have one. Default: no role is required.
     #[serde(default)]
+    #[schemars(length(min = 1))]
     pub(crate) roles: Vec<String>,
 }
 

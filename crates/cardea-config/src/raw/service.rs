@@ -51,6 +51,7 @@ pub(crate) struct RawService {
     pub(crate) admission: RawServiceAdmission,
     /// Names of throttles for the requests of all routes to it.
     #[serde(default)]
+    #[schemars(length(min = 1))]
     pub(crate) throttles: Vec<String>,
     /// The TLS settings of its endpoints; `tls = {}` for the defaults. Default: no TLS. Certificates are
     /// always verified.

@@ -144,7 +144,7 @@ fn exceptions_that_are_written_as_such_are_not() {
             ("hosts = [\"a.example\"]\npath_prefix = \"/admin\"", GUARDED),
             ("hosts = [\"a.example\"]", PUBLIC),
         ],
-        vec![admin, ("path_pattern = \"/{lang}/x/{page}\"\nmethods = []\nhosts = [\"x.example\"]", GUARDED)],
+        vec![admin, ("path_pattern = \"/{lang}/x/{page}\"\nhosts = [\"x.example\"]", GUARDED)],
         // Intended.
         vec![admin, (pages, "opens = [\"r0\"]\nauth = \"public\"\nservice = \"s\"")],
     ] {

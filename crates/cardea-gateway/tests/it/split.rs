@@ -150,10 +150,13 @@ fn the_throttles_of_the_chosen_service_count_once() {
             ("both", "", "['service.name']", [of_old, of_old, of_old]),
             ("", "both", "['service.name']", [of_old, of_old, of_old]),
         ] {
-            let quoted = |name: &str| if name.is_empty() { String::new() } else { format!("'{name}'") };
-            let keys = format!("{KEY}\nthrottles = [{}]", quoted(of_route));
+            let counted = |by: &str| match by {
+                "" => String::new(),
+                by => format!("throttles = ['{by}']"),
+            };
+            let keys = format!("{KEY}\n{}", counted(of_route));
             let services = ["main", "next"]
-                .map(|name| format!("[[service]]\nname = '{name}'\nthrottles = [{}]\n", quoted(of_services)));
+                .map(|name| format!("[[service]]\nname = '{name}'\n{}\n", counted(of_services)));
             let spec = split(&old, &new, [1, 1], &keys);
             let spec =
                 spec.with(services.concat()).with(throttle("both", &format!("key = {key}\nburst = 2")));
