@@ -184,8 +184,12 @@ fn keys_are_listed_rotated_and_rewrapped() {
     let run = |arguments: &[&str]| cardea(&fixture, arguments);
     let first = run(&["key", "list", "--json"]).json();
     assert_eq!(first.as_array().unwrap().len(), 1);
-    let table = run(&["key", "rotate"]).out;
+    let rotated = run(&["key", "rotate"]);
+    let table = rotated.out;
     assert!(table.contains("signs") && table.contains("published ahead"), "{table}");
+    let waiting = table.lines().find(|line| line.contains("published ahead")).unwrap();
+    let signs_from = rotated.err.rsplit(' ').next().unwrap().trim();
+    assert!(signs_from.ends_with('Z') && waiting.contains(signs_from), "{table} {}", rotated.err);
     let table = run(&["key", "rotate", "--now"]).out;
     assert!(table.contains("verifies only"), "{table}");
 
