@@ -205,7 +205,6 @@ impl Resolutions {
         if change.changed && change.unused > 0 {
             tracing::warn!(
                 name = query.name(),
-                unused = change.unused,
                 "a name has more than {ADDRESSES_MAX} addresses; the others are not used"
             );
         }

@@ -1,7 +1,7 @@
 //! Asks the DNS, by `hickory-resolver`, which tells the TTL of answers; the system's resolver does not.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs,
     net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex, PoisonError},
@@ -28,6 +28,9 @@ const QUESTIONS_MAX: usize = 64;
 /// Hosts of one service that are looked up at a time, with two questions each: a service whose hosts nobody answers for leaves
 /// most questions to other names.
 const HOSTS_AT_ONCE: usize = 4;
+
+/// The most addresses that are kept of an answer: more than are used, so that it is seen that there are too many.
+const KEPT_MAX: usize = 2 * ADDRESSES_MAX;
 
 /// How long a name server may take to answer, and how often it is asked.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
@@ -269,7 +272,8 @@ impl Dns {
             let addresses = match found {
                 Found::Records(records, ttl) => {
                     host.ttl = host.ttl.min(ttl);
-                    records.iter().filter_map(RData::ip_addr).collect()
+                    let last = before.get(&key).map_or(&[][..], |last| last);
+                    bounded(records.iter().filter_map(RData::ip_addr), last)
                 }
                 Found::Missing => Vec::new(),
                 Found::Failed(error) => {
@@ -352,6 +356,22 @@ impl Dns {
     }
 }
 
+/// [`KEPT_MAX`] of these addresses, those of the `last` answer first.
+fn bounded(addresses: impl Iterator<Item = IpAddr>, last: &[IpAddr]) -> Vec<IpAddr> {
+    let last: HashSet<&IpAddr> = last.iter().collect();
+    let (mut kept, mut others) = (Vec::new(), Vec::new());
+    for address in addresses {
+        let part = if last.contains(&address) { &mut kept } else { &mut others };
+        if part.len() < KEPT_MAX {
+            part.push(address);
+        }
+    }
+    kept.extend(others);
+    kept.truncate(KEPT_MAX);
+    kept.shrink_to_fit();
+    kept
+}
+
 fn answer(found: Result<hickory_resolver::lookup::Lookup, NetError>) -> Found {
     match found {
         Ok(found) => {
@@ -370,5 +390,24 @@ fn answer(found: Result<hickory_resolver::lookup::Lookup, NetError>) -> Found {
             Found::Missing
         }
         Err(error) => Found::Failed(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn of_a_large_answer_a_part_is_kept_and_known_addresses_first() {
+        let address = |number: u32| IpAddr::V4(Ipv4Addr::from(number));
+        let last: Vec<IpAddr> = (9_990..10_000).map(address).collect();
+        let kept = bounded((0..10_000).map(address), &last);
+        assert_eq!(kept.len(), KEPT_MAX);
+        assert!(kept.capacity() < 2 * KEPT_MAX);
+        assert_eq!(kept[..10], last);
+        assert_eq!(kept[10..12], [address(0), address(1)]);
+        assert_eq!(bounded((0..3).map(address), &[]), [0, 1, 2].map(address));
     }
 }
