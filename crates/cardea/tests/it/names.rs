@@ -218,7 +218,11 @@ fn of_more_addresses_than_are_used_some_are_and_come_by_tcp() {
     let mut connection = server.connect();
     // Only the first of them listens: all others refuse, and are ejected.
     until("the address that works", || (connection.get("/named/many").unwrap().status == 200).then_some(()));
-    assert!(server.program.stderr.text().contains("more than 256 addresses"), "{}", server.program.stderr.text());
+    assert!(
+        server.program.stderr.text().contains("more than 256 addresses"),
+        "{}",
+        server.program.stderr.text()
+    );
     drop(connection);
     server.stop();
 }

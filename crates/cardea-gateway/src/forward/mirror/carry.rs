@@ -21,6 +21,9 @@ use crate::{
     workers,
 };
 
+/// The most that is read and thrown away of a response, in bytes. Beyond it the connection is closed.
+const RESPONSE_BYTES_MAX: usize = 1024 * 1024;
+
 /// Carries a copy, and notes what becomes of it.
 pub(super) async fn carry(mut copy: Box<MirrorCopy>) {
     let mut timer = Timer::new(copy.model.clock().clone());
@@ -57,6 +60,7 @@ async fn exchange(copy: &MirrorCopy, timer: &mut Timer) -> MirrorOutcome {
     let begun = timer.precise();
     let mut sending = Sending {
         exchange: connection.begin(head, copy.model.limits.response_head),
+        left: RESPONSE_BYTES_MAX,
         body: Body { left: &copy.body },
     };
     let mut response = ResponseHead::default();
@@ -135,6 +139,8 @@ async fn connect(
 /// An exchange with what is left to be sent.
 struct Sending<'a> {
     exchange: UpstreamExchange,
+    /// How much of the response's content is read at most.
+    left: usize,
     body: Body<'a>,
 }
 
@@ -163,11 +169,13 @@ impl Sending<'_> {
         }
     }
 
-    /// Ready when all of the response is read, which frees its connection for others.
+    /// Ready when all of the response is read, which frees its connection for others, or more than is worth a connection.
     fn poll_skip(&mut self, cx: &mut Context<'_>, copy: &MirrorCopy) -> Poll<Result<(), BodyError>> {
         self.poll_send(cx);
-        while ready!(self.exchange.poll_data(cx, copy.model.clock()))? {
-            self.exchange.consume(self.exchange.chunk().len());
+        while self.left > 0 && ready!(self.exchange.poll_data(cx, copy.model.clock()))? {
+            let bytes = self.exchange.chunk().len();
+            self.exchange.consume(bytes);
+            self.left = self.left.saturating_sub(bytes);
         }
         Poll::Ready(Ok(()))
     }

@@ -273,7 +273,7 @@ impl Dns {
                 Found::Records(records, ttl) => {
                     host.ttl = host.ttl.min(ttl);
                     let last = before.get(&key).map_or(&[][..], |last| last);
-                    bounded(records.iter().filter_map(RData::ip_addr), last)
+                    bounded(records.iter().filter_map(RData::ip_addr).filter(is_host), last)
                 }
                 Found::Missing => Vec::new(),
                 Found::Failed(error) => {
@@ -356,6 +356,22 @@ impl Dns {
     }
 }
 
+/// Whether an address can be that of a service: whoever answers for a name must not lead requests to addresses that have a meaning
+/// on the gateway's own network alone, such as the metadata services of clouds (RFC 6890).
+fn is_host(address: &IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            !(address.is_link_local()
+                || address.is_multicast()
+                || address.is_broadcast()
+                || address.octets()[0] == 0)
+        }
+        IpAddr::V6(address) => {
+            !(address.is_unicast_link_local() || address.is_multicast() || address.is_unspecified())
+        }
+    }
+}
+
 /// [`KEPT_MAX`] of these addresses, those of the `last` answer first.
 fn bounded(addresses: impl Iterator<Item = IpAddr>, last: &[IpAddr]) -> Vec<IpAddr> {
     let last: HashSet<&IpAddr> = last.iter().collect();
@@ -398,6 +414,20 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
+
+    #[test]
+    fn addresses_that_are_no_hosts_are_not_used() {
+        let is_used = |text: &str| is_host(&text.parse().unwrap());
+        for text in ["169.254.169.254", "::ffff:169.254.169.254", "224.0.0.1", "255.255.255.255", "0.0.0.0"] {
+            assert!(!is_used(text), "{text}");
+        }
+        for text in ["fe80::1", "ff02::1", "::", "0.1.2.3"] {
+            assert!(!is_used(text), "{text}");
+        }
+        for text in ["10.0.0.1", "127.0.0.1", "192.0.2.1", "::1", "fd00::1", "2001:db8::1"] {
+            assert!(is_used(text), "{text}");
+        }
+    }
 
     #[test]
     fn of_a_large_answer_a_part_is_kept_and_known_addresses_first() {
