@@ -47,7 +47,7 @@ pub enum Auth {
 pub enum Destination {
     /// A service.
     Service {
-        /// Its index in [`Config::services`].
+        /// Its index in [`Config::services`](super::Config::services).
         index: usize,
     },
     /// Several services.
@@ -93,7 +93,7 @@ pub struct Mirror {
 /// A service of a split.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Share {
-    /// Its index in [`Config::services`].
+    /// Its index in [`Config::services`](super::Config::services).
     pub index: usize,
     pub weight: u32,
     /// The throttles that count its requests once they are authorized, by their places.
