@@ -71,8 +71,8 @@ fn is_id(id: &[u8]) -> bool {
     (1..=GIVEN_ID_BYTES_MAX).contains(&id.len()) && id.iter().all(plain)
 }
 
-/// Tells the client where it stands with throttles, the name of its request, and the trace that it is part of where the request says so in the form of W3C
-/// Trace Context. What a service says in these fields gives way: the names are those of the gateway's logs.
+/// Adds the request id, the trace context of the request if it is valid (W3C Trace Context), and the state of throttles. They
+/// replace what a service sends in these fields, because the gateway's logs have the same id.
 pub(crate) fn name_response(exchange: &Exchange, head: &mut ResponseHead) {
     let _ = head.fields.set_known(Known::XRequestId, &exchange.name());
     let mut traces = exchange.head.fields.get_all(Known::Traceparent);

@@ -217,9 +217,9 @@ impl AuthorityError {
 /// The authority that was parsed last. Most requests of a client have the same, which is compared and not parsed again.
 #[derive(Debug, Default)]
 pub struct LastAuthority {
-    /// As received.
+    /// What was parsed.
     bytes: Vec<u8>,
-    /// None if there is none.
+    /// The scheme that it was parsed for; none if there is no authority.
     scheme: Option<Scheme>,
     authority: Authority,
 }

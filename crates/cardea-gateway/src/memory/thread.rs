@@ -81,13 +81,10 @@ pub(crate) fn passed_on(bytes: usize) {
 
 /// Whether the task that is being polled is one of a connection.
 pub(super) fn is_charged() -> bool {
-    let has_account = |thread: &Thread| {
-        let account = thread.account.take();
-        let is_charged = account.is_some();
-        thread.account.set(account);
-        is_charged
-    };
-    THREAD.try_with(has_account).unwrap_or(false)
+    let mut is_charged = false;
+    // At the end of a thread no task is polled.
+    let _ = THREAD.try_with(|thread| thread.with_account(|_| is_charged = true));
+    is_charged
 }
 
 pin_project! {

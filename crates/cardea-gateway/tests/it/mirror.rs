@@ -3,7 +3,7 @@
 use cardea_gateway::model::{MirrorOutcome, MirrorStats};
 use serde_json::json;
 
-use crate::support::{Harness, Origin, Spec, get, origin::OK, run, until};
+use crate::support::{Harness, Origin, Spec, get, run, until};
 
 /// The route `/` leads to `origin`, and its requests are copied to the service at `address`.
 fn spec(origin: &Origin, address: impl std::fmt::Display, keys: &str) -> Spec {
@@ -213,17 +213,7 @@ fn a_request_that_does_not_arrive_whole_is_not_copied() {
 fn a_request_that_is_retried_is_copied_once() {
     run(async {
         let lab = Origin::ok().await;
-        let origin = Origin::start(|mut visit| async move {
-            visit.request().await?;
-            visit.send(OK).await?;
-            visit.request().await?;
-            if visit.index == 0 {
-                visit.reset();
-                return Ok(());
-            }
-            visit.send(OK).await
-        })
-        .await;
+        let origin = Origin::resetting().await;
         let gateway = spec(&origin, lab.address, "").start().await;
         let mut client = gateway.client().await;
         let put = post("hello", "").replacen("POST", "PUT", 1);

@@ -7,21 +7,6 @@ use tokio::net::TcpListener;
 
 use crate::support::{Origin, Spec, get, origin::OK, run, until};
 
-/// An origin whose first connection serves one request and is reset on the second, before a byte of an answer.
-async fn resetting() -> Origin {
-    Origin::start(|mut visit| async move {
-        visit.request().await?;
-        visit.send(OK).await?;
-        visit.request().await?;
-        if visit.index == 0 {
-            visit.reset();
-            return Ok(());
-        }
-        visit.send(OK).await
-    })
-    .await
-}
-
 #[test]
 fn an_idempotent_request_is_retried_if_a_pooled_connection_was_closed() {
     run(async {
@@ -31,7 +16,7 @@ fn an_idempotent_request_is_retried_if_a_pooled_connection_was_closed() {
         for (request, body) in
             [(get("/").as_str(), ""), (replayed, "hello"), (chunked, "5\r\nhello\r\n0\r\n\r\n")]
         {
-            let origin = resetting().await;
+            let origin = Origin::resetting().await;
             let gateway = Spec::to(&origin).start().await;
             let mut client = gateway.client().await;
             assert_eq!(client.exchange(get("/")).await.status, 200);
@@ -54,7 +39,7 @@ fn other_requests_are_not_tried_again() {
             "x".repeat(100_000)
         );
         for request in [post, large] {
-            let origin = resetting().await;
+            let origin = Origin::resetting().await;
             let gateway = Spec::to(&origin).start().await;
             let mut client = gateway.client().await;
             assert_eq!(client.exchange(get("/")).await.status, 200);

@@ -79,7 +79,7 @@ impl Default for Threshold {
     }
 }
 
-/// `none`, `low`, `75 % of low`, `normal by 30 %, and below`.
+/// Who is refused: `none`, `25 % of low`, `low`, `50 % of normal and all below`.
 impl fmt::Display for Threshold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(priority) = Priority::ALL.get(usize::from(self.0 / COHORTS)) else {

@@ -102,6 +102,21 @@ impl Origin {
         Self::answering(OK).await
     }
 
+    /// Its first connection serves one request and is reset on the second, before a byte of an answer.
+    pub(crate) async fn resetting() -> Self {
+        Self::start(|mut visit| async move {
+            visit.request().await?;
+            visit.send(OK).await?;
+            visit.request().await?;
+            if visit.index == 0 {
+                visit.reset();
+                return Ok(());
+            }
+            visit.send(OK).await
+        })
+        .await
+    }
+
     /// Reads a head on each connection, and says nothing until the gateway hangs up.
     pub(crate) async fn silent() -> Self {
         Self::start(|mut visit| async move {
