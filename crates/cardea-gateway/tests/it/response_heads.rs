@@ -335,7 +335,8 @@ fn streams_that_wait_are_over_with_their_connection() {
 fn streams_that_wait_end_by_their_idle_deadline() {
     run(async {
         let (origin, sent) = origin().await;
-        let toml = format!("{LIMITS}\ntimeouts.response_body_idle = '1s'");
+        // Long enough for all of them to begin to wait before the first one ends.
+        let toml = format!("{LIMITS}\ntimeouts.response_body_idle = '5s'");
         let (gateway, certificates) = gateway_with(&origin, &toml).await;
         let (client, asked) = Client::stalled(&gateway, &certificates, "/large", &sent).await;
         let lines = gateway.log(asked.len() + 1).await;
