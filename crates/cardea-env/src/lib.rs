@@ -84,7 +84,7 @@ pub use redaction::{Redaction, SECRET_HEADERS, SECRET_PARAMETERS};
 pub use reference::Reference;
 pub use suggest::nearest;
 pub use table::{Attribute, Family, Key, ResolveError, Table, markdown};
-pub use template::{Rendered, Template, TemplateError};
+pub use template::{Piece, Rendered, Template, TemplateError, ValuePiece};
 pub use value::{
     Inline, Kind, List, ListOf, Map, MapOf, Network, NetworkError, Owned, Value, civil_date, json,
     json_object, strings,

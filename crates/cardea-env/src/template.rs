@@ -34,6 +34,52 @@ enum Part<R: 'static> {
     Expression(Arc<Expression<R>>),
 }
 
+/// A piece of a template.
+pub enum Piece<'t, R: 'static> {
+    /// The template's own text.
+    Literal(&'t [u8]),
+    /// The place of a value.
+    Value(ValuePiece<'t, R>),
+}
+
+/// The place of a value in a template.
+pub struct ValuePiece<'t, R: 'static> {
+    part: &'t Part<R>,
+    raw: bool,
+}
+
+impl<R: HasOverrides> ValuePiece<'_, R> {
+    /// Appends the value that a request has here, or its default.
+    pub fn render(&self, request: &R, escape: Escape, out: &mut Vec<u8>) -> Rendered {
+        self.part.push(self.raw, request, escape, out)
+    }
+}
+
+impl<R: HasOverrides> Part<R> {
+    /// Appends the value of a request. Literal text is not a value: it has none.
+    fn push(&self, raw: bool, request: &R, escape: Escape, out: &mut Vec<u8>) -> Rendered {
+        let (written, default) = match self {
+            Self::Literal(_) => (Written::Nothing, None),
+            Self::Reference { reference, default } => {
+                let hide = reference.hide.as_ref().filter(|_| !raw);
+                (push_text(reference.read(request), hide, escape, out), default.as_deref())
+            }
+            Self::Expression(expression) => {
+                let scratch = Scratch::new();
+                let value = expression.evaluate(request, &scratch).unwrap_or(Value::Absent);
+                (push_text(value, None, escape, out), None)
+            }
+        };
+        match (written, default) {
+            (Written::Nothing, None) => Rendered { absent: true, altered: false },
+            (Written::Nothing, Some(default)) => {
+                Rendered { absent: false, altered: escape.push(default, out) }
+            }
+            (written, _) => Rendered { absent: false, altered: written == Written::Altered },
+        }
+    }
+}
+
 impl<R: HasOverrides> Template<R> {
     /// Compiles a template of at most 8 KiB. Secrets ([`Redaction`](crate::Redaction)) are written as `[redacted]`.
     ///
@@ -102,23 +148,10 @@ impl<R: HasOverrides> Template<R> {
                     rendered.altered |= escape.push(text, out);
                 }
                 Part::Literal(text) => out.extend_from_slice(text),
-                Part::Reference { reference, default } => {
-                    let hide = reference.hide.as_ref().filter(|_| !self.raw);
-                    match (push_text(reference.read(request), hide, escape, out), default) {
-                        (Written::Nothing, None) => rendered.absent = true,
-                        (Written::Nothing, Some(default)) => rendered.altered |= escape.push(default, out),
-                        (Written::Altered, _) => rendered.altered = true,
-                        (Written::AsIs, _) => {}
-                    }
-                }
-                Part::Expression(expression) => {
-                    let scratch = Scratch::new();
-                    let value = expression.evaluate(request, &scratch).unwrap_or(Value::Absent);
-                    match push_text(value, None, escape, out) {
-                        Written::Nothing => rendered.absent = true,
-                        Written::Altered => rendered.altered = true,
-                        Written::AsIs => {}
-                    }
+                value => {
+                    let value = value.push(self.raw, request, escape, out);
+                    rendered.absent |= value.absent;
+                    rendered.altered |= value.altered;
                 }
             }
         }
@@ -126,6 +159,14 @@ impl<R: HasOverrides> Template<R> {
             rendered.altered |= trim(start, out);
         }
         rendered
+    }
+
+    /// The pieces of the template in order, for a text whose values must be treated by what stands around them.
+    pub fn pieces(&self) -> impl Iterator<Item = Piece<'_, R>> + Clone {
+        self.parts.iter().map(|part| match part {
+            Part::Literal(text) => Piece::Literal(text),
+            part => Piece::Value(ValuePiece { part, raw: self.raw }),
+        })
     }
 
     /// The text as a value, for a custom attribute. A composed text is UTF-8; a template of one attribute and nothing

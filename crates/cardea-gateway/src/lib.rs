@@ -29,6 +29,7 @@ mod h1;
 mod h2;
 pub mod hints;
 pub mod listener;
+mod location;
 mod memory;
 pub mod metrics;
 pub mod model;

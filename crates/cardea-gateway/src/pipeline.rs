@@ -16,7 +16,7 @@ use crate::{
     exchange::Exchange,
     forward::{self, headers},
     gateway::{Gateway, ModelRef},
-    memory,
+    location, memory,
     model::{Destination, Model, Route},
     refusal::Reason,
     response::{Outcome, Response, ResponseBody},
@@ -207,25 +207,6 @@ pub(crate) fn renew_length(length: BodyLength, exchange: &mut Exchange) -> Resul
     }
 }
 
-/// Where a redirect leads: what its template says, then the request's query, then the template's fragment.
-fn location(to: &cardea_env::Template<Exchange>, keep_query: bool, exchange: &Exchange) -> Vec<u8> {
-    let mut location = Vec::new();
-    to.render(exchange, cardea_env::Escape::HeaderValue, &mut location);
-    let fragment = match location.iter().position(|byte| *byte == b'#') {
-        Some(at) => location.split_off(at),
-        None => Vec::new(),
-    };
-    if keep_query {
-        exchange.push_query(&mut location);
-    }
-    // What the template was to fill in was empty.
-    if location.last() == Some(&b'?') {
-        location.pop();
-    }
-    location.extend_from_slice(&fragment);
-    location
-}
-
 /// The answer of a redirect.
 pub(crate) fn redirect(
     to: &cardea_env::Template<Exchange>,
@@ -233,11 +214,10 @@ pub(crate) fn redirect(
     status: u16,
     exchange: &Exchange,
 ) -> Result<Response, Reason> {
-    let location = location(to, keep_query, exchange);
+    let invalid = || Reason::Malformed { code: "redirect_target_invalid", status: 400 };
+    let location = location::location(to, keep_query, exchange).ok_or_else(invalid)?;
     let mut head = ResponseHead::new(status);
-    head.fields
-        .set_known(Known::Location, &location)
-        .map_err(|_| Reason::Malformed { code: "redirect_target_invalid", status: 400 })?;
+    head.fields.set_known(Known::Location, &location).map_err(|_| invalid())?;
     Ok(Response::new(head, ResponseBody::Empty))
 }
 

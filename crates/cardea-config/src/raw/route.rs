@@ -252,7 +252,10 @@ pub(crate) struct RawAccessRequirement {
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawRedirect {
     /// The target: a URL or an absolute path, which may contain attributes in braces:
-    /// `"https://new.example.com{request.path}"`.
+    /// `"https://new.example.com{request.path}"`. A value stays in the part of the URL in which it stands. In the host and port
+    /// nothing else is accepted, apart from a path that ends them: the request gets 400 (`redirect_target_invalid`). So does a
+    /// path that would begin with two slashes. In path, query and fragment, bytes that would begin another part are
+    /// percent-encoded.
     pub(crate) to: String,
     /// Whether the request's query is appended, after any parameters in `to`. An empty query adds no `?`. If `to`
     /// contains the query itself, nothing is appended.

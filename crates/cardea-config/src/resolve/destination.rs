@@ -103,8 +103,8 @@ impl Resolver<'_> {
             );
         }
         let is_absolute = raw.to.starts_with("https://") || raw.to.starts_with("http://");
-        // `//host` would be another host's root (RFC 3986 §4.2).
-        let is_path = raw.to.starts_with('/') && !raw.to.starts_with("//");
+        // `//host` would be another host's root (RFC 3986 §4.2), and browsers read `/\host` as that.
+        let is_path = raw.to.starts_with('/') && !raw.to.starts_with("//") && !raw.to.starts_with("/\\");
         let is_clean = raw.to.bytes().all(|byte| byte.is_ascii_graphic());
         if !is_clean || !(is_absolute || is_path) {
             let to = at.key("to");

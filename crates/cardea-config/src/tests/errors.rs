@@ -460,6 +460,7 @@ fn routes_are_complete_and_refer_to_what_exists() {
             "names a parameter that the route does not have",
         ),
         ("auth = \"public\"\nredirect = { to = \"//evil.example\" }", "is not a place to redirect to"),
+        ("auth = \"public\"\nredirect = { to = '/\\evil.example' }", "is not a place to redirect to"),
         ("auth = \"public\"\nredirect = { to = \"/\", status = 305 }", "305 is not the status of a redirect"),
         ("auth = \"public\"\nrespond = { status = 204, body = \"x\" }", "a response with 204 has no body"),
         ("auth = \"public\"\nrespond = { body = \"x\", file = \"y\" }", "a response has one body"),

@@ -119,6 +119,12 @@ name = "moved-by-hand"
 path_prefix = "/moved/by-hand"
 auth = "public"
 redirect = { to = "/new?{request.query}", status = 302 }
+
+[[route]]
+name = "moved-by-host"
+path_prefix = "/moved/by-host"
+auth = "public"
+redirect = { to = "https://{request.query_params.h}.test{request.path}", keep_query = false, status = 302 }
 "#;
 
 fn start() -> (Folder, Server) {
@@ -206,6 +212,23 @@ fn no_port_evades_a_rule_about_hosts() {
         let answer = connection.request_at(host, "GET", "/plain", "", "").unwrap();
         assert_eq!(answer.status, status, "{host}");
     }
+}
+
+#[test]
+fn a_query_leads_a_redirect_to_no_other_host() {
+    let (_folder, server) = start();
+    let ask = |target: &str| {
+        let answer = server.connect().request("GET", target, "", "").unwrap();
+        (answer.status, answer.head.field("location").map(str::to_owned))
+    };
+    let good = Some("https://shop.test/moved/by-host/a".to_owned());
+    assert_eq!(ask("/moved/by-host/a?h=shop"), (302, good));
+    for value in
+        ["evil.com%2F", "evil.com%23", "evil.com%3F", "a@evil.com%5c", "evil.com%20", "%0D%0AX:y", ""]
+    {
+        assert_eq!(ask(&format!("/moved/by-host/a?h={value}")), (400, None), "{value}");
+    }
+    assert_eq!(ask("/moved/by-host/a"), (400, None));
 }
 
 #[test]
