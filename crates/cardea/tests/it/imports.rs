@@ -37,13 +37,13 @@ fn a_running_gateway_imports_a_whole_file_or_nothing() {
     for (id, secret, status) in
         [("one", SECRET, 200), ("one", "correct horse battery stable", 401), ("two", SECRET, 401)]
     {
-        let answer = connection.token(id, secret).unwrap();
+        let answer = connection.token_patiently(id, secret).unwrap();
         assert_eq!(answer.status, status, "{id} {secret}: {answer:?}");
     }
     assert_eq!(folder.run(&["client", "enable", "two"]).code, Some(0));
-    let token = connection.token("two", SECRET).unwrap();
+    let token = connection.token_patiently("two", SECRET).unwrap();
     assert_eq!(token.status, 200, "{token:?}");
-    let token = connection.token("one", SECRET).unwrap().member("access_token").unwrap();
+    let token = connection.token_patiently("one", SECRET).unwrap().member("access_token").unwrap();
     assert_eq!(connection.get_with_token("/private", &token).unwrap().text(), "come in");
 
     // More than one request to the server, and one line that can't be: none of them is there.
@@ -88,7 +88,7 @@ fn a_running_gateway_imports_a_whole_file_or_nothing() {
     assert!(ran.stderr.contains(" of 2500 clients sent"), "{ran:?}");
     assert!(ran.stderr.contains("note: 1000 of 2500 clients written"), "{ran:?}");
     assert_eq!(listed(&folder), MANY + 2);
-    assert_eq!(connection.token("many-2500", SECRET).unwrap().status, 200);
+    assert_eq!(connection.token_patiently("many-2500", SECRET).unwrap().status, 200);
 
     server.stop();
     let log = folder.read("access.log");
@@ -115,7 +115,7 @@ fn without_a_gateway_clients_are_imported_into_the_database() {
     assert_eq!(shown["secrets"][0]["provenance"], "imported");
 
     let server = Server::start(&folder);
-    assert_eq!(server.connect().token("many-7", SECRET).unwrap().status, 200);
+    assert_eq!(server.connect().token_patiently("many-7", SECRET).unwrap().status, 200);
     server.stop();
 }
 

@@ -4,6 +4,7 @@ use std::{
     io::{self, BufRead as _, BufReader, ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream},
     sync::Arc,
+    time::Instant,
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -167,6 +168,17 @@ impl Connection {
     /// Asks the token endpoint.
     pub(crate) fn token(&mut self, id: &str, secret: &str) -> io::Result<Answer> {
         self.token_at(HOST, id, secret)
+    }
+
+    /// The same, again for as long as the server has too much to do, which it tells clients to.
+    pub(crate) fn token_patiently(&mut self, id: &str, secret: &str) -> io::Result<Answer> {
+        let begun = Instant::now();
+        loop {
+            let answer = self.token(id, secret)?;
+            if answer.status != 503 || begun.elapsed() > WAIT_MAX {
+                return Ok(answer);
+            }
+        }
     }
 
     /// The same at another host.
