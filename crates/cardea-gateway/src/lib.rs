@@ -33,6 +33,7 @@ mod location;
 mod memory;
 pub mod metrics;
 pub mod model;
+mod mux;
 mod pipeline;
 mod pool;
 mod problem;

@@ -9,23 +9,14 @@ use crate::{
     body::{BodyError, BodySource, MalformedBody},
     downstream::{Aborted, Downstream},
     memory::Held,
+    mux::Content,
 };
-
-/// So much of a body is passed on before the client is told that it may send more, in bytes.
-const RELEASE_BYTES: usize = 64 * 1024;
-
-/// Memory for content is used again up to this size, in bytes.
-const KEPT_BYTES_MAX: usize = 32 * 1024;
 
 /// A request's body, and the way to answer.
 pub(super) struct RequestBody {
     pub(super) stream: Stream,
     length: BodyLength,
-    /// What is passed on next, from `start`.
-    chunk: Vec<u8>,
-    start: usize,
-    /// What was passed on and the client was not told of.
-    passed_on: usize,
+    content: Content,
     held: Held,
     found: u64,
     limit: u64,
@@ -41,9 +32,7 @@ impl RequestBody {
         Self {
             stream,
             length,
-            chunk: Vec::new(),
-            start: 0,
-            passed_on: 0,
+            content: Content::new(),
             held: Held::new(),
             found: 0,
             limit: u64::MAX,
@@ -69,30 +58,18 @@ impl RequestBody {
             Some(Ok(fields)) => fields.memory_bytes(),
             Some(Err(_)) | None => 0,
         };
-        self.held.set(self.chunk.capacity() + trailers);
-    }
-
-    /// Lets go of the memory of what was passed on, and tells the client.
-    fn release(&mut self) -> Vec<u8> {
-        let passed_on = std::mem::take(&mut self.passed_on);
-        if passed_on > 0 {
-            self.stream.release(passed_on);
-        }
-        let mut memory = std::mem::take(&mut self.chunk);
-        self.start = 0;
-        memory.clear();
-        if memory.capacity() > KEPT_BYTES_MAX { Vec::new() } else { memory }
+        self.held.set(self.content.memory_bytes() + trailers);
     }
 
     /// Takes the next content, or the end.
     fn poll_receive(&mut self, cx: &Context<'_>) -> Poll<Result<(), BodyError>> {
-        let spare = self.release();
+        let spare = self.content.take_memory();
         let received = self.stream.poll_entry(cx, |entry| {
             if !entry.received.is_empty() {
                 return Some(entry.take_received(spare));
             }
             if entry.has_ended {
-                self.trailers = entry.trailers.take();
+                self.trailers = entry.own.trailers.take();
                 self.ended = true;
                 return Some(Vec::new());
             }
@@ -100,7 +77,7 @@ impl RequestBody {
         });
         match received {
             Ok(Some(chunk)) => {
-                self.chunk = chunk;
+                self.content.put(chunk);
                 self.count_memory();
                 Poll::Ready(Ok(()))
             }
@@ -117,7 +94,7 @@ impl RequestBody {
 
     /// Checks a chunk that was just taken.
     fn check_chunk(&mut self) -> Result<(), BodyError> {
-        let count = self.chunk.len() as u64;
+        let count = self.content.chunk().len() as u64;
         self.found += count;
         self.limit = self.limit.checked_sub(count).ok_or(BodyError::TooLarge)?;
         if let Some(left) = &mut self.stated {
@@ -142,7 +119,7 @@ impl RequestBody {
 impl BodySource for RequestBody {
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, BodyError>> {
         loop {
-            if self.start < self.chunk.len() {
+            if !self.content.is_empty() {
                 return Poll::Ready(Ok(true));
             }
             if self.ended {
@@ -159,19 +136,14 @@ impl BodySource for RequestBody {
     }
 
     fn chunk(&self) -> &[u8] {
-        self.chunk.get(self.start..).unwrap_or_default()
+        self.content.chunk()
     }
 
     fn consume(&mut self, count: usize) {
-        let count = count.min(self.chunk.len() - self.start);
-        self.start += count;
-        self.passed_on += count;
-        if self.start == self.chunk.len() {
-            self.chunk = self.release();
+        self.content.consume(count);
+        if self.content.is_release_due() {
+            self.stream.release(self.content.take_passed_on());
             self.count_memory();
-        } else if self.passed_on >= RELEASE_BYTES {
-            // The window opens as the service takes what came: that is the back-pressure.
-            self.stream.release(std::mem::take(&mut self.passed_on));
         }
     }
 

@@ -1,7 +1,6 @@
 //! The task that owns a connection's socket: passes received bytes to the codec, and sends what the codec has.
 
 use std::{
-    io::IoSlice,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
@@ -12,8 +11,7 @@ use cardea_http::h2::{Config, Connection, ConnectionError, ErrorCode, Event, Str
 
 use super::{
     request::{self, Opening},
-    shared::{Closed, Shared, State},
-    turns::OUTPUT_BYTES_MAX,
+    shared::{Shared, State, receive_trailers},
 };
 use crate::{
     buffer::Buffer,
@@ -21,6 +19,7 @@ use crate::{
     gateway::Gateway,
     memory,
     model::Model,
+    mux::{self, Closed, OUTPUT_BYTES_MAX, Received, elapsed},
     refusal::Reason,
     timer::Timer,
     transport::Transport,
@@ -38,9 +37,6 @@ const GOODBYE: Duration = Duration::from_secs(2);
 /// What is read and thrown away at the end of a connection, in bytes: a client that is still sending would lose the reason
 /// to a reset.
 const GOODBYE_BYTES_MAX: usize = 256 * 1024;
-
-/// So often is received before others have their turn. A client that sends without a pause must not keep a worker busy.
-const RECEIVES_AT_ONCE: usize = 4;
 
 /// Owns the socket of a connection.
 pub(super) struct Driver {
@@ -110,47 +106,20 @@ impl Driver {
 
     /// Receives what there is, as far as it is good for others.
     fn receive(&mut self, cx: &mut Context<'_>) {
-        for _ in 0..RECEIVES_AT_ONCE {
-            match self.transport.poll_recv(cx, &mut self.inbound) {
-                Poll::Ready(Ok(count)) if count > 0 => self.has_begun = true,
-                Poll::Ready(_) => {
-                    // Nobody is there to be sent anything.
-                    self.shared.lock().end();
-                    return self.stage = Stage::Closed { until: self.timer.now(), left: 0 };
-                }
-                Poll::Pending => return self.inbound.park(),
+        let Self { shared, transport, inbound, timer, has_begun, .. } = self;
+        let received = mux::receive(cx, transport, inbound, |inbound| {
+            *has_begun = true;
+            handle_received(shared, inbound, timer.now())
+        });
+        match received {
+            Received::Waiting => {}
+            // Nobody is there to be sent anything.
+            Received::Ended => {
+                self.shared.lock().end();
+                self.stage = Stage::Closed { until: self.timer.now(), left: 0 };
             }
-            if let Err(error) = self.handle_received() {
-                return self.fail(error);
-            }
+            Received::Failed(error) => self.fail(error),
         }
-        // There may be more, for which this task has its turn behind others.
-        cx.waker().wake_by_ref();
-    }
-
-    /// Passes received bytes to the codec, and what it makes of them to the streams.
-    fn handle_received(&mut self) -> Result<(), ConnectionError> {
-        let now = elapsed(self.timer.now());
-        let mut state = self.shared.lock();
-        // The next request is read into an exchange of its own.
-        let mut spare = Exchange::take();
-        let result = loop {
-            let received = match state.codec.receive(now, self.inbound.filled(), &mut spare.head) {
-                Ok(received) => received,
-                Err(error) => break Err(error),
-            };
-            let taken = received.taken;
-            let Some(event) = received.event else {
-                self.inbound.consume(taken);
-                break Ok(());
-            };
-            handle(&self.shared, &mut state, event, &mut spare);
-            self.inbound.consume(taken);
-        };
-        spare.recycle();
-        state.grant();
-        state.count_memory();
-        result
     }
 
     /// The client broke the protocol, or was too slow.
@@ -170,36 +139,22 @@ impl Driver {
     /// Sends what the codec has, as far as the client takes it.
     fn send(&mut self, cx: &mut Context<'_>) {
         let mut state = self.shared.lock();
-        let mut sent_bytes = 0;
-        let result = loop {
-            let output = state.codec.output();
-            if output.is_empty() {
-                break self.transport.poll_flush(cx).map_ok(|()| true);
-            }
-            match self.transport.poll_send(cx, &[IoSlice::new(output)]) {
-                Poll::Ready(Ok(sent)) => {
-                    state.codec.sent(sent);
-                    sent_bytes += sent;
-                    state.grant();
-                }
-                Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
-                Poll::Pending => break Poll::Pending,
-            }
-        };
-        state.note_sent(sent_bytes, self.timer.now());
-        let is_sent = match result {
-            Poll::Ready(Ok(is_sent)) => is_sent,
-            Poll::Pending => false,
-            Poll::Ready(Err(_)) => {
-                state.end();
-                return self.stage = Stage::Closed { until: self.timer.now(), left: 0 };
-            }
-        };
+        let (sent_bytes, result) = mux::poll_send(cx, &mut self.transport, &mut state);
+        state.note_sent(sent_bytes);
+        if sent_bytes > 0 {
+            state.own.idle_since = state.own.idle_since.max(self.timer.now());
+        }
+        if let Poll::Ready(Err(_)) = result {
+            state.end();
+            return self.stage = Stage::Closed { until: self.timer.now(), left: 0 };
+        }
         if self.stage == Stage::Open && state.codec.is_finished() {
             self.stage = Stage::Closing { until: self.timer.now().saturating_add(GOODBYE) };
         }
         drop(state);
-        if is_sent && let Stage::Closing { until } = self.stage {
+        if result.is_ready()
+            && let Stage::Closing { until } = self.stage
+        {
             self.inbound = Buffer::new();
             self.stage = Stage::Closed { until, left: GOODBYE_BYTES_MAX };
         }
@@ -222,7 +177,7 @@ impl Driver {
         }
         let now = self.timer.now();
         state.end_lingering(now);
-        if state.is_idle() && now >= state.idle_since.saturating_add(self.idle) {
+        if state.is_idle() && now >= state.own.idle_since.saturating_add(self.idle) {
             // The connection has served.
             state.codec.stop_accepting();
         }
@@ -278,9 +233,28 @@ fn config(model: &Model) -> Config {
     }
 }
 
-/// The time of the codec.
-const fn elapsed(now: Mono) -> Duration {
-    Duration::from_nanos(now.nanos())
+/// Passes received bytes to the codec, and what it makes of them to the streams.
+fn handle_received(shared: &Arc<Shared>, inbound: &mut Buffer, now: Mono) -> Result<(), ConnectionError> {
+    let mut state = shared.lock();
+    // The next request is read into an exchange of its own.
+    let mut spare = Exchange::take();
+    let result = loop {
+        let received = match state.codec.receive(elapsed(now), inbound.filled(), &mut spare.head) {
+            Ok(received) => received,
+            Err(error) => break Err(error),
+        };
+        let taken = received.taken;
+        let Some(event) = received.event else {
+            inbound.consume(taken);
+            break Ok(());
+        };
+        handle(shared, &mut state, event, &mut spare);
+        inbound.consume(taken);
+    };
+    spare.recycle();
+    state.grant();
+    state.count_memory();
+    result
 }
 
 /// Passes an event on to its stream. `spare` has the head that it speaks of.
@@ -296,17 +270,17 @@ fn handle(shared: &Arc<Shared>, state: &mut State, event: Event<'_>, spare: &mut
         }
         Event::Trailers { stream } => {
             if let Some(entry) = state.streams.get_mut(&stream) {
-                entry.receive_trailers(Ok(std::mem::take(&mut spare.head.fields)));
+                receive_trailers(entry, Ok(std::mem::take(&mut spare.head.fields)));
             }
             return;
         }
         Event::TrailersRefused { stream, error } => {
             if let Some(entry) = state.streams.get_mut(&stream) {
-                entry.receive_trailers(Err(error));
+                receive_trailers(entry, Err(error));
             }
             return;
         }
-        Event::Reset { stream, .. } => return state.close(stream, Closed::ByClient),
+        Event::Reset { stream, .. } => return state.close(stream, Closed::ByPeer),
         Event::Failed { stream, error } => return fail(shared, state, stream, error),
         // A client that goes away still gets its responses.
         Event::GoAway { .. } | Event::Informational { .. } | Event::Pong(_) => return,
@@ -335,45 +309,28 @@ fn fail(shared: &Arc<Shared>, state: &mut State, stream: u32, error: StreamError
 }
 
 impl State {
-    /// Notes that something was sent.
-    fn note_sent(&mut self, bytes: usize, now: Mono) {
-        if bytes > 0 {
-            self.sent_bytes += bytes as u64;
-            self.idle_since = self.idle_since.max(now);
-            self.call_next_head();
-        }
-        if self.codec.output().is_empty() {
-            // Memory that was needed for much is not kept, and none at all while nothing is under way.
-            if self.streams.is_empty() || self.codec.buffered_bytes() > OUTPUT_BYTES_MAX / 4 {
-                self.codec.shrink();
-            }
-        }
-        self.count_memory();
-    }
-
     /// Whether nothing is under way.
     fn is_idle(&self) -> bool {
         self.streams.is_empty()
     }
 
     fn next_deadline(&self, idle: Duration) -> Mono {
-        let codec = self.codec.next_deadline().map_or(Mono::MAX, |deadline| {
-            Mono::from_nanos(u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX))
-        });
-        let idle = if self.is_idle() { self.idle_since.saturating_add(idle) } else { Mono::MAX };
+        let codec = mux::deadline(self.codec.next_deadline());
+        let idle = if self.is_idle() { self.own.idle_since.saturating_add(idle) } else { Mono::MAX };
         // Each has the same time, so the first is the next.
-        let lingering = self.lingering.first().map_or(Mono::MAX, |&(deadline, _)| deadline);
+        let lingering = self.own.lingering.first().map_or(Mono::MAX, |&(deadline, _)| deadline);
         codec.min(idle).min(lingering)
     }
 
     /// Resets the streams that have lingered for long enough.
     fn end_lingering(&mut self, now: Mono) {
-        let ended = self.lingering.partition_point(|&(deadline, _)| deadline <= now);
-        for (_, stream) in self.lingering.drain(..ended) {
+        let lingering = &mut self.own.lingering;
+        let ended = lingering.partition_point(|&(deadline, _)| deadline <= now);
+        for (_, stream) in lingering.drain(..ended) {
             self.codec.discard(stream, ErrorCode::NoError);
         }
-        if self.lingering.is_empty() {
-            self.lingering = Vec::new();
+        if lingering.is_empty() {
+            *lingering = Vec::new();
         }
     }
 }

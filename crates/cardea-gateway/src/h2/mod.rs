@@ -7,7 +7,6 @@ mod request;
 mod respond;
 mod shared;
 mod stream;
-mod turns;
 
 use std::{future::poll_fn, sync::Arc};
 

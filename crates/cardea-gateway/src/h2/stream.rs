@@ -12,11 +12,8 @@ use cardea_http::{
     h2::{ErrorCode, SendError},
 };
 
-use super::{
-    shared::{Closed, Entry, Shared, State},
-    turns::TURN_BYTES,
-};
-use crate::downstream::Aborted;
+use super::shared::{Entry, Shared, State};
+use crate::{downstream::Aborted, mux::Closed};
 
 /// How long the rest of a body is received that nobody wants.
 const LINGER: Duration = Duration::from_secs(1);
@@ -60,14 +57,14 @@ impl Stream {
         look: impl FnOnce(&mut Entry) -> T,
     ) -> Result<T, Aborted> {
         let mut state = self.shared.lock();
-        let entry = open(&mut state, self.id)?;
+        let entry = state.open(self.id)?;
         entry.note_waker(cx);
         Ok(look(entry))
     }
 
     /// Whether the client has ended the stream before its response, or the codec has.
     pub(super) fn is_closed(&self) -> bool {
-        self.look(|state, id| open(state, id).is_err())
+        self.look(|state, id| state.open(id).is_err())
     }
 
     /// Why the codec has ended the stream, or the response can't be sent.
@@ -75,7 +72,7 @@ impl Stream {
         let closed = self.look(|state, id| state.streams.get(&id).and_then(|entry| entry.closed));
         match closed {
             Some(Closed::Failed(code)) => Some(code),
-            Some(Closed::ByClient) | None => self.failure,
+            Some(Closed::ByPeer | Closed::WithConnection) | None => self.failure,
         }
     }
 
@@ -87,7 +84,7 @@ impl Stream {
     /// Ready once a head of `fields` may be sent. It has to be sent at once.
     pub(super) fn poll_room(&mut self, cx: &Context<'_>, fields: &Fields) -> Poll<Result<(), Aborted>> {
         let mut state = self.shared.lock();
-        open(&mut state, self.id)?.note_waker(cx);
+        state.open(self.id)?.note_waker(cx);
         let may = state.may_send_head(self.id, fields, self.waits_for_room);
         if may && self.waits_for_room {
             state.call_next_head();
@@ -151,27 +148,7 @@ impl Stream {
 
     /// Sends some of `chunk`, which is not empty, when it is the stream's turn.
     pub(super) fn poll_send(&self, cx: &Context<'_>, chunk: &[u8]) -> Poll<Result<usize, Aborted>> {
-        let chunk = chunk.get(..TURN_BYTES).unwrap_or(chunk);
-        self.shared.with(|state| {
-            loop {
-                let entry = open(state, self.id)?;
-                if std::mem::take(&mut entry.has_turn) {
-                    state.turns.give_back();
-                    let sent = state.codec.send_data(self.id, chunk, false).map_err(|_| Aborted)?;
-                    if sent > 0 {
-                        return Poll::Ready(Ok(sent));
-                    }
-                }
-                let entry = open(state, self.id)?;
-                entry.note_waker(cx);
-                entry.wants_turn = true;
-                state.codec.want_turn(self.id);
-                state.grant();
-                if !open(state, self.id)?.has_turn {
-                    return Poll::Pending;
-                }
-            }
-        })
+        self.shared.with(|state| state.poll_send(cx, self.id, chunk))
     }
 
     /// What moves on while the client takes something that the stream waits behind. Where it waits for a window, nothing does.
@@ -197,31 +174,19 @@ impl Stream {
     }
 }
 
-/// The entry of a stream that is open.
-fn open(state: &mut State, id: u32) -> Result<&mut Entry, Aborted> {
-    state.streams.get_mut(&id).filter(|entry| entry.closed.is_none()).ok_or(Aborted)
-}
-
 impl Drop for Stream {
     fn drop(&mut self) {
         self.set_waiting(false);
         let shared = &self.shared;
         let now = shared.gateway.clock.mono();
-        // Dropped without the lock: it may hold the last waker of a task.
         let entry = shared.with(|state| {
-            state.heads.remove(self.id);
             if self.lingers && state.codec.is_open(self.id) {
                 state.codec.ignore(self.id);
                 state.linger(now.saturating_add(LINGER), self.id);
             } else {
                 state.codec.discard(self.id, self.code);
             }
-            let entry = state.streams.remove(&self.id);
-            if entry.as_ref().is_some_and(|entry| entry.has_turn) {
-                state.turns.give_back();
-            }
-            state.grant();
-            state.call_next_head();
+            let entry = state.remove(self.id);
             if state.streams.is_empty() {
                 state.rest(now);
                 shared.facts.activity.rest(now);
@@ -236,20 +201,18 @@ impl State {
     /// Accepts what is still sent on a stream until `deadline`.
     fn linger(&mut self, deadline: Mono, stream: u32) {
         // Those that their clients have ended meanwhile are not waited for.
-        if self.lingering.len() == self.lingering.capacity() {
+        let lingering = &mut self.own.lingering;
+        if lingering.len() == lingering.capacity() {
             let codec = &self.codec;
-            self.lingering.retain(|&(_, stream)| codec.is_open(stream));
+            lingering.retain(|&(_, stream)| codec.is_open(stream));
         }
-        self.lingering.push((deadline, stream));
+        lingering.push((deadline, stream));
         self.wake_driver();
     }
 
     /// Nothing is under way.
     fn rest(&mut self, now: Mono) {
-        self.idle_since = now;
-        if self.streams.capacity() > 16 {
-            self.streams = std::collections::HashMap::default();
-        }
+        self.own.idle_since = now;
         // The driver closes a connection that is being shut down, and watches over one that is idle.
         self.wake_driver();
     }

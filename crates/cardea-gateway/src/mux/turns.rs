@@ -5,25 +5,25 @@ use std::collections::VecDeque;
 
 use cardea_http::Fields;
 
-use super::shared::State;
+use super::state::{Side, State};
 
 /// How much of a body is sent in a turn, in bytes.
 pub(super) const TURN_BYTES: usize = 16 * 1024;
 
 /// What may wait to be sent before there are no more turns, in bytes.
-pub(super) const OUTPUT_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const OUTPUT_BYTES_MAX: usize = 64 * 1024;
 
 /// What may wait to be sent before no more heads are added, in bytes. Several of the largest that services send, and hundreds of
 /// usual ones, so that a client that reads never waits for its driver; and little beside what the streams of a connection may hold
 /// of bodies.
-pub(super) const HEADS_BYTES_MAX: usize = 256 * 1024;
+const HEADS_BYTES_MAX: usize = 256 * 1024;
 
 /// What a field takes beside its name and value, at most: its representation and two lengths (RFC 7541 §6.2).
 const FIELD_OVERHEAD_BYTES: usize = 8;
 
 /// Turns that were given and not used yet.
 #[derive(Debug, Default)]
-pub(super) struct Turns(usize);
+pub(crate) struct Turns(usize);
 
 impl Turns {
     /// A turn was used, or is not wanted any more.
@@ -38,14 +38,14 @@ impl Turns {
 
 /// The streams that wait for room for a head, in their order.
 #[derive(Debug, Default)]
-pub(super) struct Heads(VecDeque<(u32, usize)>);
+pub(crate) struct Heads(VecDeque<(u32, usize)>);
 
 impl Heads {
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
 
-    pub(super) fn remove(&mut self, stream: u32) {
+    pub(crate) fn remove(&mut self, stream: u32) {
         self.0.retain(|&(waiting, _)| waiting != stream);
         if self.0.is_empty() {
             self.0 = VecDeque::new();
@@ -58,9 +58,9 @@ fn head_bytes(fields: &Fields) -> usize {
     fields.byte_len() + fields.len() * FIELD_OVERHEAD_BYTES
 }
 
-impl State {
+impl<S: Side> State<S> {
     /// Gives turns to the streams that wait for them, as far as the windows and the room allow.
-    pub(super) fn grant(&mut self) {
+    pub(crate) fn grant(&mut self) {
         while self.codec.output().len() + self.turns.reserved_bytes() < OUTPUT_BYTES_MAX {
             let Some(stream) = self.codec.next_turn() else { return };
             if let Some(entry) = self.streams.get_mut(&stream)
@@ -76,7 +76,7 @@ impl State {
     }
 
     /// Whether a stream may send a head of `fields` now. One that may not has a place in the queue from then on.
-    pub(super) fn may_send_head(&mut self, stream: u32, fields: &Fields, is_waiting: bool) -> bool {
+    pub(crate) fn may_send_head(&mut self, stream: u32, fields: &Fields, is_waiting: bool) -> bool {
         let first = self.heads.0.front().copied();
         let bytes = match first {
             Some((waiting, bytes)) if waiting == stream => bytes,
@@ -94,7 +94,7 @@ impl State {
     }
 
     /// Wakes the stream that is the next to send a head, if there is room for it.
-    pub(super) fn call_next_head(&mut self) {
+    pub(crate) fn call_next_head(&mut self) {
         if let Some(&(stream, bytes)) = self.heads.0.front()
             && self.has_room(bytes)
             && let Some(entry) = self.streams.get(&stream)
@@ -104,7 +104,7 @@ impl State {
     }
 
     /// Whether a usual head has room at once.
-    pub(super) fn may_answer_more(&self) -> bool {
+    pub(crate) fn may_answer_more(&self) -> bool {
         self.has_room(HEADS_BYTES_MAX / 2)
     }
 
