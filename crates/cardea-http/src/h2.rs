@@ -23,7 +23,7 @@ pub use config::Config;
 pub use connection::{Connection, Event, OpenError, Received, SendError};
 pub use error::{ConnectionError, Malformed, StreamError};
 pub use frame::ErrorCode;
-pub use message::Protocol;
+pub use message::{OutgoingRequest, Protocol};
 pub use priority::Priority;
 pub use role::{Client, Role, Server};
 pub use settings::PeerSettings;

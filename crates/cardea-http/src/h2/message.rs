@@ -11,6 +11,7 @@ pub use request::Protocol;
 pub(super) use request::{RequestRules, read_request};
 pub(super) use response::read_response;
 pub(super) use trailers::read_trailers;
+pub use write::OutgoingRequest;
 pub(super) use write::{write_request, write_response, write_trailers};
 
 use super::hpack::{Decoder, FieldLine, HpackError};

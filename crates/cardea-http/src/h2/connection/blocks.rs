@@ -118,10 +118,10 @@ impl<R: Role> Connection<R> {
             let closed = self.check_closed(stream)?;
             discard(&mut self.decoder, block.bytes)?;
             return match closed {
-                Some(ClosedBy::Us) => {
-                    self.charge(now, Abuse::UselessFrames)?;
-                    Ok(None)
-                }
+                // A server may answer late what we have reset, and not know it yet. We open as many streams as we like, so that
+                // one may be forgotten meanwhile.
+                Some(ClosedBy::Us) => self.ignore_block(now),
+                None if !<R as sealed::Role>::IS_SERVER => self.ignore_block(now),
                 Some(ClosedBy::Peer) => Err(ConnectionError::StreamClosed),
                 // Skipped, or closed long ago (RFC 9113 §5.1.1).
                 None => Err(ConnectionError::StreamIdInvalid),
@@ -149,6 +149,11 @@ impl<R: Role> Connection<R> {
         };
         discard(&mut self.decoder, block.bytes)?;
         self.fail_stream(now, stream, error).map(Some)
+    }
+
+    fn ignore_block<'a>(&mut self, now: Duration) -> Result<Option<Event<'a>>, ConnectionError> {
+        self.charge(now, Abuse::UselessFrames)?;
+        Ok(None)
     }
 
     fn request_head<'a>(

@@ -2,12 +2,12 @@
 
 use super::super::budget::Abuse;
 use super::super::frame::{MAX_31, PAYLOAD_MAX, begin_block, end_block};
-use super::super::message::{write_request, write_response, write_trailers};
+use super::super::message::{OutgoingRequest, write_request, write_response, write_trailers};
 use super::super::role::{Client, RequestKind, Role, Server};
 use super::super::streams::{Receiving, Sending, State, Stream};
 use super::super::window::{ReceiveWindow, WINDOW_DEFAULT, Window};
 use super::{Connection, GoingAway, Phase};
-use crate::{Fields, RequestHead, ResponseHead};
+use crate::{Fields, ResponseHead};
 
 /// Why something isn't sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -93,14 +93,15 @@ impl Connection<Client> {
     ///
     /// # Errors
     /// [`OpenError`]: nothing was sent.
-    pub fn open(
+    pub fn open<'a>(
         &mut self,
-        head: &RequestHead,
+        head: impl Into<OutgoingRequest<'a>>,
         protocol: Option<&[u8]>,
         end_stream: bool,
     ) -> Result<u32, OpenError> {
         self.check_open()?;
-        if self.is_too_large(&head.fields, head.target().len()) {
+        let head = head.into();
+        if self.is_too_large(head.fields, head.target.len()) {
             return Err(OpenError::TooLarge);
         }
         let id = if self.last_stream == 0 { 1 } else { self.last_stream + 2 };

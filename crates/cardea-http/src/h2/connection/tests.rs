@@ -764,6 +764,24 @@ fn a_client_keeps_to_the_limits_and_learns_what_was_not_processed() {
 }
 
 #[test]
+fn a_late_response_to_a_stream_that_was_reset_long_ago_ends_nothing() {
+    let (mut client, mut head) = client(b"");
+    for _ in 0..500 {
+        let stream = client.open(&RequestHead::default(), None, true).unwrap();
+        client.reset(stream, ErrorCode::Cancel);
+    }
+    for stream in [1, 3, 999] {
+        let late = [frame(FrameType::Headers, DONE, stream, &[0x88]), data(stream, b"hello", true)].concat();
+        let received = client.receive(NOW, &late, &mut head).unwrap();
+        assert_eq!((received.event, received.taken), (None, late.len()), "{stream}");
+    }
+    assert_eq!(client.open(&RequestHead::default(), None, true), Ok(1001));
+    // One that was never opened is no such stream.
+    let idle = frame(FrameType::Headers, DONE, 1003, &[0x88]);
+    assert_eq!(client.receive(NOW, &idle, &mut head), Err(ConnectionError::StreamIdle));
+}
+
+#[test]
 fn a_response_to_head_has_no_content_and_none_comes_before_a_head() {
     for (method, expected) in [(Method::Head, "body_length_disagrees"), (Method::Get, "")] {
         let (mut client, mut head) = client(b"");

@@ -282,16 +282,26 @@ fn what_is_written_is_read_as_it_was_meant() {
     head.fields.append_known(Known::Connection, b"close").unwrap();
     head.fields.append_known(Known::TransferEncoding, b"chunked").unwrap();
     let (mut encoder, mut out) = (Encoder::default(), Vec::new());
-    write_request(&mut encoder, &head, Scheme::Https, None, &mut out);
+    write_request(&mut encoder, (&head).into(), Scheme::Https, None, &mut out);
     let mut again = RequestHead::default();
     read_request(&mut Decoder::default(), &out, &rules(), &mut again).unwrap().unwrap();
     let lower = |field: Field<'_>| (field.name.to_ascii_lowercase(), field.value.to_vec());
     assert!(again.fields.iter().map(lower).eq(expected.fields.iter().map(lower)));
     assert_eq!((again.method, again.target()), (Method::Post, &b"/a?b=c"[..]));
+    // Said once, also where the fields say it.
+    head.fields.remove(Known::Te);
+    for _ in 0..2 {
+        out.clear();
+        let request = OutgoingRequest { accepts_trailers: true, ..(&head).into() };
+        write_request(&mut Encoder::default(), request, Scheme::Https, None, &mut out);
+        read_request(&mut Decoder::default(), &out, &rules(), &mut again).unwrap().unwrap();
+        assert!(again.fields.get_all(Known::Te).eq([b"trailers"]));
+        head.fields.append_known(Known::Te, b"trailers").unwrap();
+    }
     // An extended CONNECT has the method for its protocol, whatever the head says.
     out.clear();
     head.method = Method::Get;
-    write_request(&mut Encoder::default(), &head, Scheme::Https, Some(b"websocket"), &mut out);
+    write_request(&mut Encoder::default(), (&head).into(), Scheme::Https, Some(b"websocket"), &mut out);
     let rules = RequestRules { connect_protocol: true, ..rules() };
     let facts = read_request(&mut Decoder::default(), &out, &rules, &mut again).unwrap().unwrap();
     assert_eq!((facts.protocol, again.method), (Some(Protocol::WebSocket), Method::Connect));
