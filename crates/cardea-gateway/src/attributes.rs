@@ -354,6 +354,12 @@ const ATTRIBUTES: &[Attribute<Exchange>] = &[
     attribute!("response.status", Int, "The status; absent if there is no response.", |x| {
         Value::unsigned(Some(u64::from(x.response.status)).filter(|status| *status > 0))
     }),
+    attribute!(
+        "response.grpc_status",
+        Int,
+        "The status code of a gRPC call over HTTP/2; absent for other requests and if the call has none.",
+        |x| Value::unsigned(x.response.grpc_status.map(|status| u64::from(status.code())))
+    ),
     attribute!("response.size", Int, "The number of sent bytes of the response's body.", |x| {
         Value::unsigned(Some(x.response.body_bytes))
     }),
@@ -430,6 +436,7 @@ pub const LOG_FIELDS: &[(&str, &str)] = &[
     ("network.protocol", "request.protocol"),
     ("http.request.body.size", "request.size"),
     ("http.response.status_code", "response.status"),
+    ("rpc.grpc.status_code", "response.grpc_status"),
     ("http.response.body.size", "response.size"),
     ("duration_s", "request.duration"),
     ("http.route", "route.name"),

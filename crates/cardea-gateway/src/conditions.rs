@@ -122,7 +122,8 @@ fn decide(policy: &Policy<Exchange>, scope: PolicyScope, exchange: &mut Exchange
         }
         Decision::Denied { rule, fault } => (rule, fault),
     };
-    exchange.policy = Some(PolicyFacts { scope, allowed: false, rule });
+    let place = rule.and_then(|rule| u32::try_from(rule).ok());
+    exchange.policy = Some(PolicyFacts { scope, allowed: false, rule: place });
     let decided = rule.and_then(|rule| policy.rules().get(rule));
     if let Some(fault) = fault {
         if let Some(rule) = decided {

@@ -11,6 +11,7 @@ use cardea_clock::{Mono, Timestamp};
 use cardea_env::{AttributeOverrides, HasOverrides, Rule, Value};
 use cardea_http::{
     Authority, ConnectionNames, LastAuthority, NotedFields, PathFlags, RequestHead, ResponseHead, Scheme,
+    grpc::GrpcStatus,
 };
 use cardea_identity::{ConnectionTokenCache, VerdictRef};
 use cardea_tls::{ClientCertificate, HandshakeFacts};
@@ -25,6 +26,7 @@ use crate::{
     model::{HeaderEncoding, ListenerModel, ModelRef, Route, Service, ShareIndex, Throttle},
     pool::Pool,
     record::RequestId,
+    refusal::Reason,
     routing::Parameters,
     tarpit::TarpitFacts,
     throttling::ThrottleFacts,
@@ -109,10 +111,12 @@ impl UpstreamFacts {
 /// What is known of the response.
 #[derive(Debug, Default)]
 pub struct ResponseFacts {
-    /// Its status; 0 while there is none.
+    /// Its status; 0 while there is none. The refusal of a gRPC call has the status that a refusal of another request has.
     pub status: u16,
     /// Octets of its body that were sent.
     pub body_bytes: u64,
+    /// The status of a gRPC call, as the client gets it; none while there is none.
+    pub grpc_status: Option<GrpcStatus>,
     /// Why the gateway answered in place of the service.
     pub reason: Option<&'static str>,
     /// Whether the client got it whole.
@@ -136,7 +140,7 @@ pub struct PolicyFacts {
     /// Whether it lets the request in.
     pub allowed: bool,
     /// The rule by its place; none where no rule matched.
-    pub rule: Option<usize>,
+    pub rule: Option<u32>,
 }
 
 /// One request and its response.
@@ -180,6 +184,8 @@ pub struct Exchange {
     pub(crate) early_data: bool,
     /// Whether an upgrade to WebSocket is asked for.
     pub(crate) upgrade: bool,
+    /// Whether it is a gRPC call, whose end has a status in trailers.
+    pub(crate) is_grpc: bool,
     /// Octets of the request's body that were taken in.
     pub request_body_bytes: u64,
     /// The connection.
@@ -282,6 +288,7 @@ impl Exchange {
         self.peer_trusted = false;
         self.early_data = false;
         self.upgrade = false;
+        self.is_grpc = false;
         self.request_body_bytes = 0;
         self.connection = None;
         self.model = None;
@@ -342,6 +349,13 @@ impl Exchange {
         }
     }
 
+    /// Notes why it is refused.
+    pub(crate) fn note_refusal(&mut self, reason: &Reason) {
+        self.response.reason = Some(reason.code());
+        self.response.status = reason.status();
+        self.response.grpc_status = self.is_grpc.then(|| reason.grpc_status());
+    }
+
     /// The certificate of the client, where it holds.
     pub(crate) fn client_certificate(&self) -> Option<&ClientCertificate> {
         let tls = self.connection.as_ref()?.tls.as_ref()?;
@@ -386,7 +400,7 @@ impl Exchange {
             PolicyScope::Gateway => self.model.as_ref()?.environment.policy.as_ref(),
             PolicyScope::Route => self.route()?.rules.policy.as_ref(),
         };
-        policy?.rules().get(rule?)
+        policy?.rules().get(usize::try_from(rule?).ok()?)
     }
 
     /// Appends the query to where a redirect leads, behind those parameters that a place has already. An empty one leaves
@@ -446,6 +460,7 @@ impl Default for Exchange {
             peer_trusted: false,
             early_data: false,
             upgrade: false,
+            is_grpc: false,
             request_body_bytes: 0,
             connection: None,
             model: None,

@@ -25,6 +25,7 @@ mod fields;
 mod forward;
 mod framing;
 pub mod gateway;
+mod grpc;
 mod h1;
 mod h2;
 pub mod hints;

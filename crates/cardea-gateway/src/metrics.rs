@@ -11,8 +11,8 @@ use crate::{
     record::{
         Registry,
         metrics::{
-            Counter, CounterDef, Definition, GaugeDef, Histogram, HistogramDef, LATENCY_BOUNDS, LazyCounter,
-            LazyHistogram, LazyUpDown, Reasons, StatusClasses, StatusCodes, UpDown,
+            Counter, CounterDef, Definition, GaugeDef, GrpcStatuses, Histogram, HistogramDef, LATENCY_BOUNDS,
+            LazyCounter, LazyHistogram, LazyUpDown, Reasons, StatusClasses, StatusCodes, UpDown,
         },
     },
     refusal::Reason,
@@ -161,6 +161,12 @@ static RESPONSES: CounterDef<2> = CounterDef::new(
     ["http_route", "http_response_status_code"],
 )
 .sharded();
+static GRPC_CALLS: CounterDef<2> = CounterDef::new(
+    "cardea_grpc_calls_total",
+    "gRPC calls over HTTP/2 by route and status code, as their clients received it.",
+    ["http_route", "rpc_grpc_status_code"],
+)
+.sharded();
 static RESPONSE_HEAD: HistogramDef<2> = HistogramDef::new(
     "cardea_upstream_response_head_seconds",
     "Time from the head of a request to the head of the response, including failed attempts, by service.",
@@ -178,6 +184,7 @@ static CONNECT: HistogramDef<1> = HistogramDef::new(
 pub static DEFINITIONS: &[Definition] = &[
     DURATION.definition(),
     RESPONSES.definition(),
+    GRPC_CALLS.definition(),
     ACTIVE.definition(),
     REFUSED.definition(),
     ABORTED.definition(),
@@ -342,6 +349,9 @@ impl GatewayMetrics {
         let metrics = route.map_or(&self.unrouted, |route| &*route.metrics);
         metrics.durations.observe(registry, response.status, exchange.duration());
         metrics.responses.increment(registry, response.status);
+        if let Some(status) = response.grpc_status {
+            metrics.grpc_calls.increment(registry, status);
+        }
         if !response.complete && !matches!(exchange.tarpit.measure, Some(Measure::Held)) {
             self.aborted.increment(registry, response.reason.unwrap_or("none"), response.status);
         } else if let Some(reason) = response.reason {
@@ -363,13 +373,18 @@ impl GatewayMetrics {
 pub struct RouteMetrics {
     durations: StatusClasses,
     responses: StatusCodes,
+    grpc_calls: GrpcStatuses,
 }
 
 impl RouteMetrics {
     /// The figures of the route called `name`, which begin when it first appears in the configuration.
     #[must_use]
     pub fn new(name: &str) -> Self {
-        Self { durations: StatusClasses::new(&DURATION, name), responses: StatusCodes::new(&RESPONSES, name) }
+        Self {
+            durations: StatusClasses::new(&DURATION, name),
+            responses: StatusCodes::new(&RESPONSES, name),
+            grpc_calls: GrpcStatuses::new(&GRPC_CALLS, name),
+        }
     }
 }
 

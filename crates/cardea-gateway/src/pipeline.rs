@@ -56,8 +56,7 @@ pub(crate) fn refuse(gateway: &Gateway, reason: &Reason, exchange: &mut Exchange
         // It is refused already.
         let _ = decision::settle(&model, exchange);
     }
-    exchange.response.reason = Some(reason.code());
-    exchange.response.status = reason.status();
+    exchange.note_refusal(reason);
     if *reason == Reason::ClientAborted {
         return Outcome::Close;
     }

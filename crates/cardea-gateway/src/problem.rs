@@ -5,6 +5,7 @@ use cardea_http::{Known, ResponseHead};
 use crate::{
     builtin::ErrorFormat,
     exchange::Exchange,
+    grpc::RefusedCall,
     model::Destination,
     refusal::Reason,
     response::{Response, ResponseBody},
@@ -45,6 +46,9 @@ impl Reason {
         }
         let id = String::from_utf8_lossy(&exchange.name()).into_owned();
         set(&mut head, Known::XRequestId, &id);
+        if exchange.is_grpc {
+            return self.refuse_call(head);
+        }
         let body = if error_format(exchange) == ErrorFormat::Oauth {
             let error = match self.status() {
                 429 | 503 => "temporarily_unavailable",
@@ -77,6 +81,19 @@ impl Reason {
         };
         let mut response = Response::new(head, ResponseBody::text(body.to_string()));
         response.close = self.closes();
+        response
+    }
+
+    /// The refusal of a gRPC call. Its `head` has the status and the fields of the refusal of any request.
+    fn refuse_call(&self, head: ResponseHead) -> Response {
+        let mut message = format!("{}: {}", self.code(), self.title());
+        if let Self::PolicyDenied(Some(reason)) = self {
+            message.push(' ');
+            message.push_str(reason);
+        }
+        let mut response = Response::new(head, ResponseBody::Empty);
+        response.close = self.closes();
+        response.refused_call = Some(Box::new(RefusedCall { status: self.grpc_status(), message }));
         response
     }
 

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use cardea_guard::AdmissionRefusal;
+use cardea_http::grpc::GrpcStatus;
 use cardea_identity::TokenError;
 
 use crate::{body::BodyError, shortage::Shortage, termination::TerminationReason};
@@ -205,6 +206,25 @@ impl Reason {
             | Self::Overloaded
             | Self::Draining => 503,
             Self::ConnectTimeout | Self::ResponseHeadTimeout | Self::RequestTimeout => 504,
+        }
+    }
+
+    /// The status of a gRPC call that is refused. It is what clients make of the HTTP status by themselves (the gRPC project's
+    /// `http-grpc-status-mapping.md`), except that limits are told from failures.
+    #[must_use]
+    pub fn grpc_status(&self) -> GrpcStatus {
+        if let Self::StreamEnded(end) = self {
+            return end.grpc_status();
+        }
+        match self.status() {
+            400 => GrpcStatus::Internal,
+            401 => GrpcStatus::Unauthenticated,
+            403 => GrpcStatus::PermissionDenied,
+            404 => GrpcStatus::Unimplemented,
+            413 | 429 | 431 => GrpcStatus::ResourceExhausted,
+            499 => GrpcStatus::Cancelled,
+            502..=504 => GrpcStatus::Unavailable,
+            _ => GrpcStatus::Unknown,
         }
     }
 

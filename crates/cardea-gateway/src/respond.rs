@@ -8,7 +8,10 @@ use std::{
 };
 
 use cardea_clock::Mono;
-use cardea_http::Fields;
+use cardea_http::{
+    Fields,
+    grpc::{GrpcStatus, status_of},
+};
 
 use crate::{
     admission::Permits,
@@ -16,6 +19,7 @@ use crate::{
     exchange::Exchange,
     fields::clean_response_trailers,
     gateway::Gateway,
+    grpc,
     memory::Ending,
     model::RESPONSE_BODY_IDLE,
     response::{Response, ResponseBody, has_body, set_length},
@@ -57,7 +61,7 @@ pub(crate) trait ResponseSink {
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<Aborted>;
 
     /// Ends the response so that the client can't take it for whole.
-    fn cut(&mut self, cut: Cut, exchange: &Exchange);
+    fn cut(&mut self, cut: Cut, exchange: &mut Exchange);
 
     /// How much was sent of what was gathered or waits before it, in a unit of the sink's: it moves on while the client takes
     /// something.
@@ -107,9 +111,14 @@ pub(crate) async fn respond(
     timer: &mut Timer,
 ) -> bool {
     exchange.response.status = response.head.status;
-    let has_body = has_body(exchange.head.method, response.head.status);
+    // Last of all: what the configuration says of responses holds for the status that the refusal has in HTTP.
+    let is_trailers_only = grpc::write_refusal(response);
+    let has_body = !is_trailers_only && has_body(exchange.head.method, response.head.status);
     if has_body {
         set_length(&mut response.head, response.body.length());
+    }
+    if exchange.is_grpc && exchange.response.grpc_status.is_none() {
+        exchange.response.grpc_status = status_of(&response.head.fields);
     }
     let mut pace = Pace::begin(gateway, exchange);
     let room = poll_fn(|cx| Poll::Ready(sink.poll_room(cx, &response.head.fields))).await;
@@ -136,10 +145,12 @@ pub(crate) async fn respond(
     }
     let body = &mut response.body;
     let permits = exchange.admission.permits.take();
-    let mut flow = Flow { ended: matches!(body, ResponseBody::Empty), body, body_bytes: 0, permits };
+    let ended = matches!(body, ResponseBody::Empty);
+    let mut flow = Flow { ended, body, body_bytes: 0, grpc_status: None, permits };
     let result = flow.run(exchange, sink, timer, &mut pace).await;
     exchange.admission.permits = flow.permits;
     exchange.response.body_bytes = flow.body_bytes;
+    exchange.response.grpc_status = flow.grpc_status.or(exchange.response.grpc_status);
     exchange.response.complete = result.is_ok();
     if let Err(cut) = result {
         exchange.response.reason = Some(cut.code(exchange));
@@ -228,6 +239,8 @@ struct Flow<'a> {
     /// The end is written.
     ended: bool,
     body_bytes: u64,
+    /// The status of a gRPC call in the trailers.
+    grpc_status: Option<GrpcStatus>,
     /// Those of the exchange.
     permits: Option<Permits>,
 }
@@ -281,6 +294,9 @@ impl Flow<'_> {
                     self.body.consume(count);
                 }
                 Poll::Ready(Ok(false)) => {
+                    if exchange.is_grpc {
+                        self.grpc_status = self.body.trailers().and_then(status_of);
+                    }
                     let trailers = self.body.trailers().filter(|_| sink.takes_trailers());
                     let trailers = trailers.map(|trailers| clean_response_trailers(exchange, trailers));
                     if let Some(trailers) = &trailers {
@@ -405,7 +421,7 @@ mod tests {
             Poll::Pending
         }
 
-        fn cut(&mut self, _: Cut, _: &Exchange) {}
+        fn cut(&mut self, _: Cut, _: &mut Exchange) {}
 
         fn sent(&self) -> u64 {
             0
@@ -423,7 +439,8 @@ mod tests {
     /// Polls until the response is over; how it ended, and how many octets of its body are recorded.
     fn carry(bytes: &[u8], sink: &mut Fake) -> (Result<(), Cut>, u64) {
         let mut body = ResponseBody::bytes(bytes.into());
-        let mut flow = Flow { body: &mut body, ended: false, body_bytes: 0, permits: None };
+        let mut flow =
+            Flow { body: &mut body, ended: false, body_bytes: 0, grpc_status: None, permits: None };
         let mut cx = Context::from_waker(Waker::noop());
         loop {
             let waits = sink.moods.len();

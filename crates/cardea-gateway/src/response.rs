@@ -11,6 +11,7 @@ use crate::{
     body::BodyError,
     downstream::Downstream,
     forward::{self, Attempt},
+    grpc::RefusedCall,
     tarpit::{Drip, HeldRefusal},
     upstream::Tunnel,
 };
@@ -36,11 +37,13 @@ pub(crate) struct Response {
     pub(crate) body: ResponseBody,
     /// The connection must not be used after this response.
     pub(crate) close: bool,
+    /// How it ends a gRPC call that it refuses. The body is empty then.
+    pub(crate) refused_call: Option<Box<RefusedCall>>,
 }
 
 impl Response {
     pub(crate) fn new(head: ResponseHead, body: ResponseBody) -> Self {
-        Self { head, body, close: false }
+        Self { head, body, close: false, refused_call: None }
     }
 }
 

@@ -327,8 +327,7 @@ fn is_shared(connection: &ConnectionFacts) -> bool {
 /// The answer where as many are held as may be.
 fn shed(connection: &ConnectionFacts, delay: Duration, exchange: &mut Exchange) -> Outcome {
     let reason = Reason::TarpitFull { retry_seconds: delay.as_secs().max(1) };
-    exchange.response.reason = Some(reason.code());
-    exchange.response.status = reason.status();
+    exchange.note_refusal(&reason);
     if is_shared(connection) {
         // The stream is reset.
         return Outcome::Close;

@@ -1,5 +1,6 @@
 //! Why the gateway ends what lasts, and how it says so in each protocol.
 
+use cardea_http::grpc::GrpcStatus;
 use cardea_identity::Lapse;
 
 /// Why the gateway ended a stream.
@@ -75,13 +76,15 @@ impl TerminationReason {
         }
     }
 
-    /// The status of a gRPC call: `UNAUTHENTICATED`, `PERMISSION_DENIED`, `RESOURCE_EXHAUSTED`, `UNAVAILABLE`.
-    pub(crate) const fn grpc_status(self) -> &'static str {
+    /// The status of a gRPC call that ends.
+    pub(crate) const fn grpc_status(self) -> GrpcStatus {
         match self {
-            Self::TokenExpired | Self::TokenRevoked | Self::IssuerChanged | Self::CertificateInvalid => "16",
-            Self::RouteRemoved | Self::RequirementUnmet => "7",
-            Self::BuffersExhausted => "8",
-            Self::Draining => "14",
+            Self::TokenExpired | Self::TokenRevoked | Self::IssuerChanged | Self::CertificateInvalid => {
+                GrpcStatus::Unauthenticated
+            }
+            Self::RouteRemoved | Self::RequirementUnmet => GrpcStatus::PermissionDenied,
+            Self::BuffersExhausted => GrpcStatus::ResourceExhausted,
+            Self::Draining => GrpcStatus::Unavailable,
         }
     }
 }

@@ -9,6 +9,7 @@
 //! * [`BodyLength`], [`declared_length`], [`set_length`]: how long a body is.
 //! * [`h1`]: decoding and encoding heads and chunked bodies, and how a body is delimited.
 //! * [`h2`]: the codec of HTTP/2.
+//! * [`grpc`]: what a proxy reads and writes of gRPC.
 //! * [`parse_target`], [`Authority`], [`normalize_path`]: what a request is for, in one spelling.
 //! * [`strip_hop_by_hop`], [`append_via`], [`set_forwarded`], [`client_address`], [`strip_named`],
 //!   [`strip_lookalikes`], [`filter_trailers`]: what a proxy does to the fields.
@@ -27,6 +28,7 @@ mod forwarding;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod grpc;
 pub mod h1;
 pub mod h2;
 mod head;

@@ -181,7 +181,7 @@ impl ResponseSink for Writer<'_> {
     }
 
     /// The connection is reset when it is dropped.
-    fn cut(&mut self, _: Cut, _: &Exchange) {}
+    fn cut(&mut self, _: Cut, _: &mut Exchange) {}
 
     fn sent(&self) -> u64 {
         self.sent_bytes

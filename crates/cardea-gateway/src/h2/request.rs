@@ -14,6 +14,7 @@ use super::{body::RequestBody, respond, shared::Shared, stream::Stream};
 use crate::{
     exchange::{ConnectionFacts, Exchange},
     gateway::{Gateway, Recording},
+    grpc,
     memory::{Ending, charged},
     pipeline,
     record::RequestId,
@@ -70,6 +71,8 @@ fn begin(shared: &Shared, exchange: &mut Exchange) {
     exchange.id = RequestId::generate(gateway.clock.wall());
     exchange.started = gateway.clock.precise();
     exchange.scheme = Scheme::Https;
+    // As the client sent it: rules may change the head.
+    exchange.is_grpc = grpc::is_call(&exchange.head.fields);
     exchange.connection = Some(Arc::clone(&shared.facts));
 }
 

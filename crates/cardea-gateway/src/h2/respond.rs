@@ -2,7 +2,11 @@
 
 use std::task::{Context, Poll};
 
-use cardea_http::{Fields, Known, Version, h2::ErrorCode};
+use cardea_http::{
+    Fields, Known, Version,
+    grpc::{GrpcStatus, set_status},
+    h2::ErrorCode,
+};
 
 use super::body::RequestBody;
 use crate::{
@@ -39,20 +43,6 @@ pub(super) async fn respond(
     }
 }
 
-/// Whether a call of gRPC is answered, whose status comes in trailers.
-fn is_grpc(exchange: &Exchange) -> bool {
-    let content_type = exchange.head.fields.get(Known::ContentType);
-    content_type.is_some_and(|value| value.starts_with(b"application/grpc"))
-}
-
-/// The trailers that end a call of gRPC. Nobody takes a call with such a status for whole.
-fn grpc_status(end: TerminationReason) -> Option<Fields> {
-    let mut trailers = Fields::default();
-    trailers.append(b"grpc-status", end.grpc_status().as_bytes()).ok()?;
-    trailers.append(b"grpc-message", end.text().as_bytes()).ok()?;
-    Some(trailers)
-}
-
 /// A response on its way.
 struct Writer<'a> {
     gateway: &'a Gateway,
@@ -60,9 +50,13 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Ends a call of gRPC with a status, if there is room for it now; whether it did.
-    fn end_with_status(&mut self, end: TerminationReason) -> bool {
-        let Some(trailers) = grpc_status(end) else { return false };
+    /// Ends a gRPC call with a status, if there is room for it now; whether it did. No client takes a call with such a status
+    /// for complete.
+    fn end_with_status(&mut self, status: GrpcStatus, message: &str) -> bool {
+        let mut trailers = Fields::default();
+        if set_status(&mut trailers, status, message).is_err() {
+            return false;
+        }
         self.body.stream.has_room(&trailers) && self.body.stream.send_trailers(&trailers).is_ok()
     }
 }
@@ -115,14 +109,15 @@ impl ResponseSink for Writer<'_> {
     }
 
     /// A stream that is reset can't be taken for whole.
-    fn cut(&mut self, cut: Cut, exchange: &Exchange) {
+    fn cut(&mut self, cut: Cut, exchange: &mut Exchange) {
         let code = match cut {
             // What is queued for the stream stays as long as trailers wait behind it.
             Cut::Ended(end)
                 if end != TerminationReason::BuffersExhausted
-                    && is_grpc(exchange)
-                    && self.end_with_status(end) =>
+                    && exchange.is_grpc
+                    && self.end_with_status(end.grpc_status(), end.text()) =>
             {
+                exchange.response.grpc_status = Some(end.grpc_status());
                 return;
             }
             Cut::Ended(_) => ErrorCode::Cancel,

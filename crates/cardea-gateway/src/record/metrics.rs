@@ -15,7 +15,9 @@ use std::time::Duration;
 use self::cells::Cells;
 pub use self::cells::{Counter, Gauge, Histogram, InFlight, UpDown};
 pub use self::definition::{CounterDef, Definition, GaugeDef, HistogramDef, LATENCY_BOUNDS};
-pub use self::instruments::{LazyCounter, LazyHistogram, LazyUpDown, Reasons, StatusClasses, StatusCodes};
+pub use self::instruments::{
+    GrpcStatuses, LazyCounter, LazyHistogram, LazyUpDown, Reasons, StatusClasses, StatusCodes,
+};
 use self::text::label_text;
 
 mod cells;

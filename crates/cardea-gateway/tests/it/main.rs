@@ -26,6 +26,7 @@ mod endpoints;
 mod environment;
 mod failover;
 mod fields;
+mod grpc;
 mod host_requirements;
 mod http2;
 mod http2_frames;

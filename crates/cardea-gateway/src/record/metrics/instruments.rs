@@ -3,6 +3,8 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use cardea_http::grpc::GrpcStatus;
+
 use super::{Counter, CounterDef, GaugeDef, Histogram, HistogramDef, InFlight, Registry, UpDown};
 
 /// Durations of one route or one service, by class of status: the second label is `1xx` to `5xx`, or `none`
@@ -81,6 +83,31 @@ impl StatusCodes {
             }
         }
         self.other.get_or_init(|| registry.counter(self.def, [&self.subject, "_other"])).increment();
+    }
+}
+
+/// Counters of one route by the status of gRPC calls.
+pub struct GrpcStatuses {
+    def: &'static CounterDef<2>,
+    /// The value of the first label.
+    subject: Box<str>,
+    /// By the code. Most routes have no gRPC calls, so their counters take no memory.
+    statuses: OnceLock<Box<[OnceLock<Counter>; GrpcStatus::ALL.len()]>>,
+}
+
+impl GrpcStatuses {
+    /// Counters of `subject`, which comes from the configuration. The second label of `def` is the code.
+    #[must_use]
+    pub fn new(def: &'static CounterDef<2>, subject: &str) -> Self {
+        Self { def, subject: subject.into(), statuses: OnceLock::new() }
+    }
+
+    /// Counts one. The first of a status enters it into the registry.
+    pub fn increment(&self, registry: &Registry, status: GrpcStatus) {
+        let statuses = self.statuses.get_or_init(Box::default);
+        statuses[usize::from(status.code())]
+            .get_or_init(|| registry.counter(self.def, [&self.subject, status.as_str()]))
+            .increment();
     }
 }
 

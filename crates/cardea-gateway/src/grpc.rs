@@ -1,0 +1,53 @@
+//! gRPC calls over HTTP/2: which requests they are, and how the gateway refuses them.
+
+use cardea_http::{
+    Fields, Known,
+    grpc::{self, CONTENT_TYPE, GrpcStatus, set_status},
+};
+
+use crate::response::Response;
+
+/// In which field a client is told when to retry, in milliseconds (gRPC's proposal A6).
+const RETRY_PUSHBACK: &[u8] = b"grpc-retry-pushback-ms";
+
+/// How a call is refused.
+#[derive(Debug)]
+pub(crate) struct RefusedCall {
+    pub(crate) status: GrpcStatus,
+    pub(crate) message: String,
+}
+
+/// Whether a request over HTTP/2 with these fields is a gRPC call.
+pub(crate) fn is_call(fields: &Fields) -> bool {
+    fields.get(Known::ContentType).is_some_and(grpc::is_content_type)
+}
+
+/// Makes the refusal of a call what clients of gRPC expect: a response with status 200 that consists of trailers only. Whether
+/// it is one.
+pub(crate) fn write_refusal(response: &mut Response) -> bool {
+    let Some(refused) = response.refused_call.take() else { return false };
+    let head = &mut response.head;
+    head.status = 200;
+    let fields = &mut head.fields;
+    let milliseconds = fields.get(Known::RetryAfter).and_then(retry_milliseconds);
+    let written = fields
+        .set_known(Known::ContentType, CONTENT_TYPE.as_bytes())
+        .and_then(|()| set_status(fields, refused.status, &refused.message))
+        .and_then(|()| match milliseconds {
+            Some(milliseconds) => fields.append(RETRY_PUSHBACK, milliseconds.to_string().as_bytes()),
+            None => Ok(()),
+        });
+    if written.is_err() {
+        // A head at the limit of its memory. The status is what matters.
+        fields.clear();
+        let _ = fields.set_known(Known::ContentType, CONTENT_TYPE.as_bytes());
+        let _ = set_status(fields, refused.status, &refused.message);
+    }
+    true
+}
+
+/// The same as a number of seconds, which clients read as a signed number of 32 bits.
+fn retry_milliseconds(seconds: &[u8]) -> Option<i32> {
+    let seconds: u64 = std::str::from_utf8(seconds).ok()?.parse().ok()?;
+    Some(i32::try_from(seconds.saturating_mul(1000)).unwrap_or(i32::MAX))
+}
