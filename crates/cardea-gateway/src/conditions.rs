@@ -2,12 +2,9 @@
 //! that fails.
 //!
 //! An evaluation fails where it reads what is not there, or what a client sent with two values. What fails is counted,
-//! and logged at most once in [`REPORT_INTERVAL`]: clients can make it fail as often as they like.
+//! and logged within a [`WarningLimit`]: clients can make it fail as often as they like.
 
-use std::{
-    sync::atomic::{AtomicI64, Ordering::Relaxed},
-    time::Duration,
-};
+use std::sync::atomic::Ordering::Relaxed;
 
 use cardea_env::{Condition, Decision, Expression, Fault, Policy, Scratch, Value};
 
@@ -15,10 +12,8 @@ use crate::{
     exchange::{Exchange, PolicyFacts, PolicyScope},
     model::{AttributeChange, AttributeRule, LogModel, Model, Route},
     refusal::Reason,
+    warning_limit::WarningLimit,
 };
-
-/// A failed evaluation is reported no more often than this.
-const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Counts a failed evaluation, and reports it if that is due.
 pub(crate) fn note(condition: &Condition<Exchange>, fault: Fault, exchange: &Exchange) {
@@ -27,17 +22,14 @@ pub(crate) fn note(condition: &Condition<Exchange>, fault: Fault, exchange: &Exc
 
 /// The same for the text of any expression.
 fn note_fault(expression: &str, describe: impl FnOnce() -> String, exchange: &Exchange) {
-    static REPORTED: AtomicI64 = AtomicI64::new(i64::MIN);
+    static WARNINGS: WarningLimit = WarningLimit::new();
     exchange.faults.fetch_add(1, Relaxed);
-    let now = exchange.started.wall.unix_nanos();
-    let last = REPORTED.load(Relaxed);
-    let interval = i64::try_from(REPORT_INTERVAL.as_nanos()).unwrap_or(i64::MAX);
-    // A clock that was set back reports too.
-    let due = now.saturating_sub(last) >= interval || now < last;
-    if due && REPORTED.compare_exchange(last, now, Relaxed, Relaxed).is_ok() {
+    if let Some(suppressed) = WARNINGS.admit(exchange.started.mono) {
         let route = exchange.route().map_or("", |route| route.name.as_str());
         let why = describe();
-        tracing::warn!(route, request = %exchange.id, expression, why, "an expression can't be evaluated");
+        tracing::warn!(
+            route, request = %exchange.id, expression, why, suppressed, "an expression can't be evaluated"
+        );
     }
 }
 

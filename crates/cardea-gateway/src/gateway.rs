@@ -26,7 +26,7 @@ use crate::{
     metrics::{GatewayMetrics, TarpitMetrics},
     model::{Budgets, ConnectionTimeouts, LogFormat, Model, next_generation},
     record::{AccessLog, Registry},
-    shortage::{Shortage, Warned},
+    shortage::{Shortage, ShortageWarnings},
     streams::Streams,
     tarpit::GatewayTarpit,
     termination::TerminationReason,
@@ -85,8 +85,7 @@ pub struct Gateway {
     pub(crate) throttles: Box<dyn ThrottleStore>,
     /// Those who offend again and again.
     pub tarpit: Arc<GatewayTarpit>,
-    shortage_warned: Warned,
-    buffers_warned: Warned,
+    shortage_warnings: ShortageWarnings,
     pub(crate) handshakes: Arc<Handshakes>,
     /// What is under way for longer.
     pub(crate) streams: Streams,
@@ -122,8 +121,7 @@ impl Gateway {
             connection_shares: Arc::default(),
             throttles: Box::new(LocalThrottles::default()),
             tarpit,
-            shortage_warned: Warned::default(),
-            buffers_warned: Warned::default(),
+            shortage_warnings: ShortageWarnings::default(),
             handshakes: Handshakes::new(),
             streams: Streams::default(),
         }))
@@ -304,21 +302,21 @@ impl Gateway {
         self.metrics.count_shortage(shortage);
         let now = self.clock.mono();
         if shortage == Shortage::Ports {
-            self.shortage_warned.tell(shortage, operation, 0, now);
+            self.shortage_warnings.tell(shortage, operation, 0, now);
             return false;
         }
         self.tarpit.suspend(now);
         let of_services = self.close_idle_of_services();
         let of_clients = self.connections.evict(CLOSED_AT_ONCE - of_services, now);
         self.metrics.idle_closed[1].add(of_clients as u64);
-        self.shortage_warned.tell(shortage, operation, of_services + of_clients, now);
+        self.shortage_warnings.tell(shortage, operation, of_services + of_clients, now);
         of_services > 0
     }
 
     /// Counts a shortage for which nothing makes room.
     pub(crate) fn note_shortage(&self, shortage: Shortage, operation: &'static str) {
         self.metrics.count_shortage(shortage);
-        self.shortage_warned.tell(shortage, operation, 0, self.clock.mono());
+        self.shortage_warnings.tell(shortage, operation, 0, self.clock.mono());
     }
 
     /// The connections of clients that make the process hold something.
@@ -328,7 +326,7 @@ impl Gateway {
 
     /// Tells the operator that more is held for messages under way than may be.
     pub(crate) fn warn_of_buffers(&self, held: usize, ended: usize) {
-        self.buffers_warned.tell_of_buffers(held, ended, self.clock.mono());
+        self.shortage_warnings.tell_of_buffers(held, ended, self.clock.mono());
     }
 
     /// Closes up to [`CLOSED_AT_ONCE`] idle connections to services, the oldest of each endpoint in turn.

@@ -52,6 +52,7 @@ mod timer;
 mod transport;
 mod tunnel;
 mod upstream;
+mod warning_limit;
 mod websocket;
 pub mod workers;
 
@@ -61,3 +62,4 @@ pub use shortage::Shortage;
 pub use tarpit::GatewayTarpit;
 pub use termination::TerminationReason;
 pub use upstream::{Pooled, measure_round_trip};
+pub use warning_limit::WarningLimit;

@@ -3,15 +3,12 @@
 use std::{
     fmt, io,
     net::{IpAddr, SocketAddr},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicI64, Ordering::Relaxed},
-    },
+    sync::{Arc, Mutex},
     task::Poll,
     time::Duration,
 };
 
-use cardea_clock::{Mono, Wall};
+use cardea_clock::Mono;
 use cardea_guard::{AddressPrefix, ConnectionPermit, Counted, Handshake, TooMany};
 use cardea_http::proxy_protocol::{self, ProxyHeader};
 use cardea_tls::{HandshakeFacts, ServerTls};
@@ -34,6 +31,7 @@ use crate::{
     streams,
     timer::Timer,
     transport::{Socket, TlsTransport, Transport, accept_by_greeting},
+    warning_limit::WarningLimit,
     workers::{self, Workers},
 };
 
@@ -42,9 +40,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Connections of one worker's sockets that have no permit yet. Beyond them, new ones wait in the kernel's queue.
 const WAITING_MAX: usize = 256;
-
-/// Refused peers are reported no more often than this; a metric counts all of them.
-const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A socket that listens, not yet handed to a worker.
 #[derive(Debug)]
@@ -374,7 +369,7 @@ async fn attribute(
         // What it says of its address would be its own word, and the address of a client behind a balancer that is not
         // configured would be the balancer's.
         gateway.metrics.proxy_peers_refused.increment();
-        report_refused_peer(listener, peer, gateway.clock.wall());
+        report_refused_peer(listener, peer, gateway.clock.mono());
         return false;
     }
     let deadline = timer.now().saturating_add(gateway.connection_timeouts().tls_handshake);
@@ -485,17 +480,14 @@ async fn shake_hands(
     Ok(Some(transport))
 }
 
-/// Tells of a peer that may not speak the PROXY protocol, at most once in [`REPORT_INTERVAL`]: anybody can connect.
-fn report_refused_peer(listener: &str, peer: Option<SocketAddr>, now: Wall) {
-    static REPORTED: AtomicI64 = AtomicI64::new(i64::MIN);
-    let (now, last) = (now.unix_nanos(), REPORTED.load(Relaxed));
-    let interval = i64::try_from(REPORT_INTERVAL.as_nanos()).unwrap_or(i64::MAX);
-    // A clock that was set back reports too.
-    let due = now.saturating_sub(last) >= interval || now < last;
-    if due && REPORTED.compare_exchange(last, now, Relaxed, Relaxed).is_ok() {
-        tracing::warn!(listener, ?peer, "a peer outside proxy_protocol_from was refused");
-    } else {
-        tracing::debug!(listener, ?peer, "a peer outside proxy_protocol_from was refused");
+/// Tells of a peer that may not speak the PROXY protocol. Anybody can connect, so warnings are limited; a metric counts all.
+fn report_refused_peer(listener: &str, peer: Option<SocketAddr>, now: Mono) {
+    static WARNINGS: WarningLimit = WarningLimit::new();
+    match WARNINGS.admit(now) {
+        Some(suppressed) => {
+            tracing::warn!(listener, ?peer, suppressed, "a peer outside proxy_protocol_from was refused");
+        }
+        None => tracing::debug!(listener, ?peer, "a peer outside proxy_protocol_from was refused"),
     }
 }
 

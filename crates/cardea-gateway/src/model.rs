@@ -41,6 +41,7 @@ use crate::{
     metrics::{ListenerMetrics, RouteMetrics, ServiceMetrics},
     routing::Router,
     upstream::Pooled,
+    warning_limit::WarningLimit,
 };
 
 /// One configuration, resolved.
@@ -444,4 +445,6 @@ pub struct ServiceTls {
     pub config: Arc<rustls::ClientConfig>,
     /// The name that must be in the endpoint's certificate; its own host name where `None`.
     pub server_name: Option<rustls::pki_types::ServerName<'static>>,
+    /// The warnings of failed handshakes, of requests and of checks.
+    pub handshake_warnings: Arc<WarningLimit>,
 }

@@ -2,18 +2,12 @@
 //!
 //! They say nothing of the endpoint or the client that they were met with.
 
-use std::{
-    io,
-    net::SocketAddr,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-    time::Duration,
-};
+use std::{io, net::SocketAddr};
 
 use cardea_clock::Mono;
 use nix::errno::Errno;
 
-/// How often a shortage is told in the log.
-const WARN_EVERY: Duration = Duration::from_secs(10);
+use crate::warning_limit::WarningLimit;
 
 /// What there is none left of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,41 +80,40 @@ fn has_address_for(address: SocketAddr) -> bool {
     connect().is_ok()
 }
 
-/// When the operator was last told.
+/// The warnings of shortages.
 #[derive(Debug, Default)]
-pub(crate) struct Warned(AtomicU64);
+pub(crate) struct ShortageWarnings {
+    of_system: [WarningLimit; Shortage::ALL.len()],
+    buffers: WarningLimit,
+}
 
-impl Warned {
-    /// Tells of a shortage, unless somebody did a moment ago.
+impl ShortageWarnings {
+    /// Tells the operator of a shortage.
     pub(crate) fn tell(&self, shortage: Shortage, operation: &'static str, closed: usize, now: Mono) {
-        if self.is_due(now) {
+        let limit = self.of_system.get(shortage as usize);
+        if let Some(suppressed) = limit.and_then(|limit| limit.admit(now)) {
             let made_room = if closed > 0 { "; idle connections were closed to make room" } else { "" };
             tracing::warn!(
                 shortage = shortage.as_str(),
                 operation,
                 closed,
+                suppressed,
                 remedy = shortage.remedy(),
                 "a limit of the system is reached{made_room}"
             );
         }
     }
 
-    /// Tells that more is held for messages under way than may be.
+    /// Tells the operator that more is held for messages under way than may be.
     pub(crate) fn tell_of_buffers(&self, held: usize, ended: usize, now: Mono) {
-        if self.is_due(now) {
+        if let Some(suppressed) = self.buffers.admit(now) {
             tracing::warn!(
                 held,
                 ended,
+                suppressed,
                 "limits.buffered_bytes_max is reached; the connections that have held the most for the longest are closed"
             );
         }
-    }
-
-    /// Of several at once, one tells.
-    fn is_due(&self, now: Mono) -> bool {
-        let last = self.0.load(Relaxed);
-        let due = last == 0 || now.saturating_since(Mono::from_nanos(last)) >= WARN_EVERY;
-        due && self.0.compare_exchange(last, now.nanos().max(1), Relaxed, Relaxed).is_ok()
     }
 }
 

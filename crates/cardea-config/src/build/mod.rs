@@ -494,5 +494,5 @@ fn service_tls(
             config
         }
     };
-    Ok(ServiceTls { config, server_name: tls.server_name.clone() })
+    Ok(ServiceTls { config, server_name: tls.server_name.clone(), handshake_warnings: Arc::default() })
 }

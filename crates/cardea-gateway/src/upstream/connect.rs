@@ -65,10 +65,20 @@ pub(crate) async fn connect<C>(
     match timer.until(deadline, secure(socket, endpoint, tls)).await {
         Ok(Ok(transport)) => Ok(Connected { transport, round_trip }),
         Ok(Err(error)) => {
-            tracing::warn!(endpoint = endpoint.label(), %error, "TLS handshake with the service failed");
+            warn_of_handshake(endpoint.label(), &error, tls, timer.now());
             failed(FailureKind::Handshake)
         }
         Err(_) => failed(FailureKind::ConnectTimeout),
+    }
+}
+
+/// Tells of a failed handshake. Each request can cause one, so warnings are limited for each service.
+fn warn_of_handshake(endpoint: &str, error: &SecureError, tls: &ServiceTls, now: Mono) {
+    match tls.handshake_warnings.admit(now) {
+        Some(suppressed) => {
+            tracing::warn!(endpoint, %error, suppressed, "TLS handshake with the service failed");
+        }
+        None => tracing::debug!(endpoint, %error, "TLS handshake with the service failed"),
     }
 }
 

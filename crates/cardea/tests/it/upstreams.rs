@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Folder, Origin, Server, folder::Settings, until};
+use crate::support::{Folder, Origin, Server, folder::Settings, metrics::Metrics, until};
 
 /// A service with two endpoints, both of which are checked.
 fn two(one: &Origin, other: &Origin) -> Settings {
@@ -104,5 +104,38 @@ fn what_is_not_there_is_not_overridden() {
     let ran = folder.run(&["upstream", "drain", "orign", &origin.address.to_string()]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
     assert!(ran.stderr.contains("no service \"orign\""), "{ran:?}");
+    server.stop();
+}
+
+#[test]
+fn failed_handshakes_with_a_service_do_not_fill_the_log() {
+    let plain = Origin::start();
+    let service = |name: &str| {
+        format!(
+            "\n[[service]]\nname = \"{name}\"\ntls = {{}}\n\n[[service.endpoint]]\naddress = \"{}\"\n\n\
+             [[route]]\nname = \"{name}\"\npath_prefix = \"/{name}\"\nauth = \"public\"\nservice = \"{name}\"\n",
+            plain.address
+        )
+    };
+    let more = format!("{}{}", service("one"), service("two"));
+    let folder = Folder::new(&Settings { more, ..Settings::default() });
+    let server = Server::start(&folder);
+    let mut connection = server.connect();
+    for request in 0..40 {
+        for name in ["one", "two"] {
+            let status = connection.get(&format!("/{name}/{request}")).unwrap().status;
+            assert!(matches!(status, 502 | 503), "{status}");
+        }
+    }
+    let failures = Metrics::of(&server).get(&format!(
+        "cardea_upstream_failures_total{{service=\"one\",endpoint=\"{}\",kind=\"handshake\"}}",
+        plain.address
+    ));
+    assert!(failures.is_some_and(|failures| failures >= 40.0), "{failures:?}");
+    let log = server.program.stderr.text();
+    let warnings = log.matches("TLS handshake with the service failed").count();
+    // One for each service, and few more where the requests took longer than ten seconds.
+    assert!((2..=8).contains(&warnings), "{log}");
+    drop(connection);
     server.stop();
 }
