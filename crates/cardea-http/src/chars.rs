@@ -1,5 +1,7 @@
 //! Byte classes of the grammars in one table: a test costs one load.
 
+use crate::words::controls;
+
 /// `tchar` (RFC 9110 §5.6.2).
 pub(crate) const TOKEN: u8 = 1;
 /// `unreserved` (RFC 3986 §2.3).
@@ -35,31 +37,14 @@ pub(crate) fn is_token(bytes: &[u8]) -> bool {
 }
 
 /// Whether `bytes` is a field value after removal of surrounding white space (RFC 9110 §5.5): no control byte but HTAB.
-/// 0x80–0xFF are allowed (`obs-text`). It tests eight bytes at a time, because it runs for every field line that is
-/// written.
+/// 0x80–0xFF are allowed (`obs-text`).
 pub(crate) fn is_field_value(bytes: &[u8]) -> bool {
+    let has_controls = |word: &[u8; 8]| controls(u64::from_le_bytes(*word)) != 0;
     match bytes.last_chunk() {
         // The last eight bytes overlap those before.
-        Some(end) => {
-            !(bytes.as_chunks().0.iter().fold(has_control(end), |bad, eight| bad | has_control(eight)))
-        }
+        Some(last) => !has_controls(last) && !bytes.as_chunks().0.iter().any(has_controls),
         None => !bytes.iter().any(|&byte| (byte < 0x20 && byte != b'\t') || byte == 0x7F),
     }
-}
-
-/// Whether one of eight bytes is a control byte other than HTAB.
-fn has_control(eight: &[u8; 8]) -> bool {
-    const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
-    const fn all(byte: u8) -> u64 {
-        u64::from_ne_bytes([byte; 8])
-    }
-    let word = u64::from_ne_bytes(*eight);
-    // Without the highest bit, no sum carries into the next byte. The high bit of each byte is the result.
-    let low = word & !HIGH;
-    let from_space_on = low + all(0x80 - 0x20);
-    let not_tab = (low ^ all(b'\t')) + all(0x7F);
-    let not_delete = (low ^ all(0x7F)) + all(0x7F);
-    ((!from_space_on & not_tab) | !not_delete) & !word & HIGH != 0
 }
 
 /// `bytes` without the optional white space (SP, HTAB) around it.

@@ -2,6 +2,7 @@
 
 mod known;
 mod noted;
+mod read;
 #[cfg(test)]
 mod tests;
 
@@ -356,47 +357,6 @@ impl Fields {
     #[must_use]
     pub const fn may_have_odd_names(&self) -> bool {
         self.present & ODD_NAME != 0
-    }
-
-    /// Replaces all lines by those that `httparse` found in `block` and validated. The block is copied at once and the
-    /// lines point into it.
-    pub(crate) fn adopt(&mut self, block: &[u8], lines: &[httparse::Header<'_>]) -> Result<(), FieldError> {
-        self.clear();
-        if block.len() > Self::BYTES_MAX {
-            return Err(FieldError::TooLarge);
-        }
-        if lines.len() > Self::LEN_MAX {
-            return Err(FieldError::TooMany);
-        }
-        self.arena.extend_from_slice(block);
-        self.entries.reserve(lines.len());
-        let base = block.as_ptr().addr();
-        let offset =
-            |slice: &[u8]| u32::try_from(slice.as_ptr().addr().wrapping_sub(base)).unwrap_or(u32::MAX);
-        for line in lines {
-            let name = line.name.as_bytes();
-            let name_len = u16::try_from(name.len()).map_err(|_| FieldError::NameInvalid)?;
-            if name_len == 0 {
-                return Err(FieldError::NameInvalid);
-            }
-            let value = trim_ows(line.value);
-            let known = Known::of(name);
-            match known {
-                Some(known) => self.present |= known.bit(),
-                None if is_odd(name) => self.present |= ODD_NAME,
-                None => {}
-            }
-            self.entries.push(Entry {
-                name_start: offset(name),
-                // An empty slice may point anywhere.
-                value_start: if value.is_empty() { 0 } else { offset(value) },
-                value_len: u32::try_from(value.len()).unwrap_or(0),
-                name_len,
-                known,
-                never_indexed: false,
-            });
-        }
-        Ok(())
     }
 
     /// The offset of the next byte. [`Fields::make_room`] keeps it below [`Fields::BYTES_MAX`].

@@ -2,6 +2,7 @@
 //! their corpus.
 
 mod h2;
+mod lines;
 #[cfg(test)]
 mod tests;
 
@@ -24,8 +25,10 @@ use crate::{
 /// Larger than the encoding of any accepted head.
 const ROOMY: HeadLimits = HeadLimits { head_bytes_max: 1 << 19, target_bytes_max: 1 << 18, fields_max: 256 };
 
-/// A request head is decoded identically at once and byte by byte, and again after encoding.
+/// A request head is decoded identically at once and byte by byte, and again after encoding. Its field lines are those that a
+/// plain reader finds.
 pub fn request_head(data: &[u8]) {
+    lines::check(data);
     let mut head = RequestHead::default();
     let whole = RequestDecoder::new(HeadLimits::default()).decode(data, &mut head);
     let mut decoder = RequestDecoder::new(HeadLimits::default());
@@ -66,8 +69,10 @@ pub fn request_head(data: &[u8]) {
     }
 }
 
-/// A response head is decoded identically at once and byte by byte, and again after encoding.
+/// A response head is decoded identically at once and byte by byte, and again after encoding. Its field lines are those that a
+/// plain reader finds.
 pub fn response_head(data: &[u8]) {
+    lines::check(data);
     let mut head = ResponseHead::default();
     let whole = ResponseDecoder::new(HeadLimits::default()).decode(data, &mut head);
     let mut decoder = ResponseDecoder::new(HeadLimits::default());

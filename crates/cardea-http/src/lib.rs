@@ -41,6 +41,7 @@ pub mod proxy_protocol;
 mod target;
 mod trailers;
 mod version;
+mod words;
 
 pub use authority::{Authority, AuthorityError, LastAuthority, Scheme, request_authority};
 pub use error::{FramingError, HeadError, RequestError, ResponseError};

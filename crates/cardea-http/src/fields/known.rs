@@ -19,6 +19,9 @@ macro_rules! known {
                 match self { $(Self::$variant => $name),+ }
             }
         }
+
+        /// The usual spellings, by id.
+        static NAMES: &[&[u8]] = &[$($name.as_bytes()),+];
     };
 }
 
@@ -129,15 +132,15 @@ known! {
 impl Known {
     /// The id of a field name, case-insensitive.
     #[must_use]
+    #[inline]
     pub fn of(name: &[u8]) -> Option<Self> {
-        let len = name.len();
-        if len < 2 {
+        let ([first, .., last], Some(middle)) = (name, name.get(name.len() / 2)) else {
             return None;
-        }
-        let at = |index: usize| name.get(index).copied().unwrap_or(0);
-        let slot = slot_of(SEED, len, at(0), at(len / 2), at(len.wrapping_sub(4)), at(len - 1));
-        let known = *Self::ALL.get(usize::from(*SLOTS.get(slot)?))?;
-        is_name(name, known.as_str().as_bytes()).then_some(known)
+        };
+        let late = name.get(name.len().wrapping_sub(4)).copied().unwrap_or(0);
+        let slot = slot_of(SEED, name.len(), *first, *middle, late, *last);
+        let id = usize::from(*SLOTS.get(slot)?);
+        is_name(name, NAMES.get(id)?).then(|| Self::ALL.get(id).copied())?
     }
 
     /// The bit of this name in a set of names.
@@ -158,22 +161,32 @@ static SLOTS: [u8; SLOT_COUNT] = match slots(SEED) {
     None => [NONE; SLOT_COUNT],
 };
 
-/// Whether `name` is `known`, case-insensitive, eight bytes at a time, because it runs for every field line. `known`
-/// contains letters, digits and `-`, of which only letters have bit 6 set and may differ in bit 5.
+/// Whether `name` is `known`, case-insensitive, by as few comparisons as possible, because it runs for every field line.
+/// `known` contains letters, digits and `-`, of which only letters have bit 6 set and may differ in bit 5.
 fn is_name(name: &[u8], known: &[u8]) -> bool {
+    const LETTER: u64 = u64::from_ne_bytes([0x40; 8]);
+    let same = |name: u64, known: u64| (name ^ known) & !((known & LETTER) >> 1) == 0;
+    let eight = |name: &[u8; 8], known: &[u8; 8]| same(u64::from_ne_bytes(*name), u64::from_ne_bytes(*known));
+    let four = |name: &[u8; 4], known: &[u8; 4]| {
+        same(u64::from(u32::from_ne_bytes(*name)), u64::from(u32::from_ne_bytes(*known)))
+    };
     if name.len() != known.len() {
         return false;
     }
-    let same = |name: &[u8; 8], known: &[u8; 8]| {
-        let (name, known) = (u64::from_ne_bytes(*name), u64::from_ne_bytes(*known));
-        (name ^ known) & !((known & 0x4040_4040_4040_4040) >> 1) == 0
-    };
-    match (name.last_chunk(), known.last_chunk()) {
-        // The last eight bytes overlap those before.
-        (Some(name_end), Some(known_end)) => {
-            let (names, _) = name.as_chunks();
-            let (knowns, _) = known.as_chunks();
-            same(name_end, known_end) && names.iter().zip(knowns).all(|(name, known)| same(name, known))
+    // The last bytes overlap those before.
+    if let (Some(first), Some(known_first), Some(last), Some(known_last)) =
+        (name.first_chunk(), known.first_chunk(), name.last_chunk(), known.last_chunk())
+    {
+        let (between, _) = name.get(8..).unwrap_or_default().as_chunks();
+        let (known_between, _) = known.get(8..).unwrap_or_default().as_chunks();
+        return eight(first, known_first)
+            && eight(last, known_last)
+            && (name.len() <= 16
+                || between.iter().zip(known_between).all(|(name, known)| eight(name, known)));
+    }
+    match (name.first_chunk(), known.first_chunk(), name.last_chunk(), known.last_chunk()) {
+        (Some(first), Some(known_first), Some(last), Some(known_last)) => {
+            four(first, known_first) && four(last, known_last)
         }
         _ => name.eq_ignore_ascii_case(known),
     }

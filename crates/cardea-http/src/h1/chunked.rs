@@ -245,13 +245,9 @@ impl ChunkedDecoder {
 
 /// Parses a complete trailer section, whose lines all end in CR LF.
 fn parse_trailers(section: &[u8]) -> Result<Fields, HeadError> {
-    let mut lines = [httparse::EMPTY_HEADER; FIELDS_CAP];
-    match httparse::parse_headers(section, &mut lines) {
-        Ok(httparse::Status::Complete((length, lines))) if length == section.len() => {
-            let mut fields = Fields::default();
-            fields.adopt(section, lines)?;
-            Ok(fields)
-        }
+    let mut fields = Fields::default();
+    match fields.read(section, 0, FIELDS_CAP) {
+        Some(length) if length == section.len() => Ok(fields),
         _ => Err(diagnose_fields(section)),
     }
 }

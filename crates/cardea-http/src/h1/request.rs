@@ -3,9 +3,8 @@
 #[cfg(test)]
 mod tests;
 
-use core::mem::MaybeUninit;
-
-use super::scan::{FIELDS_CAP, HeadLimits, HeadScan, diagnose_fields, lines_end_in_crlf};
+use super::scan::{HeadLimits, HeadScan, diagnose_fields};
+use crate::words::{find, invisible};
 use crate::{HeadError, Method, OtherMethod, RequestError, RequestHead, Version};
 
 /// Decodes request heads (RFC 9112 §2, §3, §5), one after another.
@@ -93,53 +92,35 @@ impl RequestDecoder {
         }
     }
 
-    /// Parses the head at the beginning of `bytes`. `None` if it is incomplete or its line ends are invalid.
+    /// Parses the head at the beginning of `bytes`. `None` if it is incomplete, or its form is not that of the grammar.
     fn parse(&self, bytes: &[u8], head: &mut RequestHead) -> Option<Result<usize, RequestError>> {
-        let mut lines = [const { MaybeUninit::uninit() }; FIELDS_CAP];
-        let mut request = httparse::Request::new(&mut []);
-        let parsed = httparse::ParserConfig::default().parse_request_with_uninit_headers(
-            &mut request,
-            bytes,
-            &mut lines,
-        );
-        let Ok(httparse::Status::Complete(length)) = parsed else {
-            return None;
+        let method_end = bytes.iter().take(OtherMethod::LEN_MAX + 1).position(|&byte| byte == b' ')?;
+        let target_start = method_end + 1;
+        let target_end = find(bytes, target_start, invisible)?;
+        let (version, lines_start) = match bytes.get(target_end..)? {
+            [b' ', rest @ ..] if rest.starts_with(b"HTTP/1.1\r\n") => (Version::Http11, target_end + 11),
+            [b' ', rest @ ..] if rest.starts_with(b"HTTP/1.0\r\n") => (Version::Http10, target_end + 11),
+            _ => return None,
         };
-        let block = bytes.get(..length)?;
-        let within = length <= self.limits.head_bytes_max && request.headers.len() <= self.limits.fields_max;
-        if !within || !lines_end_in_crlf(block, request.headers) {
+        let length = head.fields.read(bytes, lines_start, self.limits.fields_max)?;
+        let target = bytes.get(target_start..target_end).filter(|target| !target.is_empty())?;
+        if length > self.limits.head_bytes_max {
             return None;
         }
-        Some(self.take(block, &request, head).map(|()| length))
-    }
-
-    /// Takes over a parsed head.
-    fn take(
-        &self,
-        block: &[u8],
-        request: &httparse::Request<'_, '_>,
-        head: &mut RequestHead,
-    ) -> Result<(), RequestError> {
-        let (Some(method), Some(target), Some(version)) = (request.method, request.path, request.version)
-        else {
-            return Err(HeadError::StartLineInvalid.into());
-        };
-        head.method = Method::parse(method.as_bytes())?;
-        head.version = if version == 0 { Version::Http10 } else { Version::Http11 };
-        let target = target.as_bytes();
+        head.version = version;
+        match Method::parse(bytes.get(..method_end)?) {
+            Ok(method) => head.method = method,
+            Err(error) => return Some(Err(error.into())),
+        }
         if target.len() > self.limits.target_bytes_max {
-            return Err(RequestError::TargetTooLong);
-        }
-        if !target.iter().all(u8::is_ascii_graphic) {
-            return Err(crate::TargetError::ByteInvalid.into());
+            return Some(Err(RequestError::TargetTooLong));
         }
         head.set_target(target);
-        head.fields.adopt(block, request.headers)?;
-        Ok(())
+        Some(Ok(length))
     }
 }
 
-/// The error of a head that the parser refused.
+/// The error of a head that was not accepted.
 fn diagnose(bytes: &[u8], target_bytes_max: usize) -> RequestError {
     let invalid = RequestError::Head(HeadError::StartLineInvalid);
     let end = memchr::memchr(b'\n', bytes).map_or(bytes.len(), |at| at + 1);

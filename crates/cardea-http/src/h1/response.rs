@@ -3,9 +3,9 @@
 #[cfg(test)]
 mod tests;
 
-use core::mem::MaybeUninit;
-
-use super::scan::{FIELDS_CAP, HeadLimits, HeadScan, diagnose_fields, lines_end_in_crlf};
+use super::scan::{HeadLimits, HeadScan, diagnose_fields};
+use crate::chars::is_field_value;
+use crate::words::{controls, find};
 use crate::{HeadError, ResponseError, ResponseHead, Version};
 
 /// Decodes response heads (RFC 9112 §2, §4, §5), one after another, as strictly as requests. The reason phrase is
@@ -61,69 +61,51 @@ impl ResponseDecoder {
         }
     }
 
-    /// Parses the head at the beginning of `bytes`. `None` if it is incomplete or its line ends are invalid.
+    /// Parses the head at the beginning of `bytes`. `None` if it is incomplete, or its form is not that of the grammar.
     fn parse(&self, bytes: &[u8], head: &mut ResponseHead) -> Option<Result<usize, ResponseError>> {
-        let mut lines = [const { MaybeUninit::uninit() }; FIELDS_CAP];
-        let mut response = httparse::Response::new(&mut []);
-        let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
-            &mut response,
-            bytes,
-            &mut lines,
-        );
-        let Ok(httparse::Status::Complete(length)) = parsed else {
-            return None;
-        };
-        let block = bytes.get(..length)?;
-        let within = length <= self.limits.head_bytes_max && response.headers.len() <= self.limits.fields_max;
-        if !within || !lines_end_in_crlf(block, response.headers) {
+        let line_end = find(bytes, 0, controls)?;
+        let (line, rest) = bytes.split_at_checked(line_end)?;
+        let (version, status) = status_line(line)?;
+        if !rest.starts_with(b"\r\n") {
             return None;
         }
-        Some(take(block, &response, head).map(|()| length))
+        let length = head.fields.read(bytes, line_end + 2, self.limits.fields_max)?;
+        if length > self.limits.head_bytes_max {
+            return None;
+        }
+        if !(100..=599).contains(&status) {
+            return Some(Err(ResponseError::StatusInvalid));
+        }
+        head.status = status;
+        head.version = version;
+        Some(Ok(length))
     }
 }
 
-/// Takes over a parsed head.
-fn take(
-    block: &[u8],
-    response: &httparse::Response<'_, '_>,
-    head: &mut ResponseHead,
-) -> Result<(), ResponseError> {
-    // The parser is more tolerant (it accepts several spaces), so the first line is checked again.
-    let (Some(status), Some(version), true) =
-        (response.code, response.version, is_status_line(first_line(block)))
-    else {
-        return Err(HeadError::StartLineInvalid.into());
-    };
-    if !(100..=599).contains(&status) {
-        return Err(ResponseError::StatusInvalid);
-    }
-    head.status = status;
-    head.version = if version == 0 { Version::Http10 } else { Version::Http11 };
-    head.fields.adopt(block, response.headers)?;
-    Ok(())
-}
-
-/// `HTTP-version SP status-code [ SP [ reason-phrase ] ]` (RFC 9112 §4).
-fn is_status_line(line: &[u8]) -> bool {
-    let Some(rest) = line.strip_prefix(b"HTTP/1.0 ").or_else(|| line.strip_prefix(b"HTTP/1.1 ")) else {
-        return false;
+/// `HTTP-version SP status-code [ SP [ reason-phrase ] ]` (RFC 9112 §4). The phrase may hold any byte: see
+/// [`is_status_line`].
+fn status_line(line: &[u8]) -> Option<(Version, u16)> {
+    let (version, rest) = line.split_at_checked(b"HTTP/1.1 ".len())?;
+    let version = match version {
+        b"HTTP/1.1 " => Version::Http11,
+        b"HTTP/1.0 " => Version::Http10,
+        _ => return None,
     };
     match rest {
-        [a, b, c, reason @ ..] if [a, b, c].iter().all(|digit| digit.is_ascii_digit()) => match reason {
-            [] => true,
-            [b' ', reason @ ..] => crate::chars::is_field_value(reason),
-            _ => false,
-        },
-        _ => false,
+        [a, b, c] | [a, b, c, b' ', ..] if [a, b, c].iter().all(|digit| digit.is_ascii_digit()) => {
+            let digit = |byte: &u8| u16::from(byte - b'0');
+            Some((version, digit(a) * 100 + digit(b) * 10 + digit(c)))
+        }
+        _ => None,
     }
 }
 
-fn first_line(bytes: &[u8]) -> &[u8] {
-    let end = memchr::memchr(b'\r', bytes).unwrap_or(bytes.len());
-    bytes.get(..end).unwrap_or_default()
+/// Whether it is a status line whose phrase has no control bytes.
+fn is_status_line(line: &[u8]) -> bool {
+    status_line(line).is_some() && is_field_value(line)
 }
 
-/// The error of a head that the parser refused.
+/// The error of a head that was not accepted.
 fn diagnose(bytes: &[u8]) -> ResponseError {
     let end = memchr::memchr(b'\n', bytes).map_or(bytes.len(), |at| at + 1);
     let (first, rest) = bytes.split_at_checked(end).unwrap_or((bytes, b""));

@@ -20,7 +20,7 @@ impl Default for HeadLimits {
     }
 }
 
-/// The most field lines of a head, which are stored on the stack.
+/// The most field lines of a head.
 pub(crate) const FIELDS_CAP: usize = 256;
 
 impl HeadLimits {
@@ -90,18 +90,7 @@ impl HeadScan {
     }
 }
 
-/// Whether every line of a parsed head ends in CR LF. The parser accepts a bare LF, but no LF within a line, so only
-/// the byte before each line must be checked.
-pub(crate) fn lines_end_in_crlf(head: &[u8], lines: &[httparse::Header<'_>]) -> bool {
-    let base = head.as_ptr().addr();
-    let preceded = |line: &httparse::Header<'_>| {
-        let start = line.name.as_ptr().addr().wrapping_sub(base);
-        head.get(start.wrapping_sub(2)..start) == Some(b"\r\n")
-    };
-    head.ends_with(b"\r\n\r\n") && lines.iter().all(preceded)
-}
-
-/// The error of field lines that the parser refused. `lines` follows the first line of a head.
+/// The error of field lines that were not accepted. `lines` follows the first line of a head.
 pub(crate) fn diagnose_fields(lines: &[u8]) -> HeadError {
     for line in lines.split(|&byte| byte == b'\n') {
         let Some(line) = line.strip_suffix(b"\r") else {
