@@ -3,6 +3,10 @@
 //! What an answer means is decided by `cardea_upstream`. The tasks run on the runtime that follows the model, apart from
 //! the workers.
 
+mod settings;
+mod share;
+mod task;
+
 use std::{
     collections::HashMap,
     hash::{BuildHasher, RandomState},
@@ -13,20 +17,16 @@ use std::{
     time::Duration,
 };
 
-use cardea_upstream::{Address, CheckConfig, CheckProtocol, CheckResult, Endpoint, FailureKind, Override};
-use rustls::pki_types::ServerName;
-use tokio::{sync::Semaphore, task::JoinHandle};
+use cardea_upstream::{Endpoint, Override};
+use tokio::{task::JoinHandle, time::Instant};
 
-use crate::{
-    gateway::Gateway,
-    model::{Service, ServiceTls},
-    timer::Timer,
-    upstream::{self, ConnectError, Connected, Pooled},
-    workers,
+pub(crate) use self::share::Places;
+use self::{
+    settings::Settings,
+    share::{Bounds, Share},
+    task::Task,
 };
-
-/// How many checks there are at a time. Each holds a descriptor.
-const CHECKS_MAX: usize = 256;
+use crate::{gateway::Gateway, model::Service, upstream::Pooled, workers};
 
 /// Within which time endpoints are checked for the first time.
 const FIRST_WITHIN: Duration = Duration::from_millis(500);
@@ -35,10 +35,18 @@ const FIRST_WITHIN: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct Checks {
     gateway: Weak<Gateway>,
-    permits: Arc<Semaphore>,
+    places: Arc<Places>,
     random: Arc<Random>,
+    begun: Instant,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
     /// By the names of service and endpoint.
-    running: Mutex<HashMap<(String, String), Running>>,
+    running: HashMap<(String, String), Running>,
+    /// By the names of services.
+    shares: HashMap<String, Arc<Share>>,
 }
 
 /// The check of one endpoint.
@@ -52,41 +60,6 @@ struct Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.task.abort();
-    }
-}
-
-/// How the endpoints of a service are checked.
-#[derive(Debug)]
-struct Settings {
-    config: CheckConfig,
-    tls: Option<ServiceTls>,
-}
-
-impl Settings {
-    fn is_same(&self, other: &Self) -> bool {
-        let tls = match (&self.tls, &other.tls) {
-            (Some(one), Some(other)) => {
-                Arc::ptr_eq(&one.config, &other.config) && one.server_name == other.server_name
-            }
-            (None, None) => true,
-            _ => false,
-        };
-        tls && self.config == other.config
-    }
-
-    /// The `Host` of a request.
-    fn host(&self, endpoint: &Endpoint<Pooled>) -> String {
-        let certificate = self.tls.as_ref().and_then(|tls| tls.server_name.as_ref());
-        match (&self.config.host, certificate, endpoint.name(), endpoint.address()) {
-            (Some(host), ..) => host.clone(),
-            (None, Some(ServerName::DnsName(name)), ..) => name.as_ref().to_owned(),
-            (None, _, Some(name), _) => match name.port() {
-                Some(port) => format!("{}:{port}", name.verified()),
-                None => name.verified().to_owned(),
-            },
-            (None, _, None, Address::Unix(_)) => "localhost".to_owned(),
-            (None, _, None, address) => address.to_string(),
-        }
     }
 }
 
@@ -114,9 +87,10 @@ impl Checks {
     pub fn new(gateway: &Arc<Gateway>) -> Self {
         Self {
             gateway: Arc::downgrade(gateway),
-            permits: Arc::new(Semaphore::new(CHECKS_MAX)),
+            places: Arc::clone(&gateway.check_places),
             random: Arc::new(Random { state: RandomState::new(), drawn: AtomicU64::new(0) }),
-            running: Mutex::default(),
+            begun: Instant::now(),
+            state: Mutex::default(),
         }
     }
 
@@ -125,93 +99,59 @@ impl Checks {
     /// # Panics
     /// Outside of a runtime.
     pub fn follow(&self, services: &[Arc<Service>]) {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut previous = std::mem::take(&mut *running);
-        for service in services {
-            let state = service.live.state();
-            if !state.check_config().is_on() {
-                continue;
-            }
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let State { mut running, mut shares } = std::mem::take(&mut *state);
+        let checked = |service: &&Arc<Service>| service.live.state().check_config().is_on();
+        let bounds = Bounds::now(services.iter().filter(checked).count());
+        self.places.set_limit(bounds.kept);
+        for service in services.iter().filter(checked) {
+            let share = match shares.remove(&service.name) {
+                Some(share) => share,
+                None => Arc::new(Share::new(&service.name, bounds.running)),
+            };
+            share.set_limit(bounds.running);
+            let live = service.live.state();
             let settings =
-                Arc::new(Settings { config: state.check_config().clone(), tls: service.tls.clone() });
-            let checked = state.endpoints().filter(|(_, one)| one.overridden() != Some(Override::Disabled));
-            for (_, endpoint) in checked {
+                Arc::new(Settings { config: live.check_config().clone(), tls: service.tls.clone() });
+            let endpoints = live.endpoints().filter(|(_, one)| one.overridden() != Some(Override::Disabled));
+            for (_, endpoint) in endpoints {
                 let key = (service.name.clone(), endpoint.label().to_owned());
-                let kept = previous
+                let kept = running
                     .remove(&key)
                     .filter(|old| Arc::ptr_eq(&old.endpoint, endpoint) && old.settings.is_same(&settings));
-                running.insert(key, kept.unwrap_or_else(|| self.begin(endpoint, &settings)));
+                state.running.insert(key, kept.unwrap_or_else(|| self.begin(endpoint, &settings, &share)));
             }
+            state.shares.insert(service.name.clone(), share);
         }
     }
 
     /// How many endpoints are checked.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).running.len()
     }
 
-    fn begin(&self, endpoint: &Arc<Endpoint<Pooled>>, settings: &Arc<Settings>) -> Running {
+    fn begin(
+        &self,
+        endpoint: &Arc<Endpoint<Pooled>>,
+        settings: &Arc<Settings>,
+        share: &Arc<Share>,
+    ) -> Running {
         let first = self.random.up_to(settings.config.interval.min(FIRST_WITHIN));
         let task = Task {
             endpoint: Arc::clone(endpoint),
             settings: Arc::clone(settings),
+            share: Arc::clone(share),
+            places: Arc::clone(&self.places),
             gateway: self.gateway.clone(),
-            permits: Arc::clone(&self.permits),
             random: Arc::clone(&self.random),
+            begun: self.begun,
+            request: settings.request(endpoint),
         };
         Running {
             endpoint: Arc::clone(endpoint),
             settings: Arc::clone(settings),
             task: workers::spawn(task.run(first)),
         }
-    }
-}
-
-/// What a task needs.
-struct Task {
-    endpoint: Arc<Endpoint<Pooled>>,
-    settings: Arc<Settings>,
-    gateway: Weak<Gateway>,
-    permits: Arc<Semaphore>,
-    random: Arc<Random>,
-}
-
-impl Task {
-    async fn run(self, first: Duration) {
-        let mut wait = first;
-        loop {
-            tokio::time::sleep(wait).await;
-            // Closed by nobody.
-            let Ok(_permit) = self.permits.acquire().await else { return };
-            let Some(gateway) = self.gateway.upgrade() else { return };
-            // Boxed, as it is idle nearly all the time.
-            let result = Box::pin(self.check(&gateway)).await;
-            let (config, now) = (&self.settings.config, gateway.clock.precise_mono());
-            wait = self.endpoint.checked(result, config, now, self.random.draw());
-        }
-    }
-
-    async fn check(&self, gateway: &Gateway) -> CheckResult {
-        let config = &self.settings.config;
-        let mut timer = Timer::new(gateway.clock.clone());
-        let deadline = timer.now().saturating_add(config.timeout);
-        let endpoint = &*self.endpoint;
-        let connected = upstream::connect(endpoint, self.settings.tls.as_ref(), &mut timer, deadline).await;
-        let mut transport = match connected {
-            Ok(Connected { transport, .. }) => transport,
-            Err(ConnectError::Endpoint(kind)) => return CheckResult::Failed(kind),
-            Err(ConnectError::Own(shortage)) => {
-                // Nothing makes room for a check: requests need it more.
-                gateway.note_shortage(shortage, "health check");
-                return CheckResult::Shortage;
-            }
-        };
-        if config.protocol != CheckProtocol::Http {
-            return CheckResult::Passed;
-        }
-        let host = self.settings.host(endpoint);
-        let exchange = upstream::check::exchange(&mut transport, &host, config);
-        timer.until(deadline, exchange).await.unwrap_or(CheckResult::Failed(FailureKind::ResponseTimeout))
     }
 }

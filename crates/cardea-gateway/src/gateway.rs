@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 
 use crate::{
     challenge::Challenges,
-    conditions,
+    checks, conditions,
     connections::{Activity, Connections, Entry, Place},
     exchange::Exchange,
     forward::BodyBudget,
@@ -85,6 +85,8 @@ pub struct Gateway {
     pub(crate) throttles: Box<dyn ThrottleStore>,
     /// Those who offend again and again.
     pub tarpit: Arc<GatewayTarpit>,
+    /// The connections that active checks keep.
+    pub(crate) check_places: Arc<checks::Places>,
     shortage_warnings: ShortageWarnings,
     pub(crate) handshakes: Arc<Handshakes>,
     /// What is under way for longer.
@@ -121,6 +123,7 @@ impl Gateway {
             connection_shares: Arc::default(),
             throttles: Box::new(LocalThrottles::default()),
             tarpit,
+            check_places: Arc::default(),
             shortage_warnings: ShortageWarnings::default(),
             handshakes: Handshakes::new(),
             streams: Streams::default(),
@@ -293,8 +296,8 @@ impl Gateway {
         }
     }
 
-    /// Something could not be done for want of `shortage`: counts it, tells the operator, and closes those in the tarpit and
-    /// idle connections, those to services first. Whether to try again is worth it.
+    /// Something could not be done for want of `shortage`: counts it, tells the operator, and closes those in the tarpit, those
+    /// that checks keep, and idle connections, those to services first. Whether to try again is worth it.
     ///
     /// Where local ports are short, nothing is closed: a connection that is closed from here keeps its port for a minute
     /// (TIME-WAIT, RFC 9293 §3.6.1), and connections to elsewhere have nothing to do with it.
@@ -306,6 +309,7 @@ impl Gateway {
             return false;
         }
         self.tarpit.suspend(now);
+        self.check_places.give_up(now);
         let of_services = self.close_idle_of_services();
         let of_clients = self.connections.evict(CLOSED_AT_ONCE - of_services, now);
         self.metrics.idle_closed[1].add(of_clients as u64);

@@ -1,10 +1,12 @@
 //! Active checks: what is asked of an endpoint, and what its answers make of it.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::endpoint::FailureKind;
+use cardea_clock::Mono;
+
+use crate::endpoint::{self, FailureKind};
 use crate::retry::StatusSet;
 
 /// An answer that contradicts what is known of an endpoint is verified after this part of the interval.
@@ -155,6 +157,50 @@ pub(crate) struct Checks {
     /// In the order of [`CheckResult::ALL`].
     results: [AtomicU64; CheckResult::ALL.len()],
     state: Mutex<CheckState>,
+    /// Since when a check that is due waits for its turn, in nanoseconds of [`Mono`]; 0: none does.
+    waits_since: AtomicU64,
+    /// Connections that are kept from one check to the next.
+    kept: AtomicUsize,
+}
+
+/// A check that is due waits for its turn as long as this lives.
+#[derive(Debug)]
+#[must_use = "dropping it ends the wait"]
+pub struct CheckWait {
+    endpoint: Arc<endpoint::Shared>,
+}
+
+impl CheckWait {
+    pub(crate) fn begin(endpoint: &Arc<endpoint::Shared>, now: Mono) -> Self {
+        endpoint.checks.waits_since.store(now.nanos().max(1), Relaxed);
+        Self { endpoint: Arc::clone(endpoint) }
+    }
+}
+
+impl Drop for CheckWait {
+    fn drop(&mut self) {
+        self.endpoint.checks.waits_since.store(0, Relaxed);
+    }
+}
+
+/// Counts a connection that is kept from one check to the next. Keep it beside the connection.
+#[derive(Debug)]
+#[must_use = "dropping it ends the count"]
+pub struct CheckConnection {
+    endpoint: Arc<endpoint::Shared>,
+}
+
+impl CheckConnection {
+    pub(crate) fn begin(endpoint: &Arc<endpoint::Shared>) -> Self {
+        endpoint.checks.kept.fetch_add(1, Relaxed);
+        Self { endpoint: Arc::clone(endpoint) }
+    }
+}
+
+impl Drop for CheckConnection {
+    fn drop(&mut self) {
+        self.endpoint.checks.kept.fetch_sub(1, Relaxed);
+    }
 }
 
 impl Checks {
@@ -197,6 +243,16 @@ impl Checks {
     /// Nothing is known any more, as nothing is checked.
     pub(crate) fn forget(&self) {
         *self.lock() = CheckState::default();
+    }
+
+    /// Since when a check that is due waits for its turn.
+    pub(crate) fn waits_since(&self) -> Option<Mono> {
+        Some(self.waits_since.load(Relaxed)).filter(|since| *since != 0).map(Mono::from_nanos)
+    }
+
+    /// How many connections are kept from one check to the next.
+    pub(crate) fn kept(&self) -> usize {
+        self.kept.load(Relaxed)
     }
 
     /// How often each result was there.

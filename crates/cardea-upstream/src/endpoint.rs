@@ -7,7 +7,7 @@ use std::time::Duration;
 use cardea_clock::Mono;
 
 use crate::address::Address;
-use crate::check::{self, CheckConfig, CheckResult, Checks, Turn};
+use crate::check::{self, CheckConfig, CheckConnection, CheckResult, CheckWait, Checks, Turn};
 use crate::config::{EndpointConfig, HealthConfig, PoolConfig};
 use crate::framing::FramingRecord;
 use crate::health::{Ejection, EjectionCause, Failure, Health};
@@ -309,6 +309,16 @@ impl<C> Endpoint<C> {
             milliseconds = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX),
             "endpoint is ejected"
         );
+    }
+
+    /// A check is due and waits for its turn, for as long as the guard lives.
+    pub fn check_waits(&self, now: Mono) -> CheckWait {
+        CheckWait::begin(&self.shared, now)
+    }
+
+    /// Counts a connection that is kept for the next check, for as long as the guard lives.
+    pub fn check_connection(&self) -> CheckConnection {
+        CheckConnection::begin(&self.shared)
     }
 
     /// Notes the result of an active check, and says how long to wait before the next.

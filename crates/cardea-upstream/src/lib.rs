@@ -46,7 +46,10 @@ pub use address::{Address, AddressError, is_host_name};
 pub use affinity::Affinity;
 pub use attempts::{ATTEMPTS_MAX, AttemptedEndpoints, EndpointIndex};
 pub use breaker::BreakerConfig;
-pub use check::{CHECK_BODY_BYTES_MAX, CheckConfig, CheckMethod, CheckProtocol, CheckResult, CheckState};
+pub use check::{
+    CHECK_BODY_BYTES_MAX, CheckConfig, CheckConnection, CheckMethod, CheckProtocol, CheckResult, CheckState,
+    CheckWait,
+};
 pub use config::{
     Balance, ConfigError, ENDPOINTS_MAX, EndpointConfig, HealthConfig, PoolConfig, ServiceConfig,
     SpillConfig, WEIGHT_MAX,

@@ -3,6 +3,8 @@
 use std::sync::{Arc, atomic::Ordering};
 use std::time::Duration;
 
+use cardea_clock::Mono;
+
 use crate::address::Address;
 use crate::check::{CheckResult, CheckState};
 use crate::endpoint::{Endpoint, FailureKind, Override};
@@ -99,6 +101,10 @@ pub struct EndpointStats {
     pub ejection: Option<CurrentEjection>,
     /// What its checks have found.
     pub check: CheckState,
+    /// Since when a check that is due waits for its turn.
+    pub check_waits_since: Option<Mono>,
+    /// Connections that are kept from one check to the next.
+    pub check_connections: usize,
     /// The results of its checks.
     pub checks: [(CheckResult, u64); CheckResult::ALL.len()],
     /// What the operator says of it.
@@ -135,6 +141,8 @@ impl EndpointStats {
             ejected: endpoint.is_ejected(),
             ejection: shared.health.ejection(),
             check: shared.checks.state(),
+            check_waits_since: shared.checks.waits_since(),
+            check_connections: shared.checks.kept(),
             checks: shared.checks.results(),
             overridden: shared.overridden(),
             available: endpoint.is_available(),

@@ -9,6 +9,8 @@ use nix::{
     unistd::{Gid, Group, Uid, User, setgid, setgroups, setuid},
 };
 
+use cardea_upstream::CheckProtocol;
+
 use crate::config::{Config, Located, Process, Service};
 
 /// Descriptors that are needed besides connections: standard streams, the database, logs, the admin listener and its
@@ -50,7 +52,7 @@ pub(crate) fn raise_descriptor_limit(needed: u64) {
 }
 
 /// The number of descriptors that `config` may need with this many workers: a client's connection, one to a service for
-/// each HTTP/1.1 request, the pools' idle connections, and the others.
+/// each HTTP/1.1 request, the pools' idle connections, one for the checks of each endpoint, and the others.
 pub(crate) fn descriptors_needed(config: &Config, workers: usize) -> u64 {
     let connections = config.general.limits.connections_max as u64;
     let idle = |service: &Located<Service>| {
@@ -59,10 +61,14 @@ pub(crate) fn descriptors_needed(config: &Config, workers: usize) -> u64 {
         (of_endpoint as u64).saturating_mul(service.endpoints.len() as u64)
     };
     let idle = config.services.iter().map(idle).fold(0, u64::saturating_add);
+    let checked =
+        config.services.iter().filter(|service| service.config.check.protocol == CheckProtocol::Http);
+    let checked = checked.map(|service| service.endpoints.len() as u64).fold(0, u64::saturating_add);
     let per_worker = DESCRIPTORS_PER_WORKER + config.listeners.len() as u64;
     // At most as many are idle as were in use.
     (connections * 2)
         .saturating_add(idle.min(connections))
+        .saturating_add(checked)
         .saturating_add(per_worker * workers as u64)
         .saturating_add(DESCRIPTORS_BESIDE)
 }

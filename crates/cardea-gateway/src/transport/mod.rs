@@ -109,10 +109,23 @@ impl Transport {
     ///
     /// Asks the runtime's readiness, which costs no system call while the connection is quiet.
     pub(crate) fn look(&mut self) -> Idle {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        match self.poll_end_of_quiet(&mut cx) {
+            Poll::Pending => Idle::Quiet,
+            Poll::Ready(idle) => idle,
+        }
+    }
+
+    /// Ready once an idle connection is no longer quiet: it can't be used any more.
+    pub(crate) fn poll_end_of_quiet(&mut self, cx: &mut Context<'_>) -> Poll<Idle> {
         match self {
-            Self::Tcp(tcp) => look(|space| tcp.try_read(space), |cx| tcp.poll_read_ready(cx)),
-            Self::Unix(unix) => look(|space| unix.try_read(space), |cx| unix.poll_read_ready(cx)),
-            Self::Tls(tls) => tls.look(),
+            Self::Tcp(tcp) => {
+                poll_end_of_quiet(cx, |space| tcp.try_read(space), |cx| tcp.poll_read_ready(cx))
+            }
+            Self::Unix(unix) => {
+                poll_end_of_quiet(cx, |space| unix.try_read(space), |cx| unix.poll_read_ready(cx))
+            }
+            Self::Tls(tls) => tls.poll_end_of_quiet(cx),
         }
     }
 
@@ -180,22 +193,21 @@ impl Idle {
 /// How much of unexpected bytes is read, to tell a farewell from a surplus.
 const LOOK_BYTES: usize = 12;
 
-fn look(
-    try_read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
-    poll_read_ready: impl FnOnce(&mut Context<'_>) -> Poll<io::Result<()>>,
-) -> Idle {
-    let mut cx = Context::from_waker(std::task::Waker::noop());
-    match poll_read_ready(&mut cx) {
-        Poll::Pending => Idle::Quiet,
-        Poll::Ready(Err(_)) => Idle::Ended,
-        // The readiness may be left over from the last response: only the socket knows.
-        Poll::Ready(Ok(())) => {
-            let mut space = [0; LOOK_BYTES];
-            match try_read(&mut space) {
-                Ok(count) => Idle::of(space.get(..count).unwrap_or_default()),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Idle::Quiet,
-                Err(_) => Idle::Ended,
-            }
+fn poll_end_of_quiet(
+    cx: &mut Context<'_>,
+    try_read: impl Fn(&mut [u8]) -> io::Result<usize>,
+    poll_read_ready: impl Fn(&mut Context<'_>) -> Poll<io::Result<()>>,
+) -> Poll<Idle> {
+    loop {
+        if std::task::ready!(poll_read_ready(cx)).is_err() {
+            return Poll::Ready(Idle::Ended);
+        }
+        // The readiness may be left over from the last response: only the socket knows. If it is, reading clears it.
+        let mut space = [0; LOOK_BYTES];
+        match try_read(&mut space) {
+            Ok(count) => return Poll::Ready(Idle::of(space.get(..count).unwrap_or_default())),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => return Poll::Ready(Idle::Ended),
         }
     }
 }

@@ -276,15 +276,12 @@ impl TlsTransport {
     }
 
     /// See [`super::Transport::look`]. Records without data (tickets) may have come since; they are read.
-    pub(crate) fn look(&mut self) -> Idle {
+    pub(super) fn poll_end_of_quiet(&mut self, cx: &mut Context<'_>) -> Poll<Idle> {
         // Data may also lie in the session, opened together with the end of the last response. Where the socket is not
         // ready, this costs no system call.
         let mut space = [0; LOOK_BYTES];
-        match self.poll_read(&mut Context::from_waker(std::task::Waker::noop()), &mut space) {
-            Poll::Pending => Idle::Quiet,
-            Poll::Ready(Ok(count)) => Idle::of(space.get(..count).unwrap_or_default()),
-            Poll::Ready(Err(_)) => Idle::Ended,
-        }
+        self.poll_read(cx, &mut space)
+            .map(|read| read.map_or(Idle::Ended, |count| Idle::of(space.get(..count).unwrap_or_default())))
     }
 }
 

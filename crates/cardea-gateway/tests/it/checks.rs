@@ -18,7 +18,21 @@ fn to(origins: &[&Origin]) -> Spec {
 }
 
 fn stats(gateway: &Harness, endpoint: usize) -> EndpointStats {
-    gateway.gateway.model().services[0].live.state().stats().endpoints.swap_remove(endpoint)
+    stats_of(gateway, "main").swap_remove(endpoint)
+}
+
+fn stats_of(gateway: &Harness, service: &str) -> Vec<EndpointStats> {
+    let model = gateway.gateway.model();
+    let service = model.services.iter().find(|known| known.name == service).unwrap();
+    service.live.state().stats().endpoints
+}
+
+fn passed(stats: &EndpointStats) -> u64 {
+    stats.checks.iter().filter(|(result, _)| *result == CheckResult::Passed).map(|(_, count)| count).sum()
+}
+
+fn failed(stats: &EndpointStats) -> u64 {
+    stats.checks.iter().filter(|(result, _)| *result != CheckResult::Passed).map(|(_, count)| count).sum()
 }
 
 fn begin(gateway: &Harness) -> Checks {
@@ -191,5 +205,117 @@ fn where_all_are_down_requests_are_sent_all_the_same() {
         is(&gateway, 0, false).await;
         assert_eq!(gateway.client().await.exchange(get("/")).await.status, 200);
         assert!(gateway.gateway.model().services[0].live.state().stats().panicking);
+    });
+}
+
+#[test]
+fn checks_use_one_connection_as_long_as_the_endpoint_keeps_it() {
+    run(async {
+        let failing = "HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\noh";
+        let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
+        for (answer, keys) in [
+            (OK.to_owned(), ""),
+            (OK.to_owned(), "body_contains = 'o'"),
+            (failing.to_owned(), ""),
+            (chunked.to_owned(), ""),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n".to_owned(), "method = 'HEAD'"),
+        ] {
+            let origin = Origin::answering(answer.clone()).await;
+            let gateway = to(&[&origin]).with(format!("{FAST}{keys}")).start().await;
+            let checks = begin(&gateway);
+            until("checks", || passed(&stats(&gateway, 0)) + failed(&stats(&gateway, 0)) >= 4).await;
+            assert_eq!(origin.connections(), 1, "{answer:?} {keys}");
+            until("it is counted", || stats(&gateway, 0).check_connections == 1).await;
+            drop(checks);
+            origin.ended(1).await;
+            until("it is closed", || stats(&gateway, 0).check_connections == 0).await;
+        }
+    });
+}
+
+#[test]
+fn a_connection_that_may_carry_something_else_is_not_used_again() {
+    run(async {
+        for answer in [
+            "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
+            "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 999999\r\n\r\nok",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n",
+        ] {
+            let origin = Origin::answering(answer).await;
+            let gateway = to(&[&origin]).with(FAST).start().await;
+            let _checks = begin(&gateway);
+            until("checks", || passed(&stats(&gateway, 0)) >= 3).await;
+            assert!(origin.connections() >= 3, "{answer:?}");
+            let text = origin.received();
+            let requests = |text: &Vec<u8>| memchr::memmem::find_iter(text, b"GET ").count();
+            assert!(text.iter().all(|text| requests(text) <= 1), "{answer:?}");
+            assert_eq!(failed(&stats(&gateway, 0)), 0, "{answer:?}");
+        }
+    });
+}
+
+#[test]
+fn a_kept_connection_that_the_endpoint_closes_fails_no_check() {
+    run(async {
+        let tired = "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        // Closed after each response without a word, reset on the second request, answered with a farewell.
+        let closing = Origin::closing(OK).await;
+        let resetting = Origin::start(|mut visit| async move {
+            visit.request().await?;
+            visit.send(OK).await?;
+            visit.request().await?;
+            visit.reset();
+            Ok(())
+        })
+        .await;
+        let farewell = Origin::start(move |mut visit| async move {
+            visit.request().await?;
+            visit.send(OK).await?;
+            visit.request().await?;
+            visit.send(tired).await
+        })
+        .await;
+        // On a new connection, the same are failures.
+        let dead = Origin::closing("").await;
+        let refusing = Origin::answering(tired).await;
+        let origins = [&closing, &resetting, &farewell, &dead, &refusing];
+        let gateway = to(&origins).with(FAST).start().await;
+        let _checks = begin(&gateway);
+        for (endpoint, origin) in origins.iter().enumerate().take(3) {
+            until("checks", || passed(&stats(&gateway, endpoint)) >= 4).await;
+            assert_eq!(failed(&stats(&gateway, endpoint)), 0, "{endpoint}");
+            assert!(origin.connections() >= 3, "{endpoint}");
+        }
+        for (endpoint, kind) in [(3, FailureKind::Closed), (4, FailureKind::Status)] {
+            is(&gateway, endpoint, false).await;
+            let stats = stats(&gateway, endpoint);
+            assert_eq!((stats.check.last, passed(&stats)), (Some(CheckResult::Failed(kind)), 0));
+        }
+    });
+}
+
+#[test]
+fn endpoints_that_answer_nothing_delay_no_check_of_another_service() {
+    run(async {
+        // Connections are accepted by the system, and nothing is ever read there.
+        let silent = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+        let port = silent.local_addr().unwrap().port();
+        let addresses = (0..300_u16).map(|at| {
+            let [high, low] = at.to_be_bytes();
+            Address::Tcp(([127, 9, high, low], port).into())
+        });
+        let good = Origin::ok().await;
+        let spec = Spec::to_addresses(addresses)
+            .with(format!("[[service]]\nname = 'good'\n[[service.endpoint]]\naddress = '{}'", good.address))
+            .with("[health_check]\nprotocol = 'http'\ninterval = '100ms'\ntimeout = '1m'");
+        let gateway = spec.start().await;
+        let _checks = begin(&gateway);
+        let late = |endpoint: &EndpointStats| endpoint.check_waits_since.is_some();
+        until("checks of the silent service are late", || stats_of(&gateway, "main").iter().any(late)).await;
+        let before = passed(&stats_of(&gateway, "good")[0]);
+        until("checks of the good service", || passed(&stats_of(&gateway, "good")[0]) >= before + 3).await;
+        assert!(!late(&stats_of(&gateway, "good")[0]));
     });
 }

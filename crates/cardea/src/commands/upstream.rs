@@ -133,7 +133,13 @@ pub(super) fn table(upstreams: &[Upstream]) -> String {
 }
 
 fn check(endpoint: &UpstreamEndpoint) -> Option<String> {
-    let state = if endpoint.check_up? { "up" } else { "down" };
+    let late = endpoint.check_late_milliseconds.map(|late| format!("late by {}", seconds(late as f64 / 1e3)));
+    let state = endpoint.check_up.map(|up| if up { "up" } else { "down" }.to_owned());
     let result = endpoint.last_check.as_deref().filter(|result| *result != "passed");
-    Some(result.map_or_else(|| state.to_owned(), |result| format!("{state} ({result})")))
+    let known =
+        state.map(|state| result.map_or_else(|| state.clone(), |result| format!("{state} ({result})")));
+    match (known, late) {
+        (Some(known), Some(late)) => Some(format!("{known}, {late}")),
+        (known, late) => known.or(late),
+    }
 }

@@ -84,6 +84,9 @@ fn shown_endpoint(stats: &EndpointStats, now: Mono) -> UpstreamEndpoint {
         ejected_for_milliseconds: stats.ejection.map(|one| milliseconds(one.until.saturating_since(now))),
         check_up: stats.check.up,
         last_check,
+        check_late_milliseconds: stats
+            .check_waits_since
+            .map(|since| milliseconds(now.saturating_since(since))),
         overridden: stats.overridden.map(|overridden| overridden.as_str().to_owned()),
         in_flight: stats.in_flight as u64,
         connections: stats.connections as u64,

@@ -167,6 +167,8 @@ pub(crate) struct UpstreamEndpoint {
     pub(crate) check_up: Option<bool>,
     /// The result of the last check.
     pub(crate) last_check: Option<String>,
+    /// For how long the next check has waited for its turn, beyond the time when it was due; absent if it has not.
+    pub(crate) check_late_milliseconds: Option<u64>,
     /// `drained` or `disabled`.
     pub(crate) overridden: Option<String>,
     /// Requests that are there or wait for a connection.

@@ -58,6 +58,12 @@ static CHECK_UP: GaugeDef<2> = GaugeDef::new(
     "1 while an endpoint is up by its active checks, 0 while it is down. Absent before the first check and without checks.",
     ["service", "endpoint"],
 );
+static CHECKS_LATE: GaugeDef<1> = GaugeDef::new(
+    "cardea_upstream_checks_late",
+    "Endpoints of a service whose check is due, but waits for others of the service to end. Above 0 for longer, their health is \
+     known too late.",
+    ["service"],
+);
 static OVERRIDDEN: GaugeDef<3> = GaugeDef::new(
     "cardea_upstream_overridden",
     "1 for an endpoint that the operator has taken out: `drained` or `disabled`. Absent for others.",
@@ -98,7 +104,8 @@ static REGION_REQUESTS: CounterDef<2> = CounterDef::new(
 );
 static CONNECTIONS: GaugeDef<3> = GaugeDef::new(
     "http_client_open_connections",
-    "Connections to an endpoint: `active` (with a request, or being established) or `idle` (in the pool).",
+    "Connections to an endpoint: `active` (with a request, or being established), `idle` (in the pool) or `check` (kept for the \
+     next active check).",
     ["service", "endpoint", "http_connection_state"],
 );
 static CONNECTS: CounterDef<2> = CounterDef::new(
@@ -165,6 +172,7 @@ pub(super) static DEFINITIONS: &[Definition] = &[
     EJECTED.definition(),
     CHECKS.definition(),
     CHECK_UP.definition(),
+    CHECKS_LATE.definition(),
     OVERRIDDEN.definition(),
     LATENCY.definition(),
     WEIGHT.definition(),
@@ -351,6 +359,7 @@ fn register_endpoints(registry: &Registry, snapshot: &Snapshot) {
             let active = stats.connections.saturating_sub(stats.pool.idle);
             samples.push(&[service, endpoint, "active"], active as f64);
             samples.push(&[service, endpoint, "idle"], stats.pool.idle as f64);
+            samples.push(&[service, endpoint, "check"], stats.check_connections as f64);
         }),
     );
     registry.collect_gauge(
@@ -381,6 +390,13 @@ fn register_services(registry: &Registry, snapshot: &Snapshot) {
         snapshot.services(|service, samples| {
             let ejected = service.endpoints.iter().filter(|endpoint| endpoint.ejected).count();
             samples.push(&[&service.name], ejected as f64);
+        }),
+    );
+    registry.collect_gauge(
+        &CHECKS_LATE,
+        snapshot.services(|service, samples| {
+            let late = service.endpoints.iter().filter(|endpoint| endpoint.check_waits_since.is_some());
+            samples.push(&[&service.name], late.count() as f64);
         }),
     );
     registry.collect_gauge(
