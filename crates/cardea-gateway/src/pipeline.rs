@@ -23,6 +23,7 @@ use crate::{
     tarpit::{self, Offence},
     throttling,
     timer::Timer,
+    websocket::handshake,
 };
 
 /// The status of the answer to `OPTIONS *`.
@@ -100,6 +101,9 @@ async fn carry(
     };
 
     let route = authorized.route();
+    if exchange.upgrade && matches!(route.destination, Destination::Service(_) | Destination::Split(_)) {
+        handshake::check_request(&exchange.head.fields)?;
+    }
     admission::admit(gateway, &model, route, exchange, client).await?;
     let mut outcome = match &route.destination {
         Destination::Service(_) | Destination::Split(_) => {

@@ -10,6 +10,7 @@ use crate::{
     refusal::Reason,
     response::{Response, ResponseBody},
     termination::TerminationReason,
+    websocket::handshake,
 };
 
 /// Over how many seconds refused clients are spread.
@@ -25,6 +26,12 @@ impl Reason {
         }
         match self {
             Self::MethodNotAllowed(allow) => set(&mut head, Known::Allow, allow),
+            Self::WebSocketVersion => {
+                // RFC 9110 §15.5.22.
+                set(&mut head, Known::Connection, "upgrade");
+                set(&mut head, Known::Upgrade, "websocket");
+                set(&mut head, Known::SecWebSocketVersion, handshake::VERSION);
+            }
             Self::KeysUnavailable
             | Self::NoEndpoint
             | Self::EndpointsFull

@@ -29,6 +29,8 @@ pub enum Reason {
     BodyTooLarge,
     /// An expectation other than `100-continue` (RFC 9110 §10.1.1).
     ExpectationFailed,
+    /// A WebSocket in a version other than 13, or none (RFC 6455 §4.4).
+    WebSocketVersion,
     /// The authority belongs to another trust domain than the connection (RFC 9110 §15.5.20).
     MisdirectedRequest,
     /// The authority's host requires a client certificate that the connection was not asked for, whatever it is
@@ -120,6 +122,7 @@ impl Reason {
             Self::RequestBodyTimeout => "request_body_timeout",
             Self::BodyTooLarge => "request_body_too_large",
             Self::ExpectationFailed => "expectation_failed",
+            Self::WebSocketVersion => "websocket_version_unsupported",
             Self::MisdirectedRequest => "misdirected_request",
             Self::ClientCertificateUnasked => "client_certificate_unasked",
             Self::RouteNotFound => "route_not_found",
@@ -184,6 +187,7 @@ impl Reason {
             Self::BodyTooLarge => 413,
             Self::ExpectationFailed => 417,
             Self::MisdirectedRequest | Self::ClientCertificateUnasked => 421,
+            Self::WebSocketVersion => 426,
             Self::RateLimited { .. } | Self::TarpitFull { .. } => 429,
             Self::StreamEnded(end) => match end {
                 TerminationReason::TokenExpired
@@ -236,6 +240,7 @@ impl Reason {
             Self::RequestBodyTimeout => "The request's body stopped arriving.",
             Self::BodyTooLarge => "The request's body is larger than this resource allows.",
             Self::ExpectationFailed => "The expectation can't be met.",
+            Self::WebSocketVersion => "A WebSocket is opened with version 13 of the protocol.",
             Self::MisdirectedRequest => {
                 "This connection does not serve that authority; open another connection."
             }

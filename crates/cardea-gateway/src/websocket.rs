@@ -3,6 +3,8 @@
 //! A tunnel carries octets and needs to know nothing of them, but for one thing: a frame of ours may stand only between two
 //! of the service's.
 
+pub(crate) mod handshake;
+
 /// The opcode of a close frame (RFC 6455 §5.5.1).
 const CLOSE: u8 = 0x8;
 

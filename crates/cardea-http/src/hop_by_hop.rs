@@ -107,6 +107,16 @@ pub fn upgrade_websocket(head: &RequestHead) -> bool {
         && request_framing(head) == Ok(Framing::None)
 }
 
+/// Whether the fields of a `101` accept a WebSocket (RFC 6455 §4.1): `Upgrade: websocket` alone, and `upgrade` among the options
+/// of `Connection`. The hash of the key is checked apart.
+#[must_use]
+pub fn accepts_websocket(fields: &Fields) -> bool {
+    let mut upgrades = fields.get_all(Known::Upgrade);
+    upgrades.next().is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"))
+        && upgrades.next().is_none()
+        && crate::h1::has_connection_option(fields, b"upgrade")
+}
+
 /// The options that name no field.
 fn is_plain_option(option: &[u8]) -> bool {
     option.eq_ignore_ascii_case(b"close")

@@ -50,7 +50,9 @@ pub use forwarding::{
     ForwardedHeader, ForwardedPolicy, Hop, append_via, client_address, set_forwarded, strip_forwarded,
 };
 pub use head::{RequestHead, ResponseHead};
-pub use hop_by_hop::{ConnectionNames, strip_hop_by_hop, strip_hop_by_hop_response, upgrade_websocket};
+pub use hop_by_hop::{
+    ConnectionNames, accepts_websocket, strip_hop_by_hop, strip_hop_by_hop_response, upgrade_websocket,
+};
 pub use length::{BodyLength, declared_length, set_length};
 pub use method::{Method, MethodError, OtherMethod};
 pub use names::{

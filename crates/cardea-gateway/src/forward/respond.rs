@@ -12,6 +12,7 @@ use crate::{
     model::{Model, Route},
     refusal::Reason,
     response::{Outcome, Response, ResponseBody, has_body, renew_absent_length},
+    websocket::handshake,
 };
 
 /// The response whose head is in `exchange`, as the client gets it.
@@ -23,10 +24,11 @@ pub(super) fn respond(
 ) -> Result<Outcome, Reason> {
     let head = &mut exchange.response_head;
     let switching = head.status == 101;
-    let websocket =
-        head.fields.get(Known::Upgrade).is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"));
-    if switching && !(exchange.upgrade && websocket) {
+    if switching && !exchange.upgrade {
         return Err(Reason::ServiceMalformed("switching_protocols_unasked"));
+    }
+    if switching && !handshake::is_answered(&exchange.head.fields, &head.fields) {
+        return Err(Reason::ServiceMalformed("websocket_handshake_invalid"));
     }
     exchange.response_connection_names = strip_hop_by_hop_response(&mut head.fields);
     let version = head.version;

@@ -1,3 +1,5 @@
+//! The parts of a URL in which values stand.
+
 use super::*;
 use crate::attributes::TABLE;
 

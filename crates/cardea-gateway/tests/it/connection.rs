@@ -324,6 +324,85 @@ fn a_refused_upgrade_is_an_ordinary_response() {
     });
 }
 
+const ACCEPT: &str = "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n";
+
+#[test]
+fn only_a_service_that_answers_the_handshake_gets_a_tunnel() {
+    run(async {
+        for answer in [
+            SWITCHING.replace(ACCEPT, ""),
+            SWITCHING.replace("s3pP", "s3pQ"),
+            SWITCHING.replace(ACCEPT, &ACCEPT.repeat(2)),
+            SWITCHING.replace("Connection: Upgrade\r\n", ""),
+            SWITCHING.replace("Connection: Upgrade", "Connection: close"),
+        ] {
+            let origin = Origin::start(move |mut visit| {
+                let answer = answer.clone();
+                async move {
+                    loop {
+                        let line = visit.request().await?.line().to_owned();
+                        visit.send(if line.contains("/chat") { answer.as_str() } else { OK }).await?;
+                    }
+                }
+            })
+            .await;
+            let gateway = Spec::to(&origin).start().await;
+            let mut client = gateway.client().await;
+            // In a tunnel, the second request would meet no rule.
+            let response =
+                client.exchange(format!("{UPGRADE}GET /admin HTTP/1.1\r\nHost: a.example\r\n\r\n")).await;
+            assert_eq!((response.status, response.code().as_str()), (502, "upstream_malformed"));
+            assert_eq!(client.response().await.code(), "credentials_missing");
+            assert_eq!(client.exchange(get("/")).await.text(), "ok");
+            assert_eq!(origin.connections(), 2, "a connection that was to become a tunnel is not used again");
+        }
+    });
+}
+
+#[test]
+fn a_handshake_without_a_valid_key_or_version_reaches_no_service() {
+    run(async {
+        let origin = Origin::answering(SWITCHING).await;
+        let gateway = Spec::to(&origin).start().await;
+        let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+        for request in [
+            UPGRADE.replace(key, ""),
+            UPGRADE.replace(key, &key.repeat(2)),
+            UPGRADE.replace("dGhl", "dGh"),
+            UPGRADE.replace("dGhlIHNhbXBsZSBub25jZQ==", "dGhlIHNhbXBsZSBub25j"),
+        ] {
+            let response = gateway.client().await.exchange(request.as_str()).await;
+            assert_eq!(
+                (response.status, response.code().as_str()),
+                (400, "websocket_key_invalid"),
+                "{request}"
+            );
+        }
+        let version = "Sec-WebSocket-Version: 13\r\n";
+        for request in [
+            UPGRADE.replace(version, ""),
+            UPGRADE.replace(": 13", ": 8"),
+            UPGRADE.replace(version, &version.repeat(2)),
+        ] {
+            let response = gateway.client().await.exchange(request.as_str()).await;
+            assert_eq!(
+                (response.status, response.code().as_str()),
+                (426, "websocket_version_unsupported"),
+                "{request}"
+            );
+            assert_eq!(response.header("sec-websocket-version"), Some("13"));
+            assert_eq!(
+                (response.headers("upgrade"), response.headers("connection")),
+                (vec!["websocket"], vec!["upgrade"])
+            );
+        }
+        assert_eq!(origin.connections(), 0);
+        let mut client = gateway.client().await;
+        client.send(UPGRADE).await;
+        assert_eq!(client.head().await.unwrap().status, 101);
+    });
+}
+
 #[test]
 fn a_switch_that_was_not_asked_for_is_malformed() {
     run(async {

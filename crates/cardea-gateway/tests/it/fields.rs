@@ -179,7 +179,8 @@ fn fields_named_by_connection_are_not_read_by_rules() {
             assert!(headers(&arrived, gone).is_empty(), "{arrived}");
         }
         let before = origin.text().len();
-        let upgrade = "Upgrade: websocket\r\nConnection: keep-alive, Upgrade\r\n";
+        let upgrade = "Upgrade: websocket\r\nConnection: keep-alive, Upgrade\r\n\
+            Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n";
         assert_eq!(gateway.client().await.exchange(with(upgrade)).await.status, 200);
         let arrived = origin.text()[before..].to_owned();
         assert_eq!(headers(&arrived, "x-upgrade"), ["websocket"]);

@@ -116,7 +116,8 @@ fn an_informational_response_with_a_body_is_malformed() {
         // It has one reading.
         "HTTP/1.1 103 Early Hints\r\nContent-Length: 0\r\n\r\n",
     ];
-    let upgrade = "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+    let upgrade = "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
     run(async {
         for informational in broken {
             let origin = Origin::start(move |mut visit| async move {
