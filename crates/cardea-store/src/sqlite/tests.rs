@@ -94,10 +94,22 @@ impl Fixture {
     }
 
     async fn everything(&self) -> impl PartialEq + std::fmt::Debug + use<> {
-        let mut revocations = self.store.revocations(Wall::MIN).await.unwrap();
-        revocations.sort_by(|one, other| one.client_id.cmp(&other.client_id));
-        (self.store.clients(None, 100).await.unwrap(), self.store.keys().await.unwrap(), revocations)
+        everything(&self.store).await
     }
+
+    /// The database has all changes without its log, as a copy shows.
+    async fn assert_is_written_back(&self, copy: &Path) {
+        fs::copy(self.folder.path().join("cardea.db"), copy).unwrap();
+        let store = SqliteStore::open(copy).await.unwrap();
+        assert_eq!(everything(&store).await, everything(&self.store).await, "{}", copy.display());
+        store.close().await;
+    }
+}
+
+async fn everything(store: &SqliteStore) -> impl PartialEq + std::fmt::Debug + use<> {
+    let mut revocations = store.revocations(Wall::MIN).await.unwrap();
+    revocations.sort_by(|one, other| one.client_id.cmp(&other.client_id));
+    (store.clients(None, 100).await.unwrap(), store.keys().await.unwrap(), revocations)
 }
 
 /// The statements of a change: the operation and its table.
@@ -271,6 +283,32 @@ async fn no_change_is_acknowledged_or_made_without_the_log() {
         fixture.change(3).await.unwrap();
         assert!(!fixture.store.write_health().failing);
     }
+}
+
+/// A process that is killed leaves the log behind, and who copies the database or clears up may not know of it.
+#[tokio::test]
+async fn the_database_alone_has_every_acknowledged_change() {
+    let fixture = Fixture::new().await;
+    let copies = tempfile::tempdir().unwrap();
+    for (change, _) in STATEMENTS {
+        fixture.change(change).await.unwrap();
+        let copy = copies.path().join(format!("{change}.db"));
+        fixture.assert_is_written_back(&copy).await;
+    }
+}
+
+/// One who reads delays what is written back, and no change.
+#[tokio::test]
+async fn a_reader_that_does_not_end_delays_no_change() {
+    let fixture = Fixture::new().await;
+    let path = fixture.folder.path().join("cardea.db");
+    let mut reader = SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
+    sqlx::raw_sql("BEGIN; SELECT * FROM clients").execute(&mut reader).await.unwrap();
+    fixture.change(3).await.unwrap();
+    assert!(!fixture.store.write_health().failing);
+    reader.close().await.unwrap();
+    fixture.change(4).await.unwrap();
+    fixture.assert_is_written_back(&fixture.folder.path().join("copy.db")).await;
 }
 
 /// SQLite removes the log with the last connection.

@@ -28,6 +28,11 @@ use crate::{StoreError, WriteHealth};
 /// How long a transaction waits for earlier ones.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How often the log is written back after a change, at most, while others read.
+const WRITE_BACK_TRIES: usize = 5;
+/// How long between two tries.
+const WRITE_BACK_PAUSE: Duration = Duration::from_millis(10);
+
 /// Runs write transactions, one after the other.
 #[derive(Clone)]
 pub(super) struct Writer(Arc<Shared>);
@@ -170,8 +175,30 @@ impl Write {
         // process ends.
         self.check_identity().await?;
         self.health.failing.store(false, Release);
+        self.write_back().await;
         self.settle();
         Ok(())
+    }
+
+    /// Writes the log back, so that a change survives the loss of the log too: who copies the database or clears up after a
+    /// process that was killed may not know of it. The change is durable before. Readers delay this, but only for a moment:
+    /// what is left then is written back with the next change.
+    async fn write_back(&mut self) {
+        for _ in 0..WRITE_BACK_TRIES {
+            let Ok(connection) = self.connection() else { return };
+            let written = sqlx::query_as("PRAGMA wal_checkpoint(PASSIVE)").fetch_one(connection).await;
+            let (busy, in_log, in_database): (i64, i64, i64) = match written {
+                Ok(frames) => frames,
+                Err(error) => {
+                    tracing::warn!(%error, "the database's log can't be written back; changes stay in the log");
+                    return;
+                }
+            };
+            if busy == 0 && in_log == in_database {
+                return;
+            }
+            tokio::time::sleep(WRITE_BACK_PAUSE).await;
+        }
     }
 
     async fn undo(mut self) {
